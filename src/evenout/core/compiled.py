@@ -1,0 +1,48 @@
+"""Compiled code: one decorator for every kernel, one way to run a kernel over blocks of rows.
+
+Kernels release the interpreter's lock and know nothing of threads; `map_blocks` runs them on slices of the
+rows. So the number of threads is decided in one place, results come back in the order of the rows whatever
+the number of threads, and nothing depends on a compiler's own thread pool.
+
+Importing numba takes longer than importing the rest of this package: only modules named ``_*_kernels`` may
+import this decorator's users at module level, and they are themselves imported when first needed.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def compiled(*, fastmath: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile a kernel with numba; keep the machine code on disk where a folder can be written.
+
+    Parameters
+    ----------
+    fastmath : bool
+        Let the compiler reorder sums. Only for kernels whose error is bounded by a test.
+    """
+    import numba
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        options = {"nogil": True, "fastmath": fastmath}
+        try:
+            return numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # no folder for the cache: compile once per process instead
+            return numba.njit(**options)(function)
+
+    return decorate
+
+
+def map_blocks(work: Callable[[slice], T], n_rows: int, block: int, n_threads: int) -> list[T]:
+    """Run ``work`` on consecutive slices of ``block`` rows; the results, in the order of the rows.
+
+    >>> map_blocks(lambda rows: (rows.start, rows.stop), n_rows=5, block=2, n_threads=1)
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    slices = [slice(start, min(start + block, n_rows)) for start in range(0, n_rows, block)]
+    if n_threads <= 1 or len(slices) <= 1:
+        return [work(rows) for rows in slices]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(work, slices))
