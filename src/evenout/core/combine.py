@@ -1,0 +1,111 @@
+"""Base ensembles: from the n x k score matrix to one target score, with what was learnt kept for new rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from evenout.core.types import FloatArray, IntArray
+
+Combiner: TypeAlias = Callable[[FloatArray], FloatArray]
+
+COMBINATIONS = ("average", "maximum", "median", "aom", "moa", "greedy")
+_BUCKETS = 5
+_TOP_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Combination:
+    """A base ensemble whose choice of detectors is fixed.
+
+    Parameters
+    ----------
+    kind : str or callable
+        One of `COMBINATIONS`, or a function of the score matrix.
+    buckets : tuple of index arrays
+        The detectors in use; one bucket, or several for ``"aom"`` and ``"moa"``.
+    """
+
+    kind: str | Combiner
+    buckets: tuple[IntArray, ...]
+
+    def apply(self, S: FloatArray) -> FloatArray:
+        """Combine scores of shape (m, k) into m numbers."""
+        if callable(self.kind):
+            return self.kind(S)
+        if self.kind == "aom":
+            return np.mean([S[:, bucket].max(axis=1) for bucket in self.buckets], axis=0)
+        if self.kind == "moa":
+            return np.max([S[:, bucket].mean(axis=1) for bucket in self.buckets], axis=0)
+        columns = S[:, self.buckets[0]]
+        if self.kind == "maximum":
+            return columns.max(axis=1)
+        return np.median(columns, axis=1) if self.kind == "median" else columns.mean(axis=1)
+
+
+def learn_combination(kind: str | Combiner, S: FloatArray, usable: IntArray, seed: int) -> Combination:
+    """Choose the detectors of a base ensemble.
+
+    Parameters
+    ----------
+    kind : str or callable
+    S : array of shape (n, k)
+        Scaled training scores.
+    usable : array of int
+        The columns that may take part (those that are not constant).
+    seed : int
+        Decides the random buckets of ``"aom"`` (average of maxima) and ``"moa"`` (maximum of averages).
+    """
+    if len(usable) == 0:
+        return Combination(kind, (usable,))
+    if kind in ("aom", "moa"):
+        shuffled = np.random.default_rng(seed).permutation(usable)
+        buckets = np.array_split(shuffled, min(_BUCKETS, len(usable)))
+        return Combination(kind, tuple(np.sort(bucket) for bucket in buckets))
+    if kind == "greedy":
+        return Combination(kind, (usable[select_greedily(S[:, usable])],))
+    return Combination(kind, (usable,))
+
+
+def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE) -> IntArray:
+    """Greedy model selection (Schubert et al. 2012): a small, diverse set of detectors that agrees with the pool.
+
+    The pool's opinion is the union of every detector's ``top_share`` highest rows. Rows in it share half of
+    the weight, the
+    rest the other half. Start with the detector of highest weighted correlation to that opinion; then take the detector
+    least correlated with the running average, and keep it only if the average then correlates better.
+
+    Parameters
+    ----------
+    S : array of shape (n, k)
+
+    Returns
+    -------
+    array of the chosen columns, ascending
+    """
+    n, k = S.shape
+    top = max(1, round(top_share * n))
+    opinion = (np.partition(S, n - top, axis=0)[n - top] <= S).any(axis=1)
+    if opinion.all():  # heavy ties: the pool has no opinion, so everyone stays in
+        return np.arange(k)
+    weight = np.where(opinion, 0.5 / opinion.sum(), 0.5 / (n - opinion.sum()))
+    joint = np.column_stack([S, opinion])
+    centred = joint - weight @ joint
+    covariance = (centred.T * weight) @ centred
+
+    def correlation(chosen: list[int], other: list[int]) -> float:
+        """Weighted Pearson correlation of the averages of two sets of columns."""
+        block = np.ix_(chosen, other)
+        scale = covariance[np.ix_(chosen, chosen)].sum() * covariance[np.ix_(other, other)].sum()
+        return float(covariance[block].sum() / np.sqrt(scale)) if scale > 0 else -1.0
+
+    agreement = [correlation([j], [k]) for j in range(k)]
+    chosen = [int(np.argmax(agreement))]
+    left = [j for j in range(k) if j != chosen[0]]
+    while left:
+        candidate = min(left, key=lambda j: correlation([j], chosen))
+        left.remove(candidate)
+        if correlation([*chosen, candidate], [k]) > correlation(chosen, [k]):
+            chosen.append(candidate)
+    return np.sort(np.array(chosen, dtype=np.intp))

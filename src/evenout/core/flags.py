@@ -1,0 +1,71 @@
+"""Scores from weights, who is flagged by them, and how often each group is among the flagged."""
+
+import numpy as np
+
+from evenout.core.types import FloatArray, IntArray
+
+
+def weigh(S: FloatArray, w: FloatArray) -> FloatArray:
+    """``S @ w``, each row by itself: the result for a row does not depend on the rows around it."""
+    return np.einsum("ij,j->i", S, w)
+
+
+def flag_threshold(scores: FloatArray, contamination: float) -> FloatArray:
+    """The score above which a row is flagged (the top ``contamination`` of the rows), per column of ``scores``."""
+    return np.percentile(scores, 100.0 * (1.0 - contamination), axis=0)
+
+
+def flag_rates(scores: FloatArray, groups: IntArray, n_groups: int, contamination: float) -> FloatArray:
+    """Share of flagged rows in each group.
+
+    Parameters
+    ----------
+    scores : array of shape (n,) or (n, m)
+    groups : array of shape (n,)
+        Codes; -1 (unknown) counts towards the threshold alone.
+    n_groups : int
+    contamination : float
+
+    Returns
+    -------
+    array of shape (G,) or (G, m)
+
+    >>> flag_rates(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 1, 1]), n_groups=2, contamination=0.25).tolist()
+    [0.0, 0.5]
+    """
+    flagged = scores > flag_threshold(scores, contamination)
+    return np.stack([flagged[groups == group].mean(axis=0) for group in range(n_groups)])
+
+
+def rate_ratio(rates: FloatArray) -> FloatArray:
+    """Smallest over largest flag rate along the first axis; 1 if nobody is flagged."""
+    largest = rates.max(axis=0)
+    return np.where(largest > 0, rates.min(axis=0) / np.where(largest > 0, largest, 1.0), 1.0)
+
+
+def fold_rate_ratios(
+    S: FloatArray, V: FloatArray, groups: IntArray, folds: IntArray, n_groups: int, contamination: float
+) -> FloatArray:
+    """Flag-rate ratio of m scores at one threshold each, the rows of fold f scored by weights of their own.
+
+    Parameters
+    ----------
+    S : array of shape (n, k)
+    V : array of shape (K, m, k)
+        Weights that score the rows of each fold.
+    groups, folds : arrays of shape (n,)
+    n_groups : int
+    contamination : float
+
+    Returns
+    -------
+    array of shape (m,)
+    """
+    ratios = np.empty(V.shape[1])
+    scores = np.empty(len(S))
+    rows_of = [np.flatnonzero(folds == fold) for fold in range(len(V))]
+    for m in range(V.shape[1]):
+        for rows, weights in zip(rows_of, V[:, m], strict=True):
+            scores[rows] = weigh(S[rows], weights)
+        ratios[m] = rate_ratio(flag_rates(scores, groups, n_groups, contamination))
+    return ratios

@@ -1,0 +1,62 @@
+"""Random folds, stratified by group, that do not depend on the order of the rows."""
+
+import numpy as np
+import numpy.typing as npt
+
+from evenout.core.types import FloatArray, IntArray
+
+_MAX_FOLDS = 5
+_U64 = np.uint64
+
+
+def count_folds(groups: IntArray) -> int:
+    """K = min(5, size of the smallest group); rows of unknown group (-1) do not count."""
+    return int(min(_MAX_FOLDS, np.bincount(groups[groups >= 0]).min()))
+
+
+def assign_folds(S: FloatArray, groups: IntArray, n_folds: int, seed: int) -> IntArray:
+    """Deal the rows of each group into ``n_folds`` folds whose sizes differ by at most one.
+
+    Each row draws a number from its own scores and the seed, and the rows of a group are dealt in the order of
+    these numbers: a uniformly random split that stays the same when the rows come in another order.
+
+    Parameters
+    ----------
+    S : array of shape (n, k)
+        Scores; rows with equal scores are interchangeable.
+    groups : array of shape (n,)
+        Group codes; -1 (unknown) is dealt like a group of its own.
+    n_folds : int
+    seed : int
+
+    Returns
+    -------
+    array of shape (n,), the fold of each row in 0..n_folds-1
+
+    >>> S = np.arange(6.0).reshape(6, 1)
+    >>> folds = assign_folds(S, np.array([0, 0, 0, 1, 1, 1]), n_folds=3, seed=0)
+    >>> sorted(folds[:3].tolist()), sorted(folds[3:].tolist())
+    ([0, 1, 2], [0, 1, 2])
+    """
+    order = np.lexsort((_row_numbers(S, seed), groups))
+    sorted_groups = groups[order]
+    starts = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
+    position = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+    folds = np.empty(len(order), dtype=np.intp)
+    folds[order] = position % n_folds
+    return folds
+
+
+def _row_numbers(S: FloatArray, seed: int) -> npt.NDArray[np.uint64]:
+    """One well-mixed 64-bit number per row, from its bits and the seed (the splitmix64 finaliser per column)."""
+    numbers = np.full(len(S), seed, dtype=np.uint64)
+    for column in (S + 0.0).T:  # + 0.0 turns -0.0 into 0.0: equal scores get equal bits
+        numbers = _mix(numbers ^ np.ascontiguousarray(column).view(np.uint64))
+    return numbers
+
+
+def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    x = x + _U64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> _U64(30))) * _U64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> _U64(27))) * _U64(0x94D049BB133111EB)
+    return x ^ (x >> _U64(31))

@@ -1,0 +1,160 @@
+"""Protected groups, cleaned once at the door: any array, series or frame in, integer codes and names out."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenout.core.types import IntArray
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Group codes of n rows.
+
+    Parameters
+    ----------
+    codes : array of shape (n,)
+        0..G-1 in the order of ``labels``; -1 where the group is unknown.
+    labels : tuple of str
+        One name per group; values of several columns are joined by `` & ``.
+    """
+
+    codes: IntArray
+    labels: tuple[str, ...]
+
+    @property
+    def counts(self) -> IntArray:
+        """Rows in each group, shape (G,)."""
+        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
+
+
+def read_groups(
+    sensitive_features: Any,
+    n_rows: int,
+    *,
+    min_group_size: int = 2,
+    small_groups: str = "error",
+    unknown_groups: str = "error",
+    rows: Any = None,
+) -> Groups:
+    """Read protected groups; several columns give one group per combination of values that occurs.
+
+    Parameters
+    ----------
+    sensitive_features : array, series, list or frame of shape (n,) or (n, c)
+    n_rows : int
+        Rows of the data that the groups belong to.
+    min_group_size : int
+        Smaller groups are an error, or merged into one group if ``small_groups="merge"``.
+    small_groups : {"error", "merge"}
+    unknown_groups : {"error", "ignore"}
+        A missing value makes a row's group unknown: an error, or code -1.
+    rows : object
+        The data itself: if both carry an index, a different order of the same labels is refused.
+
+    >>> groups = read_groups([["f", "old"], ["m", "old"], ["f", "old"], ["m", "old"]], 4)
+    >>> groups.codes.tolist(), groups.labels
+    ([0, 1, 0, 1], ('f & old', 'm & old'))
+    """
+    columns = _columns(sensitive_features, n_rows, rows)
+    codes, labels = _combine(columns)
+    unknown = int((codes < 0).sum())
+    if unknown and unknown_groups == "error":
+        raise ValueError(
+            f"sensitive_features has missing values in {unknown} of {n_rows} rows "
+            f"(first: row {int((codes < 0).argmax())}); fill them in, "
+            "or set unknown_groups='ignore' to use these rows without a group"
+        )
+    groups = Groups(codes, labels)
+    _require_two(groups)
+    small = groups.counts < min_group_size
+    if small.any() and small_groups == "error":
+        named = ", ".join(f"{labels[g]!r} ({groups.counts[g]})" for g in np.flatnonzero(small)[:10])
+        more = f" and {small.sum() - 10} more" if small.sum() > 10 else ""
+        raise ValueError(
+            f"sensitive_features has groups of fewer than min_group_size={min_group_size} rows: {named}{more}; "
+            "merge or bin values yourself, or set small_groups='merge'"
+        )
+    return _merge_small(groups, min_group_size) if small.any() else groups
+
+
+def _columns(sensitive_features: Any, n_rows: int, rows: Any) -> list[Any]:
+    """The protected columns as pandas series, after a check of length and order."""
+    import pandas as pd
+
+    if sensitive_features is None:
+        raise ValueError(
+            "sensitive_features is missing: fairness needs the group of every training row; "
+            "pass sensitive_features=<array, Series or DataFrame>"
+        )
+    if isinstance(sensitive_features, str) or np.ndim(sensitive_features) not in (1, 2):
+        raise ValueError(
+            f"sensitive_features must hold one value per row (n,), or several (n, columns), "
+            f"got {type(sensitive_features).__name__} with {np.ndim(sensitive_features)} dimensions"
+        )
+    index = getattr(sensitive_features, "index", None)
+    order = getattr(rows, "index", None)
+    frame = pd.DataFrame(sensitive_features)
+    if len(frame) != n_rows:
+        raise ValueError(
+            f"sensitive_features has {len(frame)} rows, but X has {n_rows}; give one group per row of X"
+        )
+    if isinstance(index, pd.Index) and isinstance(order, pd.Index) and _shuffled(index, order):
+        raise ValueError(
+            "sensitive_features and X have the same index in a different order; "
+            "align them first, for example sensitive_features.loc[X.index]"
+        )
+    if frame.shape[1] == 0:
+        raise ValueError("sensitive_features has no column")
+    return [frame.iloc[:, j] for j in range(frame.shape[1])]
+
+
+def _shuffled(index: Any, order: Any) -> bool:
+    """Whether two indexes hold the same labels in another order."""
+    return not index.equals(order) and index.sort_values().equals(order.sort_values())
+
+
+def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
+    """One code per combination of values, in the order of the names; -1 where any value is missing."""
+    import pandas as pd
+
+    parts, names = [], []
+    for column in columns:
+        code, values = pd.factorize(column.to_numpy(dtype=object, na_value=None))
+        parts.append(code)
+        names.append([str(value) for value in values])
+    table = np.column_stack(parts)
+    known = (table >= 0).all(axis=1)
+    combos, inverse = np.unique(table[known], axis=0, return_inverse=True)
+    labels = [" & ".join(names[j][c] for j, c in enumerate(combo)) for combo in combos]
+    order = sorted(range(len(labels)), key=labels.__getitem__)
+    place = np.empty(len(order), dtype=np.intp)
+    place[order] = np.arange(len(order))
+    codes = np.full(len(table), -1, dtype=np.intp)
+    codes[known] = place[inverse.ravel()]
+    return codes, tuple(labels[g] for g in order)
+
+
+def _merge_small(groups: Groups, min_group_size: int) -> Groups:
+    """Merge the small groups into one; the next smallest joins them while they are too few together."""
+    counts = groups.counts
+    by_size = np.argsort(counts, kind="stable")
+    merged = int((counts < min_group_size).sum())
+    while merged < len(counts) and counts[by_size[:merged]].sum() < min_group_size:
+        merged += 1
+    small = set(by_size[:merged].tolist())
+    kept = [g for g in range(len(counts)) if g not in small]
+    recode = np.full(len(counts) + 1, len(kept), dtype=np.intp)
+    recode[kept] = np.arange(len(kept))
+    recode[-1] = -1  # where code -1, unknown, points
+    together = " + ".join(groups.labels[g] for g in sorted(small)[:3]) + (" + ..." if len(small) > 3 else "")
+    result = Groups(recode[groups.codes], (*(groups.labels[g] for g in kept), f"merged: {together}"))
+    _require_two(result)
+    return result
+
+
+def _require_two(groups: Groups) -> None:
+    if len(groups.labels) < 2:
+        found = f"one group only ({groups.labels[0]!r})" if groups.labels else "no known group"
+        raise ValueError(f"sensitive_features has {found}; fairness compares at least two groups")

@@ -1,0 +1,148 @@
+"""Measures of one score: distance to a target, bias between groups, flag rates, cost of fairness.
+
+Scores are outlier scores, higher = more outlying. Groups go by ``sensitive_features``, as in fairlearn.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+from sklearn.utils.validation import check_array
+
+from evenout.core import flags
+from evenout.core.cells import rank_weights
+from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
+from evenout.core.pairwise import pair_sums
+from evenout.core.types import FloatArray
+from evenout.groups import Groups, read_groups
+
+__all__ = [
+    "cost_of_fairness",
+    "demographic_parity",
+    "flag_rate_ratio",
+    "flag_rates",
+    "individual_unfairness",
+    "misfit",
+    "no_gap_test",
+    "roc_auc",
+]
+
+
+def misfit(scores: Any, target: Any, *, weighting: str = "rank") -> float:
+    """``f1 = sum_i beta_i (y_i - t_i)^2``, with ``beta_i = exp(rank_i / n)`` by rank of the target, or 1.
+
+    >>> misfit([0.0, 1.0], [0.5, 1.0], weighting="uniform")
+    0.25
+    """
+    y, t = _vector(scores, "scores"), _vector(target, "target")
+    if len(y) != len(t):
+        raise ValueError(f"scores has {len(y)} rows, but target has {len(t)}")
+    if weighting not in ("rank", "uniform"):
+        raise ValueError(f"weighting={weighting!r} is unknown; use 'rank' or 'uniform'")
+    beta = rank_weights(t) if weighting == "rank" else np.ones(len(t))
+    return float(beta @ (y - t) ** 2)
+
+
+def demographic_parity(
+    scores: Any, *, sensitive_features: Any, scale_free: bool = False, corrected: bool = False
+) -> float:
+    """Mean squared gap of the groups' mean scores over all pairs of groups.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+    sensitive_features : array, series or frame
+    scale_free : bool
+        Divide by the variance of the scores: squared gaps in standard deviations, the same after rescaling the scores.
+    corrected : bool
+        Subtract the sampling noise ``s_p^2/n_p + s_q^2/n_q`` of each squared gap: an unbiased estimate, which
+        may be negative.
+
+    >>> demographic_parity([0.0, 0.2, 1.0, 1.2], sensitive_features=["a", "a", "b", "b"])
+    1.0
+    """
+    y, groups = _scores_and_groups(scores, sensitive_features)
+    moments = _moments(y, groups)
+    if not scale_free:
+        moments = replace(moments, total_variance=np.ones(1))
+    return float(parity_from_moments(moments, corrected=corrected)[0])
+
+
+def no_gap_test(scores: Any, *, sensitive_features: Any) -> float:
+    """p-value of "all groups have the same mean score" (Welch's test, which allows unequal variances)."""
+    y, groups = _scores_and_groups(scores, sensitive_features)
+    return float(no_gap_p_value(_moments(y, groups))[0])
+
+
+def individual_unfairness(scores: Any, X: Any, *, sensitive_features: Any, scale_free: bool = False) -> float:
+    """How differently similar rows of different groups are scored.
+
+    The mean over pairs of groups of ``sum M_ij (y_i - y_j)^2 / (n_p n_q)``, ``M_ij = exp(-distance)`` with the
+    Euclidean distance of the
+    feature rows scaled to [0, 1] over all pairs from different groups; scale-free: ``sum M (y_i - y_j)^2 / sum
+    M / Var(y)``.
+    """
+    y, groups = _scores_and_groups(scores, sensitive_features)
+    features = check_array(X, dtype=np.float64, input_name="X")
+    if len(features) != len(y):
+        raise ValueError(f"X has {len(features)} rows, but scores has {len(y)}")
+    folds = np.zeros(len(y), dtype=np.intp)
+    pairs = pair_sums(features, y[:, None], groups.codes, folds, n_groups=len(groups.labels), n_folds=1)
+    squared, mass = pairs.form[:, 0, 0, 0, 0], pairs.mass[:, 0, 0]
+    if scale_free:
+        return float(np.mean(squared / mass) / y.var()) if y.var() > 0 else float("nan")
+    sizes = np.array(
+        [
+            groups.counts[p] * groups.counts[q]
+            for p in range(len(groups.labels))
+            for q in range(p + 1, len(groups.labels))
+        ]
+    )
+    return float(np.mean(squared / sizes))
+
+
+def flag_rates(scores: Any, *, sensitive_features: Any, contamination: float = 0.1) -> dict[str, float]:
+    """Share of each group among the ``contamination`` highest scores, by group name."""
+    y, groups = _scores_and_groups(scores, sensitive_features)
+    rates = flags.flag_rates(y, groups.codes, len(groups.labels), contamination)
+    return dict(zip(groups.labels, rates.tolist(), strict=True))
+
+
+def flag_rate_ratio(scores: Any, *, sensitive_features: Any, contamination: float = 0.1) -> float:
+    """Smallest over largest flag rate of the groups; the four-fifths rule asks for at least 0.8."""
+    rates = flag_rates(scores, sensitive_features=sensitive_features, contamination=contamination)
+    return float(flags.rate_ratio(np.array(list(rates.values()))))
+
+
+def roc_auc(y_true: Any, scores: Any) -> float:
+    """Area under the ROC curve: the chance that an outlier (1) scores above an inlier (0)."""
+    return float(roc_auc_score(y_true, scores))
+
+
+def cost_of_fairness(f2_start: float, f2: float, auc_start: float, auc: float) -> float:
+    """The paper's cof: ``(f2(w_0) - f2(w)) / (AUC(w_0) - AUC(w))``, bias removed per AUC lost.
+
+    It grows when more bias goes per AUC lost, changes sign when AUC rises, and is NaN where AUC has not moved.
+    """
+    lost = auc_start - auc
+    return (f2_start - f2) / lost if lost != 0 else float("nan")
+
+
+def _moments(y: FloatArray, groups: Groups) -> GroupMoments:
+    parts = [y[groups.codes == g] for g in range(len(groups.labels))]
+    mean = np.array([[part.mean() for part in parts]])
+    variance = np.array([[part.var(ddof=1) for part in parts]])
+    return GroupMoments(groups.counts.astype(float), mean, variance, np.array([y.var()]))
+
+
+def _scores_and_groups(scores: Any, sensitive_features: Any) -> tuple[FloatArray, Groups]:
+    y = _vector(scores, "scores")
+    return y, read_groups(sensitive_features, len(y), rows=scores)
+
+
+def _vector(values: Any, name: str) -> FloatArray:
+    vector = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+    if vector.ndim != 1:
+        raise ValueError(f"{name} must have one number per row, shape (n,), got shape {vector.shape}")
+    return vector

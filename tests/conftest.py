@@ -1,0 +1,63 @@
+"""Small score matrices with groups of unequal size, shared by the tests of the core."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from evenout.core.cells import Cells, collect_cells, rank_weights
+from evenout.core.folds import assign_folds, count_folds
+from evenout.core.pairwise import pair_sums
+from evenout.core.scaling import learn_scaling, unit_range
+
+
+@dataclass(frozen=True)
+class Problem:
+    X: np.ndarray
+    S: np.ndarray
+    t: np.ndarray
+    beta: np.ndarray
+    groups: np.ndarray
+    folds: np.ndarray
+    cells: Cells
+
+    @property
+    def n_groups(self):
+        return int(self.groups.max()) + 1
+
+
+def make_problem(sizes=(40, 25, 15), k=5, d=3, unknown=0, seed=0, gap=0.8, pairs=True) -> Problem:
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    groups = rng.permutation(np.concatenate([groups, np.full(unknown, -1)]))
+    X = rng.normal(size=(len(groups), d)) + gap * np.maximum(groups, 0)[:, None] * (np.arange(d) == 0)
+    raw = np.abs(X @ rng.normal(size=(d, k))) + 0.3 * rng.exponential(size=(len(groups), k))
+    S = learn_scaling("minmax", raw).transform(raw)
+    t = unit_range(S.max(axis=1))
+    return problem_from(X, S, t, groups, seed=seed, pairs=pairs)
+
+
+def problem_from(X, S, t, groups, *, seed=0, pairs=True) -> Problem:
+    beta = rank_weights(t)
+    n_folds, n_groups = count_folds(groups), int(groups.max()) + 1
+    folds = assign_folds(S, groups, n_folds, seed)
+    cells = collect_cells(S, t, beta, groups, folds, n_groups=n_groups, n_folds=n_folds)
+    if pairs:
+        sums = pair_sums(X, np.column_stack([S, t]), groups, folds, n_groups=n_groups, n_folds=n_folds)
+        cells = Cells(cells.plain, cells.weighted, sums)
+    return Problem(X, S, t, beta, groups, folds, cells)
+
+
+@pytest.fixture
+def make():
+    return make_problem
+
+
+@pytest.fixture
+def build():
+    return problem_from
+
+
+@pytest.fixture(scope="session")
+def problem() -> Problem:
+    return make_problem()

@@ -1,0 +1,224 @@
+import numpy as np
+import pytest
+
+from evenout.core.cells import collect_cells
+from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout.core.forms import NOTIONS, individual_form, parity_form
+from evenout.core.path import TradeoffPath
+from evenout.metrics import demographic_parity
+
+DP = {"demographic_parity": 1.0}
+IF = {"individual": 1.0}
+ALPHAS = np.array([0.0, 1.0, 10.0, 300.0])
+
+
+def refit_out_of_fold(problem, alpha, form):
+    """Scores of each fold by weights solved, with plain linear algebra, on the rows of the other folds."""
+    y = np.empty(len(problem.t))
+    for fold in range(problem.cells.n_folds):
+        rows, out = problem.folds != fold, problem.folds == fold
+        S, t, beta, groups = problem.S[rows], problem.t[rows], problem.beta[rows], problem.groups[rows]
+        C = form(S, groups, problem.X[rows])
+        scaled = alpha * rows.sum() / len(rows)
+        w = np.linalg.solve((S.T * beta) @ S + scaled * C, S.T @ (beta * t))
+        y[out] = problem.S[out] @ w
+    return y
+
+
+def parity_by_hand(S, groups, X):  # noqa: ARG001
+    means = np.array([S[groups == g].mean(axis=0) for g in range(3)])
+    gaps = [means[0] - means[1], means[0] - means[2], means[1] - means[2]]
+    return sum(np.outer(gap, gap) for gap in gaps) / 3
+
+
+@pytest.mark.parametrize("unknown", [0, 11])
+def test_unseen_parity_equals_explicit_refits(make, unknown):
+    problem = make(unknown=unknown)
+    path = TradeoffPath(problem.cells, DP)
+    known = problem.groups >= 0
+    for alpha in ALPHAS:
+        y = refit_out_of_fold(problem, alpha, parity_by_hand)
+        expected = (
+            demographic_parity(y[known], sensitive_features=problem.groups[known], corrected=True) / y.var()
+        )
+        assert path.bias(alpha, "unseen") == pytest.approx(expected, rel=1e-8)
+
+
+def test_unseen_individual_equals_explicit_refits(problem):
+    """Held-out pairs are those with both rows in one fold; the distances keep the range of all cross-group pairs."""
+    X, groups, folds = problem.X, problem.groups, problem.folds
+    distance = np.sqrt(((X[:, None] - X[None]) ** 2).sum(axis=2))
+    cross = groups[:, None] != groups[None]
+    low, high = distance[cross].min(), distance[cross].max()
+    M = np.exp(-(distance - low) / (high - low))
+
+    def form(S, g, rows_X):
+        rows = np.array([np.flatnonzero((x == X).all(axis=1))[0] for x in rows_X])
+        C = np.zeros((S.shape[1], S.shape[1]))
+        for p, q in ((0, 1), (0, 2), (1, 2)):
+            P, Q = np.flatnonzero(g == p), np.flatnonzero(g == q)
+            D = S[P][:, None] - S[Q][None]
+            C += np.einsum("ij,ijk,ijl->kl", M[np.ix_(rows[P], rows[Q])], D, D) / (len(P) * len(Q)) / 3
+        return C
+
+    path = TradeoffPath(problem.cells, IF)
+    for alpha in (0.0, 50.0):
+        y = refit_out_of_fold(problem, alpha, form)
+        squared = (y[:, None] - y[None]) ** 2
+        same = folds[:, None] == folds[None]
+        ratios = []
+        for p, q in ((0, 1), (0, 2), (1, 2)):
+            held = same & (groups[:, None] == p) & (groups[None] == q)
+            ratios.append((M * squared)[held].sum() / M[held].sum())
+        assert path.bias(alpha, "unseen") == pytest.approx(np.mean(ratios) / y.var(), rel=1e-4)
+
+
+@pytest.mark.parametrize(("fairness", "form"), [(DP, parity_form), (IF, individual_form)])
+def test_path_agrees_with_definitions_on_scores(problem, fairness, form):
+    path = TradeoffPath(problem.cells, fairness)
+    C = form(problem.cells)[:-1, :-1]
+    for alpha in ALPHAS:
+        y = problem.S @ path.weights(alpha)
+        assert path.f1(alpha) == pytest.approx(problem.beta @ (y - problem.t) ** 2, rel=1e-9)
+        assert path.f2(alpha) == pytest.approx(path.weights(alpha) @ C @ path.weights(alpha), rel=1e-6)
+
+
+def test_training_bias_is_the_plain_scale_free_measure(problem):
+    path = TradeoffPath(problem.cells, DP)
+    for alpha in ALPHAS:
+        y = problem.S @ path.weights(alpha)
+        expected = demographic_parity(y, sensitive_features=problem.groups, scale_free=True)
+        assert path.bias(alpha, "training") == pytest.approx(expected, rel=1e-7, abs=1e-14)
+    expected = demographic_parity(problem.t, sensitive_features=problem.groups, scale_free=True)
+    assert path.target_bias("training") == pytest.approx(expected, rel=1e-9)
+    corrected = demographic_parity(
+        problem.t, sensitive_features=problem.groups, scale_free=True, corrected=True
+    )
+    assert path.target_bias("unseen") == pytest.approx(corrected, rel=1e-9)
+
+
+def test_methods_are_vectorised(problem):
+    path = TradeoffPath(problem.cells, DP)
+    square = ALPHAS.reshape(2, 2)
+    assert path.weights(1.0).shape == (5,)
+    assert path.weights(square).shape == (2, 2, 5)
+    for method in (path.f1, path.f2, path.bias, path.reduction):
+        assert method(square).shape == (2, 2)
+        assert method(square)[1, 0] == pytest.approx(method(10.0))
+
+
+@pytest.mark.parametrize("target", ["training", "unseen"])
+@pytest.mark.parametrize("request_", [0.3, 0.6])
+def test_alpha_for_is_the_smallest_that_meets_the_request(make, target, request_):
+    path = TradeoffPath(make((300, 200, 150), gap=1.5).cells, DP)
+    alpha = path.alpha_for(request_, target)
+    assert alpha > 0
+    assert path.reduction(alpha, target) >= request_
+    assert path.reduction(alpha * (1 - 1e-5), target) < request_
+    below = path.reduction(np.linspace(0, alpha * (1 - 1e-4), 200), target)
+    assert (below < request_).all()
+
+
+def test_request_met_at_zero_gives_zero(make):
+    path = TradeoffPath(make((300, 200), gap=1.5).cells, DP)
+    assert path.alpha_for(float(path.reduction(0.0)) - 1e-9) == 0.0
+
+
+def test_unreachable_request_warns_and_takes_the_least_bias(make):
+    path = TradeoffPath(make((60, 40, 30), k=2, gap=1.5).cells, DP)
+    with pytest.warns(TargetNotReachedWarning, match="the most is"):
+        alpha = path.alpha_for(1.0, "training")
+    assert path.reduction(alpha, "training") == pytest.approx(
+        path.reduction(path.grid(), "training").max(), abs=1e-9
+    )
+
+
+def test_no_gap_in_the_population_is_said(make):
+    detected = [
+        TradeoffPath(make((80, 60), gap=0.0, seed=s, pairs=False).cells, DP).gap_detected for s in range(60)
+    ]
+    assert np.mean(detected) < 0.15  # the test's level is 5 %
+    seed = detected.index(False)
+    path = TradeoffPath(make((80, 60), gap=0.0, seed=seed, pairs=False).cells, DP)
+    with pytest.warns(NoGapWarning, match="sampling noise"):
+        assert path.alpha_for(0.8) == 0.0
+
+
+def test_real_gap_is_detected(make):
+    assert all(
+        TradeoffPath(make((80, 60), gap=6.0, seed=s, pairs=False).cells, DP).gap_detected for s in range(20)
+    )
+
+
+def test_rows_in_another_order_and_renamed_groups_change_nothing(problem, build):
+    order = np.random.default_rng(7).permutation(len(problem.t))
+    renamed = np.array([2, 0, 1])[problem.groups]
+    other = build(problem.X[order], problem.S[order], problem.t[order], renamed[order])
+    for fairness in (DP, IF):
+        one, two = TradeoffPath(problem.cells, fairness), TradeoffPath(other.cells, fairness)
+        tolerance = 1e-10 if fairness is DP else 1e-6  # float32 kernels behind the pair sums
+        np.testing.assert_allclose(one.weights(ALPHAS), two.weights(ALPHAS), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            one.bias(ALPHAS), two.bias(ALPHAS), rtol=tolerance * 10, atol=tolerance * 10
+        )
+
+
+def test_both_notions_measure_in_units_of_the_target(problem):
+    path = TradeoffPath(problem.cells, {"demographic_parity": 1.0, "individual": 3.0})
+    assert path.target_bias("training") == pytest.approx(1.0)
+    w = path.weights(5.0)
+    V = np.broadcast_to(np.r_[w, 0.0], (5, 1, 6))
+    unit = np.broadcast_to(np.eye(6)[-1], (5, 1, 6))
+    shares = {
+        name: NOTIONS[name].bias(problem.cells, V, unseen=False)[0]
+        / NOTIONS[name].bias(problem.cells, unit, unseen=False)[0]
+        for name in NOTIONS
+    }
+    expected = (shares["demographic_parity"] + 3 * shares["individual"]) / 4
+    assert path.bias(5.0, "training") == pytest.approx(expected)
+
+
+def test_table_lists_what_the_methods_say(problem):
+    path = TradeoffPath(problem.cells, DP)
+    table = path.table(ALPHAS)
+    assert list(table.columns) == [
+        "alpha",
+        "f1",
+        "f2",
+        "bias_training",
+        "reduction_training",
+        "bias_unseen",
+        "reduction_unseen",
+        "error_unseen",
+    ]
+    np.testing.assert_allclose(table["bias_unseen"], path.bias(ALPHAS))
+    assert path.table()["alpha"].iloc[0] == 0.0
+    assert len(path.table()) == 101
+
+
+def test_bad_alpha_and_target_are_refused(problem):
+    path = TradeoffPath(problem.cells, DP)
+    with pytest.raises(ValueError, match="alpha must be 0 or larger"):
+        path.weights(-1.0)
+    with pytest.raises(ValueError, match="alpha must be 0 or larger"):
+        path.f1(np.array([1.0, np.nan]))
+    with pytest.raises(ValueError, match="'unseen' or 'training'"):
+        path.bias(1.0, "test")
+
+
+def test_constant_target_has_no_gap(make):
+    problem = make(pairs=False)
+    flat = np.zeros_like(problem.t)
+    cells = collect_cells(problem.S, flat, problem.beta, problem.groups, problem.folds, n_groups=3, n_folds=5)
+    path = TradeoffPath(cells, DP)
+    assert not path.gap_detected
+    assert np.isnan(path.reduction(1.0))
+    assert path.weights(1.0) == pytest.approx(np.zeros(5))
+    assert path.alpha_range(0.001, 0.99) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("fairness", [DP, IF])
+def test_alpha_range_removes_the_shares_asked_for(problem, fairness):
+    path = TradeoffPath(problem.cells, fairness)
+    left = path.f2(np.array(path.alpha_range(0.001, 0.99))) / path.f2(0.0)
+    assert left == pytest.approx([0.999, 0.01], rel=1e-6)

@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from evenout.core.forms import individual_form, parity_form
+from evenout.core.spectrum import factorise
+
+ALPHAS = np.array([0.0, 1e-3, 0.1, 1.0, 30.0, 1e4, 1e7])
+FORMS = {"parity": parity_form, "individual": individual_form}
+
+
+def _arrays(problem, form):
+    A, b, c0 = problem.cells.least_squares()
+    return A, b, c0, FORMS[form](problem.cells)[:-1, :-1]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_have_zero_gradient(problem, form):
+    A, b, c0, C = _arrays(problem, form)
+    for alpha, w in zip(ALPHAS, factorise(A, b, c0, C).weights(ALPHAS), strict=True):
+        assert np.abs((A + alpha * C) @ w - b).max() < 1e-9 * np.abs(b).max()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_equal_generic_optimiser(problem, form):
+    A, b, c0, C = _arrays(problem, form)
+    S, t, beta = problem.S, problem.t, problem.beta
+
+    def loss(w, alpha):
+        return beta @ (S @ w - t) ** 2 + alpha * w @ C @ w
+
+    for alpha in (0.0, 5.0, 500.0):
+        found = minimize(loss, np.zeros(S.shape[1]), args=(alpha,), method="BFGS", options={"gtol": 1e-7})
+        ours = factorise(A, b, c0, C).weights(np.array([alpha]))[0]
+        assert loss(ours, alpha) <= found.fun * (1 + 1e-9)
+        np.testing.assert_allclose(ours, found.x, rtol=1e-3, atol=1e-4)
+
+
+def test_alpha_zero_is_weighted_least_squares(problem):
+    root = np.sqrt(problem.beta)
+    expected = np.linalg.lstsq(problem.S * root[:, None], problem.t * root, rcond=None)[0]
+    A, b, c0, C = _arrays(problem, "parity")
+    np.testing.assert_allclose(factorise(A, b, c0, C).weights(np.zeros(1))[0], expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_f1_and_f2_equal_their_definitions(problem, form):
+    A, b, c0, C = _arrays(problem, form)
+    spectrum = factorise(A, b, c0, C)
+    for alpha, w, f1, f2 in zip(
+        ALPHAS, spectrum.weights(ALPHAS), spectrum.f1(ALPHAS), spectrum.f2(ALPHAS), strict=True
+    ):
+        assert f1 == pytest.approx(problem.beta @ (problem.S @ w - problem.t) ** 2, rel=1e-9), alpha
+        assert f2 == pytest.approx(w @ C @ w, rel=1e-6, abs=1e-18), alpha
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_f1_never_falls_and_f2_never_rises(problem, form):
+    spectrum = factorise(*_arrays(problem, form))
+    alphas = np.r_[0.0, np.geomspace(1e-8, 1e12, 2000)]
+    assert (np.diff(spectrum.f1(alphas)) >= 0).all()
+    assert (np.diff(spectrum.f2(alphas)) <= 0).all()
+
+
+def test_parity_tends_to_zero_while_the_score_does_not(problem):
+    spectrum = factorise(*_arrays(problem, "parity"))
+    far = np.array([1e14, np.inf])
+    assert (spectrum.f2(far) < 1e-20).all()
+    assert np.abs(spectrum.weights(far)).max() > 0.01
+
+
+@pytest.mark.parametrize("fall", [0.01, 0.5, 0.99, 0.9999])
+def test_alpha_at_finds_the_fall(problem, fall):
+    spectrum = factorise(*_arrays(problem, "individual"))
+    alpha = spectrum.alpha_at(fall)
+    start, there = spectrum.f2(np.array([0.0, alpha]))
+    assert 1 - there / start == pytest.approx(fall, rel=1e-6)
+
+
+def test_duplicate_detectors_share_the_weight_of_one(problem, build):
+    twice = build(problem.X, np.column_stack([problem.S, problem.S[:, 0]]), problem.t, problem.groups)
+    once, doubled = factorise(*_arrays(problem, "parity")), factorise(*_arrays(twice, "parity"))
+    w, v = once.weights(ALPHAS), doubled.weights(ALPHAS)
+    np.testing.assert_allclose(v[:, 0], v[:, -1], rtol=1e-6)  # minimum norm: equal shares
+    np.testing.assert_allclose(twice.S @ v.T, problem.S @ w.T, atol=1e-8)
+
+
+def test_constant_zero_detector_gets_no_weight(problem, build):
+    padded = build(
+        problem.X, np.column_stack([problem.S, np.zeros(len(problem.S))]), problem.t, problem.groups
+    )
+    w = factorise(*_arrays(padded, "parity")).weights(ALPHAS)
+    np.testing.assert_array_equal(w[:, -1], 0.0)
+    np.testing.assert_allclose(w[:, :-1], factorise(*_arrays(problem, "parity")).weights(ALPHAS), rtol=1e-7)
+
+
+def test_all_equal_detectors_act_as_one(problem, build):
+    column = problem.S[:, :1]
+    same = build(problem.X, np.repeat(column, 4, axis=1), problem.t, problem.groups)
+    w = factorise(*_arrays(same, "parity")).weights(np.zeros(1))[0]
+    expected = (problem.beta * problem.t) @ column[:, 0] / (problem.beta @ column[:, 0] ** 2)
+    np.testing.assert_allclose(w, expected / 4, rtol=1e-9)
+
+
+def test_form_that_sees_the_null_space():
+    A = np.diag([2.0, 1.0, 0.0])
+    v = np.array([1.0, 0.0, 1.0])  # C pulls on the third weight, of which A knows nothing
+    spectrum = factorise(A, np.array([2.0, 1.0, 0.0]), 3.0, np.outer(v, v))
+    for alpha, w in zip(ALPHAS, spectrum.weights(ALPHAS), strict=True):
+        np.testing.assert_allclose(
+            (A + alpha * np.outer(v, v)) @ w, [2.0, 1.0, 0.0], atol=1e-9 + 1e-14 * alpha
+        )
+    assert np.isfinite(spectrum.weights(ALPHAS)).all()
+    # The free weight cancels the bias at no cost, so every alpha above 0 reaches f2 = 0 and keeps f1.
+    np.testing.assert_allclose(spectrum.f2(ALPHAS[1:]), 0.0, atol=1e-12)
+    np.testing.assert_allclose(spectrum.f1(ALPHAS), spectrum.f1_least, atol=1e-12)
+
+
+def test_nothing_to_solve_gives_zero_weights():
+    spectrum = factorise(np.zeros((2, 2)), np.zeros(2), 1.5, np.zeros((2, 2)))
+    np.testing.assert_array_equal(spectrum.weights(np.array([0.0, 1.0])), np.zeros((2, 2)))
+    assert spectrum.f1(np.zeros(1))[0] == 1.5
+    assert spectrum.alpha_at(0.5) == 0.0
