@@ -1,0 +1,107 @@
+"""Foreign detectors: the one place where their signs are flipped to "higher = more outlying".
+
+Recognised by interface, so that no other library need be imported:
+
+- ``decision_scores_`` after ``fit`` (PyOD): these are the training scores, ``decision_function`` scores new
+  rows; higher is more outlying.
+- ``score_samples``, else ``decision_function`` (scikit-learn): lower is more outlying.
+  ``negative_outlier_factor_`` has the training
+  scores where it exists, because a local outlier factor leaves the row itself out.
+- a function of X: its scores are taken as they are, higher is more outlying.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from evenout.core.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A fitted foreign detector, or a scoring function, as one score column.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    scorer : object
+        A bound method or function of X.
+    sign : float
+        -1 where the scorer's high values mean inliers.
+    """
+
+    name: str
+    scorer: Any
+    sign: float
+
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002 (it has its own n_jobs)
+        """Scores of shape (m, 1), higher = more outlying."""
+        return _column(self.name, self.scorer(X), len(X), self.sign)
+
+
+def fit_foreign(name: str, detector: Any, X: FloatArray, seed: int) -> tuple[Foreign, FloatArray]:
+    """Fit a clone of a foreign detector; the fitted column and its training scores of shape (n, 1)."""
+    if isinstance(detector, type):
+        raise ValueError(f"detector {name!r} is a class; pass an instance, for example {detector.__name__}()")
+    if not hasattr(detector, "fit"):
+        if not callable(detector):
+            raise ValueError(
+                f"detector {name!r} ({type(detector).__name__}) has no fit method and is not callable; "
+                "pass a scikit-learn or PyOD detector, or a function that returns one score per row"
+            )
+        column = Foreign(name, detector, 1.0)
+        return column, column.score(X)
+    fitted = _prepared(detector, seed)
+    fitted.fit(X)
+    if hasattr(fitted, "decision_scores_"):
+        column = Foreign(name, fitted.decision_function, 1.0)
+        return column, _column(name, fitted.decision_scores_, len(X), 1.0)
+    for method in ("score_samples", "decision_function"):
+        if hasattr(fitted, method):
+            column = Foreign(name, getattr(fitted, method), -1.0)
+            own = getattr(fitted, "negative_outlier_factor_", None)
+            return column, column.score(X) if own is None else _column(name, own, len(X), -1.0)
+    raise ValueError(
+        f"detector {name!r} ({type(detector).__name__}) has none of score_samples, decision_function and "
+        "decision_scores_ after fit; wrap it in an object that has one of them"
+    )
+
+
+def _prepared(detector: Any, seed: int) -> Any:
+    """A clone that can score new rows, with every random state that was left open set from ``seed``."""
+    fresh = clone(detector, safe=False)
+    if not hasattr(fresh, "get_params"):
+        return fresh
+    settings = {
+        key: seed
+        for key, value in fresh.get_params(deep=True).items()
+        if key.endswith("random_state") and value is None
+    }
+    if fresh.get_params(deep=False).get("novelty") is False:
+        settings["novelty"] = True  # scikit-learn's LocalOutlierFactor scores new rows in this mode only
+    if settings:
+        fresh.set_params(**settings)
+    return fresh
+
+
+def _column(name: str, scores: Any, n_rows: int, sign: float) -> FloatArray:
+    try:
+        values = np.asarray(scores, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"detector {name!r} returned {type(scores).__name__}, not one number per row"
+        ) from None
+    if values.shape not in ((n_rows,), (n_rows, 1)):
+        raise ValueError(
+            f"detector {name!r} returned scores of shape {values.shape}; "
+            f"one score per row, shape ({n_rows},), is needed"
+        )
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values.ravel())))
+        raise ValueError(
+            f"detector {name!r} returned {values.ravel()[row]} for row {row}; every score must be a finite number"
+        )
+    return sign * values.reshape(n_rows, 1)

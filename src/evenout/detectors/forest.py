@@ -1,0 +1,147 @@
+"""Isolation forests of several sizes from one: a smaller forest is a prefix of the largest.
+
+With h_t(x) the depth of x's leaf in tree t, plus the expected depth c(m) of a further tree on the m rows in
+that leaf, and s the number of rows drawn for each tree::
+
+    score_T(x) = 2 ** -( sum_{t <= T} h_t(x) / (T c(s)) ),    c(m) = 2 (ln(m - 1) + gamma) - 2 (m - 1) / m
+
+which is minus the ``score_samples`` of scikit-learn's ``IsolationForest(n_estimators=T)``, bit for bit: trees
+are grown by scikit-learn, compared with X in float32 and summed in the same order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenout.core.compiled import map_blocks
+from evenout.core.types import FloatArray, IntArray
+
+ROWS = 1024  # rows that go down a tree together: their nodes and features stay in the cache
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Isolation forests that share their trees; the learned state is plain arrays over all v nodes.
+
+    Attributes
+    ----------
+    feature : array of int32, v
+        Feature a node compares.
+    threshold : array, v
+        A row with ``float32(x[feature]) <= threshold`` goes to the first child, else to the second.
+    child : array of int32, v x 2
+        The children; a leaf is its own.
+    length : array, v
+        Path length of a row that ends in this node.
+    root : array of int, number of trees
+        First node of each tree.
+    sizes : array of int
+        Number of trees of each forest.
+    depth : int
+        Depth of the deepest leaf.
+    max_samples : int
+        Rows drawn for each tree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.r_[np.random.default_rng(0).normal(size=(99, 2)), [[9.0, 9.0]]]
+    >>> forest, scores = Forest.fit(X, sizes=[25, 50], random_state=0)
+    >>> scores.shape, scores.argmax(axis=0)
+    ((100, 2), array([99, 99]))
+    """
+
+    feature: npt.NDArray[np.int32]
+    threshold: FloatArray
+    child: npt.NDArray[np.int32]
+    length: FloatArray
+    root: IntArray
+    sizes: IntArray
+    depth: int
+    max_samples: int
+
+    @classmethod
+    def fit(
+        cls, X: FloatArray, *, sizes: Sequence[int], random_state: int, n_threads: int = 1
+    ) -> tuple["Forest", FloatArray]:
+        """Grow ``max(sizes)`` trees on ``X`` (n x d); the model and the raw training scores.
+
+        Parameters
+        ----------
+        X : array, n x d
+            Finite, and finite in float32.
+        sizes : sequence of int
+            Number of trees of each forest.
+        random_state : int
+            Seed; scikit-learn's forests with this seed are the same.
+        n_threads : int
+            Threads to use for scoring; results do not depend on it.
+
+        Returns
+        -------
+        Forest
+            The fitted model.
+        array, n x len(sizes)
+            Scores of the training rows; higher = more outlying.
+        """
+        from sklearn.ensemble import IsolationForest
+
+        # One job: growing small trees holds the interpreter's lock, and two threads took longer than one.
+        grown = IsolationForest(n_estimators=max(sizes), random_state=random_state, n_jobs=1).fit(X)
+        trees = [estimator.tree_ for estimator in grown.estimators_]
+        root = np.cumsum([0] + [tree.node_count for tree in trees[:-1]])
+        forest = cls(
+            feature=np.concatenate([np.maximum(tree.feature, 0) for tree in trees]).astype(np.int32),
+            threshold=np.concatenate([tree.threshold for tree in trees]),
+            child=np.concatenate([_children(tree, first) for tree, first in zip(trees, root, strict=True)]),
+            length=np.concatenate([_path_length(tree) for tree in trees]),
+            root=root,
+            sizes=np.array(sizes, dtype=np.intp),
+            depth=max(tree.max_depth for tree in trees),
+            max_samples=int(grown.max_samples_),
+        )
+        return forest, forest.score(X, n_threads=n_threads)
+
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
+        """Raw scores of the rows of ``X`` (m x d), m x len(sizes); higher = more outlying."""
+        from evenout.detectors._forest_kernels import path_lengths
+
+        total = np.empty((len(self.sizes), len(X)))
+        trees = (self.feature, self.threshold, self.child, self.length, self.root, self.depth, self.sizes)
+        map_blocks(
+            lambda rows: path_lengths(X[rows].astype(np.float32), *trees, total[:, rows]),
+            n_rows=len(X),
+            block=ROWS,
+            n_threads=n_threads,
+        )
+        expected = self.sizes * average_path_length(np.array([self.max_samples]))
+        if not expected.all():  # a single training row: every path has length 0
+            return np.full((len(X), len(self.sizes)), 0.5)
+        return np.stack([2 ** -(path / mean) for path, mean in zip(total, expected, strict=True)], axis=1)
+
+
+def average_path_length(n_rows: IntArray) -> FloatArray:
+    """Return c(m), the expected depth of a tree that isolates each of m rows: 0 for one row, 1 for two.
+
+    >>> average_path_length(np.array([1, 2, 256])).round(3)
+    array([ 0. ,  1. , 10.245])
+    """
+    expected = np.where(n_rows == 2, 1.0, 0.0)
+    many = n_rows > 2
+    m = n_rows[many]
+    expected[many] = 2.0 * (np.log(m - 1.0) + np.euler_gamma) - 2.0 * (m - 1.0) / m
+    return expected
+
+
+def _children(tree: Any, first: int) -> npt.NDArray[np.int32]:
+    """Children of each node, v x 2, in a tree that begins at node ``first``; a leaf (-1) becomes its own."""
+    child = np.stack([tree.children_left, tree.children_right], axis=1)
+    return (np.where(child < 0, np.arange(len(child))[:, None], child) + first).astype(np.int32)
+
+
+def _path_length(tree: Any) -> FloatArray:
+    """Path length of a row that ends in each node: its depth (the root's is 1), the expected rest, less 1."""
+    return tree.compute_node_depths() + average_path_length(tree.n_node_samples) - 1.0

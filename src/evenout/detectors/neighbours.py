@@ -1,0 +1,208 @@
+"""Every LOF and kNN detector of a pool from one graph of nearest neighbours.
+
+With N_k(x) the k nearest rows of x (x itself left out), dist_k(x) the distance of the k-th of them::
+
+    kNN_k(x)   = dist_k(x)
+    reach(x,o) = max(dist(x, o), dist_k(o))
+    lrd_k(x)   = 1 / (mean of reach(x, o) over o in N_k(x)  +  1e-10)
+    LOF_k(x)   = mean of lrd_k(o) over o in N_k(x)  /  lrd_k(x)
+
+as in scikit-learn. Ties are broken by (distance, then feature values, the larger first), so the order of the
+rows and the way of searching never matter. Equal rows are one *location* that counts several rows: searched once, scored once.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from evenout.core.compiled import map_blocks
+from evenout.core.types import AnyArray, FloatArray, IntArray
+from evenout.detectors.search import Blocks, Ids, cut_blocks, nearest
+
+ROWS = 4096  # rows per piece of work handed to a thread
+BATCH = 65536  # new rows scored at a time: bounds the memory for their neighbours to some 50 MB
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """LOF and kNN detectors that share one graph; the learned state is plain arrays.
+
+    Attributes
+    ----------
+    locations : array, u x d
+        The distinct training rows, sorted by their values, first feature first, the largest first.
+    counts : array of int, u
+        Number of training rows at each location.
+    lof, knn : arrays of int
+        Neighbours of each LOF and of each kNN detector, at most the number of training rows less one.
+    k_distance, density : arrays, u x len(lof)
+        dist_k and lrd_k of the locations' rows.
+    scores : array, u x (len(lof) + len(knn))
+        Training scores of the locations' rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> model, scores = Neighbours.fit(np.array([[0.0], [1.0], [2.0], [9.0]]), lof=[2], knn=[1, 2])
+    >>> scores.round(1)
+    array([[0.9, 1. , 2. ],
+           [1.3, 1. , 1. ],
+           [0.9, 1. , 2. ],
+           [4.4, 7. , 8. ]])
+    >>> model.score(np.array([[9.0], [4.0]])).round(1)
+    array([[4.4, 7. , 8. ],
+           [1.5, 2. , 3. ]])
+    """
+
+    locations: FloatArray
+    counts: IntArray
+    lof: IntArray
+    knn: IntArray
+    k_distance: FloatArray
+    density: FloatArray
+    scores: FloatArray
+
+    @classmethod
+    def fit(
+        cls, X: FloatArray, *, lof: Sequence[int], knn: Sequence[int], n_threads: int = 1
+    ) -> tuple["Neighbours", FloatArray]:
+        """Learn from the rows of ``X`` (n x d); the model and the raw training scores.
+
+        Parameters
+        ----------
+        X : array, n x d
+            At least two rows, finite.
+        lof, knn : sequences of int
+            Number of neighbours of each detector.
+        n_threads : int
+            Threads to use; results do not depend on it.
+
+        Returns
+        -------
+        Neighbours
+            The fitted model.
+        array, n x (len(lof) + len(knn))
+            Scores of the training rows, LOF first; higher = more outlying.
+        """
+        from evenout.detectors._neighbour_kernels import densities, factors
+
+        lof_k, knn_k = _capped(lof, knn, len(X))
+        locations, counts, home = distinct_rows(X)
+        k_max = _largest(lof_k, knn_k)
+        found = nearest(cut_blocks(locations), min(k_max, len(locations) - 1), n_threads=n_threads)
+        distance, neighbour = _slots(found, counts, k_max, own=counts - 1, n_threads=n_threads)
+        k_distance = np.ascontiguousarray(distance[:, lof_k - 1])
+        density = _by_rows(densities, (distance, neighbour), (k_distance, lof_k), n_threads)
+        factor = _by_rows(factors, (neighbour, density), (density, lof_k), n_threads)
+        scores = np.hstack([factor, distance[:, knn_k - 1]])
+        return cls(locations, counts, lof_k, knn_k, k_distance, density, scores), scores[home]
+
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
+        """Raw scores of the rows of ``X`` (m x d), m x (len(lof) + len(knn)); higher = more outlying.
+
+        A row equal to a training row is scored as that row: one such copy is left out of its neighbours.
+        """
+        from evenout.detectors._neighbour_kernels import find_rows
+
+        scores = np.empty((len(X), self.scores.shape[1]))
+        for start in range(0, len(X), BATCH):
+            batch = np.array(X[start : start + BATCH])
+            into = scores[start : start + BATCH]
+            home = find_rows(batch, self.locations)
+            known = home >= 0
+            into[known] = self.scores[home[known]]
+            if not known.all():
+                into[~known] = self._score_new(batch[~known], n_threads)
+        return scores
+
+    def _score_new(self, X: FloatArray, n_threads: int) -> FloatArray:
+        """Scores of rows that equal no training row."""
+        from evenout.detectors._neighbour_kernels import densities, factors
+
+        k_max = _largest(self.lof, self.knn)
+        k = min(k_max, len(self.locations))
+        found = nearest(self._blocks, k, queries=cut_blocks(X), n_threads=n_threads)
+        none = np.zeros(len(X), dtype=np.intp)
+        distance, neighbour = _slots(found, self.counts, k_max, own=none, n_threads=n_threads)
+        density = _by_rows(densities, (distance, neighbour), (self.k_distance, self.lof), n_threads)
+        factor = _by_rows(factors, (neighbour, density), (self.density, self.lof), n_threads)
+        return np.hstack([factor, distance[:, self.knn - 1]])
+
+    @cached_property
+    def _blocks(self) -> Blocks:
+        """The locations, cut for searching; follows from them, so it is no part of the learned state."""
+        return cut_blocks(self.locations)
+
+
+def distinct_rows(X: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Distinct rows of ``X``, largest values first, how often each occurs, and which of them each row is.
+
+    >>> distinct_rows(np.array([[2.0, 0.0], [1.0, 5.0], [2.0, -0.0]]))
+    (array([[2., 0.], [1., 5.]]), array([2, 1]), array([0, 1, 0]))
+    """
+    order = np.lexsort(-X.T[::-1])
+    ordered = X[order]
+    is_new = np.ones(len(X), dtype=bool)
+    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    home = np.empty(len(X), dtype=np.intp)
+    home[order] = np.cumsum(is_new) - 1
+    return np.array(ordered[is_new]) + 0.0, np.bincount(home), home  # + 0.0: no -0.0 remains
+
+
+def _capped(lof: Sequence[int], knn: Sequence[int], n_rows: int) -> tuple[IntArray, IntArray]:
+    """Cap the numbers of neighbours at ``n_rows - 1``, with one warning if any was larger."""
+    if n_rows < 2:
+        raise ValueError(f"X has {n_rows} row(s); neighbours need at least 2: give more rows.")
+    ks, allowed = [*lof, *knn], n_rows - 1
+    if min(ks, default=0) < 1:
+        raise ValueError(f"lof={[*lof]}, knn={[*knn]}: give at least one number of neighbours, each >= 1.")
+    if max(ks) > allowed:
+        warnings.warn(
+            f"n_neighbors ({max(ks)}) is greater than the number of other rows (X has {n_rows} rows): "
+            f"n_neighbors above {allowed} is set to {allowed}.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return np.minimum(lof, allowed).astype(np.intp), np.minimum(knn, allowed).astype(np.intp)
+
+
+def _largest(lof: IntArray, knn: IntArray) -> int:
+    return int(max([*lof, *knn]))
+
+
+def _slots(
+    found: tuple[FloatArray, Ids], counts: IntArray, k_max: int, *, own: IntArray, n_threads: int
+) -> tuple[FloatArray, Ids]:
+    """Expand neighbouring locations to ``k_max`` neighbouring rows: distances and locations, each m x k_max.
+
+    ``own[i]`` copies of row i come first; row i is then the i-th location.
+    """
+    from evenout.detectors._neighbour_kernels import fill_slots
+
+    m = len(own)
+    home = np.arange(m, dtype=np.int32)
+    distance, neighbour = np.empty((m, k_max)), np.empty((m, k_max), dtype=np.int32)
+
+    def work(rows: slice) -> None:
+        parts = (found[0][rows], found[1][rows], home[rows], own[rows])
+        fill_slots(*parts, counts, distance[rows], neighbour[rows])
+
+    map_blocks(work, m, ROWS, n_threads)
+    return distance, neighbour
+
+
+def _by_rows(
+    kernel: Callable[..., FloatArray],
+    parts: tuple[AnyArray, ...],
+    whole: tuple[AnyArray, ...],
+    n_threads: int,
+) -> FloatArray:
+    """Run ``kernel`` on blocks of rows of all ``parts``, beside the arrays in ``whole``; join the results."""
+
+    def work(rows: slice) -> FloatArray:
+        return kernel(*(part[rows] for part in parts), *whole)
+
+    return np.concatenate(map_blocks(work, len(parts[0]), ROWS, n_threads))

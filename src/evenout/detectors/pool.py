@@ -1,0 +1,131 @@
+"""Pools of detectors: names and objects in, one n x k matrix of raw scores out, ready to score new rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from evenout.core.types import FloatArray
+from evenout.detectors.adapt import fit_foreign
+from evenout.detectors.forest import Forest
+from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.tails import Tails
+
+POOLS = ("paper", "diverse", "precomputed")
+
+_LOF = (5, 10, 15, 20, 25, 30)
+_KNN = (2, 4, 6, 8, 10)
+_TREES = (25, 50, 75, 100, 125, 150, 175)
+
+
+class _Part(Protocol):
+    """A fitted source of one or more score columns."""
+
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray: ...
+
+
+@dataclass(frozen=True)
+class _Precomputed:
+    """Scores that come ready: X is the score matrix."""
+
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
+        return X
+
+
+@dataclass(frozen=True)
+class FittedPool:
+    """A pool after fitting: ``names`` of the k columns and the parts that make them, in this order."""
+
+    names: tuple[str, ...]
+    parts: tuple[_Part, ...]
+
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
+        """Raw scores of shape (m, k), higher = more outlying."""
+        return np.hstack([part.score(X, n_threads=n_threads) for part in self.parts])
+
+
+def fit_pool(
+    detectors: Any, X: FloatArray, *, seed: int, n_threads: int = 1
+) -> tuple[FittedPool, FloatArray]:
+    """Fit a pool on the training rows.
+
+    Parameters
+    ----------
+    detectors : str or sequence
+        A name of `POOLS`, or a list of detectors, functions, ``(name, detector)`` pairs and the name
+        ``"paper"``, mixed freely.
+    X : array of shape (n, d)
+    seed : int
+        For the forests, and for every detector whose random state was left open.
+    n_threads : int
+
+    Returns
+    -------
+    the fitted pool, and the raw training scores of shape (n, k)
+    """
+    if isinstance(detectors, str) and detectors == "precomputed":
+        return FittedPool(tuple(f"score_{j}" for j in range(X.shape[1])), (_Precomputed(),)), X
+    entries = [detectors] if isinstance(detectors, str) else _entries(detectors)
+    names: list[str] = []
+    parts: list[_Part] = []
+    scores: list[FloatArray] = []
+    for entry in entries:
+        for part_names, part, columns in _fit_entry(entry, names, X, seed, n_threads):
+            names += part_names
+            parts.append(part)
+            scores.append(columns)
+    return FittedPool(tuple(names), tuple(parts)), np.hstack(scores)
+
+
+def _fit_entry(
+    entry: Any, taken: Sequence[str], X: FloatArray, seed: int, n_threads: int
+) -> list[tuple[list[str], _Part, FloatArray]]:
+    if isinstance(entry, str):
+        return _fit_named(entry, X, seed, n_threads)
+    name, detector = entry if isinstance(entry, tuple) else (_name_of(entry), entry)
+    unique, copies = name, 1
+    while unique in taken:
+        copies += 1
+        unique = f"{name}_{copies}"
+    part, column = fit_foreign(unique, detector, X, seed)
+    return [([unique], part, column)]
+
+
+def _fit_named(
+    name: str, X: FloatArray, seed: int, n_threads: int
+) -> list[tuple[list[str], _Part, FloatArray]]:
+    """The pool of the paper, and with ``"diverse"`` the tails of each feature."""
+    if name not in ("paper", "diverse"):
+        raise ValueError(
+            f"detectors={name!r} is unknown; known names: {', '.join(map(repr, POOLS))}, or pass a list of detectors"
+        )
+    neighbours, near = Neighbours.fit(X, lof=_LOF, knn=_KNN, n_threads=n_threads)
+    forest, isolation = Forest.fit(X, sizes=_TREES, random_state=seed, n_threads=n_threads)
+    near_names = [f"lof_{k}" for k in _LOF] + [f"knn_{k}" for k in _KNN]
+    parts: list[tuple[list[str], _Part, FloatArray]] = [
+        (near_names, neighbours, near),
+        ([f"iforest_{size}" for size in _TREES], forest, isolation),
+    ]
+    if name == "diverse":
+        tails, columns = Tails.fit(X)
+        parts.append(([f"tail_{feature}" for feature in tails.features], tails, columns))
+    return parts
+
+
+def _entries(detectors: Any) -> list[Any]:
+    if not isinstance(detectors, list | tuple):
+        raise ValueError(
+            f"detectors must be a name ({', '.join(map(repr, POOLS))}) or a list of detectors, "
+            f"got {type(detectors).__name__}; put a single detector into a list"
+        )
+    if len(detectors) == 0:
+        raise ValueError("detectors is an empty list; give at least one detector")
+    for entry in detectors:
+        if isinstance(entry, tuple) and not (len(entry) == 2 and isinstance(entry[0], str)):
+            raise ValueError(f"detectors has the entry {entry!r}; a tuple must be (name, detector)")
+    return list(detectors)
+
+
+def _name_of(detector: Any) -> str:
+    return getattr(detector, "__name__", type(detector).__name__).lower().strip("<>")
