@@ -22,7 +22,7 @@ class Scenario:
     """The ways in which the group enters; each is 0 unless the scenario is about it.
 
     In group j, of effect s_j, nuisance features are multiplied by 1 + `spread` s_j and moved by `shift` s_j;
-    noise of standard deviation `noise` s_j is added to all features; outliers are drawn with weight
+    Student noise (3 degrees of freedom) times `noise` s_j is added to them; outliers are drawn with weight
     1 + `rate` s_j; nuisance feature j of group j >= 1 is moved by `place` s, and these groups are small
     if `place` is not 0.
     """
@@ -38,7 +38,9 @@ class Scenario:
 SCENARIOS = {
     "variance": Scenario("later groups vary more in the nuisance features", spread=1.0),
     "shift": Scenario("later groups are shifted in the nuisance features", shift=2.5),
-    "measurement_noise": Scenario("later groups are measured with noise in every feature", noise=1.0),
+    "measurement_noise": Scenario(
+        "later groups are measured with gross errors in the nuisance features", noise=1.0
+    ),
     "under_representation": Scenario("later groups are small and lie elsewhere", place=4.0),
     "base_rate": Scenario("later groups have more outliers, so this gap is real", rate=3.0),
 }
@@ -68,7 +70,7 @@ def make_biased_outliers(
     ``"shift"``
         z ~ N(2.5 s_j 1, I): a group lies elsewhere where the place means nothing.
     ``"measurement_noise"``
-        (x, z) + s_j N(0, I): a group is measured less precisely, in every feature.
+        z + s_j e, e of Student's t with 3 degrees of freedom: a group is measured with gross errors, now and then.
     ``"under_representation"``
         z_j ~ N(4 s, 1) in group j >= 1, whose share is 0.05: small groups from another place.
     ``"base_rate"``
@@ -156,7 +158,8 @@ def _features(
     X[:, NUISANCE] = X[:, NUISANCE] * (1 + rules.spread * by_row) + rules.shift * by_row
     later = np.flatnonzero(codes)
     X[later, N_INFORMATIVE + codes[later] - 1] += rules.place * effect.max()
-    return X + rules.noise * by_row * rng.standard_normal(X.shape)
+    X[:, NUISANCE] += rules.noise * by_row * rng.standard_t(3, size=(y.size, N_NUISANCE))
+    return X
 
 
 def _describe(rules: Scenario, strength: float) -> str:

@@ -1,0 +1,363 @@
+"""The fair outlier ensemble as a scikit-learn estimator: check, detect, scale, combine, sum, solve."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from evenout.core.cells import Cells, collect_cells, rank_weights
+from evenout.core.combine import COMBINATIONS, Combination, learn_combination
+from evenout.core.exceptions import ConstantScoreWarning, NoGapWarning, TargetNotReachedWarning
+from evenout.core.flags import flag_threshold, fold_rate_ratios, weigh
+from evenout.core.folds import assign_folds, count_folds
+from evenout.core.forms import NOTIONS
+from evenout.core.pairwise import pair_sums
+from evenout.core.path import Target, TradeoffPath
+from evenout.core.scaling import SCALINGS, Scaling, learn_scaling
+from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.pool import fit_pool
+from evenout.groups import Groups, read_groups
+from evenout.parameters import ANY_JOBS, CALLABLE, NONE, check_parameters, number, one_of, whole
+from evenout.rows import as_seed, new_rows, training_rows
+
+_DEFAULT_REDUCTION = 0.8
+
+_RULES = {
+    "combination": one_of(COMBINATIONS) | CALLABLE,
+    "scaling": one_of(SCALINGS),
+    "bias_reduction": NONE | number(0, 1),
+    "flag_rate_ratio": NONE | number(0, 1, open_low=True),
+    "alpha": NONE | number(0, np.inf),
+    "target": one_of(("unseen", "training")),
+    "weighting": one_of(("rank", "uniform")),
+    "min_group_size": whole(2),
+    "small_groups": one_of(("error", "merge")),
+    "unknown_groups": one_of(("error", "ignore")),
+    "contamination": number(0, 0.5, open_low=True),
+    "n_jobs": ANY_JOBS,
+}
+
+
+class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
+    """One outlier score from many detectors that treats protected groups evenly.
+
+    Detectors score the rows (``S``, n x k), a base ensemble combines them into a target ``t``, and the weights solve
+
+        minimise  sum_i beta_i (s_i' w - t_i)^2  +  alpha w' C w
+
+    where ``w' C w`` is the bias of the score ``S w`` between groups (Liu et al., *Fairness-aware Outlier Ensemble*).
+    Groups are needed in `fit` alone; new rows are scored without them.
+
+    Parameters
+    ----------
+    detectors : "paper", "diverse", "precomputed" or list, default="paper"
+        ``"paper"``: LOF with 5 to 30 neighbours, k-th neighbour distance with 2 to 10, isolation forests of 25 to 175
+        trees. ``"diverse"``: these, and how far out a row lies in each feature alone. A list of scikit-learn and PyOD
+        detectors and of functions that return scores (higher = more outlying), mixed freely, also as
+        ``(name, detector)``. ``"precomputed"``: X is the score matrix, higher = more outlying.
+    combination : {"average", "maximum", "median", "aom", "moa", "greedy"} or callable, default="greedy"
+        The base ensemble, or a function from the scaled (n, k) scores to n numbers.
+    scaling : {"minmax", "rank", "zscore", "gaussian"}, default="minmax"
+        How raw scores become comparable, learnt on the training rows.
+    fairness : {"demographic_parity", "individual"} or dict, default="demographic_parity"
+        Equal mean scores of the groups, or equal scores of similar rows from different groups, or both by weight.
+    bias_reduction : float in [0, 1], optional
+        Share of the base score's scale-free bias to remove. 0.8 if none of the three is given.
+    flag_rate_ratio : float in (0, 1], optional
+        Least ratio of the groups' flag rates, for example 0.8 for the four-fifths rule.
+    alpha : float, optional
+        The paper's trade-off parameter itself. At most one of these three.
+    target : {"unseen", "training"}, default="unseen"
+        The rows on which a request is meant: unseen ones (cross-fitted), or the training rows, as in the paper.
+    weighting : {"rank", "uniform"}, default="rank"
+        ``beta_i = exp(rank_i / n)`` by the rank of the target, or 1.
+    min_group_size : int, default=2
+        Groups with fewer rows are small.
+    small_groups : {"error", "merge"}, default="error"
+        Refuse small groups, or merge them into one.
+    unknown_groups : {"error", "ignore"}, default="error"
+        Rows whose group is missing: refuse them, or use them for the target alone.
+    contamination : float in (0, 0.5], default=0.1
+        Share of the training rows that `predict` flags.
+    random_state : int, RandomState or None, default=None
+        Seed of the forests, of open random states in given detectors, and of the folds.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores.
+
+    Attributes
+    ----------
+    outlier_scores_ : array of shape (n,)
+        The fair score of the training rows, higher = more outlying.
+    target_ : array of shape (n,)
+        The base ensemble's score of the training rows, in [0, 1].
+    weights_ : array of shape (k,)
+        Detector weights, in the order of ``detector_names_``.
+    alpha_ : float
+    bias_reduction_ : float
+        The share of the base score's bias that is gone at ``alpha_``, on the rows that ``target`` names; NaN
+        without a detectable gap.
+    gap_detected_ : bool
+        False if the base score's group gap is within sampling noise.
+    path_ : TradeoffPath
+        Every other trade-off.
+    detector_names_ : tuple of str
+    group_names_ : tuple of str
+    group_counts_ : array of int
+    offset_ : float
+        ``decision_function = score_samples - offset_``; negative means flagged.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Only where X had string column names.
+
+    Examples
+    --------
+    >>> from evenout import FairOutlierEnsemble
+    >>> from evenout.datasets import load_dataset
+    >>> data = load_dataset("breastw")
+    >>> model = FairOutlierEnsemble(random_state=0).fit(data.X, sensitive_features=data.sensitive)
+    >>> model.outlier_scores(data.X).shape
+    (683,)
+    """
+
+    def __init__(
+        self,
+        detectors: Any = "paper",
+        *,
+        combination: str | Callable[[FloatArray], FloatArray] = "greedy",
+        scaling: str = "minmax",
+        fairness: str | Mapping[str, float] = "demographic_parity",
+        bias_reduction: float | None = None,
+        flag_rate_ratio: float | None = None,
+        alpha: float | None = None,
+        target: Target = "unseen",
+        weighting: str = "rank",
+        min_group_size: int = 2,
+        small_groups: str = "error",
+        unknown_groups: str = "error",
+        contamination: float = 0.1,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.detectors = detectors
+        self.combination = combination
+        self.scaling = scaling
+        self.fairness = fairness
+        self.bias_reduction = bias_reduction
+        self.flag_rate_ratio = flag_rate_ratio
+        self.alpha = alpha
+        self.target = target
+        self.weighting = weighting
+        self.min_group_size = min_group_size
+        self.small_groups = small_groups
+        self.unknown_groups = unknown_groups
+        self.contamination = contamination
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Self:  # noqa: ARG002
+        """Fit detectors, base ensemble and fair weights.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+            Features without the protected attribute, or the scores if ``detectors="precomputed"``.
+        y : ignored
+        sensitive_features : array, series or frame of shape (n,) or (n, c)
+            The protected group of each row; several columns make intersectional groups. Required.
+        """
+        check_parameters(self.get_params(deep=False), _RULES)
+        fairness = self._fairness()
+        features = training_rows(self, X)
+        groups = read_groups(
+            sensitive_features,
+            len(features),
+            min_group_size=self.min_group_size,
+            small_groups=self.small_groups,
+            unknown_groups=self.unknown_groups,
+            rows=X,
+        )
+        # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
+        seed = as_seed(self.random_state)
+        threads = effective_n_jobs(self.n_jobs)
+        pool, raw = fit_pool(self.detectors, features, seed=seed, n_threads=threads)
+        scaling = learn_scaling(self.scaling, raw)
+        _warn_constant(pool.names, scaling)
+        S = scaling.transform(raw)
+        combination = learn_combination(self.combination, S, np.flatnonzero(scaling.varies), seed)
+        base = _apply(combination, S)
+        base_scaling = learn_scaling("minmax", base)
+        t = base_scaling.transform(base)[:, 0]
+        folds = assign_folds(S, groups.codes, count_folds(groups.codes), seed)
+        cells = self._cells(S, t, features, groups, folds, fairness, threads)
+        path = _path(cells, fairness)
+        alpha = self._choose_alpha(path, S, groups, folds)
+        self._store(path, alpha, S)
+        self._pool, self._scaling, self._combination, self._base_scaling = (
+            pool,
+            scaling,
+            combination,
+            base_scaling,
+        )
+        self.target_, self.detector_names_ = t, pool.names
+        self.group_names_, self.group_counts_ = groups.labels, groups.counts
+        validate_data(self, X, skip_check_array=True)
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
+        """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
+        return _labels(-self.fit(X, y, **params).outlier_scores_ - self.offset_)
+
+    def outlier_scores(self, X: Any) -> FloatArray:
+        """The fair score of new rows, shape (m,), higher = more outlying. No groups needed."""
+        return weigh(self._scaled_scores(X), self.weights_)
+
+    def base_scores(self, X: Any) -> FloatArray:
+        """The base ensemble's score of new rows, on the scale of ``target_`` (new rows may leave [0, 1])."""
+        return self._base_scaling.transform(_apply(self._combination, self._scaled_scores(X)))[:, 0]
+
+    def contributions(self, X: Any) -> FloatArray:
+        """Each detector's part ``w_j S_ij`` of a row's score, shape (m, k); rows sum to `outlier_scores`."""
+        return self._scaled_scores(X) * self.weights_
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """scikit-learn's sign: the lower, the more outlying; ``-outlier_scores(X)``."""
+        return -self.outlier_scores(X)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """``score_samples(X) - offset_``: negative for rows that `predict` flags."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> IntArray:
+        """-1 for outliers, 1 for inliers."""
+        return _labels(self.decision_function(X))
+
+    def _scaled_scores(self, X: Any) -> FloatArray:
+        check_is_fitted(self)
+        features = new_rows(self, X)
+        return self._scaling.transform(self._pool.score(features, n_threads=effective_n_jobs(self.n_jobs)))
+
+    def _fairness(self) -> dict[str, float]:
+        """The notions asked for, with their weights; also refuses contradictory requests."""
+        given = [
+            name for name in ("bias_reduction", "flag_rate_ratio", "alpha") if getattr(self, name) is not None
+        ]
+        if len(given) > 1:
+            raise ValueError(
+                f"{' and '.join(given)} were given; give at most one of bias_reduction, flag_rate_ratio and alpha"
+            )
+        fairness = {self.fairness: 1.0} if isinstance(self.fairness, str) else self.fairness
+        known = ", ".join(map(repr, NOTIONS))
+        if not isinstance(fairness, Mapping) or not fairness or not set(fairness) <= set(NOTIONS):
+            raise ValueError(
+                f"fairness={self.fairness!r} is not allowed; use {known}, or a dict of these names and their weights"
+            )
+        for name, weight in fairness.items():
+            if not number(0, np.inf, open_low=True).allows(weight):
+                raise ValueError(
+                    f"fairness has the weight {weight!r} for {name!r}; weights must be numbers above 0"
+                )
+        if "individual" in fairness and isinstance(self.detectors, str) and self.detectors == "precomputed":
+            raise ValueError(
+                "fairness='individual' compares feature rows, but detectors='precomputed' has scores alone; "
+                "use fairness='demographic_parity', or pass features and a list of detectors"
+            )
+        return dict(fairness)
+
+    def _cells(
+        self,
+        S: FloatArray,
+        t: FloatArray,
+        X: FloatArray,
+        groups: Groups,
+        folds: IntArray,
+        fairness: dict[str, float],
+        threads: int,
+    ) -> Cells:
+        beta = rank_weights(t) if self.weighting == "rank" else np.ones(len(t))
+        shape = {"n_groups": len(groups.labels), "n_folds": int(folds.max()) + 1}
+        cells = collect_cells(S, t, beta, groups.codes, folds, **shape)
+        if "individual" not in fairness:
+            return cells
+        pairs = pair_sums(X, np.column_stack([S, t]), groups.codes, folds, **shape, n_threads=threads)
+        return Cells(cells.plain, cells.weighted, pairs)
+
+    def _choose_alpha(self, path: TradeoffPath, S: FloatArray, groups: Groups, folds: IntArray) -> float:
+        if self.alpha is not None:
+            return float(self.alpha)
+        if self.flag_rate_ratio is None:
+            return path.alpha_for(
+                _DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction, self.target
+            )
+
+        def ratios(alphas: FloatArray) -> FloatArray:
+            V = path.fold_weights(alphas, self.target)[:, :, :-1]
+            return fold_rate_ratios(S, V, groups.codes, folds, len(groups.labels), self.contamination)
+
+        alpha, reached = path.search(ratios, self.flag_rate_ratio)
+        if reached < self.flag_rate_ratio:
+            warnings.warn(
+                f"flag_rate_ratio={self.flag_rate_ratio:g} cannot be reached on {self.target} rows with these "
+                f"detectors: the most is {reached:.3f}, at alpha={alpha:.4g}, which was taken. "
+                "More or other detectors may reach more.",
+                TargetNotReachedWarning,
+                stacklevel=3,
+            )
+        return alpha
+
+    def _store(self, path: TradeoffPath, alpha: float, S: FloatArray) -> None:
+        self.path_, self.alpha_ = path, alpha
+        self.weights_ = path.weights(alpha)
+        self.gap_detected_ = path.gap_detected
+        self.bias_reduction_ = (
+            float(path.reduction(alpha, self.target)) if self.gap_detected_ else float("nan")
+        )
+        self.outlier_scores_ = weigh(S, self.weights_)
+        self.offset_ = -float(flag_threshold(self.outlier_scores_, self.contamination))
+
+
+def _path(cells: Cells, fairness: dict[str, float]) -> TradeoffPath:
+    """The path; of two notions, group fairness is left out where there is no group gap to remove."""
+    path = TradeoffPath(cells, fairness)
+    if len(fairness) > 1 and not TradeoffPath(cells, {"demographic_parity": 1.0}).gap_detected:
+        warnings.warn(
+            f"no group gap was found in the base score (p = {path.gap_p_value:.2g} for 'no gap'); "
+            "only individual fairness is pursued",
+            NoGapWarning,
+            stacklevel=3,
+        )
+        return TradeoffPath(cells, {"individual": 1.0})
+    return path
+
+
+def _apply(combination: Combination, S: FloatArray) -> FloatArray:
+    """The base ensemble's raw score as a column; a user's own function is checked."""
+    if not len(combination.buckets[0]):  # every detector is constant
+        return np.zeros((len(S), 1))
+    scores = np.asarray(combination.apply(S), dtype=float)
+    if scores.shape != (len(S),):
+        raise ValueError(
+            f"combination returned shape {scores.shape}; one number per row, shape ({len(S)},), is needed"
+        )
+    if not np.isfinite(scores).all():
+        raise ValueError(
+            "combination returned a value that is not finite; one finite number per row is needed"
+        )
+    return scores[:, None]
+
+
+def _labels(decision: FloatArray) -> IntArray:
+    return np.where(decision < 0, -1, 1)
+
+
+def _warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:
+    constant = [name for name, varies in zip(names, scaling.varies, strict=True) if not varies]
+    if constant:
+        warnings.warn(
+            f"these detectors give every training row the same score and take no part: {', '.join(constant)}",
+            ConstantScoreWarning,
+            stacklevel=3,
+        )

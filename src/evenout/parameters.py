@@ -1,0 +1,61 @@
+"""Rules on constructor parameters as data, checked at fit."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a parameter may be: a test and the same in words."""
+
+    allows: Callable[[Any], bool]
+    words: str
+
+    def __or__(self, other: "Rule") -> "Rule":
+        return Rule(lambda value: self.allows(value) or other.allows(value), f"{self.words} or {other.words}")
+
+
+def one_of(names: Iterable[str]) -> Rule:
+    """Allow the given names."""
+    known = tuple(names)
+    return Rule(
+        lambda value: isinstance(value, str) and value in known, ", ".join(repr(name) for name in known)
+    )
+
+
+def number(low: float, high: float, *, open_low: bool = False) -> Rule:
+    """Allow a finite real number in [low, high], or (low, high] with ``open_low``."""
+
+    def allows(value: Any) -> bool:
+        if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+            return False
+        given = float(value)
+        return (low < given if open_low else low <= given) and given <= high and bool(np.isfinite(given))
+
+    top = "" if np.isinf(high) else f" and at most {high:g}"
+    return Rule(allows, f"a number {'above' if open_low else 'of at least'} {low:g}{top}")
+
+
+def whole(low: int) -> Rule:
+    """Allow an integer of at least ``low``."""
+    return Rule(lambda value: _is_whole(value) and int(value) >= low, f"an integer of at least {low}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+NONE = Rule(lambda value: value is None, "None")
+CALLABLE = Rule(callable, "a function")
+ANY_JOBS = NONE | Rule(lambda value: _is_whole(value) and int(value) != 0, "an integer other than 0")
+
+
+def check_parameters(values: dict[str, Any], rules: dict[str, Rule]) -> None:
+    """Raise a ValueError that names the first parameter that breaks its rule, its value and what is allowed."""
+    for name, rule in rules.items():
+        if not rule.allows(values[name]):
+            raise ValueError(f"{name}={values[name]!r} is not allowed; use {rule.words}")
