@@ -332,6 +332,10 @@ def _with(X, value, row=7, column=2):
         ({"alpha": "big"}, "alpha='big' is not allowed"),
         ({"alpha": 1.0, "bias_reduction": 0.5}, "bias_reduction and alpha were given; give at most one"),
         ({"bias_reduction": 0.5, "flag_rate_ratio": 0.8}, "at most one of"),
+        (
+            {"length_scale": ("mean", 1)},
+            r"length_scale=\('mean', 1\) is not allowed; use 'minmax' or a number above 0",
+        ),
         ({"bias_reduction": 1.5}, "bias_reduction=1.5 is not allowed"),
         ({"flag_rate_ratio": 0.0}, "flag_rate_ratio=0.0 is not allowed"),
         ({"combination": "mean"}, "combination='mean' is not allowed; use 'average', 'maximum'"),

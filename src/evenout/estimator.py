@@ -18,10 +18,20 @@ from evenout.core.forms import NOTIONS
 from evenout.core.pairwise import pair_sums
 from evenout.core.path import Target, TradeoffPath
 from evenout.core.scaling import SCALINGS, Scaling, learn_scaling
+from evenout.core.similarity import LengthScale, comparable_rows
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.pool import fit_pool
 from evenout.groups import Groups, read_groups
-from evenout.parameters import ANY_JOBS, CALLABLE, NONE, check_parameters, number, one_of, whole
+from evenout.parameters import (
+    ANY_JOBS,
+    CALLABLE,
+    MEDIAN_MULTIPLE,
+    NONE,
+    check_parameters,
+    number,
+    one_of,
+    whole,
+)
 from evenout.rows import as_seed, new_rows, training_rows
 
 _DEFAULT_REDUCTION = 0.8
@@ -29,6 +39,7 @@ _DEFAULT_REDUCTION = 0.8
 _RULES = {
     "combination": one_of(COMBINATIONS) | CALLABLE,
     "scaling": one_of(SCALINGS),
+    "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
     "bias_reduction": NONE | number(0, 1),
     "flag_rate_ratio": NONE | number(0, 1, open_low=True),
     "alpha": NONE | number(0, np.inf),
@@ -65,6 +76,10 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         How raw scores become comparable, learnt on the training rows.
     fairness : {"demographic_parity", "individual"} or dict, default="demographic_parity"
         Equal mean scores of the groups, or equal scores of similar rows from different groups, or both by weight.
+    length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
+        Individual fairness: the distance at which likeness fades, in units of the median distance between rows of
+        different groups, or as a number, on standardised features; ``"minmax"`` is the published similarity, under
+        which nearly all pairs of rows count as alike.
     bias_reduction : float in [0, 1], optional
         Share of the base score's scale-free bias to remove. 0.8 if none of the three is given.
     flag_rate_ratio : float in (0, 1], optional
@@ -130,6 +145,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         combination: str | Callable[[FloatArray], FloatArray] = "greedy",
         scaling: str = "minmax",
         fairness: str | Mapping[str, float] = "demographic_parity",
+        length_scale: LengthScale = ("median", 0.1),
         bias_reduction: float | None = None,
         flag_rate_ratio: float | None = None,
         alpha: float | None = None,
@@ -146,6 +162,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self.combination = combination
         self.scaling = scaling
         self.fairness = fairness
+        self.length_scale = length_scale
         self.bias_reduction = bias_reduction
         self.flag_rate_ratio = flag_rate_ratio
         self.alpha = alpha
@@ -193,7 +210,8 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         t = base_scaling.transform(base)[:, 0]
         folds = assign_folds(S, groups.codes, count_folds(groups.codes), seed)
         cells = self._cells(S, t, features, groups, folds, fairness, threads)
-        path = _path(cells, fairness)
+        # A request for unseen rows is solved against sampling noise; a given alpha means the published form.
+        path = _path(cells, fairness, noise_aware=self.target == "unseen" and self.alpha is None)
         alpha = self._choose_alpha(path, S, groups, folds)
         self._store(path, alpha, S)
         self._pool, self._scaling, self._combination, self._base_scaling = (
@@ -282,7 +300,9 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         cells = collect_cells(S, t, beta, groups.codes, folds, **shape)
         if "individual" not in fairness:
             return cells
-        pairs = pair_sums(X, np.column_stack([S, t]), groups.codes, folds, **shape, n_threads=threads)
+        rows, scale = comparable_rows(X, groups.codes, self.length_scale)
+        Z = np.column_stack([S, t])
+        pairs = pair_sums(rows, Z, groups.codes, folds, **shape, scale=scale, n_threads=threads)
         return Cells(cells.plain, cells.weighted, pairs)
 
     def _choose_alpha(self, path: TradeoffPath, S: FloatArray, groups: Groups, folds: IntArray) -> float:
@@ -319,9 +339,9 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self.offset_ = -float(flag_threshold(self.outlier_scores_, self.contamination))
 
 
-def _path(cells: Cells, fairness: dict[str, float]) -> TradeoffPath:
+def _path(cells: Cells, fairness: dict[str, float], *, noise_aware: bool) -> TradeoffPath:
     """The path; of two notions, group fairness is left out where there is no group gap to remove."""
-    path = TradeoffPath(cells, fairness)
+    path = TradeoffPath(cells, fairness, noise_aware=noise_aware)
     if len(fairness) > 1 and not TradeoffPath(cells, {"demographic_parity": 1.0}).gap_detected:
         warnings.warn(
             f"no group gap was found in the base score (p = {path.gap_p_value:.2g} for 'no gap'); "

@@ -51,6 +51,15 @@ def _is_whole(value: Any) -> bool:
 
 NONE = Rule(lambda value: value is None, "None")
 CALLABLE = Rule(callable, "a function")
+MEDIAN_MULTIPLE = Rule(
+    lambda value: (
+        isinstance(value, tuple | list)
+        and len(value) == 2
+        and value[0] == "median"
+        and number(0, np.inf, open_low=True).allows(value[1])
+    ),
+    "('median', a number above 0)",
+)
 ANY_JOBS = NONE | Rule(lambda value: _is_whole(value) and int(value) != 0, "an integer other than 0")
 
 

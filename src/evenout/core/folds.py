@@ -38,7 +38,7 @@ def assign_folds(S: FloatArray, groups: IntArray, n_folds: int, seed: int) -> In
     >>> sorted(folds[:3].tolist()), sorted(folds[3:].tolist())
     ([0, 1, 2], [0, 1, 2])
     """
-    order = np.lexsort((_row_numbers(S, seed), groups))
+    order = np.lexsort((row_numbers(S, seed), groups))
     sorted_groups = groups[order]
     starts = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
     position = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
@@ -47,7 +47,7 @@ def assign_folds(S: FloatArray, groups: IntArray, n_folds: int, seed: int) -> In
     return folds
 
 
-def _row_numbers(S: FloatArray, seed: int) -> npt.NDArray[np.uint64]:
+def row_numbers(S: FloatArray, seed: int) -> npt.NDArray[np.uint64]:
     """One well-mixed 64-bit number per row, from its bits and the seed (the splitmix64 finaliser per column)."""
     numbers = np.full(len(S), seed, dtype=np.uint64)
     for column in (S + 0.0).T:  # + 0.0 turns -0.0 into 0.0: equal scores get equal bits

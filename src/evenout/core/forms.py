@@ -152,17 +152,17 @@ def individual_bias(cells: Cells, V: FloatArray, *, unseen: bool) -> FloatArray:
     if unseen:
         form, mass = _pairs(cells).within()
         squared = np.einsum("pfkl,fmk,fml->mp", form, V, V, optimize=True)
-        return _ratio((squared / mass.sum(axis=1)).mean(axis=1), variance)
+        return _ratio(_per_mass(squared, mass.sum(axis=1)), variance)
     form, mass = _pairs(cells).total()  # one score for all rows, so pairs across folds count too
     squared = np.einsum("pkl,mk,ml->mp", form, V[0], V[0], optimize=True)
-    return _ratio((squared / mass).mean(axis=1), variance)
+    return _ratio(_per_mass(squared, mass), variance)
 
 
 def individual_error(cells: Cells, V: FloatArray) -> FloatArray:
     """Standard error of `individual_bias` on unseen rows, from its spread over the folds, shape (m,)."""
     form, mass = _pairs(cells).within()
     squared = np.einsum("pfkl,fmk,fml->fmp", form, V, V, optimize=True)
-    by_fold = (squared / mass.T[:, None, :]).mean(axis=2)
+    by_fold = _per_mass(squared, mass.T[:, None, :])
     total = group_moments(cells, V).total_variance
     return _ratio(by_fold.std(axis=0, ddof=1) / np.sqrt(len(by_fold)), total)
 
@@ -210,6 +210,11 @@ def _pairs(cells: Cells) -> PairSums:
     if cells.pairs is None:
         raise ValueError("individual fairness needs the pair sums of the cells; none were collected")
     return cells.pairs
+
+
+def _per_mass(squared: FloatArray, mass: FloatArray) -> FloatArray:
+    """Mean of ``squared / mass`` over pairs of groups (the last axis); 0 for a pair without any similar rows."""
+    return (squared / np.maximum(mass, np.finfo(float).tiny)).mean(axis=-1)
 
 
 def _ratio(numerator: FloatArray, denominator: FloatArray | float) -> FloatArray:

@@ -194,13 +194,15 @@ def _range(points: FloatArray, bounds: IntArray, n_threads: int) -> tuple[float,
 def _range_found_in(
     dtype: npt.DTypeLike, points: FloatArray, bounds: IntArray, n_threads: int
 ) -> tuple[float, float]:
+    """Find the two pairs of rows in numbers of this type, and measure them in float64."""
     from evenout.core._pairwise_kernels import block_extremes
 
     x = _padded(points, dtype)
-    blocks = [(first, last, bounds[group + 1]) for group, first, last in _row_blocks(bounds)]
     blocks = [
-        block for block in blocks if block[2] < len(points)
-    ]  # rows that have later groups to be compared with
+        (first, last, bounds[group + 1])
+        for group, first, last in _row_blocks(bounds)
+        if bounds[group + 1] < len(points)
+    ]
     if not blocks:
         return 0.0, 0.0
     found = map_blocks(lambda task: block_extremes(x, *blocks[task.start]), len(blocks), 1, n_threads)
@@ -216,7 +218,7 @@ def _range_found_in(
 
 
 def _exponent(lo: float, hi: float) -> tuple[np.floating[Any], np.floating[Any]]:
-    """Slope and offset of ``exp(-(distance - lo) / (hi - lo)) = 2^(offset - slope * distance)``; 0 if hi is lo.
+    """Slope and offset of ``exp(-(distance - lo) / (hi - lo)) = 2^(offset - slope * distance)``, or of 1 if lo is hi.
 
     Their type is the one to compute distances in: the rounding of coordinates near 1 must be small against ``hi - lo``.
     """
