@@ -201,6 +201,16 @@ def test_precomputed_scores(data):
     np.testing.assert_allclose(model.outlier_scores_, scaled @ model.weights_)
 
 
+@pytest.mark.parametrize("weights", ["nonnegative", "simplex"])
+def test_constrained_weights_are_feasible_and_fairer_than_the_start(data, weights):
+    X, groups = data
+    model = FairOutlierEnsemble(weights=weights, alpha=1e4, random_state=0).fit(X, sensitive_features=groups)
+    assert (model.weights_ >= 0).all()
+    assert weights == "nonnegative" or model.weights_.sum() == pytest.approx(1.0, abs=1e-12)
+    assert model.path_.f2(1e4) < model.path_.f2(0.0)
+    assert model.path_.f1(1e4) > model.path_.f1(0.0)
+
+
 def test_own_combination_is_used_and_checked(data):
     X, groups = data
     model = FairOutlierEnsemble(combination=lambda S: S[:, 3], alpha=0.0, random_state=0).fit(

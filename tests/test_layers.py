@@ -13,7 +13,7 @@ SOURCE = Path(evenout.__file__).parent
 LAYERS = [
     {"core"},
     {"groups", "parameters", "rows", "output", "detectors", "backends", "metrics", "datasets"},
-    {"repair", "estimator"},
+    {"scores", "repair", "estimator"},
     {"auditing"},
     {"report", "reproduce", "displays"},
     {"cli"},

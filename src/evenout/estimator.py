@@ -10,17 +10,16 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.core.cells import Cells, collect_cells, rank_weights
-from evenout.core.combine import COMBINATIONS, Combination, learn_combination
-from evenout.core.exceptions import ConstantScoreWarning, NoGapWarning, TargetNotReachedWarning
+from evenout.core.combine import COMBINATIONS
+from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
 from evenout.core.flags import flag_threshold, fold_rate_ratios, weigh
 from evenout.core.folds import assign_folds, count_folds
 from evenout.core.forms import NOTIONS
 from evenout.core.pairwise import pair_sums
-from evenout.core.path import Target, TradeoffPath
-from evenout.core.scaling import SCALINGS, Scaling, learn_scaling
+from evenout.core.path import WEIGHTS, Target, TradeoffPath, Weights
+from evenout.core.scaling import SCALINGS
 from evenout.core.similarity import LengthScale, comparable_rows
 from evenout.core.types import FloatArray, IntArray
-from evenout.detectors.pool import fit_pool
 from evenout.groups import Groups, read_groups
 from evenout.parameters import (
     ANY_JOBS,
@@ -33,6 +32,7 @@ from evenout.parameters import (
     whole,
 )
 from evenout.rows import as_seed, new_rows, training_rows
+from evenout.scores import learn_scores
 
 _DEFAULT_REDUCTION = 0.8
 
@@ -45,6 +45,7 @@ _RULES = {
     "alpha": NONE | number(0, np.inf),
     "target": one_of(("unseen", "training")),
     "weighting": one_of(("rank", "uniform")),
+    "weights": one_of(WEIGHTS),
     "min_group_size": whole(2),
     "small_groups": one_of(("error", "merge")),
     "unknown_groups": one_of(("error", "ignore")),
@@ -90,6 +91,9 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         The rows on which a request is meant: unseen ones (cross-fitted), or the training rows, as in the paper.
     weighting : {"rank", "uniform"}, default="rank"
         ``beta_i = exp(rank_i / n)`` by the rank of the target, or 1.
+    weights : {"free", "nonnegative", "simplex"}, default="free"
+        Any detector weights, as in the paper, where many come out negative; weights of at least 0, which are easier
+        to defend; or shares that sum to 1. Constrained weights leave more bias or cost more detection.
     min_group_size : int, default=2
         Groups with fewer rows are small.
     small_groups : {"error", "merge"}, default="error"
@@ -151,6 +155,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         alpha: float | None = None,
         target: Target = "unseen",
         weighting: str = "rank",
+        weights: Weights = "free",
         min_group_size: int = 2,
         small_groups: str = "error",
         unknown_groups: str = "error",
@@ -168,6 +173,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self.alpha = alpha
         self.target = target
         self.weighting = weighting
+        self.weights = weights
         self.min_group_size = min_group_size
         self.small_groups = small_groups
         self.unknown_groups = unknown_groups
@@ -200,27 +206,22 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
         seed = as_seed(self.random_state)
         threads = effective_n_jobs(self.n_jobs)
-        pool, raw = fit_pool(self.detectors, features, seed=seed, n_threads=threads)
-        scaling = learn_scaling(self.scaling, raw)
-        _warn_constant(pool.names, scaling)
-        S = scaling.transform(raw)
-        combination = learn_combination(self.combination, S, np.flatnonzero(scaling.varies), seed)
-        base = _apply(combination, S)
-        base_scaling = learn_scaling("minmax", base)
-        t = base_scaling.transform(base)[:, 0]
+        model, S, t = learn_scores(
+            self.detectors,
+            features,
+            scaling=self.scaling,
+            combination=self.combination,
+            seed=seed,
+            n_threads=threads,
+        )
         folds = assign_folds(S, groups.codes, count_folds(groups.codes), seed)
         cells = self._cells(S, t, features, groups, folds, fairness, threads)
         # A request for unseen rows is solved against sampling noise; a given alpha means the published form.
-        path = _path(cells, fairness, noise_aware=self.target == "unseen" and self.alpha is None)
+        noise_aware = self.target == "unseen" and self.alpha is None
+        path = _path(cells, fairness, noise_aware=noise_aware, constraint=self.weights)
         alpha = self._choose_alpha(path, S, groups, folds)
         self._store(path, alpha, S)
-        self._pool, self._scaling, self._combination, self._base_scaling = (
-            pool,
-            scaling,
-            combination,
-            base_scaling,
-        )
-        self.target_, self.detector_names_ = t, pool.names
+        self._scores, self.target_, self.detector_names_ = model, t, model.pool.names
         self.group_names_, self.group_counts_ = groups.labels, groups.counts
         validate_data(self, X, skip_check_array=True)
         return self
@@ -235,7 +236,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
 
     def base_scores(self, X: Any) -> FloatArray:
         """The base ensemble's score of new rows, on the scale of ``target_`` (new rows may leave [0, 1])."""
-        return self._base_scaling.transform(_apply(self._combination, self._scaled_scores(X)))[:, 0]
+        return self._scores.base(self._scaled_scores(X))
 
     def contributions(self, X: Any) -> FloatArray:
         """Each detector's part ``w_j S_ij`` of a row's score, shape (m, k); rows sum to `outlier_scores`."""
@@ -256,7 +257,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
     def _scaled_scores(self, X: Any) -> FloatArray:
         check_is_fitted(self)
         features = new_rows(self, X)
-        return self._scaling.transform(self._pool.score(features, n_threads=effective_n_jobs(self.n_jobs)))
+        return self._scores.scaled(features, n_threads=effective_n_jobs(self.n_jobs))
 
     def _fairness(self) -> dict[str, float]:
         """The notions asked for, with their weights; also refuses contradictory requests."""
@@ -339,9 +340,9 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self.offset_ = -float(flag_threshold(self.outlier_scores_, self.contamination))
 
 
-def _path(cells: Cells, fairness: dict[str, float], *, noise_aware: bool) -> TradeoffPath:
+def _path(cells: Cells, fairness: dict[str, float], **settings: Any) -> TradeoffPath:
     """The path; of two notions, group fairness is left out where there is no group gap to remove."""
-    path = TradeoffPath(cells, fairness, noise_aware=noise_aware)
+    path = TradeoffPath(cells, fairness, **settings)
     if len(fairness) > 1 and not TradeoffPath(cells, {"demographic_parity": 1.0}).gap_detected:
         warnings.warn(
             f"no group gap was found in the base score (p = {path.gap_p_value:.2g} for 'no gap'); "
@@ -349,35 +350,9 @@ def _path(cells: Cells, fairness: dict[str, float], *, noise_aware: bool) -> Tra
             NoGapWarning,
             stacklevel=3,
         )
-        return TradeoffPath(cells, {"individual": 1.0})
+        return TradeoffPath(cells, {"individual": 1.0}, **settings)
     return path
-
-
-def _apply(combination: Combination, S: FloatArray) -> FloatArray:
-    """The base ensemble's raw score as a column; a user's own function is checked."""
-    if not len(combination.buckets[0]):  # every detector is constant
-        return np.zeros((len(S), 1))
-    scores = np.asarray(combination.apply(S), dtype=float)
-    if scores.shape != (len(S),):
-        raise ValueError(
-            f"combination returned shape {scores.shape}; one number per row, shape ({len(S)},), is needed"
-        )
-    if not np.isfinite(scores).all():
-        raise ValueError(
-            "combination returned a value that is not finite; one finite number per row is needed"
-        )
-    return scores[:, None]
 
 
 def _labels(decision: FloatArray) -> IntArray:
     return np.where(decision < 0, -1, 1)
-
-
-def _warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:
-    constant = [name for name, varies in zip(names, scaling.varies, strict=True) if not varies]
-    if constant:
-        warnings.warn(
-            f"these detectors give every training row the same score and take no part: {', '.join(constant)}",
-            ConstantScoreWarning,
-            stacklevel=3,
-        )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from evenout.core.cells import Cells
+from evenout.core.constrained import ConstrainedSolutions, constrain
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
 from evenout.core.forms import NOTIONS, combined_form, group_moments, no_gap_p_value
 from evenout.core.spectrum import Spectrum, factorise
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Target: TypeAlias = Literal["unseen", "training"]
+Weights: TypeAlias = Literal["free", "nonnegative", "simplex"]
+
+WEIGHTS: tuple[Weights, ...] = ("free", "nonnegative", "simplex")
 
 SIGNIFICANCE = 0.05  # "no gap" is believed above this p-value
 _GRID = 100  # alphas tried before the bisection
@@ -39,6 +43,8 @@ class TradeoffPath:
     noise_aware : bool
         Solve demographic parity with ``C + V``, V being what sampling adds to C: the weights then leave alone what is
         noise in the group means. False: the published C.
+    constraint : {"free", "nonnegative", "simplex"}
+        Any weights, weights of at least 0, or such weights that sum to 1.
 
     Notes
     -----
@@ -49,10 +55,18 @@ class TradeoffPath:
     stay as they are: they use no groups.
     """
 
-    def __init__(self, cells: Cells, fairness: Mapping[str, float], *, noise_aware: bool = False) -> None:
+    def __init__(
+        self,
+        cells: Cells,
+        fairness: Mapping[str, float],
+        *,
+        noise_aware: bool = False,
+        constraint: Weights = "free",
+    ) -> None:
         self.cells = cells
         self.fairness = dict(fairness)
         self.noise_aware = noise_aware
+        self.constraint = constraint
         self._solution = self._solve(cells)
 
     def weights(self, alpha: float | FloatArray) -> FloatArray:
@@ -203,14 +217,15 @@ class TradeoffPath:
             raise ValueError(f"target={target!r} is unknown; use 'unseen' or 'training'")
         return np.concatenate([W, np.zeros((*W.shape[:2], 1))], axis=2)
 
-    def _solve(self, cells: Cells) -> Spectrum:
+    def _solve(self, cells: Cells) -> Spectrum | ConstrainedSolutions:
         A, b, c0 = cells.least_squares()
-        return factorise(
-            A, b, c0, combined_form(cells, self.fairness, noise_aware=self.noise_aware)[:-1, :-1]
+        C = combined_form(cells, self.fairness, noise_aware=self.noise_aware)[:-1, :-1]
+        return (
+            factorise(A, b, c0, C) if self.constraint == "free" else constrain(A, b, c0, C, self.constraint)
         )
 
     @cached_property
-    def _left_out(self) -> list[Spectrum]:
+    def _left_out(self) -> list[Spectrum | ConstrainedSolutions]:
         return [self._solve(self.cells.without(f)) for f in range(self.cells.n_folds)]
 
     @property

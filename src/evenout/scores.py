@@ -1,0 +1,94 @@
+"""From feature rows to comparable detector scores and the base ensemble's target."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenout.core.combine import Combination, Combiner, learn_combination
+from evenout.core.exceptions import ConstantScoreWarning
+from evenout.core.scaling import Scaling, learn_scaling
+from evenout.core.types import FloatArray
+from evenout.detectors.pool import FittedPool, fit_pool
+
+
+@dataclass(frozen=True)
+class ScoreModel:
+    """Fitted detectors with what makes their scores comparable and combines them.
+
+    Parameters
+    ----------
+    pool : FittedPool
+        Raw scores of k detectors.
+    scaling : Scaling
+        From raw to comparable scores.
+    combination : Combination
+        The base ensemble.
+    base_scaling : Scaling
+        From the base ensemble's score to the target, in [0, 1] on the training rows.
+    """
+
+    pool: FittedPool
+    scaling: Scaling
+    combination: Combination
+    base_scaling: Scaling
+
+    def scaled(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
+        """``S`` of rows of shape (m, d): shape (m, k)."""
+        return self.scaling.transform(self.pool.score(X, n_threads=n_threads))
+
+    def base(self, S: FloatArray) -> FloatArray:
+        """``t`` of scaled scores of shape (m, k): shape (m,)."""
+        return self.base_scaling.transform(_combined(self.combination, S))[:, 0]
+
+
+def learn_scores(
+    detectors: Any,
+    X: FloatArray,
+    *,
+    scaling: str = "minmax",
+    combination: str | Combiner = "greedy",
+    seed: int,
+    n_threads: int = 1,
+) -> tuple[ScoreModel, FloatArray, FloatArray]:
+    """Fit detectors, scaling and base ensemble on training rows of shape (n, d).
+
+    Returns
+    -------
+    the fitted model, ``S`` of shape (n, k) and ``t`` of shape (n,) of the training rows
+    """
+    pool, raw = fit_pool(detectors, X, seed=seed, n_threads=n_threads)
+    scaler = learn_scaling(scaling, raw)
+    _warn_constant(pool.names, scaler)
+    S = scaler.transform(raw)
+    ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed)
+    base_scaling = learn_scaling("minmax", _combined(ensemble, S))
+    model = ScoreModel(pool, scaler, ensemble, base_scaling)
+    return model, S, model.base(S)
+
+
+def _combined(combination: Combination, S: FloatArray) -> FloatArray:
+    """The base ensemble's raw score as a column; a user's own function is checked."""
+    if not len(combination.buckets[0]):  # every detector is constant
+        return np.zeros((len(S), 1))
+    scores = np.asarray(combination.apply(S), dtype=float)
+    if scores.shape != (len(S),):
+        raise ValueError(
+            f"combination returned shape {scores.shape}; one number per row, shape ({len(S)},), is needed"
+        )
+    if not np.isfinite(scores).all():
+        raise ValueError(
+            "combination returned a value that is not finite; one finite number per row is needed"
+        )
+    return scores[:, None]
+
+
+def _warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:
+    constant = [name for name, varies in zip(names, scaling.varies, strict=True) if not varies]
+    if constant:
+        warnings.warn(
+            f"these detectors give every training row the same score and take no part: {', '.join(constant)}",
+            ConstantScoreWarning,
+            stacklevel=4,
+        )
