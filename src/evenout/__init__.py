@@ -2,14 +2,18 @@
 
 from evenout.core.exceptions import ConstantScoreWarning, NoGapWarning, TargetNotReachedWarning
 from evenout.core.path import TradeoffPath
+from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
+from evenout.repair import ScoreRepair
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ConstantScoreWarning",
+    "FairLOF",
     "FairOutlierEnsemble",
     "NoGapWarning",
+    "ScoreRepair",
     "TargetNotReachedWarning",
     "TradeoffPath",
     "__version__",

@@ -77,7 +77,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         How raw scores become comparable, learnt on the training rows.
     fairness : {"demographic_parity", "individual"} or dict, default="demographic_parity"
         Equal mean scores of the groups, or equal scores of similar rows from different groups, or both by weight.
-    length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
+    length_scale : "minmax", float or ("median", factor), default=("median", 0.05)
         Individual fairness: the distance at which likeness fades, in units of the median distance between rows of
         different groups, or as a number, on standardised features; ``"minmax"`` is the published similarity, under
         which nearly all pairs of rows count as alike.
@@ -149,7 +149,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         combination: str | Callable[[FloatArray], FloatArray] = "greedy",
         scaling: str = "minmax",
         fairness: str | Mapping[str, float] = "demographic_parity",
-        length_scale: LengthScale = ("median", 0.1),
+        length_scale: LengthScale = ("median", 0.05),
         bias_reduction: float | None = None,
         flag_rate_ratio: float | None = None,
         alpha: float | None = None,
@@ -213,6 +213,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
             combination=self.combination,
             seed=seed,
             n_threads=threads,
+            sensitive_features=sensitive_features,
         )
         folds = assign_folds(S, groups.codes, count_folds(groups.codes), seed)
         cells = self._cells(S, t, features, groups, folds, fairness, threads)
@@ -230,34 +231,38 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
         return _labels(-self.fit(X, y, **params).outlier_scores_ - self.offset_)
 
-    def outlier_scores(self, X: Any) -> FloatArray:
-        """The fair score of new rows, shape (m,), higher = more outlying. No groups needed."""
-        return weigh(self._scaled_scores(X), self.weights_)
+    def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """The fair score of new rows, shape (m,), higher = more outlying.
 
-    def base_scores(self, X: Any) -> FloatArray:
+        Groups are needed only if a detector uses them itself, such as `FairLOF`; so in all methods for new rows.
+        """
+        return weigh(self._scaled_scores(X, sensitive_features), self.weights_)
+
+    def base_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The base ensemble's score of new rows, on the scale of ``target_`` (new rows may leave [0, 1])."""
-        return self._scores.base(self._scaled_scores(X))
+        return self._scores.base(self._scaled_scores(X, sensitive_features))
 
-    def contributions(self, X: Any) -> FloatArray:
+    def contributions(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Each detector's part ``w_j S_ij`` of a row's score, shape (m, k); rows sum to `outlier_scores`."""
-        return self._scaled_scores(X) * self.weights_
+        return self._scaled_scores(X, sensitive_features) * self.weights_
 
-    def score_samples(self, X: Any) -> FloatArray:
+    def score_samples(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """scikit-learn's sign: the lower, the more outlying; ``-outlier_scores(X)``."""
-        return -self.outlier_scores(X)
+        return -self.outlier_scores(X, sensitive_features=sensitive_features)
 
-    def decision_function(self, X: Any) -> FloatArray:
+    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """``score_samples(X) - offset_``: negative for rows that `predict` flags."""
-        return self.score_samples(X) - self.offset_
+        return self.score_samples(X, sensitive_features=sensitive_features) - self.offset_
 
-    def predict(self, X: Any) -> IntArray:
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """-1 for outliers, 1 for inliers."""
-        return _labels(self.decision_function(X))
+        return _labels(self.decision_function(X, sensitive_features=sensitive_features))
 
-    def _scaled_scores(self, X: Any) -> FloatArray:
+    def _scaled_scores(self, X: Any, sensitive_features: Any = None) -> FloatArray:
         check_is_fitted(self)
         features = new_rows(self, X)
-        return self._scores.scaled(features, n_threads=effective_n_jobs(self.n_jobs))
+        threads = effective_n_jobs(self.n_jobs)
+        return self._scores.scaled(features, n_threads=threads, sensitive_features=sensitive_features)
 
     def _fairness(self) -> dict[str, float]:
         """The notions asked for, with their weights; also refuses contradictory requests."""

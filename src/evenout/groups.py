@@ -79,6 +79,36 @@ def read_groups(
     return _merge_small(groups, min_group_size) if small.any() else groups
 
 
+def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None) -> Groups:
+    """Groups of rows as they come, one or many, however small; a missing group is an error."""
+    if sensitive_features is None:
+        raise ValueError(
+            "sensitive_features is missing: the group of every row is needed, of new rows too; "
+            "pass sensitive_features=<array, Series or DataFrame>"
+        )
+    codes, labels = _combine(_columns(sensitive_features, n_rows, rows))
+    if (codes < 0).any():
+        raise ValueError(
+            f"sensitive_features has missing values in {(codes < 0).sum()} of {n_rows} rows "
+            f"(first: row {(codes < 0).argmax()}); fill them in, or leave these rows out"
+        )
+    return Groups(codes, labels)
+
+
+def match_groups(
+    sensitive_features: Any, n_rows: int, labels: tuple[str, ...], *, rows: Any = None
+) -> IntArray:
+    """Codes of new rows among the ``labels`` known from fitting; any other group is an error that names it."""
+    groups = label_rows(sensitive_features, n_rows, rows=rows)
+    unseen = [label for label in groups.labels if label not in labels]
+    if unseen:
+        raise ValueError(
+            f"sensitive_features has groups that were not there in fit: {', '.join(map(repr, unseen[:10]))}; "
+            f"known are {', '.join(map(repr, labels[:10]))}: fit again with rows of all groups"
+        )
+    return np.array([labels.index(label) for label in groups.labels], dtype=np.intp)[groups.codes]
+
+
 def _columns(sensitive_features: Any, n_rows: int, rows: Any) -> list[Any]:
     """The protected columns as pandas series, after a check of length and order."""
     import pandas as pd

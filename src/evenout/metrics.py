@@ -4,6 +4,7 @@ Scores are outlier scores, higher = more outlying. Groups go by ``sensitive_feat
 """
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from evenout.core import flags
 from evenout.core.cells import rank_weights
 from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
 from evenout.core.pairwise import pair_sums
+from evenout.core.similarity import LengthScale, comparable_rows
 from evenout.core.types import FloatArray
 from evenout.groups import Groups, read_groups
 
@@ -75,30 +77,42 @@ def no_gap_test(scores: Any, *, sensitive_features: Any) -> float:
     return float(no_gap_p_value(_moments(y, groups))[0])
 
 
-def individual_unfairness(scores: Any, X: Any, *, sensitive_features: Any, scale_free: bool = False) -> float:
+def individual_unfairness(
+    scores: Any,
+    X: Any,
+    *,
+    sensitive_features: Any,
+    scale_free: bool = False,
+    length_scale: LengthScale = "minmax",
+) -> float:
     """How differently similar rows of different groups are scored.
 
-    The mean over pairs of groups of ``sum M_ij (y_i - y_j)^2 / (n_p n_q)``, ``M_ij = exp(-distance)`` with the
-    Euclidean distance of the
-    feature rows scaled to [0, 1] over all pairs from different groups; scale-free: ``sum M (y_i - y_j)^2 / sum
-    M / Var(y)``.
+    The mean over pairs of groups of ``sum M_ij (y_i - y_j)^2 / (n_p n_q)``, with the similarity
+    ``M_ij = exp(-distance of the feature rows)``; scale-free: ``sum M (y_i - y_j)^2 / sum M / Var(y)``.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+    X : array or frame of shape (n, d)
+        Features without the protected attribute.
+    sensitive_features : array, series or frame
+    scale_free : bool
+    length_scale : "minmax", float or ("median", factor)
+        ``"minmax"``: distances of raw features, scaled to [0, 1], as published. A number or a multiple of the median
+        distance: distances of standardised features in that unit.
     """
     y, groups = _scores_and_groups(scores, sensitive_features)
     features = check_array(X, dtype=np.float64, input_name="X")
     if len(features) != len(y):
         raise ValueError(f"X has {len(features)} rows, but scores has {len(y)}")
-    folds = np.zeros(len(y), dtype=np.intp)
-    pairs = pair_sums(features, y[:, None], groups.codes, folds, n_groups=len(groups.labels), n_folds=1)
+    rows, scale = comparable_rows(features, groups.codes, length_scale)
+    G, folds = len(groups.labels), np.zeros(len(y), dtype=np.intp)
+    pairs = pair_sums(rows, y[:, None], groups.codes, folds, n_groups=G, n_folds=1, scale=scale)
     squared, mass = pairs.form[:, 0, 0, 0, 0], pairs.mass[:, 0, 0]
     if scale_free:
-        return float(np.mean(squared / mass) / y.var()) if y.var() > 0 else float("nan")
-    sizes = np.array(
-        [
-            groups.counts[p] * groups.counts[q]
-            for p in range(len(groups.labels))
-            for q in range(p + 1, len(groups.labels))
-        ]
-    )
+        mean = float(np.mean(squared / np.maximum(mass, np.finfo(float).tiny)))
+        return mean / float(y.var()) if y.var() > 0 else float("nan")
+    sizes = [groups.counts[p] * groups.counts[q] for p, q in combinations(range(G), 2)]
     return float(np.mean(squared / sizes))
 
 

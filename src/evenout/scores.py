@@ -34,9 +34,10 @@ class ScoreModel:
     combination: Combination
     base_scaling: Scaling
 
-    def scaled(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
+    def scaled(self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None) -> FloatArray:
         """``S`` of rows of shape (m, d): shape (m, k)."""
-        return self.scaling.transform(self.pool.score(X, n_threads=n_threads))
+        raw = self.pool.score(X, n_threads=n_threads, sensitive_features=sensitive_features)
+        return self.scaling.transform(raw)
 
     def base(self, S: FloatArray) -> FloatArray:
         """``t`` of scaled scores of shape (m, k): shape (m,)."""
@@ -51,6 +52,7 @@ def learn_scores(
     combination: str | Combiner = "greedy",
     seed: int,
     n_threads: int = 1,
+    sensitive_features: Any = None,
 ) -> tuple[ScoreModel, FloatArray, FloatArray]:
     """Fit detectors, scaling and base ensemble on training rows of shape (n, d).
 
@@ -58,7 +60,7 @@ def learn_scores(
     -------
     the fitted model, ``S`` of shape (n, k) and ``t`` of shape (n,) of the training rows
     """
-    pool, raw = fit_pool(detectors, X, seed=seed, n_threads=n_threads)
+    pool, raw = fit_pool(detectors, X, seed=seed, n_threads=n_threads, sensitive_features=sensitive_features)
     scaler = learn_scaling(scaling, raw)
     _warn_constant(pool.names, scaler)
     S = scaler.transform(raw)

@@ -222,3 +222,45 @@ def test_alpha_range_removes_the_shares_asked_for(problem, fairness):
     path = TradeoffPath(problem.cells, fairness)
     left = path.f2(np.array(path.alpha_range(0.001, 0.99))) / path.f2(0.0)
     assert left == pytest.approx([0.999, 0.01], rel=1e-6)
+
+
+def test_noise_aware_path_keeps_its_definitions(problem):
+    path = TradeoffPath(problem.cells, DP, noise_aware=True)
+    C = parity_form(problem.cells)[:-1, :-1]
+    for alpha in ALPHAS:
+        w = path.weights(alpha)
+        assert path.f1(alpha) == pytest.approx(problem.beta @ (problem.S @ w - problem.t) ** 2, rel=1e-9)
+        assert path.f2(alpha) == pytest.approx(w @ C @ w, rel=1e-9)
+    assert path.weights(ALPHAS.reshape(2, 2)).shape == (2, 2, 5)
+    assert path.f1(ALPHAS.reshape(2, 2)).shape == (2, 2)
+
+
+def test_noise_aware_path_keeps_nearly_equal_detectors_from_cancelling(problem, build):
+    """Two detectors that differ by one part in a million, and a target that needs their difference."""
+    rng = np.random.default_rng(0)
+    twin = problem.S[:, 0] + 1e-6 * rng.normal(size=len(problem.t))
+    t = problem.t + 1e5 * (twin - problem.S[:, 0])
+    near = build(problem.X, np.column_stack([problem.S, twin]), (t - t.min()) / np.ptp(t), problem.groups)
+    published, robust = (
+        TradeoffPath(near.cells, DP, noise_aware=aware).weights(0.0) for aware in (False, True)
+    )
+    assert np.abs(published).max() > 1e3
+    assert np.abs(robust).max() < 10
+
+
+def test_noise_aware_path_removes_more_of_the_true_gap():
+    """Many detectors, few rows, a small true gap: solved against noise, the population keeps less of it."""
+    rng = np.random.default_rng(4)
+    left = {False: [], True: []}
+    for _ in range(12):
+        groups = np.repeat([0, 1], 60)
+        direction = rng.uniform(0.5, 1.0, size=25)
+        shared = rng.exponential(size=(120, 1))
+        S = shared + rng.exponential(size=(120, 25)) + 0.5 * groups[:, None] * direction
+        t = S.mean(axis=1)
+        cells = collect_cells(S, t, np.ones(120), groups, np.arange(120) % 5, n_groups=2, n_folds=5)
+        for aware in left:
+            w = TradeoffPath(cells, DP, noise_aware=aware).weights(1e6)
+            variance = 1.0 * w.sum() ** 2 + (w**2).sum()  # of the shared and of the own parts
+            left[aware].append((0.5 * w @ direction) ** 2 / variance)
+    assert np.mean(left[True]) < np.mean(left[False])

@@ -23,6 +23,7 @@ Weights: TypeAlias = Literal["free", "nonnegative", "simplex"]
 WEIGHTS: tuple[Weights, ...] = ("free", "nonnegative", "simplex")
 
 SIGNIFICANCE = 0.05  # "no gap" is believed above this p-value
+_RIDGE = 1e-4  # of the mean diagonal of A, in noise-aware solutions
 _GRID = 100  # alphas tried before the bisection
 _STILL, _GONE = 0.001, 0.9999  # shares of f2 removed at the two ends of the grid
 
@@ -41,8 +42,10 @@ class TradeoffPath:
     fairness : mapping
         Notion to weight. Several notions: each form is divided by the target's own bias.
     noise_aware : bool
-        Solve demographic parity with ``C + V``, V being what sampling adds to C: the weights then leave alone what is
-        noise in the group means. False: the published C.
+        Solve for rows that are not here: demographic parity with ``C + V``, V being what sampling adds to C, so that
+        the weights leave alone what is noise in the group means; and with 1e-4 of the mean of A's diagonal added to
+        it, so that nearly equal detectors do not get huge weights of opposite sign, which new rows would not
+        forgive. False: the published problem.
     constraint : {"free", "nonnegative", "simplex"}
         Any weights, weights of at least 0, or such weights that sum to 1.
 
@@ -77,16 +80,18 @@ class TradeoffPath:
     def f1(self, alpha: float | FloatArray) -> FloatArray:
         """``sum_i beta_i (y_i - t_i)^2``: the misfit to the target."""
         alphas = _checked(alpha)
-        return self._solution.f1(alphas.ravel()).reshape(alphas.shape)
+        if not self.noise_aware:
+            return self._solution.f1(alphas.ravel()).reshape(alphas.shape)
+        A, b, c0 = self.cells.least_squares()
+        W = self.weights(alphas)
+        return _quadratic(A, W) - 2.0 * W @ b + c0
 
     def f2(self, alpha: float | FloatArray) -> FloatArray:
         """The raw bias of the paper on the training rows."""
         alphas = _checked(alpha)
         if not self.noise_aware:
             return self._solution.f2(alphas.ravel()).reshape(alphas.shape)
-        W = self._solution.weights(alphas.ravel())
-        C = combined_form(self.cells, self.fairness)[:-1, :-1]
-        return np.einsum("mk,kl,ml->m", W, C, W).reshape(alphas.shape)
+        return _quadratic(combined_form(self.cells, self.fairness)[:-1, :-1], self.weights(alphas))
 
     def bias(self, alpha: float | FloatArray, target: Target = "unseen") -> FloatArray:
         """Scale-free bias of ``y(alpha)``.
@@ -220,6 +225,8 @@ class TradeoffPath:
     def _solve(self, cells: Cells) -> Spectrum | ConstrainedSolutions:
         A, b, c0 = cells.least_squares()
         C = combined_form(cells, self.fairness, noise_aware=self.noise_aware)[:-1, :-1]
+        if self.noise_aware:
+            A = A + _RIDGE * np.trace(A) / len(A) * np.eye(len(A))
         return (
             factorise(A, b, c0, C) if self.constraint == "free" else constrain(A, b, c0, C, self.constraint)
         )
@@ -265,6 +272,11 @@ class TradeoffPath:
             "the groups is within sampling noise, so nothing was removed (alpha = 0). "
             "Give alpha to remove bias all the same."
         )
+
+
+def _quadratic(form: FloatArray, W: FloatArray) -> FloatArray:
+    """``w' form w`` for weights along the last axis."""
+    return np.einsum("...k,kl,...l->...", W, form, W)
 
 
 def _checked(alpha: float | FloatArray) -> FloatArray:

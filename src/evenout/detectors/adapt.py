@@ -42,6 +42,28 @@ class Foreign:
         return _column(self.name, self.scorer(X), len(X), self.sign)
 
 
+@dataclass(frozen=True)
+class GroupAware:
+    """A fitted detector that uses the group of every row that it scores, such as `FairLOF`."""
+
+    name: str
+    detector: Any
+
+    def score(self, X: FloatArray, *, sensitive_features: Any, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
+        """Scores of shape (m, 1), higher = more outlying."""
+        scores = self.detector.outlier_scores(X, sensitive_features=sensitive_features)
+        return _column(self.name, scores, len(X), 1.0)
+
+
+def fit_group_aware(
+    name: str, detector: Any, X: FloatArray, sensitive_features: Any
+) -> tuple[GroupAware, FloatArray]:
+    """Fit a clone of a detector with ``needs_groups``; the fitted column and its training scores of shape (n, 1)."""
+    fitted = clone(detector)
+    fitted.fit(X, sensitive_features=sensitive_features)
+    return GroupAware(name, fitted), _column(name, fitted.outlier_factor_, len(X), 1.0)
+
+
 def fit_foreign(name: str, detector: Any, X: FloatArray, seed: int) -> tuple[Foreign, FloatArray]:
     """Fit a clone of a foreign detector; the fitted column and its training scores of shape (n, 1)."""
     if isinstance(detector, type):

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from evenout.core.types import FloatArray
-from evenout.detectors.adapt import fit_foreign
+from evenout.detectors.adapt import GroupAware, fit_foreign, fit_group_aware
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.tails import Tails
@@ -38,15 +38,27 @@ class FittedPool:
     """A pool after fitting: ``names`` of the k columns and the parts that make them, in this order."""
 
     names: tuple[str, ...]
-    parts: tuple[_Part, ...]
+    parts: tuple[_Part | GroupAware, ...]
 
-    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
-        """Raw scores of shape (m, k), higher = more outlying."""
-        return np.hstack([part.score(X, n_threads=n_threads) for part in self.parts])
+    def score(self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None) -> FloatArray:
+        """Raw scores of shape (m, k), higher = more outlying; only a `GroupAware` part uses the groups."""
+        grouped = [part.name for part in self.parts if isinstance(part, GroupAware)]
+        if grouped and sensitive_features is None:
+            raise ValueError(
+                f"sensitive_features is missing: these detectors use the group of every row: {', '.join(grouped)}; "
+                "pass sensitive_features=<array, Series or DataFrame>, or leave these detectors out"
+            )
+        columns = []
+        for part in self.parts:
+            if isinstance(part, GroupAware):
+                columns.append(part.score(X, n_threads=n_threads, sensitive_features=sensitive_features))
+            else:
+                columns.append(part.score(X, n_threads=n_threads))
+        return np.hstack(columns)
 
 
 def fit_pool(
-    detectors: Any, X: FloatArray, *, seed: int, n_threads: int = 1
+    detectors: Any, X: FloatArray, *, seed: int, n_threads: int = 1, sensitive_features: Any = None
 ) -> tuple[FittedPool, FloatArray]:
     """Fit a pool on the training rows.
 
@@ -59,6 +71,8 @@ def fit_pool(
     seed : int
         For the forests, and for every detector whose random state was left open.
     n_threads : int
+    sensitive_features : array, series or frame
+        For detectors that say ``needs_groups``, such as `FairLOF`.
 
     Returns
     -------
@@ -68,10 +82,10 @@ def fit_pool(
         return FittedPool(tuple(f"score_{j}" for j in range(X.shape[1])), (_Precomputed(),)), X
     entries = [detectors] if isinstance(detectors, str) else _entries(detectors)
     names: list[str] = []
-    parts: list[_Part] = []
+    parts: list[_Part | GroupAware] = []
     scores: list[FloatArray] = []
     for entry in entries:
-        for part_names, part, columns in _fit_entry(entry, names, X, seed, n_threads):
+        for part_names, part, columns in _fit_entry(entry, names, X, seed, n_threads, sensitive_features):
             names += part_names
             parts.append(part)
             scores.append(columns)
@@ -79,8 +93,8 @@ def fit_pool(
 
 
 def _fit_entry(
-    entry: Any, taken: Sequence[str], X: FloatArray, seed: int, n_threads: int
-) -> list[tuple[list[str], _Part, FloatArray]]:
+    entry: Any, taken: Sequence[str], X: FloatArray, seed: int, n_threads: int, sensitive_features: Any
+) -> Sequence[tuple[list[str], _Part | GroupAware, FloatArray]]:
     if isinstance(entry, str):
         return _fit_named(entry, X, seed, n_threads)
     name, detector = entry if isinstance(entry, tuple) else (_name_of(entry), entry)
@@ -88,6 +102,9 @@ def _fit_entry(
     while unique in taken:
         copies += 1
         unique = f"{name}_{copies}"
+    if getattr(detector, "needs_groups", False) and not isinstance(detector, type):
+        aware, column = fit_group_aware(unique, detector, X, sensitive_features)
+        return [([unique], aware, column)]
     part, column = fit_foreign(unique, detector, X, seed)
     return [([unique], part, column)]
 

@@ -1,0 +1,289 @@
+"""Repair of a finished score: move each group's scores towards the distribution that all groups share."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import brentq
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
+from evenout.core.path import SIGNIFICANCE
+from evenout.core.types import FloatArray, IntArray
+from evenout.groups import Groups, label_rows, match_groups
+from evenout.parameters import NONE, check_parameters, number, whole
+
+_GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
+
+_RULES = {
+    "strength": NONE | number(0, 1),
+    "bias_reduction": NONE | number(0, 1),
+    "min_group_size": whole(2),
+}
+
+
+class ScoreRepair(BaseEstimator):
+    """Make the score distributions of groups alike, in part or in full; any score, from any model.
+
+    With ``F_g`` the distribution function of the scores of group g, ``Q_g`` its inverse and ``p_g`` the group's
+    share of the rows, a row of group g with score y gets
+
+        (1 - s) y  +  s Q(F_g(y)),        Q(u) = sum_h p_h Q_h(u)
+
+    where s is the strength and Q belongs to the Wasserstein barycentre of the groups: of all distributions that
+    the groups could share, the one that the scores reach with the least squared movement. Within a group no two
+    rows change places.
+
+    **The group is used when a decision is made.** Two people with the same data and different groups get
+    different scores. This is disparate treatment. Some laws forbid it, others allow or even require adjustments
+    of this kind; which of them applies depends on the place and the use, and nothing here is legal advice.
+
+    `FairOutlierEnsemble` scores new rows without their group and is the first choice. Prefer this repair where the
+    group may be used and is known for every new row, and the ensemble pays too much: if groups differ in their
+    share of true outliers, a score that is blind to the group can be even only by detecting less. Remember that the
+    repair then treats that real difference as bias too.
+
+    Parameters
+    ----------
+    strength : float in [0, 1], optional
+        s; 1 if neither parameter is given. 0 changes nothing, 1 gives all groups the same distribution.
+    bias_reduction : float in [0, 1], optional
+        Take the least strength that removes this share of the scale-free group bias on unseen rows. Not both.
+    min_group_size : int, default=10
+        Smaller groups are an error: their quantiles would be noise.
+
+    Attributes
+    ----------
+    strength_ : float
+    bias_reduction_ : float
+        The share of the score's scale-free group bias that is gone, as expected on unseen rows; NaN without a
+        detectable gap.
+    gap_detected_ : bool
+        False if the group gap is within sampling noise (Welch's test).
+    groups_ : tuple of str
+    group_counts_ : array of int
+
+    Notes
+    -----
+    ``F_g`` counts half of the ties, so equal scores stay equal, and is linear between the training scores of the
+    group. Scores beyond these are moved by as much as the outermost one: no new row is clipped.
+
+    Strength 1 leaves no gap on the training rows, but the map has then used up their noise, and unseen rows still
+    have one. With ``y_s`` the repaired score and ``m_g`` its training mean in group g, the squared gap to expect on
+    unseen rows is, to first order and without bias,
+
+        (m_p - m_q)^2  -  sum over g in (p, q) of  (2 (1 - s) Cov_g(y, y_s) - Var_g(y_s)) / n_g
+
+    At s = 0 this is the corrected gap of `evenout.metrics.demographic_parity`, at s = 1 it is the noise itself. So
+    small groups limit what any strength can promise; a request beyond that is met as far as possible, with a
+    warning.
+
+    References
+    ----------
+    Feldman, Friedler, Moeller, Scheidegger and Venkatasubramanian (2015), *Certifying and removing disparate impact*.
+    Chzhen, Denis, Hebiri, Oneto and Pontil (2020), *Fair regression with Wasserstein barycenters*.
+
+    Examples
+    --------
+    >>> from evenout.repair import ScoreRepair
+    >>> scores, groups = [1.0, 2.0, 3.0, 5.0, 6.0, 7.0], ["a", "a", "a", "b", "b", "b"]
+    >>> repair = ScoreRepair(min_group_size=3).fit(scores, sensitive_features=groups)
+    >>> repair.transform(scores, sensitive_features=groups)
+    array([3., 4., 5., 3., 4., 5.])
+    >>> repair.transform([0.0, 2.5, 9.0], sensitive_features=["a", "a", "b"])
+    array([2. , 4.5, 7. ])
+    """
+
+    def __init__(
+        self,
+        *,
+        strength: float | None = None,
+        bias_reduction: float | None = None,
+        min_group_size: int = 10,
+    ) -> None:
+        self.strength = strength
+        self.bias_reduction = bias_reduction
+        self.min_group_size = min_group_size
+
+    def fit(self, scores: Any, *, sensitive_features: Any = None) -> Self:
+        """Learn the groups' distributions.
+
+        Parameters
+        ----------
+        scores : array of shape (n,)
+            Any score; only the differences between groups matter, not its sign or scale.
+        sensitive_features : array, series or frame of shape (n,) or (n, c)
+            The group of each row; several columns make intersectional groups. Required.
+        """
+        check_parameters(self.get_params(deep=False), _RULES)
+        if self.strength is not None and self.bias_reduction is not None:
+            raise ValueError("strength and bias_reduction were given; give at most one of them")
+        y = _vector(scores)
+        groups = label_rows(sensitive_features, len(y), rows=scores)
+        self._refuse_small(groups)
+        distributions = tuple(_Distribution.of(y[groups.codes == g]) for g in range(len(groups.labels)))
+        shares = groups.counts / len(y)
+        bias = _UnseenBias.of(y, _transport(distributions, shares, y, groups.codes), groups)
+        self.strength_ = self._choose_strength(bias)
+        self.gap_detected_ = bias.gap_detected
+        self.bias_reduction_ = (
+            float(bias.reduction(np.array([self.strength_]))[0]) if bias.gap_detected else float("nan")
+        )
+        self.groups_, self.group_counts_ = groups.labels, groups.counts
+        self._distributions, self._shares = distributions, shares
+        return self
+
+    def transform(self, scores: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Repaired scores of shape (m,), of the training rows or of new ones.
+
+        Parameters
+        ----------
+        scores : array of shape (m,)
+        sensitive_features : array, series or frame
+            The group of each row, in the columns given to `fit`. A group that `fit` has not seen is an error.
+        """
+        check_is_fitted(self)
+        y = _vector(scores)
+        codes = match_groups(sensitive_features, len(y), self.groups_, rows=scores)
+        moved = _transport(self._distributions, self._shares, y, codes)
+        return (1.0 - self.strength_) * y + self.strength_ * moved
+
+    def fit_transform(self, scores: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Fit, and repair the training scores."""
+        return self.fit(scores, sensitive_features=sensitive_features).transform(
+            scores, sensitive_features=sensitive_features
+        )
+
+    def _refuse_small(self, groups: Groups) -> None:
+        if len(groups.labels) < 2:
+            raise ValueError(
+                f"sensitive_features has one group only ({groups.labels[0]!r}); give at least two"
+            )
+        small = np.flatnonzero(groups.counts < self.min_group_size)
+        if len(small):
+            named = ", ".join(f"{groups.labels[g]!r} ({groups.counts[g]})" for g in small[:10])
+            raise ValueError(
+                f"sensitive_features has groups of fewer than min_group_size={self.min_group_size} rows: {named}; "
+                "join them with other groups, or lower min_group_size"
+            )
+
+    def _choose_strength(self, bias: "_UnseenBias") -> float:
+        if self.bias_reduction is None:
+            return 1.0 if self.strength is None else float(self.strength)
+        if not bias.gap_detected:
+            warnings.warn(
+                f"no group gap was found in the scores (p = {bias.p_value:.2g} for 'no gap'): what differs between the "
+                "groups is within sampling noise, so nothing was changed. Give strength to repair all the same.",
+                NoGapWarning,
+                stacklevel=3,
+            )
+            return 0.0
+        strength, reached = bias.least_strength(self.bias_reduction)
+        if reached < self.bias_reduction:
+            warnings.warn(
+                f"bias_reduction={self.bias_reduction:g} cannot be promised on unseen rows with so few rows per group: "
+                f"the most is {reached:.3f}, at strength {strength:.3f}, which was taken. More rows would allow more.",
+                TargetNotReachedWarning,
+                stacklevel=3,
+            )
+        return strength
+
+
+@dataclass(frozen=True)
+class _Distribution:
+    """Distinct scores, ascending, and the share of the rows below each of them, half of its ties included."""
+
+    values: FloatArray
+    levels: FloatArray
+
+    @classmethod
+    def of(cls, scores: FloatArray) -> "_Distribution":
+        values, counts = np.unique(scores, return_counts=True)
+        return cls(values, (np.cumsum(counts) - counts / 2) / len(scores))
+
+
+def _transport(
+    distributions: tuple[_Distribution, ...], shares: FloatArray, y: FloatArray, codes: IntArray
+) -> FloatArray:
+    """``Q(F_g(y))`` for rows of group ``codes``; beyond the training scores, the shift of the outermost one."""
+    moved = np.empty_like(y)
+    for group, own in enumerate(distributions):
+        rows = codes == group
+        inside = np.clip(y[rows], own.values[0], own.values[-1])
+        level = np.interp(inside, own.values, own.levels)
+        moved[rows] = y[rows] - inside
+        # One group after the other, not by a matrix product, whose rounding would depend on the rows around.
+        for share, other in zip(shares, distributions, strict=True):
+            moved[rows] += share * np.interp(level, other.levels, other.values)
+    return moved
+
+
+@dataclass(frozen=True)
+class _UnseenBias:
+    """The scale-free bias to expect on unseen rows at every strength; see the notes of `ScoreRepair`.
+
+    ``mean`` (G, 2) and ``cov`` (G, 2, 2) are the moments of the score and the fully repaired score in each group,
+    ``total`` (2, 2) is their covariance over all rows.
+    """
+
+    count: FloatArray
+    mean: FloatArray
+    cov: FloatArray
+    total: FloatArray
+
+    @classmethod
+    def of(cls, y: FloatArray, moved: FloatArray, groups: Groups) -> "_UnseenBias":
+        Z = np.column_stack([y, moved])
+        parts = [Z[groups.codes == g] for g in range(len(groups.labels))]
+        return cls(
+            count=groups.counts.astype(float),
+            mean=np.array([part.mean(axis=0) for part in parts]),
+            cov=np.array([np.cov(part.T) for part in parts]),
+            total=np.cov(Z.T, ddof=0),
+        )
+
+    def moments(self, strength: FloatArray) -> GroupMoments:
+        """Group moments at each strength, with variances that turn the usual correction into that for unseen rows."""
+        v = np.column_stack([1.0 - strength, strength])
+        own = np.einsum("ma,gab,mb->mg", v, self.cov, v)
+        shared = v @ self.cov[:, 0].T
+        total = np.maximum(np.einsum("ma,ab,mb->m", v, self.total, v), 0.0)
+        return GroupMoments(self.count, v @ self.mean.T, 2.0 * v[:, :1] * shared - own, total)
+
+    @property
+    def p_value(self) -> float:
+        return float(no_gap_p_value(self.moments(np.zeros(1)))[0])
+
+    @property
+    def gap_detected(self) -> bool:
+        bias = parity_from_moments(self.moments(np.zeros(1)), corrected=True)[0]
+        return bool(bias > 0) and self.p_value <= SIGNIFICANCE
+
+    def reduction(self, strength: FloatArray) -> FloatArray:
+        """Share of the bias that is gone at each strength."""
+        bias = parity_from_moments(self.moments(np.r_[0.0, strength]), corrected=True)
+        return 1.0 - bias[1:] / bias[0]
+
+    def least_strength(self, request: float) -> tuple[float, float]:
+        """The least strength that meets the request, or the best one, and the reduction there."""
+        reached = self.reduction(_GRID)
+        if not (reached >= request).any():
+            best = int(reached.argmax())
+            return float(_GRID[best]), float(reached[best])
+        first = int((reached >= request).argmax())
+        if first == 0:
+            return 0.0, float(reached[0])
+        strength = brentq(
+            lambda s: self.reduction(np.array([s]))[0] - request, _GRID[first - 1], _GRID[first], xtol=1e-12
+        )
+        return float(strength), request
+
+
+def _vector(scores: Any) -> FloatArray:
+    y = check_array(scores, ensure_2d=False, dtype=np.float64, input_name="scores")
+    if y.ndim != 1:
+        raise ValueError(f"scores must have one number per row, shape (n,), got shape {y.shape}")
+    return y
