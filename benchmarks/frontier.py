@@ -14,6 +14,7 @@ evenout      the noise-aware form, alpha chosen by cross-fitted bias
 nonnegative  the same with weights of at least 0
 diverse      the same with one more detector per feature
 repair       group-aware repair of the target (uses the group of judged rows)
+FairLOF      a fair detector of its own, at its own bias (uses the group of judged rows)
 oracle       evenout's weights at the alpha that the other splits' judged halves show to be right: the floor
 set by noise
 """
@@ -24,6 +25,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -32,12 +34,14 @@ from evenout.core.flags import flag_threshold, fold_rate_ratios, rate_ratio
 from evenout.core.path import Target, TradeoffPath
 from evenout.core.types import FloatArray
 from evenout.datasets import list_datasets, list_scenarios
+from evenout.detectors.fairlof import FairLOF
 from evenout.metrics import demographic_parity
 from evenout.repair import ScoreRepair
 from halves import PAPER, Split, cut
 
 REQUESTS = (0.5, 0.8, 0.95)
 CURVE = 40  # alphas, or strengths of repair, at which the trade-off on the judged half is drawn
+LOF_20 = 3  # its column in the paper's pool
 PARITY = {"demographic_parity": 1.0}
 SPURIOUS = ("variance", "shift", "measurement_noise")
 FLAGGED = 0.1
@@ -55,7 +59,7 @@ class Curve:
         """Judge scores of shape (rows, points)."""
         columns = scores.T
         self.gap.append(np.array([gap(split, y) for y in columns]))
-        self.auc.append(np.array([roc_auc_score(split.judge.y, y) for y in columns]))
+        self.auc.append(np.array([auc(split, y) for y in columns]))
         self.precision.append(np.array([average_precision_score(split.judge.y, y) for y in columns]))
 
     def at(self, reduction: float, before: float) -> tuple[float, float] | None:
@@ -86,6 +90,7 @@ class Story:
     )
     curves: dict[str, Curve] = field(default_factory=lambda: defaultdict(Curve))
     flags: list[tuple[FloatArray, FloatArray]] = field(default_factory=list)
+    fairlof: list[FloatArray] = field(default_factory=list)  # gap and AUC of LOF, then of FairLOF
 
     def achieved(self, method: str, request: float) -> float:
         """Share of the corrected gap that is gone on the judged halves, on average."""
@@ -111,6 +116,11 @@ def gap(split: Split, scores: FloatArray) -> float:
     return demographic_parity(scores, sensitive_features=split.judge.groups, scale_free=True, corrected=True)
 
 
+def auc(split: Split, scores: FloatArray) -> float:
+    """Area under the ROC curve of the judged half."""
+    return float(roc_auc_score(split.judge.y, scores))
+
+
 def judge_path(
     story: Story, split: Split, method: str, path: TradeoffPath, target: Target, columns: slice
 ) -> None:
@@ -119,20 +129,20 @@ def judge_path(
     for request in REQUESTS:
         alpha, _ = path.search(lambda alphas: path.reduction(alphas, target), request)
         y = S @ path.weights(alpha)
-        story.asked[method, request].append((gap(split, y), roc_auc_score(split.judge.y, y)))
+        story.asked[method, request].append((gap(split, y), auc(split, y)))
     story.curves[method].add(split, S @ path.weights(np.r_[0.0, path.grid(CURVE)]).T)
 
 
 def judge_repair(story: Story, split: Split) -> None:
     """Repair the target with the groups of the judged rows."""
 
-    def repaired(**settings: float) -> FloatArray:
+    def repaired(**settings: Any) -> FloatArray:
         model = ScoreRepair(**settings).fit(split.fit.t, sensitive_features=split.fit.groups)
         return model.transform(split.judge.t, sensitive_features=split.judge.groups)
 
     for request in REQUESTS:
         y = repaired(bias_reduction=request)
-        story.asked["repair", request].append((gap(split, y), roc_auc_score(split.judge.y, y)))
+        story.asked["repair", request].append((gap(split, y), auc(split, y)))
     strengths = np.linspace(0.0, 1.0, CURVE // 2)
     story.curves["repair"].add(split, np.column_stack([repaired(strength=float(s)) for s in strengths]))
 
@@ -152,6 +162,14 @@ def judge_flags(story: Story, split: Split, path: TradeoffPath) -> None:
     story.flags.append((rates(split.fit.t, split.judge.t), rates(split.fit.S @ w, split.judge.S @ w)))
 
 
+def judge_fairlof(story: Story, split: Split) -> None:
+    """FairLOF has no trade-off to choose: its own bias beside that of LOF with as many neighbours."""
+    model = FairLOF(n_neighbors=20).fit(split.fit.X, sensitive_features=split.fit.groups)
+    fair = model.outlier_scores(split.judge.X, sensitive_features=split.judge.groups)
+    both = (split.judge.S[:, LOF_20], fair)
+    story.fairlof.append(np.array([value for y in both for value in (gap(split, y), auc(split, y))]))
+
+
 def tell(name: str, splits: int, combination: str, n_threads: int) -> Story:
     """Run every method on every split of one data set."""
     story = Story(name)
@@ -159,7 +177,7 @@ def tell(name: str, splits: int, combination: str, n_threads: int) -> Story:
     for number in range(splits):
         split = cut(name, number, combination, n_threads)
         story.before.append(gap(split, split.judge.t))
-        story.base_auc.append(roc_auc_score(split.judge.y, split.judge.t))
+        story.base_auc.append(auc(split, split.judge.t))
         cells, wide = split.cells(paper), split.cells(everything)
         diverse = TradeoffPath(wide, PARITY, noise_aware=True)
         methods: dict[str, tuple[TradeoffPath, Target, slice]] = {
@@ -176,6 +194,7 @@ def tell(name: str, splits: int, combination: str, n_threads: int) -> Story:
             judge_path(story, split, method, path, target, columns)
         judge_repair(story, split)
         judge_flags(story, split, diverse)
+        judge_fairlof(story, split)
     return story
 
 
@@ -199,6 +218,8 @@ def show(story: Story, say: Callable[[str], None]) -> None:
         there = "never reached" if equal is None else f"AUC {equal[0]:.3f} AP {equal[1]:.3f}"
         say(f"  {method:12s} {'   '.join(cells)}   at 80 % on judged rows: {there}")
     say(f"  {'oracle':12s} " + "   ".join(f"asked {r:.0%} got {story.oracle(r):.0%}" for r in REQUESTS))
+    plain_gap, plain_auc, fair_gap, fair_auc = np.mean(story.fairlof, axis=0)
+    say(f"  LOF gap {plain_gap:.3f} AUC {plain_auc:.3f}, FairLOF gap {fair_gap:.3f} AUC {fair_auc:.3f}")
     old, new = (np.mean([pair[i] for pair in story.flags], axis=0) for i in (0, 1))
     each = np.mean([rate_ratio(pair[1]) for pair in story.flags])
     say(
@@ -240,6 +261,9 @@ def summary(stories: dict[str, Story]) -> dict[str, object]:
             "auc": {
                 m: {str(r): float(np.mean([a for _, a in s.asked[m, r]])) for r in REQUESTS} for m in s.curves
             },
+            "fairlof": dict(
+                zip(("lof_gap", "lof_auc", "gap", "auc"), np.mean(s.fairlof, axis=0).tolist(), strict=True)
+            ),
             "flag_rate_ratio": float(rate_ratio(np.mean([after for _, after in s.flags], axis=0))),
         }
         for name, s in stories.items()
