@@ -1,0 +1,243 @@
+"""The paper's experiment on one data set: every point behind every figure, as rows of one table.
+
+One repeat draws the forest's seed, the sampled attribute (where the data has none of its own) and the random alphas
+anew. The pool is fitted once per repeat; both base ensembles, both notions of fairness and both frameworks share it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.stats import rankdata
+
+from evenout.core.cells import Cells, collect_cells, rank_weights
+from evenout.core.combine import learn_combination
+from evenout.core.compiled import map_blocks
+from evenout.core.forms import NOTIONS
+from evenout.core.pairwise import PairSums, pair_sums
+from evenout.core.path import TradeoffPath
+from evenout.core.scaling import learn_scaling, unit_range
+from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.datasets import list_datasets, load_dataset
+from evenout.detectors.pool import fit_pool
+from evenout.groups import read_groups
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAIN = {
+    "communities": "Communities",
+    "german": "German Credit",
+    "annthyroid": "Annthyroid",
+    "cardio": "Cardiotocography",
+}
+SUPPLEMENT = {
+    "vowels": "Japanese Vowels",
+    "breastw": "Breast Cancer",
+    "mammography": "Mammography",
+    "pima": "Pima",
+}
+TITLES = MAIN | SUPPLEMENT
+
+BASES = ("maximum", "greedy")
+FAIRNESS = {"group": "demographic_parity", "individual": "individual"}
+FRAMEWORKS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "weighted": rank_weights,
+    "unweighted": np.ones_like,
+}
+
+# The columns of points.csv, and what they hold.
+COLUMNS = {
+    "dataset": "the name of the data set",
+    "base": "the base ensemble whose score is the target t: maximum, greedy, or (kind target only) average",
+    "fairness": "the notion that f2 and bias measure: group (demographic parity) or individual",
+    "framework": "weighted (the paper's, beta = exp(rank / n)), unweighted (beta = 1), or none (kind target)",
+    "repeat": "0, 1, ...; each draws forest, sampled groups and random alphas anew",
+    "kind": "curve (alpha = 0, then log-spaced), random (log-uniform, for the cost of fairness) or target (t itself)",
+    "alpha": "the trade-off parameter; empty for kind target",
+    "f1": "sum of beta (y - t)^2: the distance to the target",
+    "f2": "the paper's bias, on the training rows",
+    "bias": "the scale-free bias: f2's gaps in units of the variance of y, unchanged when all scores are multiplied",
+    "auc": "area under the ROC curve against the known outliers, which no score has seen",
+    "negative": "how many of the 18 detectors have a weight below 0; empty for kind target",
+}
+
+CURVE_ALPHAS = 40  # besides 0
+RANDOM_ALPHAS = 100
+FIRST_FALL, LAST_FALL = 0.001, 0.99  # shares of f2 that are gone at the two ends of the range of alpha
+_BLOCK = 32  # scores ranked at once
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The random numbers of one repeat: of the forest, the sampled attribute, and the random alphas."""
+
+    forest: int
+    groups: int
+    alphas: int
+
+
+def derive_seeds(seed: int, dataset: str, repeat: int) -> Seeds:
+    """Independent seeds from ``SeedSequence((seed, place of the data set in list_datasets(), repeat))``.
+
+    A data set's points do not depend on which others are run, nor a repeat's on how many there are.
+
+    >>> derive_seeds(0, "pima", 0) == derive_seeds(0, "pima", 0)
+    True
+    >>> derive_seeds(0, "pima", 0) == derive_seeds(0, "pima", 1)
+    False
+    """
+    state = np.random.SeedSequence((seed, list_datasets().index(dataset), repeat)).generate_state(3)
+    return Seeds(*(int(number) >> 1 for number in state))  # 31 bits: scikit-learn's range
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One repeat before any fairness: n rows scored by k detectors and by the base ensembles.
+
+    Parameters
+    ----------
+    S : array of shape (n, k)
+    targets : dict of arrays of shape (n,)
+        ``t`` of the maximum, greedy and average combination.
+    outlier : array of shape (n,)
+    groups : array of shape (n,)
+    pairs : PairSums
+        Over the columns of S, then the targets in order.
+    """
+
+    S: FloatArray
+    targets: dict[str, FloatArray]
+    outlier: BoolArray
+    groups: IntArray
+    pairs: PairSums
+
+    def cells(self, base: str, framework: str) -> Cells:
+        """The sums that define one problem. The paper measures on the training rows, so there is one fold alone."""
+        t = self.targets[base]
+        one = np.zeros(len(t), dtype=np.intp)
+        n_groups = int(self.groups.max()) + 1
+        beta = FRAMEWORKS[framework](t)
+        cells = collect_cells(self.S, t, beta, self.groups, one, n_groups=n_groups, n_folds=1)
+        columns = [*range(self.S.shape[1]), self.S.shape[1] + list(self.targets).index(base)]
+        return Cells(
+            cells.plain,
+            cells.weighted,
+            PairSums(self.pairs.form[..., columns, :][..., columns], self.pairs.mass),
+        )
+
+
+def score(dataset: str, seeds: Seeds, *, n_threads: int = 1) -> Scored:
+    """Fit the paper's 18 detectors on the raw features, scale, combine, and sum over the pairs of rows."""
+    data = load_dataset(dataset, random_state=seeds.groups)
+    X = np.ascontiguousarray(data.X.to_numpy())
+    groups = read_groups(data.sensitive, len(X))
+    _, raw = fit_pool("paper", X, seed=seeds.forest, n_threads=n_threads)
+    S, targets = combine(raw)
+    pairs = pair_sums(
+        X,
+        np.column_stack([S, *targets.values()]),
+        groups.codes,
+        np.zeros(len(X), dtype=np.intp),
+        n_groups=len(groups.labels),
+        n_folds=1,
+        n_threads=n_threads,
+    )
+    return Scored(S, targets, data.y.to_numpy() == 1, groups.codes, pairs)
+
+
+def combine(raw: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Scale raw scores (n, k) to [0, 1]; the scaled scores, and ``t`` by each base ensemble and by the average."""
+    scaling = learn_scaling("minmax", raw)
+    S, usable = scaling.transform(raw), np.flatnonzero(scaling.varies)
+    return S, {
+        base: unit_range(learn_combination(base, S, usable, seed=0).apply(S)) for base in (*BASES, "average")
+    }
+
+
+def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> "pd.DataFrame":
+    """All points of one repeat on one data set, in a fixed order; with `COLUMNS`."""
+    import pandas as pd
+
+    seeds = derive_seeds(seed, dataset, repeat)
+    scored = score(dataset, seeds, n_threads=n_threads)
+    frames = [_target_points(scored)]
+    rng = np.random.default_rng(seeds.alphas)
+    for base in BASES:
+        cells = {framework: scored.cells(base, framework) for framework in FRAMEWORKS}
+        for fairness, notion in FAIRNESS.items():
+            paths = {framework: TradeoffPath(cells[framework], {notion: 1.0}) for framework in FRAMEWORKS}
+            # As in the paper, both frameworks see the same random alphas: those of the weighted one's range.
+            low, high = np.log(paths["weighted"].alpha_range(FIRST_FALL, LAST_FALL))
+            drawn = np.sort(np.exp(rng.uniform(low, high, RANDOM_ALPHAS)))
+            for framework, path in paths.items():
+                points = _path_points(scored, path, drawn, n_threads)
+                frames.append(points.assign(base=base, fairness=fairness, framework=framework))
+    table = pd.concat(frames, ignore_index=True).assign(dataset=dataset, repeat=repeat)
+    return table[list(COLUMNS)]
+
+
+def _path_points(scored: Scored, path: TradeoffPath, drawn: FloatArray, n_threads: int) -> "pd.DataFrame":
+    """The curve of one problem, alpha = 0 first, and the random alphas."""
+    import pandas as pd
+
+    curve = np.r_[0.0, np.geomspace(*path.alpha_range(FIRST_FALL, LAST_FALL), CURVE_ALPHAS)]
+    alphas = np.r_[curve, drawn]
+    W = path.weights(alphas)
+    return pd.DataFrame(
+        {
+            "kind": np.repeat(["curve", "random"], [len(curve), len(drawn)]),
+            "alpha": alphas,
+            "f1": path.f1(alphas),
+            "f2": path.f2(alphas),
+            "bias": path.bias(alphas, "training"),
+            "auc": weighted_aucs(scored.S, W, scored.outlier, n_threads=n_threads),
+            "negative": (W < 0).sum(axis=1),
+        }
+    )
+
+
+def _target_points(scored: Scored) -> "pd.DataFrame":
+    """The base ensembles' own scores: distance 0 to themselves, their bias and their AUC."""
+    import pandas as pd
+
+    rows = []
+    for base, t in scored.targets.items():
+        cells = scored.cells(base, "unweighted")
+        auc = aucs(t[:, None], scored.outlier)[0]
+        for fairness, notion in FAIRNESS.items():
+            f2 = NOTIONS[notion].form(cells)[-1, -1]
+            bias = TradeoffPath(cells, {notion: 1.0}).target_bias("training")
+            rows.append({"base": base, "fairness": fairness, "f2": f2, "bias": bias, "auc": auc})
+    return pd.DataFrame(rows).assign(framework="none", kind="target", alpha=np.nan, f1=0.0, negative=np.nan)
+
+
+def weighted_aucs(S: FloatArray, W: FloatArray, outlier: BoolArray, *, n_threads: int = 1) -> FloatArray:
+    """AUC of the scores ``S @ w`` for each of the m rows w of W.
+
+    Parameters
+    ----------
+    S : array of shape (n, k)
+    W : array of shape (m, k)
+    outlier : array of shape (n,)
+    n_threads : int
+
+    >>> S = np.array([[0.1, 0.9], [0.5, 0.5], [0.9, 0.1]])
+    >>> weighted_aucs(S, np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), np.array([False, False, True])).tolist()
+    [1.0, 0.0, 0.5]
+    """
+    # Equal rows must tie exactly. A product of matrices may round by position, so each distinct row is taken once.
+    distinct, place = np.unique(S, axis=0, return_inverse=True)
+
+    def work(block: slice) -> FloatArray:
+        return aucs((distinct @ W[block].T)[place.ravel()], outlier)
+
+    return np.concatenate(map_blocks(work, len(W), _BLOCK, n_threads))
+
+
+def aucs(scores: FloatArray, outlier: BoolArray) -> FloatArray:
+    """AUC of each column from the ranks of the outliers (Mann and Whitney); ties count half."""
+    n_out = int(outlier.sum())
+    ranks = rankdata(scores, axis=0)[outlier].sum(axis=0)
+    return (ranks - n_out * (n_out + 1) / 2) / (n_out * (len(outlier) - n_out))

@@ -1,0 +1,306 @@
+"""The paper's figures, and the two that its claims lack, drawn from the settings.
+
+One row of panels per figure, one panel per data set, both base ensembles in each. Colours are those of Okabe and Ito,
+which the colour-blind can tell apart. Files of equal content are equal in every byte.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from evenout.core.types import FloatArray
+from evenout.reproduce.experiment import BASES, FAIRNESS, FRAMEWORKS, MAIN, SUPPLEMENT, TITLES
+from evenout.reproduce.settings import Setting
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Panels: TypeAlias = dict[str, list[Setting]]  # the settings in each panel, by its title
+
+INK, FAINT = "#24292f", "#d8dee4"
+COLOURS = {"maximum": "#0072b2", "greedy": "#d55e00"}
+LABELS = {"maximum": "Maximum combination", "greedy": "Greedy selection"}
+PARTS = {"main": MAIN, "supplement": SUPPLEMENT}
+
+_RAISED = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
+_PANEL = (2.95, 2.4)  # inches
+_STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.7,
+    "lines.solid_capstyle": "round",
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "legend.columnspacing": 1.8,
+    "svg.fonttype": "none",  # text stays text: small files, and readable aloud
+    "svg.hashsalt": "evenout",
+    "savefig.transparent": False,
+} | dict.fromkeys(
+    ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"), INK
+)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure to be: the name of its files, a description in words, its size in inches, and how to draw it."""
+
+    name: str
+    alt: str
+    size: tuple[float, float]
+    draw: Callable[["Figure"], None]
+
+    def save(self, folder: Path) -> None:
+        """Write ``<name>.png`` and ``<name>.svg``, without touching matplotlib's global state."""
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+        with mpl.rc_context(_STYLE):
+            figure = Figure(figsize=self.size, layout=ConstrainedLayoutEngine(wspace=0.05))
+            self.draw(figure)
+            figure.savefig(folder / f"{self.name}.png", dpi=180)
+            figure.set_layout_engine("none")  # the layout is found; finding it again would double the time
+            figure.savefig(folder / f"{self.name}.svg", transparent=True, metadata={"Date": None})
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Two measures of the points against each other: columns of `Points`, and their labels."""
+
+    x: str
+    y: str
+    xlabel: str
+    ylabel: str
+
+
+CURVES = {
+    "distance": Curve("f2", "f1", "{} bias f2  (left is fairer)", "Distance f1 to the target"),
+    "auc": Curve("f2", "auc", "{} bias f2  (left is fairer)", "AUC"),
+    "scale_free": Curve("bias", "auc", "Scale-free {} bias  (left is fairer)", "AUC"),
+}
+
+
+def plan(settings: Sequence[Setting]) -> list[Drawing]:
+    """Every figure that the settings allow, in the order of the page."""
+    drawings = []
+    for (part, titles), fairness in product(PARTS.items(), FAIRNESS):
+        panels = {
+            titles[name]: [s for s in settings if (s.dataset, s.fairness) == (name, fairness)]
+            for name in titles
+            if any(s.dataset == name for s in settings)
+        }
+        if not panels:
+            continue
+        names = ", ".join(panels)
+        for kind, curve in CURVES.items():
+            alt = f"{curve.ylabel} against {curve.xlabel.format(fairness)}, curves of both base ensembles on {names}."
+            drawings.append(_row(f"{kind}_{fairness}_{part}", alt, panels, partial(_curves, curve, fairness)))
+        alt = f"Boxplots of the cost of {fairness} fairness, weighted beside unweighted, on {names}."
+        drawings.append(_row(f"cost_{fairness}_{part}", alt, panels, _costs))
+    return [*drawings, _shrinkage(settings), _equal_bias(settings)]
+
+
+def count(datasets: Sequence[str]) -> int:
+    """How many figures `plan` has for these data sets."""
+    n_parts = sum(any(name in titles for name in datasets) for titles in PARTS.values())
+    return n_parts * len(FAIRNESS) * (len(CURVES) + 1) + 2
+
+
+def _row(
+    name: str, alt: str, panels: Panels, fill: Callable[["Figure", list["Axes"], Panels], None]
+) -> Drawing:
+    """A row of panels under one legend."""
+
+    def draw(figure: "Figure") -> None:
+        axes = list(figure.subplots(1, len(panels), squeeze=False)[0])
+        for ax, title in zip(axes, panels, strict=True):
+            ax.set_title(title, pad=7)
+            _tidy(ax)
+        fill(figure, axes, panels)
+
+    legend_rows = 1 if len(panels) > 2 else 5 - len(panels) * 2
+    return Drawing(name, alt, (_PANEL[0] * len(panels), _PANEL[1] + 0.2 * legend_rows + 0.15), draw)
+
+
+def _curves(curve: Curve, fairness: str, figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
+    """The median over the repeats at each step of alpha, and the range of y over the repeats as a band."""
+    for ax, settings in zip(axes, panels.values(), strict=True):
+        for setting in settings:
+            points, colour = setting.curves["weighted"], COLOURS[setting.base]
+            x, y = np.median(getattr(points, curve.x), axis=0), getattr(points, curve.y)
+            middle = np.median(y, axis=0)
+            ax.fill_between(x, y.min(axis=0), y.max(axis=0), color=colour, alpha=0.18, linewidth=0)
+            ax.plot(x, middle, color=colour)
+            ax.plot(x[:1], middle[:1], "s", color=colour, markersize=5.5)
+        ax.margins(x=0.07, y=0.07)
+        if curve.x == "bias":  # from 0, so that a bias that hardly moves is seen to
+            ax.set_xlim(0, 1.08 * max(np.median(s.curves["weighted"].bias, axis=0).max() for s in settings))
+    axes[0].set_ylabel(curve.ylabel)
+    label = curve.xlabel.format(fairness)
+    figure.supxlabel(label[0].upper() + label[1:], fontsize=8.5)
+    n_repeats = len(next(iter(panels.values()))[0].target_auc)
+    _legend(figure, len(axes), n_repeats)
+
+
+def _legend(figure: "Figure", n_panels: int, n_repeats: int) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], color=COLOURS[base], label=LABELS[base]) for base in BASES
+    ]
+    handles.append(Line2D([], [], color=INK, marker="s", linestyle="none", markersize=5, label="alpha = 0"))
+    if n_repeats > 1:
+        handles.append(Patch(color=INK, alpha=0.18, linewidth=0, label=f"range over {n_repeats} repeats"))
+    figure.legend(handles=handles, loc="outside upper left", ncols=_columns(n_panels))
+
+
+def _costs(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
+    """Boxes of cof: weighted filled, unweighted hollow; whiskers to 1.5 times the box, points beyond left out."""
+    from matplotlib.patches import Patch
+
+    for ax, settings in zip(axes, panels.values(), strict=True):
+        ax.axhline(0, color=INK, linewidth=0.7)
+        for place, setting in enumerate(settings):
+            for side, framework in zip((-0.2, 0.2), FRAMEWORKS, strict=True):
+                _box(
+                    ax,
+                    place + side,
+                    setting.cof(framework),
+                    COLOURS[setting.base],
+                    filled=framework == "weighted",
+                )
+        ax.set_xticks(range(len(settings)), [s.base.capitalize() for s in settings])
+        ax.set_xlim(-0.6, len(settings) - 0.4)
+        ax.grid(visible=False, axis="x")
+    axes[0].set_ylabel("Cost of fairness (cof)")
+    handles = [
+        Patch(facecolor=INK, alpha=0.55, label="weighted (with beta)"),
+        Patch(facecolor="none", edgecolor=INK, label="unweighted"),
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=_columns(len(axes)))
+
+
+def _box(ax: "Axes", place: float, values: FloatArray, colour: str, *, filled: bool) -> None:
+    line = {"color": colour, "linewidth": 1.1}
+    ax.boxplot(
+        values[np.isfinite(values)],
+        positions=[place],
+        widths=0.3,
+        showfliers=False,
+        patch_artist=True,
+        manage_ticks=False,
+        boxprops={"facecolor": f"{colour}8c" if filled else "none", "edgecolor": colour, "linewidth": 1.1},
+        medianprops={"color": colour, "linewidth": 2.0},
+        whiskerprops=line,
+        capprops=line,
+    )
+
+
+def _shrinkage(settings: Sequence[Setting]) -> Drawing:
+    """How much of the scale-free bias is left while f2 is removed: what shrinking the scores alone cannot do."""
+
+    def draw(figure: "Figure") -> None:
+        axes = list(figure.subplots(1, 2, sharey=True))
+        for ax, fairness in zip(axes, FAIRNESS, strict=True):
+            for setting in (s for s in settings if s.fairness == fairness):
+                points = setting.curves["weighted"]
+                gone = 1 - np.median(points.f2 / points.f2[:, :1], axis=0)
+                left = np.median(points.bias / points.bias[:, :1], axis=0)
+                ax.plot(gone, left, color=COLOURS[setting.base], linewidth=1.1, alpha=0.8)
+            ax.set_title(f"{fairness.capitalize()} fairness", pad=7)
+            _tidy(ax)
+            ax.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+            ax.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+        axes[0].set_ylim(bottom=-0.04)
+        axes[0].set_ylabel("Scale-free bias left")
+        figure.supxlabel("Raw bias f2 removed", fontsize=8.5)
+        _base_legend(figure)
+
+    alt = "Share of the scale-free bias left against the share of f2 removed, a line per data set and base ensemble."
+    return Drawing("shrinkage", alt, (7.4, 3.0), draw)
+
+
+def _equal_bias(settings: Sequence[Setting]) -> Drawing:
+    """The fair version of Q3: the difference of AUC at equal scale-free bias, setting by setting."""
+    names = list(dict.fromkeys(s.dataset for s in settings))
+
+    def draw(figure: "Figure") -> None:
+        axes = list(figure.subplots(1, 2, sharex=True, sharey=True))
+        for ax, fairness in zip(axes, FAIRNESS, strict=True):
+            own = [s for s in settings if s.fairness == fairness]
+            _dots(ax, [s for s in own if np.isfinite(s.gain)], names)
+            ax.set_title(f"{fairness.capitalize()} fairness", pad=7)
+            for place, name in enumerate(names):
+                if not any(np.isfinite(s.gain) for s in own if s.dataset == name):
+                    where = ax.get_yaxis_transform()
+                    ax.text(
+                        0.03, place, "not comparable", transform=where, va="center", fontsize=7.5, alpha=0.6
+                    )
+        axes[0].set_yticks(range(len(names)), [TITLES[name] for name in names])
+        axes[0].set_ylim(len(names) - 0.5, -0.5)
+        figure.supxlabel(
+            "AUC with beta less AUC without, at equal scale-free bias  (right: beta helps)", fontsize=8.5
+        )
+        _base_legend(figure)
+
+    alt = "Difference of AUC between the weighted and the unweighted framework at equal scale-free bias, by data set."
+    return Drawing("equal_bias", alt, (7.4, 1.3 + 0.28 * len(names)), draw)
+
+
+def _dots(ax: "Axes", settings: Sequence[Setting], names: Sequence[str]) -> None:
+    """The median gain of each setting as a dot on the range over its repeats."""
+    _tidy(ax)
+    ax.grid(visible=False, axis="y")
+    ax.axvline(0, color=INK, linewidth=0.7)
+    for s in settings:
+        place, colour = names.index(s.dataset) + (-0.17 if s.base == BASES[0] else 0.17), COLOURS[s.base]
+        ax.hlines(place, np.nanmin(s.gains), np.nanmax(s.gains), color=colour, alpha=0.35, linewidth=3)
+        ax.plot(s.gain, place, "o", color=colour, markersize=5.5)
+
+
+def _base_legend(figure: "Figure") -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=COLOURS[base], label=LABELS[base]) for base in BASES]
+    figure.legend(handles=handles, loc="outside upper left", ncols=2)
+
+
+def _columns(n_panels: int) -> int:
+    return 4 if n_panels > 2 else n_panels
+
+
+def _tidy(ax: "Axes") -> None:
+    """At most four ticks on each axis, in plain numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    # Below, where labels lie side by side, there is room for fewer of them.
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=3, steps=[1, 1.5, 2, 3, 5, 10], min_n_ticks=2))
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10], min_n_ticks=3))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(lambda number, _: _plain(number))
+
+
+def _plain(number: float) -> str:
+    """A tick as people write it: ``0.02``, ``150``, and powers of ten only for the very small."""
+    if number == 0 or abs(number) >= 1e-4:
+        return f"{number:,.10g}".replace("-", "\N{MINUS SIGN}")
+    digits, power = f"{number:.3e}".split("e")
+    return f"{float(digits):g}\N{MULTIPLICATION SIGN}10{str(int(power)).translate(_RAISED)}"
