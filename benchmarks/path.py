@@ -29,8 +29,7 @@ def problem(n: int, k: int, groups: int) -> tuple[FloatArray, FloatArray, IntArr
 def dense(S: FloatArray, t: FloatArray, beta: FloatArray, C: FloatArray, alpha: float) -> FloatArray:
     """One alpha by least squares on the n rows: ``(S' diag(beta) S + alpha C) w = S' diag(beta) t``."""
     weighted = S.T * beta
-    solution: FloatArray = np.linalg.solve(weighted @ S + alpha * C, weighted @ t)
-    return solution
+    return np.asarray(np.linalg.solve(weighted @ S + alpha * C, weighted @ t), dtype=np.float64)
 
 
 def main() -> None:
