@@ -8,7 +8,6 @@ Chunks of rows add, folds subtract, groups combine.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import rankdata
 
 from evenout.core.pairwise import PairSums
 from evenout.core.types import FloatArray, IntArray
@@ -83,6 +82,8 @@ def rank_weights(t: FloatArray) -> FloatArray:
     >>> np.log(rank_weights(np.array([0.1, 0.9, 0.5, 0.5]))).tolist()
     [0.25, 1.0, 0.625, 0.625]
     """
+    from scipy.stats import rankdata  # takes longer to import than the rest of this package
+
     return np.exp(rankdata(t) / len(t))
 
 
