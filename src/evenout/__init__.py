@@ -1,5 +1,6 @@
 """Fair outlier detection: one score from many detectors that treats protected groups evenly."""
 
+from evenout.auditing import AuditResult, audit
 from evenout.core.exceptions import ConstantScoreWarning, NoGapWarning, TargetNotReachedWarning
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
@@ -9,6 +10,7 @@ from evenout.repair import ScoreRepair
 __version__ = "0.1.0"
 
 __all__ = [
+    "AuditResult",
     "ConstantScoreWarning",
     "FairLOF",
     "FairOutlierEnsemble",
@@ -17,4 +19,5 @@ __all__ = [
     "TargetNotReachedWarning",
     "TradeoffPath",
     "__version__",
+    "audit",
 ]

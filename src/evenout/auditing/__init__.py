@@ -1,0 +1,12 @@
+"""The audit: any outlier score, any groups, numbers with error bars.
+
+`audit` measures one batch, `compare_batches` (or `AuditResult.compare`) holds it against an earlier one, and
+`metric_functions` gives the measures per group to fairlearn's ``MetricFrame``.
+"""
+
+from evenout.auditing.auditor import audit
+from evenout.auditing.drift import Change, DriftResult, compare_batches
+from evenout.auditing.metric_frame import metric_functions
+from evenout.auditing.result import AuditResult, Measure
+
+__all__ = ["AuditResult", "Change", "DriftResult", "Measure", "audit", "compare_batches", "metric_functions"]

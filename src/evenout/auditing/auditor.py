@@ -1,0 +1,253 @@
+"""The audit itself: read, measure, resample, correct for many tests, say what to keep in mind."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenout.auditing.drivers import TEST_ROWS, gap_drivers
+from evenout.auditing.families import Settings, individual_family, label_family, score_family, strata_family
+from evenout.auditing.individual import MAX_ROWS, pair_limit, sample_rows
+from evenout.auditing.inference import holm
+from evenout.auditing.inputs import Inputs, read_inputs
+from evenout.auditing.kinds import KINDS
+from evenout.auditing.result import AuditResult, Measure
+from evenout.auditing.tables import MAX_LEVELS
+from evenout.core.flags import flag_threshold
+from evenout.parameters import Rule, check_parameters, number, one_of, whole
+from evenout.rows import as_seed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIN_FLAGGED = 10  # a flag rate that rests on fewer flagged rows is called rough
+
+_RULES = {
+    "contamination": number(0, 0.5, open_low=True),
+    "n_bootstrap": whole(0),
+    "n_permutations": whole(0),
+    "confidence": Rule(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1"),
+    "min_group_size": whole(2),
+    "small_groups": one_of(("keep", "merge")),
+    "unknown_groups": one_of(("error", "ignore")),
+}
+
+
+def audit(
+    scores: Any,
+    *,
+    sensitive_features: Any,
+    y: Any = None,
+    X: Any = None,
+    given: Any = None,
+    contamination: float = 0.1,
+    n_bootstrap: int = 1000,
+    n_permutations: int = 1000,
+    confidence: float = 0.95,
+    min_group_size: int = 30,
+    small_groups: str = "keep",
+    unknown_groups: str = "error",
+    random_state: Any = 0,
+) -> AuditResult:
+    """Audit any outlier score for gaps between groups, with intervals and tests.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+        Higher = more outlying.
+    sensitive_features : array, series or frame of shape (n,) or (n, c)
+        The group of each row; several columns make intersectional groups.
+    y : array of shape (n,), optional
+        Known labels, 1 for outliers, 0 for inliers: adds AUC, average precision, rates and precision by group.
+    X : array or frame of shape (n, d), optional
+        Features without the protected attribute: adds individual unfairness, and which features go with the gap.
+    given : array, series or frame of shape (n,) or (n, c), optional
+        Columns that may justify a difference: adds gaps among rows that are alike in them. Numbers with more than
+        five values are cut at their quintiles.
+    contamination : float in (0, 0.5], default=0.1
+        Share of the rows that is flagged.
+    n_bootstrap, n_permutations : int, default=1000
+        0 leaves out intervals, or tests.
+    confidence : float in [0.5, 1), default=0.95
+        Of the intervals; tests reject at ``1 - confidence``.
+    min_group_size : int, default=30
+        Figures that rest on fewer rows are called rough; ``small_groups="merge"`` merges such groups into one.
+    small_groups : {"keep", "merge"}, default="keep"
+    unknown_groups : {"error", "ignore"}, default="error"
+        Rows whose group is missing: refuse them, or leave them out.
+    random_state : int, RandomState or None, default=0
+
+    Returns
+    -------
+    AuditResult
+
+    Notes
+    -----
+    Intervals come from a bootstrap within each group. p-values come from shuffling the groups, which answers "do the
+    groups matter at all?": among all rows; for measures with labels among rows of the same label; for gaps within
+    strata within each of them. Holm's method corrects the p-values within each question: do the scores differ; are
+    outliers found evenly; do scores differ within strata; among similar rows; which features go with the gap.
+
+    For intervals and tests, but not for the values, more than 4,096 distinct scores are rounded to so many
+    levels, finest on top; the time taken then hardly grows with n.
+
+    Examples
+    --------
+    >>> from evenout.auditing import audit
+    >>> rng = np.random.default_rng(0)
+    >>> groups = np.repeat(["a", "b"], 200)
+    >>> result = audit(rng.normal(size=400) + (groups == "b"), sensitive_features=groups)
+    >>> print(result.verdict[0])
+    Scores differ between groups: ...
+    """
+    check_parameters(
+        {
+            "contamination": contamination,
+            "n_bootstrap": n_bootstrap,
+            "n_permutations": n_permutations,
+            "confidence": confidence,
+            "min_group_size": min_group_size,
+            "small_groups": small_groups,
+            "unknown_groups": unknown_groups,
+        },
+        _RULES,
+    )
+    merge = small_groups == "merge"
+    inputs = read_inputs(
+        scores,
+        sensitive_features,
+        y,
+        X,
+        given,
+        min_group_size=min_group_size if merge else 2,
+        small_groups="merge" if merge else "error",
+        unknown_groups=unknown_groups,
+    )
+    settings = Settings(float(contamination), n_bootstrap, n_permutations, float(confidence))
+    seed = as_seed(random_state)
+    measures = _corrected(_measures(inputs, settings, seed))
+    flagged = inputs.scores > flag_threshold(inputs.scores, contamination)
+    flagged_counts = np.bincount(inputs.groups.codes[flagged], minlength=len(inputs.groups.labels))
+    return AuditResult(
+        measures=tuple(_noted(m, min_group_size) for m in measures),
+        group_names=inputs.groups.labels,
+        group_counts=inputs.groups.counts,
+        flagged_counts=flagged_counts,
+        settings={**vars(settings), "min_group_size": min_group_size, "random_state": seed},
+        rough=tuple(_rough(inputs, flagged_counts.tolist(), min_group_size)),
+        notes=(*inputs.notes, *_notes(inputs, measures, settings)),
+        scores=inputs.scores,
+        groups=inputs.groups.codes,
+    )
+
+
+def _measures(inputs: Inputs, settings: Settings, seed: int) -> list[Measure]:
+    """All families, each with random numbers of its own, so that asking for more does not change the rest."""
+    streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(5)]
+    measures = score_family(inputs, settings, streams[0])
+    if inputs.labels is not None:
+        measures += label_family(inputs, inputs.labels, settings, streams[1])
+    if inputs.strata is not None:
+        measures += strata_family(inputs, inputs.strata, settings, streams[2])
+    if inputs.features is not None:
+        measures += individual_family(inputs, inputs.features, settings, streams[3])
+        if _gap_found(measures, settings):
+            measures += _driver_family(inputs, inputs.features, settings, streams[4])
+    return measures
+
+
+def _driver_family(
+    inputs: Inputs, features: "pd.DataFrame", settings: Settings, rng: np.random.Generator
+) -> list[Measure]:
+    codes, G = inputs.groups.codes, len(inputs.groups.labels)
+    drivers = gap_drivers(
+        inputs.scores,
+        features,
+        codes,
+        G,
+        n_bootstrap=settings.n_bootstrap,
+        n_permutations=settings.n_permutations,
+        confidence=settings.confidence,
+        rng=rng,
+        test_rows=sample_rows(codes, G, TEST_ROWS, rng),
+    )
+    return [
+        Measure("gap_explained", None, d.feature, d.share, d.low, d.high, d.p, float("nan"), len(codes), "")
+        for d in drivers
+    ]
+
+
+def _gap_found(measures: list[Measure], settings: Settings) -> bool:
+    """Whether there is a gap for features to explain: by permutation, or by Welch's test without permutations."""
+    gap = next(m for m in measures if m.measure == "demographic_parity")
+    welch = next(m for m in measures if m.measure == "welch_test")
+    return (welch.value if np.isnan(gap.p) else gap.p) <= 1 - settings.confidence
+
+
+def _corrected(measures: list[Measure]) -> list[Measure]:
+    """Holm's correction within each set of questions; a measure tested as another shares that one's p-value."""
+    adjusted: dict[tuple[str, str | None], float] = {}
+    for asked in _questions(measures):
+        for m, p in zip(asked, holm(np.array([m.p for m in asked])), strict=True):
+            adjusted[m.measure, m.detail] = float(p)
+    return [
+        replace(m, p_adjusted=adjusted.get((KINDS[m.measure].tested_as or m.measure, m.detail), float("nan")))
+        for m in measures
+    ]
+
+
+def _questions(measures: list[Measure]) -> list[list[Measure]]:
+    """The tests made, by the question that they are corrected with."""
+    asked: dict[str, list[Measure]] = {}
+    for m in measures:
+        if KINDS[m.measure].tested_as is None and not np.isnan(m.p):
+            asked.setdefault(KINDS[m.measure].question, []).append(m)
+    return list(asked.values())
+
+
+def _noted(m: Measure, min_group_size: int) -> Measure:
+    """The measure with a warning where it rests on few rows."""
+    notes = [note for note in (m.note, KINDS[m.measure].note) if note]
+    if m.n < min_group_size:
+        notes.append(f"only {m.n} rows")
+    if m.measure == "flag_rate" and round(m.value * m.n) < MIN_FLAGGED:
+        notes.append(f"only {round(m.value * m.n)} flagged")
+    return replace(m, note="; ".join(notes))
+
+
+def _rough(inputs: Inputs, flagged: list[int], min_group_size: int) -> list[str]:
+    """Groups whose figures rest on few rows, in words."""
+    return [
+        f"{name!r} ({n:,} rows, {k:,} flagged)"
+        for name, n, k in zip(inputs.groups.labels, inputs.groups.counts.tolist(), flagged, strict=True)
+        if n < min_group_size or k < MIN_FLAGGED
+    ]
+
+
+def _notes(inputs: Inputs, measures: list[Measure], settings: Settings) -> list[str]:
+    """What was rounded, sampled or could not be shown."""
+    n, notes = len(inputs.scores), []
+    levels = len(np.unique(inputs.scores))
+    if levels == 1:
+        notes.append("all scores are equal: there is nothing to compare")
+    if levels > MAX_LEVELS:
+        notes.append(f"intervals and tests use the scores rounded to {MAX_LEVELS:,} levels at most")
+    if inputs.features is not None:
+        limit = pair_limit(len(inputs.groups.labels))
+        if n > limit:
+            notes.append(
+                f"individual unfairness: the value is of {min(n, MAX_ROWS):,} rows, interval and test of {limit:,}"
+            )
+        if not _gap_found(measures, settings):
+            notes.append("no gap in mean scores can be told from noise, so no features behind it are listed")
+        elif n > TEST_ROWS:
+            notes.append(f"tests of single features use {TEST_ROWS:,} rows")
+    for asked in _questions(measures):
+        least = len(asked) / (1 + settings.n_permutations)
+        if least > 1 - settings.confidence:
+            enough = int(np.ceil(len(asked) / (1 - settings.confidence)))
+            notes.append(
+                f"{settings.n_permutations} permutations are too few for {len(asked)} tests: no corrected p-value "
+                f"can be small; set n_permutations={enough} or more"
+            )
+    return notes

@@ -1,0 +1,238 @@
+"""A later batch against an earlier one: drift of the scores, of the bias and of the group mix."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import chi2_contingency, ks_2samp, wasserstein_distance
+
+from evenout.auditing.inference import holm
+from evenout.auditing.kinds import KINDS
+from evenout.auditing.result import AuditResult, Measure, plain
+from evenout.auditing.text import between, chance, number, shown
+from evenout.core.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_EXACT_KS = 1_000  # batches up to here get the exact p-value
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure of two batches.
+
+    Parameters
+    ----------
+    measure : str
+        ``score_shift`` (Wasserstein distance in standard deviations of the earlier scores, tested by
+        Kolmogorov-Smirnov), ``group_mix`` (Cramér's V of batch and group, tested by chi-square), or a measure of the
+        audits.
+    group, detail : str or None
+    earlier, later : float
+        NaN for a distance between the batches.
+    change : float
+        Later less earlier, or the distance.
+    low, high : float
+        Interval of the change.
+    p, p_adjusted : float
+        p-value of "the same distribution", alone and by Holm's method.
+    """
+
+    measure: str
+    group: str | None
+    detail: str | None
+    earlier: float
+    later: float
+    change: float
+    low: float
+    high: float
+    p: float
+    p_adjusted: float
+
+
+@dataclass(frozen=True, repr=False)
+class DriftResult:
+    """What changed between two batches; prints as a short text.
+
+    Attributes
+    ----------
+    changes : tuple of Change
+    n_earlier, n_later : int
+    confidence : float
+    notes : tuple of str
+        Groups that only one batch has.
+    """
+
+    changes: tuple[Change, ...]
+    n_earlier: int
+    n_later: int
+    confidence: float
+    notes: tuple[str, ...]
+
+    def get(self, measure: str, group: str | None = None, detail: str | None = None) -> Change:
+        """One change by name, group and detail."""
+        for change in self.changes:
+            if (change.measure, change.group, change.detail) == (measure, group, detail):
+                return change
+        raise KeyError(f"no change of {measure!r} for group {group!r}, detail {detail!r}")
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What changed, in sentences."""
+        return (self._scores(), self._mix(), self._bias())
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per change: measure, group, detail, earlier, later, change, low, high, p, p_adjusted."""
+        import pandas as pd
+
+        return pd.DataFrame([asdict(change) for change in self.changes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, of types that JSON has; NaN is None."""
+        return {
+            "n_earlier": self.n_earlier,
+            "n_later": self.n_later,
+            "confidence": self.confidence,
+            "verdict": list(self.verdict),
+            "notes": list(self.notes),
+            "changes": [plain(asdict(change)) for change in self.changes],
+        }
+
+    def __repr__(self) -> str:
+        head = f"{self.n_later:,} later rows against {self.n_earlier:,} earlier ones"
+        lines = [f"{'':<42} {'earlier':>9} {'later':>9} {'change':>9}  interval"]
+        for c in self.changes:
+            if c.group is None and c.detail is None and not np.isnan(c.low):
+                row = f"{KINDS[c.measure].words:<42} {number(c.earlier):>9} {number(c.later):>9} {number(c.change):>9}"
+                lines.append(f"{row}  {between(c.low, c.high)}")
+        verdict = [f"* {sentence}" for sentence in self.verdict]
+        notes = [f"Note: {note}." for note in self.notes]
+        return "\n\n".join("\n".join(part) for part in ([head], lines, verdict, notes) if part)
+
+    def _scores(self) -> str:
+        shift = self.get("score_shift")
+        far = f"{shift.change:.2g} standard deviations on average; corrected p {chance(shift.p_adjusted)}"
+        moved = [
+            f"'{shown(c.group)}'"
+            for c in self.changes
+            if c.measure == "score_shift" and c.group is not None and self._sure(c)
+        ]
+        groups = f", and within {', '.join(moved)}" if moved else ""
+        if self._sure(shift) or moved:
+            return f"The scores have moved ({far}){groups}."
+        return f"No drift of the scores can be told from noise ({far})."
+
+    def _mix(self) -> str:
+        mix = self.get("group_mix")
+        if self._sure(mix):
+            return f"The mix of groups has changed (corrected p {chance(mix.p_adjusted)})."
+        return (
+            f"No change in the mix of groups can be told from noise (corrected p {chance(mix.p_adjusted)})."
+        )
+
+    def _bias(self) -> str:
+        biases = [c for c in self.changes if c.measure in _BIASES and not np.isnan(c.low)]
+        if not biases:
+            return "The change in bias has no interval, so it cannot be told from noise."
+        names = [KINDS[c.measure].words.split(" (")[0] for c in biases if c.low > 0 or c.high < 0]
+        if names:
+            return f"Bias has changed (0 lies outside the interval of the change): {'; '.join(names)}."
+        return "No change in bias can be told from noise."
+
+    def _sure(self, change: Change) -> bool:
+        return change.p_adjusted <= 1 - self.confidence
+
+
+_BIASES = ("flag_rate_ratio", "demographic_parity", "threshold_free_gap", "conditional_parity")
+
+
+def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
+    """Compare the audits of two batches scored by the same model.
+
+    Intervals of a change follow from those of the two values, which are independent:
+    ``d - sqrt((v1 - l1)^2 + (u0 - v0)^2)`` to ``d + sqrt((u1 - v1)^2 + (v0 - l0)^2)`` with ``d = v1 - v0`` (Zou and
+    Donner 2008; for shares of groups this is Newcombe's interval).
+
+    Raises
+    ------
+    ValueError
+        If the audits flag different shares of the rows or have no group in common.
+    """
+    for name in ("contamination", "confidence"):
+        if later.settings[name] != earlier.settings[name]:
+            raise ValueError(
+                f"the two audits have {name}={later.settings[name]:g} and {earlier.settings[name]:g}; "
+                "audit both batches with the same"
+            )
+    common = [name for name in later.group_names if name in earlier.group_names]
+    if not common:
+        raise ValueError("the two audits have no group in common; give both batches the same group names")
+    tested = [_shift(later.scores, earlier.scores, None, earlier)]
+    tested += [_shift(_scores(later, name), _scores(earlier, name), name, earlier) for name in common]
+    tested.append(_mix(later, earlier))
+    adjusted = holm(np.array([change.p for change in tested]))
+    changes = [replace(change, p_adjusted=float(p)) for change, p in zip(tested, adjusted, strict=True)]
+    before = {(m.measure, m.group, m.detail): m for m in earlier.measures}
+    for m in later.measures:
+        key = (m.measure, m.group, m.detail)
+        if key in before and m.measure != "welch_test":
+            changes.append(_change(m, before[key]))
+    only = [
+        f"group {shown(name)!r} is in the {which} batch only, so the gaps are between different groups"
+        for which, here, there in (("later", later, earlier), ("earlier", earlier, later))
+        for name in here.group_names
+        if name not in there.group_names
+    ]
+    return DriftResult(
+        tuple(changes), len(earlier.scores), len(later.scores), later.settings["confidence"], tuple(only)
+    )
+
+
+def _shift(later: FloatArray, earlier: FloatArray, group: str | None, baseline: AuditResult) -> Change:
+    exact = max(len(later), len(earlier)) <= _EXACT_KS
+    p = float(ks_2samp(later, earlier, method="exact" if exact else "asymp").pvalue)
+    unit = float(baseline.scores.std()) or 1.0
+    return _distance("score_shift", group, float(wasserstein_distance(later, earlier)) / unit, p)
+
+
+def _mix(later: AuditResult, earlier: AuditResult) -> Change:
+    names = sorted({*later.group_names, *earlier.group_names})
+    table = np.array([_counts(result, names) for result in (later, earlier)])
+    test = chi2_contingency(table, correction=False)
+    strength = float(np.sqrt(test.statistic / table.sum()))
+    return _distance("group_mix", None, strength, float(test.pvalue))
+
+
+def _distance(measure: str, group: str | None, distance: float, p: float) -> Change:
+    nan = float("nan")
+    return Change(measure, group, None, nan, nan, distance, nan, nan, p, nan)
+
+
+def _counts(result: AuditResult, names: list[str]) -> list[int]:
+    counts = dict(zip(result.group_names, result.group_counts.tolist(), strict=True))
+    return [counts.get(name, 0) for name in names]
+
+
+def _scores(result: AuditResult, group: str) -> FloatArray:
+    members: IntArray = np.flatnonzero(result.groups == result.group_names.index(group))
+    return result.scores[members]
+
+
+def _change(later: Measure, earlier: Measure) -> Change:
+    change = later.value - earlier.value
+    below = np.hypot(later.value - later.low, earlier.high - earlier.value)
+    above = np.hypot(later.high - later.value, earlier.value - earlier.low)
+    nan = float("nan")
+    return Change(
+        later.measure,
+        later.group,
+        later.detail,
+        earlier.value,
+        later.value,
+        change,
+        float(change - below),
+        float(change + above),
+        nan,
+        nan,
+    )

@@ -1,0 +1,202 @@
+"""Scores, groups, labels, features and strata, cleaned once at the door."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
+from evenout.groups import Groups, read_groups
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STRATUM_BINS = 5  # a numeric column with more distinct values is cut at its quantiles into so many strata
+MAX_CATEGORIES = 50  # a text column with more distinct values says who, not what
+
+
+@dataclass(frozen=True)
+class Codes:
+    """One code per row, 0.., and a name per code."""
+
+    codes: IntArray
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What is audited: n rows with a score and a group each; labels, features and strata where given."""
+
+    scores: FloatArray
+    groups: Groups
+    labels: IntArray | None
+    features: "pd.DataFrame | None"
+    strata: Codes | None
+    notes: tuple[str, ...]
+
+
+def read_inputs(
+    scores: Any, sensitive_features: Any, y: Any, X: Any, given: Any, **group_rules: Any
+) -> Inputs:
+    """Check everything that `evenout.audit` was given; rows of unknown group are left out."""
+    values = _numbers(scores, "scores")
+    if len(values) == 0:
+        raise ValueError("scores has no rows; give one score per row")
+    if sensitive_features is not None:
+        _aligned(sensitive_features, "sensitive_features", scores, len(values))
+    groups = read_groups(sensitive_features, len(values), **group_rules)
+    labels = None if y is None else _labels(_aligned(y, "y", scores, len(values)))
+    features, left_out = (None, []) if X is None else _features(_aligned(X, "X", scores, len(values)))
+    strata = None if given is None else read_strata(_aligned(given, "given", scores, len(values)))
+    notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in left_out]
+    known = groups.codes >= 0
+    if known.all():
+        return Inputs(values, groups, labels, features, strata, tuple(notes))
+    notes.append(f"{int((~known).sum())} of {len(known)} rows have no known group: left out")
+    return Inputs(
+        values[known],
+        Groups(groups.codes[known], groups.labels),
+        None if labels is None else _labels(labels[known]),
+        None if features is None else features[known].reset_index(drop=True),
+        None if strata is None else _used(strata, known),
+        tuple(notes),
+    )
+
+
+def read_strata(given: Any) -> Codes:
+    """Strata of equal rows: texts by value, numbers by value if few, else cut at quantiles; a missing value is one too.
+
+    >>> read_strata(["b", "a", "b"])
+    Codes(codes=array([1, 0, 1]), names=('a', 'b'))
+    """
+    frame = _frame(given, "given")
+    columns = [bin_column(frame.iloc[:, j], STRATUM_BINS) for j in range(frame.shape[1])]
+    named = not all(isinstance(name, int) for name in frame.columns)
+    table = np.column_stack([column.codes for column in columns])
+    combos, codes = np.unique(table, axis=0, return_inverse=True)
+    names = [
+        " & ".join(
+            f"{frame.columns[j]} {column.names[c]}" if named else column.names[c]
+            for j, (column, c) in enumerate(zip(columns, combo, strict=True))
+        )
+        for combo in combos
+    ]
+    return Codes(codes.ravel(), tuple(names))
+
+
+def bin_column(column: "pd.Series", n_bins: int) -> Codes:
+    """Codes of one column: its values, or quantile bins ``low to high`` of a numeric one with more than ``n_bins``."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        numbers = column.to_numpy(dtype=float, na_value=np.nan)
+        present = numbers[~np.isnan(numbers)]
+        if len(np.unique(present)) > n_bins:
+            return _quantile_bins(numbers, present, n_bins)
+    codes, values = pd.factorize(column, sort=True, use_na_sentinel=True)
+    names = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    return _with_missing(codes.astype(np.intp), names)
+
+
+def _quantile_bins(numbers: FloatArray, present: FloatArray, n_bins: int) -> Codes:
+    cuts = np.unique(np.quantile(present, np.arange(1, n_bins) / n_bins))
+    _, codes = np.unique(np.searchsorted(cuts, present), return_inverse=True)
+    ends = [(present[codes == c].min(), present[codes == c].max()) for c in range(codes.max() + 1)]
+    names = [f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends]
+    everyone = np.full(len(numbers), -1, dtype=np.intp)
+    everyone[~np.isnan(numbers)] = codes
+    return _with_missing(everyone, names)
+
+
+def _with_missing(codes: IntArray, names: list[str]) -> Codes:
+    if (codes < 0).any():
+        return Codes(np.where(codes < 0, len(names), codes), (*names, "missing"))
+    return Codes(codes, tuple(names))
+
+
+def _used(strata: Codes, known: BoolArray) -> Codes:
+    used, codes = np.unique(strata.codes[known], return_inverse=True)
+    return Codes(codes, tuple(strata.names[u] for u in used))
+
+
+def _numbers(values: Any, name: str) -> FloatArray:
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers, one per row; got values that are not") from None
+    if numbers.ndim != 1:
+        raise ValueError(f"{name} must have one number per row, shape (n,), got shape {numbers.shape}")
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        raise ValueError(
+            f"{name} has missing or infinite values in {int(bad.sum())} of {len(bad)} rows "
+            f"(first: row {int(bad.argmax())}); leave these rows out of all arguments"
+        )
+    return numbers
+
+
+def _labels(y: Any) -> IntArray:
+    labels: AnyArray = np.asarray(y)
+    if labels.ndim != 1:
+        raise ValueError(f"y must have one label per row, shape (n,), got shape {labels.shape}")
+    ones, zeros = labels == 1, labels == 0
+    if not (ones | zeros).all():
+        odd = labels[~(ones | zeros)][0]
+        raise ValueError(f"y has the value {odd!s}; labels must be 0 (inlier) or 1 (outlier)")
+    if ones.all() or zeros.all():
+        raise ValueError(f"y has one class only ({int(ones[0])}); give rows of both classes, or leave y out")
+    return ones.astype(np.intp)
+
+
+def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:
+    """Features as a frame with text names, and the names of text columns with too many values, left out."""
+    import pandas as pd
+
+    frame = _frame(X, "X")
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
+    if frame.columns.has_duplicates:
+        raise ValueError(f"X has more than one column {frame.columns[frame.columns.duplicated()][0]!r}")
+    gaps = frame.isna().sum()
+    if gaps.any():
+        raise ValueError(
+            f"X has missing values in {int((gaps > 0).sum())} columns (first: {gaps.index[gaps > 0][0]!r}); "
+            "fill them in, or leave these columns out"
+        )
+    texts = [str(name) for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]
+    left_out = [name for name in texts if frame[name].nunique() > MAX_CATEGORIES]
+    frame = frame.drop(columns=left_out)
+    if frame.shape[1] == 0:
+        raise ValueError("X has no usable column; give features, or leave X out")
+    if not np.isfinite(frame.select_dtypes("number").to_numpy(dtype=float)).all():
+        raise ValueError("X has infinite values; leave these rows or columns out")
+    return frame, left_out
+
+
+def _frame(values: Any, name: str) -> "pd.DataFrame":
+    import pandas as pd
+
+    if isinstance(values, str) or np.ndim(values) not in (1, 2):
+        raise ValueError(f"{name} must hold one value per row (n,), or several (n, columns)")
+    frame = pd.DataFrame(values)
+    if frame.shape[1] == 0:
+        raise ValueError(f"{name} has no column")
+    return frame
+
+
+def _aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
+    """The values, if they have one row per score and, where both carry an index, the same order."""
+    import pandas as pd
+
+    length = len(values) if hasattr(values, "__len__") else -1
+    if length != n_rows:
+        found = f"has {length} rows" if length >= 0 else "has no rows"
+        raise ValueError(f"{name} {found}, but scores has {n_rows}; give one row per score")
+    index: Any = getattr(values, "index", None)
+    order: Any = getattr(scores, "index", None)
+    both = isinstance(index, pd.Index) and isinstance(order, pd.Index)
+    if both and not index.equals(order) and index.sort_values().equals(order.sort_values()):
+        raise ValueError(
+            f"{name} and scores have the same index in a different order; align them first, "
+            f"for example {name}.loc[scores.index]"
+        )
+    return values

@@ -1,0 +1,138 @@
+"""The outcome of an audit: one frozen object that prints, tabulates, exports and compares."""
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenout.auditing import text
+from evenout.core.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from evenout.auditing.drift import DriftResult
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of an audit.
+
+    Parameters
+    ----------
+    measure : str
+        A name of `evenout.auditing.kinds.KINDS`.
+    group : str or None
+        The group it belongs to; None for a comparison of groups.
+    detail : str or None
+        The quantile, the share on top, the stratum or the feature it belongs to.
+    value, low, high : float
+        The value and its interval.
+    p, p_adjusted : float
+        Permutation p-value of "the groups do not matter", and the same after Holm's correction for many tests.
+    n : int
+        The rows that the value rests on.
+    note : str
+        What to keep in mind.
+    """
+
+    measure: str
+    group: str | None
+    detail: str | None
+    value: float
+    low: float
+    high: float
+    p: float
+    p_adjusted: float
+    n: int
+    note: str
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class AuditResult:
+    """What `evenout.audit` found; prints as a short text.
+
+    Attributes
+    ----------
+    measures : tuple of Measure
+    group_names : tuple of str
+    group_counts, flagged_counts : array of int, shape (G,)
+    settings : dict
+        ``contamination``, ``confidence``, ``n_bootstrap``, ``n_permutations`` and ``random_state`` of the call.
+    rough : tuple of str
+        Groups with few rows or few flagged rows, in words.
+    notes : tuple of str
+        What was left out, rounded or sampled.
+    scores : array of shape (n,)
+    groups : array of shape (n,)
+        Place of each row's group in ``group_names``.
+    """
+
+    measures: tuple[Measure, ...]
+    group_names: tuple[str, ...]
+    group_counts: IntArray
+    flagged_counts: IntArray
+    settings: dict[str, Any]
+    rough: tuple[str, ...]
+    notes: tuple[str, ...]
+    scores: FloatArray
+    groups: IntArray
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, str | None, str | None], Measure]:
+        return {(m.measure, m.group, m.detail): m for m in self.measures}
+
+    def get(self, measure: str, group: str | None = None, detail: str | None = None) -> Measure:
+        """One measure by name, group and detail; a KeyError names those there are."""
+        try:
+            return self._by_key[measure, group, detail]
+        except KeyError:
+            known = ", ".join(dict.fromkeys(m.measure for m in self.measures))
+            raise KeyError(
+                f"no {measure!r} for group {group!r}, detail {detail!r}; measures: {known}"
+            ) from None
+
+    def has(self, measure: str) -> bool:
+        """Whether the audit has such a measure."""
+        return any(m.measure == measure for m in self.measures)
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What was found, in sentences."""
+        return text.verdict(self)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per measure: measure, group, detail, value, low, high, p, p_adjusted, n, note."""
+        import pandas as pd
+
+        return pd.DataFrame([asdict(m) for m in self.measures])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the rows, of types that JSON has; NaN is None."""
+        return {
+            "n_rows": len(self.scores),
+            "groups": dict(zip(self.group_names, self.group_counts.tolist(), strict=True)),
+            "flagged": dict(zip(self.group_names, self.flagged_counts.tolist(), strict=True)),
+            "settings": self.settings,
+            "verdict": list(self.verdict),
+            "rough": list(self.rough),
+            "notes": list(self.notes),
+            "measures": [plain(asdict(m)) for m in self.measures],
+        }
+
+    def compare(self, baseline: "AuditResult") -> "DriftResult":
+        """Hold this batch against an earlier one; see `evenout.auditing.drift.compare_batches`."""
+        from evenout.auditing.drift import compare_batches
+
+        return compare_batches(self, baseline)
+
+    def __repr__(self) -> str:
+        return text.audit_text(self)
+
+
+def plain(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with None for NaN, as JSON has it."""
+    return {
+        key: None if isinstance(value, float) and np.isnan(value) else value for key, value in record.items()
+    }

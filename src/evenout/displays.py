@@ -1,0 +1,221 @@
+"""Pictures of a trade-off and of group scores, in the style of scikit-learn's displays; matplotlib loads when used."""
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from evenout.core.flags import flag_rates, flag_threshold
+from evenout.core.types import FloatArray
+from evenout.groups import Groups, read_groups
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["GroupScoresDisplay", "TradeoffDisplay"]
+
+# Okabe and Ito's colours, told apart with any colour vision; dashes tell more than eight groups apart
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999")
+_DASHES = ("-", "--", ":", "-.")
+_POINTS = 2_000  # of a curve
+
+
+class TradeoffDisplay:
+    """The price of fairness: bias left against misfit to the base score, along all trade-off parameters.
+
+    Use `from_estimator`. Down is fairer, right is further from the base score; the dot is the chosen alpha.
+
+    Parameters
+    ----------
+    table : frame
+        Columns ``alpha``, ``f1``, ``bias_unseen`` and ``bias_training``, as of ``TradeoffPath.table``, ascending.
+    base_bias : dict
+        Bias of the base score on ``"unseen"`` and ``"training"`` rows.
+    chosen : dict
+        The row of the table, as a dict, at the model's own alpha.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    lines_ : dict of matplotlib Line2D
+        The curves on ``"unseen"`` and ``"training"`` rows.
+
+    Examples
+    --------
+    >>> from evenout.displays import TradeoffDisplay
+    >>> TradeoffDisplay.from_estimator(model)  # doctest: +SKIP
+    """
+
+    ax_: "Axes"
+    figure_: "Figure"
+    lines_: dict[str, Any]
+
+    def __init__(
+        self, *, table: "pd.DataFrame", base_bias: dict[str, float], chosen: dict[str, float]
+    ) -> None:
+        self.table = table
+        self.base_bias = base_bias
+        self.chosen = chosen
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, alphas: FloatArray | None = None, ax: "Axes | None" = None, **kwargs: Any
+    ) -> Self:
+        """Draw the trade-off of a fitted `evenout.FairOutlierEnsemble`.
+
+        Parameters
+        ----------
+        estimator : FairOutlierEnsemble
+        alphas : array of shape (m,), optional
+            Trade-off parameters to draw; by default 0 and the path's grid.
+        ax : matplotlib Axes, optional
+        **kwargs
+            For the curves.
+        """
+        check_is_fitted(estimator)
+        path = estimator.path_
+        table = path.table(alphas if alphas is None else np.sort(alphas))
+        chosen = path.table(np.array([estimator.alpha_])).iloc[0].to_dict()
+        base = {target: path.target_bias(target) for target in ("unseen", "training")}
+        return cls(table=table, base_bias=base, chosen=chosen).plot(ax, **kwargs)
+
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
+        """Draw into ``ax``, or into a new figure; ``kwargs`` go to the curves."""
+        self.ax_, self.figure_ = _axes(ax)
+        self.lines_ = {}
+        style = {"unseen": ("-", "new rows (cross-fitted)"), "training": ("--", "training rows")}
+        for (target, (dash, label)), colour in zip(style.items(), _COLOURS, strict=False):
+            options = {"color": colour, "linestyle": dash, "label": label, **kwargs}
+            bias = self.table[f"bias_{target}"]
+            (self.lines_[target],) = self.ax_.plot(self.table["f1"], bias, **options)
+            self.ax_.axhline(self.base_bias[target], color=colour, linestyle=dash, linewidth=0.8, alpha=0.5)
+            self.ax_.plot(self.chosen["f1"], self.chosen[f"bias_{target}"], "o", color=colour)
+        self.ax_.axhline(0.0, color="0.6", linewidth=0.8)
+        self.ax_.annotate(
+            f"alpha = {self.chosen['alpha']:.3g}",
+            (self.chosen["f1"], self.chosen["bias_unseen"]),
+            xytext=(6, 6),
+            textcoords="offset points",
+        )
+        self.ax_.set(xlabel="misfit to the base score (f1)", ylabel="group bias, scale-free")
+        self.ax_.legend(title="bias on; thin: of the base score", frameon=False)
+        return self
+
+
+class GroupScoresDisplay:
+    """Share of each group above every score, with the threshold above which rows are flagged.
+
+    Use `from_scores`. Where a group's curve meets the threshold, it shows the group's flag rate (the dot); curves that
+    lie on each other are scores that treat groups alike at every threshold.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+    groups : Groups
+    contamination : float
+        Share of the rows that is flagged.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    lines_ : dict of matplotlib Line2D
+        By group name.
+    flag_rates_ : dict of float
+        By group name.
+
+    Examples
+    --------
+    >>> from evenout.displays import GroupScoresDisplay
+    >>> GroupScoresDisplay.from_scores(scores, sensitive_features=groups)  # doctest: +SKIP
+    """
+
+    ax_: "Axes"
+    figure_: "Figure"
+    lines_: dict[str, Any]
+
+    def __init__(self, *, scores: FloatArray, groups: Groups, contamination: float) -> None:
+        self.scores = scores
+        self.groups = groups
+        self.contamination = contamination
+        rates = flag_rates(scores, groups.codes, len(groups.labels), contamination)
+        self.flag_rates_ = dict(zip(groups.labels, rates.tolist(), strict=True))
+
+    @classmethod
+    def from_scores(
+        cls,
+        scores: Any,
+        *,
+        sensitive_features: Any,
+        contamination: float = 0.1,
+        ax: "Axes | None" = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the scores of each group.
+
+        Parameters
+        ----------
+        scores : array of shape (n,)
+            Higher = more outlying.
+        sensitive_features : array, series or frame
+        contamination : float in (0, 0.5], default=0.1
+        ax : matplotlib Axes, optional
+        **kwargs
+            For the curves.
+        """
+        values = np.asarray(scores, dtype=float)
+        if values.ndim != 1 or not np.isfinite(values).all():
+            raise ValueError(f"scores must be finite numbers of shape (n,), got shape {values.shape}")
+        if not 0 < contamination <= 0.5:
+            raise ValueError(
+                f"contamination={contamination!r} is not allowed; use a number above 0 and at most 0.5"
+            )
+        groups = read_groups(sensitive_features, len(values), rows=scores)
+        return cls(scores=values, groups=groups, contamination=contamination).plot(ax, **kwargs)
+
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
+        """Draw into ``ax``, or into a new figure; ``kwargs`` go to the curves."""
+        self.ax_, self.figure_ = _axes(ax)
+        self.lines_ = {}
+        threshold = float(flag_threshold(self.scores, self.contamination))
+        span = (self.scores.min(), self.scores.max())
+        label = f"threshold: {100 * self.contamination:.3g}% of all flagged"
+        self.ax_.axvline(threshold, color="0.4", linewidth=0.8, label=label)
+        for place, (name, rate) in enumerate(self.flag_rates_.items()):
+            options = {
+                "color": _COLOURS[place % len(_COLOURS)],
+                "linestyle": _DASHES[place // len(_COLOURS) % len(_DASHES)],
+                "label": f"{name}: {rate:.1%} of {self.groups.counts[place]:,}",
+                **kwargs,
+            }
+            x, share = _share_above(self.scores[self.groups.codes == place], span)
+            (self.lines_[name],) = self.ax_.plot(x, share, drawstyle="steps-post", **options)
+            self.ax_.plot(threshold, rate, "o", color=self.lines_[name].get_color())
+        self.ax_.set(
+            xlabel="score (higher = more outlying)", ylabel="share of the group above", ylim=(-0.02, 1.02)
+        )
+        self.ax_.yaxis.set_major_formatter("{x:.0%}")
+        self.ax_.legend(frameon=False)
+        return self
+
+
+def _share_above(scores: FloatArray, span: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
+    """Scores, from end to end of the span, and the share strictly above each; at most `_POINTS` of them."""
+    ordered = np.sort(scores)
+    some = np.unique(np.linspace(0, len(ordered) - 1, _POINTS).astype(np.intp))
+    x: FloatArray = np.concatenate([span[:1], ordered[some], span[1:]])
+    above: FloatArray = len(ordered) - np.searchsorted(ordered, x, side="right").astype(np.float64)
+    return x, above / len(ordered)
+
+
+def _axes(ax: "Axes | None") -> tuple["Axes", Any]:
+    """The axes to draw into and their figure; a new one if none is given."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("displays need matplotlib; install it with: pip install matplotlib") from None
+    axes = plt.subplots(layout="constrained")[1] if ax is None else ax
+    return axes, axes.figure

@@ -1,0 +1,250 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenout import metrics
+from evenout.auditing import audit, families
+from evenout.auditing.inference import holm
+from evenout.auditing.kinds import KINDS
+
+SMALL = {"n_bootstrap": 60, "n_permutations": 60}
+
+
+def make(n=300, gap=0.6, seed=0):
+    """Three groups, the first scored higher; a feature that differs between them; labels that follow the score."""
+    rng = np.random.default_rng(seed)
+    groups = rng.choice(["x", "y", "z"], n, p=[0.5, 0.3, 0.2])
+    X = pd.DataFrame(
+        {"u": rng.normal(size=n) + (groups == "x"), "v": rng.normal(size=n), "w": rng.choice(["p", "q"], n)}
+    )
+    scores = rng.normal(size=n) + gap * (groups == "x") + 0.3 * X["u"].to_numpy()
+    y = (scores + rng.normal(size=n) > 1.2).astype(int)
+    return scores, {"sensitive_features": groups, "y": y, "X": X, "given": X["v"].to_numpy()}
+
+
+@pytest.fixture(scope="module")
+def result():
+    scores, rest = make()
+    return audit(scores, **rest, **SMALL)
+
+
+def test_values_are_those_of_the_metrics(result):
+    scores, rest = make()
+    of = {"sensitive_features": rest["sensitive_features"]}
+    expected = {
+        "demographic_parity_raw": metrics.demographic_parity(scores, **of),
+        "demographic_parity": metrics.demographic_parity(scores, **of, scale_free=True),
+        "demographic_parity_corrected": metrics.demographic_parity(
+            scores, **of, scale_free=True, corrected=True
+        ),
+        "welch_test": metrics.no_gap_test(scores, **of),
+        "flag_rate_ratio": metrics.flag_rate_ratio(scores, **of),
+    }
+    for name, value in expected.items():
+        assert result.get(name).value == pytest.approx(value), name
+    assert result.get("mean_score", "y").value == pytest.approx(
+        scores[of["sensitive_features"] == "y"].mean()
+    )
+    encoded = pd.get_dummies(rest["X"], dtype=float)
+    individual = metrics.individual_unfairness(scores, encoded, **of, scale_free=True)
+    assert result.get("individual_unfairness").value == pytest.approx(individual)
+
+
+def test_every_interval_holds_its_value_and_every_gap_has_a_p_value(result):
+    for m in result.measures:
+        assert np.isnan(m.low) or m.low <= m.value <= m.high, m
+        if KINDS[m.measure].worse:
+            assert 1 / 61 <= m.p <= m.p_adjusted <= 1, m
+        assert (m.measure in ("welch_test",)) == bool(np.isnan(m.low)), m
+
+
+def test_p_values_are_corrected_within_each_question(result):
+    for question in ("scores", "labels", "strata", "individuals", "features"):
+        kinds = [name for name, kind in KINDS.items() if kind.question == question and kind.tested_as is None]
+        tested = [m for m in result.measures if m.measure in kinds and not np.isnan(m.p)]
+        assert len(tested) > 0, question
+        np.testing.assert_allclose([m.p_adjusted for m in tested], holm(np.array([m.p for m in tested])))
+    twin, main = result.get("demographic_parity_corrected"), result.get("demographic_parity")
+    assert (twin.p, twin.p_adjusted, twin.high) == (main.p, main.p_adjusted, main.high)
+
+
+def test_equal_seeds_give_equal_results_and_others_do_not(result):
+    scores, rest = make()
+    assert audit(scores, **rest, **SMALL).to_dict() == result.to_dict()
+    other = audit(scores, **rest, **SMALL, random_state=1)
+    assert other.get("mean_score", "x").low != result.get("mean_score", "x").low
+    assert other.get("mean_score", "x").value == result.get("mean_score", "x").value
+
+
+def test_asking_for_more_does_not_change_the_rest(result):
+    scores, rest = make()
+    alone = audit(scores, sensitive_features=rest["sensitive_features"], **SMALL)
+    assert len(alone.measures) > 20
+    for m in alone.measures:
+        assert repr(m) == repr(result.get(m.measure, m.group, m.detail))
+
+
+def test_order_of_rows_and_names_of_groups_do_not_matter(result):
+    scores, rest = make()
+    order = np.random.default_rng(1).permutation(len(scores))
+    rename = {"x": "3", "y": "1", "z": "2"}
+    moved = {name: np.asarray(values)[order] for name, values in rest.items() if name != "X"}
+    moved["sensitive_features"] = [rename[g] for g in moved["sensitive_features"]]
+    X = rest["X"].iloc[order].reset_index(drop=True)
+    other = audit(scores[order], **moved, X=X, **SMALL)
+    for m in result.measures:
+        value = other.get(m.measure, rename.get(m.group), m.detail).value
+        assert value == pytest.approx(m.value, rel=1e-6, nan_ok=True), m
+
+
+def test_order_of_rows_does_not_change_intervals_either():
+    scores, rest = make()
+    order = np.random.default_rng(1).permutation(len(scores))
+    groups = rest["sensitive_features"]
+    one = audit(scores, sensitive_features=groups, **SMALL)
+    other = audit(scores[order], sensitive_features=groups[order], **SMALL)
+    for a, b in zip(one.measures, other.measures, strict=True):
+        assert [b.low, b.high, b.p] == pytest.approx([a.low, a.high, a.p], nan_ok=True)
+
+
+def test_two_protected_columns_make_intersectional_groups():
+    scores, rest = make()
+    both = pd.DataFrame({"g": rest["sensitive_features"], "w": rest["X"]["w"]})
+    result = audit(scores, sensitive_features=both, **SMALL)
+    assert result.group_names == ("x & p", "x & q", "y & p", "y & q", "z & p", "z & q")
+    expected = metrics.demographic_parity(scores, sensitive_features=both, scale_free=True)
+    assert result.get("demographic_parity").value == pytest.approx(expected)
+
+
+def test_small_groups_are_named_or_merged():
+    rng = np.random.default_rng(0)
+    groups = np.array(["big"] * 150 + ["few"] * 12 + ["none"] * 8)
+    scores = rng.normal(size=170) - 9 * (groups == "none")
+    result = audit(scores, sensitive_features=groups, **SMALL)
+    assert [text.split(" (")[0] for text in result.rough] == ["'few'", "'none'"]
+    assert result.get("mean_score", "few").note == "only 12 rows"
+    assert result.get("flag_rate", "none").note == "only 8 rows; only 0 flagged"
+    assert any("rough figures: 'few' (12 rows" in sentence for sentence in result.verdict)
+    merged = audit(scores, sensitive_features=groups, small_groups="merge", min_group_size=15, **SMALL)
+    assert merged.group_names == ("big", "merged: few + none")
+    assert merged.group_counts.tolist() == [150, 20]
+
+
+def test_features_are_listed_only_where_there_is_a_gap(result):
+    shares = [m for m in result.measures if m.measure == "gap_explained"]
+    assert {m.detail for m in shares} == {"u", "v", "w"}
+    assert shares[0].detail == "u"
+    _, rest = make(gap=0.0)
+    even = audit(
+        np.random.default_rng(0).normal(size=300),
+        sensitive_features=rest["sensitive_features"],
+        X=rest["X"],
+        **SMALL,
+    )
+    assert not even.has("gap_explained")
+    assert any("no features behind it are listed" in note for note in even.notes)
+
+
+def test_without_resamples_there_are_values_alone():
+    scores, rest = make()
+    result = audit(scores, **rest, n_bootstrap=0, n_permutations=0)
+    assert all(np.isnan(m.p) for m in result.measures)
+    assert all(np.isnan(m.low) for m in result.measures if m.measure != "group_share")
+    assert "not tested" in result.verdict[0]
+
+
+def test_equal_scores_are_said_to_be_equal():
+    result = audit(np.ones(80), sensitive_features=["a", "b"] * 40, **SMALL)
+    assert result.verdict[0] == "All scores are equal, so the groups cannot differ."
+    assert result.verdict[1].startswith("Nobody is flagged")
+    assert "all scores are equal: there is nothing to compare" in result.notes
+    assert np.isnan(result.get("demographic_parity").value)
+    assert result.get("demographic_parity_raw").value == 0
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_equal_scores_have_no_individual_unfairness_and_no_drivers():
+    _, rest = make(80)
+    result = audit(np.ones(80), sensitive_features=rest["sensitive_features"], X=rest["X"], **SMALL)
+    assert result.get("individual_unfairness_raw").value == 0
+    assert np.isnan(result.get("individual_unfairness").value)
+    assert not result.has("gap_explained")
+
+
+def test_too_few_permutations_are_said():
+    scores, rest = make()
+    result = audit(scores, sensitive_features=rest["sensitive_features"], n_bootstrap=10, n_permutations=19)
+    assert any(
+        "19 permutations are too few for 7 tests" in note and "n_permutations=140" in note
+        for note in result.notes
+    )
+
+
+def test_rounded_scores_give_nearly_the_same_intervals(monkeypatch):
+    scores, rest = make(3000)
+    exact = audit(scores, **rest, n_bootstrap=200, n_permutations=20)
+    monkeypatch.setattr(families, "MAX_LEVELS", 500)
+    rounded = audit(scores, **rest, n_bootstrap=200, n_permutations=20)
+    for name in (
+        "flag_rate_ratio",
+        "demographic_parity",
+        "threshold_free_gap",
+        "auc_gap",
+        "conditional_parity",
+    ):
+        one, other = exact.get(name), rounded.get(name)
+        assert other.value == one.value
+        assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.25), name
+
+
+def test_interval_of_individual_unfairness_narrows_with_all_rows(monkeypatch):
+    """Resampled on a part of the rows, the interval is as wide as one of all the rows."""
+    scores, rest = make(900)
+    arguments = {
+        "sensitive_features": rest["sensitive_features"],
+        "X": rest["X"],
+        "n_bootstrap": 300,
+        "n_permutations": 20,
+    }
+    whole = audit(scores, **arguments).get("individual_unfairness")
+    monkeypatch.setattr("evenout.auditing.individual._PAIR_ROWS", 300)
+    part = audit(scores, **arguments)
+    measure = part.get("individual_unfairness")
+    assert measure.value == whole.value
+    assert measure.high - measure.low == pytest.approx(whole.high - whole.low, rel=0.4)
+    assert any("interval and test of 244" in note for note in part.notes)
+
+
+def test_exports_are_tidy_and_json(result):
+    frame = result.to_frame()
+    assert list(frame.columns) == [
+        "measure",
+        "group",
+        "detail",
+        "value",
+        "low",
+        "high",
+        "p",
+        "p_adjusted",
+        "n",
+        "note",
+    ]
+    assert not frame.duplicated(["measure", "group", "detail"]).any()
+    record = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert record["groups"] == dict(zip(result.group_names, result.group_counts.tolist(), strict=True))
+    assert len(record["measures"]) == len(frame)
+    assert record["settings"]["contamination"] == 0.1
+    assert sum(record["flagged"].values()) == 30
+    with pytest.raises(KeyError, match="no 'auc' for group 'nobody'"):
+        result.get("auc", "nobody")
+
+
+def test_random_state_may_be_none_or_a_generator_of_old():
+    scores, rest = make()
+    of = {"sensitive_features": rest["sensitive_features"], **SMALL}
+    one = audit(scores, **of, random_state=np.random.RandomState(3))
+    other = audit(scores, **of, random_state=np.random.RandomState(3))
+    assert one.to_dict() == other.to_dict()
+    assert audit(scores, **of, random_state=None).settings["random_state"] >= 0

@@ -1,0 +1,75 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from evenout import metrics
+from evenout.auditing.individual import PairMeasures, individual_values, pair_limit, pair_rows, sample_rows
+
+
+@pytest.fixture
+def sample():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=40), rng.normal(size=(40, 3)), rng.permutation(np.repeat([0, 1, 2], [20, 12, 8]))
+
+
+def slow(scores, X, groups, weights):
+    """Sum over all weighted pairs, one at a time; the range of distances is that of the rows as they are."""
+    distance = np.linalg.norm(X[:, None] - X, axis=2)
+    across = distance[groups[:, None] != groups]
+    M = np.exp(-(distance - across.min()) / (across.max() - across.min()))
+    raw, free = [], []
+    for p, q in combinations(range(3), 2):
+        W = weights[p][:, None] * weights[q]
+        squared = (W * M * (scores[:, None] - scores) ** 2).sum()
+        raw.append(squared / (weights[p].sum() * weights[q].sum()))
+        free.append(squared / (W * M).sum())
+    total = weights.sum(axis=0)
+    mean = total @ scores / total.sum()
+    return np.mean(raw), np.mean(free) / (total @ (scores - mean) ** 2 / total.sum())
+
+
+def test_value_is_that_of_the_metrics(sample):
+    scores, X, groups = sample
+    found = PairMeasures(scores, X, groups, 3).value()
+    for name, scale_free in (("individual_unfairness_raw", False), ("individual_unfairness", True)):
+        expected = metrics.individual_unfairness(scores, X, sensitive_features=groups, scale_free=scale_free)
+        assert found[name].item() == pytest.approx(expected, rel=1e-5)
+        assert individual_values(scores, X, groups)[name].item() == expected
+
+
+def test_any_weights_by_slow_formula(sample):
+    scores, X, groups = sample
+    weights = np.random.default_rng(1).integers(0, 3, (2, 3, 40)).astype(float)
+    found = PairMeasures(scores, X, groups, 3)(weights)
+    for b in range(2):
+        raw, free = slow(scores, X, groups, weights[b])
+        assert found["individual_unfairness_raw"][b, 0] == pytest.approx(raw)
+        assert found["individual_unfairness"][b, 0] == pytest.approx(free)
+
+
+def test_shuffled_groups_centre_on_all_pairs_and_a_gap_stands_out(sample):
+    scores, X, groups = sample
+    biased = PairMeasures(scores + 3.0 * (groups == 0), X, groups, 3)
+    permuted = biased.permutations(200, np.random.default_rng(0))["individual_unfairness"]
+    assert (biased.value()["individual_unfairness"] > permuted).all()
+    bootstrap = biased.bootstrap(200, np.random.default_rng(0))["individual_unfairness"]
+    low, high = np.quantile(bootstrap, [0.01, 0.99])
+    assert low < biased.value()["individual_unfairness"].item() < high
+
+
+def test_equal_rows_and_equal_scores_are_no_division_by_zero():
+    groups = np.array([0, 0, 1, 1])
+    found = PairMeasures(np.ones(4), np.ones((4, 2)), groups, 2).value()
+    assert found["individual_unfairness_raw"].item() == 0
+    assert np.isnan(found["individual_unfairness"].item())
+
+
+def test_sampled_rows_keep_the_shares_of_groups():
+    rng = np.random.default_rng(0)
+    groups = np.repeat([0, 1, 2], [6000, 3990, 10])
+    rows = sample_rows(groups, 3, 1000, rng)
+    assert np.bincount(groups[rows]).tolist() == [600, 399, 2]
+    assert len(np.unique(rows)) == len(rows)
+    assert sample_rows(groups[:50], 3, 1000, rng).tolist() == list(range(50))
+    assert len(pair_rows(groups, 3, rng)) == pytest.approx(pair_limit(3), abs=3)

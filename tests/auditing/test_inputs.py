@@ -1,0 +1,124 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenout.auditing import audit
+from evenout.auditing.inputs import bin_column, read_inputs, read_strata
+
+SCORES = [0.1, 0.2, 0.3, 0.4]
+GROUPS = ["a", "a", "b", "b"]
+
+
+def quick(scores=SCORES, groups=GROUPS, **more):
+    return audit(scores, sensitive_features=groups, n_bootstrap=0, n_permutations=0, **more)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: quick([0.1, np.nan, 0.3, np.inf]),
+            "scores has missing or infinite values in 2 of 4 rows .first: row 1",
+        ),
+        (lambda: quick(["x", "y", "z", "w"]), "scores must be numbers"),
+        (
+            lambda: quick([[0.1], [0.2]], ["a", "b"]),
+            r"scores must have one number per row, .*got shape \(2, 1\)",
+        ),
+        (lambda: quick([], []), "scores has no rows"),
+        (lambda: quick(groups=["a", "b"]), "sensitive_features has 2 rows, but scores has 4"),
+        (lambda: quick(groups=None), "sensitive_features is missing"),
+        (
+            lambda: quick(groups=["a", "a", "b", None]),
+            "missing values in 1 of 4 rows .*unknown_groups='ignore'",
+        ),
+        (lambda: quick(groups=["a"] * 4), "one group only"),
+        (lambda: quick(groups=["a", "a", "a", "b"]), r"'b' \(1\).*small_groups='merge'"),
+        (lambda: quick(y=[0, 1, 1]), "y has 3 rows, but scores has 4"),
+        (lambda: quick(y=[-1, 1, 1, -1]), "y has the value -1; labels must be 0 .inlier. or 1 .outlier."),
+        (lambda: quick(y=["0", "1", "1", "0"]), "y has the value 0; labels must be"),
+        (lambda: quick(y=[0.0, 1.0, np.nan, 1.0]), "y has the value nan"),
+        (lambda: quick(y=[1, 1, 1, 1]), "y has one class only .1."),
+        (lambda: quick(y=[[0], [1], [1], [0]]), "y must have one label per row"),
+        (lambda: quick(X=[[1.0], [2.0]]), "X has 2 rows, but scores has 4"),
+        (
+            lambda: quick(X=pd.DataFrame({"u": [1, 2, None, 4]})),
+            "X has missing values in 1 columns .first: 'u'",
+        ),
+        (lambda: quick(X=[[1.0], [2.0], [np.inf], [3.0]]), "X has infinite values"),
+        (lambda: quick(X=np.zeros((4, 2, 2))), "X must hold one value per row"),
+        (lambda: quick(X=pd.DataFrame(index=range(4))), "X has no column"),
+        (lambda: quick(X=pd.DataFrame([[1, 2]] * 4, columns=["u", "u"])), "more than one column 'u'"),
+        (lambda: quick(given=[1, 2]), "given has 2 rows"),
+        (lambda: quick(given=3), "given has no rows"),
+        (
+            lambda: quick(contamination=0),
+            "contamination=0 is not allowed; use a number above 0 and at most 0.5",
+        ),
+        (lambda: quick(contamination=0.6), "contamination=0.6 is not allowed"),
+        (lambda: quick(confidence=1.0), "confidence=1.0 is not allowed"),
+        (lambda: quick(min_group_size=1), "min_group_size=1 is not allowed"),
+        (lambda: quick(small_groups="drop"), "small_groups='drop' is not allowed; use 'keep', 'merge'"),
+        (lambda: audit(SCORES, sensitive_features=GROUPS, n_bootstrap=-1), "n_bootstrap=-1 is not allowed"),
+    ],
+)
+def test_bad_input_is_one_clear_line(call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["sensitive_features", "y", "X", "given"])
+def test_another_order_of_the_same_index_is_refused(name):
+    scores = pd.Series(SCORES, index=list("pqrs"))
+    arguments = {
+        "sensitive_features": GROUPS,
+        name: pd.Series(GROUPS if name != "y" else [0, 0, 1, 1], index=list("qprs")),
+    }
+    with pytest.raises(ValueError, match=f"{name} and scores have the same index in a different order"):
+        audit(scores, **arguments)
+
+
+def test_rows_of_unknown_group_are_left_out_of_everything():
+    inputs = read_inputs(
+        [0.1, 0.9, 0.2, 0.3, 0.4],
+        ["a", None, "a", "b", "b"],
+        [0, 1, 0, 0, 1],
+        pd.DataFrame({"u": range(5)}),
+        ["s", "t", "s", "u", "u"],
+        unknown_groups="ignore",
+    )
+    assert inputs.scores.tolist() == [0.1, 0.2, 0.3, 0.4]
+    assert inputs.groups.codes.tolist() == [0, 0, 1, 1]
+    assert inputs.labels.tolist() == [0, 0, 0, 1]
+    assert inputs.features["u"].tolist() == [0, 2, 3, 4]
+    assert inputs.strata.codes.tolist() == [0, 0, 1, 1]
+    assert inputs.strata.names == ("s", "u")
+    assert inputs.notes == ("1 of 5 rows have no known group: left out",)
+
+
+def test_numbers_are_cut_at_quantiles_and_few_values_kept():
+    bins = bin_column(pd.Series([5.0, 1.0, 2.0, 3.0, 4.0, 6.0, np.nan]), 3)
+    assert bins.names == ("1 to 2", "3 to 4", "5 to 6", "missing")
+    assert bins.codes.tolist() == [2, 0, 0, 1, 1, 2, 3]
+    few = bin_column(pd.Series([2.5, 1.0, 2.5]), 3)
+    assert (few.names, few.codes.tolist()) == (("1", "2.5"), [1, 0, 1])
+    heavy = bin_column(pd.Series([0.0] * 20 + [1.0, 2.0, 3.0, 4.0]), 3)
+    assert heavy.names == ("0", "1 to 4")
+    flags = bin_column(pd.Series([True, False, True]), 3)
+    assert flags.names == ("False", "True")
+
+
+def test_strata_of_several_columns_are_combinations_that_occur():
+    given = pd.DataFrame({"job": ["x", "y", "x", "x"], "size": [1, 2, 1, 2]})
+    strata = read_strata(given)
+    assert strata.names == ("job x & size 1", "job x & size 2", "job y & size 2")
+    assert strata.codes.tolist() == [0, 2, 0, 1]
+
+
+def test_a_column_of_many_texts_is_left_out_and_said():
+    X = pd.DataFrame({"id": [f"row {i}" for i in range(60)], "u": range(60)})
+    result = audit(np.arange(60.0), sensitive_features=GROUPS * 15, X=X, n_bootstrap=0, n_permutations=0)
+    assert "feature 'id' has more than 50 distinct texts: left out" in result.notes
+    with pytest.raises(ValueError, match="X has no usable column"):
+        audit(np.arange(60.0), sensitive_features=GROUPS * 15, X=X[["id"]])

@@ -1,0 +1,178 @@
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from evenout import metrics
+from evenout.auditing.measures import label_measures, largest_gap, score_measures, strata_measures
+from evenout.auditing.tables import class_table, level_table
+
+HAND_SCORES = np.array([1.0, 2.0, 3.0, 4.0, 3.0, 5.0])
+HAND_GROUPS = np.array([0, 0, 0, 0, 1, 1])
+
+
+def measure_scores(scores, groups, contamination, shares=(), quantiles=()):
+    table = level_table(scores, groups, groups.max() + 1)
+    found = score_measures(table.counts[None], table.values, contamination, shares, quantiles)
+    return {name: value[0] for name, value in found.items()}
+
+
+def measure_labels(scores, groups, labels, contamination):
+    G = groups.max() + 1
+    table = level_table(scores, groups, G, labels, 2)
+    return {
+        name: v[0] for name, v in label_measures(table.counts.reshape(1, G, 2, -1), contamination).items()
+    }
+
+
+def measure_strata(scores, groups, strata):
+    table = class_table(scores, groups, groups.max() + 1, strata, strata.max() + 1)
+    return {name: v[0] for name, v in strata_measures(table.counts[None], table.values, table.edges).items()}
+
+
+@pytest.fixture
+def sample():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=300).round(1)  # with ties
+    return scores, rng.choice(3, 300, p=[0.6, 0.3, 0.1]), rng.integers(0, 2, 300)
+
+
+def test_score_measures_by_hand():
+    found = measure_scores(HAND_SCORES, HAND_GROUPS, 1 / 3, (1 / 3,), (0.5,))
+    assert found["mean_score"].tolist() == [2.5, 4.0]
+    assert found["score_quantile"].tolist() == [2.5, 4.0]
+    assert found["demographic_parity_raw"] == pytest.approx(2.25)
+    assert found["demographic_parity"] == pytest.approx(2.25 / (10 / 6))
+    assert found["demographic_parity_corrected"] == pytest.approx((2.25 - 5 / 3 / 4 - 2 / 2) / (10 / 6))
+    assert found["flag_rate"].tolist() == [0.25, 0.5]  # 4 and 5 are flagged
+    assert found["flag_rate_ratio"] == 0.5
+    # thresholds 1, 2, 3, 3, 4, 5: differences of the shares above them
+    assert found["threshold_free_gap"] == pytest.approx((0.25 + 0.5 + 0.25 + 0.25 + 0.5 + 0) / 6)
+    # shares 1/2, 1/2 on top, 2/3, 1/3 of all
+    assert found["top_share_drift"] == pytest.approx(0.5 * np.log(0.5 * 3 / 2) + 0.5 * np.log(0.5 * 3))
+
+
+def test_score_measures_agree_with_the_metrics(sample):
+    scores, groups, _ = sample
+    found = measure_scores(scores, groups, 0.13, (0.05, 0.2), (0.1, 0.37))
+    of = {"sensitive_features": groups}
+    assert found["demographic_parity_raw"] == pytest.approx(metrics.demographic_parity(scores, **of))
+    for corrected, name in ((False, "demographic_parity"), (True, "demographic_parity_corrected")):
+        expected = metrics.demographic_parity(scores, **of, scale_free=True, corrected=corrected)
+        assert found[name] == pytest.approx(expected)
+    rates = metrics.flag_rates(scores, **of, contamination=0.13)
+    assert found["flag_rate"].tolist() == list(rates.values())
+    assert found["flag_rate_ratio"] == metrics.flag_rate_ratio(scores, **of, contamination=0.13)
+    parts = [scores[groups == g] for g in range(3)]
+    np.testing.assert_allclose(found["mean_score"], [p.mean() for p in parts])
+    np.testing.assert_allclose(
+        found["score_quantile"].reshape(3, 2), [np.quantile(p, (0.1, 0.37)) for p in parts]
+    )
+
+
+def test_threshold_free_gap_and_drift_by_slow_formulas(sample):
+    scores, groups, _ = sample
+    found = measure_scores(scores, groups, 0.1, (0.05, 0.2))
+    shares = np.array([[(scores[groups == g] > t).mean() for g in range(3)] for t in scores])
+    assert found["threshold_free_gap"] == pytest.approx(np.mean(shares.max(axis=1) - shares.min(axis=1)))
+    for drift, share in zip(found["top_share_drift"], (0.05, 0.2), strict=True):
+        top = scores > np.percentile(scores, 100 * (1 - share))
+        s, o = (np.array([(groups[rows] == g).mean() for g in range(3)]) for rows in (top, scores == scores))
+        assert drift == pytest.approx(sum(a * np.log(a / b) for a, b in zip(s, o, strict=True) if a > 0))
+
+
+def test_measures_of_a_drawn_table_are_those_of_its_rows(sample):
+    scores, groups, labels = sample
+    table = level_table(scores, groups, 3, labels, 2)
+    (drawn,) = table.bootstrap(1, np.random.default_rng(5))
+    cells = np.repeat(np.tile(np.arange(table.counts.shape[1]), 3), drawn[0].ravel())
+    rows, members = table.values[cells], np.repeat(np.arange(3), drawn[0].sum(axis=1))
+    merged = drawn.reshape(1, 3, 2, -1).sum(axis=2)
+    found = score_measures(merged, table.values[: merged.shape[-1]], 0.1, (0.2,), (0.5,))
+    expected = measure_scores(rows, members, 0.1, (0.2,), (0.5,))
+    for name, value in found.items():
+        np.testing.assert_allclose(value[0], expected[name], err_msg=name)
+
+
+def test_scores_of_any_scale_give_the_same_scale_free_measures(sample):
+    scores, groups, _ = sample
+    for name, value in measure_scores(scores, groups, 0.1, (0.2,)).items():
+        other = measure_scores(1e12 + 1e6 * scores, groups, 0.1, (0.2,))[name]
+        if name not in ("mean_score", "score_quantile", "demographic_parity_raw"):
+            np.testing.assert_allclose(other, value, rtol=1e-8, err_msg=name)
+
+
+def test_equal_scores_have_no_scale_free_gap():
+    found = measure_scores(np.full(6, 0.1), HAND_GROUPS, 0.2, (0.2,))
+    assert np.isnan(found["demographic_parity"]).all()
+    assert np.isnan(found["top_share_drift"]).all()
+    assert found["demographic_parity_raw"] == 0
+    assert found["flag_rate_ratio"] == 1  # nobody is flagged
+
+
+def test_label_measures_agree_with_scikit_learn(sample):
+    scores, groups, labels = sample
+    found = measure_labels(scores, groups, labels, 0.15)
+    flagged = scores > np.percentile(scores, 85)
+    for g in range(3):
+        s, y, f = (part[groups == g] for part in (scores, labels, flagged))
+        assert found["outlier_rate"][g] == pytest.approx(y.mean())
+        assert found["auc"][g] == pytest.approx(roc_auc_score(y, s))
+        assert found["average_precision"][g] == pytest.approx(average_precision_score(y, s))
+        assert found["true_positive_rate"][g] == pytest.approx(f[y == 1].mean())
+        assert found["false_positive_rate"][g] == pytest.approx(f[y == 0].mean())
+        assert found["precision"][g] == pytest.approx(y[f].mean())
+    assert found["auc_gap"] == pytest.approx(np.ptp(found["auc"]))
+
+
+def test_label_measures_are_undefined_without_their_rows():
+    labels = np.array([0, 0, 0, 0, 0, 1])
+    found = measure_labels(HAND_SCORES, HAND_GROUPS, labels, 1 / 3)
+    np.testing.assert_array_equal(found["auc"], [np.nan, 1.0])
+    np.testing.assert_array_equal(found["true_positive_rate"], [np.nan, 1.0])
+    np.testing.assert_array_equal(found["false_positive_rate"], [0.25, 0.0])
+    np.testing.assert_array_equal(found["precision"], [0.0, 1.0])
+    assert np.isnan(found["auc_gap"])
+    assert found["precision_gap"] == 1.0
+
+
+def test_strata_measures_by_hand():
+    # stratum 0: means 1 and 3 (four rows); stratum 1: means 5 and 6 (five rows); in stratum 2 one group has one row
+    scores = np.array([0.0, 2.0, 2.0, 4.0, 4.0, 6.0, 5.0, 6.0, 7.0, 9.0, 9.0, 5.0])
+    groups = np.array([0, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1])
+    strata = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2])
+    found = measure_strata(scores, groups, strata)
+    variance = scores.var()
+    np.testing.assert_allclose(found["parity_within"], [4 / variance, 1 / variance, np.nan])
+    assert found["conditional_parity"] == pytest.approx((4 / 9 * 4 + 5 / 9 * 1) / variance)
+    noise = 4 / 9 * (2 / 2 + 2 / 2) + 5 / 9 * (2 / 2 + 1 / 3)
+    assert found["conditional_parity_corrected"] == pytest.approx((4 / 9 * 4 + 5 / 9 - noise) / variance)
+
+
+def test_strata_measures_by_slow_formula(sample):
+    scores = sample[0]
+    groups, strata = np.arange(300) % 3, np.random.default_rng(1).integers(0, 4, 300)
+    found = measure_strata(scores, groups, strata)
+    within, weight, corrected = [], [], []
+    for s in range(4):
+        rows = strata == s
+        of = {"scores": scores[rows], "sensitive_features": groups[rows]}
+        within.append(metrics.demographic_parity(**of) / scores.var())
+        corrected.append(metrics.demographic_parity(**of, corrected=True) / scores.var())
+        weight.append(rows.mean())
+    np.testing.assert_allclose(found["parity_within"], within)
+    assert found["conditional_parity"] == pytest.approx(np.dot(weight, within))
+    assert found["conditional_parity_corrected"] == pytest.approx(np.dot(weight, corrected))
+
+
+def test_a_gap_that_a_stratum_explains_vanishes_within_it():
+    rng = np.random.default_rng(0)
+    strata = rng.integers(0, 2, 20_000)
+    groups = (rng.random(20_000) < 0.2 + 0.6 * strata).astype(int)
+    scores = strata + rng.normal(size=20_000)
+    assert measure_scores(scores, groups, 0.1)["demographic_parity"] > 0.25
+    assert abs(measure_strata(scores, groups, strata)["conditional_parity_corrected"]) < 0.001
+
+
+def test_largest_gap_leaves_undefined_groups_out():
+    gaps = largest_gap(np.array([[0.1, 0.4, np.nan], [np.nan, np.nan, 0.2]]))
+    np.testing.assert_allclose(gaps, [0.3, np.nan])

@@ -1,0 +1,136 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evenout.auditing import audit
+from evenout.auditing.text import _four_fifths, shown
+
+
+def verdict(gap, n=400, seed=0, **more):
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(["a", "b"], n // 2)
+    result = audit(
+        rng.normal(size=n) + gap * (groups == "b"),
+        sensitive_features=groups,
+        **{"n_bootstrap": 200, "n_permutations": 400, **more},
+    )
+    return result, result.verdict
+
+
+def test_a_clear_gap_is_stated_with_who_and_how_much():
+    _, sentences = verdict(1.0)
+    assert sentences[0].startswith("Scores differ between groups: the mean of 'b' is 0.")
+    assert "standard deviations above that of 'a', more than chance explains (p = 0.002" in sentences[0]
+    assert sentences[1].startswith("Flag rates differ by more than chance explains: 'a' is flagged")
+    assert sentences[1].endswith("These rows fail the four-fifths rule, at every ratio in the interval.")
+
+
+def test_no_detected_gap_is_not_called_no_gap():
+    result, sentences = verdict(0.0)
+    assert sentences[0].startswith("No gap in mean scores can be told from noise")
+    possible = np.sqrt(result.get("demographic_parity").high)
+    assert (
+        f"no proof of evenness: a typical gap of {possible:.2g} standard deviations would still fit"
+        in sentences[0]
+    )
+    assert sentences[1].startswith("No difference in flag rates can be told from noise")
+
+
+def test_four_fifths_are_judged_by_interval_not_by_the_test_of_chance():
+    many, sentences = verdict(0.1, n=40_000, n_permutations=200)
+    ratio = many.get("flag_rate_ratio")
+    assert ratio.p_adjusted < 0.05
+    assert ratio.value > 0.8
+    assert sentences[1].startswith("Flag rates differ by more than chance explains")
+    assert "meet the four-fifths rule" in sentences[1]
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ((0.85, 0.82, 0.9), "meet the four-fifths rule, at every ratio in the interval."),
+        ((0.85, 0.7, 0.9), "meet the four-fifths rule, but the interval reaches below it."),
+        ((0.75, 0.7, 0.9), "fail the four-fifths rule, but the interval reaches above it."),
+        ((0.75, 0.7, 0.79), "fail the four-fifths rule, at every ratio in the interval."),
+        ((0.75, np.nan, np.nan), "fail the four-fifths rule."),
+    ],
+)
+def test_four_fifths_in_words(ends, words):
+    result, _ = verdict(0.0)
+    value, low, high = ends
+    ratio = replace(result.get("flag_rate_ratio"), value=value, low=low, high=high)
+    assert _four_fifths(ratio) == f"These rows {words}"
+
+
+def test_what_the_correction_undoes_is_called_unsettled():
+    for seed in range(40):
+        result, sentences = verdict(0.25, seed=seed, n=200)
+        gap = result.get("demographic_parity")
+        if gap.p <= 0.05 < gap.p_adjusted:
+            assert sentences[0].startswith("A gap in mean scores is likely but not settled")
+            assert f"p = {gap.p:.3f}; corrected {gap.p_adjusted:.3f}" in sentences[0]
+            return
+    pytest.fail("no seed gave a p-value between the two")
+
+
+def test_labels_and_strata_have_their_sentence():
+    rng = np.random.default_rng(0)
+    groups, y, strata = rng.choice(["a", "b"], 600), rng.integers(0, 2, 600), rng.integers(0, 3, 600)
+    scores = rng.normal(size=600) + 1.5 * y * (groups == "b")
+    result = audit(scores, sensitive_features=groups, y=y, given=strata, n_bootstrap=50, n_permutations=200)
+    assert result.verdict[2].startswith(
+        "Outliers are found unevenly, more than chance explains: of the known outliers,"
+    )
+    assert result.verdict[3].startswith("A gap remains among rows that are alike in the given columns")
+    alike = audit(
+        rng.normal(size=600), sensitive_features=groups, y=y, given=strata, n_bootstrap=50, n_permutations=200
+    )
+    assert alike.verdict[2].startswith("No difference in finding outliers can be told from noise")
+    assert "no gap can be told from noise" in alike.verdict[3]
+
+
+def test_strata_that_hold_one_group_each_leave_nothing_to_compare():
+    groups = np.repeat(["a", "b"], 40)
+    result = audit(
+        np.arange(80.0), sensitive_features=groups, given=groups, n_bootstrap=20, n_permutations=20
+    )
+    assert "nothing can be compared within strata" in result.verdict[2]
+
+
+def test_the_text_has_a_line_per_group_and_no_line_break_from_a_name():
+    rng = np.random.default_rng(0)
+    groups = rng.choice(["a\nb\x1b[31m", "long " * 20, "c"], 300)
+    text = repr(audit(rng.normal(size=300), sensitive_features=groups, n_bootstrap=20, n_permutations=20))
+    lines = text.splitlines()
+    assert lines[0] == "Audit of 300 rows in 3 groups, 10% flagged; 95% intervals"
+    assert lines[3].startswith("a\\nb\\x1b[31m")
+    assert "\x1b" not in text
+    assert lines[5].startswith(("long long", "c"))
+    assert max(map(len, lines[:6])) <= 110
+
+
+def test_features_with_the_largest_part_of_the_gap_are_listed():
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 2, 300)
+    X = rng.normal(size=(300, 7))
+    X[:, 3] += 2 * groups
+    text = repr(audit(X.sum(axis=1), sensitive_features=groups, X=X, n_bootstrap=50, n_permutations=200))
+    _, listed = text.split("part of the gap that goes with a feature")
+    lines = listed.splitlines()
+    assert lines[1].split()[0] == "3"
+    assert lines[1].split()[1].endswith("%")
+    assert lines[6] == "(2 more)"
+
+
+def test_labels_in_one_group_alone_leave_nothing_to_compare():
+    groups = np.repeat(["a", "b"], 40)
+    y = np.r_[np.tile([0, 1], 20), np.zeros(40, dtype=int)]
+    result = audit(np.arange(80.0), sensitive_features=groups, y=y, n_bootstrap=20, n_permutations=20)
+    assert result.verdict[2].startswith("Fewer than two groups have known outliers")
+
+
+def test_names_are_shown_without_control_characters():
+    assert shown("a\tb") == "a\\tb"
+    assert shown("abcdef", 4) == "abc…"
+    assert shown("é日本") == "é日本"
