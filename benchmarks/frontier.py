@@ -198,7 +198,7 @@ def tell(name: str, splits: int, combination: str, n_threads: int) -> Story:
     return story
 
 
-def spread(values: list[float]) -> str:
+def spread(values: list[float] | FloatArray) -> str:
     """Mean with the interval that holds nine of ten splits."""
     low, high = np.percentile(values, [5, 95])
     return f"{np.mean(values):.3f} [{low:.3f}, {high:.3f}]"
@@ -218,6 +218,10 @@ def show(story: Story, say: Callable[[str], None]) -> None:
         there = "never reached" if equal is None else f"AUC {equal[0]:.3f} AP {equal[1]:.3f}"
         say(f"  {method:12s} {'   '.join(cells)}   at 80 % on judged rows: {there}")
     say(f"  {'oracle':12s} " + "   ".join(f"asked {r:.0%} got {story.oracle(r):.0%}" for r in REQUESTS))
+    for method in ("evenout", "diverse"):
+        after, quality = np.transpose(story.asked[method, 0.8])
+        removed, change = 1.0 - after / np.array(story.before), quality - np.array(story.base_auc)
+        say(f"  {method} asked 80 %, split by split: removed {spread(removed)}, AUC change {spread(change)}")
     plain_gap, plain_auc, fair_gap, fair_auc = np.mean(story.fairlof, axis=0)
     say(f"  LOF gap {plain_gap:.3f} AUC {plain_auc:.3f}, FairLOF gap {fair_gap:.3f} AUC {fair_auc:.3f}")
     old, new = (np.mean([pair[i] for pair in story.flags], axis=0) for i in (0, 1))
