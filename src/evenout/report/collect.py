@@ -1,0 +1,210 @@
+"""First stage of a report: measure a fitted model once, into plain numbers and strings."""
+
+import platform
+import re
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from evenout.core.flags import weigh
+from evenout.core.types import BoolArray, FloatArray
+from evenout.estimator import FairOutlierEnsemble
+from evenout.groups import read_groups
+from evenout.report.data import Origin, Person, ReportData, Request, Score, Step
+from evenout.report.measure import EDGES, People, detection, gather, read_labels, shortened
+from evenout.report.moves import Namer, crossing, list_moves
+from evenout.report.privacy import SMALLEST_CELL
+
+_GRID = 38  # with 0 and the chosen alpha: 40 steps
+_DEFAULT_REDUCTION = 0.8
+_PACKAGES = ("evenout", "numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
+
+
+def collect(
+    model: FairOutlierEnsemble,
+    *,
+    X: Any,
+    sensitive_features: Any,
+    y: Any = None,
+    ids: Any = None,
+    title: str | None = None,
+    source: str | None = None,
+    input_sha256: str | None = None,
+    model_sha256: str | None = None,
+    show_small_cells: bool = False,
+    date: datetime | None = None,
+) -> ReportData:
+    """Measure everything that the report of a fitted model shows; the parameters are those of `write_report`."""
+    check_is_fitted(model)
+    smallest = 0 if show_small_cells else SMALLEST_CELL
+    S = model._scaled_scores(X)
+    people = _people(model, X, sensitive_features, len(S), smallest)
+    outlier, labels = read_labels(y, len(S), smallest)
+    name, id_name = _namer(ids, people, len(S))
+    alphas = _alphas(model)
+    base, steps, listed = _measure(model, S, alphas, people, outlier, name)
+    chosen = int(np.flatnonzero(alphas == model.alpha_)[0])
+    return ReportData(
+        title=shortened(title or source or "Fairness report"),
+        origin=_origin(model, date, source, input_sha256, model_sha256),
+        rows=len(S),
+        n_groups=people.n_groups,
+        groups=people.groups(),
+        unlisted_groups=len(people.names) - len(people.listed),
+        contamination=float(model.contamination),
+        fairness=tuple(model.path_.fairness),
+        target=model.target,
+        request=_request(model, steps[chosen]),
+        gap_detected=bool(model.gap_detected_),
+        gap_p_value=float(model.path_.gap_p_value),
+        labels=labels,
+        detectors=tuple(shortened(name) for name in model.detector_names_),
+        edges=tuple(EDGES.tolist()),
+        base=base,
+        steps=steps,
+        chosen=chosen,
+        people=listed,
+        id_name=id_name,
+        smallest_cell=smallest,
+    )
+
+
+def _measure(
+    model: FairOutlierEnsemble,
+    S: FloatArray,
+    alphas: FloatArray,
+    people: People,
+    outlier: BoolArray | None,
+    name: Namer,
+) -> tuple[Score, tuple[Step, ...], tuple[Person, ...]]:
+    """The base ensemble, every step, and the people who move."""
+    path, base = model.path_, model._scores.base(S)
+    base_biases = path.target_bias("unseen"), path.target_standard_error(), path.target_bias("training")
+    base_score, flagged = _score(people, base, outlier, base_biases)
+    biases = zip(
+        path.bias(alphas, "unseen"), path.standard_error(alphas), path.bias(alphas, "training"), strict=True
+    )
+    weights = path.weights(alphas)
+    scores, crossings = [], []
+    for w, bias in zip(weights, biases, strict=True):
+        fair = weigh(S, w)
+        score, now_flagged = _score(people, fair, outlier, bias)
+        scores.append(score)
+        crossings.append(crossing(fair, now_flagged, flagged))
+    listed, moves = list_moves(crossings, base, flagged, name, people.smallest)
+    f1, f2 = path.f1(alphas), path.f2(alphas)
+    row_weight = float(path.cells.weighted[:, :, 0, 0].sum())
+    steps = [
+        Step(
+            alpha=float(alphas[m]),
+            f1=float(f1[m]),
+            f2=float(f2[m]),
+            distance=float(np.sqrt(max(f1[m], 0.0) / row_weight)),
+            weights=tuple(weights[m].tolist()),
+            score=scores[m],
+            moves=moves[m],
+        )
+        for m in range(len(alphas))
+    ]
+    return base_score, tuple(steps), listed
+
+
+def _score(
+    people: People, scores: FloatArray, outlier: BoolArray | None, biases: tuple[float, float, float]
+) -> tuple[Score, BoolArray]:
+    """What is shown of one score, and whom it flags."""
+    threshold = people.threshold(scores)
+    flagged = scores > threshold
+    auc, average_precision = (None, None) if outlier is None else detection(scores, outlier)
+    bias, error, training_bias = map(float, biases)
+    score = Score(
+        bias=bias,
+        error=error,
+        training_bias=training_bias,
+        auc=auc,
+        average_precision=average_precision,
+        flags=people.flags(flagged),
+        spread=people.spread(scores, threshold),
+    )
+    return score, flagged
+
+
+def _people(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int, smallest: int) -> People:
+    """The rows by group, which must be those that the model was fitted on."""
+    groups = read_groups(
+        sensitive_features,
+        n,
+        min_group_size=model.min_group_size,
+        small_groups=model.small_groups,
+        unknown_groups=model.unknown_groups,
+        rows=X,
+    )
+    fitted = dict(zip(model.group_names_, model.group_counts_.tolist(), strict=True))
+    found = dict(zip(groups.labels, groups.counts.tolist(), strict=True))
+    fitted_rows = int(model.path_.cells.fold_counts.sum())
+    if n != fitted_rows or found != fitted:
+        raise ValueError(
+            f"X has {n} rows in {len(found)} groups, but the model was fitted on {fitted_rows} rows in "
+            f"{len(fitted)} groups, or the groups differ in size; pass the rows and groups that were given to fit"
+        )
+    return gather(groups, contamination=model.contamination, smallest=smallest)
+
+
+def _alphas(model: FairOutlierEnsemble) -> FloatArray:
+    """0, even steps on a log scale, and the model's own alpha."""
+    return np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [model.alpha_]]))
+
+
+def _namer(ids: Any, people: People, n: int) -> tuple[Namer, str]:
+    """A function from a row to its id, and to its group where small cells may be shown; and what to call the ids."""
+    values = np.arange(n) if ids is None else np.asarray(ids, dtype=object)
+    if values.shape != (n,):
+        raise ValueError(f"ids must hold one id for each of the {n} rows, got shape {values.shape}")
+
+    def name(row: int) -> tuple[str, str | None]:
+        # An id beside a protected group is the most telling cell of all.
+        group = None if people.smallest else shortened(people.names[people.codes[row]])
+        return shortened(values[row]), group
+
+    return name, "row" if ids is None else shortened(getattr(ids, "name", None) or "id")
+
+
+def _request(model: FairOutlierEnsemble, chosen: Step) -> Request:
+    """What was asked for; a flag-rate ratio is compared with that of the rows shown."""
+    if model.alpha is not None:
+        return Request("alpha", float(model.alpha), None)
+    if model.flag_rate_ratio is not None:
+        return Request("flag_rate_ratio", float(model.flag_rate_ratio), chosen.score.flags.ratio)
+    asked = _DEFAULT_REDUCTION if model.bias_reduction is None else float(model.bias_reduction)
+    reached = float(model.bias_reduction_)
+    return Request("bias_reduction", asked, (reached, reached) if model.gap_detected_ else None)
+
+
+def _origin(
+    model: FairOutlierEnsemble,
+    date: datetime | None,
+    source: str | None,
+    input_sha256: str | None,
+    model_sha256: str | None,
+) -> Origin:
+    moment = (date or datetime.now(UTC)).astimezone(UTC)
+    versions = [("Python", platform.python_version()), *((name, version(name)) for name in _PACKAGES)]
+    settings = model.get_params(deep=False).items()
+    return Origin(
+        date=moment.strftime("%Y-%m-%d %H:%M UTC"),
+        source=source,
+        input_sha256=input_sha256,
+        model_sha256=model_sha256,
+        versions=tuple(versions),
+        settings=tuple((name, _setting(value)) for name, value in settings),
+    )
+
+
+def _setting(value: Any) -> str:
+    """A setting as text that is the same on every run: functions by name, no addresses in memory."""
+    if callable(value) and hasattr(value, "__name__"):
+        return str(value.__name__)
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", str(value) if isinstance(value, str) else repr(value))[:500]

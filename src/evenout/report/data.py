@@ -1,0 +1,144 @@
+"""Everything a report shows, as plain numbers and strings: computed once, read by the renderer, ready for JSON.
+
+Where a number of people must not be shown, a `Range` holds the lowest and the highest value that the page gives
+away; exact values have two equal ends.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Range: TypeAlias = tuple[float, float]
+Labels: TypeAlias = Literal["absent", "too few", "shown"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A protected group and its number of people."""
+
+    name: str
+    size: Range
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flagged people of each group, their share of the group, and the lowest share over the highest."""
+
+    counts: tuple[Range, ...]
+    rates: tuple[Range, ...]
+    ratio: Range
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Scores in standard deviations from the mean of all people.
+
+    ``means`` by group; ``heights`` by group, a density over the report's bins; ``threshold``: who lies above is
+    flagged. None for groups too small to show.
+    """
+
+    means: tuple[float | None, ...]
+    heights: tuple[tuple[float, ...] | None, ...]
+    threshold: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """One score: its bias (with standard error) on unseen and on training rows, detection, flags, distribution."""
+
+    bias: float
+    error: float
+    training_bias: float
+    auc: float | None
+    average_precision: float | None
+    flags: Flags
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Who crosses the line between flagged and not flagged, against the base ensemble.
+
+    ``listed`` holds places in the report's ``people``, ``ranks`` the rank that each of them has now.
+    """
+
+    enter: Range
+    leave: Range
+    listed: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One trade-off parameter; ``distance``, the root of f1 per unit of row weight, is on the base score's scale."""
+
+    alpha: float
+    f1: float
+    f2: float
+    distance: float
+    weights: tuple[float, ...]
+    score: Score
+    moves: Moves
+
+
+@dataclass(frozen=True)
+class Person:
+    """Someone who enters or leaves the flagged list at some alpha; rank 1 is the most outlying."""
+
+    id: str
+    rank: int
+    leaves: bool
+    group: str | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the model was asked for, and what it reached (None for a given alpha, or without a gap)."""
+
+    kind: Literal["bias_reduction", "flag_rate_ratio", "alpha"]
+    asked: float
+    reached: Range | None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the page comes from; ``versions`` and ``settings`` as pairs of name and value."""
+
+    date: str
+    source: str | None
+    input_sha256: str | None
+    model_sha256: str | None
+    versions: tuple[tuple[str, str], ...]
+    settings: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """All that a report shows.
+
+    ``steps`` ascend in alpha and start at 0; ``chosen`` is the place of the model's own alpha. ``base`` is the base
+    ensemble, with which every step is compared. ``groups`` may end with the rows of unknown group, which
+    ``n_groups`` does not count. ``edges`` are the bins of every `Spread`. No count of 1 to
+    ``smallest_cell - 1`` people is given away; ``unlisted_groups`` are counted in, but not shown one by one.
+    """
+
+    title: str
+    origin: Origin
+    rows: int
+    n_groups: int
+    groups: tuple[Group, ...]
+    unlisted_groups: int
+    contamination: float
+    fairness: tuple[str, ...]
+    target: str
+    request: Request
+    gap_detected: bool
+    gap_p_value: float
+    labels: Labels
+    detectors: tuple[str, ...]
+    edges: tuple[float, ...]
+    base: Score
+    steps: tuple[Step, ...]
+    chosen: int
+    people: tuple[Person, ...]
+    id_name: str
+    smallest_cell: int

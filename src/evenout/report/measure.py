@@ -1,0 +1,146 @@
+"""From one score of all rows to what the report shows of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenout.core.flags import flag_threshold
+from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.groups import Groups
+from evenout.report.data import Flags, Group, Labels, Spread
+from evenout.report.privacy import guard_counts, pool_bins
+
+_LISTED_GROUPS = 40  # shown one by one; of the others the largest flag-rate difference alone
+_NAME_LENGTH = 80
+_LOW, _HIGH, _BINS = -3.0, 5.0, 40  # in standard deviations; the end bins hold what lies beyond
+EDGES = np.linspace(_LOW, _HIGH, _BINS + 1)
+
+
+@dataclass(frozen=True)
+class People:
+    """The rows of a report by group; rows of unknown group make a last cell of their own, if there are any.
+
+    Parameters
+    ----------
+    codes : array of shape (n,)
+    names : tuple of C str
+    sizes : array of shape (C,)
+    n_groups : int
+        The first cells, G of them, are protected groups.
+    listed : array of int
+        The cells that are shown one by one.
+    contamination : float
+        Share of the rows that is flagged.
+    smallest : int
+        Cells with fewer people are not shown.
+    """
+
+    codes: IntArray
+    names: tuple[str, ...]
+    sizes: IntArray
+    n_groups: int
+    listed: IntArray
+    contamination: float
+    smallest: int
+
+    def groups(self) -> tuple[Group, ...]:
+        """Names and guarded sizes of the listed cells."""
+        low, high = self._guarded_sizes()
+        return tuple(Group(shortened(self.names[g]), (int(low[g]), int(high[g]))) for g in self.listed)
+
+    def threshold(self, scores: FloatArray) -> float:
+        """The score above which people are flagged."""
+        return float(flag_threshold(scores, self.contamination))
+
+    def flags(self, flagged: BoolArray) -> Flags:
+        """Guarded counts and rates of each listed cell, and the flag-rate ratio over all groups."""
+        counts = np.bincount(self.codes[flagged], minlength=len(self.sizes))
+        low, high = guard_counts(counts, self.sizes - counts, self.smallest)
+        least, most = self._guarded_sizes()
+        rate_low = low / np.maximum(most, 1)
+        rate_high = np.minimum(high / np.maximum(least, 1), 1.0)
+        known = slice(0, self.n_groups)
+        return Flags(
+            counts=tuple((int(low[g]), int(high[g])) for g in self.listed),
+            rates=tuple((float(rate_low[g]), float(rate_high[g])) for g in self.listed),
+            ratio=_ratio(rate_low[known], rate_high[known]),
+        )
+
+    def spread(self, scores: FloatArray, threshold: float) -> Spread:
+        """Standardised scores by group."""
+        mean, scale = scores.mean(), scores.std() or 1.0
+        z = (scores - mean) / scale
+        means = np.bincount(self.codes, weights=z, minlength=len(self.sizes)) / np.maximum(self.sizes, 1)
+        bins = np.clip((z - _LOW) * (_BINS / (_HIGH - _LOW)), 0, _BINS - 1).astype(np.intp)
+        size = len(self.sizes) * _BINS
+        table = np.bincount(self.codes * _BINS + bins, minlength=size).reshape(-1, _BINS)
+        seen = [bool(self.sizes[g] >= max(self.smallest, 1)) for g in self.listed]
+        unit = _BINS / (_HIGH - _LOW)
+        return Spread(
+            means=tuple(float(means[g]) if ok else None for g, ok in zip(self.listed, seen, strict=True)),
+            heights=tuple(
+                tuple((pool_bins(table[g], self.smallest) * (unit / self.sizes[g])).tolist()) if ok else None
+                for g, ok in zip(self.listed, seen, strict=True)
+            ),
+            threshold=float((threshold - mean) / scale),
+        )
+
+    def _guarded_sizes(self) -> tuple[IntArray, IntArray]:
+        return guard_counts(self.sizes, np.full(len(self.sizes), self.sizes.sum()), self.smallest)
+
+
+def gather(groups: Groups, *, contamination: float, smallest: int) -> People:
+    """The rows by group, ready to be measured."""
+    unknown = groups.codes < 0
+    n_groups = len(groups.labels)
+    codes = np.where(unknown, n_groups, groups.codes)
+    names = (*groups.labels, "group not known") if unknown.any() else groups.labels
+    sizes = np.bincount(codes, minlength=len(names))
+    listed = np.sort(np.argsort(-sizes, kind="stable")[:_LISTED_GROUPS])
+    return People(codes, names, sizes, n_groups, listed, contamination, smallest)
+
+
+def read_labels(y: Any, n: int, smallest: int) -> tuple[BoolArray | None, Labels]:
+    """Known outliers as a mask, if there are enough of both kinds to be shown."""
+    if y is None:
+        return None, "absent"
+    labels = np.asarray(y)
+    if labels.shape != (n,) or not np.isin(labels, (0, 1)).all():
+        raise ValueError(
+            f"y must hold 0 (inlier) or 1 (outlier) for each of the {n} rows, got shape {labels.shape} "
+            f"with {len(np.unique(labels.astype(str)))} different values; leave y out if labels are not known"
+        )
+    outlier = labels.astype(bool)
+    few = min(int(outlier.sum()), n - int(outlier.sum())) < max(smallest, 1)
+    return (None, "too few") if few else (outlier, "shown")
+
+
+def detection(scores: FloatArray, outlier: BoolArray) -> tuple[float, float]:
+    """Area under the ROC curve and average precision, from one sort.
+
+    >>> detection(np.array([0.9, 0.8, 0.7, 0.1]), np.array([True, False, True, False]))
+    (0.75, 0.8333333333333333)
+    """
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
+    hits = np.cumsum(outlier[order])[ends]
+    recall = np.append(0.0, hits / hits[-1])
+    misses = ends + 1 - hits
+    false_alarms = np.append(0.0, misses / misses[-1])
+    area = np.diff(false_alarms) @ (recall[1:] + recall[:-1]) / 2
+    return float(area), float(np.diff(recall) @ (hits / (ends + 1)))
+
+
+def shortened(text: object) -> str:
+    """A name of at most 80 characters."""
+    name = str(text)
+    return name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 1]}…"
+
+
+def _ratio(low: FloatArray, high: FloatArray) -> tuple[float, float]:
+    """Bounds of the smallest over the largest rate, from bounds of the rates."""
+    bottom = low.min() / high.max() if high.max() > 0 else 1.0
+    top = high.min() / low.max() if low.max() > 0 else 1.0
+    return float(bottom), float(min(top, 1.0))

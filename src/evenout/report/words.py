@@ -1,0 +1,253 @@
+"""The sentences and figures of the page, for every step, so that page, table and test all say the same."""
+
+import math
+from typing import Any, NamedTuple
+
+from evenout.report.data import Range, ReportData, Score, Step
+
+FOUR_FIFTHS = 0.8
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_CLOSE = 1e-4  # a request is met if it is missed by no more than this
+
+
+class Headline(NamedTuple):
+    """The first thing to read: ``tone`` is "good", "caution" or "neutral"."""
+
+    tone: str
+    title: str
+    text: str
+
+
+def headline(data: ReportData) -> Headline:
+    """What came of the fit, with what speaks against it said first."""
+    request, ratio = data.request, data.steps[data.chosen].score.flags.ratio
+    if request.kind == "alpha":
+        return Headline("neutral", "The fairness pressure was set by hand", _given_alpha(data))
+    if not data.gap_detected and request.kind == "bias_reduction":
+        return Headline("neutral", f"No {gap_name(data)} was detected", _no_gap(data))
+    if request.reached is not None and request.reached[1] < request.asked - _CLOSE:
+        return Headline("caution", _missed_title(data), _missed(data))
+    if data.steps[data.chosen].alpha == 0:
+        return Headline(
+            "neutral", "Already as even as was asked for", f"{_met(data)} No pressure was needed."
+        )
+    if ratio[1] < FOUR_FIFTHS:
+        return Headline("caution", "Scores are more even, flags are not yet", _uneven(data))
+    return Headline("good", "Groups are treated more evenly", f"{_met(data)} {_cost(data)}")
+
+
+def gap_name(data: ReportData) -> str:
+    """What the bias measures, in plain words."""
+    if len(data.fairness) > 1:
+        return "unfairness"
+    return "gap between groups" if data.fairness[0] == "demographic_parity" else "gap between similar people"
+
+
+def step_words(data: ReportData, place: int) -> dict[str, Any]:
+    """Every text of the page that changes with the slider."""
+    step = data.steps[place]
+    return {
+        **score_words(data, step.score),
+        "alpha": scientific(step.alpha),
+        "place": f"Step {place + 1} of {len(data.steps)}",
+        "setting": _setting(data, place),
+        "summary": _summary(data, place),
+        "removed": _removed(data, step),
+        "ratio_note": _ratio_note(step.score.flags.ratio),
+        "f1": number(step.f1),
+        "f2": scientific(step.f2),
+        "distance": number(step.distance),
+        "enter": people(step.moves.enter, data.smallest_cell),
+        "leave": people(step.moves.leave, data.smallest_cell),
+        "against": _against(step),
+        "weights": [number(weight) for weight in step.weights],
+    }
+
+
+def score_words(data: ReportData, score: Score) -> dict[str, Any]:
+    """The figures of one score, of the base ensemble or of a step."""
+    flags, smallest = score.flags, data.smallest_cell
+    return {
+        "bias": f"{number(score.bias)} ± {number(score.error)}",
+        "training_bias": number(score.training_bias),
+        "auc": number(score.auc),
+        "average_precision": number(score.average_precision),
+        "ratio": ratio_text(flags.ratio),
+        "rates": [rate_text(rate) for rate in flags.rates],
+        "counts": [
+            people(count, smallest, hidden=count[0] == 0 and count[1] >= group.size[0])
+            for count, group in zip(flags.counts, data.groups, strict=True)
+        ],
+        "means": [number(mean) for mean in score.spread.means],
+    }
+
+
+def people(count: Range, smallest: int, *, hidden: bool = False) -> str:
+    """A number of people, or what may be said of it."""
+    low, high = count
+    if low == high:
+        return f"{low:,.0f}"
+    if high < smallest:
+        return f"fewer than {smallest}"
+    return "not shown" if hidden else f"{low:,.0f}–{high:,.0f}"
+
+
+def rate_text(rate: Range) -> str:
+    """A share in per cent, or what may be said of it."""
+    low, high = (f"{100 * end:.1f}%" for end in rate)
+    if low == high:
+        return low
+    if rate[1] >= 1:
+        return "not shown"
+    return f"at most {high}" if rate[0] == 0 else f"{low}–{high}"
+
+
+def ratio_text(ratio: Range) -> str:
+    """Lowest over highest flag rate, or what may be said of it; with a third digit near the four-fifths line."""
+    low, high = (f"{end:.3f}" if 0 < abs(end - FOUR_FIFTHS) < 0.005 else f"{end:.2f}" for end in ratio)
+    if low == high:
+        return low
+    if ratio[1] >= 1:
+        return f"at least {low}" if ratio[0] > 0 else "not shown"
+    return f"at most {high}" if ratio[0] == 0 else f"{low}–{high}"
+
+
+def number(value: float | None) -> str:
+    """Four decimals for small numbers, three digits that count for the others; a true minus."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if abs(value) >= 1e6:
+        return scientific(value)
+    digits = 4 if abs(value) < 0.1 else 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    text = f"{value:,.{digits}f}"
+    return (text[1:] if float(text.replace(",", "")) == 0 and value < 0 else text).replace("-", "−")
+
+
+def scientific(value: float) -> str:
+    """``2.33 × 10⁶`` for large and small numbers, three digits otherwise."""
+    if value == 0 or 1e-3 <= abs(value) < 1e4:
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+
+
+def percent(share: float) -> str:
+    """A share without decimals."""
+    return f"{100 * share:.0f}%"
+
+
+def _setting(data: ReportData, place: int) -> str:
+    names = ["chosen setting"] if place == data.chosen else []
+    return " · ".join([*names, *(["no fairness pressure"] if place == 0 else [])])
+
+
+def _summary(data: ReportData, place: int) -> str:
+    """One paragraph that tells what all panels show."""
+    step, base = data.steps[place], data.base
+    setting = _setting(data, place).replace(" · ", ", ")
+    opening = f"Alpha {scientific(step.alpha)}" + (f" ({setting})" if setting else "")
+    parts = [
+        f"{opening}: the {gap_name(data)} is {number(step.score.bias)} ± {number(step.score.error)} for unseen people; "
+        f"before: {number(base.bias)}.",
+        f"Lowest over highest flag rate: {ratio_text(step.score.flags.ratio)}, {_ratio_note(step.score.flags.ratio)}; "
+        f"before: {ratio_text(base.flags.ratio)}.",
+    ]
+    if data.labels == "shown":
+        parts.append(f"AUC: {number(step.score.auc)}; before: {number(base.auc)}.")
+    moves = [people(count, data.smallest_cell) for count in (step.moves.enter, step.moves.leave)]
+    parts.append(f"Entering the flagged list: {moves[0]}; leaving it: {moves[1]}.")
+    return " ".join(parts)
+
+
+def _removed(data: ReportData, step: Step) -> str:
+    """The change of the bias against the base score."""
+    if not data.gap_detected or not data.base.bias > 0:
+        return "no gap was detected before"
+    share = 1 - step.score.bias / data.base.bias
+    if share > 1:
+        return "nothing left that is more than noise"
+    return f"{percent(share)} less than before" if share >= 0 else f"{percent(-share)} more than before"
+
+
+def _ratio_note(ratio: Range) -> str:
+    if ratio[1] < FOUR_FIFTHS:
+        return "below the four-fifths line"
+    return "meets the four-fifths line" if ratio[0] >= FOUR_FIFTHS else "groups too small to judge"
+
+
+def _against(step: Step) -> str:
+    """How many detectors count against being flagged."""
+    negative = sum(weight < 0 for weight in step.weights)
+    if not negative:
+        return "No detector has a negative weight."
+    verb = "has a negative weight: a high value there lowers the score"
+    plural = "have negative weights: a high value there lowers the score"
+    return f"{negative} of {len(step.weights)} detectors {verb if negative == 1 else plural}."
+
+
+def _cost(data: ReportData) -> str:
+    """What the chosen setting costs."""
+    step = data.steps[data.chosen]
+    if step.score.auc is None or data.base.auc is None:
+        return f"A score changes by {number(step.distance)} typically, on a scale from 0 to 1."
+    chance = ", no better than chance" if step.score.auc <= 0.5 else ""
+    before, now = number(data.base.auc), number(step.score.auc)
+    return f"The AUC, which tells how well outliers are found, goes from {before} to {now}{chance}."
+
+
+def _no_gap(data: ReportData) -> str:
+    p = "" if math.isnan(data.gap_p_value) else f" (p = {data.gap_p_value:.2g} for “no gap”)"
+    return (
+        f"What differs between the groups’ average base scores is within sampling noise{p}, so nothing was removed. "
+        "That is not proof that the groups are treated alike: look at the flag rates."
+    )
+
+
+def _given_alpha(data: ReportData) -> str:
+    step = data.steps[data.chosen]
+    doubt = "" if data.gap_detected else " But what differed before was within sampling noise."
+    return (
+        f"Alpha {scientific(step.alpha)} was given. For unseen people the {gap_name(data)} goes from "
+        f"{number(data.base.bias)} to {number(step.score.bias)}.{doubt} {_cost(data)}"
+    )
+
+
+def _missed_title(data: ReportData) -> str:
+    if data.request.kind == "flag_rate_ratio":
+        return "Flag rates are less even than asked for"
+    smaller = data.request.reached is not None and data.request.reached[0] > 0
+    return f"The {gap_name(data)} is {'smaller, but not by as much as asked' if smaller else 'not smaller'}"
+
+
+def _missed(data: ReportData) -> str:
+    asked, reached = data.request.asked, data.request.reached or (math.nan, math.nan)
+    if data.request.kind == "flag_rate_ratio":
+        what = (
+            f"Asked for: lowest over highest flag rate of at least {asked:.2f}. "
+            f"Reached on the rows shown here: {ratio_text(reached)}."
+        )
+    else:
+        what = (
+            f"Asked to remove {percent(asked)} of it on {data.target} rows; with these detectors "
+            f"{percent(reached[0])} is the most."
+        )
+    return f"{what} {_cost(data)} Other or more detectors may do better."
+
+
+def _uneven(data: ReportData) -> str:
+    ratio = ratio_text(data.steps[data.chosen].score.flags.ratio)
+    return (
+        f"{_met(data)} Yet at {percent(data.contamination)} flagged the lowest flag rate is {ratio} of the highest, "
+        f"below the four-fifths line of {FOUR_FIFTHS:.2f}: equal averages are not equal flags. {_cost(data)}"
+    )
+
+
+def _met(data: ReportData) -> str:
+    if data.request.kind == "flag_rate_ratio":
+        flags = data.steps[data.chosen].score.flags
+        return (
+            f"Asked for: lowest over highest flag rate of at least {data.request.asked:.2f} on {data.target} rows. "
+            f"On the rows shown here it goes from {ratio_text(data.base.flags.ratio)} to {ratio_text(flags.ratio)}."
+        )
+    reached = percent(data.request.reached[0]) if data.request.reached else "–"
+    return f"{reached} of the {gap_name(data)} is gone on {data.target} rows, as asked."

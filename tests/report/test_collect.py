@@ -1,0 +1,174 @@
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+from sklearn.base import clone
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from evenout import FairOutlierEnsemble
+from evenout.metrics import demographic_parity, flag_rate_ratio, flag_rates, misfit
+
+
+def scores_at(case, alpha):
+    """The fair scores of a model refitted at that alpha: a way to them that knows nothing of the report."""
+    model = clone(case.model).set_params(alpha=alpha)
+    return model.fit(case.X, sensitive_features=case.sensitive).outlier_scores_
+
+
+def some_steps(data):
+    return [0, len(data.steps) // 2, data.chosen, len(data.steps) - 1]
+
+
+def test_grid_holds_zero_and_the_chosen_alpha(case, data):
+    alphas = [step.alpha for step in data.steps]
+    assert alphas == sorted(alphas)
+    assert alphas[0] == 0
+    assert data.steps[data.chosen].alpha == case.model.alpha_ == 3000.0
+    assert 38 <= len(alphas) <= 41
+
+
+def test_flag_rates_and_bias_equal_those_of_a_refitted_model(case, data):
+    for place in some_steps(data):
+        step, scores = data.steps[place], scores_at(case, data.steps[place].alpha)
+        rates = flag_rates(scores, sensitive_features=case.sensitive)
+        shown = {group.name: rate for group, rate in zip(data.groups, step.score.flags.rates, strict=True)}
+        assert shown == {name: pytest.approx((rate, rate)) for name, rate in rates.items()}
+        ratio = flag_rate_ratio(scores, sensitive_features=case.sensitive)
+        assert step.score.flags.ratio == pytest.approx((ratio, ratio))
+        bias = demographic_parity(scores, sensitive_features=case.sensitive, scale_free=True)
+        assert step.score.training_bias == pytest.approx(bias)
+        assert step.f1 == pytest.approx(misfit(scores, case.model.target_))
+
+
+def test_unseen_bias_and_weights_are_those_of_the_path(case, data):
+    path = case.model.path_
+    for place in some_steps(data):
+        step = data.steps[place]
+        assert step.score.bias == pytest.approx(float(path.bias(step.alpha)))
+        assert step.score.error == pytest.approx(float(path.standard_error(step.alpha)))
+        np.testing.assert_allclose(step.weights, path.weights(step.alpha))
+    assert data.base.bias == pytest.approx(path.target_bias("unseen"))
+    assert data.base.error == pytest.approx(path.target_standard_error())
+
+
+def test_detection_equals_scikit_learn_with_and_without_ties(case, data, make):
+    for place in some_steps(data):
+        scores = scores_at(case, data.steps[place].alpha)
+        assert data.steps[place].score.auc == pytest.approx(roc_auc_score(case.y, scores))
+        assert data.steps[place].score.average_precision == pytest.approx(
+            average_precision_score(case.y, scores)
+        )
+    tied = make(alpha=0.0)
+    tied = type(tied)(tied.model, np.round(tied.X), tied.sensitive, tied.y)
+    tied.model.fit(tied.X, sensitive_features=tied.sensitive)
+    base = tied.collect().base
+    assert len(np.unique(tied.model.target_)) < len(tied.y)
+    assert base.auc == pytest.approx(roc_auc_score(tied.y, tied.model.target_))
+    assert base.average_precision == pytest.approx(average_precision_score(tied.y, tied.model.target_))
+
+
+def test_moves_equal_a_comparison_of_ranks(case, data):
+    target = case.model.target_
+    before = target > np.percentile(target, 90)
+    rank_before = rankdata(-target, method="min")
+    for place in (len(data.steps) // 2, len(data.steps) - 1):
+        moves, scores = data.steps[place].moves, scores_at(case, data.steps[place].alpha)
+        now, rank_now = scores > np.percentile(scores, 90), rankdata(-scores, method="min")
+        expected = {
+            (str(row), bool(before[row]), int(rank_before[row]), int(rank_now[row]))
+            for row in np.flatnonzero(before != now)
+        }
+        shown = {
+            (person.id, person.leaves, person.rank, rank)
+            for person, rank in zip((data.people[i] for i in moves.listed), moves.ranks, strict=True)
+        }
+        assert shown == expected
+        entering = int((now & ~before).sum())
+        assert entering >= 10
+        assert moves.enter == (entering, entering)
+
+
+def test_list_is_capped_at_those_who_move_most(monkeypatch, case, data):
+    monkeypatch.setattr("evenout.report.moves.LISTED_PEOPLE", 12)
+    capped = case.collect()
+    assert [p.id for p in capped.people] == [p.id for p in data.people[:12]]
+    assert len(data.people) > 12
+    furthest = dict.fromkeys((p.id for p in data.people), 0)
+    for step in data.steps:
+        for i, rank in zip(step.moves.listed, step.moves.ranks, strict=True):
+            person = data.people[i]
+            furthest[person.id] = max(furthest[person.id], abs(rank - person.rank))
+    assert list(furthest.values()) == sorted(furthest.values(), reverse=True)
+    assert capped.steps[-1].moves.enter == data.steps[-1].moves.enter
+
+
+def test_spread_is_the_histogram_of_standardised_scores(case):
+    data = case.collect(show_small_cells=True)
+    z = (case.model.target_ - case.model.target_.mean()) / case.model.target_.std()
+    for g, group in enumerate(data.groups):
+        own = z[case.groups == group.name]
+        inside = np.clip(own, data.edges[0], np.nextafter(data.edges[-1], 0))
+        heights, _ = np.histogram(inside, data.edges, density=True)
+        np.testing.assert_allclose(data.base.spread.heights[g], heights, atol=1e-9)
+        assert data.base.spread.means[g] == pytest.approx(own.mean())
+    assert data.base.spread.threshold == pytest.approx(np.percentile(z, 90))
+
+
+def test_data_are_plain_and_ready_for_json(data):
+    copy = json.loads(json.dumps(asdict(data)))
+    assert copy["steps"][data.chosen]["alpha"] == 3000.0
+    assert copy["origin"]["date"] == "2026-01-02 03:04 UTC"
+
+
+def test_settings_name_functions_and_hold_no_address(make):
+    def middle(S):
+        return np.median(S, axis=1)
+
+    settings = dict(make(combination=middle, random_state=np.random.RandomState(0)).collect().origin.settings)
+    assert settings["combination"] == "middle"
+    assert "0x" not in settings["random_state"]
+
+
+def test_request_tells_asked_and_reached(make):
+    even = make(alpha=None, bias_reduction=0.5, target="training").collect().request
+    assert (even.kind, even.asked) == ("bias_reduction", 0.5)
+    assert even.reached == pytest.approx((0.5, 0.5), abs=1e-4)
+    ratio = make(alpha=None, flag_rate_ratio=0.5, target="training").collect()
+    assert ratio.request.reached == ratio.steps[ratio.chosen].score.flags.ratio
+    assert ratio.request.reached[0] >= 0.5
+    assert make().collect().request.reached is None
+
+
+@pytest.mark.parametrize("constraint", ["nonnegative", "simplex"])
+def test_constrained_weights_are_reported_as_such(make, constraint):
+    data = make(weights=constraint).collect()
+    assert min(min(step.weights) for step in data.steps) >= 0
+
+
+def test_a_single_step_when_there_is_no_bias_to_remove():
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    X = np.vstack([X, X])  # both groups hold the same scores
+    model = FairOutlierEnsemble("precomputed", alpha=0.0, random_state=0)
+    groups = np.repeat(["a", "b"], 400)
+    from evenout.report import collect
+
+    data = collect(model.fit(X, sensitive_features=groups), X=X, sensitive_features=groups)
+    assert data.steps[0].alpha == 0
+    assert data.chosen == 0
+    assert data.labels == "absent"
+
+
+def test_other_rows_than_those_of_the_fit_are_refused(case):
+    with pytest.raises(ValueError, match="fitted on 1000 rows"):
+        case.collect(X=case.X[:-1], sensitive_features=case.sensitive[:-1], y=None)
+    with pytest.raises(ValueError, match="groups"):
+        case.collect(sensitive_features=np.where(case.X[:, 0] > 1, "a", "b"))
+
+
+def test_wrong_labels_and_ids_are_refused(case):
+    with pytest.raises(ValueError, match="y must hold 0"):
+        case.collect(y=np.full(1000, 2))
+    with pytest.raises(ValueError, match="ids must hold one id for each of the 1000 rows"):
+        case.collect(ids=["a"])

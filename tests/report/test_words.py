@@ -1,0 +1,99 @@
+from dataclasses import replace
+
+import pytest
+
+from evenout.core.exceptions import NoGapWarning
+from evenout.report import words
+from evenout.report.data import Request
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.01234, "0.0123"),
+        (-0.00001, "0.0000"),
+        (-0.5, "−0.500"),
+        (12.34, "12.3"),
+        (12345.6, "12,346"),
+        (2.33e6, "2.33 × 10⁶"),
+        (None, "–"),
+        (float("nan"), "–"),
+    ],
+)
+def test_numbers_read_well(value, text):
+    assert words.number(value) == text
+
+
+def test_alphas_read_well():
+    shown = [words.scientific(alpha) for alpha in (0.0, 0.5, 300.0, 1234.0, 51273529.0, 1e-5)]
+    assert shown == ["0", "0.5", "300", "1,234", "5.13 × 10⁷", "1.00 × 10⁻⁵"]
+
+
+def test_ranges_say_no_more_than_they_hold():
+    assert words.people((1234, 1234), 10) == "1,234"
+    assert words.people((0, 9), 10) == "fewer than 10"
+    assert words.people((53, 71), 10) == "53–71"
+    assert words.rate_text((0.0, 0.18)) == "at most 18.0%"
+    assert words.rate_text((0.1021, 0.1022)) == "10.2%"
+    assert words.rate_text((0.0, 1.0)) == "not shown"
+    assert words.ratio_text((0.0, 0.42)) == "at most 0.42"
+    assert words.ratio_text((0.85, 1.0)) == "at least 0.85"
+    assert words.ratio_text((0.0, 1.0)) == "not shown"
+    assert words.ratio_text((0.7962, 0.7962)) == "0.796"  # not 0.80, and yet below the line
+
+
+def test_summary_speaks_of_every_panel(data):
+    text = words.step_words(data, data.chosen)["summary"]
+    step = data.steps[data.chosen]
+    assert "Alpha 3,000 (chosen setting)" in text
+    for part in (
+        words.number(step.score.bias),
+        words.number(step.score.auc),
+        words.ratio_text(step.score.flags.ratio),
+        words.people(step.moves.enter, 10),
+    ):
+        assert part in text
+
+
+def test_headline_says_that_alpha_was_given(data):
+    assert words.headline(data).tone == "neutral"
+    assert "by hand" in words.headline(data).title
+
+
+def test_headline_says_that_the_request_was_missed(data):
+    missed = replace(data, gap_detected=True, request=Request("bias_reduction", 0.8, (0.63, 0.63)))
+    headline = words.headline(missed)
+    assert headline.tone == "caution"
+    assert "not by as much as asked" in headline.title
+    assert "80%" in headline.text
+    assert "63%" in headline.text
+    assert "AUC" in headline.text
+    ratio = replace(data, gap_detected=True, request=Request("flag_rate_ratio", 0.9, (0.7, 0.7)))
+    assert "less even than asked" in words.headline(ratio).title
+    assert "less even than asked" in words.headline(replace(ratio, gap_detected=False)).title
+
+
+def test_headline_says_that_even_averages_are_not_even_flags(data):
+    met = replace(data, gap_detected=True, request=Request("bias_reduction", 0.5, (0.5, 0.5)))
+    uneven = met.steps[met.chosen].score.flags.ratio[1] < 0.8
+    assert uneven
+    headline = words.headline(met)
+    assert headline.tone == "caution"
+    assert "equal averages are not equal flags" in headline.text
+
+
+def test_headline_says_that_no_gap_was_found(make):
+    with pytest.warns(NoGapWarning):
+        case = make(gap=0.0, alpha=None, seed=2)
+    data = case.collect()
+    headline = words.headline(data)
+    assert headline.title == "No gap between groups was detected"
+    assert "not proof" in headline.text
+    assert words.step_words(data, 0)["removed"] == "no gap was detected before"
+
+
+def test_negative_weights_are_counted(data):
+    for place, step in enumerate(data.steps):
+        text = words.step_words(data, place)["against"]
+        negative = sum(weight < 0 for weight in step.weights)
+        assert text.startswith(f"{negative} of 5" if negative else "No detector")
