@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import average_precision_score, roc_auc_score
 
 from evenout.core.flags import flag_threshold
 
@@ -31,6 +30,11 @@ def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, Me
     >>> functions["flag_rate"]([0, 1], [0.3, 0.9])
     0.5
     """
+    from sklearn.metrics import (
+        average_precision_score,
+        roc_auc_score,
+    )  # loads much that `import evenout` should not
+
     threshold = float(flag_threshold(np.asarray(scores, dtype=float), contamination))
 
     def rate(y_true: Any, y_pred: Any, label: int) -> float:
