@@ -12,11 +12,23 @@ SOURCE = Path(evenout.__file__).parent
 # A module may import from its own layer and from those before it.
 LAYERS = [
     {"core"},
-    {"groups", "parameters", "rows", "output", "detectors", "backends", "metrics", "datasets"},
-    {"scores", "repair", "estimator"},
-    {"auditing"},
+    {
+        "groups",
+        "parameters",
+        "rows",
+        "output",
+        "files",
+        "preprocess",
+        "detectors",
+        "scores",
+        "backends",
+        "metrics",
+        "datasets",
+    },
+    {"repair", "estimator"},
+    {"auditing", "persistence"},
     {"report", "reproduce", "displays"},
-    {"cli"},
+    {"cli", "__main__"},
 ]
 
 

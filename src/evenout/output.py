@@ -1,43 +1,131 @@
-"""Files appear whole or not at all."""
+"""Results on disk: they appear whole or not at all, and no text in a table can act as a formula."""
 
+import csv
 import os
+import re
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ACTIVE = re.compile(r"'*[=+\-@\t\r\n]")  # what makes a spreadsheet compute, and our own mark before it
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 
 
 @contextmanager
 def atomic_folder(out: Path) -> Iterator[Path]:
-    """Yield an empty folder beside ``out``; its files are moved into ``out`` only if the block succeeds.
+    """Yield an empty folder beside ``out``; its files move into ``out`` only if the block succeeds.
 
-    Each file is replaced in one step, so a reader sees the old or the new one. If the block fails or is
-    interrupted, the
-    folder is removed and ``out`` is as it was.
+    A new ``out`` appears in one step; in an existing one each file is replaced in one step, and other files are left
+    alone. If the block fails or is interrupted, ``out`` is as it was.
 
     Raises
     ------
     ValueError
         If ``out`` is a file or cannot be written, before any work is done.
     """
-    parent = out.absolute().parent
     if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file, not a folder; choose another --out")
+        raise ValueError(f"{out} is a file, not a folder; choose another place")
     if out.is_dir() and not os.access(out, os.W_OK):
-        raise ValueError(f"{out} cannot be written; choose another --out")
+        raise ValueError(f"{out} cannot be written; choose another place")
+    with _workplace(out) as work:
+        folder = work / "out"  # made by mkdir, so that it has the usual permissions, which `work` has not
+        folder.mkdir()
+        yield folder
+        with _uninterrupted():
+            _move(folder, out)
+
+
+@contextmanager
+def atomic_file(out: Path) -> Iterator[Path]:
+    """Yield a path to write to; the file replaces ``out`` in one step if the block succeeds.
+
+    Raises
+    ------
+    ValueError
+        If ``out`` is a folder or cannot be written, before any work is done.
+    """
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder, not a file; choose another place")
+    with _workplace(out) as work:
+        yield work / out.name
+        out.parent.mkdir(parents=True, exist_ok=True)
+        (work / out.name).replace(out)
+
+
+def write_table(frame: "pd.DataFrame", path: Path) -> None:
+    """Write a frame as CSV (UTF-8, text quoted, full precision) in which all text is inert.
+
+    Text in cells and headers that a spreadsheet would run as a formula is marked by `inert`.
+    """
+    safe = frame.copy(deep=False)
+    for name in safe.columns[[dtype.kind not in "biuf" for dtype in safe.dtypes]]:
+        safe[name] = safe[name].astype(object).map(inert, na_action="ignore")
+    headers = [inert(str(name)) for name in safe.columns]
+    # All text is quoted: Python 3.11 leaves a field with a lone carriage return unquoted otherwise.
+    safe.to_csv(path, index=False, header=headers, quoting=csv.QUOTE_NONNUMERIC)
+
+
+def inert(value: Any) -> Any:
+    r"""Put a single quote before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break.
+
+    Numbers stay as they are, also as text. To undo, take one quote away from text that begins with quotes followed by
+    one of these characters: ``re.sub(r"^'('*[=+\-@\t\r\n])", r"\1", text)``.
+
+    >>> [inert(text) for text in ("=1+1", "-5.2", "-x", "'=1+1", "plain")]
+    ["'=1+1", '-5.2', "'-x", "''=1+1", 'plain']
+    """
+    if isinstance(value, str) and _ACTIVE.match(value) and not _NUMBER.match(value):
+        return "'" + value
+    return value
+
+
+@contextmanager
+def _workplace(out: Path) -> Iterator[Path]:
+    """A private folder on the same disk as ``out``, in the nearest folder above it that exists."""
+    above = out.absolute().parent
+    while not above.exists():
+        above = above.parent
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=parent))
+        work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=above))
     except OSError as error:
-        raise ValueError(f"{out} cannot be written ({error.strerror}); choose another --out") from None
+        raise ValueError(f"{out} cannot be written ({error.strerror}); choose another place") from None
     try:
         yield work
-        out.mkdir(exist_ok=True)
-        for file in sorted(work.rglob("*")):
-            if file.is_file():
-                place = out / file.relative_to(work)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                file.replace(place)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _move(folder: Path, out: Path) -> None:
+    if not out.exists():
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(out)
+        return
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    places = [out / file.relative_to(folder) for file in files]
+    for place in places:  # nothing is moved unless everything can be
+        if place.is_dir():
+            raise ValueError(f"{place} is a folder where a result belongs; choose another place")
+        place.parent.mkdir(parents=True, exist_ok=True)
+    for file, place in zip(files, places, strict=True):
+        file.replace(place)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back for the moment in which several files are moved: all of them are new, or none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread is ever interrupted
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -53,7 +53,7 @@ NONE = Rule(lambda value: value is None, "None")
 CALLABLE = Rule(callable, "a function")
 MEDIAN_MULTIPLE = Rule(
     lambda value: (
-        isinstance(value, tuple | list)
+        isinstance(value, tuple)
         and len(value) == 2
         and value[0] == "median"
         and number(0, np.inf, open_low=True).allows(value[1])

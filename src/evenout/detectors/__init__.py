@@ -1,0 +1,1 @@
+"""Detectors: rows in, raw scores out, higher = more outlying."""

@@ -7,8 +7,9 @@ With N_k(x) the k nearest rows of x (x itself left out), dist_k(x) the distance 
     lrd_k(x)   = 1 / (mean of reach(x, o) over o in N_k(x)  +  1e-10)
     LOF_k(x)   = mean of lrd_k(o) over o in N_k(x)  /  lrd_k(x)
 
-as in scikit-learn. Ties are broken by (distance, then feature values, the larger first), so the order of the
-rows and the way of searching never matter. Equal rows are one *location* that counts several rows: searched once, scored once.
+as in scikit-learn. Ties are broken by (distance, then feature values, the larger first), so the order of the rows
+and the way of searching never matter. Equal rows are one *location* that counts several rows: searched once, scored
+once.
 """
 
 import warnings

@@ -19,17 +19,19 @@ _KNN = (2, 4, 6, 8, 10)
 _TREES = (25, 50, 75, 100, 125, 150, 175)
 
 
-class _Part(Protocol):
+class Part(Protocol):
     """A fitted source of one or more score columns."""
 
-    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray: ...
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
+        """Raw scores of shape (m, columns)."""
 
 
 @dataclass(frozen=True)
-class _Precomputed:
+class Precomputed:
     """Scores that come ready: X is the score matrix."""
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
+        """X itself."""
         return X
 
 
@@ -38,7 +40,7 @@ class FittedPool:
     """A pool after fitting: ``names`` of the k columns and the parts that make them, in this order."""
 
     names: tuple[str, ...]
-    parts: tuple[_Part | GroupAware, ...]
+    parts: tuple[Part | GroupAware, ...]
 
     def score(self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None) -> FloatArray:
         """Raw scores of shape (m, k), higher = more outlying; only a `GroupAware` part uses the groups."""
@@ -79,10 +81,10 @@ def fit_pool(
     the fitted pool, and the raw training scores of shape (n, k)
     """
     if isinstance(detectors, str) and detectors == "precomputed":
-        return FittedPool(tuple(f"score_{j}" for j in range(X.shape[1])), (_Precomputed(),)), X
+        return FittedPool(tuple(f"score_{j}" for j in range(X.shape[1])), (Precomputed(),)), X
     entries = [detectors] if isinstance(detectors, str) else _entries(detectors)
     names: list[str] = []
-    parts: list[_Part | GroupAware] = []
+    parts: list[Part | GroupAware] = []
     scores: list[FloatArray] = []
     for entry in entries:
         for part_names, part, columns in _fit_entry(entry, names, X, seed, n_threads, sensitive_features):
@@ -94,7 +96,7 @@ def fit_pool(
 
 def _fit_entry(
     entry: Any, taken: Sequence[str], X: FloatArray, seed: int, n_threads: int, sensitive_features: Any
-) -> Sequence[tuple[list[str], _Part | GroupAware, FloatArray]]:
+) -> Sequence[tuple[list[str], Part | GroupAware, FloatArray]]:
     if isinstance(entry, str):
         return _fit_named(entry, X, seed, n_threads)
     name, detector = entry if isinstance(entry, tuple) else (_name_of(entry), entry)
@@ -111,7 +113,7 @@ def _fit_entry(
 
 def _fit_named(
     name: str, X: FloatArray, seed: int, n_threads: int
-) -> list[tuple[list[str], _Part, FloatArray]]:
+) -> list[tuple[list[str], Part, FloatArray]]:
     """The pool of the paper, and with ``"diverse"`` the tails of each feature."""
     if name not in ("paper", "diverse"):
         raise ValueError(
@@ -120,7 +122,7 @@ def _fit_named(
     neighbours, near = Neighbours.fit(X, lof=_LOF, knn=_KNN, n_threads=n_threads)
     forest, isolation = Forest.fit(X, sizes=_TREES, random_state=seed, n_threads=n_threads)
     near_names = [f"lof_{k}" for k in _LOF] + [f"knn_{k}" for k in _KNN]
-    parts: list[tuple[list[str], _Part, FloatArray]] = [
+    parts: list[tuple[list[str], Part, FloatArray]] = [
         (near_names, neighbours, near),
         ([f"iforest_{size}" for size in _TREES], forest, isolation),
     ]

@@ -1,0 +1,147 @@
+"""``evenout audit``: any score in a file, measured for gaps between groups."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenout.cli.messages import Step, plain_messages, progress
+
+if TYPE_CHECKING:
+    from evenout.auditing import AuditResult
+
+_EXAMPLES = """
+\b
+Examples:
+  evenout audit scores.csv --score fair_score --sensitive group
+  evenout audit batch.csv --score risk --sensitive sex,age --label fraud --out audit.csv
+  evenout audit june.csv --score risk --sensitive sex --given income --baseline may.csv
+"""
+
+
+def _names(_: Any, __: Any, value: str | None) -> list[str]:
+    """Columns separated by commas."""
+    return [name.strip() for name in value.split(",") if name.strip()] if value else []
+
+
+@click.command(epilog=_EXAMPLES, short_help="Measure any score for gaps between groups.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
+@click.option(
+    "--sensitive", required=True, callback=_names, metavar="COL[,COL...]", help="Protected columns."
+)
+@click.option("--label", metavar="COL", help="Column with known labels, 1 = outlier, 0 = inlier.")
+@click.option(
+    "--features",
+    callback=_names,
+    metavar="COL[,COL...]",
+    help="Features: which go with the gap, and are similar rows scored alike?",
+)
+@click.option(
+    "--given",
+    callback=_names,
+    metavar="COL[,COL...]",
+    help="Columns that may justify a difference: gaps among rows alike in them.",
+)
+@click.option(
+    "--contamination", type=float, default=0.1, show_default=True, help="Share of rows that is flagged."
+)
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="An earlier batch with the same columns to compare with.",
+)
+@click.option(
+    "--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals."
+)
+@click.option(
+    "--resamples", type=int, default=1000, show_default=True, help="Bootstrap resamples and permutations."
+)
+@click.option(
+    "--small-groups",
+    type=click.Choice(["keep", "merge"]),
+    default="keep",
+    show_default=True,
+    help="Name groups of few rows, or merge them.",
+)
+@click.option(
+    "--unknown-groups",
+    type=click.Choice(["error", "ignore"]),
+    default="error",
+    show_default=True,
+    help="Rows without a group.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything random.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE.csv", help="Write every measure to this file."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--quiet", is_flag=True, help="Print nothing but the findings.")
+def audit(
+    file: Path, baseline: Path | None, out: Path | None, as_json: bool, quiet: bool, **options: Any
+) -> None:
+    """Audit the scores in FILE (.csv, .csv.gz or .parquet), ours or not, for gaps between groups.
+
+    Group sizes and means, flag rates and the four-fifths ratio, gaps free of scale and of sampling noise, and with
+    labels the rates of error by group; each with an interval and a test, corrected for how many there are.
+    """
+    from evenout.output import atomic_file, write_table
+
+    with plain_messages():
+        with progress(quiet=quiet or as_json) as step:
+            result = _audit_file(file, step, **options)
+            drift = None if baseline is None else result.compare(_audit_file(baseline, step, **options))
+        if out is not None:
+            with atomic_file(out) as place:
+                write_table(result.to_frame(), place)
+    if as_json:
+        record = {"audit": result.to_dict()} | ({} if drift is None else {"drift": drift.to_dict()})
+        click.echo(json.dumps(record, indent=2))
+    elif quiet:
+        click.echo("\n".join([*result.verdict, *(drift.verdict if drift else ())]))
+    else:
+        click.echo("\n\n".join(map(repr, filter(None, (result, drift)))))
+
+
+def _audit_file(
+    file: Path,
+    step: Step,
+    *,
+    score: str,
+    sensitive: Sequence[str],
+    label: str | None,
+    features: Sequence[str],
+    given: Sequence[str],
+    resamples: int,
+    seed: int,
+    **options: Any,
+) -> "AuditResult":
+    from evenout.auditing import audit as run_audit
+    from evenout.files import read_table, require_columns
+
+    step(f"Reading {file}")
+    table = read_table(file, text=sensitive)
+    asked = {
+        "--score": [score],
+        "--sensitive": sensitive,
+        "--label": [label] if label else [],
+        "--features": features,
+        "--given": given,
+    }
+    for use, names in asked.items():
+        require_columns(names, table.columns, where=str(file), use=use)
+    step(f"Auditing {len(table):,} rows")
+    return run_audit(
+        table[score],
+        sensitive_features=table[list(sensitive)],
+        y=table[label] if label else None,
+        X=table[list(features)] if features else None,
+        given=table[list(given)] if given else None,
+        n_bootstrap=resamples,
+        n_permutations=resamples,
+        random_state=seed,
+        **options,
+    )

@@ -1,0 +1,175 @@
+"""``evenout fit``: a file in; fair scores, a model, a summary and a report out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from evenout.cli.messages import plain_messages, progress
+from evenout.cli.options import common_options, estimator_options
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from sklearn.pipeline import Pipeline
+
+    from evenout.cli.inputs import Inputs
+    from evenout.cli.summary import FitSummary
+    from evenout.estimator import FairOutlierEnsemble
+    from evenout.groups import Groups
+
+_HELP = """\
+Fit a fair outlier ensemble on DATA, and show what fairness costs.
+
+DATA is a file (.csv, .csv.gz or .parquet) or a bundled data set: communities, german, annthyroid, cardio, vowels,
+breastw, mammography, pima or credit. A file needs --sensitive. Every column that has no role is a feature: text is
+one-hot encoded, gaps are filled (numbers by the median, text as "missing"). The protected columns, the label and
+the id are never features.
+
+\b
+DIR gets
+  scores.csv    id, group, base and fair score, their ranks, flagged or not
+  model.skops   the model, for "evenout score"; keep it as safe as the data
+  summary.json  settings, versions, hashes, bias, flag rates, weights
+  report.html   a page with a slider over every trade-off, to show to others
+
+In CSV, text that a spreadsheet would run as a formula has a single quote put before it; to undo, take one leading
+quote away before = + - @ tab or line break.
+"""
+
+_EXAMPLES = """
+\b
+Examples:
+  evenout fit credit
+      fair scores for the bundled card clients, by education
+  evenout fit credit --sensitive age,sex
+      by groups of age and sex together
+  evenout fit people.csv --sensitive sex --id person --drop notes --out fair
+      your own file
+  evenout fit people.parquet --sensitive sex --flag-rate-ratio 0.8
+      until each group is flagged at least 4/5 as often as any other
+  evenout fit people.csv.gz --sensitive sex --label fraud --json
+      also AUC against known cases; figures as JSON
+"""
+
+
+@click.command(help=_HELP, epilog=_EXAMPLES, short_help="Fit a fair model on a file or a bundled data set.")
+@click.argument("data")
+@click.option(
+    "--sensitive",
+    default="",
+    metavar="COL[,COL...]",
+    help="The protected group; several columns are crossed.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("evenout-out"), show_default=True, metavar="DIR",
+    help="Folder for the results.",
+)  # fmt: skip
+@click.option(
+    "--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]"
+)
+@click.option(
+    "--label", metavar="COL", help="Known outliers (1) and inliers (0): for evaluation, never for fitting."
+)
+@click.option("--drop", default="", metavar="COL[,COL...]", help="Columns to leave out.")
+@click.option(
+    "--show-small-cells",
+    is_flag=True,
+    help="Report: also show counts of fewer than 10 people, and the group beside each id.",
+)
+@estimator_options
+@common_options
+def fit(
+    data: str, sensitive: str, out: Path, id_column: str | None, label: str | None, drop: str,
+    show_small_cells: bool, n_jobs: int, quiet: bool, as_json: bool, **settings: Any,
+) -> None:  # fmt: skip
+    """Fit on a file or a bundled data set; write the results whole, then show them."""
+    with plain_messages():
+        from evenout.cli.inputs import read_inputs
+        from evenout.cli.show import show_fit
+        from evenout.output import atomic_folder
+
+        with progress(quiet=quiet) as step, atomic_folder(out) as folder:
+            step(f"Reading {data}")
+            inputs = read_inputs(data, sensitive=sensitive, label=label, id_column=id_column, drop=drop)
+            step(f"Fitting on {len(inputs.features):,} rows")
+            pipeline, groups = _fit(inputs, settings | {"n_jobs": n_jobs})
+            step("Writing results")
+            summary = _write(folder, inputs, pipeline, groups)
+            step("Writing the report")
+            _write_report(
+                folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells
+            )
+        if as_json:
+            click.echo(summary.to_json())
+        elif not quiet:
+            show_fit(summary, str(out))
+
+
+def _fit(inputs: "Inputs", settings: dict[str, Any]) -> "tuple[Pipeline, Groups]":
+    """Encoder and ensemble, fitted one after the other, and the groups by which they were fitted."""
+    from sklearn.pipeline import Pipeline
+
+    from evenout.estimator import FairOutlierEnsemble
+    from evenout.groups import read_groups
+    from evenout.preprocess import TableEncoder
+
+    table = TableEncoder().fit(inputs.features)
+    if settings["detectors"] == "precomputed" and table.categories_:
+        raise ValueError(f"column {next(iter(table.categories_))!r} holds text; scores must be numbers")
+    rules = {name: settings[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
+    groups = read_groups(inputs.sensitive, len(inputs.features), **rules)
+    ensemble = FairOutlierEnsemble(**settings)
+    ensemble.fit(table.transform(inputs.features), sensitive_features=inputs.sensitive)
+    return Pipeline([("table", table), ("ensemble", ensemble)]), groups
+
+
+def _write(folder: Path, inputs: "Inputs", pipeline: "Pipeline", groups: "Groups") -> "FitSummary":
+    from evenout.cli.summary import summarise
+    from evenout.files import sha256
+    from evenout.output import write_table
+    from evenout.persistence import save_model
+
+    write_table(_scores(inputs, pipeline["ensemble"], groups), folder / "scores.csv")
+    save_model(pipeline, folder / "model.skops")
+    summary = summarise(inputs, pipeline, groups, sha256(folder / "model.skops"))
+    (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
+    return summary
+
+
+def _write_report(
+    path: Path, inputs: "Inputs", pipeline: "Pipeline", summary: "FitSummary", *, show_small_cells: bool
+) -> None:
+    """The page for colleagues and regulators."""
+    from evenout.report import write_report
+
+    write_report(
+        pipeline["ensemble"],
+        path,
+        X=pipeline["table"].transform(inputs.features),
+        sensitive_features=inputs.sensitive,
+        y=inputs.labels,
+        ids=inputs.ids,
+        title=inputs.name,
+        source=inputs.name,
+        input_sha256=summary.input["sha256"],
+        model_sha256=summary.model["sha256"],
+        show_small_cells=show_small_cells,
+    )
+
+
+def _scores(inputs: "Inputs", model: "FairOutlierEnsemble", groups: "Groups") -> "pd.DataFrame":
+    import pandas as pd
+
+    base, fair = pd.Series(model.target_), pd.Series(model.outlier_scores_)
+    return pd.DataFrame(
+        {
+            "id": inputs.ids,
+            "group": np.array([*groups.labels, ""], dtype=object)[groups.codes],  # code -1: unknown
+            "base_score": base,
+            "fair_score": fair,
+            "base_rank": base.rank(ascending=False, method="min").astype(int),
+            "fair_rank": fair.rank(ascending=False, method="min").astype(int),
+            "flagged": (fair > -model.offset_).astype(int),
+        }
+    )

@@ -1,0 +1,154 @@
+"""The data of ``evenout fit``: a bundled data set, or a file whose columns have been told apart."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenout.datasets import list_datasets, load_dataset
+from evenout.files import KINDS, read_table, require_columns, sha256
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Rows to fit on, each part of the table in its role.
+
+    Attributes
+    ----------
+    name : str
+        As the user gave it.
+    sha256 : str
+        Of the file.
+    features : DataFrame of shape (n, columns)
+        Never with a protected column, label or id among them.
+    sensitive : DataFrame of shape (n, protected columns)
+    labels : array of shape (n,) or None
+        1 for an outlier; for evaluation alone.
+    ids : array or list of length n
+    """
+
+    name: str
+    sha256: str
+    features: "pd.DataFrame"
+    sensitive: "pd.DataFrame"
+    labels: Any
+    ids: Any
+
+
+def read_inputs(data: str, *, sensitive: str, label: str | None, id_column: str | None, drop: str) -> Inputs:
+    """Read ``data``, a bundled name or a file."""
+    if data in list_datasets():
+        return _bundled(data, sensitive, drop, label or id_column)
+    if not _names_a_file(data):
+        near = get_close_matches(data.lower(), list_datasets(), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
+        raise ValueError(f"{data!r} is neither a file ({', '.join(KINDS)}) nor a bundled data set; {hint}")
+    return _from_file(Path(data), sensitive, label, id_column, drop)
+
+
+def split_names(text: str, columns: Sequence[str]) -> list[str]:
+    """Column names separated by commas; a name that holds a comma itself may stand alone.
+
+    >>> split_names("sex,age", ["sex", "age"]), split_names("name, first", ["name, first"])
+    (['sex', 'age'], ['name, first'])
+    """
+    return [text] if text in columns else [part for part in text.split(",") if part]
+
+
+def row_ids(frame: "pd.DataFrame", id_column: str | None) -> Any:
+    """The ids of the rows: a column, or the numbers from 1."""
+    if id_column is None:
+        return np.arange(1, len(frame) + 1)
+    repeated = int(frame[id_column].duplicated().sum())
+    if repeated:
+        warnings.warn(
+            f"column {id_column!r} (--id) does not tell rows apart: {repeated} of {len(frame)} repeat an earlier id",
+            UserWarning,
+            stacklevel=2,
+        )
+    return frame[id_column].to_numpy()
+
+
+def _names_a_file(data: str) -> bool:
+    return Path(data).exists() or Path(data).name != data or "." in data
+
+
+def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> Inputs:
+    import pandas as pd
+
+    if other:
+        raise ValueError(f"{name} is bundled, with its labels and row numbers; leave --label and --id out")
+    dataset = load_dataset(name, sensitive=sensitive.split(",") if sensitive else None)
+    dropped = split_names(drop, list(dataset.X.columns))
+    require_columns(dropped, dataset.X.columns, where=name, use="--drop")
+    return Inputs(
+        name,
+        sha256(files("evenout.datasets") / "data" / f"{name}.csv.gz"),
+        dataset.X.drop(columns=dropped),
+        pd.DataFrame(dataset.sensitive),
+        dataset.y.to_numpy(),
+        np.arange(1, len(dataset.X) + 1),
+    )
+
+
+def _from_file(path: Path, sensitive: str, label: str | None, id_column: str | None, drop: str) -> Inputs:
+    if not sensitive:
+        raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
+    # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
+    frame = read_table(path, text={sensitive, *sensitive.split(",")}, verbatim={id_column or ""})
+    columns = list(frame.columns)
+    protected, dropped = split_names(sensitive, columns), split_names(drop, columns)
+    used = {
+        "--sensitive": protected,
+        "--label": [] if label is None else [label],
+        "--id": [] if id_column is None else [id_column],
+        "--drop": dropped,
+    }
+    for use, names in used.items():
+        require_columns(names, columns, where=str(path), use=use)
+    _refuse_two_roles(used)
+    taken = [name for names in used.values() for name in names]
+    return Inputs(
+        str(path),
+        sha256(path),
+        frame.drop(columns=taken),
+        frame[protected],
+        None if label is None else _labels(label, frame[label]),
+        row_ids(frame, id_column),
+    )
+
+
+def _refuse_two_roles(used: dict[str, list[str]]) -> None:
+    roles: dict[str, str] = {}
+    for use, names in used.items():
+        for name in names:
+            if name in roles and use != "--drop":
+                raise ValueError(f"column {name!r} is given as {roles[name]} and as {use}; choose one")
+            roles[name] = use
+
+
+def _labels(name: str, column: "pd.Series") -> Any:
+    """0 and 1, from numbers or truth values."""
+    import pandas as pd
+
+    values = pd.to_numeric(column.astype(object), errors="coerce")
+    wrong = ~values.isin([0, 1]).to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        found = "is empty" if pd.isna(column.iloc[row]) else f"is {str(column.iloc[row])!r}"
+        raise ValueError(
+            f"column {name!r} (--label) {found} in row {row + 1}; labels must be 0, or 1 for an outlier"
+        )
+    if values.nunique() < 2:
+        raise ValueError(
+            f"column {name!r} (--label) is {values.iloc[0]:g} in every row; to evaluate, both 0 and 1 must occur"
+        )
+    return values.to_numpy(dtype=int)

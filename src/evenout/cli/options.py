@@ -1,0 +1,151 @@
+"""Options: one for every argument of the ensemble, and the reading of those that are more than a word or a number."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from evenout.core.combine import COMBINATIONS
+from evenout.core.forms import NOTIONS
+from evenout.core.path import WEIGHTS
+from evenout.core.scaling import SCALINGS
+from evenout.core.similarity import LengthScale
+from evenout.detectors.pool import POOLS
+from evenout.estimator import FairOutlierEnsemble
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_DEFAULTS = FairOutlierEnsemble().get_params()
+_SHARE = click.FloatRange(0, 1)
+_POSITIVE_SHARE = click.FloatRange(0, 1, min_open=True)
+
+
+def read_fairness(ctx: click.Context, param: click.Parameter, value: str) -> str | dict[str, float]:
+    """A notion, or several with weights: ``demographic_parity=1,individual=2``."""
+    parts = [part.partition("=") for part in value.split(",")]
+    if any(name not in NOTIONS for name, _, _ in parts):
+        raise click.BadParameter(
+            f"{value!r} is not {' or '.join(NOTIONS)}, or both with weights.", ctx, param
+        )
+    if len(parts) == 1 and not parts[0][1]:
+        return value
+    try:
+        return {name: float(weight or 1) for name, _, weight in parts}
+    except ValueError:
+        raise click.BadParameter(f"{value!r} has a weight that is no number.", ctx, param) from None
+
+
+def read_length_scale(ctx: click.Context, param: click.Parameter, value: str) -> LengthScale:
+    """``minmax``, a number, or ``median:FACTOR``."""
+    if value == "minmax":
+        return "minmax"
+    word, _, factor = value.rpartition(":")
+    try:
+        return ("median", float(factor)) if word == "median" else float(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is not minmax, a number, or median:FACTOR.", ctx, param
+        ) from None
+
+
+def _option(name: str, flag: str | None = None, **settings: Any) -> Callable[[Command], Command]:
+    """An option for the argument ``name``, with its default."""
+    settings = {"default": _DEFAULTS[name], "show_default": _DEFAULTS[name] is not None} | settings
+    return click.option(flag or f"--{name.replace('_', '-')}", name, **settings)
+
+
+def _length_scale_text(value: LengthScale) -> str:
+    return f"median:{value[1]:g}" if isinstance(value, tuple) else str(value)
+
+
+_OPTIONS = [
+    _option(
+        "bias_reduction", type=_SHARE, metavar="SHARE",
+        help="Remove this share of the bias between groups.  [default: 0.8]",
+    ),
+    _option(
+        "flag_rate_ratio", type=_POSITIVE_SHARE, metavar="RATIO",
+        help="Instead: raise the lowest flag rate of a group to at least this share of the highest, "
+        "e.g. 0.8 for the four-fifths rule.",
+    ),
+    _option(
+        "alpha", type=click.FloatRange(0), metavar="NUMBER",
+        help="Instead: the trade-off parameter itself; 0 is no fairness.",
+    ),
+    _option(
+        "target", type=click.Choice(["unseen", "training"]),
+        help="The rows on which the request is meant.",
+    ),
+    _option(
+        "fairness", callback=read_fairness, metavar="NOTION",
+        help="Equal mean scores of groups (demographic_parity), equal scores of similar rows (individual), "
+        "or both by weight: demographic_parity=1,individual=1.",
+    ),
+    _option(
+        "length_scale", callback=read_length_scale, metavar="SCALE",
+        default=_length_scale_text(_DEFAULTS["length_scale"]),
+        help="individual: the distance at which rows stop being similar; a multiple of the median distance, "
+        "a number, or minmax (the paper).",
+    ),
+    _option(
+        "detectors", type=click.Choice(POOLS),
+        help="LOF, neighbour distances and isolation forests (paper); these and each feature's tails (diverse); "
+        "or the columns of the file are scores already (precomputed).",
+    ),
+    _option(
+        "combination", type=click.Choice(COMBINATIONS),
+        help="The base ensemble that the fair score stays close to.",
+    ),
+    _option(
+        "scaling", type=click.Choice(SCALINGS),
+        help="How the detectors' scores become comparable.",
+    ),
+    _option(
+        "weighting", type=click.Choice(["rank", "uniform"]),
+        help="Stay closest to the base score where it is high, or everywhere alike.",
+    ),
+    _option(
+        "weights", type=click.Choice(WEIGHTS),
+        help="Detector weights: any, at least 0, or shares that sum to 1.",
+    ),
+    _option(
+        "min_group_size", type=click.IntRange(2), metavar="ROWS",
+        help="Groups with fewer rows are small.",
+    ),
+    _option(
+        "small_groups", type=click.Choice(["error", "merge"]),
+        help="Refuse small groups, or merge them into one.",
+    ),
+    _option(
+        "unknown_groups", type=click.Choice(["error", "ignore"]),
+        help="Refuse rows without a group, or use them for the base score alone.",
+    ),
+    _option(
+        "contamination", type=click.FloatRange(0, 0.5, min_open=True),
+        metavar="SHARE", help="Share of the rows to flag.",
+    ),
+    _option(
+        "random_state", "--seed", type=click.IntRange(0), default=0, show_default=True,
+        metavar="NUMBER", help="Seed of everything random.",
+    ),
+]  # fmt: skip
+
+
+def estimator_options(command: Command) -> Command:
+    """Give a command an option for every argument of the ensemble, under the argument's name."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def common_options(command: Command) -> Command:
+    """Threads and how much is said: for every command that computes."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table."),
+        click.option("--quiet", is_flag=True, help="Print nothing but notes and errors."),
+        click.option(
+            "--n-jobs", type=int, default=-1, show_default=True, metavar="THREADS", help="-1: all cores."
+        ),
+    ):
+        command = option(command)
+    return command

@@ -1,0 +1,135 @@
+"""``evenout score``: a model and a file of new rows in, their fair scores out."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from evenout.cli.messages import Step, one_line, plain_messages, progress
+from evenout.cli.options import common_options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from evenout.core.types import FloatArray
+    from evenout.estimator import FairOutlierEnsemble
+    from evenout.preprocess import TableEncoder
+
+_BATCH = 65536  # rows scored between two moves of the progress bar
+
+_EXAMPLES = """
+\b
+Examples:
+  evenout score evenout-out/model.skops new.csv --out new-scores.csv
+  evenout score model.skops new.parquet --id person --out new-scores.csv
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Score new rows with a fitted model.")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The scores, as .csv."
+)
+@click.option(
+    "--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]"
+)
+@common_options
+def score(
+    model: Path, file: Path, out: Path, id_column: str | None, n_jobs: int, quiet: bool, as_json: bool
+) -> None:
+    """Score the rows of FILE (.csv, .csv.gz or .parquet) with MODEL, the model.skops of "evenout fit".
+
+    No group is needed: the fairness is in the model. FILE must have the columns that served as features; others are
+    ignored. Rows are encoded as in fitting; text values that did not occur there are scored as none of the known ones,
+    and counted in a note.
+
+    The result has the columns id, fair_score (higher = more outlying) and flagged (1 or 0, at the threshold of the
+    training rows). A model file is data alone: loading it runs no code, and a damaged or foreign file is refused.
+    """
+    with plain_messages():
+        from evenout.files import sha256
+        from evenout.output import atomic_file
+
+        _check_out(out, model, file)
+        with progress(quiet=quiet) as step, atomic_file(out) as target:
+            result = _score(model, file, target, id_column, n_jobs, step)
+        if as_json:
+            hashes = {
+                "input": {"name": str(file), "sha256": sha256(file)},
+                "model": {"sha256": sha256(model)},
+            }
+            click.echo(json.dumps(hashes | result | {"out": str(out)}, indent=2, ensure_ascii=False))
+        elif not quiet:
+            share = result["flagged"] / result["rows"]
+            click.echo(
+                one_line(f"{result['rows']:,} rows, {result['flagged']:,} flagged ({share:.1%}): {out}")
+            )
+
+
+def _score(
+    path: Path, file: Path, target: Path, id_column: str | None, n_jobs: int, step: Step
+) -> dict[str, Any]:
+    """Write the scores to ``target``; the figures to report."""
+    import pandas as pd
+
+    from evenout.cli.inputs import row_ids
+    from evenout.output import write_table
+    from evenout.persistence import load_model
+
+    step(f"Loading {path}")
+    table, ensemble = _parts(load_model(path))
+    step(f"Reading {file}")
+    frame = _read(file, path, table or ensemble, id_column)
+    ids, unknown = row_ids(frame, id_column), {} if table is None else table.unknown_values(frame)
+    rows = frame[ensemble.feature_names_in_] if table is None else table.transform(frame)
+    done = step(f"Scoring {len(frame):,} rows", total=len(frame))
+    ensemble.set_params(n_jobs=n_jobs)
+    scores = np.concatenate([_batch(ensemble, rows, start, done) for start in range(0, len(frame), _BATCH)])
+    flagged = (scores > -ensemble.offset_).astype(int)
+    write_table(pd.DataFrame({"id": ids, "fair_score": scores, "flagged": flagged}), target)
+    return {
+        "rows": len(frame),
+        "flagged": int(flagged.sum()),
+        "threshold": -ensemble.offset_,
+        "unknown_values": {name: sum(counts.values()) for name, counts in unknown.items()},
+    }
+
+
+def _parts(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
+    """Encoder and ensemble; a model that was saved in Python may have no encoder."""
+    from sklearn.pipeline import Pipeline
+
+    return (model["table"], model["ensemble"]) if isinstance(model, Pipeline) else (None, model)
+
+
+def _read(
+    file: Path, model: Path, reader: "TableEncoder | FairOutlierEnsemble", id_column: str | None
+) -> "pd.DataFrame":
+    """The table, text columns as in fitting, with all the columns that ``reader`` needs."""
+    from evenout.files import read_table, require_columns
+
+    names = getattr(reader, "feature_names_in_", None)
+    if names is None:
+        raise ValueError(
+            f"{model} knows no column names: it was fitted on an array; score arrays with it in Python"
+        )
+    frame = read_table(file, text=getattr(reader, "categories_", ()), verbatim={id_column or ""})
+    require_columns([id_column] if id_column else [], frame.columns, where=str(file), use="--id")
+    require_columns(names, frame.columns, where=str(file), use="needed by the model")
+    return frame
+
+
+def _batch(ensemble: Any, rows: "FloatArray | pd.DataFrame", start: int, done: Any) -> "FloatArray":
+    scores = ensemble.outlier_scores(rows[start : start + _BATCH])
+    done(len(scores))
+    return scores
+
+
+def _check_out(out: Path, *inputs: Path) -> None:
+    if out.suffix.lower() != ".csv":
+        raise ValueError(f"--out {out} must end in .csv")
+    if out.resolve() in [path.resolve() for path in inputs]:
+        raise ValueError(f"--out {out} would replace the file that it is computed from; choose another name")

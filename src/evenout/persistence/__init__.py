@@ -1,0 +1,115 @@
+"""Models in files that run no code when loaded.
+
+A model file is a skops file of plain data alone: numbers, text and arrays (`evenout.persistence.archive`). evenout
+rebuilds the model from them after it has checked every shape and bound (`evenout.persistence.parts`), so a damaged or
+crafted file is refused and never reaches compiled code. The file holds the feature values of the training rows, which
+neighbour detectors need: keep it as safe as the data.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+import evenout
+from evenout.estimator import FairOutlierEnsemble
+from evenout.output import atomic_file
+from evenout.persistence.archive import ModelFileError, plain, read_plain, write_plain
+from evenout.persistence.ensemble import describe_ensemble, read_ensemble
+from evenout.persistence.fields import Fields
+from evenout.preprocess import TableEncoder
+
+__all__ = ["ModelFileError", "load_model", "save_model"]
+
+FORMAT = 1
+
+
+def save_model(model: FairOutlierEnsemble | Pipeline, path: str | Path) -> None:
+    """Write a fitted model to a file, by convention ``.skops``. The file appears whole or not at all.
+
+    Equal models give equal files, byte for byte.
+
+    Parameters
+    ----------
+    model : FairOutlierEnsemble or Pipeline
+        A fitted ensemble, or a fitted ``Pipeline`` of a `TableEncoder` and an ensemble. Functions of your own and
+        detectors of other libraries are refused: a file of plain data cannot hold them.
+    path : str or Path
+    """
+    table, ensemble = _steps(model)
+    data = {
+        "format": FORMAT,
+        "evenout": evenout.__version__,
+        "table": None if table is None else _describe_table(table),
+        "ensemble": describe_ensemble(ensemble),
+    }
+    with atomic_file(Path(path)) as file:
+        write_plain(data, file)
+
+
+def load_model(path: str | Path) -> Any:
+    """Read a model that `save_model` wrote: no code from the file is run, and every bound is checked.
+
+    Returns
+    -------
+    FairOutlierEnsemble or Pipeline
+        What was saved. Threads belong to the machine, not to the model: set ``n_jobs`` anew.
+
+    Raises
+    ------
+    ModelFileError
+        In one line, if the file is damaged, of another kind, or asks for more than plain data.
+    """
+    try:
+        return _restore(Fields(read_plain(Path(path))))
+    except ModelFileError as error:
+        raise ModelFileError(f"{path} was not loaded: {error}") from error.__cause__
+
+
+def _restore(data: Fields) -> FairOutlierEnsemble | Pipeline:
+    version = data.whole("format", 1, 2**31)
+    data.require(version == FORMAT, "format", f"is {version}, which needs a newer evenout: update it")
+    ensemble = read_ensemble(data.fields("ensemble"))
+    if "table" not in data:
+        return ensemble
+    table = _read_table(data.fields("table"))
+    fits = len(table.get_feature_names_out()) == ensemble.n_features_in_
+    data.require(fits, "table", "has other features than its ensemble")
+    return Pipeline([("table", table), ("ensemble", ensemble)])
+
+
+def _steps(model: Any) -> tuple[TableEncoder | None, FairOutlierEnsemble]:
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    match steps:
+        case [FairOutlierEnsemble() as ensemble]:
+            return None, ensemble
+        case [TableEncoder() as table, FairOutlierEnsemble() as ensemble]:
+            return table, ensemble
+    raise ValueError(
+        f"model is {' and '.join(type(step).__name__ for step in steps)}; a FairOutlierEnsemble, "
+        "or a Pipeline of a TableEncoder and one, can be saved"
+    )
+
+
+def _describe_table(table: TableEncoder) -> dict[str, Any]:
+    check_is_fitted(table)
+    return plain(
+        {
+            "columns": [*table.feature_names_in_],
+            "medians": table.medians_,
+            "categories": table.categories_,
+        }
+    )
+
+
+def _read_table(data: Fields) -> TableEncoder:
+    columns = data.texts("columns")
+    medians, categories = data.fields("medians"), data.fields("categories")
+    learnt = sorted([*medians.names(), *categories.names()])
+    data.require(sorted(columns) == learnt, "columns", "differs from what was learnt")
+    return TableEncoder.from_learnt(
+        columns,
+        {name: medians.number(name) for name in medians.names()},
+        {name: categories.texts(name) for name in categories.names()},
+    )

@@ -1,0 +1,139 @@
+"""Plain data in a skops file, and nothing else out of one.
+
+A file holds dicts with text as keys, lists, text, numbers, truth values, None and arrays of numbers. It names no class
+of its own, so loading one creates no object but these and runs no code. What a file claims is checked before any of it
+is read: its members are not compressed, so they cannot be larger than the file, and an array is as long as it says.
+"""
+
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
+
+import numpy as np
+
+from evenout.files import require_file
+
+# The whole list: how skops is asked to build a node, and of which type.
+TRUSTED = {
+    ("DictNode", "builtins", "dict"),
+    ("ListNode", "builtins", "list"),
+    ("JsonNode", "builtins", "str"),  # text, numbers, truth values and None
+    ("NdArrayNode", "numpy", "ndarray"),
+    ("TypeNode", "builtins", "str"),  # of the keys of a dict
+}
+_DTYPES = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.bool_))
+_SCHEMA = "schema.json"
+
+
+class ModelFileError(ValueError):
+    """A file that is no model of evenout, or a damaged one, or one that asks for more than plain data."""
+
+
+def write_plain(data: Any, path: Path) -> None:
+    """Write plain data (see `plain`); the same data gives the same bytes."""
+    import skops.io
+
+    with (
+        ZipFile(io.BytesIO(skops.io.dumps(data))) as source,
+        ZipFile(path, "w", compression=ZIP_STORED) as target,
+    ):
+        schema = json.loads(source.read(_SCHEMA))
+        members: dict[str, str] = {}
+        for node in _nodes(schema):
+            node.pop("__id__", None)  # ids and names of members are addresses in memory, new in every run
+            if "file" in node:
+                node["file"] = members.setdefault(node["file"], f"{len(members)}.npy")
+        for old, new in members.items():
+            target.writestr(ZipInfo(new), source.read(old))
+        target.writestr(ZipInfo(_SCHEMA), json.dumps(schema))
+
+
+def read_plain(path: Path) -> Any:
+    """Read plain data; a `ModelFileError` in one line if the file is anything else."""
+    import skops.io
+
+    require_file(path)
+    try:
+        with path.open("rb") as file:
+            _check(file)
+            return skops.io.load(file, trusted=[])
+    except (ModelFileError, OSError):
+        raise
+    except Exception as error:  # whatever a damaged file makes the readers of zip, JSON and arrays say
+        raise ModelFileError(
+            f"it is damaged, or no model file of evenout ({type(error).__name__})"
+        ) from error
+
+
+def plain(value: Any) -> Any:
+    """Turn dataclasses into dicts, tuples into lists and numpy's numbers into Python's; refuse everything else.
+
+    >>> plain({"size": np.int64(3), "names": ("a", "b")})
+    {'size': 3, 'names': ['a', 'b']}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray) and value.dtype in _DTYPES:
+        return np.ascontiguousarray(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{type(value).__name__} is not plain data")
+
+
+def _check(file: IO[bytes]) -> None:
+    size = file.seek(0, io.SEEK_END)
+    with ZipFile(file) as archive:
+        members = {member.filename: member for member in archive.infolist()}
+        stored = all(member.compress_type == ZIP_STORED for member in archive.filelist)
+        if len(members) != len(archive.filelist) or not stored or _total(members) > size:
+            raise ModelFileError("its parts are compressed or overlap, which evenout never writes")
+        for node in _nodes(json.loads(archive.read(_SCHEMA))):
+            if "__id__" in node:  # one node in the place of another
+                raise ModelFileError("it holds references, which evenout never writes")
+            if "file" in node:
+                with archive.open(node["file"]) as member:
+                    _check_array(member, members[node["file"]].file_size)
+    file.seek(0)
+
+
+def _total(members: dict[str, ZipInfo]) -> int:
+    return sum(max(member.file_size, member.compress_size) for member in members.values())
+
+
+def _nodes(node: Any) -> Iterator[dict[str, Any]]:
+    """Every node of a skops schema, each found to be of a trusted type before its content is looked at."""
+    kind = (node["__loader__"], node["__module__"], node["__class__"])
+    if kind not in TRUSTED:
+        raise ModelFileError(f"it holds {kind[1]}.{kind[2]}, which a model of evenout never does")
+    if kind[0] == "NdArrayNode" and node["type"] != "numpy":
+        raise ModelFileError("it holds an array of objects, which a model of evenout never does")
+    yield node
+    if kind[0] == "DictNode":
+        yield from _nodes(node["key_types"])
+        for child in node["content"].values():
+            yield from _nodes(child)
+    elif kind[0] == "ListNode":
+        for child in node["content"]:
+            yield from _nodes(child)
+
+
+def _check_array(member: IO[bytes], size: int) -> None:
+    """Compare the header of an array with the bytes that are there: numpy reserves what the header asks for."""
+    if np.lib.format.read_magic(member) != (1, 0):
+        raise ModelFileError("it holds an array in an unknown format")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+    if dtype not in _DTYPES or min(shape, default=0) < 0:
+        raise ModelFileError(f"it holds an array of type {dtype}, which a model of evenout never does")
+    if member.tell() + math.prod(shape) * dtype.itemsize != size:
+        raise ModelFileError("it holds an array that is longer or shorter than it says")

@@ -1,0 +1,109 @@
+"""A fitted ensemble as plain data, and back."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from evenout.core.combine import COMBINATIONS
+from evenout.estimator import FairOutlierEnsemble
+from evenout.persistence.archive import plain
+from evenout.persistence.fields import Fields
+from evenout.persistence.parts import KINDS, read_path, read_scores
+
+_MACHINE = ("n_jobs", "device")  # parameters that belong to the machine, not to the model
+_LEARNT = (
+    "outlier_scores_",
+    "target_",
+    "weights_",
+    "alpha_",
+    "bias_reduction_",
+    "gap_detected_",
+    "offset_",
+    "group_names_",
+    "group_counts_",
+    "n_features_in_",
+)
+_MOST = 2**31 - 1  # rows and features are numbered in 32 bits
+
+
+def describe_ensemble(model: FairOutlierEnsemble) -> dict[str, Any]:
+    """A fitted ensemble as plain data; a ValueError that names what plain data cannot hold."""
+    check_is_fitted(model)
+    scores, path = model._scores, model.path_
+    for part in scores.pool.parts:
+        if type(part) not in KINDS:
+            raise ValueError(
+                f"detector {getattr(part, 'name', type(part).__name__)!r} is not one of evenout's and cannot be saved: "
+                "a model file holds plain data alone; use 'paper' or 'diverse', or keep the model in Python"
+            )
+    if callable(scores.combination.kind):
+        raise ValueError(
+            "combination is a function of your own and cannot be saved: a model file holds plain data alone; "
+            f"use one of {', '.join(map(repr, COMBINATIONS))}, or keep the model in Python"
+        )
+    names = getattr(model, "feature_names_in_", None)
+    return plain(
+        {
+            "parameters": _parameters(model),
+            "learnt": {name: getattr(model, name) for name in _LEARNT},
+            "feature_names": None if names is None else [*names],
+            "scores": {
+                "pool": {
+                    "names": scores.pool.names,
+                    "parts": [{"kind": KINDS[type(part)], **plain(part)} for part in scores.pool.parts],
+                },
+                "scaling": scores.scaling,
+                "combination": scores.combination,
+                "base_scaling": scores.base_scaling,
+            },
+            "path": {
+                "cells": path.cells,
+                "fairness": path.fairness,
+                "noise_aware": path.noise_aware,
+                "constraint": path.constraint,
+            },
+        }
+    )
+
+
+def read_ensemble(data: Fields) -> FairOutlierEnsemble:
+    """The ensemble; a `ModelFileError` if any of its parts does not fit the others."""
+    learnt = data.fields("learnt")
+    n, d = len(learnt.floats("target_", None)), learnt.whole("n_features_in_", 1, _MOST)
+    learnt.require(2 <= n <= _MOST, "target_", "is out of range")
+    group_names = learnt.texts("group_names_")
+    learnt.require(len(group_names) >= 2, "group_names_", "is too short")
+    model = _unfitted(data.fields("parameters"))
+    model._scores = read_scores(data.fields("scores"), n, d)
+    k = len(model._scores.pool.names)
+    model.path_ = read_path(data.fields("path"), len(group_names), k)
+    model.target_, model.outlier_scores_ = learnt.floats("target_", n), learnt.floats("outlier_scores_", n)
+    model.weights_ = learnt.floats("weights_", k)
+    model.alpha_, model.offset_ = learnt.number("alpha_"), learnt.number("offset_")
+    model.bias_reduction_ = learnt.number("bias_reduction_", finite=False)
+    model.gap_detected_ = learnt.flag("gap_detected_")
+    model.detector_names_ = model._scores.pool.names
+    model.group_names_ = group_names
+    model.group_counts_ = learnt.integers("group_counts_", len(group_names), low=0, high=n)
+    model.n_features_in_ = d
+    if "feature_names" in data:
+        model.feature_names_in_ = np.array(data.texts("feature_names", d), dtype=object)
+    return model
+
+
+def _parameters(model: FairOutlierEnsemble) -> dict[str, Any]:
+    values = {name: value for name, value in model.get_params(deep=False).items() if name not in _MACHINE}
+    if not isinstance(values["random_state"], int | np.integer):
+        values["random_state"] = None  # a generator that has moved on since
+    return values
+
+
+def _unfitted(data: Fields) -> FairOutlierEnsemble:
+    known = set(FairOutlierEnsemble._get_param_names()) - set(_MACHINE)
+    values: dict[str, Any] = {}
+    for name in data.names():
+        data.require(name in known, name, "is unknown: update evenout")
+        value = data.raw(name)
+        values[name] = tuple(value) if isinstance(value, list) else value
+    return FairOutlierEnsemble(**values)

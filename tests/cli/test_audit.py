@@ -1,0 +1,81 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from evenout.auditing import audit
+from evenout.cli import main
+
+FEW = ["--resamples", "60"]
+
+
+@pytest.fixture
+def batch(tmp_path):
+    rng = np.random.default_rng(0)
+    group = rng.choice(["a", "b", "c"], size=300)
+    frame = pd.DataFrame(
+        {
+            "risk": rng.normal(size=300) + (group == "c"),
+            "group": group,
+            "fraud": rng.integers(0, 2, size=300),
+            "income": rng.normal(size=300),
+        }
+    )
+    file = tmp_path / "batch.csv"
+    frame.to_csv(file, index=False)
+    return file, frame
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["audit", *map(str, arguments)])
+
+
+def test_audit_prints_what_python_finds(batch):
+    file, frame = batch
+    result = run(file, "--score", "risk", "--sensitive", "group", *FEW)
+    assert result.exit_code == 0, result.output
+    expected = audit(frame["risk"], sensitive_features=frame["group"], n_bootstrap=60, n_permutations=60)
+    assert repr(expected).splitlines()[0] in result.output
+
+
+def test_audit_writes_json_and_csv(batch, tmp_path):
+    file, _ = batch
+    out = tmp_path / "measures.csv"
+    options = [
+        "--label",
+        "fraud",
+        "--given",
+        "income",
+        "--features",
+        "income",
+        "--baseline",
+        file,
+        "--out",
+        out,
+        "--json",
+    ]
+    result = run(file, "--score", "risk", "--sensitive", "group", *options, *FEW)
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    assert set(record) == {"audit", "drift"}
+    assert {"measure", "value", "low", "high", "p_adjusted"} <= set(pd.read_csv(out).columns)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--score", "riks", "--sensitive", "group"], "riks"),
+        (["--score", "risk", "--sensitive", "sex"], "sex"),
+        (["--score", "group", "--sensitive", "group"], "score"),
+        (["--score", "risk", "--sensitive", "group", "--label", "income"], "0"),
+    ],
+)
+def test_wrong_audits_are_one_line_and_status_2(batch, tmp_path, arguments, message):
+    out = tmp_path / "measures.csv"
+    result = run(batch[0], *arguments, "--out", out, *FEW)
+    assert result.exit_code == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert message in result.stderr
+    assert not out.exists()

@@ -1,0 +1,247 @@
+"""`evenout fit`: what it writes agrees with Python, and what it prints fits a terminal."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from evenout import FairOutlierEnsemble
+from evenout.files import sha256
+from evenout.metrics import flag_rate_ratio, flag_rates
+from evenout.persistence import load_model
+from evenout.preprocess import TableEncoder
+
+FAST = ("--alpha", "2", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def model(people):
+    rows = TableEncoder().fit_transform(people[["home", "income", "debt"]])
+    ensemble = FairOutlierEnsemble(alpha=2.0, random_state=0)
+    return ensemble.fit(rows, sensitive_features=people[["sex", "age"]])
+
+
+def test_scores_agree_with_python(fitted, model, people):
+    scores = pd.read_csv(fitted / "scores.csv")
+    assert list(scores) == ["id", "group", "base_score", "fair_score", "base_rank", "fair_rank", "flagged"]
+    assert scores["id"].tolist() == people["person"].tolist()
+    assert scores["group"].tolist() == (people["sex"] + " & " + people["age"]).tolist()
+    np.testing.assert_array_equal(scores["base_score"], model.target_)
+    np.testing.assert_array_equal(scores["fair_score"], model.outlier_scores_)
+    np.testing.assert_array_equal(scores["flagged"], model.outlier_scores_ > -model.offset_)
+    best = scores.loc[scores["fair_rank"] == 1, "fair_score"]
+    assert best.item() == model.outlier_scores_.max()
+
+
+def test_summary_agrees_with_python(fitted, model, people):
+    summary = json.loads((fitted / "summary.json").read_text())
+    groups, path = people[["sex", "age"]], model.path_
+    assert summary["input"] == {
+        "name": "people.csv",
+        "sha256": sha256(fitted.parent / "people.csv"),
+        "rows": 90,
+    }
+    assert summary["model"] == {"file": "model.skops", "sha256": sha256(fitted / "model.skops")}
+    assert summary["settings"] == json.loads(json.dumps(model.get_params() | {"n_jobs": -1}))
+    assert summary["columns"] == {"features": ["home", "income", "debt"], "sensitive": ["sex", "age"]}
+    assert summary["weights"] == dict(zip(model.detector_names_, model.weights_.tolist(), strict=True))
+    assert sum(summary["groups"].values()) == 90
+    assert len(summary["groups"]) == 6
+    assert summary["bias_unseen"] == {
+        "before": path.target_bias(),
+        "after": path.bias(2.0).item(),
+        "before_error": path.target_standard_error(),
+        "after_error": path.standard_error(2.0).item(),
+    }
+    assert summary["bias_reduction"] == model.bias_reduction_
+    after = flag_rates(model.outlier_scores_, sensitive_features=groups)
+    assert {group: rate["after"] for group, rate in summary["flag_rates"].items()} == after
+    assert summary["flag_rate_ratio"]["before"] == flag_rate_ratio(model.target_, sensitive_features=groups)
+    assert summary["auc"]["after"] == roc_auc_score(people["fraud"], model.outlier_scores_)
+    assert summary["average_precision"]["before"] == average_precision_score(people["fraud"], model.target_)
+
+
+def test_label_id_and_protected_columns_never_change_the_scores(fitted, people, run):
+    shuffled = people.assign(fraud=people["fraud"].to_numpy()[::-1], person=range(90), notes=[*"ab"] * 45)
+    shuffled.to_parquet("p.parquet")
+    assert (
+        run("fit", "p.parquet", "--sensitive", "sex,age", "--drop", "person,notes,fraud", *FAST).exit_code
+        == 0
+    )
+    mine, other = pd.read_csv(fitted / "scores.csv"), pd.read_csv("evenout-out/scores.csv")
+    assert other["id"].tolist() == list(range(1, 91))
+    pd.testing.assert_frame_equal(mine.drop(columns="id"), other.drop(columns="id"))
+
+
+def test_options_reach_every_argument_of_the_ensemble(people, run):
+    people.to_csv("p.csv.gz", index=False)
+    settings = {
+        "detectors": "diverse",
+        "combination": "average",
+        "scaling": "zscore",
+        "fairness": {"demographic_parity": 1.0, "individual": 2.0},
+        "length_scale": ["median", 0.5],
+        "bias_reduction": 0.1,
+        "target": "training",
+        "weighting": "uniform",
+        "weights": "nonnegative",
+        "min_group_size": 20,
+        "small_groups": "merge",
+        "unknown_groups": "ignore",
+        "contamination": 0.2,
+        "random_state": 7,
+        "n_jobs": 1,
+    }
+    words = {"fairness": "demographic_parity,individual=2", "length_scale": "median:0.5"}
+    options = []
+    for name, value in settings.items():
+        options += ["--" + name.replace("random_state", "seed").replace("_", "-"), words.get(name, value)]
+    result = run("fit", "p.csv.gz", "--sensitive", "sex", "--drop", "person", *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    summary = json.loads(result.stdout)
+    others = {"alpha", "flag_rate_ratio"}
+    assert set(summary["settings"]) - {"device"} == set(settings) | others
+    assert {name: summary["settings"][name] for name in settings} == settings
+    assert json.loads(Path("evenout-out/summary.json").read_text()) == summary
+    assert not set(FairOutlierEnsemble().get_params()) - {"device"} - set(settings) - others
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("minmax", "minmax"), ("3.5", 3.5), ("median:2", ["median", 2.0])]
+)
+def test_length_scale_is_read(text, value, people, run):
+    people.to_csv("p.csv", index=False)
+    options = ("--sensitive", "sex", "--drop", "person,fraud,home", "--fairness", "individual")
+    result = run("fit", "p.csv", *options, "--length-scale", text, "--alpha", "1", "--json")
+    assert json.loads(result.stdout)["settings"]["length_scale"] == value
+
+
+def test_a_flag_rate_ratio_can_be_asked_for(people, run):
+    people.to_csv("p.csv", index=False)
+    result = run(
+        "fit", "p.csv", "--sensitive", "sex", "--drop", "person", "--flag-rate-ratio", "0.1", "--json"
+    )
+    assert json.loads(result.stdout)["settings"]["flag_rate_ratio"] == 0.1
+
+
+def test_precomputed_scores_must_be_numbers(people, run):
+    people[["sex", "income", "debt", "home"]].fillna({"income": 0}).to_csv("p.csv", index=False)
+    options = ("--sensitive", "sex", "--detectors", "precomputed", *FAST)
+    result = run("fit", "p.csv", *options)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: column 'home' holds text; scores must be numbers\n",
+    )
+    assert run("fit", "p.csv", *options, "--drop", "home").exit_code == 0
+    assert load_model("evenout-out/model.skops")["ensemble"].detector_names_ == ("score_0", "score_1")
+
+
+def test_report_is_given_rows_groups_labels_ids_and_hashes(people, run, monkeypatch):
+    told = {}
+    monkeypatch.setattr(
+        "evenout.report.write_report", lambda model, path, **parts: told.update(parts, path=path, model=model)
+    )
+    people.to_csv("p.csv", index=False)
+    options = (
+        "--sensitive",
+        "sex",
+        "--id",
+        "person",
+        "--label",
+        "fraud",
+        "--show-small-cells",
+        "--json",
+        "--alpha",
+        "2",
+    )
+    summary = json.loads(run("fit", "p.csv", *options).stdout)
+    np.testing.assert_array_equal(told["model"].outlier_scores(told["X"]), told["model"].outlier_scores_)
+    assert told["sensitive_features"]["sex"].tolist() == people["sex"].tolist()
+    assert told["y"].tolist() == people["fraud"].tolist()
+    assert told["ids"].tolist() == people["person"].tolist()
+    assert (told["input_sha256"], told["model_sha256"]) == (
+        summary["input"]["sha256"],
+        summary["model"]["sha256"],
+    )
+    assert told["show_small_cells"] is True
+    assert told["path"].name == "report.html"
+
+
+def test_bundled_data_needs_no_option(run):
+    result = run("fit", "breastw")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("breastw: 683 rows, 3 groups by group\n")
+    assert len(pd.read_csv("evenout-out/scores.csv")) == 683
+
+
+def test_bundled_data_has_roles_of_its_own(run):
+    assert "leave --label and --id out" in run("fit", "pima", "--label", "x").stderr
+    assert "only 'credit' has a choice" in run("fit", "pima", "--sensitive", "age").stderr
+    assert "choose from education, age, sex, marriage" in run("fit", "credit", "--sensitive", "agee").stderr
+
+
+def test_the_table_fits_eighty_columns_and_shows_figures_errors_and_price(people, run):
+    names = {
+        "f": "a group with a very long name that no terminal has room for",
+        "m": "[red]m[/red]",
+        "x": "x\x1b[2J",
+    }
+    people.assign(sex=people["sex"].map(names)).to_csv("p.csv", index=False)
+    result = run("fit", "p.csv", "--sensitive", "sex", "--id", "person", "--label", "fraud", "--alpha", "2")
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "p.csv: 90 rows, 3 groups by sex"
+    assert re.match(r"Group bias, unseen rows +-?\d\.\d{4} ± \d\.\d{4} +-?\d\.\d{4} ± \d\.\d{4}$", lines[2])
+    assert lines[3].startswith("Flagged: [red]m[/red] ")
+    assert re.match(r"Flagged: a group with a very long.*… +\d+\.\d% +\d+\.\d%$", lines[4])
+    assert lines[5].startswith("Flagged: x\N{REPLACEMENT CHARACTER}[2J ")
+    assert re.match(r"Lowest / highest flag rate +\d\.\d\d +\d\.\d\d$", lines[6])
+    assert re.match(r"AUC +\d\.\d{3} +\d\.\d{3}$", lines[7])
+    assert re.search(
+        r"^Price: \d of 9 flagged rows replaced, AUC [+-]\d\.\d{3}\.$", result.stdout, re.MULTILINE
+    )
+    assert lines[-1] == "Written to evenout-out: scores.csv, model.skops, summary.json, report.html"
+
+
+def test_many_groups_are_cut_short_on_the_terminal_alone(run):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"g": np.arange(120) % 15, "x": rng.normal(size=120), "y": rng.normal(size=120)})
+    frame.to_csv("p.csv", index=False)
+    result = run("fit", "p.csv", "--sensitive", "g", "--alpha", "1")
+    assert result.stdout.count("Flagged: ") == 12
+    assert "... 3 smaller groups: summary.json" in result.stdout
+    assert len(json.loads(Path("evenout-out/summary.json").read_text())["groups"]) == 15
+
+
+def test_warnings_of_the_library_are_notes_on_the_error_stream(people, run):
+    people.assign(sex=[*"ab"] * 45).to_csv("p.csv", index=False)
+    result = run("fit", "p.csv", "--sensitive", "sex", "--drop", "person,fraud", "--json")
+    notes = result.stderr.splitlines()
+    assert any(note.startswith("Note: no group gap was found in the base score") for note in notes)
+    assert all(note.startswith("Note: ") for note in notes)
+    summary = json.loads(result.stdout)
+    assert (summary["alpha"], summary["gap_detected"]) == (0.0, False)
+
+
+def test_repeated_ids_are_noted(people, run):
+    people.assign(person="same").to_csv("p.csv", index=False)
+    result = run("fit", "p.csv", "--sensitive", "sex", "--id", "person", *FAST)
+    assert (
+        "Note: column 'person' (--id) does not tell rows apart: 89 of 90 repeat an earlier id"
+        in result.stderr
+    )
+
+
+def test_unknown_groups_are_left_blank(people, run):
+    people.assign(sex=people["sex"].where(people.index > 3)).to_csv("p.csv", index=False)
+    options = ("fit", "p.csv", "--sensitive", "sex", "--drop", "person", *FAST)
+    result = run(*options)
+    assert result.exit_code == 2
+    assert "--sensitive has missing values in 4 of 90 rows" in result.stderr
+    assert "set --unknown-groups ignore" in result.stderr
+    assert run(*options, "--unknown-groups", "ignore").exit_code == 0
+    assert pd.read_csv("evenout-out/scores.csv")["group"].isna().sum() == 4

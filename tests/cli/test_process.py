@@ -1,0 +1,108 @@
+"""The command line as a process: entry points, interrupts, progress, help."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+
+import evenout
+from evenout.cli import fit, main
+
+EVENOUT = [sys.executable, "-m", "evenout"]
+
+
+def test_module_shows_progress_on_a_terminal_and_json_alone_on_stdout(people, tmp_path):
+    people.to_csv(tmp_path / "p.csv", index=False)
+    arguments = ["fit", "p.csv", "--sensitive", "sex", "--id", "person", "--alpha", "1", "--json"]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*EVENOUT, *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # raised when the other end is closed
+        while piece := os.read(ours, 4096):
+            shown += piece
+    os.close(ours)
+    printed, _ = process.communicate()
+    assert process.returncode == 0
+    assert b"Reading p.csv" in shown
+    assert b"Fitting on 90 rows" in shown
+    summary, out = json.loads(printed), tmp_path / "evenout-out"
+    assert summary["alpha"] == 1.0
+    names = sorted(path.name for path in out.iterdir())
+    assert names == ["model.skops", "report.html", "scores.csv", "summary.json"]
+    page = (out / "report.html").read_text()
+    assert all(origin["sha256"] in page for origin in (summary["input"], summary["model"]))
+
+
+def test_wrong_file_ends_the_process_with_status_2(tmp_path):
+    done = subprocess.run(
+        [*EVENOUT, "fit", "no.csv"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2,
+        "",
+        "Error: no.csv: --sensitive is missing; name the column of the protected group\n",
+    )
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 1), (signal.SIGTERM, 143)])
+def test_an_interrupted_process_leaves_nothing(number, status, tmp_path):
+    process = subprocess.Popen(
+        [*EVENOUT, "fit", "credit"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    until = time.monotonic() + 60
+    while not list(tmp_path.iterdir()) and time.monotonic() < until:  # its workplace
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (status, b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_in_the_last_step_leaves_the_old_results(people, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    people.to_csv("p.csv", index=False)
+    (tmp_path / "evenout-out").mkdir()
+    (tmp_path / "evenout-out" / "scores.csv").write_text("old")
+    monkeypatch.setattr("evenout.cli.summary.summarise", lambda *_: 1 / 0)
+    arguments = ["fit", "p.csv", "--sensitive", "sex", "--id", "person", "--alpha", "1"]
+    result = CliRunner().invoke(main, arguments)
+    assert isinstance(result.exception, ZeroDivisionError)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["evenout-out", "p.csv"]
+    assert [path.read_text() for path in (tmp_path / "evenout-out").iterdir()] == ["old"]
+
+
+def test_help_reads_like_a_manual():
+    for command, words in (
+        ([], ["fit ", "score ", "Examples:", "_EVENOUT_COMPLETE=bash_source", "Exit status"]),
+        (["fit"], ["--sensitive COL[,COL...]", "--flag-rate-ratio", "scores.csv", "to undo", "Examples:"]),
+        (["score"], ["MODEL FILE", "No group is needed", "Examples:"]),
+    ):
+        text = CliRunner().invoke(main, [*command, "--help"]).output
+        assert all(word in text for word in words), command
+        assert max(map(len, text.splitlines())) <= 80
+    examples = [line.strip() for line in fit.epilog.splitlines() if line.strip().startswith("evenout fit")]
+    assert len(examples) >= 5
+    assert CliRunner().invoke(main, ["--version"]).output == f"evenout, version {evenout.__version__}\n"
+
+
+def test_completion_names_commands_and_options():
+    completion = ShellComplete(main, {}, "evenout", "_EVENOUT_COMPLETE")
+    assert [item.value for item in completion.get_completions([], "sc")] == ["score"]
+    assert [item.value for item in completion.get_completions(["fit"], "--flag")] == ["--flag-rate-ratio"]
+    assert [item.value for item in completion.get_completions(["fit", "--scaling"], "z")] == ["zscore"]

@@ -1,0 +1,314 @@
+"""Damaged and crafted files are refused in one line before anything of them is used."""
+
+import copy
+import io
+import json
+import zipfile
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import skops.io
+from sklearn.ensemble import IsolationForest
+from sklearn.preprocessing import FunctionTransformer
+
+from evenout.persistence import ModelFileError, load_model
+from evenout.persistence.archive import read_plain, write_plain
+
+
+def refused(path, words=""):
+    with pytest.raises(ModelFileError, match="was not loaded") as caught:
+        load_model(path)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def data(model_file):
+    return read_plain(model_file)
+
+
+def arrays(value, place=()):
+    """Every array of plain data that has entries, with the keys that lead to it."""
+    if isinstance(value, np.ndarray):
+        if value.size:
+            yield place, value
+    elif isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from arrays(item, (*place, key))
+
+
+def put(data, place, value):
+    """A copy of plain data with another value at a place."""
+    changed = copy.deepcopy(data)
+    inner = changed
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    return changed
+
+
+def test_every_array_of_another_length_type_or_dimension_is_refused(data, tmp_path):
+    file, tried = tmp_path / "m.skops", 0
+    for place, array in arrays(data):
+        other = np.int32 if array.dtype != np.int32 else np.int64
+        shorter = () if "buckets" in place else (array[:-1],)  # a base ensemble may take any detectors
+        for wrong in (*shorter, array.astype(other) if len(array) % 2 else array[None]):
+            write_plain(put(data, place, wrong), file)
+            refused(file)
+            tried += 1
+    assert tried > 50
+
+
+def test_every_index_out_of_bounds_is_refused(data, tmp_path):
+    file, tried = tmp_path / "m.skops", 0
+    for place, array in arrays(data):
+        if array.dtype.kind == "i":
+            for wrong in (-1, np.iinfo(array.dtype).max):
+                changed = array.copy()
+                changed.flat[-1] = wrong
+                write_plain(put(data, place, changed), file)
+                refused(file, place[-1] if isinstance(place[-1], str) else "")
+                tried += 1
+    assert tried > 20
+
+
+def test_every_array_that_is_not_finite_is_refused(data, tmp_path):
+    file, tried = tmp_path / "m.skops", 0
+    for place, array in arrays(data):
+        if array.dtype.kind == "f":
+            changed = array.copy()
+            changed.flat[0] = np.nan
+            write_plain(put(data, place, changed), file)
+            refused(file, "is not finite")
+            tried += 1
+    assert tried > 15
+
+
+def at(data, name):
+    """The place of the part of the given kind."""
+    kinds = [part["kind"] for part in data["ensemble"]["scores"]["pool"]["parts"]]
+    return ("ensemble", "scores", "pool", "parts", kinds.index(name))
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "change"),
+    [
+        ("forest", "child", lambda child: np.roll(child, 1000, axis=0)),  # into another tree
+        ("forest", "root", lambda root: root[::-1].copy()),
+        ("forest", "sizes", lambda sizes: sizes + 1),
+        ("forest", "depth", lambda _: 10**9),
+        ("forest", "depth", lambda _: -1),
+        ("forest", "max_samples", lambda _: 10**6),
+        ("neighbours", "counts", lambda counts: counts * 2),
+        ("neighbours", "lof", lambda lof: lof + 1000),
+        ("neighbours", "knn", lambda knn: knn * 0),
+        ("tails", "known", lambda known: known[::-1].copy()),
+        ("tails", "known", lambda known: known * 0),
+        ("forest", "kind", lambda _: "neighbours"),
+        ("forest", "kind", lambda _: "precomputed"),
+        ("forest", "kind", lambda _: ["forest"]),
+    ],
+)
+def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change, data, tmp_path):
+    state = data["ensemble"]["scores"]["pool"]["parts"][at(data, part)[-1]]
+    write_plain(put(data, (*at(data, part), field), change(state[field])), tmp_path / "m.skops")
+    refused(tmp_path / "m.skops")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("format",), 2, "needs a newer evenout"),
+        (("format",), True, "format"),
+        (("format",), "1", "format"),
+        (("ensemble",), None, "ensemble"),
+        (("ensemble", "learnt", "alpha_"), float("nan"), "alpha_"),
+        (("ensemble", "learnt", "gap_detected_"), 1, "gap_detected_"),
+        (("ensemble", "learnt", "n_features_in_"), 4, ""),
+        (("ensemble", "learnt", "group_names_"), ["f", "m"], ""),
+        (("ensemble", "learnt", "group_names_"), [1, 2, 3, 4], "group_names_"),
+        (("ensemble", "parameters", "device_of_tomorrow"), "x", "is unknown: update evenout"),
+        (("ensemble", "parameters", "n_jobs"), 10**9, "is unknown"),
+        (("ensemble", "feature_names"), ["a"], "feature_names"),
+        (("ensemble", "scores", "pool", "names"), ["a"], "names"),
+        (("ensemble", "scores", "pool", "parts"), [], "parts"),
+        (("ensemble", "scores", "combination", "kind"), "eval", "combination.kind"),
+        (("ensemble", "scores", "combination", "buckets"), [], "buckets"),
+        (("ensemble", "scores", "combination", "buckets"), [[0]], "bucket"),
+        (("ensemble", "scores", "scaling", "kind"), "minmax", "sorted_scores"),
+        (("ensemble", "path", "fairness"), {}, "fairness"),
+        (("ensemble", "path", "fairness"), {"demographic_parity": -1.0}, "fairness"),
+        (("ensemble", "path", "fairness"), {"equal_luck": 1.0}, "fairness"),
+        (("ensemble", "path", "cells", "pairs"), None, "pairs"),
+        (("ensemble", "path", "constraint"), "whatever", "constraint"),
+        (("table", "columns"), ["a", "b", "c"], "columns"),
+        (("table", "categories", "home"), ["own"], "has other features than its ensemble"),
+        (("table", "categories", "home"), [], "home"),
+        (("table", "medians", "a"), float("inf"), "is not finite"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(place, value, words, data, tmp_path):
+    write_plain(put(data, place, value), tmp_path / "m.skops")
+    refused(tmp_path / "m.skops", words)
+
+
+def test_sums_without_a_solution_are_refused(data, tmp_path):
+    place = ("ensemble", "path", "cells", "weighted")
+    weighted = data["ensemble"]["path"]["cells"]["weighted"]
+    write_plain(put(data, place, np.full_like(weighted, 1e308)), tmp_path / "m.skops")
+    refused(tmp_path / "m.skops", "path")
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        IsolationForest(n_estimators=2).fit([[0.0], [1.0]]),
+        FunctionTransformer(np.exp),
+        {"format": OrderedDict(a=1)},
+        {"format": np.array([1, "a"], dtype=object)},
+        {"format": np.array(["a"])},
+        {"format": np.float64(1.0)},
+        {"format": slice(0, 1)},
+        {"format": (1, 2)},
+        {"format": {1}},
+        {"format": b"1"},
+        {1: "format"},
+    ],
+    ids=lambda thing: type(thing).__name__,
+)
+def test_types_other_than_plain_data_are_refused_though_skops_trusts_them(thing, tmp_path):
+    (tmp_path / "skops.skops").write_bytes(skops.io.dumps(thing))
+    rewrite(tmp_path / "skops.skops", tmp_path / "m.skops")
+    refused(tmp_path / "m.skops", "which a model of evenout never does")
+
+
+def test_no_code_named_in_a_file_is_even_imported(data, tmp_path, monkeypatch):
+    (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    write_plain(data, tmp_path / "m.skops")
+    for node in (
+        {"__loader__": "ObjectNode", "__module__": "evil_module", "__class__": "Evil"},
+        {"__loader__": "FunctionNode", "__module__": "os", "__class__": "system"},
+        {"__loader__": "TypeNode", "__module__": "evil_module", "__class__": "str"},
+        {"__loader__": "JsonNode", "__module__": "evil_module", "__class__": "str", "content": "1"},
+    ):
+        rewrite(
+            tmp_path / "m.skops",
+            tmp_path / "evil.skops",
+            lambda schema, node=node: schema["content"].update(format=node),
+        )
+        refused(tmp_path / "evil.skops", "which a model of evenout never does")
+
+
+def without_id(node):
+    """A node as evenout writes it."""
+    return {key: value for key, value in node.items() if key != "__id__"}
+
+
+def rewrite(source, target, change=None, compression=zipfile.ZIP_STORED, replace=None):
+    """Copy a model file with another schema, compression or content of its arrays."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", compression=compression) as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "schema.json":
+                schema = json.loads(content, object_hook=without_id)
+                if change is not None:
+                    change(schema)
+                content = json.dumps(schema).encode()
+            elif replace is not None:
+                content = replace(content)
+            new.writestr(name, content)
+
+
+def test_references_between_nodes_are_refused(model_file, tmp_path):
+    rewrite(model_file, tmp_path / "m.skops", lambda schema: schema.update(__id__=1))
+    refused(tmp_path / "m.skops", "references")
+
+
+def test_compressed_parts_are_refused(model_file, tmp_path):
+    rewrite(model_file, tmp_path / "m.skops", compression=zipfile.ZIP_DEFLATED)
+    refused(tmp_path / "m.skops", "compressed or overlap")
+
+
+def test_parts_that_claim_more_than_the_file_has_are_refused(model_file, tmp_path):
+    content = bytearray(model_file.read_bytes())
+    with zipfile.ZipFile(model_file) as archive:
+        entry = content.index(b"PK\x01\x02")  # the first entry of the directory
+        assert int.from_bytes(content[entry + 24 : entry + 28], "little") == archive.infolist()[0].file_size
+    content[entry + 24 : entry + 28] = (2**31).to_bytes(4, "little")
+    (tmp_path / "m.skops").write_bytes(content)
+    refused(tmp_path / "m.skops", "compressed or overlap")
+
+
+@pytest.mark.parametrize("shape", ["(10000000000000,)", "(-1, -7)", "(0,)", "()"])
+def test_arrays_that_claim_another_length_are_refused(shape, model_file, tmp_path):
+    header = str({"descr": "<f8", "fortran_order": False}).replace("}", f", 'shape': {shape}, }}")
+    length = len(header).to_bytes(2, "little")
+    rewrite(
+        model_file,
+        tmp_path / "m.skops",
+        replace=lambda _: b"\x93NUMPY\x01\x00" + length + header.encode() + b"\0" * 56,
+    )
+    refused(tmp_path / "m.skops", "array")
+
+
+def test_arrays_of_pickles_are_refused(model_file, tmp_path):
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([print], dtype=object), allow_pickle=True)
+    rewrite(model_file, tmp_path / "m.skops", replace=lambda _: buffer.getvalue())
+    refused(tmp_path / "m.skops", "array of type object")
+
+
+def test_deeply_nested_files_are_refused(tmp_path):
+    node = {"__loader__": "ListNode", "__module__": "builtins", "__class__": "list", "content": ["deeper"]}
+    before, after = json.dumps(node).split('"deeper"')
+    with zipfile.ZipFile(tmp_path / "m.skops", "w") as archive:
+        archive.writestr("schema.json", before * 5000 + after * 5000)
+    refused(tmp_path / "m.skops")
+
+
+def test_truncated_files_are_refused_at_every_length(model_file, tmp_path):
+    content = model_file.read_bytes()
+    for share in np.linspace(0.001, 0.999, 10):
+        (tmp_path / "m.skops").write_bytes(content[: int(share * len(content))])
+        refused(tmp_path / "m.skops")
+
+
+def test_files_with_a_changed_byte_are_refused_or_load_as_plain_models(
+    model_file, tmp_path, pipeline, new_rows
+):
+    content = model_file.read_bytes()
+    rng = np.random.default_rng(0)
+    directory = content.index(b"PK\x01\x02")
+    places = np.r_[rng.integers(0, len(content), 25), rng.integers(directory, len(content), 25)]
+    loaded = 0
+    for place in places:
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(rng.integers(8))
+        (tmp_path / "m.skops").write_bytes(changed)
+        try:
+            model = load_model(tmp_path / "m.skops")
+        except ModelFileError:
+            continue
+        loaded += 1  # the byte is one that no reader looks at, such as a date
+        np.testing.assert_array_equal(model.score_samples(new_rows), pipeline.score_samples(new_rows))
+    assert loaded < len(places) / 2
+
+
+@pytest.mark.parametrize("content", [b"not a zip file", b"PK\x03\x04" + b"\0" * 100, b"\x80\x04N."])
+def test_other_files_are_refused(content, tmp_path):
+    (tmp_path / "m.skops").write_bytes(content)
+    refused(tmp_path / "m.skops", "no model file of evenout")
+
+
+def test_absent_and_empty_files_and_folders_are_refused(tmp_path):
+    (tmp_path / "empty.skops").touch()
+    for path, words in (
+        (tmp_path, "folder"),
+        (tmp_path / "empty.skops", "empty"),
+        (tmp_path / "no.skops", "exist"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            load_model(path)

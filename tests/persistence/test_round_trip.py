@@ -1,0 +1,128 @@
+"""What is saved comes back, to the last bit, and what cannot be saved is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import IsolationForest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+
+from evenout import FairOutlierEnsemble
+from evenout.persistence import load_model, save_model
+from evenout.preprocess import TableEncoder
+
+
+def test_pipeline_comes_back_to_the_last_bit(pipeline, model_file, new_rows):
+    loaded = load_model(model_file)
+    assert [name for name, _ in loaded.steps] == ["table", "ensemble"]
+    for method in ("score_samples", "decision_function", "predict"):
+        np.testing.assert_array_equal(getattr(loaded, method)(new_rows), getattr(pipeline, method)(new_rows))
+    rows = pipeline["table"].transform(new_rows)
+    for method in ("outlier_scores", "base_scores", "contributions"):
+        saved = getattr(pipeline["ensemble"], method)(rows)
+        np.testing.assert_array_equal(getattr(loaded["ensemble"], method)(rows), saved)
+
+
+def test_every_learnt_attribute_and_parameter_comes_back(pipeline, model_file):
+    saved, loaded = pipeline["ensemble"], load_model(model_file)["ensemble"]
+    assert vars(loaded).keys() == vars(saved).keys()
+    assert loaded.get_params() == saved.get_params()
+    for name, value in vars(saved).items():
+        if name not in ("_scores", "path_"):
+            np.testing.assert_array_equal(getattr(loaded, name), value, err_msg=name)
+            assert type(getattr(loaded, name)) is type(value), name
+
+
+def test_path_comes_back_with_all_its_answers(pipeline, model_file):
+    pd.testing.assert_frame_equal(
+        load_model(model_file)["ensemble"].path_.table(), pipeline["ensemble"].path_.table()
+    )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"detectors": "precomputed", "combination": "greedy", "weights": "nonnegative"},
+        {"detectors": ["paper"], "scaling": "gaussian", "combination": "median", "weighting": "uniform"},
+        {"fairness": "individual", "length_scale": "minmax", "weights": "simplex", "n_jobs": 2},
+    ],
+)
+def test_ensemble_alone_comes_back_with_its_column_names(settings, tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 3)), columns=["x", "y", "z"])
+    model = FairOutlierEnsemble(alpha=1.0, random_state=0, **settings).fit(
+        X, sensitive_features=["p", "q", "r"] * 20
+    )
+    save_model(model, tmp_path / "m.skops")
+    loaded = load_model(tmp_path / "m.skops")
+    assert loaded.n_jobs is None
+    np.testing.assert_array_equal(loaded.outlier_scores(X + 0.1), model.outlier_scores(X + 0.1))
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.outlier_scores(X.rename(columns={"x": "w"}))
+
+
+def test_equal_models_give_equal_files(pipeline, model_file, tmp_path):
+    save_model(pipeline, tmp_path / "again.skops")
+    save_model(load_model(model_file), tmp_path / "reloaded.skops")
+    for name in ("again.skops", "reloaded.skops"):
+        assert (tmp_path / name).read_bytes() == model_file.read_bytes()
+
+
+def test_saving_keeps_no_trace_of_scoring(model_file, new_rows, tmp_path):
+    loaded = load_model(model_file)
+    loaded.predict(new_rows)
+    loaded["ensemble"].path_.table()
+    save_model(loaded, tmp_path / "used.skops")
+    assert (tmp_path / "used.skops").read_bytes() == model_file.read_bytes()
+
+
+def small(**settings):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    return FairOutlierEnsemble(alpha=0.0, random_state=0, **settings).fit(
+        X, sensitive_features=["p", "q"] * 20
+    )
+
+
+def own_combination(S):
+    return S.mean(axis=1)
+
+
+def own_detector(X):
+    return np.abs(X).sum(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"combination": own_combination}, "combination is a function of your own and cannot be saved"),
+        (
+            {"detectors": [own_detector]},
+            "detector 'own_detector' is not one of evenout's and cannot be saved",
+        ),
+        (
+            {"detectors": ["paper", IsolationForest(n_estimators=5)]},
+            "detector 'isolationforest' is not one of evenout's",
+        ),
+    ],
+)
+def test_functions_and_foreign_detectors_are_refused_at_saving(settings, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        save_model(small(**settings), tmp_path / "m.skops")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_models_and_unfitted_ones_are_refused_at_saving(tmp_path):
+    with pytest.raises(ValueError, match="model is TableEncoder and LinearRegression; a FairOutlierEnsemble"):
+        save_model(make_pipeline(TableEncoder(), LinearRegression()), tmp_path / "m.skops")
+    with pytest.raises(NotFittedError):
+        save_model(FairOutlierEnsemble(), tmp_path / "m.skops")
+    with pytest.raises(NotFittedError):
+        save_model(make_pipeline(TableEncoder(), small()), tmp_path / "m.skops")
+
+
+def test_a_random_state_that_has_moved_on_is_not_kept(tmp_path):
+    model = small().set_params(random_state=np.random.RandomState(0))
+    save_model(model, tmp_path / "m.skops")
+    assert load_model(tmp_path / "m.skops").random_state is None
