@@ -104,7 +104,7 @@ class Scored:
     outlier : array of shape (n,)
     groups : array of shape (n,)
     pairs : PairSums
-        Over the columns of S, then the targets in order.
+        Over the columns of S, then the targets in order; no pairs at all where they were not asked for.
     """
 
     S: FloatArray
@@ -128,23 +128,24 @@ class Scored:
         )
 
 
-def score(dataset: str, seeds: Seeds, *, n_threads: int = 1) -> Scored:
-    """Fit the paper's 18 detectors on the raw features, scale, combine, and sum over the pairs of rows."""
+def score(dataset: str, seeds: Seeds, *, n_threads: int = 1, pairs: bool = True) -> Scored:
+    """Fit the paper's 18 detectors on the raw features, scale, combine, and sum over the pairs of rows if wanted."""
     data = load_dataset(dataset, random_state=seeds.groups)
     X = np.ascontiguousarray(data.X.to_numpy())
     groups = read_groups(data.sensitive, len(X))
     _, raw = fit_pool("paper", X, seed=seeds.forest, n_threads=n_threads)
     S, targets = combine(raw)
-    pairs = pair_sums(
+    counted = groups.codes if pairs else np.full(len(X), -1)
+    sums = pair_sums(
         X,
         np.column_stack([S, *targets.values()]),
-        groups.codes,
+        counted,
         np.zeros(len(X), dtype=np.intp),
         n_groups=len(groups.labels),
         n_folds=1,
         n_threads=n_threads,
     )
-    return Scored(S, targets, data.y.to_numpy() == 1, groups.codes, pairs)
+    return Scored(S, targets, data.y.to_numpy() == 1, groups.codes, sums)
 
 
 def combine(raw: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:

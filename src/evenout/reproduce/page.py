@@ -27,6 +27,7 @@ from evenout.reproduce.experiment import (
 )
 from evenout.reproduce.figures import COLOURS, FAINT, INK, plan
 from evenout.reproduce.settings import LEAST_COMMON, Setting, read_settings
+from evenout.reproduce.unseen import ASKED, summarise, typical
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +37,13 @@ _MEAN_BETA = math.e - 1  # the limit of the mean of exp(rank / n)
 
 
 def render(
-    points: "pd.DataFrame", claims: Sequence[Claim], ties: "pd.DataFrame | None", folder: Path, *, seed: int
+    points: "pd.DataFrame",
+    claims: Sequence[Claim],
+    ties: "pd.DataFrame | None",
+    unseen: "pd.DataFrame",
+    folder: Path,
+    *,
+    seed: int,
 ) -> str:
     """The page as a string of HTML; ``folder`` holds the SVG files to put into it."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -71,6 +78,9 @@ def render(
         breast_cancer=breast_cancer_aucs(points),
         paper_auc=PAPER_AUC,
         ties=None if ties is None else _ties(ties),
+        unseen=(held := summarise(unseen, TITLES)),
+        unseen_typical=typical(held),
+        asked=ASKED,
         figures={drawing.name: _inline(drawing.name, drawing.alt, folder) for drawing in plan(settings)},
         columns=COLUMNS,
         design={"curve": CURVE_ALPHAS, "random": RANDOM_ALPHAS, "first": FIRST_FALL, "last": LAST_FALL},

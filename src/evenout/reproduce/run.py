@@ -20,6 +20,7 @@ from evenout.reproduce.experiment import TITLES, derive_seeds, run_repeat
 from evenout.reproduce.page import render
 from evenout.reproduce.settings import read_settings
 from evenout.reproduce.ties import compare_searches
+from evenout.reproduce.unseen import compare_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,16 +100,18 @@ def reproduce(
         datasets if datasets is not None else QUICK_DATASETS if quick else tuple(TITLES), repeats, seed
     )
     n_repeats = min(repeats, QUICK_REPEATS) if quick else repeats
-    steps = _Steps(progress, total=len(names) * n_repeats + figures.count(names) + 2)
+    steps = _Steps(progress, total=len(names) * n_repeats + figures.count(names) + 3)
     # One BLAS thread: sums of products then do not depend on how many cores the machine has.
     with atomic_folder(out) as folder, threadpool_limits(1):
         points = _write_points(folder, names, n_repeats, seed, n_threads, steps)
         with steps.step("Breast Cancer's ties", "ties"):
             ties = _write_ties(folder, seed, n_repeats) if "breastw" in names else None
+        with steps.step("rows that the weights have not seen", "unseen"):
+            unseen = _write_unseen(folder, names, seed, n_repeats, n_threads)
         claims = judge(points)
         _draw(folder, points, steps)
         with steps.step("the page", "page"):
-            page = render(points, claims, ties, folder / "figures", seed=seed)
+            page = render(points, claims, ties, unseen, folder / "figures", seed=seed)
             (folder / "index.html").write_text(page, encoding="utf-8")
         run = {"datasets": names, "repeats": n_repeats, "seed": seed, "quick": quick, "n_threads": n_threads}
         _write_run(folder, run, claims, steps.seconds)
@@ -149,6 +152,14 @@ def _write_ties(folder: Path, seed: int, n_repeats: int) -> "pd.DataFrame":
     ties = compare_searches(seed, n_repeats)
     ties.to_csv(folder / "ties.csv", index=False, float_format="%.10g", lineterminator="\n")
     return ties
+
+
+def _write_unseen(
+    folder: Path, names: list[str], seed: int, n_repeats: int, n_threads: int
+) -> "pd.DataFrame":
+    unseen = compare_rows(names, seed, n_repeats, n_threads=n_threads)
+    unseen.to_csv(folder / "unseen.csv", index=False, float_format="%.10g", lineterminator="\n")
+    return unseen
 
 
 def _draw(folder: Path, points: "pd.DataFrame", steps: _Steps) -> None:
