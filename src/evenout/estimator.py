@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.combine import COMBINATIONS
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout.core.exceptions import TargetNotReachedWarning
 from evenout.core.flags import flag_threshold, fold_rate_ratios, weigh
 from evenout.core.folds import assign_folds, count_folds
 from evenout.core.forms import NOTIONS
 from evenout.core.pairwise import pair_sums
-from evenout.core.path import WEIGHTS, Target, TradeoffPath, Weights
+from evenout.core.path import WEIGHTS, Target, TradeoffPath, Weights, open_path
 from evenout.core.scaling import SCALINGS
 from evenout.core.similarity import LengthScale, comparable_rows
 from evenout.core.types import FloatArray, IntArray
@@ -219,7 +219,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         cells = self._cells(S, t, features, groups, folds, fairness, threads)
         # A request for unseen rows is solved against sampling noise; a given alpha means the published form.
         noise_aware = self.target == "unseen" and self.alpha is None
-        path = _path(cells, fairness, noise_aware=noise_aware, constraint=self.weights)
+        path = open_path(cells, fairness, noise_aware=noise_aware, constraint=self.weights)
         alpha = self._choose_alpha(path, S, groups, folds)
         self._store(path, alpha, S)
         self._scores, self.target_, self.detector_names_ = model, t, model.pool.names
@@ -343,20 +343,6 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         )
         self.outlier_scores_ = weigh(S, self.weights_)
         self.offset_ = -float(flag_threshold(self.outlier_scores_, self.contamination))
-
-
-def _path(cells: Cells, fairness: dict[str, float], **settings: Any) -> TradeoffPath:
-    """The path; of two notions, group fairness is left out where there is no group gap to remove."""
-    path = TradeoffPath(cells, fairness, **settings)
-    if len(fairness) > 1 and not TradeoffPath(cells, {"demographic_parity": 1.0}).gap_detected:
-        warnings.warn(
-            f"no group gap was found in the base score (p = {path.gap_p_value:.2g} for 'no gap'); "
-            "only individual fairness is pursued",
-            NoGapWarning,
-            stacklevel=3,
-        )
-        return TradeoffPath(cells, {"individual": 1.0}, **settings)
-    return path
 
 
 def _labels(decision: FloatArray) -> IntArray:

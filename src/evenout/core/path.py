@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -272,6 +272,23 @@ class TradeoffPath:
             "the groups is within sampling noise, so nothing was removed (alpha = 0). "
             "Give alpha to remove bias all the same."
         )
+
+
+def open_path(
+    cells: Cells, fairness: Mapping[str, float], *, noise_aware: bool = False, constraint: Weights = "free"
+) -> TradeoffPath:
+    """The path; of two notions, group fairness is left out, with a warning, where there is no group gap to remove."""
+    settings: dict[str, Any] = {"noise_aware": noise_aware, "constraint": constraint}
+    path = TradeoffPath(cells, fairness, **settings)
+    if len(fairness) > 1 and not TradeoffPath(cells, {"demographic_parity": 1.0}).gap_detected:
+        warnings.warn(
+            f"no group gap was found in the base score (p = {path.gap_p_value:.2g} for 'no gap'); "
+            "only individual fairness is pursued",
+            NoGapWarning,
+            stacklevel=3,
+        )
+        return TradeoffPath(cells, {"individual": 1.0}, **settings)
+    return path
 
 
 def _quadratic(form: FloatArray, W: FloatArray) -> FloatArray:
