@@ -201,6 +201,43 @@ def test_precomputed_scores(data):
     np.testing.assert_allclose(model.outlier_scores_, scaled @ model.weights_)
 
 
+def test_own_form_is_solved_with(data):
+    X, groups = data
+
+    def parity(S, codes):
+        means = np.array([S[codes == g].mean(axis=0) for g in range(3)])
+        gaps = [means[0] - means[1], means[0] - means[2], means[1] - means[2]]
+        return sum(np.outer(gap, gap) for gap in gaps) / 3
+
+    named = FairOutlierEnsemble(alpha=50.0, random_state=0).fit(X, sensitive_features=groups)
+    given = named._scaled_scores(X)
+    for own in (parity, parity(given, np.unique(groups, return_inverse=True)[1])):
+        model = FairOutlierEnsemble(fairness=own, alpha=50.0, random_state=0).fit(
+            X, sensitive_features=groups
+        )
+        np.testing.assert_allclose(model.outlier_scores_, named.outlier_scores_, rtol=1e-6)
+        assert model.path_.bias(50.0, "training") == pytest.approx(
+            float(named.path_.bias(50.0, "training")), rel=1e-5
+        )
+        assert np.isnan(model.bias_reduction_)
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        (np.eye(3), r"shape \(3, 3\); 18 detectors need"),
+        (-np.eye(18), "must be positive semidefinite"),
+        (np.full((18, 18), np.nan), "finite"),
+    ],
+)
+def test_bad_forms_are_refused(data, form, message):
+    X, groups = data
+    with pytest.raises(ValueError, match=message):
+        FairOutlierEnsemble(fairness=form, alpha=1.0, random_state=0).fit(X, sensitive_features=groups)
+    with pytest.raises(ValueError, match="give alpha or flag_rate_ratio"):
+        FairOutlierEnsemble(fairness=form, random_state=0).fit(X, sensitive_features=groups)
+
+
 @pytest.mark.parametrize("weights", ["nonnegative", "simplex"])
 def test_constrained_weights_are_feasible_and_fairer_than_the_start(data, weights):
     X, groups = data

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from evenout.core.combine import COMBINATIONS
 from evenout.core.exceptions import TargetNotReachedWarning
 from evenout.core.flags import flag_threshold, fold_rate_ratios, weigh
 from evenout.core.folds import assign_folds, count_folds
-from evenout.core.forms import NOTIONS
+from evenout.core.forms import NAMED_NOTIONS
 from evenout.core.pairwise import pair_sums
 from evenout.core.path import WEIGHTS, Target, TradeoffPath, Weights, open_path
 from evenout.core.scaling import SCALINGS
@@ -31,7 +32,7 @@ from evenout.parameters import (
     one_of,
     whole,
 )
-from evenout.rows import as_seed, new_rows, training_rows
+from evenout.rows import OwnForm, as_seed, new_rows, own_form_of, training_rows
 from evenout.scores import learn_scores
 
 _DEFAULT_REDUCTION = 0.8
@@ -75,8 +76,10 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         The base ensemble, or a function from the scaled (n, k) scores to n numbers.
     scaling : {"minmax", "rank", "zscore", "gaussian"}, default="minmax"
         How raw scores become comparable, learnt on the training rows.
-    fairness : {"demographic_parity", "individual"} or dict, default="demographic_parity"
-        Equal mean scores of the groups, or equal scores of similar rows from different groups, or both by weight.
+    fairness : {"demographic_parity", "individual"}, dict, array or callable, default="demographic_parity"
+        Equal mean scores of the groups, or equal scores of similar rows from different groups, or both by weight. Or
+        a form of your own: a positive semidefinite k x k array C, or a function of the scaled scores (n, k) and the
+        group codes (n,) that returns one; ask by ``alpha`` or ``flag_rate_ratio`` then.
     length_scale : "minmax", float or ("median", factor), default=("median", 0.05)
         Individual fairness: the distance at which likeness fades, in units of the median distance between rows of
         different groups, or as a number, on standardised features; ``"minmax"`` is the published similarity, under
@@ -148,7 +151,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         *,
         combination: str | Callable[[FloatArray], FloatArray] = "greedy",
         scaling: str = "minmax",
-        fairness: str | Mapping[str, float] = "demographic_parity",
+        fairness: str | Mapping[str, float] | FloatArray | OwnForm = "demographic_parity",
         length_scale: LengthScale = ("median", 0.05),
         bias_reduction: float | None = None,
         flag_rate_ratio: float | None = None,
@@ -273,9 +276,15 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
             raise ValueError(
                 f"{' and '.join(given)} were given; give at most one of bias_reduction, flag_rate_ratio and alpha"
             )
+        if callable(self.fairness) or isinstance(self.fairness, np.ndarray):
+            if self.alpha is None and self.flag_rate_ratio is None:
+                raise ValueError(
+                    "fairness is a form of your own, which has no target to compare with; give alpha or flag_rate_ratio"
+                )
+            return {"own": 1.0}
         fairness = {self.fairness: 1.0} if isinstance(self.fairness, str) else self.fairness
-        known = ", ".join(map(repr, NOTIONS))
-        if not isinstance(fairness, Mapping) or not fairness or not set(fairness) <= set(NOTIONS):
+        known = ", ".join(map(repr, NAMED_NOTIONS))
+        if not isinstance(fairness, Mapping) or not fairness or not set(fairness) <= set(NAMED_NOTIONS):
             raise ValueError(
                 f"fairness={self.fairness!r} is not allowed; use {known}, or a dict of these names and their weights"
             )
@@ -304,12 +313,14 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         beta = rank_weights(t) if self.weighting == "rank" else np.ones(len(t))
         shape = {"n_groups": len(groups.labels), "n_folds": int(folds.max()) + 1}
         cells = collect_cells(S, t, beta, groups.codes, folds, **shape)
+        if "own" in fairness:
+            return replace(cells, own=own_form_of(self.fairness, S, groups.codes))
         if "individual" not in fairness:
             return cells
         rows, scale = comparable_rows(X, groups.codes, self.length_scale)
         Z = np.column_stack([S, t])
         pairs = pair_sums(rows, Z, groups.codes, folds, **shape, scale=scale, n_threads=threads)
-        return Cells(cells.plain, cells.weighted, pairs)
+        return replace(cells, pairs=pairs)
 
     def _choose_alpha(self, path: TradeoffPath, S: FloatArray, groups: Groups, folds: IntArray) -> float:
         if self.alpha is not None:

@@ -1,13 +1,16 @@
-"""Feature rows and seeds, cleaned once at the door into what the inner code trusts."""
+"""Feature rows, seeds and forms of the user's own, cleaned once at the door into what the inner code trusts."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
-from evenout.core.types import FloatArray
+from evenout.core.types import FloatArray, IntArray
+
+OwnForm: TypeAlias = Callable[[FloatArray, IntArray], FloatArray]
 
 _LARGEST = 1e30  # squares of larger numbers leave the range in which distances are exact
 
@@ -32,6 +35,23 @@ def as_seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def own_form_of(fairness: Any, S: FloatArray, groups: IntArray) -> FloatArray:
+    """A fairness form that the user gave or computes from scores (n, k) and group codes (n,), checked."""
+    k = S.shape[1]
+    form = np.asarray(fairness(S, groups) if callable(fairness) else fairness, dtype=float)
+    if form.shape != (k, k) or not np.isfinite(form).all():
+        raise ValueError(
+            f"fairness is a form of shape {form.shape}; {k} detectors need a finite array of shape ({k}, {k})"
+        )
+    form = (form + form.T) / 2
+    least, most = np.linalg.eigvalsh(form)[[0, -1]]
+    if least < -1e-9 * max(most, 0.0) - 1e-300:
+        raise ValueError(
+            f"fairness is a form with the eigenvalue {least:.3g}; it must be positive semidefinite"
+        )
+    return form
 
 
 def _refuse_sparse(X: Any) -> None:

@@ -3,7 +3,7 @@ import pytest
 
 from evenout.core.cells import collect_cells
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
-from evenout.core.forms import NOTIONS, individual_form, parity_form
+from evenout.core.forms import NAMED_NOTIONS, NOTIONS, individual_form, parity_form
 from evenout.core.path import TradeoffPath
 from evenout.metrics import demographic_parity
 
@@ -172,7 +172,7 @@ def test_both_notions_measure_in_units_of_the_target(problem):
     shares = {
         name: NOTIONS[name].bias(problem.cells, V, unseen=False)[0]
         / NOTIONS[name].bias(problem.cells, unit, unseen=False)[0]
-        for name in NOTIONS
+        for name in NAMED_NOTIONS
     }
     expected = (shares["demographic_parity"] + 3 * shares["individual"]) / 4
     assert path.bias(5.0, "training") == pytest.approx(expected)

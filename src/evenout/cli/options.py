@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from evenout.core.combine import COMBINATIONS
-from evenout.core.forms import NOTIONS
+from evenout.core.forms import NAMED_NOTIONS
 from evenout.core.path import WEIGHTS
 from evenout.core.scaling import SCALINGS
 from evenout.core.similarity import LengthScale
@@ -23,9 +23,9 @@ _POSITIVE_SHARE = click.FloatRange(0, 1, min_open=True)
 def read_fairness(ctx: click.Context, param: click.Parameter, value: str) -> str | dict[str, float]:
     """A notion, or several with weights: ``demographic_parity=1,individual=2``."""
     parts = [part.partition("=") for part in value.split(",")]
-    if any(name not in NOTIONS for name, _, _ in parts):
+    if any(name not in NAMED_NOTIONS for name, _, _ in parts):
         raise click.BadParameter(
-            f"{value!r} is not {' or '.join(NOTIONS)}, or both with weights.", ctx, param
+            f"{value!r} is not {' or '.join(NAMED_NOTIONS)}, or both with weights.", ctx, param
         )
     if len(parts) == 1 and not parts[0][1]:
         return value

@@ -25,11 +25,14 @@ class Cells:
         ``sum beta z z'``.
     pairs : PairSums or None
         Sums over pairs of rows from different groups, when individual fairness is asked for.
+    own : array of shape (k, k) or None
+        A fairness form of the user's own; it stands for all rows and knows neither folds nor the target.
     """
 
     plain: FloatArray
     weighted: FloatArray
     pairs: PairSums | None = None
+    own: FloatArray | None = None
 
     @property
     def n_folds(self) -> int:

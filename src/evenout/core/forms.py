@@ -167,6 +167,25 @@ def individual_error(cells: Cells, V: FloatArray) -> FloatArray:
     return _ratio(by_fold.std(axis=0, ddof=1) / np.sqrt(len(by_fold)), total)
 
 
+def own_form(cells: Cells) -> FloatArray:
+    """The user's own C, with nothing said of the target."""
+    if cells.own is None:
+        raise ValueError("no form of your own was given")
+    return np.pad(cells.own, (0, 1))
+
+
+def own_bias(cells: Cells, V: FloatArray, *, unseen: bool) -> FloatArray:  # noqa: ARG001 (V says which rows are meant)
+    """``w'Cw / Var(y)``, each fold's weights counted by its rows; 0 for the target, of which C says nothing."""
+    share = cells.fold_counts / cells.fold_counts.sum()
+    squared = np.einsum("f,fmk,kl,fml->m", share, V, own_form(cells), V, optimize=True)
+    return _ratio(squared, group_moments(cells, V).total_variance)
+
+
+def own_error(cells: Cells, V: FloatArray) -> FloatArray:  # noqa: ARG001
+    """Unknown: C is taken as it is given."""
+    return np.full(V.shape[1], np.nan)
+
+
 class _Form(Protocol):
     def __call__(self, cells: Cells) -> FloatArray: ...
 
@@ -190,7 +209,9 @@ class Notion(NamedTuple):
 NOTIONS: dict[str, Notion] = {
     "demographic_parity": Notion(parity_form, parity_bias, parity_error),
     "individual": Notion(individual_form, individual_bias, individual_error),
+    "own": Notion(own_form, own_bias, own_error),
 }
+NAMED_NOTIONS = ("demographic_parity", "individual")  # those that a user asks for by name
 
 
 def combined_form(cells: Cells, fairness: Mapping[str, float], *, noise_aware: bool = False) -> FloatArray:

@@ -42,6 +42,11 @@ def describe_ensemble(model: FairOutlierEnsemble) -> dict[str, Any]:
             "combination is a function of your own and cannot be saved: a model file holds plain data alone; "
             f"use one of {', '.join(map(repr, COMBINATIONS))}, or keep the model in Python"
         )
+    if "own" in path.fairness:
+        raise ValueError(
+            "fairness is a form of your own and cannot be saved; use 'demographic_parity' or 'individual', "
+            "or keep the model in Python"
+        )
     names = getattr(model, "feature_names_in_", None)
     return plain(
         {
@@ -58,7 +63,11 @@ def describe_ensemble(model: FairOutlierEnsemble) -> dict[str, Any]:
                 "base_scaling": scores.base_scaling,
             },
             "path": {
-                "cells": path.cells,
+                "cells": {
+                    "plain": path.cells.plain,
+                    "weighted": path.cells.weighted,
+                    "pairs": path.cells.pairs,
+                },
                 "fairness": path.fairness,
                 "noise_aware": path.noise_aware,
                 "constraint": path.constraint,

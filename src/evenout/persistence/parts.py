@@ -6,7 +6,7 @@ import numpy as np
 
 from evenout.core.cells import Cells
 from evenout.core.combine import COMBINATIONS, Combination
-from evenout.core.forms import NOTIONS
+from evenout.core.forms import NAMED_NOTIONS
 from evenout.core.pairwise import PairSums
 from evenout.core.path import WEIGHTS, TradeoffPath
 from evenout.core.scaling import SCALINGS, Scaling
@@ -35,7 +35,7 @@ def read_path(data: Fields, n_groups: int, k: int) -> TradeoffPath:
     """The trade-off path of ``k`` detectors, solved again from its sums."""
     fairness = data.fields("fairness")
     notions = {name: fairness.number(name) for name in fairness.names()}
-    allowed = notions and set(notions) <= set(NOTIONS) and min(notions.values()) > 0
+    allowed = notions and set(notions) <= set(NAMED_NOTIONS) and min(notions.values()) > 0
     data.require(allowed, "fairness", "is of no known kind")
     cells = _read_cells(data.fields("cells"), n_groups, k)
     data.require("individual" not in notions or cells.pairs is not None, "cells", "has no sums over pairs")
