@@ -10,6 +10,7 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from evenout.backends import gpu
 from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.combine import COMBINATIONS
 from evenout.core.exceptions import TargetNotReachedWarning
@@ -52,6 +53,7 @@ _RULES = {
     "unknown_groups": one_of(("error", "ignore")),
     "contamination": number(0, 0.5, open_low=True),
     "n_jobs": ANY_JOBS,
+    "device": one_of(("cpu", "cuda")),
 }
 
 
@@ -109,6 +111,8 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         Seed of the forests, of open random states in given detectors, and of the folds.
     n_jobs : int or None, default=None
         Threads; None means 1, -1 all cores.
+    device : {"cpu", "cuda"}, default="cpu"
+        Where the named pools and individual fairness are computed; ``"cuda"`` needs the extra ``gpu``.
 
     Attributes
     ----------
@@ -165,6 +169,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         contamination: float = 0.1,
         random_state: Any = None,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.detectors = detectors
         self.combination = combination
@@ -183,6 +188,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self.contamination = contamination
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Self:  # noqa: ARG002
         """Fit detectors, base ensemble and fair weights.
@@ -196,6 +202,8 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
             The protected group of each row; several columns make intersectional groups. Required.
         """
         check_parameters(self.get_params(deep=False), _RULES)
+        if self.device != "cpu":
+            gpu.check_device(self.device)
         fairness = self._fairness()
         features = training_rows(self, X)
         groups = read_groups(
@@ -216,6 +224,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
             combination=self.combination,
             seed=seed,
             n_threads=threads,
+            device=self.device,
             sensitive_features=sensitive_features,
         )
         folds = assign_folds(S, groups.codes, count_folds(groups.codes), seed)
@@ -265,7 +274,9 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         features = new_rows(self, X)
         threads = effective_n_jobs(self.n_jobs)
-        return self._scores.scaled(features, n_threads=threads, sensitive_features=sensitive_features)
+        return self._scores.scaled(
+            features, n_threads=threads, sensitive_features=sensitive_features, device=self.device
+        )
 
     def _fairness(self) -> dict[str, float]:
         """The notions asked for, with their weights; also refuses contradictory requests."""
@@ -319,7 +330,10 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
             return cells
         rows, scale = comparable_rows(X, groups.codes, self.length_scale)
         Z = np.column_stack([S, t])
-        pairs = pair_sums(rows, Z, groups.codes, folds, **shape, scale=scale, n_threads=threads)
+        if self.device == "cpu":
+            pairs = pair_sums(rows, Z, groups.codes, folds, **shape, scale=scale, n_threads=threads)
+        else:
+            pairs = gpu.pair_sums(rows, Z, groups.codes, folds, **shape, scale=scale, device=self.device)
         return replace(cells, pairs=pairs)
 
     def _choose_alpha(self, path: TradeoffPath, S: FloatArray, groups: Groups, folds: IntArray) -> float:

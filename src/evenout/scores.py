@@ -34,9 +34,11 @@ class ScoreModel:
     combination: Combination
     base_scaling: Scaling
 
-    def scaled(self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None) -> FloatArray:
+    def scaled(
+        self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None, device: str = "cpu"
+    ) -> FloatArray:
         """``S`` of rows of shape (m, d): shape (m, k)."""
-        raw = self.pool.score(X, n_threads=n_threads, sensitive_features=sensitive_features)
+        raw = self.pool.score(X, n_threads=n_threads, sensitive_features=sensitive_features, device=device)
         return self.scaling.transform(raw)
 
     def base(self, S: FloatArray) -> FloatArray:
@@ -53,6 +55,7 @@ def learn_scores(
     seed: int,
     n_threads: int = 1,
     sensitive_features: Any = None,
+    device: str = "cpu",
 ) -> tuple[ScoreModel, FloatArray, FloatArray]:
     """Fit detectors, scaling and base ensemble on training rows of shape (n, d).
 
@@ -60,7 +63,9 @@ def learn_scores(
     -------
     the fitted model, ``S`` of shape (n, k) and ``t`` of shape (n,) of the training rows
     """
-    pool, raw = fit_pool(detectors, X, seed=seed, n_threads=n_threads, sensitive_features=sensitive_features)
+    pool, raw = fit_pool(
+        detectors, X, seed=seed, n_threads=n_threads, sensitive_features=sensitive_features, device=device
+    )
     scaler = learn_scaling(scaling, raw)
     _warn_constant(pool.names, scaler)
     S = scaler.transform(raw)

@@ -42,7 +42,9 @@ class FittedPool:
     names: tuple[str, ...]
     parts: tuple[Part | GroupAware, ...]
 
-    def score(self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None) -> FloatArray:
+    def score(
+        self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None, device: str = "cpu"
+    ) -> FloatArray:
         """Raw scores of shape (m, k), higher = more outlying; only a `GroupAware` part uses the groups."""
         grouped = [part.name for part in self.parts if isinstance(part, GroupAware)]
         if grouped and sensitive_features is None:
@@ -54,13 +56,23 @@ class FittedPool:
         for part in self.parts:
             if isinstance(part, GroupAware):
                 columns.append(part.score(X, n_threads=n_threads, sensitive_features=sensitive_features))
-            else:
+            elif device == "cpu":
                 columns.append(part.score(X, n_threads=n_threads))
+            else:
+                from evenout.backends import gpu
+
+                columns.append(gpu.score(part, X, n_threads=n_threads, device=device))
         return np.hstack(columns)
 
 
 def fit_pool(
-    detectors: Any, X: FloatArray, *, seed: int, n_threads: int = 1, sensitive_features: Any = None
+    detectors: Any,
+    X: FloatArray,
+    *,
+    seed: int,
+    n_threads: int = 1,
+    sensitive_features: Any = None,
+    device: str = "cpu",
 ) -> tuple[FittedPool, FloatArray]:
     """Fit a pool on the training rows.
 
@@ -75,6 +87,8 @@ def fit_pool(
     n_threads : int
     sensitive_features : array, series or frame
         For detectors that say ``needs_groups``, such as `FairLOF`.
+    device : {"cpu", "cuda"}
+        Where the named pools are fitted; given detectors run where they always do.
 
     Returns
     -------
@@ -87,18 +101,21 @@ def fit_pool(
     parts: list[Part | GroupAware] = []
     scores: list[FloatArray] = []
     for entry in entries:
-        for part_names, part, columns in _fit_entry(entry, names, X, seed, n_threads, sensitive_features):
+        fitted = (
+            _fit_named(entry, X, seed, n_threads, device)
+            if isinstance(entry, str)
+            else _fit_given(entry, names, X, seed, sensitive_features)
+        )
+        for part_names, part, columns in fitted:
             names += part_names
             parts.append(part)
             scores.append(columns)
     return FittedPool(tuple(names), tuple(parts)), np.hstack(scores)
 
 
-def _fit_entry(
-    entry: Any, taken: Sequence[str], X: FloatArray, seed: int, n_threads: int, sensitive_features: Any
+def _fit_given(
+    entry: Any, taken: Sequence[str], X: FloatArray, seed: int, sensitive_features: Any
 ) -> Sequence[tuple[list[str], Part | GroupAware, FloatArray]]:
-    if isinstance(entry, str):
-        return _fit_named(entry, X, seed, n_threads)
     name, detector = entry if isinstance(entry, tuple) else (_name_of(entry), entry)
     unique, copies = name, 1
     while unique in taken:
@@ -112,17 +129,23 @@ def _fit_entry(
 
 
 def _fit_named(
-    name: str, X: FloatArray, seed: int, n_threads: int
-) -> list[tuple[list[str], Part, FloatArray]]:
+    name: str, X: FloatArray, seed: int, n_threads: int, device: str
+) -> Sequence[tuple[list[str], Part | GroupAware, FloatArray]]:
     """The pool of the paper, and with ``"diverse"`` the tails of each feature."""
     if name not in ("paper", "diverse"):
         raise ValueError(
             f"detectors={name!r} is unknown; known names: {', '.join(map(repr, POOLS))}, or pass a list of detectors"
         )
-    neighbours, near = Neighbours.fit(X, lof=_LOF, knn=_KNN, n_threads=n_threads)
-    forest, isolation = Forest.fit(X, sizes=_TREES, random_state=seed, n_threads=n_threads)
+    if device == "cpu":
+        neighbours, near = Neighbours.fit(X, lof=_LOF, knn=_KNN, n_threads=n_threads)
+        forest, isolation = Forest.fit(X, sizes=_TREES, random_state=seed, n_threads=n_threads)
+    else:
+        from evenout.backends import gpu
+
+        neighbours, near = gpu.fit_neighbours(X, lof=_LOF, knn=_KNN, n_threads=n_threads, device=device)
+        forest, isolation = gpu.fit_forest(X, sizes=_TREES, random_state=seed, device=device)
     near_names = [f"lof_{k}" for k in _LOF] + [f"knn_{k}" for k in _KNN]
-    parts: list[tuple[list[str], Part, FloatArray]] = [
+    parts: list[tuple[list[str], Part | GroupAware, FloatArray]] = [
         (near_names, neighbours, near),
         ([f"iforest_{size}" for size in _TREES], forest, isolation),
     ]
