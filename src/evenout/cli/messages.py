@@ -35,6 +35,8 @@ def plain_messages() -> Iterator[None]:
             yield
         except (ValueError, OSError) as error:
             raise Failure(one_line(_in_options(_words(error)))) from None
+        except ImportError as error:  # an optional package, named with how to install it
+            raise Failure(one_line(str(error))) from None
         except MemoryError:
             raise Failure("there is not enough memory for this; use fewer rows") from None
         finally:

@@ -121,6 +121,10 @@ _OPTIONS = [
         help="Refuse rows without a group, or use them for the base score alone.",
     ),
     _option(
+        "device", type=click.Choice(["cpu", "cuda"]),
+        help="Where to compute; cuda needs the extra gpu.",
+    ),
+    _option(
         "contamination", type=click.FloatRange(0, 0.5, min_open=True),
         metavar="SHARE", help="Share of the rows to flag.",
     ),
