@@ -138,6 +138,19 @@ def test_other_notions_reduce_their_bias(data, fairness):
     assert model.bias_reduction_ >= 0.1 or model.alpha_ > 0
 
 
+def test_sampled_pairs_come_close_to_all_pairs_and_say_how_close():
+    rng = np.random.default_rng(1)
+    X, groups = rng.normal(size=(6000, 3)), rng.integers(0, 2, size=6000)
+    common = {"fairness": "individual", "length_scale": "minmax", "alpha": 1e3, "random_state": 0}
+    exact, sampled = (
+        FairOutlierEnsemble(pairs=pairs, **common).fit(X, sensitive_features=groups)
+        for pairs in ("exact", "sampled")
+    )
+    assert exact.pair_error_ == 0.0
+    assert 0.0 <= sampled.pair_error_ <= 0.01
+    assert np.corrcoef(exact.outlier_scores_, sampled.outlier_scores_)[0, 1] > 0.999
+
+
 def test_without_a_gap_nothing_is_removed(data):
     X, _ = data
     groups = np.random.default_rng(5).integers(0, 2, size=400)

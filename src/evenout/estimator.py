@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -17,8 +17,8 @@ from evenout.core.exceptions import TargetNotReachedWarning
 from evenout.core.flags import flag_threshold, fold_rate_ratios, weigh
 from evenout.core.folds import assign_folds, count_folds
 from evenout.core.forms import NAMED_NOTIONS
-from evenout.core.pairwise import pair_sums
 from evenout.core.path import WEIGHTS, Target, TradeoffPath, Weights, open_path
+from evenout.core.sampling import METHODS, estimate_pair_sums
 from evenout.core.scaling import SCALINGS
 from evenout.core.similarity import LengthScale, comparable_rows
 from evenout.core.types import FloatArray, IntArray
@@ -42,6 +42,7 @@ _RULES = {
     "combination": one_of(COMBINATIONS) | CALLABLE,
     "scaling": one_of(SCALINGS),
     "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
+    "pairs": one_of(METHODS),
     "bias_reduction": NONE | number(0, 1),
     "flag_rate_ratio": NONE | number(0, 1, open_low=True),
     "alpha": NONE | number(0, np.inf),
@@ -86,6 +87,9 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         Individual fairness: the distance at which likeness fades, in units of the median distance between rows of
         different groups, or as a number, on standardised features; ``"minmax"`` is the published similarity, under
         which nearly all pairs of rows count as alike.
+    pairs : {"auto", "exact", "sampled"}, default="auto"
+        Individual fairness: visit all pairs of rows, or a sample that leaves a relative error of 1 % (``pair_error_``);
+        ``"auto"`` samples beyond 5e9 pairs, some 100,000 rows. A GPU visits all.
     bias_reduction : float in [0, 1], optional
         Share of the base score's scale-free bias to remove. 0.8 if none of the three is given.
     flag_rate_ratio : float in (0, 1], optional
@@ -128,6 +132,9 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         without a detectable gap.
     gap_detected_ : bool
         False if the base score's group gap is within sampling noise.
+    pair_error_ : float
+        Relative error of the individual-fairness form in its worst direction, in root mean square, where pairs were
+        sampled; else 0.
     path_ : TradeoffPath
         Every other trade-off.
     detector_names_ : tuple of str
@@ -157,6 +164,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         scaling: str = "minmax",
         fairness: str | Mapping[str, float] | FloatArray | OwnForm = "demographic_parity",
         length_scale: LengthScale = ("median", 0.05),
+        pairs: Literal["auto", "exact", "sampled"] = "auto",
         bias_reduction: float | None = None,
         flag_rate_ratio: float | None = None,
         alpha: float | None = None,
@@ -176,6 +184,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self.scaling = scaling
         self.fairness = fairness
         self.length_scale = length_scale
+        self.pairs = pairs
         self.bias_reduction = bias_reduction
         self.flag_rate_ratio = flag_rate_ratio
         self.alpha = alpha
@@ -228,12 +237,13 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
             sensitive_features=sensitive_features,
         )
         folds = assign_folds(S, groups.codes, count_folds(groups.codes), seed)
-        cells = self._cells(S, t, features, groups, folds, fairness, threads)
+        cells, pair_error = self._cells(S, t, features, groups, folds, fairness, seed, threads)
         # A request for unseen rows is solved against sampling noise; a given alpha means the published form.
         noise_aware = self.target == "unseen" and self.alpha is None
         path = open_path(cells, fairness, noise_aware=noise_aware, constraint=self.weights)
         alpha = self._choose_alpha(path, S, groups, folds)
         self._store(path, alpha, S)
+        self.pair_error_ = pair_error
         self._scores, self.target_, self.detector_names_ = model, t, model.pool.names
         self.group_names_, self.group_counts_ = groups.labels, groups.counts
         validate_data(self, X, skip_check_array=True)
@@ -319,22 +329,34 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         groups: Groups,
         folds: IntArray,
         fairness: dict[str, float],
+        seed: int,
         threads: int,
-    ) -> Cells:
+    ) -> tuple[Cells, float]:
+        """Sums of the cells, and the error of their pair sums."""
         beta = rank_weights(t) if self.weighting == "rank" else np.ones(len(t))
         shape = {"n_groups": len(groups.labels), "n_folds": int(folds.max()) + 1}
         cells = collect_cells(S, t, beta, groups.codes, folds, **shape)
         if "own" in fairness:
-            return replace(cells, own=own_form_of(self.fairness, S, groups.codes))
+            return replace(cells, own=own_form_of(self.fairness, S, groups.codes)), 0.0
         if "individual" not in fairness:
-            return cells
+            return cells, 0.0
         rows, scale = comparable_rows(X, groups.codes, self.length_scale)
         Z = np.column_stack([S, t])
-        if self.device == "cpu":
-            pairs = pair_sums(rows, Z, groups.codes, folds, **shape, scale=scale, n_threads=threads)
-        else:
+        if self.device != "cpu":
             pairs = gpu.pair_sums(rows, Z, groups.codes, folds, **shape, scale=scale, device=self.device)
-        return replace(cells, pairs=pairs)
+            return replace(cells, pairs=pairs), 0.0
+        pairs, error = estimate_pair_sums(
+            rows,
+            Z,
+            groups.codes,
+            folds,
+            **shape,
+            scale=scale,
+            method=self.pairs,
+            seed=seed,
+            n_threads=threads,
+        )
+        return replace(cells, pairs=pairs), error
 
     def _choose_alpha(self, path: TradeoffPath, S: FloatArray, groups: Groups, folds: IntArray) -> float:
         if self.alpha is not None:

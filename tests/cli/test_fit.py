@@ -85,6 +85,7 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
         "scaling": "zscore",
         "fairness": {"demographic_parity": 1.0, "individual": 2.0},
         "length_scale": ["median", 0.5],
+        "pairs": "sampled",
         "bias_reduction": 0.1,
         "target": "training",
         "weighting": "uniform",

@@ -8,6 +8,7 @@ import click
 from evenout.core.combine import COMBINATIONS
 from evenout.core.forms import NAMED_NOTIONS
 from evenout.core.path import WEIGHTS
+from evenout.core.sampling import METHODS
 from evenout.core.scaling import SCALINGS
 from evenout.core.similarity import LengthScale
 from evenout.detectors.pool import POOLS
@@ -86,6 +87,10 @@ _OPTIONS = [
         default=_length_scale_text(_DEFAULTS["length_scale"]),
         help="individual: the distance at which rows stop being similar; a multiple of the median distance, "
         "a number, or minmax (the paper).",
+    ),
+    _option(
+        "pairs", type=click.Choice(METHODS),
+        help="individual: all pairs of rows, or a sample with a stated error; auto samples beyond 5e9 pairs.",
     ),
     _option(
         "detectors", type=click.Choice(POOLS),

@@ -60,7 +60,8 @@ def block_sums(
     z: Float32Array,
     first: int,
     last: int,
-    edges: IntArray,
+    starts: IntArray,
+    stops: IntArray,
     slope: float,
     offset: float,
     form: FloatArray,
@@ -74,8 +75,8 @@ def block_sums(
     z : array of shape (n, q)
         The first column is all ones, so that ``M z`` holds the row sums of M.
     first, last : int
-    edges : array of shape (cells + 1,)
-        Cell b holds the rows ``edges[b]..edges[b + 1] - 1``.
+    starts, stops : arrays of shape (cells,)
+        Cell b holds the rows ``starts[b]..stops[b] - 1``.
     slope, offset : float of the type of x
         ``M_ij = 2^(offset - slope * distance)``.
     form : array of shape (cells, q, q)
@@ -89,11 +90,11 @@ def block_sums(
     weights, y, nothing = np.empty(TILE, z.dtype), np.empty((q, TILE)), np.zeros((q, TILE))
     height = _load(z, first, last, own)
     for b in range(len(mass)):
-        y[:] = 0  # M z, transposed
-        size = edges[b + 1] - edges[b]
+        y[:, :height] = 0  # M z, transposed
+        size = stops[b] - starts[b]
         parts = (size + TILE - 1) // TILE
         for part in range(parts):  # of nearly equal width
-            left, right = edges[b] + size * part // parts, edges[b] + size * (part + 1) // parts
+            left, right = starts[b] + size * part // parts, starts[b] + size * (part + 1) // parts
             width = _load(x, left, right, tile)
             _load(z, left, right, scores)
             scores[:, right - left : width] = 0

@@ -250,7 +250,7 @@ def _group_sums(
     def visit(task: slice) -> tuple[FloatArray, FloatArray]:
         _, first, last = blocks[task.start]
         form, mass = np.zeros((cells, width, width)), np.zeros(cells)
-        block_sums(x, z, first, last, later, slope, offset, form, mass)
+        block_sums(x, z, first, last, later[:-1], later[1:], slope, offset, form, mass)
         return form, mass
 
     form, mass = np.zeros((n_folds, cells, width, width)), np.zeros((n_folds, cells))

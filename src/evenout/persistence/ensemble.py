@@ -19,6 +19,7 @@ _LEARNT = (
     "alpha_",
     "bias_reduction_",
     "gap_detected_",
+    "pair_error_",
     "offset_",
     "group_names_",
     "group_counts_",
@@ -92,6 +93,7 @@ def read_ensemble(data: Fields) -> FairOutlierEnsemble:
     model.alpha_, model.offset_ = learnt.number("alpha_"), learnt.number("offset_")
     model.bias_reduction_ = learnt.number("bias_reduction_", finite=False)
     model.gap_detected_ = learnt.flag("gap_detected_")
+    model.pair_error_ = learnt.number("pair_error_")
     model.detector_names_ = model._scores.pool.names
     model.group_names_ = group_names
     model.group_counts_ = learnt.integers("group_counts_", len(group_names), low=0, high=n)
