@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.backends import gpu
+from evenout.backends.dask_backend import collection_engine, is_collection, score_collection
 from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.combine import COMBINATIONS
 from evenout.core.exceptions import TargetNotReachedWarning
@@ -53,6 +54,7 @@ _RULES = {
     "small_groups": one_of(("error", "merge")),
     "unknown_groups": one_of(("error", "ignore")),
     "contamination": number(0, 0.5, open_low=True),
+    "reference_size": whole(2),
     "n_jobs": ANY_JOBS,
     "device": one_of(("cpu", "cuda")),
 }
@@ -111,6 +113,8 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         Rows whose group is missing: refuse them, or use them for the target alone.
     contamination : float in (0, 0.5], default=0.1
         Share of the training rows that `predict` flags.
+    reference_size : int, default=100_000
+        Rows that detectors are fitted on where X is a Dask collection; see `evenout.backends.out_of_core`.
     random_state : int, RandomState or None, default=None
         Seed of the forests, of open random states in given detectors, and of the folds.
     n_jobs : int or None, default=None
@@ -175,6 +179,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         small_groups: str = "error",
         unknown_groups: str = "error",
         contamination: float = 0.1,
+        reference_size: int = 100_000,
         random_state: Any = None,
         n_jobs: int | None = None,
         device: str = "cpu",
@@ -195,6 +200,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self.small_groups = small_groups
         self.unknown_groups = unknown_groups
         self.contamination = contamination
+        self.reference_size = reference_size
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
@@ -204,7 +210,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array or frame of shape (n, d)
+        X : array or frame of shape (n, d), of Dask too
             Features without the protected attribute, or the scores if ``detectors="precomputed"``.
         y : ignored
         sensitive_features : array, series or frame of shape (n,) or (n, c)
@@ -214,6 +220,11 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         if self.device != "cpu":
             gpu.check_device(self.device)
         fairness = self._fairness()
+        if is_collection(X):
+            from evenout.backends.out_of_core import fit_partitions
+
+            engine = collection_engine(X, sensitive_features)
+            return fit_partitions(self, engine, reference_size=self.reference_size)
         features = training_rows(self, X)
         groups = read_groups(
             sensitive_features,
@@ -251,6 +262,8 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
         """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
+        if is_collection(X):
+            return self.fit(X, y, **params).predict(X, **params)
         return _labels(-self.fit(X, y, **params).outlier_scores_ - self.offset_)
 
     def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
@@ -258,14 +271,20 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
 
         Groups are needed only if a detector uses them itself, such as `FairLOF`; so in all methods for new rows.
         """
+        if is_collection(X):
+            return score_collection(self.outlier_scores, X, sensitive_features)
         return weigh(self._scaled_scores(X, sensitive_features), self.weights_)
 
     def base_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The base ensemble's score of new rows, on the scale of ``target_`` (new rows may leave [0, 1])."""
+        if is_collection(X):
+            return score_collection(self.base_scores, X, sensitive_features)
         return self._scores.base(self._scaled_scores(X, sensitive_features))
 
     def contributions(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Each detector's part ``w_j S_ij`` of a row's score, shape (m, k); rows sum to `outlier_scores`."""
+        if is_collection(X):
+            return score_collection(self.contributions, X, sensitive_features, columns=len(self.weights_))
         return self._scaled_scores(X, sensitive_features) * self.weights_
 
     def score_samples(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:

@@ -94,6 +94,7 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
         "small_groups": "merge",
         "unknown_groups": "ignore",
         "contamination": 0.2,
+        "reference_size": 500,
         "random_state": 7,
         "n_jobs": 1,
     }

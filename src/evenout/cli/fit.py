@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from evenout.cli.folder import engine_options, fit_folder, is_folder
 from evenout.cli.messages import plain_messages, progress
 from evenout.cli.options import common_options, estimator_options
 
@@ -78,13 +79,21 @@ Examples:
     help="Report: also show counts of fewer than 10 people, and the group beside each id.",
 )
 @estimator_options
+@engine_options
 @common_options
 def fit(
     data: str, sensitive: str, out: Path, id_column: str | None, label: str | None, drop: str,
-    show_small_cells: bool, n_jobs: int, quiet: bool, as_json: bool, **settings: Any,
+    show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
+    **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
+        if is_folder(data):
+            fit_folder(
+                data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column, label])), engine=engine,
+                scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs, **settings,
+            )  # fmt: skip
+            return
         from evenout.cli.inputs import read_inputs
         from evenout.cli.show import show_fit
         from evenout.output import atomic_folder

@@ -134,6 +134,10 @@ _OPTIONS = [
         metavar="SHARE", help="Share of the rows to flag.",
     ),
     _option(
+        "reference_size", type=click.IntRange(2), metavar="ROWS",
+        help="Folders: rows that the detectors are fitted on.",
+    ),
+    _option(
         "random_state", "--seed", type=click.IntRange(0), default=0, show_default=True,
         metavar="NUMBER", help="Seed of everything random.",
     ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from evenout.cli.folder import engine_options, is_folder, score_folder
 from evenout.cli.messages import Step, one_line, plain_messages, progress
 from evenout.cli.options import common_options
 
@@ -36,10 +37,12 @@ Examples:
 @click.option(
     "--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]"
 )
+@engine_options
 @common_options
 def score(
-    model: Path, file: Path, out: Path, id_column: str | None, n_jobs: int, quiet: bool, as_json: bool
-) -> None:
+    model: Path, file: Path, out: Path, id_column: str | None, engine: str, scheduler: str | None, n_jobs: int,
+    quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Score the rows of FILE (.csv, .csv.gz or .parquet) with MODEL, the model.skops of "evenout fit".
 
     No group is needed: the fairness is in the model. FILE must have the columns that served as features; others are
@@ -53,6 +56,11 @@ def score(
         from evenout.files import sha256
         from evenout.output import atomic_file
 
+        if is_folder(str(file)):
+            score_folder(
+                model, str(file), out, engine=engine, scheduler=scheduler, n_jobs=n_jobs, quiet=quiet
+            )
+            return
         _check_out(out, model, file)
         with progress(quiet=quiet) as step, atomic_file(out) as target:
             result = _score(model, file, target, id_column, n_jobs, step)

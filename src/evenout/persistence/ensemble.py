@@ -96,7 +96,7 @@ def read_ensemble(data: Fields) -> FairOutlierEnsemble:
     model.pair_error_ = learnt.number("pair_error_")
     model.detector_names_ = model._scores.pool.names
     model.group_names_ = group_names
-    model.group_counts_ = learnt.integers("group_counts_", len(group_names), low=0, high=n)
+    model.group_counts_ = learnt.integers("group_counts_", len(group_names), low=0, high=2**53)
     model.n_features_in_ = d
     if "feature_names" in data:
         model.feature_names_in_ = np.array(data.texts("feature_names", d), dtype=object)

@@ -1,0 +1,45 @@
+"""A folder of Parquet files and an engine by name, as the command line asks for them."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evenout.backends.dask_backend import DaskEngine, dask_client
+from evenout.backends.parquet import parquet_parts
+from evenout.backends.partitions import Engine, LocalEngine
+
+ENGINES = ("local", "dask")
+
+
+@contextmanager
+def open_folder(
+    where: str | Path,
+    *,
+    sensitive: Collection[str] = (),
+    features: Collection[str] | None = None,
+    exclude: Collection[str] = (),
+    engine: str = "local",
+    scheduler: str | None = None,
+    n_threads: int = 1,
+) -> Iterator[Engine]:
+    """Yield the engine over a folder, glob or file of Parquet, for `fit_partitions` and `score_partitions`.
+
+    Parameters
+    ----------
+    where, sensitive, features, exclude : see `parquet_parts`
+    engine : {"local", "dask"}
+        This process with ``n_threads`` threads, or Dask workers.
+    scheduler : str, optional
+        Address of a Dask scheduler whose workers can read the files; default: a cluster on this machine, for this time.
+    n_threads : int
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"engine={engine!r} is unknown; use {' or '.join(map(repr, ENGINES))}")
+    if scheduler is not None and engine != "dask":
+        raise ValueError(f"scheduler={scheduler!r} needs engine='dask'")
+    parts, header = parquet_parts(where, sensitive=sensitive, features=features, exclude=exclude)
+    if engine == "local":
+        yield LocalEngine(parts, header, n_threads)
+        return
+    with dask_client(scheduler):
+        yield DaskEngine(parts, header)

@@ -1,0 +1,179 @@
+"""Mergeable summaries of streams of rows: ranks with a guaranteed error, and the values that occur often.
+
+Both are small, add up over chunks of rows in any order, and carry a bound that holds for every input: nothing here
+is random.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from evenout.core.types import FloatArray, IntArray
+
+CAPACITY = 16384  # values per level: rank error below 1e-3 for up to 10^12 values
+
+
+@dataclass(frozen=True)
+class QuantileSketch:
+    """Values with weights 1, 2, 4, ... that stand for a longer list of values.
+
+    Level h holds at most ``capacity`` values of weight ``2^h``. A level that grows longer is sorted, and every
+    second value of it moves up with twice the weight (Munro and Paterson 1980). For any x, that changes the weight of
+    the values up to x by at most ``2^h``, upwards if the odd places stay and downwards if the even ones do; which of
+    them stay is decided so that both bounds grow alike. One level is compacted at most ``n / (2^h capacity)`` times:
+
+        rank error  <=  (number of levels) / (2 capacity)  of n, nearly
+
+    and the error that the sketch states is the sum of what its own compactions may have done.
+
+    Parameters
+    ----------
+    levels : tuple of arrays
+        The values of each level, unsorted.
+    capacity : int or None
+        None: every value is kept, and ranks are exact.
+    above, below : int
+        The number of values up to any x is overstated by at most ``above`` and understated by at most ``below``.
+
+    Examples
+    --------
+    >>> sketch = QuantileSketch.of(np.array([0.3, 0.1]), None) + QuantileSketch.of(np.array([0.3]), None)
+    >>> sketch.ranks(np.array([0.1, 0.3])).tolist(), sketch.quantile(0.5)
+    ([1.0, 2.5], 0.3)
+    """
+
+    levels: tuple[FloatArray, ...]
+    capacity: int | None = CAPACITY
+    above: int = 0
+    below: int = 0
+
+    @classmethod
+    def of(cls, values: FloatArray, capacity: int | None = CAPACITY) -> "QuantileSketch":
+        """Summarise values of shape (n,)."""
+        return cls((values,), capacity)._compacted()
+
+    def __add__(self, other: "QuantileSketch") -> "QuantileSketch":
+        """Summarise two lists of values together."""
+        height = max(len(self.levels), len(other.levels))
+        levels = tuple(np.concatenate([self._level(h), other._level(h)]) for h in range(height))
+        joined = replace(self, levels=levels, above=self.above + other.above, below=self.below + other.below)
+        return joined._compacted()
+
+    @property
+    def count(self) -> int:
+        """Number n of values that the sketch stands for."""
+        return sum(len(values) << h for h, values in enumerate(self.levels))
+
+    @property
+    def rank_error(self) -> float:
+        """No rank is off by more than this share of n."""
+        return max(self.above, self.below) / max(self.count, 1)
+
+    def ranks(self, x: FloatArray) -> FloatArray:
+        """Rank of each x among the values, 1..n, ties averaged; shape as x."""
+        values, upto = self._table
+        first, last = np.searchsorted(values, x, side="left"), np.searchsorted(values, x, side="right")
+        return (upto[first] + upto[last] + 1) / 2.0
+
+    def quantile(self, share: float) -> float:
+        """The value below which ``share`` of the values lie, linear between neighbours, as `numpy.quantile`."""
+        values, upto = self._table
+        place = share * (self.count - 1)
+        low = values[np.searchsorted(upto, np.floor(place), side="right") - 1]
+        high = values[np.searchsorted(upto, np.ceil(place), side="right") - 1]
+        return float(low + (high - low) * (place - np.floor(place)))
+
+    def mapped(self, function: Callable[[FloatArray], FloatArray]) -> "QuantileSketch":
+        """The sketch of ``function(values)``, for a function that never falls."""
+        return replace(self, levels=tuple(function(values) for values in self.levels))
+
+    @cached_property
+    def _table(self) -> tuple[FloatArray, IntArray]:
+        """The values sorted, shape (m,), and the weight before each of them and after the last, shape (m + 1,)."""
+        values = np.concatenate(self.levels)
+        weights = np.repeat(1 << np.arange(len(self.levels)), [len(level) for level in self.levels])
+        order = np.argsort(values, kind="stable")
+        return values[order], np.r_[0, np.cumsum(weights[order])]
+
+    def _level(self, h: int) -> FloatArray:
+        return self.levels[h] if h < len(self.levels) else np.empty(0)
+
+    def _compacted(self) -> "QuantileSketch":
+        """Move values up until no level is longer than the capacity."""
+        if self.capacity is None:
+            return self
+        levels, above, below = list(self.levels), self.above, self.below
+        for h, values in enumerate(levels):  # the list grows while it is walked through
+            if len(values) <= self.capacity:
+                continue
+            pairs = len(values) // 2
+            ordered = np.sort(values)
+            odd = above <= below
+            rising = ordered[0 if odd else 1 : 2 * pairs : 2]
+            above, below = (above + (1 << h), below) if odd else (above, below + (1 << h))
+            levels[h] = ordered[2 * pairs :]
+            if h + 1 == len(levels):
+                levels.append(np.empty(0))
+            levels[h + 1] = np.concatenate([levels[h + 1], rising])
+        return replace(self, levels=tuple(levels), above=above, below=below)
+
+
+@dataclass(frozen=True)
+class FrequentValues:
+    """Values that may make up a large share of a list (Misra and Gries 1982).
+
+    Of n values, one that occurs c times has a counter of at least ``c - n / (capacity + 1)``, and none of more than c.
+
+    Parameters
+    ----------
+    values : array of uint64, (m,)
+        Distinct and sorted, m at most ``capacity``.
+    counts : array of int, (m,)
+    capacity : int
+    missed : int
+        What a counter, or a value without one, may have missed.
+
+    Examples
+    --------
+    >>> found = FrequentValues.of(np.array([7, 7, 7, 1, 2, 3], dtype=np.uint64), capacity=2)
+    >>> found.values.tolist(), found.counts.tolist(), found.missed
+    ([7], [2], 1)
+    """
+
+    values: npt.NDArray[np.uint64]
+    counts: IntArray
+    capacity: int
+    missed: int = 0
+
+    @classmethod
+    def of(cls, values: npt.NDArray[np.uint64], capacity: int) -> "FrequentValues":
+        """Count values of shape (n,)."""
+        distinct, counts = np.unique(values, return_counts=True)
+        return cls(distinct, counts, capacity)._shortened()
+
+    def __add__(self, other: "FrequentValues") -> "FrequentValues":
+        """Count two lists together."""
+        distinct, place = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
+        counts = np.zeros(len(distinct), dtype=np.intp)
+        np.add.at(counts, place, np.concatenate([self.counts, other.counts]))
+        return FrequentValues(distinct, counts, self.capacity, self.missed + other.missed)._shortened()
+
+    def at_least(self, count: float) -> npt.NDArray[np.uint64]:
+        """All values that occur ``count`` times or more, and perhaps some that occur less often."""
+        return self.values[self.counts + self.missed >= count]
+
+    def _shortened(self) -> "FrequentValues":
+        """Take from all counters what the largest one that does not fit holds."""
+        if len(self.values) <= self.capacity:
+            return self
+        excess = int(np.partition(self.counts, -self.capacity - 1)[-self.capacity - 1])
+        kept = self.counts > excess
+        return replace(
+            self,
+            values=self.values[kept],
+            counts=self.counts[kept] - excess,
+            missed=self.missed + excess,
+        )

@@ -1,0 +1,250 @@
+import dataclasses
+import warnings
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenout import FairOutlierEnsemble
+from evenout.backends.out_of_core import fit_partitions, score_partitions
+from evenout.core.exceptions import ConstantScoreWarning
+from evenout.detectors.fairlof import FairLOF
+from evenout.metrics import flag_rates
+
+
+def _spread(S, codes):  # noqa: ARG001
+    return np.cov(S.T)
+
+
+SETTINGS = {
+    "default": {},
+    "published": {"alpha": 300.0, "combination": "maximum", "target": "training"},
+    "unweighted": {"combination": "average", "weighting": "uniform", "bias_reduction": 0.3},
+    "constrained": {"combination": "aom", "weights": "nonnegative", "bias_reduction": 0.2},
+    "both notions": {"fairness": {"demographic_parity": 1, "individual": 1}, "alpha": 2.0},
+    "own form": {"fairness": _spread, "alpha": 3.0},
+    "flag rates": {"flag_rate_ratio": 0.4},
+    "group-aware": {"detectors": ["paper", FairLOF(lambda_=0.4)], "alpha": 1.0},
+    "diverse": {"detectors": "diverse", "contamination": 0.03},
+}
+
+
+def _radius(X):
+    return np.linalg.norm(X, axis=1)
+
+
+def _first(X):
+    return np.abs(X[:, 0])
+
+
+def _largest(X):
+    return X.max(axis=1)
+
+
+def _nothing(X):
+    return np.zeros(len(X))
+
+
+def _model(**settings):
+    return FairOutlierEnsemble(random_state=3, **settings)
+
+
+def _quick(**settings):
+    """A model of three simple functions with a given alpha."""
+    return _model(detectors=[_radius, _first, _largest], **{"alpha": 10.0, **settings})
+
+
+def _assert_same(model, other, rtol=1e-8):
+    """Weights to 1e-8 of the largest, and everything that follows from them."""
+    scale = np.abs(other.weights_).max()
+    np.testing.assert_allclose(model.weights_, other.weights_, rtol=0, atol=rtol * scale)
+    np.testing.assert_allclose(model.alpha_, other.alpha_, rtol=rtol)
+    np.testing.assert_allclose(model.offset_, other.offset_, rtol=rtol)
+    np.testing.assert_allclose(model.bias_reduction_, other.bias_reduction_, rtol=1e-6, atol=1e-8)
+    assert model.group_names_ == other.group_names_
+    assert model.group_counts_.tolist() == other.group_counts_.tolist()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_weights_are_those_of_memory_for_any_partitions(name, table, engine):
+    settings = SETTINGS[name]
+    memory = _model(**settings).fit(table.X, sensitive_features=table.sensitive)
+    for cuts in (1, 3, 17) if name in ("default", "published") else (4,):
+        model = fit_partitions(_model(**settings), engine(table, cuts))
+        _assert_same(model, memory)
+        assert model.rank_error_ == 0
+    scores = model.outlier_scores(table.X, sensitive_features=table.sensitive)
+    np.testing.assert_allclose(scores, memory.outlier_scores_, rtol=1e-8, atol=1e-8)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    np.testing.assert_allclose(model.target_, memory.target_, rtol=1e-12)
+    for column, y in enumerate((memory.target_, memory.outlier_scores_)):
+        rates = flag_rates(y, sensitive_features=table.sensitive, contamination=memory.contamination)
+        assert model.flag_rates_[:, column].tolist() == pytest.approx(list(rates.values()))
+
+
+def test_empty_partitions_and_partitions_of_one_group_change_nothing(table, engine):
+    order = np.argsort(table.sensitive.agg(lambda row: f"{row.iloc[0]}{row.iloc[1]}", axis=1), kind="stable")
+    by_group = table.taken(order)
+    memory = _quick().fit(by_group.X, sensitive_features=by_group.sensitive)
+    _assert_same(fit_partitions(_quick(), engine(by_group, [0, 0, 50, 51, 51, 51, 400, 450])), memory)
+
+
+def test_unknown_and_small_groups_are_treated_as_in_memory(table, engine):
+    sensitive = table.sensitive.astype(object).copy()
+    sensitive.iloc[5:30, 0] = None
+    sensitive.iloc[[40, 41, 42], 0] = "x"
+    sensitive.iloc[[50, 51], 0] = "y"
+    changed = dataclasses.replace(table, sensitive=sensitive)
+    settings = {"unknown_groups": "ignore", "small_groups": "merge", "min_group_size": 4}
+    memory = _quick(**settings).fit(changed.X, sensitive_features=changed.sensitive)
+    assert any(name.startswith("merged: ") for name in memory.group_names_)
+    for cuts in (1, 6):
+        _assert_same(fit_partitions(_quick(**settings), engine(changed, cuts)), memory)
+
+
+def test_sampled_reference_depends_neither_on_partitions_nor_on_order(tables, engine):
+    table = tables(2000)
+    fit = partial(fit_partitions, reference_size=300)
+    first = fit(_model(), engine(table, 2))
+    shuffled = table.taken(np.random.default_rng(1).permutation(2000))
+    _assert_same(fit(_model(), engine(table, 9)), first)
+    _assert_same(fit(_model(), engine(shuffled, 5)), first)
+    assert 240 < len(first.reference_.X) < 360
+    drawn = pd.DataFrame(first.reference_.X, columns=table.X.columns)
+    np.testing.assert_allclose(first.outlier_scores(drawn), first.outlier_scores_, rtol=1e-9)
+    np.testing.assert_allclose(first.base_scores(drawn), first.target_, rtol=1e-9)
+
+
+def test_rank_weights_from_the_sketch_are_within_the_stated_error(tables, engine, monkeypatch):
+    table = tables(4000)
+    monkeypatch.setattr("evenout.backends.out_of_core.CAPACITY", 256)
+    exact = fit_partitions(_quick(), engine(table, 5), reference_size=400)
+    for cuts in (2, 23):
+        model = fit_partitions(_quick(), engine(table, cuts), reference_size=400, exact_rows=100)
+        assert 0 < model.rank_error_ < 0.02
+        got, right = model.path_.cells.weighted.sum(axis=(0, 1)), exact.path_.cells.weighted.sum(axis=(0, 1))
+        # Every entry is a sum of terms beta_i z_i z_i' >= 0, and beta = exp(rank / n).
+        assert (np.abs(got - right) <= np.expm1(model.rank_error_) * right + 1e-9).all()
+        np.testing.assert_allclose(
+            model.path_.cells.plain.sum(axis=0), exact.path_.cells.plain.sum(axis=0), rtol=1e-10
+        )
+        y = model.outlier_scores(table.X)
+        assert abs((y > -model.offset_).mean() - 0.1) <= 0.02
+
+
+def test_hashed_folds_do_not_depend_on_partitions(tables, engine, monkeypatch):
+    table = tables(3000)
+    monkeypatch.setattr("evenout.backends.out_of_core._DEALT", 700)
+    fits = [
+        fit_partitions(_quick(), engine(table, cuts), reference_size=300, exact_rows=100) for cuts in (2, 11)
+    ]
+    first, second = (fit.path_.cells.plain for fit in fits)
+    np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-9)
+    sizes = first[:, :-1, 0, 0]
+    dealt = fits[0].group_counts_ <= 700
+    assert dealt.any()
+    assert not dealt.all()
+    assert (np.ptp(sizes[:, dealt], axis=0) <= 1).all()
+    assert (np.abs(sizes / fits[0].group_counts_ - 0.2) < 0.15).all()
+
+
+def test_lost_scratch_files_are_scored_again(table, engine):
+    class Forgetful(type(engine(table, 4))):
+        @contextmanager
+        def scratch(self):
+            yield partial(Path, "no/such/folder")
+
+    local = engine(table, 4)
+    lossy = Forgetful(local.parts, local.header)
+    _assert_same(fit_partitions(_quick(), lossy), fit_partitions(_quick(), local), rtol=1e-14)
+
+
+def test_individual_fairness_on_a_sample_is_right_within_its_error(tables, engine):
+    table = tables(2500)
+    settings = {"fairness": "individual", "length_scale": ("median", 0.5)}
+    memory = _quick(**settings).fit(table.X, sensitive_features=table.sensitive)
+    model = fit_partitions(_quick(**settings), engine(table, 4), reference_size=1000)
+    error = model.path_.target_standard_error()
+    assert 0 < error < 0.5 * memory.path_.target_bias()
+    assert abs(model.path_.target_bias() - memory.path_.target_bias()) < 4 * error
+    np.testing.assert_allclose(model.path_.f2(0.0), memory.path_.f2(0.0), rtol=0.3)
+
+
+def test_written_scores_are_those_of_the_quick(table, engine, tmp_path):
+    model = fit_partitions(_quick(), engine(table, [100, 100, 300]), scores_to=tmp_path)
+    written = pd.concat([pd.read_parquet(file) for file in sorted(tmp_path.iterdir())], ignore_index=True)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [f"scores-{i:06d}.parquet" for i in range(4)]
+    np.testing.assert_allclose(written["fair_score"], model.outlier_scores(table.X), rtol=1e-12)
+    np.testing.assert_allclose(written["base_score"], model.base_scores(table.X), rtol=1e-12)
+    np.testing.assert_array_equal(written["flagged"], model.predict(table.X) == -1)
+    labels = table.sensitive["sex"] + " & " + table.sensitive["old"].astype(str)
+    assert written["group"].tolist() == labels.tolist()
+    assert written["row"].tolist() == [*range(100), *range(200), *range(150)]
+
+    again = tmp_path / "again"
+    again.mkdir()
+    counts = score_partitions(model, engine(table, 3), again)
+    assert counts[:-1, 0].tolist() == model.group_counts_.tolist()
+    assert counts[:, 1].sum() == written["flagged"].sum()
+
+
+def test_constant_detectors_take_no_part(table, engine):
+    with pytest.warns(ConstantScoreWarning, match="_nothing"):
+        model = fit_partitions(_model(alpha=1.0, detectors=[_radius, _first, _nothing]), engine(table, 3))
+    assert model.weights_[2] == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "message"),
+    [
+        (
+            {"scaling": "rank"},
+            {},
+            "scaling='rank' needs all rows in memory; over partitions use scaling='minmax'",
+        ),
+        ({"flag_rate_ratio": 0.8}, {"reference_size": 100}, "flag_rate_ratio=0.8 .* of 450 rows"),
+        ({}, {"reference_size": 1}, "reference_size=1 is not allowed"),
+        ({"min_group_size": 1000}, {}, "fewer than min_group_size=1000 rows"),
+    ],
+)
+def test_what_partitions_cannot_give_is_refused(settings, options, message, table, engine):
+    with pytest.raises(ValueError, match=message):
+        fit_partitions(_model(**settings), engine(table, 3), **options)
+
+
+def test_bad_rows_name_their_partition_and_leave_the_model_alone(table, engine):
+    model = fit_partitions(_quick(), engine(table, 3))
+    before = dict(vars(model))
+    unnamed = table.sensitive.astype(object).copy()
+    unnamed.iloc[200, 0] = None
+    with pytest.raises(
+        ValueError, match=r"^part-1: sensitive_features has missing values in 1 of 150 rows .*row 50"
+    ):
+        fit_partitions(model, engine(dataclasses.replace(table, sensitive=unnamed), 3))
+    holes = table.X.copy()
+    holes.iloc[449, 1] = np.nan
+    with pytest.raises(ValueError, match=r"^part-2: Input X contains NaN"):
+        fit_partitions(model, engine(dataclasses.replace(table, X=holes), 3))
+    huge = table.X.copy()
+    huge.iloc[0, 2] = 1e40
+    with pytest.raises(ValueError, match=r"^part-0: X has 1e\+40 in row 0, column 2"):
+        fit_partitions(model, engine(dataclasses.replace(table, X=huge), 3))
+    assert vars(model) == before
+
+
+def test_groups_of_equal_scores_are_refused_at_scale(engine, tables):
+    table = tables(600)
+    X = table.X.copy()
+    chosen = (table.sensitive["sex"] == "m").to_numpy()
+    X[chosen] = 1.0
+    same = dataclasses.replace(table, X=X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit_partitions(_quick(), engine(same, 2))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("evenout.backends.out_of_core._DEALT", 10)
+            with pytest.raises(ValueError, match="group 'm & 1' all have the same scores"):
+                fit_partitions(_quick(), engine(same, 2), exact_rows=10)

@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from evenout.core.sketch import CAPACITY, FrequentValues, QuantileSketch
+
+
+def _values(kind, n, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "normal": lambda: rng.normal(size=n),
+        "sorted": lambda: np.arange(n, dtype=float),
+        "falling": lambda: -np.arange(n, dtype=float),
+        "heavy": lambda: rng.pareto(0.5, size=n),
+        "ties": lambda: rng.integers(0, 7, size=n).astype(float),
+        "constant": lambda: np.full(n, 0.25),
+    }[kind]()
+
+
+def _merged(parts, capacity, shape):
+    sketches = [QuantileSketch.of(part, capacity) for part in parts]
+    if shape == "chain":
+        return sum(sketches[1:], sketches[0])
+    while len(sketches) > 1:
+        sketches = [sum(sketches[i + 1 : i + 2], sketches[i]) for i in range(0, len(sketches), 2)]
+    return sketches[0]
+
+
+def test_ranks_are_exact_without_a_capacity():
+    values = np.random.default_rng(0).integers(0, 50, size=400) / 7.0
+    sketch = _merged(np.array_split(values, 9), None, "tree")
+    np.testing.assert_array_equal(sketch.ranks(values), rankdata(values))
+    assert sketch.rank_error == 0
+    for share in (0.0, 0.123, 0.5, 0.9, 1.0):
+        assert sketch.quantile(share) == pytest.approx(np.quantile(values, share), rel=1e-15)
+
+
+@pytest.mark.parametrize("shape", ["chain", "tree"])
+@pytest.mark.parametrize("kind", ["normal", "sorted", "falling", "heavy", "ties", "constant"])
+def test_true_error_stays_within_the_stated_one(kind, shape):
+    values = _values(kind, 30_011)
+    sketch = _merged(np.array_split(values, 37), 256, shape)
+    worst = np.abs(sketch.ranks(values) - rankdata(values)).max() / len(values)
+    levels = len(sketch.levels)
+    assert 0 < sketch.rank_error <= levels / (2 * 256) + 2.0**levels / len(values)
+    assert worst <= sketch.rank_error
+    assert sketch.count == len(values)
+
+
+def test_unequal_chunks_and_empty_ones_keep_count_and_bound():
+    values = _values("normal", 20_000)
+    cuts = np.sort(np.random.default_rng(1).integers(0, 20_000, size=60))
+    parts = [*np.split(values, cuts), np.empty(0), values[:0]]
+    sketch = _merged(parts, 128, "tree")
+    assert sketch.count == 20_000
+    assert np.abs(sketch.ranks(values) - rankdata(values)).max() <= sketch.rank_error * 20_000
+
+
+def test_default_error_is_below_one_in_a_thousand():
+    values = _values("heavy", 1_500_000)
+    sketch = _merged(np.array_split(values, 40), CAPACITY, "tree")
+    assert sketch.rank_error < 1e-3
+    assert np.abs(sketch.ranks(values) - rankdata(values)).max() / len(values) <= sketch.rank_error
+    assert abs((values <= sketch.quantile(0.9)).mean() - 0.9) <= sketch.rank_error + 1e-6
+    # The bound of the docstring at 10^12 values, where the levels are 27.
+    assert (np.ceil(np.log2(1e12 / CAPACITY)) + 1) / (2 * CAPACITY) < 1e-3
+    assert sum(map(len, sketch.levels)) <= CAPACITY * len(sketch.levels)
+
+
+def test_mapped_sketch_ranks_the_mapped_values():
+    values = _values("normal", 5_000)
+    sketch = QuantileSketch.of(values, 100)
+    np.testing.assert_array_equal(
+        sketch.mapped(lambda x: 3.0 * x - 1.0).ranks(3.0 * values - 1.0), sketch.ranks(values)
+    )
+
+
+@pytest.mark.parametrize("pieces", [1, 5, 40])
+def test_frequent_values_are_never_missed(pieces):
+    rng = np.random.default_rng(0)
+    values = rng.permutation(np.r_[np.repeat([3, 5, 8], [900, 400, 90]), np.arange(100, 5_100)]).astype(
+        np.uint64
+    )
+    parts = [FrequentValues.of(part, 50) for part in np.array_split(values, pieces)]
+    found = sum(parts[1:], parts[0])
+    assert len(found.values) <= 50
+    assert found.missed <= len(values) / 51
+    truth = dict(zip(*np.unique(values, return_counts=True), strict=True))
+    for value, count in zip(found.values, found.counts, strict=True):
+        assert truth[value] - found.missed <= count <= truth[value]
+    assert {3, 5} <= set(found.at_least(400).tolist())
