@@ -76,7 +76,7 @@ def assert_refused(result, words):
 
 
 def test_fit_refuses_what_is_no_file(run, tmp_path):
-    assert_refused(run("fit", tmp_path, "--sensitive", "sex"), "is a folder")
+    assert_refused(run("fit", tmp_path, "--sensitive", "sex"), "has no Parquet file")
     assert_refused(
         run("fit", "credt"),
         "neither a file (.csv, .csv.gz, .parquet) nor a bundled data set; did you mean credit?",
