@@ -21,6 +21,8 @@ LAYERS = [
         "preprocess",
         "detectors",
         "scores",
+        "request",
+        "pairs",
         "backends",
         "metrics",
         "datasets",

@@ -1,6 +1,5 @@
 """The fair outlier ensemble as a scikit-learn estimator: check, detect, scale, combine, sum, solve."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -14,16 +13,15 @@ from evenout.backends import gpu
 from evenout.backends.dask_backend import collection_engine, is_collection, score_collection
 from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.combine import COMBINATIONS
-from evenout.core.exceptions import TargetNotReachedWarning
-from evenout.core.flags import flag_threshold, fold_rate_ratios, weigh
+from evenout.core.flags import flag_threshold, weigh
 from evenout.core.folds import assign_folds, count_folds
-from evenout.core.forms import NAMED_NOTIONS
-from evenout.core.path import WEIGHTS, Target, TradeoffPath, Weights, open_path
-from evenout.core.sampling import METHODS, estimate_pair_sums
+from evenout.core.path import WEIGHTS, Target, TradeoffPath, Weights
+from evenout.core.sampling import METHODS
 from evenout.core.scaling import SCALINGS
-from evenout.core.similarity import LengthScale, comparable_rows
+from evenout.core.similarity import LengthScale
 from evenout.core.types import FloatArray, IntArray
 from evenout.groups import Groups, read_groups
+from evenout.pairs import similar_pairs
 from evenout.parameters import (
     ANY_JOBS,
     CALLABLE,
@@ -34,10 +32,9 @@ from evenout.parameters import (
     one_of,
     whole,
 )
+from evenout.request import Request
 from evenout.rows import OwnForm, as_seed, new_rows, own_form_of, training_rows
 from evenout.scores import learn_scores
-
-_DEFAULT_REDUCTION = 0.8
 
 _RULES = {
     "combination": one_of(COMBINATIONS) | CALLABLE,
@@ -58,6 +55,8 @@ _RULES = {
     "n_jobs": ANY_JOBS,
     "device": one_of(("cpu", "cuda")),
 }
+
+PARTITIONED = ("reference_", "flag_rates_", "rank_error_")  # what a fit over partitions adds
 
 
 class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
@@ -139,6 +138,8 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
     pair_error_ : float
         Relative error of the individual-fairness form in its worst direction, in root mean square, where pairs were
         sampled; else 0.
+    reference_, flag_rates_, rank_error_
+        After a fit on a Dask collection alone; see `evenout.backends.out_of_core`.
     path_ : TradeoffPath
         Every other trade-off.
     detector_names_ : tuple of str
@@ -219,7 +220,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         check_parameters(self.get_params(deep=False), _RULES)
         if self.device != "cpu":
             gpu.check_device(self.device)
-        fairness = self._fairness()
+        request = Request.read(self.get_params(deep=False))
         if is_collection(X):
             from evenout.backends.out_of_core import fit_partitions
 
@@ -236,28 +237,27 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         )
         # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
         seed = as_seed(self.random_state)
-        threads = effective_n_jobs(self.n_jobs)
         model, S, t = learn_scores(
             self.detectors,
             features,
             scaling=self.scaling,
             combination=self.combination,
             seed=seed,
-            n_threads=threads,
+            n_threads=effective_n_jobs(self.n_jobs),
             device=self.device,
             sensitive_features=sensitive_features,
         )
         folds = assign_folds(S, groups.codes, count_folds(groups.codes), seed)
-        cells, pair_error = self._cells(S, t, features, groups, folds, fairness, seed, threads)
-        # A request for unseen rows is solved against sampling noise; a given alpha means the published form.
-        noise_aware = self.target == "unseen" and self.alpha is None
-        path = open_path(cells, fairness, noise_aware=noise_aware, constraint=self.weights)
-        alpha = self._choose_alpha(path, S, groups, folds)
+        cells, pair_error = self._cells(S, t, features, groups, folds, request.fairness, seed)
+        path = request.path(cells)
+        alpha = request.alpha_on(path, S, groups.codes, folds, len(groups.labels))
         self._store(path, alpha, S)
         self.pair_error_ = pair_error
         self._scores, self.target_, self.detector_names_ = model, t, model.pool.names
         self.group_names_, self.group_counts_ = groups.labels, groups.counts
         validate_data(self, X, skip_check_array=True)
+        for name in PARTITIONED:  # of an earlier fit over partitions
+            self.__dict__.pop(name, None)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
@@ -307,39 +307,6 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
             features, n_threads=threads, sensitive_features=sensitive_features, device=self.device
         )
 
-    def _fairness(self) -> dict[str, float]:
-        """The notions asked for, with their weights; also refuses contradictory requests."""
-        given = [
-            name for name in ("bias_reduction", "flag_rate_ratio", "alpha") if getattr(self, name) is not None
-        ]
-        if len(given) > 1:
-            raise ValueError(
-                f"{' and '.join(given)} were given; give at most one of bias_reduction, flag_rate_ratio and alpha"
-            )
-        if callable(self.fairness) or isinstance(self.fairness, np.ndarray):
-            if self.alpha is None and self.flag_rate_ratio is None:
-                raise ValueError(
-                    "fairness is a form of your own, which has no target to compare with; give alpha or flag_rate_ratio"
-                )
-            return {"own": 1.0}
-        fairness = {self.fairness: 1.0} if isinstance(self.fairness, str) else self.fairness
-        known = ", ".join(map(repr, NAMED_NOTIONS))
-        if not isinstance(fairness, Mapping) or not fairness or not set(fairness) <= set(NAMED_NOTIONS):
-            raise ValueError(
-                f"fairness={self.fairness!r} is not allowed; use {known}, or a dict of these names and their weights"
-            )
-        for name, weight in fairness.items():
-            if not number(0, np.inf, open_low=True).allows(weight):
-                raise ValueError(
-                    f"fairness has the weight {weight!r} for {name!r}; weights must be numbers above 0"
-                )
-        if "individual" in fairness and isinstance(self.detectors, str) and self.detectors == "precomputed":
-            raise ValueError(
-                "fairness='individual' compares feature rows, but detectors='precomputed' has scores alone; "
-                "use fairness='demographic_parity', or pass features and a list of detectors"
-            )
-        return dict(fairness)
-
     def _cells(
         self,
         S: FloatArray,
@@ -347,58 +314,30 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         X: FloatArray,
         groups: Groups,
         folds: IntArray,
-        fairness: dict[str, float],
+        fairness: Mapping[str, float],
         seed: int,
-        threads: int,
     ) -> tuple[Cells, float]:
         """Sums of the cells, and the error of their pair sums."""
         beta = rank_weights(t) if self.weighting == "rank" else np.ones(len(t))
         shape = {"n_groups": len(groups.labels), "n_folds": int(folds.max()) + 1}
-        cells = collect_cells(S, t, beta, groups.codes, folds, **shape)
+        cells, error = collect_cells(S, t, beta, groups.codes, folds, **shape), 0.0
         if "own" in fairness:
-            return replace(cells, own=own_form_of(self.fairness, S, groups.codes)), 0.0
-        if "individual" not in fairness:
-            return cells, 0.0
-        rows, scale = comparable_rows(X, groups.codes, self.length_scale)
-        Z = np.column_stack([S, t])
-        if self.device != "cpu":
-            pairs = gpu.pair_sums(rows, Z, groups.codes, folds, **shape, scale=scale, device=self.device)
-            return replace(cells, pairs=pairs), 0.0
-        pairs, error = estimate_pair_sums(
-            rows,
-            Z,
-            groups.codes,
-            folds,
-            **shape,
-            scale=scale,
-            method=self.pairs,
-            seed=seed,
-            n_threads=threads,
-        )
-        return replace(cells, pairs=pairs), error
-
-    def _choose_alpha(self, path: TradeoffPath, S: FloatArray, groups: Groups, folds: IntArray) -> float:
-        if self.alpha is not None:
-            return float(self.alpha)
-        if self.flag_rate_ratio is None:
-            return path.alpha_for(
-                _DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction, self.target
+            cells = replace(cells, own=own_form_of(self.fairness, S, groups.codes))
+        if "individual" in fairness:
+            pairs, error = similar_pairs(
+                X,
+                np.column_stack([S, t]),
+                groups.codes,
+                folds,
+                **shape,
+                length_scale=self.length_scale,
+                method=self.pairs,
+                seed=seed,
+                n_threads=effective_n_jobs(self.n_jobs),
+                device=self.device,
             )
-
-        def ratios(alphas: FloatArray) -> FloatArray:
-            V = path.fold_weights(alphas, self.target)[:, :, :-1]
-            return fold_rate_ratios(S, V, groups.codes, folds, len(groups.labels), self.contamination)
-
-        alpha, reached = path.search(ratios, self.flag_rate_ratio)
-        if reached < self.flag_rate_ratio:
-            warnings.warn(
-                f"flag_rate_ratio={self.flag_rate_ratio:g} cannot be reached on {self.target} rows with these "
-                f"detectors: the most is {reached:.3f}, at alpha={alpha:.4g}, which was taken. "
-                "More or other detectors may reach more.",
-                TargetNotReachedWarning,
-                stacklevel=3,
-            )
-        return alpha
+            cells = replace(cells, pairs=pairs)
+        return cells, error
 
     def _store(self, path: TradeoffPath, alpha: float, S: FloatArray) -> None:
         self.path_, self.alpha_ = path, alpha

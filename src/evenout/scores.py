@@ -67,7 +67,7 @@ def learn_scores(
         detectors, X, seed=seed, n_threads=n_threads, sensitive_features=sensitive_features, device=device
     )
     scaler = learn_scaling(scaling, raw)
-    _warn_constant(pool.names, scaler)
+    warn_constant(pool.names, scaler)
     S = scaler.transform(raw)
     ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed)
     base_scaling = learn_scaling("minmax", _combined(ensemble, S))
@@ -91,7 +91,8 @@ def _combined(combination: Combination, S: FloatArray) -> FloatArray:
     return scores[:, None]
 
 
-def _warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:
+def warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:
+    """Name the detectors that say nothing."""
     constant = [name for name, varies in zip(names, scaling.varies, strict=True) if not varies]
     if constant:
         warnings.warn(

@@ -173,6 +173,25 @@ def test_individual_fairness_on_a_sample_is_right_within_its_error(tables, engin
     np.testing.assert_allclose(model.path_.f2(0.0), memory.path_.f2(0.0), rtol=0.3)
 
 
+def test_sampled_pairs_of_the_reference_state_their_error(tables, engine):
+    table = tables(5000)
+    settings = {"fairness": "individual", "length_scale": "minmax"}
+    fit = partial(fit_partitions, engine=engine(table, 4), reference_size=4000)
+    exact, sampled = fit(_quick(**settings)), fit(_quick(**settings, pairs="sampled"))
+    assert exact.pair_error_ == 0
+    assert 0 < sampled.pair_error_ < 0.05
+    f2 = exact.path_.f2(0.0)
+    assert 0 < abs(sampled.path_.f2(0.0) - f2) < 4 * sampled.pair_error_ * f2
+
+
+def test_a_refit_in_memory_forgets_the_partitions(table, engine):
+    model = fit_partitions(_quick(), engine(table, 3))
+    assert model.rank_error_ == 0
+    model.fit(table.X, sensitive_features=table.sensitive)
+    fresh = _quick().fit(table.X, sensitive_features=table.sensitive)
+    assert set(vars(model)) == set(vars(fresh))
+
+
 def test_written_scores_are_those_of_the_quick(table, engine, tmp_path):
     model = fit_partitions(_quick(), engine(table, [100, 100, 300]), scores_to=tmp_path)
     written = pd.concat([pd.read_parquet(file) for file in sorted(tmp_path.iterdir())], ignore_index=True)

@@ -22,16 +22,15 @@ from evenout.backends.reference import Reference, Settled, draw_reference, settl
 from evenout.core.cells import Cells
 from evenout.core.combine import learn_combination
 from evenout.core.folds import assign_folds, count_folds
-from evenout.core.pairwise import PairSums, pair_sums
-from evenout.core.path import open_path
+from evenout.core.pairwise import PairSums
 from evenout.core.scaling import Scaling, learn_scaling
-from evenout.core.similarity import comparable_rows
 from evenout.core.sketch import CAPACITY
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.pool import FittedPool, fit_pool
-from evenout.groups import Groups
+from evenout.pairs import similar_pairs
+from evenout.request import Request
 from evenout.rows import as_seed, own_form_of
-from evenout.scores import ScoreModel, _warn_constant
+from evenout.scores import ScoreModel, warn_constant
 
 REFERENCE_SIZE = 100_000
 EXACT_ROWS = 1_000_000
@@ -78,24 +77,22 @@ def fit_partitions(
     -----
     With the reference and ``exact_rows`` at least as large as the data, weights agree with an in-memory fit up to
     rounding, for detectors that score a training row as in training (all that come with this package).
-    Individual fairness compares the rows of the reference, and ``path_.standard_error`` has the error; a function that
-    gives a form of the user's own is called with the reference. With ``device="cuda"`` the detectors are fitted there;
+    Individual fairness compares the rows of the reference: ``path_.standard_error`` has the error of taking these rows
+    for all, ``pair_error_`` that of taking a sample of their pairs. A function that gives a form of the user's own is
+    called with the reference. With ``device="cuda"`` the detectors are fitted there;
     workers score on their cores.
     """
     _check(estimator, reference_size)
-    fairness = estimator._fairness()
+    request = Request.read(estimator.get_params(deep=False))
     seed = as_seed(estimator.random_state)
     start = _start(estimator, engine, reference_size, seed)
     labels, exact = start.groups.labels, start.groups.counts.sum() <= exact_rows
     with engine.scratch() as scratch:
         scorer = Scorer(start.pool, start.groups.codes, engine.n_threads, scratch)
         raw, kept = score_all(engine, scorer)
-        sums = _gather(estimator, raw, kept, start, fairness, exact=exact, seed=seed)
-        # A request for unseen rows is solved against sampling noise; a given alpha means the published form.
-        noise_aware = estimator.target == "unseen" and estimator.alpha is None
-        path = open_path(sums.cells, fairness, noise_aware=noise_aware, constraint=estimator.weights)
-        rows = Groups(start.reference.codes, labels)
-        alpha = estimator._choose_alpha(path, sums.S, rows, sums.folds)
+        sums = _gather(estimator, raw, kept, start, request.fairness, exact=exact, seed=seed)
+        path = request.path(sums.cells)
+        alpha = request.alpha_on(path, sums.S, start.reference.codes, sums.folds, len(labels))
         weights = path.weights(alpha)
         fair = kept.fair_scores(sums.model, weights, None if exact else CAPACITY)
         threshold = fair.quantile(1.0 - estimator.contamination)
@@ -105,6 +102,7 @@ def fit_partitions(
     estimator.target_, estimator.offset_ = sums.model.base(sums.S), -threshold
     estimator._scores, estimator.detector_names_ = sums.model, start.pool.names
     estimator.group_names_, estimator.group_counts_ = labels, start.groups.counts[:-1]
+    estimator.pair_error_ = sums.pair_error
     estimator.reference_, estimator.rank_error_ = start.reference, sums.rank_error
     estimator.flag_rates_ = counts[:, 1:] / counts[:, :1]
     validate_data(estimator, engine.header, skip_check_array=True)
@@ -138,7 +136,7 @@ class _Start:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Model, cells and base threshold of all rows; S (m, k) and folds (m,) of the reference; the error of the ranks."""
+    """Model, cells and base threshold of all rows; S (m, k) and folds (m,) of the reference; errors."""
 
     model: ScoreModel
     cells: Cells
@@ -146,6 +144,7 @@ class _Sums:
     folds: IntArray
     base_threshold: float
     rank_error: float
+    pair_error: float
 
 
 def _start(estimator: Any, engine: Engine, reference_size: int, seed: int) -> _Start:
@@ -207,20 +206,22 @@ def _gather(
         own = assign_folds(S, reference.codes, n_folds, seed)
     else:
         own = folds.find(found.rows, S, reference.codes)
+    pair_error = 0.0
     if "individual" in fairness:
         Z = np.column_stack([S, model.base(S)])
-        cells = replace(cells, pairs=_reference_pairs(estimator, start, Z, own, n_folds))
+        pairs, pair_error = _reference_pairs(estimator, start, Z, own, n_folds, seed)
+        cells = replace(cells, pairs=pairs)
     if "own" in fairness:
         cells = replace(cells, own=own_form_of(estimator.fairness, S, reference.codes))
     threshold = sketch.quantile(1.0 - estimator.contamination)
-    return _Sums(model, cells, S, own, threshold, sketch.rank_error if by_rank else 0.0)
+    return _Sums(model, cells, S, own, threshold, sketch.rank_error if by_rank else 0.0, pair_error)
 
 
 def _base_ensemble(
     estimator: Any, scaling: Scaling, start: _Start, seed: int
 ) -> tuple[ScoreModel, FloatArray]:
     """The detectors of the base ensemble, chosen on the reference; also the reference's S, (m, k)."""
-    _warn_constant(start.pool.names, scaling)
+    warn_constant(start.pool.names, scaling)
     threads, reference = effective_n_jobs(estimator.n_jobs), start.reference
     raw = start.pool.score(reference.X, n_threads=threads, sensitive_features=reference.labels)
     S = scaling.transform(raw)
@@ -228,25 +229,29 @@ def _base_ensemble(
     return ScoreModel(start.pool, scaling, ensemble, _AS_IS), S
 
 
-def _reference_pairs(estimator: Any, start: _Start, Z: FloatArray, folds: IntArray, n_folds: int) -> PairSums:
-    """Pair sums of the reference, scaled up to the number of pairs of all rows."""
+def _reference_pairs(
+    estimator: Any, start: _Start, Z: FloatArray, folds: IntArray, n_folds: int, seed: int
+) -> tuple[PairSums, float]:
+    """Pair sums of the reference, or of a sample of its pairs, scaled up to the number of pairs of all rows."""
     reference, n_groups = start.reference, len(start.groups.labels)
-    rows, scale = comparable_rows(reference.X, reference.codes, estimator.length_scale)
-    pairs = pair_sums(
-        rows,
+    pairs, error = similar_pairs(
+        reference.X,
         Z,
         reference.codes,
         folds,
         n_groups=n_groups,
         n_folds=n_folds,
-        scale=scale,
+        length_scale=estimator.length_scale,
+        method=estimator.pairs,
+        seed=seed,
         n_threads=effective_n_jobs(estimator.n_jobs),
+        device=estimator.device,
     )
     drawn = np.bincount(reference.codes[reference.codes >= 0], minlength=n_groups)
     stands_for = start.groups.counts[:-1] / np.maximum(drawn, 1)
     p, q = np.triu_indices(n_groups, 1)
     factor = (stands_for[p] * stands_for[q])[:, None, None]
-    return PairSums(pairs.form * factor[..., None, None], pairs.mass * factor)
+    return PairSums(pairs.form * factor[..., None, None], pairs.mass * factor), error
 
 
 def _check(estimator: Any, reference_size: int) -> None:
