@@ -62,7 +62,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         text = [name for name in X.columns if _is_text(X[name])]
         for name in text:
             _refuse_many(name, X[name])
-        numbers = {name: _numbers(name, X[name]) for name in X.columns if name not in text}
+        numbers = {name: column_numbers(name, X[name]) for name in X.columns if name not in text}
         return self._learn(list(X.columns), numbers, {name: _texts(X[name]) for name in text})
 
     @classmethod
@@ -87,7 +87,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 UnknownCategoryWarning,
                 stacklevel=2,
             )
-        numbers = {name: _numbers(name, X[name]) for name in self.medians_}
+        numbers = {name: column_numbers(name, X[name]) for name in self.medians_}
         return self.transformer_.transform(
             self._frame(numbers, {name: _texts(X[name]) for name in self.categories_})
         )
@@ -96,7 +96,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Text that the training table did not have: by column, how many rows of ``X`` hold each value."""
         found = {}
         for name, known in self.categories_.items():
-            values, counts = np.unique(_filled(X[name]), return_counts=True)
+            values, counts = np.unique(column_texts(X[name]), return_counts=True)
             new = {str(v): int(n) for v, n in zip(values, counts, strict=True) if v not in set(known)}
             if new:
                 found[name] = new
@@ -176,7 +176,7 @@ def _refuse_many(name: str, column: "pd.Series") -> None:
         )
 
 
-def _numbers(name: str, column: "pd.Series") -> FloatArray:
+def column_numbers(name: str, column: "pd.Series") -> FloatArray:
     """The column as floats, NaN where a value is missing."""
     import pandas as pd
 
@@ -202,7 +202,8 @@ def _texts(column: "pd.Series") -> AnyArray:
     return values
 
 
-def _filled(column: "pd.Series") -> AnyArray:
+def column_texts(column: "pd.Series") -> AnyArray:
+    """The column as an object array of text, ``"missing"`` where a value is missing."""
     values = _texts(column)
     values[column.isna().to_numpy()] = "missing"
     return values

@@ -118,7 +118,7 @@ def test_bad_files_are_named_in_one_line_and_nothing_is_written(spoil, message, 
     ("columns", "message"),
     [
         ({"sensitive": ["gender"]}, "a.parquet has no column 'gender'; its columns are 'a', 'b'"),
-        ({"exclude": []}, "column 'id' holds text, not numbers; encode it, or exclude it"),
+        ({"exclude": []}, "column 'id' holds text, not numbers; encode it, or leave it out"),
         ({"exclude": ["a", "b", "c", "d", "id"]}, "has no feature column beside"),
     ],
 )

@@ -18,6 +18,7 @@ def open_folder(
     sensitive: Collection[str] = (),
     features: Collection[str] | None = None,
     exclude: Collection[str] = (),
+    text: bool = False,
     engine: str = "local",
     scheduler: str | None = None,
     n_threads: int = 1,
@@ -26,7 +27,7 @@ def open_folder(
 
     Parameters
     ----------
-    where, sensitive, features, exclude : see `parquet_parts`
+    where, sensitive, features, exclude, text : see `parquet_parts`
     engine : {"local", "dask"}
         This process with ``n_threads`` threads, or Dask workers.
     scheduler : str, optional
@@ -37,7 +38,7 @@ def open_folder(
         raise ValueError(f"engine={engine!r} is unknown; use {' or '.join(map(repr, ENGINES))}")
     if scheduler is not None and engine != "dask":
         raise ValueError(f"scheduler={scheduler!r} needs engine='dask'")
-    parts, header = parquet_parts(where, sensitive=sensitive, features=features, exclude=exclude)
+    parts, header = parquet_parts(where, sensitive=sensitive, features=features, exclude=exclude, text=text)
     if engine == "local":
         yield LocalEngine(parts, header, n_threads)
         return

@@ -23,6 +23,7 @@ def parquet_parts(
     sensitive: Collection[str] = (),
     features: Collection[str] | None = None,
     exclude: Collection[str] = (),
+    text: bool = False,
 ) -> tuple[list[Part], Any]:
     """Partitions of Parquet files that all have the same columns.
 
@@ -35,10 +36,12 @@ def parquet_parts(
     features : names, optional
         Default: all columns but the protected, the excluded and an index that pandas has written.
     exclude : names
+    text : bool
+        Whether features may be text and have gaps; `columns.encoded` makes numbers of them.
 
     Returns
     -------
-    the partitions, and an empty frame with the feature columns
+    the partitions, and an empty frame with the feature columns: of type float, or object for text
 
     Raises
     ------
@@ -50,6 +53,7 @@ def parquet_parts(
     files = _files(where)
     first = _open(files[0]).schema_arrow
     names = _features(files[0], first, sensitive, features, exclude)
+    texts = _text_columns(files[0], first, names, allowed=text)
     columns = [*names, *sensitive]
     kinds = {name: _kind(first.field(name).type) for name in columns}
     parts: list[Part] = []
@@ -61,7 +65,7 @@ def parquet_parts(
             load = partial(_read, path, groups, names, list(sensitive))
             parts.append(Part(len(parts), str(path), load, start))
             start += n_rows
-    return parts, pd.DataFrame(columns=names, dtype=float)
+    return parts, pd.DataFrame({name: pd.Series(dtype=object if name in texts else float) for name in names})
 
 
 class ScoresFile:
@@ -136,14 +140,15 @@ def _features(
     features: Collection[str] | None,
     exclude: Collection[str],
 ) -> list[str]:
-    """The feature columns, after a check that all named columns exist and that features are numbers."""
-    import pyarrow as pa
-
+    """The feature columns, after a check that all named columns exist."""
     for name in [*sensitive, *(features or ()), *exclude]:
         if name not in schema.names:
             raise ValueError(
                 f"{path} has no column {name!r}; its columns are {', '.join(map(repr, schema.names))}"
             )
+    repeated = [name for name in {*schema.names} if schema.names.count(name) > 1]
+    if repeated:
+        raise ValueError(f"{path} has more than one column {min(repeated)!r}; rename all but one")
     if features is None:
         aside = {*sensitive, *exclude}
         features = [n for n in schema.names if n not in aside and not n.startswith("__index_level_")]
@@ -151,13 +156,23 @@ def _features(
         raise ValueError(
             f"{path} has no feature column beside {', '.join(map(repr, [*sensitive, *exclude]))}"
         )
-    for name in features:
-        kind = schema.field(name).type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-            raise ValueError(
-                f"{path}: column {name!r} holds {_kind(kind)}, not numbers; encode it, or exclude it"
-            )
     return list(features)
+
+
+def _text_columns(path: Path, schema: Any, features: list[str], *, allowed: bool) -> list[str]:
+    """Those that hold text; columns that hold neither numbers nor allowed text are refused."""
+    import pyarrow as pa
+
+    kinds = {name: schema.field(name).type for name in features}
+    numbers = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean
+    others = [name for name, kind in kinds.items() if not any(holds(kind) for holds in numbers)]
+    for name in others:
+        if not (allowed and _kind(kinds[name]) == "text"):
+            wanted = "numbers or text" if allowed else "numbers"
+            raise ValueError(
+                f"{path}: column {name!r} holds {_kind(kinds[name])}, not {wanted}; encode it, or leave it out (--drop)"
+            )
+    return others
 
 
 def _check_schema(path: Path, schema: Any, kinds: dict[str, str], first: Path) -> None:

@@ -95,11 +95,12 @@ def read_rows(part: Part) -> Rows:
         raise ValueError(f"{describe(part, len(X))}: {error}") from None
 
 
-def describe(part: Part, n_rows: int) -> str:
+def describe(part: Part, n_rows: int, *, counted_from: int = 0) -> str:
     """The source, and which of its rows, if they are not the first ones."""
     if not part.first_row:
         return part.source
-    return f"{part.source} (rows from {part.first_row} to {part.first_row + n_rows - 1}, here counted from 0)"
+    first = part.first_row + counted_from
+    return f"{part.source} (rows from {first} to {first + n_rows - 1}, here counted from {counted_from})"
 
 
 def _features(X: Any) -> FloatArray:

@@ -1,21 +1,28 @@
 """``evenout fit`` and ``evenout score`` over a folder or glob of Parquet files."""
 
+import glob
 import json
+import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import numpy as np
 
 from evenout.cli.messages import one_line, progress
 
+if TYPE_CHECKING:
+    from evenout.estimator import FairOutlierEnsemble
+    from evenout.preprocess import TableEncoder
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def is_folder(data: str) -> bool:
     """Whether the argument names many files: a folder, or a pattern."""
-    return Path(data).is_dir() or any(mark in data for mark in "*?[")
+    return Path(data).is_dir() or (not Path(data).exists() and any(mark in data for mark in "*?["))
 
 
 def engine_options(command: Command) -> Command:
@@ -35,7 +42,9 @@ def fit_folder(
 ) -> None:  # fmt: skip
     """Fit, write ``scores/*.parquet``, ``model.skops`` and ``summary.json``, and show flag rates by group."""
     from joblib import effective_n_jobs
+    from sklearn.pipeline import Pipeline
 
+    from evenout.backends.columns import encoded, learn_table
     from evenout.backends.folders import open_folder
     from evenout.backends.out_of_core import fit_partitions
     from evenout.estimator import FairOutlierEnsemble
@@ -44,8 +53,9 @@ def fit_folder(
 
     if not sensitive:
         raise ValueError(f"{data}: --sensitive is missing; name the column of the protected group")
+    _require_apart(out, out / "scores", data)
     columns: dict[str, Any] = {
-        "sensitive": sensitive.split(","),
+        "sensitive": [name for name in sensitive.split(",") if name],
         "exclude": [name for name in drop.split(",") if name],
     }
     workers: dict[str, Any] = {
@@ -57,9 +67,11 @@ def fit_folder(
     with progress(quiet=quiet) as step, atomic_folder(out) as folder:
         step(f"Fitting over {data}")
         (folder / "scores").mkdir()
-        with open_folder(data, **columns, **workers) as source:
-            fit_partitions(model, source, reference_size=model.reference_size, scores_to=folder / "scores")
-        save_model(model, folder / "model.skops")
+        with open_folder(data, **columns, **workers, text=settings["detectors"] != "precomputed") as source:
+            table = learn_table(source)
+            rows = encoded(source, table)
+            fit_partitions(model, rows, reference_size=model.reference_size, scores_to=folder / "scores")
+        save_model(Pipeline([("table", table), ("ensemble", model)]), folder / "model.skops")
         summary = _summary(data, model)
         (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     if as_json:
@@ -70,18 +82,20 @@ def fit_folder(
 
 
 def score_folder(
-    model: Path, data: str, out: Path, *, engine: str, scheduler: str | None, n_jobs: int, quiet: bool,
+    model: Path, data: str, out: Path, *, engine: str, scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write one Parquet file of scores per part of the input into the folder ``out``."""
     from joblib import effective_n_jobs
 
+    from evenout.backends.columns import count_unknown, encoded
     from evenout.backends.folders import open_folder
     from evenout.backends.out_of_core import score_partitions
     from evenout.output import atomic_folder
     from evenout.persistence import load_model
 
-    fitted = load_model(model)
-    names = list(fitted.feature_names_in_)
+    _require_apart(out, out, data)
+    table, ensemble = parts_of(load_model(model))
+    names = feature_names(table or ensemble, model)
     workers: dict[str, Any] = {
         "engine": engine,
         "scheduler": scheduler,
@@ -89,10 +103,47 @@ def score_folder(
     }
     with progress(quiet=quiet) as step, atomic_folder(out) as folder:
         step(f"Scoring {data}")
-        with open_folder(data, features=names, **workers) as source:
-            rows, flagged = score_partitions(fitted, source, folder).sum(axis=0)
-    if not quiet:
-        click.echo(one_line(f"{rows:,} rows, {flagged:,} flagged ({flagged / rows:.1%}): {out}"))
+        with open_folder(data, features=names, text=table is not None, **workers) as source:
+            rows = source if table is None else encoded(source, table)
+            n_rows, flagged = score_partitions(ensemble, rows, folder).sum(axis=0).tolist()
+            unknown = {} if table is None else count_unknown(source, table)
+    for name, count in unknown.items():
+        warnings.warn(
+            f"column {name!r}: {count} of {n_rows} rows have text that the training table did not have; "
+            "it counts as none of the known values",
+            stacklevel=2,
+        )
+    if as_json:
+        found = {"rows": n_rows, "flagged": flagged, "unknown_values": unknown}
+        click.echo(json.dumps({"input": data, **found, "out": str(out)}, indent=2, ensure_ascii=False))
+    elif not quiet:
+        click.echo(one_line(f"{n_rows:,} rows, {flagged:,} flagged ({flagged / n_rows:.1%}): {out}"))
+
+
+def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
+    """Encoder and ensemble; a model that was saved in Python may have no encoder."""
+    from sklearn.pipeline import Pipeline
+
+    return (model["table"], model["ensemble"]) if isinstance(model, Pipeline) else (None, model)
+
+
+def feature_names(fitted: Any, model: Path) -> list[str]:
+    """The columns that a fitted encoder or ensemble, read from the file ``model``, asks for."""
+    names = getattr(fitted, "feature_names_in_", None)
+    if names is None:
+        raise ValueError(
+            f"{model} knows no column names: it was fitted on an array; score arrays with it in Python"
+        )
+    return list(names)
+
+
+def _require_apart(out: Path, results: Path, data: str) -> None:
+    """Refuse to write into the folder that is read, where results would replace rows or be read as rows next time."""
+    pattern = f"{glob.escape(data)}/**/*.parquet" if Path(data).is_dir() else data
+    sources = {os.path.realpath(Path(file).parent) for file in glob.glob(pattern, recursive=True)}  # noqa: PTH207
+    nested = Path(data).is_dir() and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(data))
+    if sources and (nested or os.path.realpath(results) in sources):
+        raise ValueError(f"--out {out} lies in the folder of the rows, {data}; choose a place outside of it")
 
 
 def _summary(data: str, model: Any) -> dict[str, Any]:

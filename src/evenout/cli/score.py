@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from evenout.cli.folder import engine_options, is_folder, score_folder
+from evenout.cli.folder import engine_options, feature_names, is_folder, parts_of, score_folder
 from evenout.cli.messages import Step, one_line, plain_messages, progress
 from evenout.cli.options import common_options
 
@@ -58,8 +58,8 @@ def score(
 
         if is_folder(str(file)):
             score_folder(
-                model, str(file), out, engine=engine, scheduler=scheduler, n_jobs=n_jobs, quiet=quiet
-            )
+                model, str(file), out, engine=engine, scheduler=scheduler, n_jobs=n_jobs, quiet=quiet, as_json=as_json,
+            )  # fmt: skip
             return
         _check_out(out, model, file)
         with progress(quiet=quiet) as step, atomic_file(out) as target:
@@ -88,7 +88,7 @@ def _score(
     from evenout.persistence import load_model
 
     step(f"Loading {path}")
-    table, ensemble = _parts(load_model(path))
+    table, ensemble = parts_of(load_model(path))
     step(f"Reading {file}")
     frame = _read(file, path, table or ensemble, id_column)
     ids, unknown = row_ids(frame, id_column), {} if table is None else table.unknown_values(frame)
@@ -106,24 +106,13 @@ def _score(
     }
 
 
-def _parts(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
-    """Encoder and ensemble; a model that was saved in Python may have no encoder."""
-    from sklearn.pipeline import Pipeline
-
-    return (model["table"], model["ensemble"]) if isinstance(model, Pipeline) else (None, model)
-
-
 def _read(
     file: Path, model: Path, reader: "TableEncoder | FairOutlierEnsemble", id_column: str | None
 ) -> "pd.DataFrame":
     """The table, text columns as in fitting, with all the columns that ``reader`` needs."""
     from evenout.files import read_table, require_columns
 
-    names = getattr(reader, "feature_names_in_", None)
-    if names is None:
-        raise ValueError(
-            f"{model} knows no column names: it was fitted on an array; score arrays with it in Python"
-        )
+    names = feature_names(reader, model)
     frame = read_table(file, text=getattr(reader, "categories_", ()), verbatim={id_column or ""})
     require_columns([id_column] if id_column else [], frame.columns, where=str(file), use="--id")
     require_columns(names, frame.columns, where=str(file), use="needed by the model")
@@ -137,7 +126,8 @@ def _batch(ensemble: Any, rows: "FloatArray | pd.DataFrame", start: int, done: A
 
 
 def _check_out(out: Path, *inputs: Path) -> None:
+    from evenout.output import require_apart
+
     if out.suffix.lower() != ".csv":
         raise ValueError(f"--out {out} must end in .csv")
-    if out.resolve() in [path.resolve() for path in inputs]:
-        raise ValueError(f"--out {out} would replace the file that it is computed from; choose another name")
+    require_apart(out, *inputs)

@@ -1,0 +1,79 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+ROLES = ("--sensitive", "sex,age", "--id", "person", "--label", "fraud", "--alpha", "2")
+
+
+@pytest.fixture(autouse=True)
+def data(people, tmp_path):
+    """The table in three files of the folder ``data``, one of them without rows."""
+    (tmp_path / "data").mkdir()
+    for name, rows in (("a", slice(0, 30)), ("b", slice(30, 30)), ("c", slice(30, None))):
+        people.iloc[rows].to_parquet(tmp_path / "data" / f"{name}.parquet", index=False)
+
+
+def _scores(folder):
+    return pd.concat([pd.read_parquet(file) for file in sorted(Path(folder).iterdir())], ignore_index=True)
+
+
+def test_a_folder_is_fitted_like_the_file(run, fitted):
+    result = run("fit", "data", *ROLES, "--out", "out")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "data: 90 rows, 6 groups" in result.stdout
+    assert sorted(path.name for path in Path("out").iterdir()) == ["model.skops", "scores", "summary.json"]
+    file, folder = pd.read_csv(fitted / "scores.csv"), _scores("out/scores")
+    np.testing.assert_allclose(folder["fair_score"], file["fair_score"], atol=1e-8)
+    assert folder["group"].tolist() == file["group"].tolist()
+    assert folder["flagged"].astype(int).tolist() == file["flagged"].tolist()
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert summary["rows"] == 90
+    assert summary["groups"] == file["group"].value_counts().sort_index().to_dict()
+
+
+def test_models_of_files_and_folders_score_both(run, fitted, new_people):
+    Path("new").mkdir()
+    new_people.assign(home="boat").to_parquet("new/rows.parquet", index=False)
+    new_people.assign(home="boat").to_csv("new.csv", index=False)
+    run("fit", "data", *ROLES, "--quiet", "--out", "out")
+    for model in (fitted / "model.skops", "out/model.skops"):
+        by_file = run("score", model, "new.csv", "--out", "new-scores.csv")
+        by_folder = run("score", model, "new", "--out", "new-scores", "--json")
+        assert (by_file.exit_code, by_folder.exit_code) == (0, 0)
+        np.testing.assert_allclose(
+            _scores("new-scores")["fair_score"], pd.read_csv("new-scores.csv")["fair_score"], atol=1e-8
+        )
+        assert json.loads(by_folder.stdout)["unknown_values"] == {"home": 40}
+        assert (
+            "column 'home': 40 of 40 rows have text that the training table did not have" in by_folder.stderr
+        )
+
+
+def test_dask_workers_write_the_same_scores(run):
+    pytest.importorskip("distributed")
+    run("fit", "data", *ROLES, "--quiet", "--out", "alone")
+    result = run("fit", "data/*.parquet", *ROLES, "--quiet", "--out", "together", "--engine", "dask")
+    assert (result.exit_code, result.output) == (0, "")
+    pd.testing.assert_frame_equal(_scores("together/scores"), _scores("alone/scores"), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fit", "data"), "data: --sensitive is missing; name the column of the protected group"),
+        (("fit", "data", "--sensitive", "gender"), "a.parquet has no column 'gender'; its columns are"),
+        (("fit", "none/*.parquet", "--sensitive", "sex"), "none/*.parquet has no Parquet file"),
+        (("fit", "data", "--sensitive", "sex", "--scheduler", "tcp://x:1"), "needs engine='dask'"),
+        (("fit", "data", "--sensitive", "sex", "--detectors", "precomputed"), "column 'person' holds text"),
+    ],
+)
+def test_bad_requests_are_one_line_and_write_nothing(arguments, message, run):
+    result = run(*arguments, "--out", "out")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert [path.name for path in Path().iterdir()] == ["data"]
