@@ -28,4 +28,5 @@ def path_lengths(
             total[i] += length[node[i]]
         for c in range(len(sizes)):
             if sizes[c] == t + 1:
-                out[c] = total
+                for i in range(len(X)):  # assigning the whole row takes seconds to compile
+                    out[c, i] = total[i]
