@@ -149,21 +149,26 @@ def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
     """One code per combination of values, in the order of the names; -1 where any value is missing."""
     import pandas as pd
 
-    parts, names = [], []
-    for column in columns:
-        code, values = pd.factorize(column.to_numpy(dtype=object, na_value=None))
-        parts.append(code)
-        names.append([str(value) for value in values])
-    table = np.column_stack(parts)
-    known = (table >= 0).all(axis=1)
-    combos, inverse = np.unique(table[known], axis=0, return_inverse=True)
-    labels = [" & ".join(names[j][c] for j, c in enumerate(combo)) for combo in combos]
+    codes, labels = _coded(columns[0])
+    for column in columns[1:]:
+        more, names = _coded(column)
+        known = (codes >= 0) & (more >= 0)
+        joined, pairs = pd.factorize((codes * len(names) + more)[known])
+        codes = np.full(len(known), -1, dtype=np.intp)
+        codes[known] = joined
+        labels = [f"{labels[pair // len(names)]} & {names[pair % len(names)]}" for pair in pairs.tolist()]
     order = sorted(range(len(labels)), key=labels.__getitem__)
-    place = np.empty(len(order), dtype=np.intp)
+    place = np.full(len(order) + 1, -1, dtype=np.intp)  # the last entry is where code -1, unknown, points
     place[order] = np.arange(len(order))
-    codes = np.full(len(table), -1, dtype=np.intp)
-    codes[known] = place[inverse.ravel()]
-    return codes, tuple(labels[g] for g in order)
+    return place[codes], tuple(labels[g] for g in order)
+
+
+def _coded(column: Any) -> tuple[IntArray, list[str]]:
+    """Codes of one column's values in the order in which they first occur, -1 for missing ones, and their names."""
+    import pandas as pd
+
+    codes, values = pd.factorize(column.to_numpy(dtype=object, na_value=None))
+    return codes.astype(np.intp), [str(value) for value in values]
 
 
 def _merge_small(groups: Groups, min_group_size: int) -> Groups:
