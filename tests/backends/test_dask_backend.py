@@ -73,6 +73,17 @@ def test_arrays_give_the_weights_of_memory(table, memory):
     _assert_weights(fit_partitions(_model(), collection_engine(X, groups)), memory)
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's own reading of Parquet
+def test_columns_of_one_folder_stay_aligned(table, memory, tmp_path):
+    for i, rows in enumerate(np.array_split(np.arange(450), 4)):
+        table.joined.iloc[rows].to_parquet(tmp_path / f"{i}.parquet", index=False)
+    frame = dd.read_parquet(
+        tmp_path
+    )  # Dask reads small files together, the more of them the fewer the columns
+    model = _model().fit(frame[list(table.X.columns)], sensitive_features=frame[COLUMNS])
+    _assert_weights(model, memory)
+
+
 def test_empty_partitions_change_nothing(table, memory):
     frame = dd.from_map(
         lambda rows: table.joined.iloc[slice(*rows)], [(0, 0), (0, 200), (200, 200), (200, 450)]

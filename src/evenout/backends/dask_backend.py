@@ -206,7 +206,8 @@ def _partitions(collection: Any, name: str) -> list[Any]:
             raise ValueError(f"{name} has {collection.ndim} dimensions; give one row per case")
         by_rows = collection.rechunk({1: -1}) if collection.ndim == 2 else collection
         return list(by_rows.to_delayed().ravel())
-    return list(collection.to_delayed())
+    # Dask would join small files, and for some columns others than for others: rows would not meet their groups.
+    return list(collection.to_delayed(optimize_graph=False))
 
 
 def _aligned(X: Any, sensitive_features: Any) -> list[Any]:
