@@ -1,5 +1,7 @@
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from evenout import FairOutlierEnsemble
@@ -52,6 +54,16 @@ def test_text_and_gaps_give_the_weights_of_memory(engine_of, frame):
     np.testing.assert_allclose(
         model.weights_, memory.weights_, rtol=0, atol=1e-8 * np.abs(memory.weights_).max()
     )
+
+
+def test_a_file_with_gaps_alone_goes_with_any_type(tmp_path):
+    for name, job in (("a", [None, None]), ("b", ["cook", None])):
+        pd.DataFrame({"x": [1.0, 2.0], "job": pd.Series(job, dtype=object), "sex": ["f", "m"]}).to_parquet(
+            tmp_path / f"{name}.parquet", index=False
+        )
+    assert pq.read_schema(tmp_path / "a.parquet").field("job").type == pa.null()
+    table = learn_table(LocalEngine(*parquet_parts(tmp_path, sensitive=["sex"], text=True)))
+    assert table.categories_ == {"job": ["cook", "missing"]}
 
 
 def test_unknown_texts_are_counted_over_all_partitions(engine_of, frame):

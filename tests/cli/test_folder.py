@@ -66,7 +66,7 @@ def test_dask_workers_write_the_same_scores(run):
         (("fit", "data"), "data: --sensitive is missing; name the column of the protected group"),
         (("fit", "data", "--sensitive", "gender"), "a.parquet has no column 'gender'; its columns are"),
         (("fit", "none/*.parquet", "--sensitive", "sex"), "none/*.parquet has no Parquet file"),
-        (("fit", "data", "--sensitive", "sex", "--scheduler", "tcp://x:1"), "needs engine='dask'"),
+        (("fit", "data", "--sensitive", "sex", "--scheduler", "tcp://x:1"), "tcp://x:1 needs --engine dask"),
         (("fit", "data", "--sensitive", "sex", "--detectors", "precomputed"), "column 'person' holds text"),
     ],
 )

@@ -51,17 +51,14 @@ def parquet_parts(
     import pandas as pd
 
     files = _files(where)
-    first = _open(files[0]).schema_arrow
-    names = _features(files[0], first, sensitive, features, exclude)
-    texts = _text_columns(files[0], first, names, allowed=text)
-    columns = [*names, *sensitive]
-    kinds = {name: _kind(first.field(name).type) for name in columns}
+    footers = {path: _open(path).metadata for path in files}
+    names = _features(files[0], _schema(footers[files[0]]), sensitive, features, exclude)
+    columns = _columns({path: _schema(footer) for path, footer in footers.items()}, [*names, *sensitive])
+    texts = _text_columns(columns, names, allowed=text)
     parts: list[Part] = []
-    for path in files:
-        file = _open(path)
-        _check_schema(path, file.schema_arrow, kinds, files[0])
+    for path, footer in footers.items():
         start = 0
-        for groups, n_rows in _runs(file.metadata):
+        for groups, n_rows in _runs(footer):
             load = partial(_read, path, groups, names, list(sensitive))
             parts.append(Part(len(parts), str(path), load, start))
             start += n_rows
@@ -159,31 +156,47 @@ def _features(
     return list(features)
 
 
-def _text_columns(path: Path, schema: Any, features: list[str], *, allowed: bool) -> list[str]:
+def _schema(footer: Any) -> Any:
+    return footer.schema.to_arrow_schema()
+
+
+def _columns(schemas: dict[Path, Any], names: list[str]) -> dict[str, tuple[Path, Any]]:
+    """The type of each column, and the first file that shows it; a column of gaps alone goes with any type."""
+    import pyarrow as pa
+
+    found: dict[str, tuple[Path, Any]] = {}
+    for path, schema in schemas.items():
+        for name in names:
+            if schema.names.count(name) != 1:
+                raise ValueError(
+                    f"{path} has {schema.names.count(name)} columns {name!r}, but {next(iter(schemas))} has one"
+                )
+            kind = schema.field(name).type
+            first, known = found.get(name, (path, pa.null()))
+            if pa.types.is_null(known):
+                found[name] = path, kind
+            elif not pa.types.is_null(kind) and _kind(kind) != _kind(known):
+                raise ValueError(
+                    f"{path}: column {name!r} holds {_kind(kind)}, but {_kind(known)} in {first}; "
+                    "write all files with the same types"
+                )
+    return found
+
+
+def _text_columns(columns: dict[str, tuple[Path, Any]], features: list[str], *, allowed: bool) -> list[str]:
     """Those that hold text; columns that hold neither numbers nor allowed text are refused."""
     import pyarrow as pa
 
-    kinds = {name: schema.field(name).type for name in features}
-    numbers = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean
-    others = [name for name, kind in kinds.items() if not any(holds(kind) for holds in numbers)]
+    numbers = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null
+    others = [name for name in features if not any(holds(columns[name][1]) for holds in numbers)]
     for name in others:
-        if not (allowed and _kind(kinds[name]) == "text"):
+        path, kind = columns[name]
+        if not (allowed and _kind(kind) == "text"):
             wanted = "numbers or text" if allowed else "numbers"
             raise ValueError(
-                f"{path}: column {name!r} holds {_kind(kinds[name])}, not {wanted}; encode it, or leave it out (--drop)"
+                f"{path}: column {name!r} holds {_kind(kind)}, not {wanted}; encode it, or leave it out (--drop)"
             )
     return others
-
-
-def _check_schema(path: Path, schema: Any, kinds: dict[str, str], first: Path) -> None:
-    for name, kind in kinds.items():
-        if schema.names.count(name) != 1:
-            raise ValueError(f"{path} has {schema.names.count(name)} columns {name!r}, but {first} has one")
-        if _kind(schema.field(name).type) != kind:
-            raise ValueError(
-                f"{path}: column {name!r} holds {_kind(schema.field(name).type)}, but {kind} in {first}; "
-                "write all files with the same types"
-            )
 
 
 def _kind(kind: Any) -> str:
@@ -215,7 +228,8 @@ def _read(path: Path, groups: list[int], features: list[str], sensitive: list[st
         table = file.read_row_groups(groups, columns=[*features, *sensitive], use_threads=False)
     except (pa.ArrowException, OSError):
         raise ValueError(f"{path} is a damaged Parquet file") from None
-    X = table.select(features).to_pandas(ignore_metadata=True)
+    table = table.replace_schema_metadata()  # notes of pandas, who would make an index of some columns
+    X = table.select(features).to_pandas()
     # Whole numbers stay whole beside missing values: group 1 must not become group 1.0 in some files.
-    frame = table.select(sensitive).to_pandas(ignore_metadata=True, integer_object_nulls=True)
+    frame = table.select(sensitive).to_pandas(integer_object_nulls=True)
     return X, frame if sensitive else None
