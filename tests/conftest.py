@@ -1,5 +1,7 @@
-"""Small score matrices with groups of unequal size, shared by the tests of the core."""
+"""Small score matrices with groups of unequal size for the tests of the core; a browser for those of pages."""
 
+import os
+import shutil
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +11,16 @@ from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.folds import assign_folds, count_folds
 from evenout.core.pairwise import pair_sums
 from evenout.core.scaling import learn_scaling, unit_range
+
+CHROMIUM = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @dataclass(frozen=True)
@@ -61,3 +73,19 @@ def build():
 @pytest.fixture(scope="session")
 def problem() -> Problem:
     return make_problem()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real Chromium, from the system's packages."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        if os.environ.get("EVENOUT_REQUIRE_BROWSER"):
+            pytest.fail("chromium is missing, and EVENOUT_REQUIRE_BROWSER asks for it")
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=CHROMIUM)
+        yield chromium
+        chromium.close()

@@ -1,8 +1,5 @@
 """A real browser drives the page: no error, no request, and every panel follows the slider."""
 
-import os
-import shutil
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -11,31 +8,6 @@ from evenout.metrics import flag_rates
 from evenout.report import words, write_report
 
 pytestmark = pytest.mark.browser
-
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        if os.environ.get("EVENOUT_REQUIRE_BROWSER"):
-            pytest.fail("chromium is missing, and EVENOUT_REQUIRE_BROWSER asks for it")
-        pytest.skip("chromium is not installed")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

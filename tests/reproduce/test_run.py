@@ -1,6 +1,5 @@
 import json
 import re
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -143,33 +142,19 @@ def test_neighbour_searches_disagree_on_breast_cancer_through_lof_alone():
 
 
 @pytest.mark.browser
-def test_the_page_opens_in_a_browser_without_request_or_error(folder):
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or pytest.skip("Chromium is not installed")
+def test_the_page_opens_in_a_browser_without_request_or_error(folder, browser):
     errors, requests = [], []
-    quiet = [
-        "no-sandbox",
-        "disable-gpu",
-        "disable-quic",
-        "no-first-run",
-        "disable-background-networking",
-        "disable-component-update",
-        "disable-sync",
-    ]
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=chromium, args=[f"--{flag}" for flag in quiet])
-        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light")):
-            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            page.on("console", lambda message: errors.append(message.text))
-            page.on("pageerror", lambda error: errors.append(str(error)))
-            page.on("request", lambda request: requests.append(request.url))
-            page.goto((folder / "index.html").as_uri())
-            assert page.title() == "Fairness-aware Outlier Ensemble, reproduced"
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert page.locator("figure svg").count() == 10
-            assert page.evaluate(
-                "[...document.querySelectorAll('figure svg')].every(s => s.getBoundingClientRect().height > 100)"
-            )
-        browser.close()
+    for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light")):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("console", lambda message: errors.append(message.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto((folder / "index.html").as_uri())
+        assert page.title() == "Fairness-aware Outlier Ensemble, reproduced"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("figure svg").count() == 10
+        assert page.evaluate(
+            "[...document.querySelectorAll('figure svg')].every(s => s.getBoundingClientRect().height > 100)"
+        )
     assert errors == []
     assert [url for url in requests if not url.startswith(("file://", "data:"))] == []

@@ -1,0 +1,39 @@
+"""What the API reference takes from docstrings.
+
+Docstrings set formulas apart by indenting them, as one reads them in an editor. reStructuredText would run such lines
+together as a quotation, so they are marked as literal text. The request methods that scikit-learn adds to estimators
+are left to its own documentation.
+"""
+
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.util.typing import ExtensionMetadata
+
+
+def keep_lines(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+    """Put ``::`` before every indented paragraph that follows an unindented one after a blank line."""
+    kept: list[str] = []
+    for place, line in enumerate(lines):
+        opens = line.startswith("    ") and place >= 2 and not lines[place - 1]
+        before = next((text for text in reversed(lines[:place]) if text), "")
+        if opens and before and not before.startswith((" ", ":", "..")) and not before.endswith("::"):
+            kept += ["::", ""]
+        kept.append(line)
+    lines[:] = kept
+
+
+def skip_requests(
+    _app: Sphinx, _what: str, name: str, _object: Any, _skip: bool, _options: Any
+) -> bool | None:
+    """Leave out ``set_fit_request`` and its kin."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Work on docstrings before napoleon does."""
+    app.setup_extension("sphinx.ext.autodoc")
+    app.connect("autodoc-process-docstring", keep_lines, priority=100)
+    app.connect("autodoc-skip-member", skip_requests)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
