@@ -70,11 +70,29 @@ def test_atomic_folder_replaces_its_files_and_keeps_others(tmp_path):
     assert contents == {"mine.txt": "old", "a.txt": "new", "b.txt": "b"}
 
 
-def test_atomic_folder_moves_nothing_if_something_stands_in_the_way(tmp_path):
-    (tmp_path / "out" / "b.txt").mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"b\.txt is a folder"), atomic_folder(tmp_path / "out") as folder:
-        [(folder / name).write_text("new") for name in ("a.txt", "b.txt")]
-    assert not (tmp_path / "out" / "a.txt").exists()
+def test_atomic_folder_removes_parts_of_an_earlier_result(tmp_path):
+    for name in ("part-1.txt", "part-2.txt", "mine.txt"):
+        (tmp_path / name).write_text("old")
+    with atomic_folder(tmp_path, stale="part-*.txt") as folder:
+        (folder / "part-1.txt").write_text("new")
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"part-1.txt": "new", "mine.txt": "old"}
+
+
+@pytest.mark.parametrize(
+    ("taken", "fault"), [("z.txt/", r"z\.txt is a folder where a result"), ("b", "b is a file where results")]
+)
+def test_atomic_folder_moves_nothing_if_something_stands_in_the_way(tmp_path, taken, fault):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / taken).mkdir() if taken.endswith("/") else (out / taken).write_text("mine")
+    with pytest.raises(ValueError, match=fault), atomic_folder(out) as folder:
+        [_write(folder / name) for name in ("a.txt", "b/c.txt", "z.txt")]
+    assert [path.name for path in out.iterdir()] == [taken.rstrip("/")]
+
+
+def _write(path):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("new")
 
 
 def test_atomic_folder_and_file_refuse_what_is_of_the_other_kind(tmp_path):

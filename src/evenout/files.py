@@ -5,8 +5,8 @@ import gzip
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable
-from contextlib import closing
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,9 @@ KINDS = (".csv", ".csv.gz", ".parquet")
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 
 _HEAD = 65536  # bytes in which binary data is recognised
+_LINE = 2**24  # bytes; no table has longer lines
+_LARGE = 2**30  # bytes that any packed file may fill; more only up to so many times its own size:
+_SWELL = 200
 
 
 def read_table(path: Path, *, text: Collection[str] = (), verbatim: Collection[str] = ()) -> "pd.DataFrame":
@@ -61,10 +64,14 @@ def require_file(path: Path) -> None:
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name a file in it")
     if not path.exists():
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link that leads to no file; name the file itself")
         near = get_close_matches(path.name, _names_in(path.parent), n=1)
         raise ValueError(
             f"{path} does not exist" + (f"; did you mean {path.parent / near[0]}?" if near else "")
         )
+    if not path.is_file():  # to read a pipe or a device may take for ever
+        raise ValueError(f"{path} is no regular file; save its content in one")
     if not path.stat().st_size:
         raise ValueError(f"{path} is empty")
 
@@ -138,7 +145,12 @@ def _lines(path: Path) -> Generator[str, None, None]:
         with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
             _refuse_binary(path, file.read(_HEAD))
             file.seek(0)
-            for number, line in enumerate(file, start=1):
+            size = 0
+            while line := file.readline(_LINE + 1):
+                number, size = number + 1, size + len(line)
+                if len(line) > _LINE:
+                    raise ValueError(f"{path}, line {number}: longer than {_LINE:,} bytes, which no table is")
+                _refuse_swelling(path, size)
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
@@ -146,6 +158,14 @@ def _lines(path: Path) -> Generator[str, None, None]:
         ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise ValueError(f"{path} is no gzip file, or a damaged one") from None
+
+
+def _refuse_swelling(path: Path, size: int) -> None:
+    """Refuse a file that is made to fill the memory: small on disk, without end when it is unpacked."""
+    if size > _LARGE and size > _SWELL * path.stat().st_size:
+        raise ValueError(
+            f"{path} would fill more than {_SWELL} times its size on disk; if you trust it, give it as .csv"
+        )
 
 
 def _refuse_binary(path: Path, head: bytes) -> None:
@@ -183,19 +203,31 @@ def _refuse_repeated(path: Path, names: Collection[str]) -> None:
 
 def _read_parquet(path: Path, verbatim: Collection[str]) -> "pd.DataFrame":
     import pandas as pd
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        _refuse_repeated(path, pq.read_schema(path).names)
+    with _whole(path):
+        names, shape = pq.read_schema(path).names, pq.read_metadata(path)
+    _refuse_repeated(path, names)
+    _refuse_swelling(path, 8 * shape.num_rows * shape.num_columns)
+    with _whole(path):
         frame = pq.read_table(path).to_pandas()
-    except (pa.ArrowException, OSError):
-        raise ValueError(f"{path} is no Parquet file, or a damaged one") from None
-    named = [name for name in frame.index.names if name is not None]
-    frame = frame.reset_index(level=named).reset_index(drop=True) if named else frame.reset_index(drop=True)
+        named = [name for name in frame.index.names if name is not None]
+        frame = (frame.reset_index(level=named) if named else frame).reset_index(drop=True)
     for name in set(verbatim) & set(frame.columns):
-        frame[name] = pd.Series(["" if pd.isna(value) else str(value) for value in frame[name]], dtype=object)
+        known = zip(frame[name], frame[name].notna(), strict=True)
+        frame[name] = pd.Series([str(value) if there else "" for value, there in known], dtype=object)
     return frame.rename(columns=str)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Say of a Parquet file that it is damaged, whatever pyarrow, or pandas about its notes in the file, says."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, AttributeError, LookupError, TypeError, ValueError):
+        raise ValueError(f"{path} is no Parquet file, or a damaged one") from None
 
 
 def _names_in(folder: Path) -> list[str]:

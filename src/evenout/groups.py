@@ -167,7 +167,12 @@ def _coded(column: Any) -> tuple[IntArray, list[str]]:
     """Codes of one column's values in the order in which they first occur, -1 for missing ones, and their names."""
     import pandas as pd
 
-    codes, values = pd.factorize(column.to_numpy(dtype=object, na_value=None))
+    try:
+        codes, values = pd.factorize(column.to_numpy(dtype=object, na_value=None))
+    except TypeError:  # what has no hash cannot be told apart
+        raise ValueError(
+            f"sensitive_features holds lists or other nested values in column {column.name!r}; give one value per row"
+        ) from None
     return codes.astype(np.intp), [str(value) for value in values]
 
 

@@ -20,18 +20,19 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 
 
 @contextmanager
-def atomic_folder(out: Path) -> Iterator[Path]:
+def atomic_folder(out: Path, *, stale: str | None = None) -> Iterator[Path]:
     """Yield an empty folder beside ``out``; its files move into ``out`` only if the block succeeds.
 
     A new ``out`` appears in one step; in an existing one each file is replaced in one step, and other files are left
-    alone. If the block fails or is interrupted, ``out`` is as it was.
+    alone, but for those that match the pattern ``stale``: parts of an earlier result, which are removed. If the block
+    fails or is interrupted, ``out`` is as it was.
 
     Raises
     ------
     ValueError
         If ``out`` is a file or cannot be written, before any work is done.
     """
-    if out.exists() and not out.is_dir():
+    if (out.exists() or out.is_symlink()) and not out.is_dir():
         raise ValueError(f"{out} is a file, not a folder; choose another place")
     if out.is_dir() and not os.access(out, os.W_OK):
         raise ValueError(f"{out} cannot be written; choose another place")
@@ -40,7 +41,7 @@ def atomic_folder(out: Path) -> Iterator[Path]:
         folder.mkdir()
         yield folder
         with _uninterrupted():
-            _move(folder, out)
+            _move(folder, out, stale)
 
 
 @contextmanager
@@ -54,10 +55,21 @@ def atomic_file(out: Path) -> Iterator[Path]:
     """
     if out.is_dir():
         raise ValueError(f"{out} is a folder, not a file; choose another place")
+    if out.exists() and not out.is_file():
+        raise ValueError(f"{out} is a device or a pipe, not a file; choose another place")
     with _workplace(out) as work:
         yield work / out.name
         out.parent.mkdir(parents=True, exist_ok=True)
         (work / out.name).replace(out)
+
+
+def require_apart(out: Path, *inputs: Path) -> None:
+    """Raise a ValueError if a result at ``out`` would replace one of the files that it is computed from."""
+    for path in inputs:
+        if out.exists() and path.exists() and out.samefile(path):
+            raise ValueError(
+                f"--out {out} would replace the file that it is computed from; choose another place"
+            )
 
 
 def write_table(frame: "pd.DataFrame", path: Path) -> None:
@@ -103,7 +115,7 @@ def _workplace(out: Path) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _move(folder: Path, out: Path) -> None:
+def _move(folder: Path, out: Path, stale: str | None) -> None:
     if not out.exists():
         out.parent.mkdir(parents=True, exist_ok=True)
         folder.rename(out)
@@ -113,9 +125,14 @@ def _move(folder: Path, out: Path) -> None:
     for place in places:  # nothing is moved unless everything can be
         if place.is_dir():
             raise ValueError(f"{place} is a folder where a result belongs; choose another place")
-        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.parent.exists() and not place.parent.is_dir():
+            raise ValueError(f"{place.parent} is a file where results belong; choose another place")
     for file, place in zip(files, places, strict=True):
+        place.parent.mkdir(parents=True, exist_ok=True)
         file.replace(place)
+    for old in [*out.glob(stale)] if stale else ():
+        if old not in places:
+            old.unlink()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.types import AnyArray, FloatArray
 from evenout.files import require_columns
+from evenout.rows import LARGEST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,6 +133,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return pd.DataFrame(numbers | texts)
 
 
+def number_columns(X: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
+    """Some columns of a frame as floats, for a model that encodes nothing and fills no gaps."""
+    columns = {name: column_numbers(name, X[name]) for name in names}
+    for name, values in columns.items():
+        if np.isnan(values).any():
+            raise ValueError(
+                f"column {name!r} is empty in row {int(np.isnan(values).argmax()) + 1}; fill it in: "
+                "this model was fitted on rows without gaps"
+            )
+    return X[[]].assign(**columns)
+
+
 def _refuse_empty(X: "pd.DataFrame") -> None:
     if not X.shape[1]:
         raise ValueError("no column is left to serve as a feature")
@@ -157,10 +170,8 @@ def _is_text(column: "pd.Series") -> bool:
 
 def _refuse_many(name: str, column: "pd.Series") -> None:
     """Refuse text that is no category: a column of numbers with a slip in it, or names and free text."""
-    import pandas as pd
-
     known = column.dropna()
-    values = pd.to_numeric(known.astype(object), errors="coerce")
+    values = numbers_or_gaps(known)
     slips = values.isna().to_numpy()
     if slips.any() and values.nunique() > _CODES and slips.mean() <= 0.5:
         first = int(slips.argmax())
@@ -176,21 +187,38 @@ def _refuse_many(name: str, column: "pd.Series") -> None:
         )
 
 
-def column_numbers(name: str, column: "pd.Series") -> FloatArray:
-    """The column as floats, NaN where a value is missing."""
+def numbers_or_gaps(column: "pd.Series") -> "pd.Series":
+    """The column as numbers, missing where a value is none."""
     import pandas as pd
 
     try:
+        return pd.to_numeric(column.astype(object), errors="coerce")
+    except OverflowError:  # a whole number that is too large to be a float
+        small = [np.nan if isinstance(value, int) and abs(value) > LARGEST else value for value in column]
+        return pd.to_numeric(pd.Series(small, column.index, dtype=object), errors="coerce")
+
+
+def column_numbers(name: str, column: "pd.Series") -> FloatArray:
+    """The column as floats, NaN where a value is missing."""
+    if column.dtype.kind in "mM":  # numpy would count nanoseconds
+        _is_text(column)
+    try:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
-        number = pd.to_numeric(column.astype(object), errors="coerce")
-        slip = int((number.isna() & column.notna()).to_numpy().argmax())
+    except (TypeError, ValueError, OverflowError):
+        slip = int((numbers_or_gaps(column).isna() & column.notna()).to_numpy().argmax())
         raise ValueError(
             f"column {name!r} must hold numbers, but has {str(column.iloc[slip])!r} in row {slip + 1}"
         ) from None
     if np.isinf(values).any():
         raise ValueError(
             f"column {name!r} is infinite in row {int(np.isinf(values).argmax()) + 1}; correct it, or leave it empty"
+        )
+    huge = np.abs(values) > LARGEST
+    if huge.any():
+        row = int(huge.argmax())
+        raise ValueError(
+            f"column {name!r} has {values[row]:.3g} in row {row + 1}; rescale a column with values above {LARGEST:g} "
+            "in magnitude, or leave it out (--drop)"
         )
     return values
 

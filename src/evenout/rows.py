@@ -12,7 +12,7 @@ from evenout.core.types import FloatArray, IntArray
 
 OwnForm: TypeAlias = Callable[[FloatArray, IntArray], FloatArray]
 
-_LARGEST = 1e30  # squares of larger numbers leave the range in which distances are exact
+LARGEST = 1e30  # squares of larger numbers leave the range in which distances are exact
 
 
 def training_rows(estimator: Any, X: Any) -> FloatArray:
@@ -21,13 +21,13 @@ def training_rows(estimator: Any, X: Any) -> FloatArray:
     rows = check_array(
         X, dtype=np.float64, order="C", ensure_min_samples=2, estimator=estimator, input_name="X"
     )
-    return _refuse_huge(rows)
+    return refuse_huge(rows)
 
 
 def new_rows(estimator: Any, X: Any) -> FloatArray:
     """New rows likewise, with the columns that the fitted estimator knows."""
     _refuse_sparse(X)
-    return _refuse_huge(validate_data(estimator, X, dtype=np.float64, order="C", reset=False))
+    return refuse_huge(validate_data(estimator, X, dtype=np.float64, order="C", reset=False))
 
 
 def as_seed(random_state: Any) -> int:
@@ -59,10 +59,11 @@ def _refuse_sparse(X: Any) -> None:
         raise ValueError("X is sparse; dense data is needed: pass X.toarray()")
 
 
-def _refuse_huge(X: FloatArray) -> FloatArray:
-    if np.abs(X).max(initial=0.0) > _LARGEST:
+def refuse_huge(X: FloatArray) -> FloatArray:
+    """X itself, unless it holds a value that distances cannot be computed with."""
+    if np.abs(X).max(initial=0.0) > LARGEST:
         row, column = np.unravel_index(np.abs(X).argmax(), X.shape)
         raise ValueError(
-            f"X has {X[row, column]:.3g} in row {row}, column {column}; rescale values above {_LARGEST:g} in magnitude"
+            f"X has {X[row, column]:.3g} in row {row}, column {column}; rescale values above {LARGEST:g} in magnitude"
         )
     return X

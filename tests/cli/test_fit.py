@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from evenout import FairOutlierEnsemble
-from evenout.files import sha256
+from evenout.files import read_table, sha256
 from evenout.metrics import flag_rate_ratio, flag_rates
 from evenout.persistence import load_model
 from evenout.preprocess import TableEncoder
@@ -26,7 +26,7 @@ def model(people):
 
 
 def test_scores_agree_with_python(fitted, model, people):
-    scores = pd.read_csv(fitted / "scores.csv")
+    scores = read_table(fitted / "scores.csv")
     assert list(scores) == ["id", "group", "base_score", "fair_score", "base_rank", "fair_rank", "flagged"]
     assert scores["id"].tolist() == people["person"].tolist()
     assert scores["group"].tolist() == (people["sex"] + " & " + people["age"]).tolist()

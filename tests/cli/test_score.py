@@ -1,6 +1,7 @@
 """`evenout score`: new rows from the file alone, as Python would score them."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 
 from evenout import FairOutlierEnsemble
 from evenout.datasets import load_dataset
-from evenout.files import sha256
+from evenout.files import read_table, sha256
 from evenout.persistence import load_model, save_model
 
 
@@ -86,7 +87,7 @@ def test_models_saved_in_python_are_scored_by_column_name(run):
     save_model(model, "m.skops")
     (X + 0.1)[["v", "u"]].to_csv("n.csv", index=False)
     assert run("score", "m.skops", "n.csv", "--out", "s.csv", "--quiet").exit_code == 0
-    np.testing.assert_array_equal(pd.read_csv("s.csv")["fair_score"], model.outlier_scores(X + 0.1))
+    np.testing.assert_array_equal(read_table(Path("s.csv"))["fair_score"], model.outlier_scores(X + 0.1))
     save_model(
         FairOutlierEnsemble(alpha=1.0).fit(X.to_numpy(), sensitive_features=["p", "q"] * 30), "m.skops"
     )

@@ -7,6 +7,7 @@ import numpy as np
 
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.groups import Groups, read_groups
+from evenout.rows import LARGEST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,8 +123,11 @@ def _used(strata: Codes, known: BoolArray) -> Codes:
 def _numbers(values: Any, name: str) -> FloatArray:
     try:
         numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numbers, one per row; got values that are not") from None
+    except (TypeError, ValueError, OverflowError):
+        row, value = next((i, value) for i, value in enumerate(values) if not _is_number(value))
+        raise ValueError(
+            f"{name} must be numbers, one per row; got {str(value)!r} (first: row {row})"
+        ) from None
     if numbers.ndim != 1:
         raise ValueError(f"{name} must have one number per row, shape (n,), got shape {numbers.shape}")
     bad = ~np.isfinite(numbers)
@@ -132,7 +136,20 @@ def _numbers(values: Any, name: str) -> FloatArray:
             f"{name} has missing or infinite values in {int(bad.sum())} of {len(bad)} rows "
             f"(first: row {int(bad.argmax())}); leave these rows out of all arguments"
         )
+    if np.abs(numbers).max(initial=0.0) > LARGEST:
+        raise ValueError(
+            f"{name} has the value {numbers[np.abs(numbers).argmax()]:.3g} (first: row {np.abs(numbers).argmax()}); "
+            f"rescale values above {LARGEST:g} in magnitude"
+        )
     return numbers
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def _labels(y: Any) -> IntArray:
@@ -167,8 +184,10 @@ def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:
     frame = frame.drop(columns=left_out)
     if frame.shape[1] == 0:
         raise ValueError("X has no usable column; give features, or leave X out")
-    if not np.isfinite(frame.select_dtypes("number").to_numpy(dtype=float)).all():
-        raise ValueError("X has infinite values; leave these rows or columns out")
+    if not (np.abs(frame.select_dtypes("number").to_numpy(dtype=float)) <= LARGEST).all():
+        raise ValueError(
+            f"X has infinite values, or values above {LARGEST:g} in magnitude; rescale them, or leave them out"
+        )
     return frame, left_out
 
 
@@ -180,6 +199,13 @@ def _frame(values: Any, name: str) -> "pd.DataFrame":
     frame = pd.DataFrame(values)
     if frame.shape[1] == 0:
         raise ValueError(f"{name} has no column")
+    for j in range(frame.shape[1]):
+        try:
+            frame.iloc[:, j].nunique()
+        except TypeError:  # what has no hash cannot be told apart
+            raise ValueError(
+                f"{name} holds lists or other nested values in column {frame.columns[j]!r}; leave it out"
+            ) from None
     return frame
 
 

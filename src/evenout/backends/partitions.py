@@ -18,12 +18,9 @@ from sklearn.utils.validation import check_array
 
 from evenout.core.types import FloatArray, IntArray
 from evenout.groups import label_rows
+from evenout.rows import refuse_huge
 
 T = TypeVar("T")
-
-_LARGEST = (
-    1e30  # as for rows in memory: squares of larger numbers leave the range in which distances are exact
-)
 
 
 @dataclass(frozen=True)
@@ -106,14 +103,7 @@ def describe(part: Part, n_rows: int, *, counted_from: int = 0) -> str:
 def _features(X: Any) -> FloatArray:
     if scipy.sparse.issparse(X):
         raise ValueError("X is sparse; dense data is needed")
-    rows = check_array(X, dtype=np.float64, order="C", ensure_min_samples=0, input_name="X")
-    if np.abs(rows).max(initial=0.0) > _LARGEST:
-        row, column = np.unravel_index(np.abs(rows).argmax(), rows.shape)
-        raise ValueError(
-            f"X has {rows[row, column]:.3g} in row {row}, column {column}; "
-            f"rescale values above {_LARGEST:g} in magnitude"
-        )
-    return rows
+    return refuse_huge(check_array(X, dtype=np.float64, order="C", ensure_min_samples=0, input_name="X"))
 
 
 def _known(sensitive: Any, n_rows: int) -> Any:

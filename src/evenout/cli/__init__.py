@@ -7,6 +7,7 @@ import click
 import evenout
 from evenout.cli.audit import audit
 from evenout.cli.fit import fit
+from evenout.cli.messages import Commands
 from evenout.cli.reproduce import reproduce
 from evenout.cli.score import score
 
@@ -40,7 +41,9 @@ Completion of commands and options by the tab key:
 
 
 @click.group(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=_EXAMPLES
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EXAMPLES,
 )
 @click.version_option(evenout.__version__, prog_name="evenout")
 def main() -> None:

@@ -1,6 +1,7 @@
 """``evenout audit``: any score in a file, measured for gaps between groups."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenout.cli.messages import Step, plain_messages, progress
+from evenout.cli.options import SEED, FiniteRange, Place
 
 if TYPE_CHECKING:
     from evenout.auditing import AuditResult
@@ -27,7 +29,7 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
 
 
 @click.command(epilog=_EXAMPLES, short_help="Measure any score for gaps between groups.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=Place())
 @click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
 @click.option(
     "--sensitive", required=True, callback=_names, metavar="COL[,COL...]", help="Protected columns."
@@ -46,19 +48,34 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
     help="Columns that may justify a difference: gaps among rows alike in them.",
 )
 @click.option(
-    "--contamination", type=float, default=0.1, show_default=True, help="Share of rows that is flagged."
+    "--contamination",
+    type=FiniteRange(0, 0.5, min_open=True),
+    default=0.1,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of rows that is flagged.",
 )
 @click.option(
     "--baseline",
-    type=click.Path(path_type=Path),
+    type=Place(),
     metavar="FILE",
     help="An earlier batch with the same columns to compare with.",
 )
 @click.option(
-    "--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals."
+    "--confidence",
+    type=FiniteRange(0.5, 1, max_open=True),
+    default=0.95,
+    show_default=True,
+    metavar="SHARE",
+    help="Confidence of the intervals.",
 )
 @click.option(
-    "--resamples", type=int, default=1000, show_default=True, help="Bootstrap resamples and permutations."
+    "--resamples",
+    type=click.IntRange(0, 1_000_000),
+    default=1000,
+    show_default=True,
+    metavar="NUMBER",
+    help="Bootstrap resamples and permutations; 0 for none.",
 )
 @click.option(
     "--small-groups",
@@ -74,10 +91,10 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
     show_default=True,
     help="Rows without a group.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything random.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE.csv", help="Write every measure to this file."
+    "--seed", type=SEED, default=0, show_default=True, metavar="NUMBER", help="Seed of everything random."
 )
+@click.option("--out", type=Place(), metavar="FILE.csv", help="Write every measure to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the findings.")
 def audit(
@@ -88,9 +105,12 @@ def audit(
     Group sizes and means, flag rates and the four-fifths ratio, gaps free of scale and of sampling noise, and with
     labels the rates of error by group; each with an interval and a test, corrected for how many there are.
     """
+    from evenout.cli.inputs import check_out
     from evenout.output import atomic_file, write_table
 
     with plain_messages():
+        if out is not None:
+            check_out(out, *filter(None, (file, baseline)))
         with progress(quiet=quiet or as_json) as step:
             result = _audit_file(file, step, **options)
             drift = None if baseline is None else result.compare(_audit_file(baseline, step, **options))
@@ -120,6 +140,7 @@ def _audit_file(
     **options: Any,
 ) -> "AuditResult":
     from evenout.auditing import audit as run_audit
+    from evenout.cli.inputs import read_labels
     from evenout.files import read_table, require_columns
 
     step(f"Reading {file}")
@@ -134,14 +155,28 @@ def _audit_file(
     for use, names in asked.items():
         require_columns(names, table.columns, where=str(file), use=use)
     step(f"Auditing {len(table):,} rows")
-    return run_audit(
-        table[score],
-        sensitive_features=table[list(sensitive)],
-        y=table[label] if label else None,
-        X=table[list(features)] if features else None,
-        given=table[list(given)] if given else None,
-        n_bootstrap=resamples,
-        n_permutations=resamples,
-        random_state=seed,
-        **options,
-    )
+    try:
+        return run_audit(
+            table[score],
+            sensitive_features=table[list(sensitive)],
+            y=read_labels(label, table[label]) if label else None,
+            X=table[list(features)] if features else None,
+            given=table[list(given)] if given else None,
+            n_bootstrap=resamples,
+            n_permutations=resamples,
+            random_state=seed,
+            **options,
+        )
+    except ValueError as error:
+        raise ValueError(f"{file}: {_in_columns(str(error))}") from None
+
+
+def _in_columns(message: str) -> str:
+    """Name the arguments of Python by the options that name columns.
+
+    >>> _in_columns("y has the value 2; it is no column 'y'")
+    "--label has the value 2; it is no column 'y'"
+    """
+    for name, option in {"scores": "--score", "y": "--label", "X": "--features", "given": "--given"}.items():
+        message = re.sub(rf"(?<![\w'\"-]){name}(?![\w'\"-])", option, message)
+    return message.replace("min_group_size=", "")  # no option here

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenout.cli.folder import engine_options, fit_folder, is_folder
 from evenout.cli.messages import plain_messages, progress
-from evenout.cli.options import common_options, estimator_options
+from evenout.cli.options import Place, common_options, estimator_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 _HELP = """\
 Fit a fair outlier ensemble on DATA, and show what fairness costs.
 
-DATA is a file (.csv, .csv.gz or .parquet) or a bundled data set: communities, german, annthyroid, cardio, vowels,
-breastw, mammography, pima or credit. A file needs --sensitive. Every column that has no role is a feature: text is
-one-hot encoded, gaps are filled (numbers by the median, text as "missing"). The protected columns, the label and
-the id are never features.
+DATA is a file (.csv, .csv.gz or .parquet), a folder or a pattern of Parquet files ("data/*.parquet"), of any size, or
+a bundled data set: communities, german, annthyroid, cardio, vowels, breastw, mammography, pima or credit. Files and
+folders need --sensitive. Every column that has no role is a feature: text is one-hot encoded, gaps are filled (numbers
+by the median, text as "missing"). The protected columns, the label and the id are never features.
 
 \b
 DIR gets
@@ -33,6 +33,7 @@ DIR gets
   model.skops   the model, for "evenout score"; keep it as safe as the data
   summary.json  settings, versions, hashes, bias, flag rates, weights
   report.html   a page with a slider over every trade-off, to show to others
+Over a folder: scores/*.parquet in place of scores.csv, and no report.
 
 In CSV, text that a spreadsheet would run as a formula has a single quote put before it; to undo, take one leading
 quote away before = + - @ tab or line break.
@@ -63,7 +64,7 @@ Examples:
     help="The protected group; several columns are crossed.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("evenout-out"), show_default=True, metavar="DIR",
+    "--out", type=Place(), default=Path("evenout-out"), show_default=True, metavar="DIR",
     help="Folder for the results.",
 )  # fmt: skip
 @click.option(
@@ -96,8 +97,10 @@ def fit(
             return
         from evenout.cli.inputs import read_inputs
         from evenout.cli.show import show_fit
-        from evenout.output import atomic_folder
+        from evenout.output import atomic_folder, require_apart
 
+        for name in ("scores.csv", "model.skops", "summary.json", "report.html"):
+            require_apart(out / name, Path(data))
         with progress(quiet=quiet) as step, atomic_folder(out) as folder:
             step(f"Reading {data}")
             inputs = read_inputs(data, sensitive=sensitive, label=label, id_column=id_column, drop=drop)

@@ -22,7 +22,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def is_folder(data: str) -> bool:
     """Whether the argument names many files: a folder, or a pattern."""
-    return Path(data).is_dir() or (not Path(data).exists() and any(mark in data for mark in "*?["))
+    pattern = not Path(data).exists() and any(mark in data for mark in "*?[")
+    return pattern or (data != "" and Path(data).is_dir())
 
 
 def engine_options(command: Command) -> Command:
@@ -64,7 +65,7 @@ def fit_folder(
         "n_threads": effective_n_jobs(settings["n_jobs"]),
     }
     model = FairOutlierEnsemble(**settings)
-    with progress(quiet=quiet) as step, atomic_folder(out) as folder:
+    with progress(quiet=quiet) as step, atomic_folder(out, stale="scores/scores-*.parquet") as folder:
         step(f"Fitting over {data}")
         (folder / "scores").mkdir()
         with open_folder(data, **columns, **workers, text=settings["detectors"] != "precomputed") as source:
@@ -101,7 +102,7 @@ def score_folder(
         "scheduler": scheduler,
         "n_threads": effective_n_jobs(n_jobs),
     }
-    with progress(quiet=quiet) as step, atomic_folder(out) as folder:
+    with progress(quiet=quiet) as step, atomic_folder(out, stale="scores-*.parquet") as folder:
         step(f"Scoring {data}")
         with open_folder(data, features=names, text=table is not None, **workers) as source:
             rows = source if table is None else encoded(source, table)
@@ -139,7 +140,7 @@ def feature_names(fitted: Any, model: Path) -> list[str]:
 
 def _require_apart(out: Path, results: Path, data: str) -> None:
     """Refuse to write into the folder that is read, where results would replace rows or be read as rows next time."""
-    pattern = f"{glob.escape(data)}/**/*.parquet" if Path(data).is_dir() else data
+    pattern = str(Path(glob.escape(data), "**", "*.parquet")) if Path(data).is_dir() else data
     sources = {os.path.realpath(Path(file).parent) for file in glob.glob(pattern, recursive=True)}  # noqa: PTH207
     nested = Path(data).is_dir() and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(data))
     if sources and (nested or os.path.realpath(results) in sources):

@@ -12,6 +12,8 @@ import numpy as np
 
 from evenout.datasets import list_datasets, load_dataset
 from evenout.files import KINDS, read_table, require_columns, sha256
+from evenout.output import require_apart
+from evenout.preprocess import numbers_or_gaps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +80,7 @@ def row_ids(frame: "pd.DataFrame", id_column: str | None) -> Any:
 
 
 def _names_a_file(data: str) -> bool:
-    return Path(data).exists() or Path(data).name != data or "." in data
+    return data != "" and (Path(data).exists() or Path(data).name != data or "." in data)
 
 
 def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> Inputs:
@@ -121,7 +123,7 @@ def _from_file(path: Path, sensitive: str, label: str | None, id_column: str | N
         sha256(path),
         frame.drop(columns=taken),
         frame[protected],
-        None if label is None else _labels(label, frame[label]),
+        None if label is None else read_labels(label, frame[label]),
         row_ids(frame, id_column),
     )
 
@@ -135,11 +137,18 @@ def _refuse_two_roles(used: dict[str, list[str]]) -> None:
             roles[name] = use
 
 
-def _labels(name: str, column: "pd.Series") -> Any:
+def check_out(out: Path, *inputs: Path) -> None:
+    """Refuse a place for a table of results that is no CSV file, or one of the files that it is computed from."""
+    if out.suffix.lower() != ".csv":
+        raise ValueError(f"--out {out} must end in .csv")
+    require_apart(out, *inputs)
+
+
+def read_labels(name: str, column: "pd.Series") -> Any:
     """0 and 1, from numbers or truth values."""
     import pandas as pd
 
-    values = pd.to_numeric(column.astype(object), errors="coerce")
+    values = numbers_or_gaps(column)
     wrong = ~values.isin([0, 1]).to_numpy()
     if wrong.any():
         row = int(wrong.argmax())

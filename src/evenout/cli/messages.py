@@ -12,11 +12,27 @@ from typing import Any, Protocol
 
 import click
 
+_LONGEST = 1000  # characters of a line; names of files and columns may have any number
+
 
 class Failure(click.ClickException):
     """One clear line and exit status 2."""
 
     exit_code = 2
+
+
+class Commands(click.Group):
+    """Commands whose wrong options end in one line too, instead of a summary of the usage before it."""
+
+    def make_context(self, *args: Any, **settings: Any) -> click.Context:
+        """See `click.Command.make_context`."""
+        with _plain_usage():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """See `click.Group.invoke`, which reads the options of the command that is called."""
+        with _plain_usage():
+            return super().invoke(ctx)
 
 
 class Step(Protocol):
@@ -52,14 +68,16 @@ def progress(*, quiet: bool) -> Iterator[Step]:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
+    if quiet or not console.is_terminal:  # rich before 14.3 prints a blank line even when disabled
+        yield _silent
+        return
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         TimeElapsedColumn(),
     )
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None)
 
         def step(description: str, total: int | None = None) -> Callable[[int], None]:
@@ -69,32 +87,56 @@ def progress(*, quiet: bool) -> Iterator[Step]:
         yield step
 
 
+def _silent(description: str, total: int | None = None) -> Callable[[int], None]:  # noqa: ARG001
+    return lambda done: None  # noqa: ARG005
+
+
 def one_line(text: str) -> str:
-    """Text on one line in which nothing can act on the terminal."""
+    """Text on one line, of a length that can be read, in which nothing can act on the terminal."""
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
+
+
+@contextmanager
+def _plain_usage() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+            raise  # the help itself
+        words = re.sub(r"a valid float( range)?", "a number", error.format_message().rstrip("."))
+        words = re.sub(r"a valid integer( range)?", "a whole number", words)
+        if error.ctx:
+            words += f"{' See' if words.endswith(('?', '?)')) else '; see'} {error.ctx.command_path} --help"
+        raise Failure(one_line(words)) from None
 
 
 def _words(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        where = error.filename or "reading or writing failed"
+        return f"{where}: {error.strerror}; check the path, its permissions and the space on the disk"
     return str(error)
 
 
 def _in_options(message: str) -> str:
-    """Name the arguments of Python by the options of the command line.
+    """Name the arguments of Python by the options of the command line, and count rows from 1.
 
-    >>> _in_options("sensitive_features is wrong; set small_groups='merge'")
-    '--sensitive is wrong; set --small-groups merge'
+    >>> _in_options("sensitive_features is wrong (first: row 0); set small_groups='merge'")
+    '--sensitive is wrong (first: row 1); set --small-groups merge'
     """
     from evenout.estimator import FairOutlierEnsemble
 
     message = message.replace("sensitive_features", "--sensitive").replace("random_state", "--seed")
-    names = [name for name in FairOutlierEnsemble._get_param_names() if "_" in name]
-    for name in names:
+    message = message.replace("datasets has ", "--datasets has ")
+    for name in (*FairOutlierEnsemble._get_param_names(), "engine", "scheduler"):
         option = f"--{name.replace('_', '-')}"
-        message = re.sub(rf"\b{name}=(['\"]?)([^\s'\",;:]+)\1", rf"{option} \2", message)
-        message = re.sub(rf"\b{name}\b", option, message)
-    return message
+        message = re.sub(rf"(?<![\w-]){name}='([^']*)'", rf"{option} \1", message)
+        message = re.sub(rf"(?<![\w-]){name}=([^\s'\",;:]+)", rf"{option} \1", message)
+        if "_" in name:  # others are words like any other
+            message = re.sub(rf"\b{name}\b", option, message)
+    message = message.replace("; use None or ", "; use ")
+    return re.sub(r"\(first: row (\d+)\)", lambda row: f"(first: row {int(row[1]) + 1})", message)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Options: one for every argument of the ensemble, and the reading of those that are more than a word or a number."""
 
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -16,9 +18,36 @@ from evenout.estimator import FairOutlierEnsemble
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
+class FiniteRange(click.FloatRange):
+    """A number in a range; click lets "nan" and "inf" pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.FloatRange.convert`."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a number.", param, ctx)
+        return found
+
+
+class Place(click.Path):
+    """A path; an empty one, such as a shell makes of an unset variable, would be the current folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.Path.convert`."""
+        if value == "":
+            self.fail("it is empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+SEED = click.IntRange(0, 2**32 - 1)  # of numpy's and scikit-learn's generators
+
 _DEFAULTS = FairOutlierEnsemble().get_params()
-_SHARE = click.FloatRange(0, 1)
-_POSITIVE_SHARE = click.FloatRange(0, 1, min_open=True)
+_SHARE = FiniteRange(0, 1)
+_POSITIVE_SHARE = FiniteRange(0, 1, min_open=True)
 
 
 def read_fairness(ctx: click.Context, param: click.Parameter, value: str) -> str | dict[str, float]:
@@ -70,7 +99,7 @@ _OPTIONS = [
         "e.g. 0.8 for the four-fifths rule.",
     ),
     _option(
-        "alpha", type=click.FloatRange(0), metavar="NUMBER",
+        "alpha", type=FiniteRange(0), metavar="NUMBER",
         help="Instead: the trade-off parameter itself; 0 is no fairness.",
     ),
     _option(
@@ -130,7 +159,7 @@ _OPTIONS = [
         help="Where to compute; cuda needs the extra gpu.",
     ),
     _option(
-        "contamination", type=click.FloatRange(0, 0.5, min_open=True),
+        "contamination", type=FiniteRange(0, 0.5, min_open=True),
         metavar="SHARE", help="Share of the rows to flag.",
     ),
     _option(
@@ -138,7 +167,7 @@ _OPTIONS = [
         help="Folders: rows that the detectors are fitted on.",
     ),
     _option(
-        "random_state", "--seed", type=click.IntRange(0), default=0, show_default=True,
+        "random_state", "--seed", type=SEED, default=0, show_default=True,
         metavar="NUMBER", help="Seed of everything random.",
     ),
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evenout.cli.messages import one_line, plain_messages
+from evenout.cli.options import SEED, Place
 
 if TYPE_CHECKING:
     from evenout.reproduce import Claim
@@ -29,14 +30,23 @@ Examples:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=Place(),
     default=Path("results"),
     show_default=True,
     metavar="FOLDER",
     help="Folder for the results.",
 )
-@click.option("--repeats", type=int, default=5, show_default=True, help="Draws of forest, groups and alphas.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything random.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    metavar="NUMBER",
+    help="Draws of forest, groups and alphas.",
+)
+@click.option(
+    "--seed", type=SEED, default=0, show_default=True, metavar="NUMBER", help="Seed of everything random."
+)
 @click.option("--quick", is_flag=True, help="Three small data sets, at most two repeats.")
 def reproduce(datasets: str | None, out: Path, repeats: int, seed: int, quick: bool) -> None:
     """Rerun the experiments of the paper on its data sets.

@@ -9,7 +9,7 @@ import numpy as np
 
 from evenout.cli.folder import engine_options, feature_names, is_folder, parts_of, score_folder
 from evenout.cli.messages import Step, one_line, plain_messages, progress
-from evenout.cli.options import common_options
+from evenout.cli.options import Place, common_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,10 +29,10 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES, short_help="Score new rows with a fitted model.")
-@click.argument("model", type=click.Path(path_type=Path))
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("model", type=Place())
+@click.argument("file", type=Place())
 @click.option(
-    "--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The scores, as .csv."
+    "--out", required=True, type=Place(), metavar="FILE", help="The scores, as .csv; for folders, a folder."
 )
 @click.option(
     "--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]"
@@ -51,8 +51,11 @@ def score(
 
     The result has the columns id, fair_score (higher = more outlying) and flagged (1 or 0, at the threshold of the
     training rows). A model file is data alone: loading it runs no code, and a damaged or foreign file is refused.
+
+    FILE may be a folder or a pattern of Parquet files ("data/*.parquet"), of any size; --out is then a folder.
     """
     with plain_messages():
+        from evenout.cli.inputs import check_out
         from evenout.files import sha256
         from evenout.output import atomic_file
 
@@ -61,7 +64,7 @@ def score(
                 model, str(file), out, engine=engine, scheduler=scheduler, n_jobs=n_jobs, quiet=quiet, as_json=as_json,
             )  # fmt: skip
             return
-        _check_out(out, model, file)
+        check_out(out, model, file)
         with progress(quiet=quiet) as step, atomic_file(out) as target:
             result = _score(model, file, target, id_column, n_jobs, step)
         if as_json:
@@ -86,13 +89,14 @@ def _score(
     from evenout.cli.inputs import row_ids
     from evenout.output import write_table
     from evenout.persistence import load_model
+    from evenout.preprocess import number_columns
 
     step(f"Loading {path}")
     table, ensemble = parts_of(load_model(path))
     step(f"Reading {file}")
     frame = _read(file, path, table or ensemble, id_column)
     ids, unknown = row_ids(frame, id_column), {} if table is None else table.unknown_values(frame)
-    rows = frame[ensemble.feature_names_in_] if table is None else table.transform(frame)
+    rows = number_columns(frame, ensemble.feature_names_in_) if table is None else table.transform(frame)
     done = step(f"Scoring {len(frame):,} rows", total=len(frame))
     ensemble.set_params(n_jobs=n_jobs)
     scores = np.concatenate([_batch(ensemble, rows, start, done) for start in range(0, len(frame), _BATCH)])
@@ -114,7 +118,7 @@ def _read(
 
     names = feature_names(reader, model)
     frame = read_table(file, text=getattr(reader, "categories_", ()), verbatim={id_column or ""})
-    require_columns([id_column] if id_column else [], frame.columns, where=str(file), use="--id")
+    require_columns([] if id_column is None else [id_column], frame.columns, where=str(file), use="--id")
     require_columns(names, frame.columns, where=str(file), use="needed by the model")
     return frame
 
@@ -123,11 +127,3 @@ def _batch(ensemble: Any, rows: "FloatArray | pd.DataFrame", start: int, done: A
     scores = ensemble.outlier_scores(rows[start : start + _BATCH])
     done(len(scores))
     return scores
-
-
-def _check_out(out: Path, *inputs: Path) -> None:
-    from evenout.output import require_apart
-
-    if out.suffix.lower() != ".csv":
-        raise ValueError(f"--out {out} must end in .csv")
-    require_apart(out, *inputs)

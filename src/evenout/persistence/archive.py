@@ -43,13 +43,11 @@ def write_plain(data: Any, path: Path) -> None:
         ZipFile(path, "w", compression=ZIP_STORED) as target,
     ):
         schema = json.loads(source.read(_SCHEMA))
-        members: dict[str, str] = {}
         for node in _nodes(schema):
             node.pop("__id__", None)  # ids and names of members are addresses in memory, new in every run
             if "file" in node:
-                node["file"] = members.setdefault(node["file"], f"{len(members)}.npy")
-        for old, new in members.items():
-            target.writestr(ZipInfo(new), source.read(old))
+                array, node["file"] = source.read(node["file"]), f"{len(target.filelist)}.npy"
+                target.writestr(ZipInfo(node["file"]), array)
         target.writestr(ZipInfo(_SCHEMA), json.dumps(schema))
 
 
@@ -58,16 +56,16 @@ def read_plain(path: Path) -> Any:
     import skops.io
 
     require_file(path)
-    try:
-        with path.open("rb") as file:
+    with path.open("rb") as file:
+        try:
             _check(file)
             return skops.io.load(file, trusted=[])
-    except (ModelFileError, OSError):
-        raise
-    except Exception as error:  # whatever a damaged file makes the readers of zip, JSON and arrays say
-        raise ModelFileError(
-            f"it is damaged, or no model file of evenout ({type(error).__name__})"
-        ) from error
+        except ModelFileError:
+            raise
+        except Exception as error:  # whatever a damaged file makes the readers of zip, JSON and arrays say
+            raise ModelFileError(
+                f"it is damaged, or no model file of evenout ({type(error).__name__})"
+            ) from error
 
 
 def plain(value: Any) -> Any:
@@ -102,8 +100,11 @@ def _check(file: IO[bytes]) -> None:
             if "__id__" in node:  # one node in the place of another
                 raise ModelFileError("it holds references, which evenout never writes")
             if "file" in node:
-                with archive.open(node["file"]) as member:
-                    _check_array(member, members[node["file"]].file_size)
+                array = members.pop(node["file"], None)
+                if array is None:  # a few bytes each would otherwise repeat a large array without end
+                    raise ModelFileError("it holds an array twice or not at all, which evenout never writes")
+                with archive.open(array) as member:
+                    _check_array(member, array.file_size)
     file.seek(0)
 
 

@@ -1,5 +1,6 @@
 """Access to what a model file holds: nothing is believed before its type, shape and range have been checked."""
 
+import sys
 from collections.abc import Collection
 from typing import Any
 
@@ -74,7 +75,8 @@ class Fields:
         """A number."""
         value = self.raw(name)
         self.require(isinstance(value, int | float) and not isinstance(value, bool), name, "is no number")
-        self.require(not finite or np.isfinite(value), name, "is not finite")
+        self.require(isinstance(value, float) or abs(value) <= sys.float_info.max, name, "is out of range")
+        self.require(not finite or np.isfinite(float(value)), name, "is not finite")
         return float(value)
 
     def whole(self, name: str, low: int, high: int) -> int:
