@@ -17,6 +17,7 @@ from evenout.core.pairwise import pair_sums
 from evenout.core.similarity import LengthScale, comparable_rows
 from evenout.core.types import FloatArray
 from evenout.groups import Groups, read_groups
+from evenout.rows import LARGEST
 
 __all__ = [
     "cost_of_fairness",
@@ -36,7 +37,7 @@ def misfit(scores: Any, target: Any, *, weighting: str = "rank") -> float:
     >>> misfit([0.0, 1.0], [0.5, 1.0], weighting="uniform")
     0.25
     """
-    y, t = _vector(scores, "scores"), _vector(target, "target")
+    y, t = one_per_row(scores, "scores"), one_per_row(target, "target")
     if len(y) != len(t):
         raise ValueError(f"scores has {len(y)} rows, but target has {len(t)}")
     if weighting not in ("rank", "uniform"):
@@ -64,16 +65,18 @@ def demographic_parity(
     1.0
     """
     y, groups = _scores_and_groups(scores, sensitive_features)
-    moments = _moments(y, groups)
-    if not scale_free:
-        moments = replace(moments, total_variance=np.ones(1))
-    return float(parity_from_moments(moments, corrected=corrected)[0])
+    z, unit = _in_units(y)
+    moments = _moments(z, groups)
+    if scale_free:
+        return float(parity_from_moments(moments, corrected=corrected)[0])
+    raw = parity_from_moments(replace(moments, total_variance=np.ones(1)), corrected=corrected)
+    return unit**2 * float(raw[0])
 
 
 def no_gap_test(scores: Any, *, sensitive_features: Any) -> float:
     """p-value of "all groups have the same mean score" (Welch's test, which allows unequal variances)."""
     y, groups = _scores_and_groups(scores, sensitive_features)
-    return float(no_gap_p_value(_moments(y, groups))[0])
+    return float(no_gap_p_value(_moments(_in_units(y)[0], groups))[0])
 
 
 def individual_unfairness(
@@ -106,13 +109,14 @@ def individual_unfairness(
         raise ValueError(f"X has {len(features)} rows, but scores has {len(y)}")
     rows, scale = comparable_rows(features, groups.codes, length_scale)
     G, folds = len(groups.labels), np.zeros(len(y), dtype=np.intp)
-    pairs = pair_sums(rows, y[:, None], groups.codes, folds, n_groups=G, n_folds=1, scale=scale)
+    z, unit = _in_units(y)
+    pairs = pair_sums(rows, z[:, None], groups.codes, folds, n_groups=G, n_folds=1, scale=scale)
     squared, mass = pairs.form[:, 0, 0, 0, 0], pairs.mass[:, 0, 0]
     if scale_free:
         mean = float(np.mean(squared / np.maximum(mass, np.finfo(float).tiny)))
-        return mean / float(y.var()) if y.var() > 0 else float("nan")
+        return mean / float(z.var()) if z.var() > 0 else float("nan")
     sizes = [groups.counts[p] * groups.counts[q] for p, q in combinations(range(G), 2)]
-    return float(np.mean(squared / sizes))
+    return unit**2 * float(np.mean(squared / sizes))
 
 
 def flag_rates(scores: Any, *, sensitive_features: Any, contamination: float = 0.1) -> dict[str, float]:
@@ -144,6 +148,12 @@ def cost_of_fairness(f2_start: float, f2: float, auc_start: float, auc: float) -
     return (f2_start - f2) / lost if lost != 0 else float("nan")
 
 
+def _in_units(y: FloatArray) -> tuple[FloatArray, float]:
+    """Scores from 0 up to 1 at most, and the power of 2 that they were divided by: no square of them underflows."""
+    unit = 2.0 ** float(np.frexp(np.ptp(y))[1])
+    return (y - y.min()) / unit, unit
+
+
 def _moments(y: FloatArray, groups: Groups) -> GroupMoments:
     parts = [y[groups.codes == g] for g in range(len(groups.labels))]
     mean = np.array([[part.mean() for part in parts]])
@@ -152,12 +162,18 @@ def _moments(y: FloatArray, groups: Groups) -> GroupMoments:
 
 
 def _scores_and_groups(scores: Any, sensitive_features: Any) -> tuple[FloatArray, Groups]:
-    y = _vector(scores, "scores")
+    y = one_per_row(scores, "scores")
     return y, read_groups(sensitive_features, len(y), rows=scores)
 
 
-def _vector(values: Any, name: str) -> FloatArray:
+def one_per_row(values: Any, name: str) -> FloatArray:
+    """Finite numbers of shape (n,), none so large that its square is not finite; ``name`` is for messages."""
     vector = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
     if vector.ndim != 1:
         raise ValueError(f"{name} must have one number per row, shape (n,), got shape {vector.shape}")
+    if np.abs(vector).max() > LARGEST:
+        row = int(np.abs(vector).argmax())
+        raise ValueError(
+            f"{name} has {vector[row]:.3g} in row {row}; rescale values above {LARGEST:g} in magnitude"
+        )
     return vector

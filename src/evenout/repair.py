@@ -7,13 +7,14 @@ from typing import Any, Self
 import numpy as np
 from scipy.optimize import brentq
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
 from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
 from evenout.core.path import SIGNIFICANCE
 from evenout.core.types import FloatArray, IntArray
 from evenout.groups import Groups, label_rows, match_groups
+from evenout.metrics import one_per_row
 from evenout.parameters import NONE, check_parameters, number, whole
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
@@ -60,7 +61,7 @@ class ScoreRepair(BaseEstimator):
     strength_ : float
     bias_reduction_ : float
         The share of the score's scale-free group bias that is gone, as expected on unseen rows; NaN without a
-        detectable gap.
+        detectable gap, and where the repair leaves all scores equal.
     gap_detected_ : bool
         False if the group gap is within sampling noise (Welch's test).
     groups_ : tuple of str
@@ -121,7 +122,7 @@ class ScoreRepair(BaseEstimator):
         check_parameters(self.get_params(deep=False), _RULES)
         if self.strength is not None and self.bias_reduction is not None:
             raise ValueError("strength and bias_reduction were given; give at most one of them")
-        y = _vector(scores)
+        y = one_per_row(scores, "scores")
         groups = label_rows(sensitive_features, len(y), rows=scores)
         self._refuse_small(groups)
         distributions = tuple(_Distribution.of(y[groups.codes == g]) for g in range(len(groups.labels)))
@@ -146,7 +147,7 @@ class ScoreRepair(BaseEstimator):
             The group of each row, in the columns given to `fit`. A group that `fit` has not seen is an error.
         """
         check_is_fitted(self)
-        y = _vector(scores)
+        y = one_per_row(scores, "scores")
         codes = match_groups(sensitive_features, len(y), self.groups_, rows=scores)
         moved = _transport(self._distributions, self._shares, y, codes)
         return (1.0 - self.strength_) * y + self.strength_ * moved
@@ -236,7 +237,8 @@ class _UnseenBias:
 
     @classmethod
     def of(cls, y: FloatArray, moved: FloatArray, groups: Groups) -> "_UnseenBias":
-        Z = np.column_stack([y, moved])
+        # In units of the range of the scores: none of this depends on it, and no square underflows.
+        Z = (np.column_stack([y, moved]) - y.min()) / (np.ptp(y) or 1.0)
         parts = [Z[groups.codes == g] for g in range(len(groups.labels))]
         return cls(
             count=groups.counts.astype(float),
@@ -269,7 +271,7 @@ class _UnseenBias:
 
     def least_strength(self, request: float) -> tuple[float, float]:
         """The least strength that meets the request, or the best one, and the reduction there."""
-        reached = self.reduction(_GRID)
+        reached = np.nan_to_num(self.reduction(_GRID), nan=-np.inf)  # NaN: the score has become constant
         if not (reached >= request).any():
             best = int(reached.argmax())
             return float(_GRID[best]), float(reached[best])
@@ -280,10 +282,3 @@ class _UnseenBias:
             lambda s: self.reduction(np.array([s]))[0] - request, _GRID[first - 1], _GRID[first], xtol=1e-12
         )
         return float(strength), request
-
-
-def _vector(scores: Any) -> FloatArray:
-    y = check_array(scores, ensure_2d=False, dtype=np.float64, input_name="scores")
-    if y.ndim != 1:
-        raise ValueError(f"scores must have one number per row, shape (n,), got shape {y.shape}")
-    return y

@@ -82,6 +82,37 @@ def test_headline_says_that_even_averages_are_not_even_flags(data):
     assert "equal averages are not equal flags" in headline.text
 
 
+def with_chosen_ratio(data, ratio):
+    """The report with another flag-rate ratio at the chosen step."""
+    step = data.steps[data.chosen]
+    flags = replace(step.score.flags, ratio=(ratio, ratio))
+    steps = list(data.steps)
+    steps[data.chosen] = replace(step, score=replace(step.score, flags=flags))
+    return replace(data, steps=tuple(steps), gap_detected=True)
+
+
+def test_headline_says_what_was_reached_and_what_it_cost(data):
+    even = replace(with_chosen_ratio(data, 0.93), request=Request("bias_reduction", 0.5, (0.5, 0.5)))
+    headline = words.headline(even)
+    assert headline.tone == "good"
+    assert headline.text.startswith("50% of the gap between groups is gone")
+    by_flags = words.headline(replace(even, request=Request("flag_rate_ratio", 0.9, (0.93, 0.93))))
+    assert by_flags.tone == "good"
+    assert "at least 0.90" in by_flags.text
+    assert "to 0.93" in by_flags.text
+
+
+def test_headline_says_that_nothing_had_to_be_done(data):
+    first = replace(data, chosen=0, gap_detected=True, request=Request("flag_rate_ratio", 0.1, (0.4, 0.4)))
+    assert first.steps[0].alpha == 0
+    assert words.headline(first).title == "Already as even as was asked for"
+
+
+def test_several_notions_together_are_called_unfairness(data):
+    assert words.gap_name(replace(data, fairness=("demographic_parity", "individual"))) == "unfairness"
+    assert words.gap_name(replace(data, fairness=("individual",))) == "gap between similar people"
+
+
 def test_headline_says_that_no_gap_was_found(make):
     with pytest.warns(NoGapWarning):
         case = make(gap=0.0, alpha=None, seed=2)

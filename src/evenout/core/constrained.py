@@ -81,7 +81,8 @@ class ConstrainedSolutions:
         0, as without constraints. Shares cannot shrink: with ``"simplex"`` some bias may stay at any alpha.
         """
         start, end = self.f2(np.array([0.0, np.inf]))
-        if start - end <= 1e-12 * start:
+        rounding = 1e-14 * self._knots[0] @ np.abs(self.bias_root).T  # of G w(0), where its terms cancel
+        if start - end <= 1e-12 * start + (rounding**2).sum():
             return 0.0
         level = end + (1.0 - fall) * (start - end)
         low, high = np.log(self.unit / _FARTHEST), np.log(self.unit * _FARTHEST)

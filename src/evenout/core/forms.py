@@ -19,6 +19,8 @@ from evenout.core.cells import Cells
 from evenout.core.pairwise import PairSums
 from evenout.core.types import FloatArray
 
+_LEAST_SPREAD = 1e-14  # of a group mean, in units of the largest: with none its weight would be infinite
+
 
 @dataclass(frozen=True)
 class GroupMoments:
@@ -66,11 +68,12 @@ def parity_noise(cells: Cells) -> FloatArray:
 
     ``Sigma_p`` is the covariance of ``(s, t)`` within group p. ``C - V`` estimates the squared gaps of the population
     without bias; solving with ``C + V`` keeps the weights from evening out noise in the training rows' group means.
+    A group of one row, as a fold may leave it, shows no spread and adds nothing.
     """
     n = cells.group_counts
     sums = cells.plain[:, :-1, 0, 1:].sum(axis=0)
     scatter = cells.plain[:, :-1, 1:, 1:].sum(axis=0) - np.einsum("gk,gl->gkl", sums, sums) / n[:, None, None]
-    return 2.0 / cells.n_groups * (scatter / ((n - 1) * n)[:, None, None]).sum(axis=0)
+    return 2.0 / cells.n_groups * (scatter / (np.maximum(n - 1, 1) * n)[:, None, None]).sum(axis=0)
 
 
 def parity_bias(cells: Cells, V: FloatArray, *, unseen: bool) -> FloatArray:
@@ -108,7 +111,8 @@ def parity_error(cells: Cells, V: FloatArray) -> FloatArray:
     numerator = np.maximum(4.0 * np.einsum("mp,mp,mp->m", pull, pull, v) - 2.0 * trace, 2.0 * trace)
     bias = parity_from_moments(moments, corrected=True)
     spread = fold_variances(cells, V)
-    relative = spread.var(axis=0, ddof=1) / len(spread) / np.maximum(spread.mean(axis=0), 1e-300) ** 2
+    level = spread.mean(axis=0)
+    relative = (spread / np.where(level > 0, level, 1.0)).var(axis=0, ddof=1) / len(spread)
     return np.sqrt(_ratio(numerator, moments.total_variance**2) + bias**2 * relative)
 
 
@@ -123,20 +127,22 @@ def fold_variances(cells: Cells, V: FloatArray) -> FloatArray:
 def no_gap_p_value(moments: GroupMoments) -> FloatArray:
     """p-value of "all groups have the same mean" for each score (Welch 1951, unequal variances), shape (m,).
 
-    With two groups this is Welch's t-test. Groups without any spread leave no doubt: p is 1 if all means are
-    equal, else 0.
+    With two groups this is Welch's t-test. A group without any spread is taken as the limit of groups with less and
+    less of it. If no group has any, there is no doubt: p is 1 if all means are equal, else 0.
     """
     n, mean, G = moments.count, moments.mean, len(moments.count)
     spread = moments.variance / n
-    exact = (spread <= 1e-30 * (mean**2 + moments.total_variance[:, None])).any(axis=1)
-    weight = 1.0 / np.where(spread > 0, spread, 1.0)
+    largest, size = spread.max(axis=1, keepdims=True), np.abs(mean).max(axis=1, keepdims=True)
+    certain = largest <= 1e-30 * (size**2 + moments.total_variance[:, None])
+    unit = np.where(certain, 1.0, largest)  # of squares, so that the scale of the scores does not matter
+    weight = 1.0 / np.maximum(spread / unit, _LEAST_SPREAD)
     share = weight / weight.sum(axis=1, keepdims=True)
-    grand = (share * mean).sum(axis=1, keepdims=True)
+    distance = (mean - (share * mean).sum(axis=1, keepdims=True)) / np.sqrt(unit)
     doubt = ((1 - share) ** 2 / (n - 1)).sum(axis=1)
-    F = (weight * (mean - grand) ** 2).sum(axis=1) / (G - 1) / (1 + 2 * (G - 2) / (G**2 - 1) * doubt)
+    F = (weight * distance**2).sum(axis=1) / (G - 1) / (1 + 2 * (G - 2) / (G**2 - 1) * doubt)
     p = fdtrc(G - 1, (G**2 - 1) / (3 * doubt), F)
-    equal = np.ptp(mean, axis=1) <= 1e-12 * np.sqrt(np.maximum(moments.total_variance, 1e-300))
-    return np.where(exact, np.where(equal, 1.0, 0.0), p)
+    equal = np.ptp(mean, axis=1) <= 1e-12 * size[:, 0]
+    return np.where(certain[:, 0], np.where(equal, 1.0, 0.0), p)
 
 
 def individual_form(cells: Cells) -> FloatArray:

@@ -9,7 +9,8 @@ with ``r = M 1`` and ``c = M' 1``. Only tiles of M ever exist, and every pair is
 
 M is computed in float32. F is a sum of non-negative terms, so a relative error in M is one in ``v' F v``, for every v.
 Rounding in the products would hurt those v in which the scores hardly differ; in a basis of uncorrelated scores of
-equal variance there is no such v. Where float32 cannot tell the distances apart, they are computed in float64.
+equal variance there is no such v, unless only rows of nearly the same score are alike. Where float32 cannot tell the
+distances apart, they are computed in float64.
 """
 
 from dataclasses import dataclass

@@ -226,7 +226,8 @@ class TradeoffPath:
         A, b, c0 = cells.least_squares()
         C = combined_form(cells, self.fairness, noise_aware=self.noise_aware)[:-1, :-1]
         if self.noise_aware:
-            A = A + _RIDGE * np.trace(A) / len(A) * np.eye(len(A))
+            # A detector that is 0 on all rows gets none of it, lest it be taken for one that says something.
+            A = A + _RIDGE * np.trace(A) / len(A) * np.diag(np.diag(A) > 0)
         return (
             factorise(A, b, c0, C) if self.constraint == "free" else constrain(A, b, c0, C, self.constraint)
         )
@@ -243,28 +244,30 @@ class TradeoffPath:
 
     def _measure(self, V: FloatArray, target: Target) -> FloatArray:
         """Bias of the scores with fold weights V, shape (m,)."""
-        unseen = target == "unseen"
+        V, unseen = _in_units(V), target == "unseen"
         if len(self.fairness) == 1:
             return NOTIONS[next(iter(self.fairness))].bias(self.cells, V, unseen=unseen)
-        parts = []
-        for name, weight in self.fairness.items():
-            bias = NOTIONS[name].bias
-            parts.append(
-                weight
-                * bias(self.cells, V, unseen=unseen)
-                / bias(self.cells, self._unit_target, unseen=unseen)
-            )
+        parts = [
+            weight * NOTIONS[name].bias(self.cells, V, unseen=unseen) / self._unit_bias(name, unseen)
+            for name, weight in self.fairness.items()
+        ]
         return np.sum(parts, axis=0) / sum(self.fairness.values())
 
     def _error(self, V: FloatArray) -> FloatArray:
         """Standard error of `_measure` on unseen rows; the errors of several notions are added as if independent."""
+        V = _in_units(V)
         if len(self.fairness) == 1:
             return NOTIONS[next(iter(self.fairness))].error(self.cells, V)
-        parts = []
-        for name, weight in self.fairness.items():
-            unit = NOTIONS[name].bias(self.cells, self._unit_target, unseen=True)
-            parts.append(weight * NOTIONS[name].error(self.cells, V) / np.abs(unit))
+        parts = [
+            weight * NOTIONS[name].error(self.cells, V) / np.abs(self._unit_bias(name, unseen=True))
+            for name, weight in self.fairness.items()
+        ]
         return np.sqrt(np.sum(np.square(parts), axis=0)) / sum(self.fairness.values())
+
+    def _unit_bias(self, name: str, unseen: bool) -> FloatArray:
+        """The target's bias by one notion, shape (1,); 1 if it has none, as where no two rows are alike."""
+        bias = NOTIONS[name].bias(self.cells, self._unit_target, unseen=unseen)
+        return np.where(bias == 0, 1.0, bias)
 
     def _no_gap_message(self) -> str:
         return (
@@ -289,6 +292,12 @@ def open_path(
         )
         return TradeoffPath(cells, {"individual": 1.0}, **settings)
     return path
+
+
+def _in_units(V: FloatArray) -> FloatArray:
+    """Fold weights of shape (K, m, k + 1), the largest of each score made 1: where weights vanish, biases do not."""
+    largest = np.abs(V).max(axis=(0, 2), keepdims=True)
+    return V / np.where(largest > 0, largest, 1.0)
 
 
 def _quadratic(form: FloatArray, W: FloatArray) -> FloatArray:

@@ -73,9 +73,11 @@ def learn_scaling(kind: str, raw: FloatArray) -> Scaling:
     low, high = raw.min(axis=0), raw.max(axis=0)
     # A range at the level of rounding is no information; dividing by it would turn rounding into scores.
     varies = (high - low > 1e-13 * np.maximum(np.abs(low), np.abs(high))) & (high - low > 1e-250)
-    known = np.sort(raw, axis=0) if kind == "rank" else np.empty((0, raw.shape[1]))
+    # Sums of sorted scores are the same, bit for bit, in any order of the rows.
+    ordered = raw if kind == "minmax" else np.sort(raw, axis=0)
+    known = ordered if kind == "rank" else np.empty((0, raw.shape[1]))
     span = np.where(varies, high - low, 1.0)
-    unit = (raw - low) / span  # moments in units of the range: no square leaves the floating-point range
+    unit = (ordered - low) / span  # moments in units of the range: no square leaves the floating-point range
     return Scaling(kind, low, high, low + span * unit.mean(axis=0), span * unit.std(axis=0), varies, known)
 
 

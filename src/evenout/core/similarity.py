@@ -37,8 +37,9 @@ def comparable_rows(
         return X, "minmax"
     largest = np.abs(X).max(axis=0)
     unit = X / np.where(largest > 0, largest, 1.0)  # no square of a huge or tiny value is ever taken
-    spread = unit.std(axis=0)
-    features = (unit - unit.mean(axis=0)) / np.where(spread > 1e-13, spread, 1.0)
+    ordered = np.sort(unit, axis=0)  # their sums are the same, bit for bit, in any order of the rows
+    spread = ordered.std(axis=0)
+    features = (unit - ordered.mean(axis=0)) / np.where(spread > 1e-13, spread, 1.0)
     if isinstance(length_scale, tuple):
         return features, max(length_scale[1] * median_distance(features, groups), np.finfo(float).tiny)
     return features, float(length_scale)

@@ -53,4 +53,13 @@ def _tail(known: FloatArray, values: FloatArray) -> FloatArray:
     above = n - np.searchsorted(known, values, side="left")
     share = np.maximum(np.minimum(below, above), 0.5) / n
     outside = np.maximum(values - known[-1], 0.0) + np.maximum(known[0] - values, 0.0)
-    return -np.log(np.minimum(2.0 * share, 1.0)) + np.log1p(outside / (known[-1] - known[0]))
+    return -np.log(np.minimum(2.0 * share, 1.0)) + _log1p_ratio(outside, float(known[-1] - known[0]))
+
+
+def _log1p_ratio(outside: FloatArray, span: float) -> FloatArray:
+    """``log(1 + outside / span)``, finite also where the quotient is not."""
+    with np.errstate(over="ignore"):
+        logarithm = np.log1p(outside / span)
+    huge = np.isinf(logarithm)
+    logarithm[huge] = np.log(outside[huge]) - np.log(span)
+    return logarithm
