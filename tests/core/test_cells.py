@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from evenout.core.cells import Cells, collect_cells, rank_weights
-from evenout.core.folds import assign_folds, count_folds
 
 
 def _collect(problem, rows):
@@ -59,31 +58,5 @@ def test_rank_weights_by_hand():
     np.testing.assert_allclose(rank_weights(np.array([3.0, 1.0, 2.0])), np.exp([1.0, 1 / 3, 2 / 3]))
 
 
-def test_folds_are_balanced_within_groups_and_random():
-    rng = np.random.default_rng(0)
-    groups = rng.permutation(np.repeat([0, 1, -1], [103, 17, 9]))
-    S = rng.normal(size=(129, 4))
-    folds = assign_folds(S, groups, 5, seed=1)
-    for g in (0, 1, -1):
-        sizes = np.bincount(folds[groups == g], minlength=5)
-        assert sizes.max() - sizes.min() <= 1
-    other = assign_folds(S, groups, 5, seed=2)
-    assert (folds != other).mean() > 0.5
-    # No trace of the scores in the folds: the correlation of a uniformly random split is of order 1 / sqrt(n).
-    assert abs(np.corrcoef(folds, S[:, 0])[0, 1]) < 0.3
-
-
-def test_folds_do_not_depend_on_row_order():
-    rng = np.random.default_rng(0)
-    S, groups = rng.normal(size=(60, 3)), np.repeat([0, 1, 2], 20)
-    S[0, 0] = 0.0
-    order = rng.permutation(60)
-    folds = assign_folds(S, groups, 5, seed=4)
-    np.testing.assert_array_equal(assign_folds(S[order], groups[order], 5, seed=4), folds[order])
-    S[0, 0] = -0.0
-    np.testing.assert_array_equal(assign_folds(S, groups, 5, seed=4), folds)
-
-
-def test_number_of_folds_follows_the_smallest_group():
-    assert count_folds(np.repeat([0, 1, -1], [30, 3, 1])) == 3
-    assert count_folds(np.repeat([0, 1], [30, 8])) == 5
+def test_cells_know_their_sizes(problem):
+    assert (problem.cells.n_folds, problem.cells.n_groups, problem.cells.n_detectors) == (5, 3, 5)

@@ -82,3 +82,13 @@ def test_greedy_survives_ties_everywhere():
     assert select_greedily(np.ones((10, 3))).tolist() == [0, 1, 2]
     binary = np.random.default_rng(0).integers(0, 2, size=(40, 4)).astype(float)
     assert len(select_greedily(binary)) >= 1
+
+
+def test_greedy_takes_no_copy_of_a_detector():
+    x = np.random.default_rng(0).exponential(size=(50, 1))
+    assert select_greedily(np.repeat(x, 3, axis=1)).tolist() == [0]
+
+
+def test_greedy_takes_no_detector_that_cancels_another():
+    x = np.arange(17) / 16.0  # the average of both columns is 1/2 on every row, and says nothing
+    assert len(select_greedily(np.column_stack([x, 1.0 - x]))) == 1

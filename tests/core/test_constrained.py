@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, nnls
 
-from evenout.core.constrained import constrain, nonnegative_least_squares
+from evenout.core.constrained import _KNOTS, _descend, constrain, nonnegative_least_squares
 from evenout.core.forms import individual_form, parity_form
 from evenout.core.spectrum import factorise
 
@@ -98,6 +98,31 @@ def test_nonnegative_least_squares_equals_scipy_from_any_start():
             np.testing.assert_allclose(nonnegative_least_squares(R, d, start), expected, atol=1e-12)
 
 
+def descend_literally(R, d, w):
+    """Lawson and Hanson's inner loop, column by column."""
+    free, w = set(np.flatnonzero(w > 0)), w.copy()
+    while free:
+        columns = sorted(free)
+        z = dict(zip(columns, np.linalg.lstsq(R[:, columns], d, rcond=None)[0], strict=True))
+        step, first = min(((w[j] / (w[j] - z[j]), j) for j in columns if z[j] <= 0), default=(1.0, None))
+        for j in columns:
+            w[j] += step * (z[j] - w[j])
+        if first is None:
+            break
+        w[first] = 0.0
+        free.remove(first)
+    return w
+
+
+def test_descent_stops_where_a_weight_reaches_zero():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        R, d, w = rng.normal(size=(12, 10)), rng.normal(size=12), rng.random(10)
+        moved = _descend(R, d, w, w > 0)
+        np.testing.assert_allclose(moved, descend_literally(R, d, w), atol=1e-10)
+        assert np.linalg.norm(R @ moved - d) <= np.linalg.norm(R @ w - d)
+
+
 def test_simplex_by_hand():
     # (w1 - 2)^2 + (w2 + 1)^2 + alpha w1^2 on w1 + w2 = 1 is least at w1 = 4 / (2 + alpha), but at most 1
     solutions = constrain(np.eye(2), np.array([2.0, -1.0]), 5.0, np.diag([1.0, 0.0]), "simplex")
@@ -173,6 +198,17 @@ def test_alpha_at_is_zero_where_nothing_falls(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_alpha_at_is_tiny_where_bias_costs_nothing_to_remove(kind):
+    # Two detectors that the misfit cannot tell apart; the second has no bias, and any alpha prefers it.
+    solutions = constrain(np.ones((2, 2)), np.ones(2), 1.0, np.diag([1.0, 0.0]), kind)
+    alpha = solutions.alpha_at(0.5)
+    assert 0 < alpha < 1e-11
+    start, there = solutions.f2(np.array([0.0, alpha]))
+    assert start > 0.1
+    assert there < 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_duplicate_detectors_share_the_weight_of_one(problem, build, kind):
     twice = build(problem.X, np.column_stack([problem.S, problem.S[:, [1, 4, 1]]]), problem.t, problem.groups)
     w = constrain(*arrays(problem), kind).weights(ALPHAS)
@@ -221,6 +257,29 @@ def test_one_detector_alone():
     np.testing.assert_array_equal(simplex.weights(alphas), np.ones((3, 1)))
     np.testing.assert_allclose(simplex.f1(alphas), 4 - 4 + 1.5, rtol=1e-12)
     assert simplex.alpha_at(0.5) == 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_detector_beside_zero_ones_keeps_all_the_weight(kind):
+    A, b, C = np.diag([4.0, 0.0]), np.array([4.0, 0.0]), np.diag([1.0, 0.0])
+    np.testing.assert_allclose(constrain(A, b, 4.0, C, kind).weights(np.zeros(1)), [[1.0, 0.0]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("factor", [1e-25, 1e25])
+def test_alpha_counts_in_units_of_the_misfit(problem, kind, factor):
+    A, b, c0, C = arrays(problem)
+    alphas = np.r_[ALPHAS, np.inf]
+    one, other = constrain(A, b, c0, C, kind), constrain(factor * A, factor * b, factor * c0, C, kind)
+    np.testing.assert_allclose(other.weights(factor * alphas), one.weights(alphas), atol=1e-7)
+    assert other.alpha_at(0.7) == pytest.approx(factor * one.alpha_at(0.7), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_knots_are_solutions(problem, kind):
+    solutions = constrain(*arrays(problem), kind)
+    expected = solutions.weights(solutions.unit * _KNOTS)
+    np.testing.assert_allclose(solutions._knots @ solutions.members.T, expected, atol=1e-9)
 
 
 def test_nothing_to_solve():

@@ -35,6 +35,7 @@ def test_runs_have_the_pairs_that_they_claim(n_small, n_large):
     assert sample.visited == pytest.approx(2 * BLOCK * n_large, rel=0.05)
     grown = sample.grown(rows, goal=2.0 * sample.visited)
     assert grown.shifts == 2
+    assert grown.visited == pytest.approx(2 * sample.visited, rel=0.02)
     assert grown.visited == pytest.approx(grown.mass.sum(), rel=1e-6)
     assert (grown.mass > sample.mass).all()
 
@@ -94,3 +95,31 @@ def test_deviations_have_the_variance_of_sampling_without_replacement():
             variances.append((sample.deviations**2).sum())
     assert np.mean(estimates) == pytest.approx(shifts.sum())
     assert np.mean(variances) == pytest.approx(np.var(estimates))
+
+
+def test_sample_is_taken_of_twice_as_many_pairs_and_no_fewer():
+    rows = make_rows(10 * BLOCK, slope=0.0)
+    four = empty((0, 4 * BLOCK), (4 * BLOCK, 10 * BLOCK), runs=2).grown(rows, goal=0.0)
+    assert four.visited == four.pairs / 2  # two of four shifts
+    assert (
+        empty((6 * BLOCK, 10 * BLOCK), (0, 6 * BLOCK), runs=2).grown(rows, goal=0.0).visited == four.visited
+    )
+    three = empty((0, 3 * BLOCK), (3 * BLOCK, 10 * BLOCK), runs=2).grown(rows, goal=0.0)
+    assert three.visited == three.pairs
+    assert four.grown(rows, goal=four.visited) is four
+
+
+def test_first_run_begins_where_it_is_told_to():
+    small, large = (0, 8 * BLOCK), (8 * BLOCK, 16 * BLOCK)
+    rows = make_rows(16 * BLOCK, slope=0.0)
+    rows.z[:, 1] = np.arange(16 * BLOCK) // BLOCK == 0  # the first block of the small cell
+    for block in range(8):
+        rows.z[:, 2] = np.arange(16 * BLOCK) // BLOCK == 8 + block
+        form, _, _ = empty(small, large, start=0.25)._visit(rows, blocks=8, shift=1, length=1, runs=1)
+        assert -form[0, 1, 2] == (BLOCK**2 if block == 3 else 0)  # a quarter of the way, and one shift on
+
+
+def test_smaller_cell_is_the_small_one_wherever_it_lies():
+    samples = cell_pairs(np.array([0, 10, 12, 15]), n_groups=3, n_folds=1, runs=2, width=4)
+    cells = [(sample.small, sample.large) for sample in samples]
+    assert cells == [((10, 12), (0, 10)), ((12, 15), (0, 10)), ((10, 12), (12, 15))]

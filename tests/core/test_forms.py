@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -7,11 +8,17 @@ from scipy import stats
 from evenout.core.cells import collect_cells
 from evenout.core.folds import assign_folds
 from evenout.core.forms import (
+    GroupMoments,
     combined_form,
+    fold_variances,
     group_moments,
     individual_bias,
+    individual_error,
     individual_form,
     no_gap_p_value,
+    own_bias,
+    own_error,
+    own_form,
     parity_bias,
     parity_error,
     parity_form,
@@ -99,6 +106,105 @@ def test_moments_equal_numpy(problem):
     assert moments.total_variance[0] == pytest.approx(y.var())
 
 
+def fold_scores(problem, V):
+    """The score of each row by the weights of its fold."""
+    Z = np.column_stack([problem.S, problem.t])
+    return np.array([Z[i] @ V[problem.folds[i], 0] for i in range(len(Z))])
+
+
+def varied_weights(problem, seed=1):
+    """Weights that differ a little from fold to fold, shape (K, 1, k + 1)."""
+    rng = np.random.default_rng(seed)
+    k = problem.S.shape[1]
+    V = rng.random(k) + 0.2 * rng.random((problem.cells.n_folds, 1, k))
+    return np.concatenate([V, np.zeros((len(V), 1, 1))], axis=2)
+
+
+@pytest.mark.parametrize("gap", [0.0, 3.0])  # what noise alone would show, and far more
+@pytest.mark.parametrize("sizes", SIZES)
+def test_parity_error_equals_its_formula(make, sizes, gap):
+    problem = make(sizes, gap=gap, pairs=False)
+    V, G = varied_weights(problem), len(sizes)
+    y = fold_scores(problem, V)
+    parts = [y[problem.groups == g] for g in range(G)]
+    means, v = np.array([part.mean() for part in parts]), [part.var(ddof=1) / len(part) for part in parts]
+    steps = [np.eye(G)[p] - np.eye(G)[q] for p, q in combinations(range(G), 2)]
+    Q = sum(np.outer(step, step) for step in steps) / len(steps)
+    trace = np.trace(Q @ np.diag(v) @ Q @ np.diag(v))
+    slope = means @ Q @ np.diag(v) @ Q @ means - trace  # without what noise adds
+    numerator = 4 * max(slope, 0.0) + 2 * trace
+    bias = (means @ Q @ means - np.trace(Q @ np.diag(v))) / y.var()
+    spread = np.array([y[problem.folds == f].var() for f in range(problem.cells.n_folds)])
+    relative = spread.var(ddof=1) / len(spread) / spread.mean() ** 2
+    expected = np.sqrt(numerator / y.var() ** 2 + bias**2 * relative)
+    assert parity_error(problem.cells, V)[0] == pytest.approx(expected, rel=1e-8)
+    np.testing.assert_allclose(fold_variances(problem.cells, V)[:, 0], spread, rtol=1e-9)
+    assert parity_bias(problem.cells, V, unseen=True)[0] == pytest.approx(bias, rel=1e-8)
+
+
+def test_constant_score_has_no_bias_and_no_error(problem):
+    V = np.zeros((5, 1, 6))
+    assert fold_variances(problem.cells, V).tolist() == [[0.0]] * 5
+    for measured in (
+        parity_error(problem.cells, V),
+        parity_bias(problem.cells, V, unseen=True),
+        individual_bias(problem.cells, V, unseen=True),
+        individual_error(problem.cells, V),
+    ):
+        assert np.isnan(measured).tolist() == [True]
+
+
+def test_individual_error_is_the_spread_over_folds(problem):
+    V = varied_weights(problem)
+    form, mass = problem.cells.pairs.within()
+    by_fold = [np.mean([V[f, 0] @ form[p, f] @ V[f, 0] / mass[p, f] for p in range(3)]) for f in range(5)]
+    variance = fold_scores(problem, V).var()
+    expected = np.std(by_fold, ddof=1) / np.sqrt(5) / variance
+    assert individual_error(problem.cells, V)[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_own_form_counts_folds_by_their_rows_and_leaves_out_the_target(make):
+    problem = make((23, 14, 9), unknown=3)
+    root = np.random.default_rng(0).normal(size=(5, 5))
+    cells, V = replace(problem.cells, own=root @ root.T), varied_weights(problem)
+    V[..., -1] = 7.0  # of the target, C says nothing
+    np.testing.assert_array_equal(own_form(cells)[:-1, :-1], cells.own)
+    assert not own_form(cells)[-1].any()
+    assert not own_form(cells)[:, -1].any()
+    squared = [V[f, 0, :-1] @ cells.own @ V[f, 0, :-1] for f in problem.folds]  # a term for each row
+    expected = np.mean(squared) / fold_scores(problem, V).var()
+    assert own_bias(cells, V, unseen=True)[0] == pytest.approx(expected, rel=1e-9)
+    assert np.isnan(own_error(cells, V)).tolist() == [True]
+    with pytest.raises(ValueError, match="no form of your own"):
+        own_form(problem.cells)
+
+
+def welch_anova(n, mean, variance):
+    """Welch (1951), as the paper writes it."""
+    G, w = len(n), n / variance
+    grand = (w @ mean) / w.sum()
+    doubt = sum((1 - w[p] / w.sum()) ** 2 / (n[p] - 1) for p in range(G))
+    F = (w @ (mean - grand) ** 2) / (G - 1) / (1 + 2 * (G - 2) * doubt / (G**2 - 1))
+    return stats.f.sf(F, G - 1, (G**2 - 1) / (3 * doubt))
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_no_gap_test_equals_welch(make, sizes):
+    problem = make(sizes, gap=0.3, pairs=False)
+    moments = group_moments(problem.cells, varied_weights(problem))
+    expected = welch_anova(moments.count, moments.mean[0], moments.variance[0])
+    assert no_gap_p_value(moments)[0] == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("means", "p"), [([0.0, 0.0, 0.0], 1.0), ([0.3, 0.3, 0.3], 1.0), ([0.3, 0.3, 0.4], 0.0)]
+)
+def test_groups_without_spread_leave_no_doubt(means, p):
+    mean = np.array([means])
+    moments = GroupMoments(np.array([5.0, 4.0, 3.0]), mean, np.zeros((1, 3)), mean.var(axis=1))
+    assert no_gap_p_value(moments).tolist() == [p]
+
+
 def test_no_gap_test_with_two_groups_is_welch(make):
     problem = make((30, 12), gap=0.3)
     unit = np.zeros((problem.cells.n_folds, 1, problem.S.shape[1] + 1))
@@ -150,6 +256,14 @@ def test_combined_form_is_in_units_of_the_target(problem):
         2 * parity_form(problem.cells) / parity_form(problem.cells)[-1, -1]
         + 3 * individual_form(problem.cells) / individual_form(problem.cells)[-1, -1],
     )
+
+
+def test_noise_is_added_to_parity_alone(problem):
+    parity, noise = parity_form(problem.cells), parity_noise(problem.cells)
+    aware = combined_form(problem.cells, {"demographic_parity": 1.0}, noise_aware=True)
+    np.testing.assert_array_equal(aware, parity + noise)
+    individual = combined_form(problem.cells, {"individual": 1.0}, noise_aware=True)
+    np.testing.assert_array_equal(individual, individual_form(problem.cells))
 
 
 def test_individual_needs_pair_sums(make):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from evenout.core.pairwise import PairSums, distance_range, nearest_psd, pair_sums
+from evenout.core.pairwise import PairSums, _row_blocks, _standardised, distance_range, nearest_psd, pair_sums
 
 
 def literal_sums(X, Z, groups, folds, n_groups, n_folds, scale="minmax"):
@@ -235,6 +235,15 @@ def test_pair_sums_refuse_a_scale_that_is_no_length(scale):
         pair_sums(*make_rows([5, 5]), n_groups=2, n_folds=3, scale=scale)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_standardised_rows_have_mean_zero_and_largest_entry_one(sign):
+    X = sign * np.array([[-7.0, 1.0], [2.0, 0.0], [2.0, 2.0]])
+    rows, unit = _standardised(X.copy())
+    assert np.abs(rows).max() == 1.0
+    np.testing.assert_allclose(rows.sum(axis=0), 0.0, atol=1e-15)
+    np.testing.assert_allclose(rows * unit, X - X.mean(axis=0), rtol=1e-12, atol=1e-15)
+
+
 @pytest.mark.parametrize("d", [1, 4, 30])
 def test_distance_range_is_that_of_cross_group_pairs_of_known_rows(d):
     X, _, groups, _ = make_rows([400, 300, 600], d=d, unknown=50)
@@ -253,6 +262,20 @@ def test_distance_range_finds_a_very_close_pair():
     assert distance_range(X, groups, 2)[0] == pytest.approx(1e-9 * np.sqrt(8), rel=1e-5)
 
 
+def test_distance_range_of_groups_far_apart_is_found_in_float64():
+    X, _, groups, _ = make_rows([200, 150], d=2, unknown=0)
+    X[:, 0] += 1e7 * groups  # the distances differ in their eighth digit
+    distance = cdist(X[groups == 0], X[groups == 1])
+    lo, hi = distance_range(X, groups, 2)
+    assert lo == pytest.approx(distance.min(), abs=1e-6)
+    assert hi == pytest.approx(distance.max(), abs=1e-6)
+
+
+def test_cells_are_cut_into_blocks_of_a_tile_at_most():
+    blocks = _row_blocks(np.array([0, 300, 300, 812, 825]))
+    assert blocks == [(0, 0, 150), (0, 150, 300), (2, 300, 556), (2, 556, 812), (3, 812, 825)]
+
+
 def test_nearest_psd_drops_negative_eigenvalues_only():
     rng = np.random.default_rng(0)
     vectors = np.linalg.qr(rng.standard_normal((2, 4, 4)))[0]
@@ -260,13 +283,3 @@ def test_nearest_psd_drops_negative_eigenvalues_only():
     form = (vectors * values[:, None, :]) @ vectors.swapaxes(-1, -2)
     expected = (vectors * np.maximum(values, 0)[:, None, :]) @ vectors.swapaxes(-1, -2)
     np.testing.assert_allclose(nearest_psd(form), expected, atol=1e-14)
-
-
-def test_polynomial_power_is_exact_to_float32():
-    from evenout.core._pairwise_kernels import _POWER, negative_power
-
-    assert min(_POWER) > 0
-    t = np.concatenate([np.linspace(0, 2, 5001), np.linspace(2, 125.9, 3000)]).astype(np.float32)
-    power = np.array([negative_power(value) for value in t])
-    assert np.abs(power / np.exp2(-t.astype(float)) - 1).max() < 2e-7
-    assert negative_power(np.float32(1e9)) == 0

@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from evenout.core.cells import collect_cells
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
-from evenout.core.forms import NAMED_NOTIONS, NOTIONS, individual_form, parity_form
-from evenout.core.path import TradeoffPath
+from evenout.core.forms import NAMED_NOTIONS, NOTIONS, individual_form, parity_form, parity_noise
+from evenout.core.path import TradeoffPath, open_path
 from evenout.metrics import demographic_parity
 
 DP = {"demographic_parity": 1.0}
@@ -124,6 +126,61 @@ def test_request_met_at_zero_gives_zero(make):
     assert path.alpha_for(float(path.reduction(0.0)) - 1e-9) == 0.0
 
 
+def test_request_met_exactly_is_met(make):
+    path = TradeoffPath(make((300, 200, 150), gap=1.5).cells, DP)
+    alpha = path.alpha_for(0.3)
+    assert path.alpha_for(float(path.reduction(alpha))) == alpha
+    assert path.search(lambda alphas: np.full(len(alphas), 0.5), 0.5) == (0.0, 0.5)
+
+
+@pytest.mark.parametrize("place", [0.01, 0.5, 40.0])  # of the grid's first alpha, and beyond it
+def test_search_finds_the_first_step_of_a_measure(problem, place):
+    path = TradeoffPath(problem.cells, DP)
+    step, last = place * path.grid()[0], 0.99 * path.grid()[-1]
+
+    def measure(alphas):
+        return ((alphas >= step) & (alphas < 1e3 * step)) + 2.0 * (alphas >= last)
+
+    alpha, value = path.search(measure, 1.0)
+    assert value == 1.0
+    assert step <= alpha <= step * (1 + 2e-6)
+    assert last <= path.search(measure, 2.0)[0] <= last * (1 + 2e-6)
+    assert path.search(measure, 3.0) == (path.grid()[-1], 2.0)  # never met: the alpha of the largest
+    assert path.search(lambda alphas: np.where(alphas > 0, np.nan, 0.5), 1.0) == (0.0, 0.5)
+
+
+def test_notion_that_says_nothing_of_the_target_has_no_reduction(problem):
+    path = TradeoffPath(replace(problem.cells, own=np.eye(5)), {"own": 1.0})
+    assert path.target_bias() == 0.0
+    assert np.isnan(path.reduction(ALPHAS)).all()
+    assert not path.gap_detected
+    assert np.isnan(path.gap_p_value)
+
+
+def test_two_notions_without_a_group_gap_become_one(make):
+    both = {"demographic_parity": 1.0, "individual": 1.0}
+    even, uneven = make((80, 60), gap=0.0, seed=1), make((80, 60), gap=6.0)
+    assert not TradeoffPath(even.cells, DP).gap_detected
+    with pytest.warns(NoGapWarning, match="only individual fairness"):
+        path = open_path(even.cells, both, noise_aware=True, constraint="simplex")
+    assert (path.fairness, path.noise_aware, path.constraint) == (IF, True, "simplex")
+    assert open_path(uneven.cells, both).fairness == both
+    assert open_path(even.cells, DP).fairness == DP  # one notion is kept, and nothing said of it yet
+
+
+def test_errors_of_two_notions_add_as_if_independent(problem):
+    path = TradeoffPath(problem.cells, {"demographic_parity": 1.0, "individual": 3.0})
+    V = path.fold_weights(ALPHAS, "unseen")
+    unit = np.broadcast_to(np.eye(6)[-1], (5, 1, 6))
+    parts = [
+        weight
+        * NOTIONS[name].error(problem.cells, V)
+        / abs(NOTIONS[name].bias(problem.cells, unit, unseen=True))
+        for name, weight in path.fairness.items()
+    ]
+    np.testing.assert_allclose(path.standard_error(ALPHAS), np.hypot(*parts) / 4, rtol=1e-9)
+
+
 def test_unreachable_request_warns_and_takes_the_least_bias(make):
     path = TradeoffPath(make((60, 40, 30), k=2, gap=1.5).cells, DP)
     with pytest.warns(TargetNotReachedWarning, match="the most is"):
@@ -214,6 +271,7 @@ def test_constant_target_has_no_gap(make):
     assert not path.gap_detected
     assert np.isnan(path.reduction(1.0))
     assert path.weights(1.0) == pytest.approx(np.zeros(5))
+    assert np.isnan(path.bias(1.0))
     assert path.alpha_range(0.001, 0.99) == (0.0, 0.0)
 
 
@@ -233,6 +291,31 @@ def test_noise_aware_path_keeps_its_definitions(problem):
         assert path.f2(alpha) == pytest.approx(w @ C @ w, rel=1e-9)
     assert path.weights(ALPHAS.reshape(2, 2)).shape == (2, 2, 5)
     assert path.f1(ALPHAS.reshape(2, 2)).shape == (2, 2)
+
+
+@pytest.mark.parametrize("constraint", ["nonnegative", "simplex"])
+def test_noise_aware_path_gives_a_zero_detector_no_weight(problem, build, constraint):
+    padded = np.column_stack([problem.S, np.zeros(len(problem.S))])
+    cells = build(problem.X, padded, problem.t, problem.groups, pairs=False).cells
+    W = TradeoffPath(cells, DP, noise_aware=True, constraint=constraint).weights(np.r_[ALPHAS, 1e6])
+    np.testing.assert_array_equal(W[:, -1], 0.0)
+    assert (W[:, :-1].sum(axis=1) > 0.01).all()
+
+
+def test_bias_stays_what_it_is_where_the_weights_vanish(problem):
+    path = TradeoffPath(problem.cells, IF)
+    assert np.abs(path.weights(1e200)).max() < 1e-190
+    assert path.bias(1e200) == pytest.approx(path.bias(1e20), rel=1e-6)
+    assert path.standard_error(1e200) == pytest.approx(path.standard_error(1e20), rel=1e-6)
+
+
+def test_noise_aware_weights_solve_their_equations(problem):
+    A, b, _ = problem.cells.least_squares()
+    H = A + 1e-4 * np.diag(A).mean() * np.eye(5)
+    C = (parity_form(problem.cells) + parity_noise(problem.cells))[:-1, :-1]
+    path = TradeoffPath(problem.cells, DP, noise_aware=True)
+    for alpha in ALPHAS:
+        np.testing.assert_allclose(path.weights(alpha), np.linalg.solve(H + alpha * C, b), rtol=1e-8)
 
 
 def test_noise_aware_path_keeps_nearly_equal_detectors_from_cancelling(problem, build):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from evenout.core import sampling
+from evenout.core.cycles import cell_pairs
 from evenout.core.pairwise import distance_range, pair_sums
 from evenout.core.sampling import estimate_pair_sums, sampled_pair_sums
 
@@ -143,6 +144,21 @@ def test_copies_of_a_row_are_shuffled_too():
     assert len(set(np.diff(order))) > 500
 
 
+def test_copies_stand_apart_among_other_rows():
+    X = np.repeat(np.arange(50.0), 20)[:, None]
+    order = sampling._shuffled(X, X, np.zeros(1000, dtype=int), np.zeros(1000, dtype=int), seed=0)
+    assert (np.diff(X[order, 0]) == 0).mean() < 0.1
+
+
+def test_columns_in_many_copies_have_the_error_of_one(rows):
+    X, Z, groups, folds = rows
+    error = [
+        sampled_pair_sums(X, Z[:, columns], groups, folds, **SHAPE, tolerance=1e9)[1]
+        for columns in ([0], [0, 0, 0, 0])
+    ]
+    assert error[1] == pytest.approx(error[0], rel=0.3)  # the rows are drawn anew
+
+
 def test_constant_scores_have_no_error(rows):
     X, Z, groups, folds = rows
     sums, error = sampled_pair_sums(X, np.ones_like(Z), groups, folds, **SHAPE, tolerance=0.001)
@@ -187,6 +203,14 @@ def test_sought_range_is_nearly_the_range(d, monkeypatch):
     assert sampling._wide_range(points, bounds, 1) == (0, pytest.approx(hi, rel=1e-9))
 
 
+def test_range_of_few_pairs_is_measured_not_sought(monkeypatch):
+    points, bounds = np.random.default_rng(0).uniform(-1, 1, (300, 3)), np.array([0, 100, 200, 300])
+    monkeypatch.setattr(sampling, "_FAR", 3)  # a search would look at one row of each group
+    assert sampling._wide_range(points, bounds, 1) == sampling._range(points, bounds, 1)
+    monkeypatch.setattr(sampling, "_RANGE_PAIRS", 100)
+    assert sampling._wide_range(points, bounds, 1) != sampling._range(points, bounds, 1)
+
+
 def test_sums_with_a_sought_range_are_close(monkeypatch, rows):
     exact = pair_sums(*rows, **SHAPE)
     monkeypatch.setattr(sampling, "_RANGE_PAIRS", 0)
@@ -205,6 +229,40 @@ def test_estimate_visits_all_pairs_until_there_are_too_many(monkeypatch, rows):
     automatic, _ = estimate_pair_sums(*rows, **SHAPE, seed=5)
     assert 0 < error <= 0.01
     np.testing.assert_array_equal(automatic.form, sampled.form)
+
+
+def test_limit_of_the_pairs_is_within_it(monkeypatch, rows):
+    assert sampling._cross_pairs(np.array([2, 3, 4])) == 2 * 3 + 2 * 4 + 3 * 4
+    monkeypatch.setattr(sampling, "_EXACT_PAIRS", 3 * 2000.0**2)
+    assert estimate_pair_sums(*rows, **SHAPE)[1] == 0
+    monkeypatch.setattr(sampling, "_EXACT_PAIRS", 3 * 2000.0**2 - 1)
+    assert estimate_pair_sums(*rows, **SHAPE)[1] > 0
+
+
+@pytest.mark.parametrize(("n_groups", "n_folds", "runs"), [(2, 1, 32), (3, 2, 200 // 12), (3, 5, 2)])
+def test_runs_are_two_hundred_in_all_within_bounds(monkeypatch, n_groups, n_folds, runs):
+    seen = []
+
+    def spy(edges, n_groups, n_folds, runs, width):
+        seen.append(runs)
+        return cell_pairs(edges, n_groups, n_folds, runs, width)
+
+    monkeypatch.setattr(sampling, "cell_pairs", spy)
+    X, Z, groups, folds = make_rows([40] * n_groups, n_folds=n_folds)
+    sampled_pair_sums(X, Z, groups, folds, n_groups=n_groups, n_folds=n_folds)
+    assert seen == [runs]
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, np.inf, np.nan])
+def test_scale_that_is_no_length_is_refused(rows, scale):
+    with pytest.raises(ValueError, match="scale must be 'minmax' or a positive length"):
+        sampled_pair_sums(*rows, **SHAPE, scale=scale)
+
+
+@pytest.mark.parametrize("tolerance", [np.inf, np.nan])
+def test_tolerance_that_is_no_number_is_refused(rows, tolerance):
+    with pytest.raises(ValueError, match="tolerance must be a number of at least 0"):
+        sampled_pair_sums(*rows, **SHAPE, tolerance=tolerance)
 
 
 def test_wrong_settings_are_refused(rows):

@@ -16,8 +16,8 @@ def test_minmax_is_zero_to_one_on_training_rows_and_not_clipped_on_new():
 
 def test_rank_is_the_share_below_with_ties_half():
     scaling = learn_scaling("rank", RAW)
-    expected = (stats.rankdata(RAW[:, 0]) - 0.5) / 4
-    np.testing.assert_allclose(scaling.transform(RAW)[:, 0], expected)
+    expected = (stats.rankdata(RAW[:, :2], axis=0) - 0.5) / 4
+    np.testing.assert_allclose(scaling.transform(RAW)[:, :2], expected)
     new = scaling.transform(NEW)
     assert new[0, 0] == pytest.approx(0.75)
     assert new[1, 0] > scaling.transform(RAW)[:, 0].max()  # beyond the training range, and told apart

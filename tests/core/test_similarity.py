@@ -47,7 +47,8 @@ def test_row_order_does_not_matter_when_rows_are_drawn():
     )
 
 
-def test_constant_features_are_harmless():
-    features, scale = comparable_rows(np.ones((6, 2)), np.array([0, 1] * 3), ("median", 0.1))
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_constant_features_are_harmless(value):
+    features, scale = comparable_rows(np.full((6, 2), value), np.array([0, 1] * 3), ("median", 0.1))
     np.testing.assert_array_equal(features, 0.0)
     assert scale > 0

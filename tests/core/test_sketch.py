@@ -31,8 +31,11 @@ def test_ranks_are_exact_without_a_capacity():
     sketch = _merged(np.array_split(values, 9), None, "tree")
     np.testing.assert_array_equal(sketch.ranks(values), rankdata(values))
     assert sketch.rank_error == 0
-    for share in (0.0, 0.123, 0.5, 0.9, 1.0):
-        assert sketch.quantile(share) == pytest.approx(np.quantile(values, share), rel=1e-15)
+    distinct = _values("normal", 400)
+    for sample in (values, distinct):
+        sketch = QuantileSketch.of(sample, None)
+        for share in (0.0, 0.123, 0.5, 0.9, 1.0):
+            assert sketch.quantile(share) == pytest.approx(np.quantile(sample, share), rel=1e-14)
 
 
 @pytest.mark.parametrize("shape", ["chain", "tree"])
@@ -89,3 +92,36 @@ def test_frequent_values_are_never_missed(pieces):
     for value, count in zip(found.values, found.counts, strict=True):
         assert truth[value] - found.missed <= count <= truth[value]
     assert {3, 5} <= set(found.at_least(400).tolist())
+
+
+def test_nothing_is_lost_up_to_the_capacity():
+    values = _values("normal", 64)
+    sketch = QuantileSketch.of(values[:40], 64) + QuantileSketch.of(values[40:], 64)
+    assert sketch.rank_error == 0
+    np.testing.assert_array_equal(sketch.ranks(values), rankdata(values))
+    assert QuantileSketch.of(_values("normal", 65), 64).rank_error > 0
+    found = FrequentValues.of(np.array([4, 4, 4, 9, 9], dtype=np.uint64), capacity=2)
+    assert (found.values.tolist(), found.counts.tolist(), found.missed) == ([4, 9], [3, 2], 0)
+    assert found.at_least(3).tolist() == [4]
+    assert found.at_least(2).tolist() == [4, 9]
+
+
+def test_compaction_keeps_every_second_value_by_hand():
+    sketch = QuantileSketch.of(np.array([5.0, 1.0, 4.0, 2.0, 3.0]), 4)
+    assert [level.tolist() for level in sketch.levels] == [[5.0], [1.0, 3.0]]
+    assert (sketch.above, sketch.below) == (1, 0)  # two values up to 1, where there is one
+    twice = sketch + QuantileSketch.of(np.array([6.0, 7.0, 8.0, 9.0]), 4)  # the other places this time
+    assert [level.tolist() for level in twice.levels] == [[9.0], [1.0, 3.0, 6.0, 8.0]]
+    assert (twice.above, twice.below) == (1, 1)
+
+
+def test_counters_lose_the_largest_count_that_does_not_fit():
+    values, counts = (
+        np.arange(3000, dtype=np.uint64),
+        np.random.default_rng(0).permutation(np.arange(1, 3001)),
+    )
+    nothing = FrequentValues.of(values[:0], capacity=40)
+    found = FrequentValues(values, counts, capacity=40) + nothing
+    assert found.missed == 2960  # the 41st largest
+    np.testing.assert_array_equal(found.values, np.flatnonzero(counts > 2960))
+    np.testing.assert_array_equal(found.counts, counts[counts > 2960] - 2960)

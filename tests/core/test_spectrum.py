@@ -69,9 +69,26 @@ def test_parity_tends_to_zero_while_the_score_does_not(problem):
     assert np.abs(spectrum.weights(far)).max() > 0.01
 
 
+def test_alpha_at_by_hand():
+    # w1 = 1 / (1 + alpha), so that f2 = w1^2 has fallen by three quarters at alpha = 1
+    spectrum = factorise(np.eye(2), np.array([1.0, 1.0]), 2.0, np.diag([1.0, 0.0]))
+    assert spectrum.alpha_at(0.75) == pytest.approx(1.0, rel=1e-9)
+    assert factorise(np.eye(2), np.array([0.0, 1.0]), 1.0, np.diag([1.0, 0.0])).alpha_at(0.75) == 0.0
+
+
+@pytest.mark.parametrize("factor", [1e-25, 1e25])
+def test_alpha_counts_in_units_of_the_misfit(problem, factor):
+    A, b, c0, C = _arrays(problem, "parity")
+    one, other = factorise(A, b, c0, C), factorise(factor * A, factor * b, factor * c0, C)
+    np.testing.assert_allclose(other.weights(factor * ALPHAS), one.weights(ALPHAS), rtol=1e-6)
+    np.testing.assert_allclose(other.f1(factor * ALPHAS), factor * one.f1(ALPHAS), rtol=1e-6)
+    assert other.alpha_at(0.7) == pytest.approx(factor * one.alpha_at(0.7), rel=1e-6)
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("fall", [0.01, 0.5, 0.99, 0.9999])
-def test_alpha_at_finds_the_fall(problem, fall):
-    spectrum = factorise(*_arrays(problem, "individual"))
+def test_alpha_at_finds_the_fall(problem, form, fall):
+    spectrum = factorise(*_arrays(problem, form))
     alpha = spectrum.alpha_at(fall)
     start, there = spectrum.f2(np.array([0.0, alpha]))
     assert 1 - there / start == pytest.approx(fall, rel=1e-6)
@@ -114,6 +131,24 @@ def test_form_that_sees_the_null_space():
     # The free weight cancels the bias at no cost, so every alpha above 0 reaches f2 = 0 and keeps f1.
     np.testing.assert_allclose(spectrum.f2(ALPHAS[1:]), 0.0, atol=1e-12)
     np.testing.assert_allclose(spectrum.f1(ALPHAS), spectrum.f1_least, atol=1e-12)
+
+
+def test_direction_that_only_the_form_sees_gets_no_weight():
+    rounding = 1e-17  # of a sum that is 0
+    b, C = np.array([2.0, 1.0, rounding]), np.diag([0.0, 0.0, 1.0])
+    spectrum = factorise(np.diag([1.0, 1.0, 0.0]), b, 6.0, C)
+    np.testing.assert_allclose(spectrum.weights(ALPHAS), [[2.0, 1.0, 0.0]] * len(ALPHAS), rtol=1e-12)
+    np.testing.assert_allclose(spectrum.f1(ALPHAS), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(spectrum.f2(ALPHAS), 0.0)
+    assert spectrum.alpha_at(0.5) == 0.0
+
+
+def test_form_without_any_bias_leaves_the_weights_alone(problem):
+    A, b, c0, C = _arrays(problem, "parity")
+    spectrum = factorise(A, b, c0, np.zeros_like(C))
+    np.testing.assert_allclose(spectrum.weights(ALPHAS), [np.linalg.solve(A, b)] * len(ALPHAS), rtol=1e-8)
+    np.testing.assert_array_equal(spectrum.f2(ALPHAS), 0.0)
+    assert spectrum.alpha_at(0.5) == 0.0
 
 
 def test_nothing_to_solve_gives_zero_weights():

@@ -1,0 +1,28 @@
+from threading import get_ident
+
+import numpy as np
+import pytest
+
+from evenout.core.compiled import compiled, map_blocks
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 7])
+@pytest.mark.parametrize(
+    ("n_rows", "block", "expected"),
+    [(0, 3, []), (2, 3, [(0, 2)]), (6, 3, [(0, 3), (3, 6)]), (7, 3, [(0, 3), (3, 6), (6, 7)])],
+)
+def test_blocks_cover_the_rows_in_order(n_rows, block, expected, n_threads):
+    found = map_blocks(lambda rows: (rows.start, rows.stop), n_rows, block, n_threads)
+    assert found == expected
+
+
+def test_one_thread_or_one_block_needs_no_other_thread():
+    assert set(map_blocks(lambda _: get_ident(), 3, 1, n_threads=1)) == {get_ident()}
+    assert map_blocks(lambda _: get_ident(), 1, 1, n_threads=2) == [get_ident()]
+    assert get_ident() not in map_blocks(lambda _: get_ident(), 2, 1, n_threads=2)
+
+
+def test_function_without_a_file_is_compiled_though_not_kept():
+    names = {}
+    exec("def double(x):\n    return 2.0 * x", names)
+    assert compiled()(names["double"])(np.float64(1.5)) == 3.0
