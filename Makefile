@@ -1,4 +1,4 @@
-.PHONY: check lint types test
+.PHONY: check lint types test docs
 
 check: lint types test
 
@@ -11,3 +11,6 @@ types:
 
 test:
 	pytest
+
+docs:
+	sphinx-build -W --keep-going -b html docs docs/_build/html
