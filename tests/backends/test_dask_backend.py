@@ -85,9 +85,8 @@ def test_columns_of_one_folder_stay_aligned(table, memory, tmp_path):
 
 
 def test_empty_partitions_change_nothing(table, memory):
-    frame = dd.from_map(
-        lambda rows: table.joined.iloc[slice(*rows)], [(0, 0), (0, 200), (200, 200), (200, 450)]
-    )
+    joined = table.joined
+    frame = dd.from_map(lambda rows: joined.iloc[slice(*rows)], [(0, 0), (0, 200), (200, 200), (200, 450)])
     engine = collection_engine(frame[list(table.X.columns)], frame[COLUMNS])
     _assert_weights(fit_partitions(_model(), engine), memory)
 
@@ -161,7 +160,8 @@ def test_unlike_partitions_are_refused(table):
         collection_engine(X, None)
     with pytest.raises(ValueError, match="sensitive_features is DataFrame; over partitions give Dask"):
         collection_engine(X, table.sensitive)
-    uneven = dd.from_map(lambda rows: table.sensitive.iloc[slice(*rows)], [(0, 140), (140, 290), (290, 450)])
+    sensitive = table.sensitive  # workers cannot import the class of the table itself
+    uneven = dd.from_map(lambda rows: sensitive.iloc[slice(*rows)], [(0, 140), (140, 290), (290, 450)])
     with pytest.raises(
         ValueError, match=r"partition [02]: sensitive_features has 1[46]0 rows, but X has 150"
     ):
