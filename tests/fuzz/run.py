@@ -1,7 +1,7 @@
 """Run generated cases and judge how they end.
 
     python run.py cases 0 10000          in this process
-    python run.py commands 0 300         each a process of its own, two at a time
+    python run.py commands 0 200         each a process of its own, two at a time
     python run.py corpus                 the kept files, with how they must end
     python run.py show 1234              one case: its files, what it prints, the verdict
 
@@ -86,7 +86,8 @@ def as_command(case, folder, scratch):
 
     def limit():
         if case.disk is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (case.disk, case.disk))
+            size = max(case.disk, 100)  # what is imported makes a semaphore, a file of a few bytes
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
     done = subprocess.run(
         [sys.executable, "-m", "evenout", *case.arguments],

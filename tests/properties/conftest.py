@@ -28,7 +28,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("deep", settings.get_profile("quick"), max_examples=150)
+settings.register_profile("deep", settings.get_profile("quick"), max_examples=120)
 settings.load_profile("deep" if os.environ.get("EVENOUT_DEEP") else "quick")
 
 LEAST, LARGEST = 1e-300, 1e30  # magnitudes of numbers other than 0
