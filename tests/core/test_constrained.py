@@ -198,6 +198,18 @@ def test_alpha_at_is_zero_where_nothing_falls(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_alpha_at_is_zero_where_the_bias_is_rounding(kind):
+    rng = np.random.default_rng(0)
+    gap = np.array([0.3, 0.7, -0.54])
+    for _ in range(20):
+        S, w = rng.random((50, 3)), np.array([0.2, 0.3, 0.5])  # the gaps of the three cancel
+        t = S @ w
+        solutions = constrain(S.T @ S, S.T @ t, float(t @ t), np.outer(gap, gap), kind)
+        assert solutions.f2(np.zeros(1))[0] < 1e-25
+        assert solutions.alpha_at(0.5) == 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_alpha_at_is_tiny_where_bias_costs_nothing_to_remove(kind):
     # Two detectors that the misfit cannot tell apart; the second has no bias, and any alpha prefers it.
     solutions = constrain(np.ones((2, 2)), np.ones(2), 1.0, np.diag([1.0, 0.0]), kind)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STRATUM_BINS = 5  # a numeric column with more distinct values is cut at its quantiles into so many strata
+_SMALLEST = 1e-150  # squares of smaller differences leave the range of numbers
 MAX_CATEGORIES = 50  # a text column with more distinct values says who, not what
 
 
@@ -43,6 +44,10 @@ def read_inputs(
     values = _numbers(scores, "scores")
     if len(values) == 0:
         raise ValueError("scores has no rows; give one score per row")
+    if 0 < np.ptp(values) < _SMALLEST:
+        raise ValueError(
+            f"scores differ by {np.ptp(values):.3g} at most, too little to square; multiply them by a large number"
+        )
     if sensitive_features is not None:
         _aligned(sensitive_features, "sensitive_features", scores, len(values))
     groups = read_groups(sensitive_features, len(values), **group_rules)
