@@ -48,6 +48,7 @@ def test_a_few_cases(capsys):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_ten_thousand_cases(capsys):
     endings = fuzz(capsys, ["cases", 0, 5000], ["cases", 5000, 10_000])
     assert endings.total() == 10_000
@@ -57,6 +58,7 @@ def test_ten_thousand_cases(capsys):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_two_hundred_real_commands(capsys):
     endings = fuzz(capsys, ["commands", 10_000, 10_200])
     assert endings.total() == 200
