@@ -59,7 +59,7 @@ def test_ten_thousand_cases(capsys):
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_two_hundred_real_commands(capsys):
-    endings = fuzz(capsys, ["commands", 10_000, 10_200])
-    assert endings.total() == 200
-    assert successes(endings) >= 20
+def test_sixty_real_commands(capsys):  # hundreds: python tests/fuzz/run.py commands 10000 10200
+    endings = fuzz(capsys, ["commands", 10_000, 10_060])
+    assert endings.total() == 60
+    assert successes(endings) >= 6
