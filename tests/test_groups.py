@@ -96,3 +96,9 @@ def test_same_index_in_another_order_is_refused():
         read_groups(groups, 4, rows=X)
     assert read_groups(groups.loc[X.index], 4, rows=X).codes.tolist() == [1, 1, 0, 0]
     assert read_groups(groups.reset_index(drop=True), 4, rows=X).codes.tolist() == [0, 0, 1, 1]
+
+
+def test_values_of_one_name_are_one_group():
+    groups = read_groups(np.array([1, "1", "2", 2, None], dtype=object), 5, unknown_groups="ignore")
+    assert groups.labels == ("1", "2")
+    assert groups.codes.tolist() == [0, 0, 1, 1, -1]

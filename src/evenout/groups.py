@@ -173,7 +173,9 @@ def _coded(column: Any) -> tuple[IntArray, list[str]]:
         raise ValueError(
             f"sensitive_features holds lists or other nested values in column {column.name!r}; give one value per row"
         ) from None
-    return codes.astype(np.intp), [str(value) for value in values]
+    # Values of one name, such as 1 and "1", are one group: later rows are told by the name.
+    place, names = pd.factorize(np.array([str(value) for value in values], dtype=object))
+    return np.append(place, -1).astype(np.intp)[codes], names.tolist()
 
 
 def _merge_small(groups: Groups, min_group_size: int) -> Groups:
