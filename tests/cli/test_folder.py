@@ -60,6 +60,17 @@ def test_dask_workers_write_the_same_scores(run):
     pd.testing.assert_frame_equal(_scores("together/scores"), _scores("alone/scores"), rtol=1e-12)
 
 
+def test_a_running_scheduler_is_used_and_left_running(run):
+    distributed = pytest.importorskip("distributed")
+    settings = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+    with distributed.LocalCluster(**settings) as cluster:
+        where = ("--engine", "dask", "--scheduler", cluster.scheduler_address)
+        result = run("fit", "data", *ROLES, "--quiet", "--out", "out", *where)
+        assert (result.exit_code, result.output) == (0, "")
+        assert len(cluster.scheduler.workers) == 1
+    assert len(_scores("out/scores")) == 90
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -6,16 +6,12 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 import numpy as np
 
 from evenout.cli.messages import one_line, progress
-
-if TYPE_CHECKING:
-    from evenout.estimator import FairOutlierEnsemble
-    from evenout.preprocess import TableEncoder
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -91,6 +87,7 @@ def score_folder(
     from evenout.backends.columns import count_unknown, encoded
     from evenout.backends.folders import open_folder
     from evenout.backends.out_of_core import score_partitions
+    from evenout.cli.inputs import feature_names, parts_of
     from evenout.output import atomic_folder
     from evenout.persistence import load_model
 
@@ -119,23 +116,6 @@ def score_folder(
         click.echo(json.dumps({"input": data, **found, "out": str(out)}, indent=2, ensure_ascii=False))
     elif not quiet:
         click.echo(one_line(f"{n_rows:,} rows, {flagged:,} flagged ({flagged / n_rows:.1%}): {out}"))
-
-
-def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
-    """Encoder and ensemble; a model that was saved in Python may have no encoder."""
-    from sklearn.pipeline import Pipeline
-
-    return (model["table"], model["ensemble"]) if isinstance(model, Pipeline) else (None, model)
-
-
-def feature_names(fitted: Any, model: Path) -> list[str]:
-    """The columns that a fitted encoder or ensemble, read from the file ``model``, asks for."""
-    names = getattr(fitted, "feature_names_in_", None)
-    if names is None:
-        raise ValueError(
-            f"{model} knows no column names: it was fitted on an array; score arrays with it in Python"
-        )
-    return list(names)
 
 
 def _require_apart(out: Path, results: Path, data: str) -> None:

@@ -18,6 +18,9 @@ from evenout.preprocess import numbers_or_gaps
 if TYPE_CHECKING:
     import pandas as pd
 
+    from evenout.estimator import FairOutlierEnsemble
+    from evenout.preprocess import TableEncoder
+
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
@@ -161,3 +164,20 @@ def read_labels(name: str, column: "pd.Series") -> Any:
             f"column {name!r} (--label) is {values.iloc[0]:g} in every row; to evaluate, both 0 and 1 must occur"
         )
     return values.to_numpy(dtype=int)
+
+
+def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
+    """Encoder and ensemble; a model that was saved in Python may have no encoder."""
+    from sklearn.pipeline import Pipeline
+
+    return (model["table"], model["ensemble"]) if isinstance(model, Pipeline) else (None, model)
+
+
+def feature_names(fitted: Any, model: Path) -> list[str]:
+    """The columns that a fitted encoder or ensemble, read from the file ``model``, asks for."""
+    names = getattr(fitted, "feature_names_in_", None)
+    if names is None:
+        raise ValueError(
+            f"{model} knows no column names: it was fitted on an array; score arrays with it in Python"
+        )
+    return list(names)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from evenout.cli.folder import engine_options, feature_names, is_folder, parts_of, score_folder
+from evenout.cli.folder import engine_options, is_folder, score_folder
 from evenout.cli.messages import Step, one_line, plain_messages, progress
 from evenout.cli.options import Place, common_options
 
@@ -86,7 +86,7 @@ def _score(
     """Write the scores to ``target``; the figures to report."""
     import pandas as pd
 
-    from evenout.cli.inputs import row_ids
+    from evenout.cli.inputs import parts_of, row_ids
     from evenout.output import write_table
     from evenout.persistence import load_model
     from evenout.preprocess import number_columns
@@ -114,6 +114,7 @@ def _read(
     file: Path, model: Path, reader: "TableEncoder | FairOutlierEnsemble", id_column: str | None
 ) -> "pd.DataFrame":
     """The table, text columns as in fitting, with all the columns that ``reader`` needs."""
+    from evenout.cli.inputs import feature_names
     from evenout.files import read_table, require_columns
 
     names = feature_names(reader, model)
