@@ -26,7 +26,10 @@ def quick(scores=SCORES, groups=GROUPS, **more):
             r"scores must have one number per row, .*got shape \(2, 1\)",
         ),
         (lambda: quick([], []), "scores has no rows"),
-        (lambda: quick([1e-200, 2e-200, 3e-200, 5e-200]), "scores differ by 4e-200 at most, .*; multiply them"),
+        (
+            lambda: quick([1e-200, 2e-200, 3e-200, 5e-200]),
+            "scores differ by 4e-200 at most, .*; multiply them",
+        ),
         (lambda: quick(groups=["a", "b"]), "sensitive_features has 2 rows, but scores has 4"),
         (lambda: quick(groups=None), "sensitive_features is missing"),
         (
