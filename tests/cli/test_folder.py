@@ -60,6 +60,17 @@ def test_dask_workers_write_the_same_scores(run):
     pd.testing.assert_frame_equal(_scores("together/scores"), _scores("alone/scores"), rtol=1e-12)
 
 
+def test_a_folder_without_rows_is_refused(run, fitted):
+    for name in ("a", "c"):
+        Path(f"data/{name}.parquet").unlink()
+    for arguments in (("fit", "data", *ROLES), ("score", fitted / "model.skops", "data")):
+        result = run(*arguments, "--out", "out")
+        assert result.exit_code == 2
+        assert result.stderr.startswith("Error: ")
+        assert result.stderr.count("\n") == 1
+        assert not Path("out").exists()
+
+
 def test_a_running_scheduler_is_used_and_left_running(run):
     distributed = pytest.importorskip("distributed")
     settings = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}

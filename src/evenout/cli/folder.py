@@ -104,6 +104,8 @@ def score_folder(
         with open_folder(data, features=names, text=table is not None, **workers) as source:
             rows = source if table is None else encoded(source, table)
             n_rows, flagged = score_partitions(ensemble, rows, folder).sum(axis=0).tolist()
+            if not n_rows:
+                raise ValueError(f"{data} has no rows in any file")
             unknown = {} if table is None else count_unknown(source, table)
     for name, count in unknown.items():
         warnings.warn(
