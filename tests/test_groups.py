@@ -2,7 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout.groups import read_groups
+from evenout.core.exceptions import SmallGroupWarning
+from evenout.groups import read_groups, warn_left_out
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_missing_groups_are_named_or_ignored(missing):
 
 def test_small_groups_are_named():
     with pytest.raises(
-        ValueError, match=r"min_group_size=3 rows: 'b' \(2\), 'c' \(1\).*small_groups='merge'"
+        ValueError, match=r"min_group_size=3 rows: 'b' \(2\), 'c' \(1\).*small_groups='leave_out' or 'merge'"
     ):
         read_groups(list("aaaabbc"), 7, min_group_size=3)
 
@@ -102,3 +103,21 @@ def test_values_of_one_name_are_one_group():
     groups = read_groups(np.array([1, "1", "2", 2, None], dtype=object), 5, unknown_groups="ignore")
     assert groups.labels == ("1", "2")
     assert groups.codes.tolist() == [0, 0, 1, 1, -1]
+
+
+def test_small_groups_are_left_out_and_named():
+    given = np.array(list("aaaabbbbcc") + [None], dtype=object)
+    groups = read_groups(given, 11, min_group_size=3, small_groups="leave_out", unknown_groups="ignore")
+    assert groups.labels == ("a", "b")
+    assert groups.codes.tolist() == [0] * 4 + [1] * 4 + [-1] * 3
+    assert groups.left_out == {"c": 2}
+    with pytest.warns(SmallGroupWarning, match=r"min_group_size=3 rows are left out: 'c' \(2\)") as caught:
+        warn_left_out(groups, 3)
+    assert caught[0].filename == __file__
+
+
+def test_leaving_out_may_leave_nobody_to_compare():
+    groups = read_groups(list("aaaab"), 5, min_group_size=3, small_groups="leave_out")
+    assert groups.labels == ("a",)
+    with pytest.warns(SmallGroupWarning, match="nothing is evened out"):
+        warn_left_out(groups, 3)

@@ -1,11 +1,12 @@
 """Protected groups, cleaned once at the door: any array, series or frame in, integer codes and names out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from evenout.core.types import IntArray
+from evenout.core.exceptions import SmallGroupWarning, warn
+from evenout.core.types import BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -16,12 +17,16 @@ class Groups:
     ----------
     codes : array of shape (n,)
         0..G-1 in the order of ``labels``; -1 where the group is unknown.
+        -1 too for rows of a group that is left out because it is small.
     labels : tuple of str
         One name per group; values of several columns are joined by `` & ``.
+    left_out : dict of str to int
+        Groups that are too small to be measured, and their rows.
     """
 
     codes: IntArray
     labels: tuple[str, ...]
+    left_out: dict[str, int] = field(default_factory=dict)
 
     @property
     def counts(self) -> IntArray:
@@ -46,8 +51,10 @@ def read_groups(
     n_rows : int
         Rows of the data that the groups belong to.
     min_group_size : int
-        Smaller groups are an error, or merged into one group if ``small_groups="merge"``.
-    small_groups : {"error", "merge"}
+        Groups with fewer rows are small.
+    small_groups : {"error", "leave_out", "merge"}
+        Refuse them; leave their rows without a group, in which case fewer than two groups may be left; or make one
+        group of them.
     unknown_groups : {"error", "ignore"}
         A missing value makes a row's group unknown: an error, or code -1.
     rows : object
@@ -74,9 +81,29 @@ def read_groups(
         more = f" and {small.sum() - 10} more" if small.sum() > 10 else ""
         raise ValueError(
             f"sensitive_features has groups of fewer than min_group_size={min_group_size} rows: {named}{more}; "
-            "merge or bin values yourself, or set small_groups='merge'"
+            "merge or bin values yourself, or set small_groups='leave_out' or 'merge'"
         )
-    return _merge_small(groups, min_group_size) if small.any() else groups
+    if not small.any():
+        return groups
+    return _leave_out(groups, small) if small_groups == "leave_out" else _merge_small(groups, min_group_size)
+
+
+def warn_left_out(groups: Groups, min_group_size: int) -> None:
+    """Name the groups that are too small to be measured; say so if too few are left to compare."""
+    if not groups.left_out:
+        return
+    named = ", ".join(f"{name!r} ({n})" for name, n in [*groups.left_out.items()][:10])
+    more = f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
+    rest = (
+        "their rows are scored, but not compared"
+        if len(groups.labels) >= 2
+        else "fewer than two groups are left to compare, so nothing is evened out"
+    )
+    warn(
+        f"groups of fewer than min_group_size={min_group_size} rows are left out: {named}{more}; {rest}. "
+        "Lower min_group_size, or set small_groups='merge', to measure them.",
+        SmallGroupWarning,
+    )
 
 
 def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None) -> Groups:
@@ -176,6 +203,19 @@ def _coded(column: Any) -> tuple[IntArray, list[str]]:
     # Values of one name, such as 1 and "1", are one group: later rows are told by the name.
     place, names = pd.factorize(np.array([str(value) for value in values], dtype=object))
     return np.append(place, -1).astype(np.intp)[codes], names.tolist()
+
+
+def _leave_out(groups: Groups, small: BoolArray) -> Groups:
+    """Rows of small groups lose their group."""
+    recode = np.append(
+        np.where(small, -1, np.cumsum(~small) - 1), -1
+    )  # the last entry is where unknown, -1, points
+    names = np.array(groups.labels, dtype=object)
+    return Groups(
+        recode[groups.codes].astype(np.intp),
+        tuple(names[~small]),
+        dict(zip(names[small], groups.counts[small].tolist(), strict=True)),
+    )
 
 
 def _merge_small(groups: Groups, min_group_size: int) -> Groups:

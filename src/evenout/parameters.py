@@ -49,6 +49,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+SHARE_OR_COUNT = Rule(
+    lambda value: number(0, 0.5, open_low=True).allows(value) or (_is_whole(value) and int(value) >= 1),
+    "a share of the rows above 0 and at most 0.5, or a count of rows",
+)
 NONE = Rule(lambda value: value is None, "None")
 CALLABLE = Rule(callable, "a function")
 MEDIAN_MULTIPLE = Rule(

@@ -1,5 +1,7 @@
 """Scores from weights, who is flagged by them, and how often each group is among the flagged."""
 
+from numbers import Integral
+
 import numpy as np
 
 from evenout.core.types import FloatArray, IntArray
@@ -10,9 +12,24 @@ def weigh(S: FloatArray, w: FloatArray) -> FloatArray:
     return np.einsum("ij,j->i", S, w)
 
 
+def flagged_share(contamination: float, n_rows: int) -> float:
+    """The share of rows that is flagged: ``contamination`` itself or, where it is a whole number, so many of the rows.
+
+    >>> flagged_share(0.1, 50), flagged_share(10, 50)
+    (0.1, 0.2)
+    """
+    if isinstance(contamination, Integral):
+        if contamination > n_rows // 2:
+            raise ValueError(
+                f"contamination={contamination} is more than half of the {n_rows} rows; use a smaller count, or a share"
+            )
+        return int(contamination) / n_rows
+    return float(contamination)
+
+
 def flag_threshold(scores: FloatArray, contamination: float) -> FloatArray:
-    """The score above which a row is flagged (the top ``contamination`` of the rows), per column of ``scores``."""
-    return np.percentile(scores, 100.0 * (1.0 - contamination), axis=0)
+    """The score above which a row is flagged, per column of ``scores``: the top share of the rows, or so many rows."""
+    return np.percentile(scores, 100.0 * (1.0 - flagged_share(contamination, len(scores))), axis=0)
 
 
 def flag_rates(scores: FloatArray, groups: IntArray, n_groups: int, contamination: float) -> FloatArray:
