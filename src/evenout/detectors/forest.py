@@ -20,6 +20,7 @@ from evenout.core.compiled import map_blocks
 from evenout.core.types import FloatArray, IntArray
 
 ROWS = 1024  # rows that go down a tree together: their nodes and features stay in the cache
+TREES = 25  # trees per piece of work handed to a thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +88,40 @@ class Forest:
         array, n x len(sizes)
             Scores of the training rows; higher = more outlying.
         """
+        forest, _ = cls._of_scikit_learn(X, sizes, random_state)
+        return forest, forest.score(X, n_threads=n_threads)
+
+    @classmethod
+    def grow(
+        cls, X: FloatArray, *, sizes: Sequence[int], seed: int | Sequence[int], n_threads: int = 1
+    ) -> "Forest":
+        """Grow ``max(sizes)`` trees by the law of scikit-learn's, but not from the same random numbers: much faster."""
+        from evenout.detectors._forest_kernels import grow_trees
+
+        n_trees, max_samples = max(sizes), min(256, len(X))
+        max_depth = int(np.ceil(np.log2(max(max_samples, 2))))
+        width = 2 * max_samples - 1  # nodes of a tree that isolates every row
+        n_nodes = n_trees * width
+        feature, threshold = np.zeros(n_nodes, dtype=np.int32), np.zeros(n_nodes)
+        child = np.repeat(np.arange(n_nodes, dtype=np.int32)[:, None], 2, axis=1)
+        level, size = np.zeros(n_nodes, dtype=np.intp), np.zeros(n_nodes, dtype=np.intp)
+        states = np.random.SeedSequence(seed).generate_state(n_trees, np.uint64)
+        rows, into = X.astype(np.float32), (feature, threshold, child, level, size)
+        map_blocks(
+            lambda part: grow_trees(rows, states, part.start, part.stop, max_samples, max_depth, *into),
+            n_rows=n_trees,
+            block=TREES,
+            n_threads=n_threads,
+        )
+        length, root = level + average_path_length(size), width * np.arange(n_trees)
+        depth = int(level.max())
+        return cls(
+            feature, threshold, child, length, root, np.array(sizes, dtype=np.intp), depth, max_samples
+        )
+
+    @classmethod
+    def _of_scikit_learn(cls, X: FloatArray, sizes: Sequence[int], random_state: int) -> tuple["Forest", Any]:
+        """The trees as plain arrays, and scikit-learn's own object."""
         from sklearn.ensemble import IsolationForest
 
         # One job: growing small trees holds the interpreter's lock, and two threads took longer than one.
@@ -103,7 +138,7 @@ class Forest:
             depth=max(tree.max_depth for tree in trees),
             max_samples=int(grown.max_samples_),
         )
-        return forest, forest.score(X, n_threads=n_threads)
+        return forest, grown
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Raw scores of the rows of ``X`` (m x d), m x len(sizes); higher = more outlying."""
