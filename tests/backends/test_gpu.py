@@ -12,6 +12,7 @@ from evenout.backends import gpu
 from evenout.core.pairwise import pair_sums
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.pool import cross_fit_pool, fit_pool
 from evenout.detectors.search import cut_blocks, nearest
 from evenout.detectors.tails import Tails
 
@@ -94,6 +95,17 @@ def test_neighbours_fitted_on_one_device_score_on_the_other(device):
     np.testing.assert_array_equal(gpu.score(model, rows, device=device), expected)
 
 
+def test_neighbours_without_a_fold_are_those_of_the_cpu(device):
+    X = make_rows(900, 3)
+    folds, ks = np.random.default_rng(0).integers(0, 4, len(X)), {"lof": [5, 30], "knn": [1, 10]}
+    expected, scores, without = Neighbours.cross_fit(X, folds, **ks)
+    model, found, again = gpu.cross_fit_neighbours(X, folds, **ks, device=device)
+    np.testing.assert_array_equal(found, scores)
+    for name in STATE:
+        np.testing.assert_array_equal(getattr(model, name), getattr(expected, name), err_msg=name)
+    np.testing.assert_array_equal(again(2), without(2))
+
+
 def test_neighbours_of_equal_rows_are_these_rows(device):
     model, scores = gpu.fit_neighbours(np.ones((5, 2)), lof=[2], knn=[4], device=device)
     np.testing.assert_array_equal(scores, [[1.0, 0.0]] * 5)
@@ -167,6 +179,30 @@ def test_forest_scores_are_those_of_the_cpu(device):
     np.testing.assert_array_equal(forest.threshold, expected.threshold)
     np.testing.assert_allclose(found, scores, rtol=1e-14)
     np.testing.assert_allclose(gpu.score(forest, new, device=device), expected.score(new), rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [600, 1300])
+def test_forest_without_a_fold_is_that_of_the_cpu(device, n):
+    X = make_rows(n, 4)
+    folds, settings = np.random.default_rng(0).integers(0, 4, n), {"sizes": [5, 20], "random_state": 3}
+    _, scores, without = Forest.cross_fit(X, folds, **settings)
+    forest, found, again = gpu.cross_fit_forest(X, folds, **settings, device=device)
+    assert type(forest) is Forest
+    np.testing.assert_allclose(found, scores, rtol=1e-14)
+    np.testing.assert_allclose(again(1), without(1), rtol=1e-12)
+
+
+def test_pool_on_the_device_is_that_of_the_cpu(device, monkeypatch):
+    if device == "cpu":  # the pool takes any other name to torch
+        monkeypatch.setattr(gpu, "check_device", lambda _: None)
+    X = make_rows(1100, 3)
+    folds = np.random.default_rng(0).integers(0, 4, len(X))
+    torch_device = "cuda" if device == "cuda" else "cpu:0"
+    _, scores, without = cross_fit_pool("paper", X, folds, seed=1)
+    _, found, again = cross_fit_pool("paper", X, folds, seed=1, device=torch_device)
+    np.testing.assert_allclose(found, scores, rtol=1e-12)
+    np.testing.assert_allclose(again(3), without(3), rtol=1e-12)
+    np.testing.assert_array_equal(fit_pool("paper", X, seed=1, device=torch_device)[1], found)
 
 
 def test_forest_of_one_row_says_nothing(device):

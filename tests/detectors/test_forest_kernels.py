@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from evenout.detectors._forest_kernels import (
+    add_seen_paths,
     divide,
     draw_threshold,
     grow_trees,
@@ -75,3 +76,16 @@ def test_a_tree_stops_at_its_depth():
     grow_trees(X, seeded(0), 0, 1, 4, 1, feature, threshold, child, level, size)
     assert level.tolist() == [0, 1, 1, 0, 0, 0, 0]
     assert size[0] == size[1] + size[2] == 4
+
+
+def test_paths_are_added_for_the_rows_that_a_tree_has_drawn():
+    X = np.array([[0.0], [2.0], [4.0]], dtype=np.float32)
+    # Two trees of one split each, at 1 and at 3; lengths tell the leaves apart.
+    feature, root = np.zeros(6, dtype=np.int32), np.array([0, 3])
+    threshold, length = np.array([1.0, 0, 0, 3.0, 0, 0]), np.array([0.0, 1, 2, 0, 10, 20])
+    child = np.array([[1, 2], [1, 1], [2, 2], [4, 5], [4, 4], [5, 5]], dtype=np.int32)
+    seen, total = np.zeros((2, 3), dtype=np.intp), np.zeros((2, 3))
+    drawn, sizes = np.array([[0, 1], [1, 2]]), np.array([1, 2])
+    add_seen_paths(X, feature, threshold, child, length, root, drawn, sizes, seen, total)
+    assert seen.tolist() == [[1, 1, 0], [1, 2, 1]]
+    assert total.tolist() == [[1, 2, 0], [1, 12, 20]]

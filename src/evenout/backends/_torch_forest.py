@@ -2,29 +2,47 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from evenout.backends._torch_rows import upload
-from evenout.core.types import FloatArray
+from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.forest import Forest, average_path_length
+from evenout.detectors.parts import Without
 
 ROWS = 2**20  # rows that go down a tree together
 
 
 def fit(X: FloatArray, sizes: Sequence[int], random_state: int, device: str) -> tuple[Forest, FloatArray]:
     """See `Forest.fit`."""
+    walked, scores = _walked(device).fit(X, sizes=sizes, random_state=random_state)
+    return _plain(walked), scores
 
+
+def cross_fit(
+    X: FloatArray, folds: IntArray, sizes: Sequence[int], random_state: int, device: str, n_threads: int
+) -> tuple[Forest, FloatArray, Without]:
+    """See `Forest.cross_fit`: all rows go down the trees on the device, each tree's own rows on the CPU."""
+    settings: dict[str, Any] = {"sizes": sizes, "random_state": random_state, "n_threads": n_threads}
+    walked, scores, without = _walked(device).cross_fit(X, folds, **settings)
+    return _plain(walked), scores, without
+
+
+def _walked(device: str) -> type[Forest]:
     class Walked(Forest):
         """A forest whose training rows are scored on the device: `Forest.fit` asks for this method."""
 
         def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
             return score(self, X, device)
 
-    walked, scores = Walked.fit(X, sizes=sizes, random_state=random_state)
-    return Forest(**{field.name: getattr(walked, field.name) for field in fields(Forest)}), scores
+    return Walked
+
+
+def _plain(walked: Forest) -> Forest:
+    return Forest(**{field.name: getattr(walked, field.name) for field in fields(Forest)})
 
 
 def score(forest: Forest, X: FloatArray, device: str) -> FloatArray:

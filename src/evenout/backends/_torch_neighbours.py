@@ -15,6 +15,8 @@ from evenout.backends._torch_search import nearest
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors._neighbour_kernels import GUARD, find_rows
 from evenout.detectors.neighbours import Neighbours, _capped, _largest
+from evenout.detectors.parts import Without
+from evenout.detectors.search import Ids
 
 
 def fit(
@@ -32,6 +34,18 @@ def fit(
     state = [array.cpu().numpy() for array in (k_distance.contiguous(), density, scores)]
     model = Neighbours(locations.cpu().numpy(), counts.cpu().numpy(), lof_k, knn_k, *state)
     return model, scores[home].cpu().numpy()
+
+
+def cross_fit(
+    X: FloatArray, folds: IntArray, lof: Sequence[int], knn: Sequence[int], device: str, n_threads: int
+) -> tuple[Neighbours, FloatArray, Without]:
+    """See `Neighbours.cross_fit`: the search runs on the device, what follows from its lists on the CPU."""
+
+    def search(locations: FloatArray, k: int) -> tuple[FloatArray, Ids]:
+        distances, ids = nearest(upload(locations, device), k, n_threads=n_threads)
+        return distances.cpu().numpy(), ids.cpu().numpy().astype(np.int32)
+
+    return Neighbours.cross_fit(X, folds, lof=lof, knn=knn, n_threads=n_threads, search=search)
 
 
 def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> FloatArray:

@@ -15,6 +15,7 @@ from evenout.core.pairwise import PairSums
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.parts import Without
 
 
 def check_device(device: str) -> None:
@@ -71,14 +72,51 @@ def fit_neighbours(
     return _torch_neighbours.fit(X, lof, knn, device, n_threads)
 
 
+def cross_fit_neighbours(
+    X: FloatArray,
+    folds: IntArray,
+    *,
+    lof: Sequence[int],
+    knn: Sequence[int],
+    n_threads: int = 1,
+    device: str = "cuda",
+) -> tuple[Neighbours, FloatArray, Without]:
+    """`Neighbours.cross_fit` with the one search on a device: the same bit for bit."""
+    check_device(device)
+    from evenout.backends import _torch_neighbours
+
+    return _torch_neighbours.cross_fit(X, folds, lof, knn, device, n_threads)
+
+
 def fit_forest(
-    X: FloatArray, *, sizes: Sequence[int], random_state: int, device: str = "cuda"
+    X: FloatArray,
+    *,
+    sizes: Sequence[int],
+    random_state: int,
+    n_threads: int = 1,  # noqa: ARG001
+    device: str = "cuda",
 ) -> tuple[Forest, FloatArray]:
     """`Forest.fit` with the training rows scored on a device; the trees are grown by scikit-learn, on the CPU."""
     check_device(device)
     from evenout.backends import _torch_forest
 
     return _torch_forest.fit(X, sizes, random_state, device)
+
+
+def cross_fit_forest(
+    X: FloatArray,
+    folds: IntArray,
+    *,
+    sizes: Sequence[int],
+    random_state: int,
+    n_threads: int = 1,
+    device: str = "cuda",
+) -> tuple[Forest, FloatArray, Without]:
+    """`Forest.cross_fit` with the training rows scored on a device."""
+    check_device(device)
+    from evenout.backends import _torch_forest
+
+    return _torch_forest.cross_fit(X, folds, sizes, random_state, device, n_threads)
 
 
 def score(part: Any, X: FloatArray, *, n_threads: int = 1, device: str = "cuda") -> FloatArray:

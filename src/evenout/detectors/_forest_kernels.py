@@ -35,6 +35,27 @@ def path_lengths(
 
 
 @compiled()
+def add_seen_paths(
+    X: Float32Array, feature: AnyArray, threshold: FloatArray, child: AnyArray, length: FloatArray,
+    root: IntArray, drawn: IntArray, sizes: IntArray, seen: IntArray, total: FloatArray,
+) -> None:  # fmt: skip
+    """Add up, for each row, the paths through the trees that were grown from it.
+
+    ``drawn[t]`` lists the rows of tree t. Of the first ``sizes[c]`` trees, ``seen[c, i]`` have drawn row i, and
+    ``total[c, i]`` is its path length in these.
+    """
+    for t in range(len(root)):
+        for i in drawn[t]:
+            v = root[t]
+            while child[v, 0] != v:
+                v = child[v, np.intp(X[i, feature[v]] > threshold[v])]
+            for c in range(len(sizes)):
+                if t < sizes[c]:
+                    seen[c, i] += 1
+                    total[c, i] += length[v]
+
+
+@compiled()
 def uniform(state: AnyArray) -> Any:
     """The next number in [0, 1) of the generator splitmix64, whose state (1,) moves on."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)

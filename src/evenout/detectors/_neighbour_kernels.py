@@ -184,8 +184,9 @@ def fill_slots(
 ) -> None:  # fmt: skip
     """Expand lists of locations to lists of rows.
 
-    Slots of row i: first its ``copies[i]`` own copies, at distance 0 and location ``home[i]``, then the
-    listed locations, each as often as it counts rows, until all slots are full.
+    Slots of row i: first its ``copies[i]`` own copies, at distance 0 and location ``home[i]``, then the other
+    listed locations, each as often as it counts rows, until all slots are full. Slots that stay empty because
+    the list is too short have the location -1.
     """
     n_slots = slot_distance.shape[1]
     for i in range(len(slot_distance)):
@@ -193,10 +194,15 @@ def fill_slots(
         slot_distance[i, :filled] = 0.0
         slot_neighbour[i, :filled] = home[i]
         for j in range(distances.shape[1]):
+            if filled == n_slots:
+                break
+            if neighbours[i, j] == home[i]:
+                continue
             stop = min(filled + counts[neighbours[i, j]], n_slots)
             slot_distance[i, filled:stop] = distances[i, j]
             slot_neighbour[i, filled:stop] = neighbours[i, j]
             filled = stop
+        slot_neighbour[i, filled:] = -1
 
 
 @compiled()

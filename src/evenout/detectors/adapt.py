@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from evenout.core.types import FloatArray
+from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.detectors.parts import Without, by_refitting
+from evenout.groups import label_rows
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,29 @@ def fit_group_aware(
     return GroupAware(name, fitted), _column(name, fitted.outlier_factor_, len(X), 1.0)
 
 
+def cross_fit_group_aware(
+    name: str, detector: Any, X: FloatArray, folds: IntArray, sensitive_features: Any
+) -> tuple[GroupAware, FloatArray, Without]:
+    """What `fit_group_aware` returns, and a function of a fold: the scores of all rows, fitted without the fold.
+
+    A row whose group no row outside its fold has keeps the score that it has as a training row.
+    """
+    part, scores = fit_group_aware(name, detector, X, sensitive_features)
+    codes = label_rows(sensitive_features, len(X)).codes
+
+    def without(fold: int) -> FloatArray:
+        kept = folds != fold
+        asked = ~kept & np.isin(codes, codes[kept])
+        refitted, training = fit_group_aware(name, detector, X[kept], _taken(sensitive_features, kept))
+        out = scores.copy()
+        out[kept] = training
+        if asked.any():
+            out[asked] = refitted.score(X[asked], sensitive_features=_taken(sensitive_features, asked))
+        return out
+
+    return part, scores, without
+
+
 def fit_foreign(name: str, detector: Any, X: FloatArray, seed: int) -> tuple[Foreign, FloatArray]:
     """Fit a clone of a foreign detector; the fitted column and its training scores of shape (n, 1)."""
     if isinstance(detector, type):
@@ -89,6 +114,34 @@ def fit_foreign(name: str, detector: Any, X: FloatArray, seed: int) -> tuple[For
     raise ValueError(
         f"detector {name!r} ({type(detector).__name__}) has none of score_samples, decision_function and "
         "decision_scores_ after fit; wrap it in an object that has one of them"
+    )
+
+
+def cross_fit_foreign(
+    name: str, detector: Any, X: FloatArray, folds: IntArray, seed: int
+) -> tuple[Foreign, FloatArray, Without]:
+    """What `fit_foreign` returns, and a function of a fold: the scores of all rows, fitted without the fold.
+
+    A function of X learns nothing from the training rows, so its scores are the same without any fold.
+    """
+    part, scores = fit_foreign(name, detector, X, seed)
+    if not hasattr(detector, "fit"):
+        return part, scores, lambda fold: scores  # noqa: ARG005
+
+    def refit(rows: FloatArray, fold: int) -> tuple[Foreign, FloatArray]:  # noqa: ARG001
+        return fit_foreign(name, detector, rows, seed)
+
+    return part, scores, by_refitting(X, folds, refit)
+
+
+def _taken(values: Any, rows: BoolArray) -> Any:
+    """Some rows of an array, series, frame or list."""
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return (
+        values[rows]
+        if hasattr(values, "dtype")
+        else [v for v, taken in zip(values, rows, strict=True) if taken]
     )
 
 

@@ -18,9 +18,11 @@ import numpy.typing as npt
 
 from evenout.core.compiled import map_blocks
 from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.parts import Without, by_refitting
 
 ROWS = 1024  # rows that go down a tree together: their nodes and features stay in the cache
 TREES = 25  # trees per piece of work handed to a thread
+FEW = 1000  # with fewer rows, a tree draws so many of them that a fold left out makes other trees
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +94,45 @@ class Forest:
         return forest, forest.score(X, n_threads=n_threads)
 
     @classmethod
+    def cross_fit(
+        cls, X: FloatArray, folds: IntArray, *, sizes: Sequence[int], random_state: int, n_threads: int = 1
+    ) -> tuple["Forest", FloatArray, Without]:
+        """Learn from all rows, and score each fold by trees that have not seen it.
+
+        Parameters
+        ----------
+        X : array, n x d
+        folds : array of int, n
+            The fold of each row.
+        sizes, random_state, n_threads
+            As in `fit`.
+
+        Returns
+        -------
+        Forest, and array, n x len(sizes)
+            What `fit` returns, bit for bit.
+        function of a fold
+            Scores of all rows. With fewer than `FEW` rows, a forest is grown from those outside the fold, by the same
+            law. Else a row of the fold is scored by the trees that have not drawn it, though they may have drawn other
+            rows of the fold, and the others keep their scores. A row that every tree has drawn keeps its score too.
+        """
+        forest, grown = cls._of_scikit_learn(X, sizes, random_state)
+        scores = forest.score(X, n_threads=n_threads)
+        if len(X) < FEW:
+
+            def regrow(rows: FloatArray, fold: int) -> tuple[Forest, FloatArray]:
+                new = Forest.grow(rows, sizes=sizes, seed=(random_state, fold), n_threads=n_threads)
+                return new, new.score(rows, n_threads=n_threads)
+
+            return forest, scores, by_refitting(X, folds, regrow, n_threads=n_threads)
+        unseen = forest._unseen_scores(X, scores, np.array(grown.estimators_samples_))
+
+        def without(fold: int) -> FloatArray:
+            return np.where((folds == fold)[:, None], unseen, scores)
+
+        return forest, scores, without
+
+    @classmethod
     def grow(
         cls, X: FloatArray, *, sizes: Sequence[int], seed: int | Sequence[int], n_threads: int = 1
     ) -> "Forest":
@@ -139,6 +180,21 @@ class Forest:
             max_samples=int(grown.max_samples_),
         )
         return forest, grown
+
+    def _unseen_scores(self, X: FloatArray, scores: FloatArray, drawn: IntArray) -> FloatArray:
+        """Scores of the training rows, n x len(sizes), by the trees that have not drawn them.
+
+        ``drawn[t]`` lists the rows of tree t. The paths through these trees are taken off the sum over all.
+        """
+        from evenout.detectors._forest_kernels import add_seen_paths
+
+        seen, paths = np.zeros((len(self.sizes), len(X)), dtype=np.intp), np.zeros((len(self.sizes), len(X)))
+        trees = (self.feature, self.threshold, self.child, self.length, self.root)
+        add_seen_paths(X.astype(np.float32), *trees, drawn.astype(np.intp), self.sizes, seen, paths)
+        expected = average_path_length(np.array([self.max_samples]))
+        left, whole = self.sizes - seen.T, -np.log2(scores) * (self.sizes * expected)
+        unseen = 2 ** -((whole - paths.T) / (np.maximum(left, 1) * expected))
+        return np.where((seen.T > 0) & (left > 0), unseen, scores)
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Raw scores of the rows of ``X`` (m x d), m x len(sizes); higher = more outlying."""

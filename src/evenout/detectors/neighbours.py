@@ -16,15 +16,20 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from evenout.core.compiled import map_blocks
 from evenout.core.types import AnyArray, FloatArray, IntArray
-from evenout.detectors.search import Blocks, Ids, cut_blocks, nearest
+from evenout.detectors.parts import Without, by_refitting
+from evenout.detectors.search import Blocks, Ids, cut_blocks, drop_points, nearest
 
 ROWS = 4096  # rows per piece of work handed to a thread
+SPARE = 3.0  # standard deviations by which lists are longer than needed, so that a fold may be left out
 BATCH = 65536  # new rows scored at a time: bounds the memory for their neighbours to some 50 MB
+
+Search: TypeAlias = Callable[[FloatArray, int], tuple[FloatArray, Ids]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,18 +93,100 @@ class Neighbours:
         array, n x (len(lof) + len(knn))
             Scores of the training rows, LOF first; higher = more outlying.
         """
-        from evenout.detectors._neighbour_kernels import densities, factors
+        model, home, _ = cls._learn(X, *_capped(lof, knn, len(X)), n_threads)
+        return model, model.scores[home]
 
+    @classmethod
+    def cross_fit(
+        cls,
+        X: FloatArray,
+        folds: IntArray,
+        *,
+        lof: Sequence[int],
+        knn: Sequence[int],
+        n_threads: int = 1,
+        search: Search | None = None,
+    ) -> tuple["Neighbours", FloatArray, Without]:
+        """Learn from all rows, and from the rows outside each fold, with one search for all of them.
+
+        The lists of neighbours are somewhat longer than needed, so that enough are left when a fold is dropped
+        from them; the few rows for which that fails are searched for again.
+
+        Parameters
+        ----------
+        X : array, n x d
+        folds : array of int, n
+            The fold of each row.
+        lof, knn, n_threads
+            As in `fit`.
+        search : function of locations and k, optional
+            Finds what `nearest` finds for every location, on another device.
+
+        Returns
+        -------
+        Neighbours, and array, n x (len(lof) + len(knn))
+            What `fit` returns, bit for bit.
+        function of a fold
+            Scores of all rows, bit for bit, by the model that `fit` learns from the rows outside the fold: their
+            training scores, and the others as new rows. Fewer rows may cap the numbers of neighbours further.
+        """
         lof_k, knn_k = _capped(lof, knn, len(X))
-        locations, counts, home = distinct_rows(X)
         k_max = _largest(lof_k, knn_k)
-        found = nearest(cut_blocks(locations), min(k_max, len(locations) - 1), n_threads=n_threads)
-        distance, neighbour = _slots(found, counts, k_max, own=counts - 1, n_threads=n_threads)
-        k_distance = np.ascontiguousarray(distance[:, lof_k - 1])
-        density = _by_rows(densities, (distance, neighbour), (k_distance, lof_k), n_threads)
-        factor = _by_rows(factors, (neighbour, density), (density, lof_k), n_threads)
-        scores = np.hstack([factor, distance[:, knn_k - 1]])
-        return cls(locations, counts, lof_k, knn_k, k_distance, density, scores), scores[home]
+        listed = _enough(k_max, np.unique(folds, return_counts=True)[1].max() / len(X))
+        model, home, found = cls._learn(X, lof_k, knn_k, n_threads, listed, search)
+
+        def refit(rows: FloatArray, fold: int) -> tuple[Neighbours, FloatArray]:  # noqa: ARG001
+            fitted, place, _ = cls._learn(rows, *_cap(lof_k, knn_k, len(rows)), n_threads)
+            return fitted, fitted.scores[place]
+
+        def without(fold: int) -> FloatArray:
+            kept = folds != fold
+            if kept.sum() <= k_max:
+                return by_refitting(X, folds, refit, n_threads=n_threads)(fold)
+            counts = np.bincount(home[kept], minlength=len(model.counts))
+            return model._scores_without(found, counts, n_threads)[home]
+
+        return model, model.scores[home], without
+
+    @classmethod
+    def _learn(
+        cls,
+        X: FloatArray,
+        lof: IntArray,
+        knn: IntArray,
+        n_threads: int,
+        listed: int = 0,
+        search: Search | None = None,
+    ) -> tuple["Neighbours", IntArray, tuple[FloatArray, Ids]]:
+        """The model, where each row is among its locations, and lists of at least ``listed`` neighbours."""
+        locations, counts, home = distinct_rows(X)
+        k_max = _largest(lof, knn)
+        k = min(max(k_max, listed), len(locations) - 1)
+        found = (
+            nearest(cut_blocks(locations), k, n_threads=n_threads) if search is None else search(locations, k)
+        )
+        itself = np.arange(len(locations), dtype=np.int32)
+        slots = _slots(found, counts, k_max, home=itself, own=counts - 1, n_threads=n_threads)
+        return cls(locations, counts, lof, knn, *_rate(slots, lof, knn, n_threads)), home, found
+
+    def _scores_without(self, found: tuple[FloatArray, Ids], counts: IntArray, n_threads: int) -> FloatArray:
+        """Scores at all locations, u x columns, if only ``counts`` rows are left at each.
+
+        A location without rows is scored as a new row. It is no neighbour of any other, so its own k-distance and
+        density play no part.
+        """
+        k_max = _largest(self.lof, self.knn)
+        itself, own = np.arange(len(counts), dtype=np.int32), np.maximum(counts - 1, 0)
+        slots = _slots(found, counts, k_max, home=itself, own=own, n_threads=n_threads)
+        short = np.flatnonzero(slots[1][:, -1] < 0)
+        if len(short):
+            # One more than needed: a location that is left finds itself.
+            k = min(k_max + 1, int((counts > 0).sum()))
+            data, queries = drop_points(self._blocks, counts == 0), cut_blocks(self.locations[short])
+            again = nearest(data, k, queries=queries, n_threads=n_threads)
+            filled = _slots(again, counts, k_max, home=itself[short], own=own[short], n_threads=n_threads)
+            slots[0][short], slots[1][short] = filled
+        return _rate(slots, self.lof, self.knn, n_threads)[2]
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Raw scores of the rows of ``X`` (m x d), m x (len(lof) + len(knn)); higher = more outlying.
@@ -126,8 +213,9 @@ class Neighbours:
         k_max = _largest(self.lof, self.knn)
         k = min(k_max, len(self.locations))
         found = nearest(self._blocks, k, queries=cut_blocks(X), n_threads=n_threads)
-        none = np.zeros(len(X), dtype=np.intp)
-        distance, neighbour = _slots(found, self.counts, k_max, own=none, n_threads=n_threads)
+        nowhere, none = np.full(len(X), -1, dtype=np.int32), np.zeros(len(X), dtype=np.intp)
+        slots = _slots(found, self.counts, k_max, home=nowhere, own=none, n_threads=n_threads)
+        distance, neighbour = slots
         density = _by_rows(densities, (distance, neighbour), (self.k_distance, self.lof), n_threads)
         factor = _by_rows(factors, (neighbour, density), (self.density, self.lof), n_threads)
         return np.hstack([factor, distance[:, self.knn - 1]])
@@ -155,36 +243,57 @@ def distinct_rows(X: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
 
 def _capped(lof: Sequence[int], knn: Sequence[int], n_rows: int) -> tuple[IntArray, IntArray]:
     """Cap the numbers of neighbours at ``n_rows - 1``, with one warning if any was larger."""
-    if n_rows < 2:
-        raise ValueError(f"X has {n_rows} row(s); neighbours need at least 2: give more rows.")
     ks, allowed = [*lof, *knn], n_rows - 1
     if min(ks, default=0) < 1:
         raise ValueError(f"lof={[*lof]}, knn={[*knn]}: give at least one number of neighbours, each >= 1.")
-    if max(ks) > allowed:
+    if max(ks) > allowed >= 1:
         warnings.warn(
             f"n_neighbors ({max(ks)}) is greater than the number of other rows (X has {n_rows} rows): "
             f"n_neighbors above {allowed} is set to {allowed}.",
             UserWarning,
             stacklevel=3,
         )
-    return np.minimum(lof, allowed).astype(np.intp), np.minimum(knn, allowed).astype(np.intp)
+    return _cap(lof, knn, n_rows)
+
+
+def _cap(
+    lof: Sequence[int] | IntArray, knn: Sequence[int] | IntArray, n_rows: int
+) -> tuple[IntArray, IntArray]:
+    if n_rows < 2:
+        raise ValueError(f"X has {n_rows} row(s); neighbours need at least 2: give more rows.")
+    return np.minimum(lof, n_rows - 1).astype(np.intp), np.minimum(knn, n_rows - 1).astype(np.intp)
 
 
 def _largest(lof: IntArray, knn: IntArray) -> int:
     return int(max([*lof, *knn]))
 
 
+def _enough(k: int, share: float) -> int:
+    """How many neighbours to list so that k are left when a random ``share`` of all rows goes, at most 4 k.
+
+    Of m rows about ``m (1 - share)`` are left, give or take ``sqrt(m share (1 - share))``.
+
+    >>> _enough(30, 0.2), _enough(30, 0.5)
+    (48, 89)
+    """
+    kept = 1.0 - share
+    spread = SPARE * np.sqrt(share * kept)
+    root = (
+        spread + np.sqrt(spread**2 + 4.0 * kept * k)
+    ) / 2.0  # solves root^2 kept - spread root = k for root kept
+    return min(int(np.ceil((root / kept) ** 2)) if kept > 0 else 4 * k, 4 * k)
+
+
 def _slots(
-    found: tuple[FloatArray, Ids], counts: IntArray, k_max: int, *, own: IntArray, n_threads: int
+    found: tuple[FloatArray, Ids], counts: IntArray, k_max: int, *, home: Ids, own: IntArray, n_threads: int
 ) -> tuple[FloatArray, Ids]:
     """Expand neighbouring locations to ``k_max`` neighbouring rows: distances and locations, each m x k_max.
 
-    ``own[i]`` copies of row i come first; row i is then the i-th location.
+    ``own[i]`` copies of row i, at location ``home[i]``, come first; that location is not listed a second time.
     """
     from evenout.detectors._neighbour_kernels import fill_slots
 
     m = len(own)
-    home = np.arange(m, dtype=np.int32)
     distance, neighbour = np.empty((m, k_max)), np.empty((m, k_max), dtype=np.int32)
 
     def work(rows: slice) -> None:
@@ -193,6 +302,19 @@ def _slots(
 
     map_blocks(work, m, ROWS, n_threads)
     return distance, neighbour
+
+
+def _rate(
+    slots: tuple[FloatArray, Ids], lof: IntArray, knn: IntArray, n_threads: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """k-distances, densities and scores of rows that are neighbours of each other."""
+    from evenout.detectors._neighbour_kernels import densities, factors
+
+    distance, neighbour = slots
+    k_distance = np.ascontiguousarray(distance[:, lof - 1])
+    density = _by_rows(densities, slots, (k_distance, lof), n_threads)
+    factor = _by_rows(factors, (neighbour, density), (density, lof), n_threads)
+    return k_distance, density, np.hstack([factor, distance[:, knn - 1]])
 
 
 def _by_rows(

@@ -1,15 +1,22 @@
 """Pools of detectors: names and objects in, one n x k matrix of raw scores out, ready to score new rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenout.core.types import FloatArray
-from evenout.detectors.adapt import GroupAware, fit_foreign, fit_group_aware
+from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.adapt import (
+    GroupAware,
+    cross_fit_foreign,
+    cross_fit_group_aware,
+    fit_foreign,
+    fit_group_aware,
+)
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.parts import Part, Without
 from evenout.detectors.tails import Tails
 
 POOLS = ("paper", "diverse", "precomputed")
@@ -17,13 +24,6 @@ POOLS = ("paper", "diverse", "precomputed")
 _LOF = (5, 10, 15, 20, 25, 30)
 _KNN = (2, 4, 6, 8, 10)
 _TREES = (25, 50, 75, 100, 125, 150, 175)
-
-
-class Part(Protocol):
-    """A fitted source of one or more score columns."""
-
-    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
-        """Raw scores of shape (m, columns)."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,35 @@ class FittedPool:
         return np.hstack(columns)
 
 
+class _Fitted(NamedTuple):
+    """One `Part`, or `GroupAware`, with its columns; ``without`` only where folds were given."""
+
+    names: Sequence[str]
+    part: Any
+    scores: FloatArray
+    without: Without | None = None
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What to fit on, and how; see `cross_fit_pool`."""
+
+    X: FloatArray
+    folds: IntArray | None
+    seed: int
+    n_threads: int
+    sensitive_features: Any
+    device: str
+
+    def fit(
+        self, names: Sequence[str], plain: Callable[..., Any], crossed: Callable[..., Any], **settings: Any
+    ) -> _Fitted:
+        """Fit with ``plain`` or, where there are folds, with its twin that can leave them out."""
+        if self.folds is None:
+            return _Fitted(names, *plain(X=self.X, **settings))
+        return _Fitted(names, *crossed(X=self.X, folds=self.folds, **settings))
+
+
 def fit_pool(
     detectors: Any,
     X: FloatArray,
@@ -94,65 +123,96 @@ def fit_pool(
     -------
     the fitted pool, and the raw training scores of shape (n, k)
     """
+    pool, scores, _ = _fit(detectors, _Task(X, None, seed, n_threads, sensitive_features, device))
+    return pool, scores
+
+
+def cross_fit_pool(
+    detectors: Any,
+    X: FloatArray,
+    folds: IntArray,
+    *,
+    seed: int,
+    n_threads: int = 1,
+    sensitive_features: Any = None,
+    device: str = "cpu",
+) -> tuple[FittedPool, FloatArray, Without]:
+    """Fit a pool on the training rows, and be ready to score them by detectors that have not seen a fold.
+
+    Parameters
+    ----------
+    detectors, X, seed, n_threads, sensitive_features, device
+        As in `fit_pool`.
+    folds : array of int, shape (n,)
+        The fold of each row.
+
+    Returns
+    -------
+    FittedPool, and array of shape (n, k)
+        What `fit_pool` returns, bit for bit.
+    function of a fold
+        The raw scores of all rows, shape (n, k), by detectors that were fitted without the rows of the fold: those are
+        scored as new rows, the others as training rows. The forests of the named pools are spared this from 1000 rows
+        on: a row of the fold is scored by the trees that have not drawn it.
+    """
+    return _fit(detectors, _Task(X, np.asarray(folds), seed, n_threads, sensitive_features, device))
+
+
+def _fit(detectors: Any, task: _Task) -> tuple[FittedPool, FloatArray, Without]:
     if isinstance(detectors, str) and detectors == "precomputed":
-        return FittedPool(tuple(f"score_{j}" for j in range(X.shape[1])), (Precomputed(),)), X
-    entries = [detectors] if isinstance(detectors, str) else _entries(detectors)
-    names: list[str] = []
-    parts: list[Part | GroupAware] = []
-    scores: list[FloatArray] = []
-    for entry in entries:
-        fitted = (
-            _fit_named(entry, X, seed, n_threads, device)
-            if isinstance(entry, str)
-            else _fit_given(entry, names, X, seed, sensitive_features)
-        )
-        for part_names, part, columns in fitted:
-            names += part_names
-            parts.append(part)
-            scores.append(columns)
-    return FittedPool(tuple(names), tuple(parts)), np.hstack(scores)
+        names = tuple(f"score_{j}" for j in range(task.X.shape[1]))
+        return FittedPool(names, (Precomputed(),)), task.X, lambda fold: task.X  # noqa: ARG005
+    fitted: list[_Fitted] = []
+    for entry in [detectors] if isinstance(detectors, str) else _entries(detectors):
+        taken = [name for part in fitted for name in part.names]
+        fitted += _fit_named(entry, task) if isinstance(entry, str) else [_fit_given(entry, taken, task)]
+    pool = FittedPool(
+        tuple(name for part in fitted for name in part.names), tuple(part.part for part in fitted)
+    )
+    each = [part.without for part in fitted if part.without is not None]
+    return (
+        pool,
+        np.hstack([part.scores for part in fitted]),
+        lambda fold: np.hstack([without(fold) for without in each]),
+    )
 
 
-def _fit_given(
-    entry: Any, taken: Sequence[str], X: FloatArray, seed: int, sensitive_features: Any
-) -> Sequence[tuple[list[str], Part | GroupAware, FloatArray]]:
+def _fit_given(entry: Any, taken: Sequence[str], task: _Task) -> _Fitted:
     name, detector = entry if isinstance(entry, tuple) else (_name_of(entry), entry)
     unique, copies = name, 1
     while unique in taken:
         copies += 1
         unique = f"{name}_{copies}"
+    given = {"name": unique, "detector": detector}
     if getattr(detector, "needs_groups", False) and not isinstance(detector, type):
-        aware, column = fit_group_aware(unique, detector, X, sensitive_features)
-        return [([unique], aware, column)]
-    part, column = fit_foreign(unique, detector, X, seed)
-    return [([unique], part, column)]
+        groups = task.sensitive_features
+        return task.fit([unique], fit_group_aware, cross_fit_group_aware, **given, sensitive_features=groups)
+    return task.fit([unique], fit_foreign, cross_fit_foreign, **given, seed=task.seed)
 
 
-def _fit_named(
-    name: str, X: FloatArray, seed: int, n_threads: int, device: str
-) -> Sequence[tuple[list[str], Part | GroupAware, FloatArray]]:
+def _fit_named(name: str, task: _Task) -> list[_Fitted]:
     """The pool of the paper, and with ``"diverse"`` the tails of each feature."""
     if name not in ("paper", "diverse"):
         raise ValueError(
             f"detectors={name!r} is unknown; known names: {', '.join(map(repr, POOLS))}, or pass a list of detectors"
         )
-    if device == "cpu":
-        neighbours, near = Neighbours.fit(X, lof=_LOF, knn=_KNN, n_threads=n_threads)
-        forest, isolation = Forest.fit(X, sizes=_TREES, random_state=seed, n_threads=n_threads)
+    near: dict[str, Any] = {"lof": _LOF, "knn": _KNN, "n_threads": task.n_threads}
+    trees: dict[str, Any] = {"sizes": _TREES, "random_state": task.seed, "n_threads": task.n_threads}
+    near_names = [f"lof_{k}" for k in _LOF] + [f"knn_{k}" for k in _KNN]
+    tree_names = [f"iforest_{size}" for size in _TREES]
+    if task.device == "cpu":
+        neighbours = task.fit(near_names, Neighbours.fit, Neighbours.cross_fit, **near)
+        forest = task.fit(tree_names, Forest.fit, Forest.cross_fit, **trees)
     else:
         from evenout.backends import gpu
 
-        neighbours, near = gpu.fit_neighbours(X, lof=_LOF, knn=_KNN, n_threads=n_threads, device=device)
-        forest, isolation = gpu.fit_forest(X, sizes=_TREES, random_state=seed, device=device)
-    near_names = [f"lof_{k}" for k in _LOF] + [f"knn_{k}" for k in _KNN]
-    parts: list[tuple[list[str], Part | GroupAware, FloatArray]] = [
-        (near_names, neighbours, near),
-        ([f"iforest_{size}" for size in _TREES], forest, isolation),
-    ]
-    if name == "diverse":
-        tails, columns = Tails.fit(X)
-        parts.append(([f"tail_{feature}" for feature in tails.features], tails, columns))
-    return parts
+        near["device"] = trees["device"] = task.device
+        neighbours = task.fit(near_names, gpu.fit_neighbours, gpu.cross_fit_neighbours, **near)
+        forest = task.fit(tree_names, gpu.fit_forest, gpu.cross_fit_forest, **trees)
+    if name == "paper":
+        return [neighbours, forest]
+    tails = task.fit([], Tails.fit, Tails.cross_fit)
+    return [neighbours, forest, tails._replace(names=[f"tail_{feature}" for feature in tails.part.features])]
 
 
 def _entries(detectors: Any) -> list[Any]:

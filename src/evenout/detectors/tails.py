@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.parts import Without, by_refitting
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,23 @@ class Tails:
     @classmethod
     def fit(cls, X: FloatArray) -> tuple["Tails", FloatArray]:
         """Learn from training rows of shape (n, d); the fitted object and the training scores of shape (n, m)."""
-        features = np.flatnonzero(np.ptp(X, axis=0) > 0)
+        return cls._learn(X, np.flatnonzero(np.ptp(X, axis=0) > 0))
+
+    @classmethod
+    def cross_fit(cls, X: FloatArray, folds: IntArray) -> tuple["Tails", FloatArray, Without]:
+        """What `fit` returns, and a function of a fold: the scores of all rows, learnt without the fold.
+
+        A feature that varies keeps its column, also where it is constant on the rows outside a fold.
+        """
+        fitted, scores = cls.fit(X)
+
+        def refit(rows: FloatArray, fold: int) -> tuple[Tails, FloatArray]:  # noqa: ARG001
+            return cls._learn(rows, fitted.features)
+
+        return fitted, scores, by_refitting(X, folds, refit)
+
+    @classmethod
+    def _learn(cls, X: FloatArray, features: IntArray) -> tuple["Tails", FloatArray]:
         fitted = cls(features, np.sort(X[:, features], axis=0))
         return fitted, fitted.score(X)
 
@@ -40,6 +57,7 @@ class Tails:
         Probabilities are shares of training rows. Outside their range, where both shares of an end are 0, half
         a row is counted, and
         the logarithm of the distance to the range, in units of the range, is added: no two such rows are tied.
+        A range of one point is no unit, and nothing is added.
         """
         scores = np.empty((len(X), len(self.features)))
         for j, feature in enumerate(self.features):
@@ -53,7 +71,9 @@ def _tail(known: FloatArray, values: FloatArray) -> FloatArray:
     above = n - np.searchsorted(known, values, side="left")
     share = np.maximum(np.minimum(below, above), 0.5) / n
     outside = np.maximum(values - known[-1], 0.0) + np.maximum(known[0] - values, 0.0)
-    return -np.log(np.minimum(2.0 * share, 1.0)) + _log1p_ratio(outside, float(known[-1] - known[0]))
+    tail = -np.log(np.minimum(2.0 * share, 1.0))
+    span = float(known[-1] - known[0])
+    return tail + _log1p_ratio(outside, span) if span > 0 else tail
 
 
 def _log1p_ratio(outside: FloatArray, span: float) -> FloatArray:

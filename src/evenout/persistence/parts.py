@@ -12,7 +12,8 @@ from evenout.core.path import WEIGHTS, TradeoffPath
 from evenout.core.scaling import SCALINGS, Scaling
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
-from evenout.detectors.pool import FittedPool, Part, Precomputed
+from evenout.detectors.parts import Part
+from evenout.detectors.pool import FittedPool, Precomputed
 from evenout.detectors.tails import Tails
 from evenout.persistence.archive import ModelFileError
 from evenout.persistence.fields import Fields

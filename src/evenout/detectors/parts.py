@@ -1,0 +1,47 @@
+"""What every fitted source of score columns can do, and scores by detectors that have not seen a fold of the rows."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from evenout.core.types import FloatArray, IntArray
+
+# The raw scores of all n rows by detectors that were fitted without the rows of the given fold.
+Without: TypeAlias = Callable[[int], FloatArray]
+
+
+class Part(Protocol):
+    """A fitted source of one or more score columns."""
+
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
+        """Raw scores of shape (m, columns)."""
+
+
+def by_refitting(
+    X: FloatArray,
+    folds: IntArray,
+    fit: Callable[[FloatArray, int], tuple[Part, FloatArray]],
+    *,
+    n_threads: int = 1,
+) -> Without:
+    """Leave folds out in the plain way: fit on the other rows, score the rows of the fold as new ones.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    folds : array of int, shape (n,)
+    fit : function of the rows that are left and the number of the fold
+        It returns the fitted part and the scores of the rows that it was fitted on.
+    n_threads : int
+    """
+
+    def without(fold: int) -> FloatArray:
+        kept = folds != fold
+        part, training = fit(X[kept], fold)
+        scores = np.empty((len(X), training.shape[1]))
+        scores[kept] = training
+        scores[~kept] = part.score(X[~kept], n_threads=n_threads)
+        return scores
+
+    return without
