@@ -5,12 +5,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import kruskal
 from sklearn.base import clone
 from sklearn.neighbors import LocalOutlierFactor
 
-from evenout.datasets import load_dataset
+from evenout.datasets import list_scenarios, load_dataset, make_biased_outliers
 from evenout.detectors.fairlof import FairLOF
 from evenout.detectors.neighbours import Neighbours
+from evenout.metrics import demographic_parity
 
 
 def simulated(n=300, d=3, n_groups=3, seed=0):
@@ -94,19 +96,78 @@ def test_scores_equal_the_formulas_by_loops(strength, seed):
     plain = np.array(literal_fairlof(X, groups, 4, 0.0, 0.0)[0])
     steer = literal_steer(groups, plain)
     expected, score = literal_fairlof(X, groups, 4, strength, steer)
-    model = FairLOF(4, lambda_=strength).fit(X, sensitive_features=groups)
+    model = FairLOF(4, lambda_=strength, direction="printed").fit(X, sensitive_features=groups)
     assert_allclose(model.outlier_factor_, expected, rtol=1e-9)
+    assert (model.strength_, model.sign_) == (strength, np.sign(steer))
     assert np.abs(model.outlier_factor_ - plain).max() > 0.01
     Q, asked = simulated(n=30, seed=seed + 10)
     expected = [score(x, g) for x, g in zip(Q, asked, strict=True)]
     assert_allclose(model.outlier_scores(Q, sensitive_features=asked), expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("strength", [0.1, 0.5])
+def test_even_takes_the_sign_that_brings_the_groups_closest(strength):
+    signs = set()
+    for seed in range(6):
+        X, groups = simulated(n=120, seed=seed)
+        if seed % 2:  # a small group of its own: every neighbour across groups is far away
+            X[groups == "c"] += 30.0
+        plain = np.array(literal_fairlof(X, groups, 4, 0.0, 0.0)[0])
+        steer = abs(literal_steer(groups, plain))
+        scores = {s: literal_fairlof(X, groups, 4, strength, s * steer)[0] for s in (0, 1, -1)}
+        far = {s: kruskal(*(np.array(y)[groups == g] for g in "abc")).statistic for s, y in scores.items()}
+        sign = min(far, key=far.__getitem__)
+        model = FairLOF(4, lambda_=strength).fit(X, sensitive_features=groups)
+        assert model.sign_ == sign
+        assert model.strength_ == (strength if sign else 0.0)
+        assert_allclose(model.outlier_factor_, scores[sign], rtol=1e-9)
+        signs.add(sign)
+    assert len(signs) > 1
+
+
+def halves(name, split):
+    """A table and its groups, cut at random into rows to fit on and rows to judge."""
+    if name in list_scenarios():
+        data = make_biased_outliers(name, 3000, random_state=split)
+    else:
+        data = load_dataset(name, random_state=split)
+    X, groups = data.X.to_numpy(float), np.asarray(data.sensitive)
+    first = np.random.default_rng(split).random(len(X)) < 0.5
+    return X[first], groups[first], X[~first], groups[~first]
+
+
+@pytest.mark.parametrize(
+    ("name", "worst"),  # what is left of the gap, at most
+    [
+        ("communities", 0.8),
+        ("under_representation", 0.8),
+        ("variance", 1.0),
+        ("measurement_noise", 1.0),
+        ("base_rate", 1.0),
+    ],
+)
+def test_even_does_not_widen_the_gap_of_lof_on_unseen_rows(name, worst):
+    def gap(**settings):
+        model = FairLOF(20, n_jobs=2, **settings).fit(X, sensitive_features=groups)
+        scores = model.outlier_scores(new, sensitive_features=asked)
+        return demographic_parity(scores, sensitive_features=asked, scale_free=True, corrected=True)
+
+    gaps = []
+    for split in range(8):
+        X, groups, new, asked = halves(name, split)
+        gaps.append([gap(lambda_=0.0), gap(), gap(direction="printed")])
+    plain, even, printed = np.mean(gaps, axis=0)
+    assert plain > 0.02
+    assert even <= worst * plain
+    if worst < 1.0:
+        assert printed > 1.2 * plain  # here the sign of the paper widens it
+
+
 def test_copies_within_a_group_count_as_rows_of_their_own():
     X, groups = simulated(n=60)
     X, groups = np.concatenate([X, X[:12], X[:5]]), np.concatenate([groups, groups[:12], groups[:5]])
     plain = np.array(literal_fairlof(X, groups, 4, 0.0, 0.0)[0])
-    model = FairLOF(4, lambda_=0.5).fit(X, sensitive_features=groups)
+    model = FairLOF(4, lambda_=0.5, direction="printed").fit(X, sensitive_features=groups)
     expected, _ = literal_fairlof(X, groups, 4, 0.5, literal_steer(groups, plain))
     assert_allclose(model.outlier_factor_, expected, rtol=1e-9)
 
@@ -116,7 +177,7 @@ def test_tied_copies_of_other_groups_count_by_their_share():
     # All other rows have a copy at distance 0, and so the density 1e10.
     X = np.array([[0.0], [1.0], [1.0], [1.0], [9.0], [9.0]])
     groups = np.array(["a", "a", "a", "b", "b", "b"])
-    model = FairLOF(1, lambda_=1.0).fit(X, sensitive_features=groups)
+    model = FairLOF(1, lambda_=1.0, direction="printed").fit(X, sensitive_features=groups)
     # Row 0 is the top of plain LOF. Group a, the first of two equally large ones, has half of the rows and all of
     # the top: s W = -1.5.
     across = 1 + 1.5 * 0.5
@@ -125,25 +186,27 @@ def test_tied_copies_of_other_groups_count_by_their_share():
     assert_allclose(model.outlier_factor_[1:], 1.0, rtol=1e-9)
 
 
+@pytest.mark.parametrize("direction", ["even", "printed"])
 @pytest.mark.parametrize("lambda_", ["auto", 0.7])
-def test_order_of_the_rows_changes_nothing(lambda_):
+def test_order_of_the_rows_changes_nothing(lambda_, direction):
     X, groups = with_copies(*simulated(), n=150)
     order = np.random.default_rng(2).permutation(len(X))
-    one = FairLOF(lambda_=lambda_).fit(X, sensitive_features=groups)
-    two = FairLOF(lambda_=lambda_, n_jobs=2).fit(X[order], sensitive_features=groups[order])
-    assert one.strength_ == two.strength_
+    settings = {"lambda_": lambda_, "direction": direction}
+    one = FairLOF(**settings).fit(X, sensitive_features=groups)
+    two = FairLOF(**settings, n_jobs=2).fit(X[order], sensitive_features=groups[order])
+    assert (one.strength_, one.sign_) == (two.strength_, two.sign_)
     assert_allclose(two.outlier_factor_, one.outlier_factor_[order], rtol=1e-12)
 
 
 def test_training_rows_score_the_same_again():
     X, groups = with_copies(*simulated(), n=150)
-    model = FairLOF(lambda_=0.8).fit(X, sensitive_features=groups)
+    model = FairLOF(lambda_=0.8, direction="printed").fit(X, sensitive_features=groups)
     assert_array_equal(model.outlier_scores(X, sensitive_features=groups), model.outlier_factor_)
 
 
 def test_a_training_point_of_another_group_is_a_new_row():
     X, groups = simulated()
-    model = FairLOF(lambda_=0.8).fit(X, sensitive_features=groups)
+    model = FairLOF(lambda_=0.8, direction="printed").fit(X, sensitive_features=groups)
     other = np.where(groups == "a", "b", "a")
     scores = model.outlier_scores(X, sensitive_features=other)
     nudged = model.outlier_scores(X + 1e-9, sensitive_features=other)
@@ -157,12 +220,14 @@ def test_auto_takes_the_strength_nearest_to_the_wanted_agreement():
     top = set(np.argsort(-plain)[:40])
     agreement = {}
     for strength in np.arange(1, 11) / 10:
-        fair = FairLOF(10, lambda_=strength).fit(X, sensitive_features=groups).outlier_factor_
+        model = FairLOF(10, lambda_=strength, direction="printed").fit(X, sensitive_features=groups)
+        fair = model.outlier_factor_
         mine = set(np.argsort(-fair)[:40])
         agreement[strength] = len(top & mine) / len(top | mine)
     best = min(agreement, key=lambda strength: (abs(agreement[strength] - 0.9), strength))
     assert len(set(agreement.values())) > 3
-    assert FairLOF(10).fit(X, sensitive_features=groups).strength_ == best
+    chosen = FairLOF(10, direction="printed").fit(X, sensitive_features=groups)
+    assert chosen.strength_ == best
 
 
 def test_scaling_and_moving_the_features_changes_nothing():
@@ -205,7 +270,15 @@ def test_groups_are_asked_for_when_fitting_and_when_scoring():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"n_neighbors": 0}, {"lambda_": -0.1}, {"lambda_": 1.5}, {"lambda_": "best"}, {"n_jobs": 0}]
+    "bad",
+    [
+        {"n_neighbors": 0},
+        {"lambda_": -0.1},
+        {"lambda_": 1.5},
+        {"lambda_": "best"},
+        {"direction": "up"},
+        {"n_jobs": 0},
+    ],
 )
 def test_bad_parameters_are_refused_at_fit(bad):
     X, groups = simulated()
@@ -225,10 +298,10 @@ def test_unfitted_and_cloned_models():
 def test_too_many_neighbours_are_capped_with_a_warning():
     X, groups = simulated(n=12)
     with pytest.warns(UserWarning, match="n_neighbors"):
-        capped = FairLOF(50, lambda_=0.5).fit(X, sensitive_features=groups)
+        capped = FairLOF(50, lambda_=0.5, direction="printed").fit(X, sensitive_features=groups)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        full = FairLOF(11, lambda_=0.5).fit(X, sensitive_features=groups)
+        full = FairLOF(11, lambda_=0.5, direction="printed").fit(X, sensitive_features=groups)
     assert_array_equal(capped.outlier_factor_, full.outlier_factor_)
 
 
