@@ -11,7 +11,7 @@ import argparse
 import json
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -36,14 +36,15 @@ def cross_fit(X: FloatArray, folds: IntArray, n_jobs: int) -> None:
         without(fold)
 
 
-def seconds(work: Callable[[], object], repeats: int) -> float:
-    """Least of ``repeats`` runs."""
-    taken = []
+def seconds(works: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """Least of ``repeats`` runs of each; they take turns, so that what else the machine does falls on all of them."""
+    taken: list[list[float]] = [[] for _ in works]
     for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+        for work, times in zip(works, taken, strict=True):
+            start = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - start)
+    return [min(times) for times in taken]
 
 
 def peak_mb(work: Callable[[], object]) -> float:
@@ -79,7 +80,7 @@ def run(shape: str, n_folds: int, n_jobs: int, repeats: int) -> dict[str, float]
     def crossed() -> None:
         cross_fit(X, folds, n_jobs)
 
-    fit_s, cross_s = seconds(plain, repeats), seconds(crossed, repeats)
+    fit_s, cross_s = seconds([plain, crossed], repeats)
     fit_mb, cross_mb = peak_mb(plain), peak_mb(crossed)
     return {
         "n": n,
@@ -100,7 +101,7 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", default=SHAPES, metavar="NxD", help="rows and features")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--n-jobs", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each timing; the fastest counts")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each timing; the fastest counts")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     options = parser.parse_args()
     for n in (500, 1500):  # small and large tables leave the forest's folds out in two ways
