@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--detectors", choices=["paper", "diverse"], default="diverse")
     parser.add_argument("--ask", type=float, default=0.5, help="share of the unfairness to remove")
-    parser.add_argument("--length", type=float, default=0.05, help="length scale, in median distances")
+    parser.add_argument("--length", type=float, default=0.1, help="length scale, in median distances")
     parser.add_argument("--n-jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -106,7 +106,7 @@ def test_values_of_one_name_are_one_group():
 
 
 def test_small_groups_are_left_out_and_named():
-    given = np.array(list("aaaabbbbcc") + [None], dtype=object)
+    given = np.array([*"aaaabbbbcc", None], dtype=object)
     groups = read_groups(given, 11, min_group_size=3, small_groups="leave_out", unknown_groups="ignore")
     assert groups.labels == ("a", "b")
     assert groups.codes.tolist() == [0] * 4 + [1] * 4 + [-1] * 3

@@ -59,6 +59,6 @@ for name, score in scores.items():
         data.X,
         sensitive_features=data.sensitive,
         scale_free=True,
-        length_scale=("median", 0.05),
+        length_scale=model.length_scale,
     )
     print(f"{name}: individual unfairness {unfair:.3f}, AUC {roc_auc(data.y, score):.3f}")

@@ -14,7 +14,7 @@ from evenout.core import flags
 from evenout.core.cells import rank_weights
 from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
 from evenout.core.pairwise import pair_sums
-from evenout.core.similarity import LengthScale, comparable_rows
+from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, comparable_rows
 from evenout.core.types import FloatArray
 from evenout.groups import Groups, read_groups
 from evenout.rows import LARGEST
@@ -85,12 +85,13 @@ def individual_unfairness(
     *,
     sensitive_features: Any,
     scale_free: bool = False,
-    length_scale: LengthScale = "minmax",
+    length_scale: LengthScale = DEFAULT_LENGTH,
 ) -> float:
     """How differently similar rows of different groups are scored.
 
     The mean over pairs of groups of ``sum M_ij (y_i - y_j)^2 / (n_p n_q)``, with the similarity
-    ``M_ij = exp(-distance of the feature rows)``; scale-free: ``sum M (y_i - y_j)^2 / sum M / Var(y)``.
+    ``M_ij = exp(-distance of the feature rows)``; scale-free: ``sum M (y_i - y_j)^2 / sum M / Var(y)``. By default the
+    likeness is that of `evenout.FairOutlierEnsemble` and `evenout.audit`.
 
     Parameters
     ----------
@@ -99,9 +100,9 @@ def individual_unfairness(
         Features without the protected attribute.
     sensitive_features : array, series or frame
     scale_free : bool
-    length_scale : "minmax", float or ("median", factor)
-        ``"minmax"``: distances of raw features, scaled to [0, 1], as published. A number or a multiple of the median
-        distance: distances of standardised features in that unit.
+    length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
+        A number or a multiple of the median distance between rows of different groups: distances of standardised
+        features in that unit. ``"minmax"``: distances of raw features, scaled to [0, 1], as published.
     """
     y, groups = _scores_and_groups(scores, sensitive_features)
     features = check_array(X, dtype=np.float64, input_name="X")

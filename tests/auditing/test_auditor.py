@@ -57,7 +57,7 @@ def test_every_interval_holds_its_value_and_every_gap_has_a_p_value(result):
         assert np.isnan(m.low) or m.low <= m.value <= m.high, m
         if KINDS[m.measure].worse:
             assert 1 / 61 <= m.p <= m.p_adjusted <= 1, m
-        assert (m.measure in ("welch_test",)) == bool(np.isnan(m.low)), m
+        assert (m.measure in ("welch_test", "effective_pairs")) == bool(np.isnan(m.low)), m
 
 
 def test_p_values_are_corrected_within_each_question(result):

@@ -3,8 +3,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from evenout import metrics
+from evenout import FairOutlierEnsemble, metrics
+from evenout.auditing import audit
 from evenout.auditing.individual import PairMeasures, individual_values, pair_limit, pair_rows, sample_rows
+from evenout.core.exceptions import FewPairsWarning
+from evenout.core.similarity import DEFAULT_LENGTH, comparable_rows
 
 
 @pytest.fixture
@@ -29,19 +32,49 @@ def slow(scores, X, groups, weights):
     return np.mean(raw), np.mean(free) / (total @ (scores - mean) ** 2 / total.sum())
 
 
-def test_value_is_that_of_the_metrics(sample):
+@pytest.mark.parametrize("length", [DEFAULT_LENGTH, 0.7, "minmax"])
+def test_value_is_that_of_the_metrics(sample, length):
     scores, X, groups = sample
-    found = PairMeasures(scores, X, groups, 3).value()
+    features, scale = comparable_rows(X, groups, length)
+    found = PairMeasures(scores, features, groups, 3, scale).value()
     for name, scale_free in (("individual_unfairness_raw", False), ("individual_unfairness", True)):
-        expected = metrics.individual_unfairness(scores, X, sensitive_features=groups, scale_free=scale_free)
+        expected = metrics.individual_unfairness(
+            scores, X, sensitive_features=groups, scale_free=scale_free, length_scale=length
+        )
         assert found[name].item() == pytest.approx(expected, rel=1e-5)
-        assert individual_values(scores, X, groups)[name].item() == expected
+        assert individual_values(scores, X, groups, length)[name].item() == expected
+
+
+def test_fit_audit_and_metrics_mean_the_same_likeness():
+    """What a fit measures of its own target is what an audit finds."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["a", "b"], [200, 100])
+    X = rng.normal(size=(300, 2)) + (groups == "b")[:, None]
+    model = FairOutlierEnsemble(fairness="individual", length_scale=DEFAULT_LENGTH, alpha=1.0, random_state=0)
+    model.fit(X, sensitive_features=groups)
+    found = audit(model.target_, sensitive_features=groups, X=X, n_bootstrap=0, n_permutations=0)
+    assert found.get("individual_unfairness").value == pytest.approx(
+        model.path_.target_bias("training"), rel=1e-4
+    )
+
+
+def test_few_similar_pairs_are_said():
+    rng = np.random.default_rng(0)
+    scores, X, groups = rng.normal(size=200), rng.normal(size=(200, 40)), np.arange(200) % 2
+    arguments = {"sensitive_features": groups, "X": X, "n_bootstrap": 0, "n_permutations": 0}
+    with pytest.warns(FewPairsWarning, match="pairs of similar rows"):
+        few = audit(scores, **arguments, length_scale=("median", 0.02))
+    assert few.get("effective_pairs").value < 100
+    line = next(line for line in repr(few).splitlines() if line.startswith("pairs of similar rows"))
+    assert line.split()[-1] == f"{few.get('effective_pairs').value:.0f}"
+    every = audit(scores, **arguments, length_scale="minmax")
+    assert every.get("effective_pairs").value == pytest.approx(100 * 100, rel=0.1)
 
 
 def test_any_weights_by_slow_formula(sample):
     scores, X, groups = sample
     weights = np.random.default_rng(1).integers(0, 3, (2, 3, 40)).astype(float)
-    found = PairMeasures(scores, X, groups, 3)(weights)
+    found = PairMeasures(scores, X, groups, 3, "minmax")(weights)
     for b in range(2):
         raw, free = slow(scores, X, groups, weights[b])
         assert found["individual_unfairness_raw"][b, 0] == pytest.approx(raw)
@@ -50,7 +83,7 @@ def test_any_weights_by_slow_formula(sample):
 
 def test_shuffled_groups_centre_on_all_pairs_and_a_gap_stands_out(sample):
     scores, X, groups = sample
-    biased = PairMeasures(scores + 3.0 * (groups == 0), X, groups, 3)
+    biased = PairMeasures(scores + 3.0 * (groups == 0), X, groups, 3, "minmax")
     permuted = biased.permutations(200, np.random.default_rng(0))["individual_unfairness"]
     assert (biased.value()["individual_unfairness"] > permuted).all()
     bootstrap = biased.bootstrap(200, np.random.default_rng(0))["individual_unfairness"]
@@ -60,7 +93,7 @@ def test_shuffled_groups_centre_on_all_pairs_and_a_gap_stands_out(sample):
 
 def test_equal_rows_and_equal_scores_are_no_division_by_zero():
     groups = np.array([0, 0, 1, 1])
-    found = PairMeasures(np.ones(4), np.ones((4, 2)), groups, 2).value()
+    found = PairMeasures(np.ones(4), np.ones((4, 2)), groups, 2, "minmax").value()
     assert found["individual_unfairness_raw"].item() == 0
     assert np.isnan(found["individual_unfairness"].item())
 

@@ -37,7 +37,7 @@ def quick(scores=SCORES, groups=GROUPS, **more):
             "missing values in 1 of 4 rows .*unknown_groups='ignore'",
         ),
         (lambda: quick(groups=["a"] * 4), "one group only"),
-        (lambda: quick(groups=["a", "a", "a", "b"]), r"'b' \(1\).*small_groups='merge'"),
+        (lambda: quick(groups=["a", "a", "a", "b"]), r"'b' \(1\).*'leave_out' or 'merge'"),
         (lambda: quick(y=[0, 1, 1]), "y has 3 rows, but scores has 4"),
         (lambda: quick(y=[-1, 1, 1, -1]), "y has the value -1; labels must be 0 .inlier. or 1 .outlier."),
         (lambda: quick(y=["0", "1", "1", "0"]), "y has the value 0; labels must be"),

@@ -185,6 +185,7 @@ def test_metrics_are_finite(data, wild_tables):
         assert np.isnan(measured).all() if constant else np.isfinite(measured).all()
 
 
+@pytest.mark.filterwarnings("ignore:individual fairness rests on")
 @given(data=st.data())
 def test_audits_are_finite(data, wild_tables):
     table = data.draw(wild_tables(least=1e-150))  # squares of smaller scores underflow

@@ -14,7 +14,8 @@ from evenout.auditing.kinds import KINDS
 from evenout.auditing.result import AuditResult, Measure
 from evenout.auditing.tables import MAX_LEVELS
 from evenout.core.flags import flag_threshold
-from evenout.parameters import Rule, check_parameters, number, one_of, whole
+from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, warn_few_pairs
+from evenout.parameters import MEDIAN_MULTIPLE, Rule, check_parameters, number, one_of, whole
 from evenout.rows import as_seed
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _RULES = {
     "n_bootstrap": whole(0),
     "n_permutations": whole(0),
     "confidence": Rule(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1"),
+    "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
     "min_group_size": whole(2),
     "small_groups": one_of(("keep", "merge")),
     "unknown_groups": one_of(("error", "ignore")),
@@ -44,6 +46,7 @@ def audit(
     n_bootstrap: int = 1000,
     n_permutations: int = 1000,
     confidence: float = 0.95,
+    length_scale: LengthScale = DEFAULT_LENGTH,
     min_group_size: int = 30,
     small_groups: str = "keep",
     unknown_groups: str = "error",
@@ -70,6 +73,8 @@ def audit(
         0 leaves out intervals, or tests.
     confidence : float in [0.5, 1), default=0.95
         Of the intervals; tests reject at ``1 - confidence``.
+    length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
+        With ``X``: the distance at which rows stop being similar, as in `evenout.FairOutlierEnsemble`.
     min_group_size : int, default=30
         Figures that rest on fewer rows are called rough; ``small_groups="merge"`` merges such groups into one.
     small_groups : {"keep", "merge"}, default="keep"
@@ -106,6 +111,7 @@ def audit(
             "n_bootstrap": n_bootstrap,
             "n_permutations": n_permutations,
             "confidence": confidence,
+            "length_scale": length_scale,
             "min_group_size": min_group_size,
             "small_groups": small_groups,
             "unknown_groups": unknown_groups,
@@ -123,9 +129,12 @@ def audit(
         small_groups="merge" if merge else "error",
         unknown_groups=unknown_groups,
     )
-    settings = Settings(float(contamination), n_bootstrap, n_permutations, float(confidence))
+    settings = Settings(float(contamination), n_bootstrap, n_permutations, float(confidence), length_scale)
     seed = as_seed(random_state)
     measures = _corrected(_measures(inputs, settings, seed))
+    for m in measures:
+        if m.measure == "effective_pairs":
+            warn_few_pairs(m.value)
     flagged = inputs.scores > flag_threshold(inputs.scores, contamination)
     flagged_counts = np.bincount(inputs.groups.codes[flagged], minlength=len(inputs.groups.labels))
     return AuditResult(

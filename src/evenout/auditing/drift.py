@@ -144,6 +144,10 @@ class DriftResult:
         return change.p_adjusted <= 1 - self.confidence
 
 
+_NOT_COMPARED = (
+    "welch_test",
+    "effective_pairs",
+)  # they say more about the number of rows than about the batch
 _BIASES = ("flag_rate_ratio", "demographic_parity", "threshold_free_gap", "conditional_parity")
 
 
@@ -176,7 +180,7 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
     before = {(m.measure, m.group, m.detail): m for m in earlier.measures}
     for m in later.measures:
         key = (m.measure, m.group, m.detail)
-        if key in before and m.measure != "welch_test":
+        if key in before and m.measure not in _NOT_COMPARED:
             changes.append(_change(m, before[key]))
     only = [
         f"group {shown(name)!r} is in the {which} batch only, so the gaps are between different groups"

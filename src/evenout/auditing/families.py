@@ -15,6 +15,7 @@ from evenout.auditing.result import Measure
 from evenout.auditing.tables import MAX_LEVELS, Table, class_table, level_table
 from evenout.core.flags import flag_threshold
 from evenout.core.forms import no_gap_p_value
+from evenout.core.similarity import LengthScale, comparable_rows, effective_pairs
 from evenout.core.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Settings:
     n_bootstrap: int
     n_permutations: int
     confidence: float
+    length_scale: LengthScale
 
 
 class Column(NamedTuple):
@@ -146,9 +148,11 @@ def individual_family(
     G, codes, n = len(inputs.groups.labels), inputs.groups.codes, len(inputs.scores)
     X = pd.get_dummies(features, dtype=float).to_numpy(dtype=float)
     rows = sample_rows(codes, G, MAX_ROWS, rng)
-    value = individual_values(inputs.scores[rows], X[rows], codes[rows])
-    sample = pair_rows(codes, G, rng)
-    pairs = PairMeasures(inputs.scores[sample], X[sample], codes[sample], G)
+    value = individual_values(inputs.scores[rows], X[rows], codes[rows], settings.length_scale)
+    features, scale = comparable_rows(X[rows], codes[rows], settings.length_scale)
+    part = pair_rows(codes[rows], G, rng)
+    sample = rows[part]
+    pairs = PairMeasures(inputs.scores[sample], features[part], codes[sample], G, scale)
     there = pairs.value()
     drawn = pairs.bootstrap(settings.n_bootstrap, rng)
     permuted = pairs.permutations(settings.n_permutations, rng)
@@ -160,11 +164,12 @@ def individual_family(
     )
     everyone = (Column(None, None, len(rows)),)
     measures = summarise(resamples, dict.fromkeys(value, everyone), settings, G - 1)
-    if settings.n_permutations == 0 or np.ptp(inputs.scores) == 0:
-        return measures
-    # there is no even value to hold it against but this one
-    shuffled = {name: float(values.mean()) for name, values in resamples.permuted.items()}
-    return [replace(m, note=f"{shuffled[m.measure]:.3g} with shuffled groups") for m in measures]
+    alike = effective_pairs(features, codes[rows], scale) * (n / len(rows)) ** 2
+    if settings.n_permutations > 0 and np.ptp(inputs.scores) > 0:
+        # there is no even value to hold it against but this one
+        shuffled = {name: float(values.mean()) for name, values in resamples.permuted.items()}
+        measures = [replace(m, note=f"{shuffled[m.measure]:.3g} with shuffled groups") for m in measures]
+    return [*measures, _level("effective_pairs", everyone[0], alike, np.nan, np.nan)]
 
 
 def summarise(

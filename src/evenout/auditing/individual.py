@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from evenout.auditing.measures import Values
+from evenout.core.similarity import LengthScale
 from evenout.core.types import FloatArray, IntArray
 from evenout.metrics import individual_unfairness
 
@@ -18,25 +20,31 @@ _BATCH = 250  # resamples at once
 class PairMeasures:
     """Individual unfairness of a sample of the rows, for any weights of the rows in each group.
 
-    As in `evenout.metrics.individual_unfairness`, with the distances' range fixed to that of the rows as they are:
+    As in `evenout.metrics.individual_unfairness`, with the likeness fixed to that of the rows as they are:
     ``sum M_ij (y_i - y_j)^2 / (n_p n_q)`` and ``sum M (y_i - y_j)^2 / sum M / Var(y)``, means over pairs of groups.
 
     Parameters
     ----------
     scores : array of shape (m,)
-    X : array of shape (m, d)
+    rows : array of shape (m, d)
+        Features as of `evenout.core.similarity.comparable_rows`.
     groups : array of shape (m,)
     n_groups : int
+    scale : "minmax" or float
     """
 
-    def __init__(self, scores: FloatArray, X: FloatArray, groups: IntArray, n_groups: int) -> None:
+    def __init__(
+        self,
+        scores: FloatArray,
+        rows: FloatArray,
+        groups: IntArray,
+        n_groups: int,
+        scale: Literal["minmax"] | float,
+    ) -> None:
         self.groups, self.n_groups = groups, n_groups
-        distance = cdist(X, X)
-        across = distance[groups[:, None] != groups]
-        low, width = across.min(), np.ptp(across)
         self._z = (scores - scores.mean()) / (scores.std() or 1.0)
         self._unit = float(scores.std()) or 1.0
-        self._similar = np.exp(-(distance - low) / width) if width > 0 else np.ones_like(distance)
+        self._similar = _likeness(rows, groups, scale)
         self._squared = self._similar * (self._z[:, None] - self._z) ** 2
 
     def __call__(self, weights: FloatArray) -> Values:
@@ -51,7 +59,8 @@ class PairMeasures:
             for q in range(p + 1, self.n_groups):
                 gap = np.einsum("bm,bm->b", squared, weights[:, q])
                 raw += gap / (weights[:, p].sum(axis=1) * weights[:, q].sum(axis=1)) / len(pairs)
-                free += gap / np.einsum("bm,bm->b", mass, weights[:, q]) / len(pairs)
+                alike = np.einsum("bm,bm->b", mass, weights[:, q])
+                free += gap / np.maximum(alike, np.finfo(float).tiny) / len(pairs)
         scale_free = np.where(variance > 0, free, np.nan) / np.where(variance > 0, variance, 1.0)
         return {
             "individual_unfairness_raw": self._unit**2 * raw[:, None],
@@ -115,10 +124,24 @@ def sample_rows(groups: IntArray, n_groups: int, limit: int, rng: np.random.Gene
     return np.sort(np.concatenate(parts))
 
 
-def individual_values(scores: FloatArray, X: FloatArray, groups: IntArray) -> Values:
+def individual_values(
+    scores: FloatArray, X: FloatArray, groups: IntArray, length_scale: LengthScale
+) -> Values:
     """Raw and scale-free individual unfairness of the rows, arrays of shape (1, 1)."""
     raw, free = (
-        individual_unfairness(scores, X, sensitive_features=groups, scale_free=scale_free)
+        individual_unfairness(
+            scores, X, sensitive_features=groups, scale_free=scale_free, length_scale=length_scale
+        )
         for scale_free in (False, True)
     )
     return {"individual_unfairness_raw": np.array([[raw]]), "individual_unfairness": np.array([[free]])}
+
+
+def _likeness(rows: FloatArray, groups: IntArray, scale: Literal["minmax"] | float) -> FloatArray:
+    """``M_ij``, of all pairs of rows; the published range of distances is that between different groups."""
+    distance = cdist(rows, rows)
+    if scale != "minmax":
+        return np.exp(-distance / scale)
+    across = distance[groups[:, None] != groups]
+    width = np.ptp(across)
+    return np.exp(-(distance - across.min()) / width) if width > 0 else np.ones_like(distance)

@@ -77,6 +77,7 @@ KINDS: dict[str, Kind] = {
     "individual_unfairness": Kind(
         "squared gap of similar rows / variance", worse="high", question="individuals"
     ),
+    "effective_pairs": Kind("pairs of similar rows it rests on", question="individuals"),
     "outlier_rate": Kind("share of known outliers"),
     "auc": Kind("AUC"),
     "average_precision": Kind("average precision"),

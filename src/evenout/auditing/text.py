@@ -22,6 +22,7 @@ _HEADLINES = (
     "conditional_parity",
     "conditional_parity_corrected",
     "individual_unfairness",
+    "effective_pairs",
     "auc_gap",
     "average_precision_gap",
     "true_positive_rate_gap",
@@ -176,7 +177,8 @@ def _comparisons(result: "AuditResult") -> list[str]:
         if m.measure in _HEADLINES:
             kind, ends = KINDS[m.measure], between(m.low, m.high)
             p = "" if kind.tested_as else chance(m.p_adjusted)
-            lines.append(f"{kind.words:<{_WIDTH}} {number(m.value):>9}  {ends:<19} {p}".rstrip())
+            value = f"{m.value:,.0f}" if m.measure == "effective_pairs" else number(m.value)
+            lines.append(f"{kind.words:<{_WIDTH}} {value:>9}  {ends:<19} {p}".rstrip())
     return lines
 
 
