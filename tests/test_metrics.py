@@ -60,6 +60,22 @@ def test_flag_rates_and_ratio():
     rates = metrics.flag_rates(SCORES, sensitive_features=pd.Series(GROUPS), contamination=0.3)
     assert rates == {"a": 0.0, "b": 1.0, "c": 0.25}
     assert metrics.flag_rate_ratio(SCORES, sensitive_features=GROUPS, contamination=0.3) == 0.0
+    assert metrics.unflagged_rate_ratio(SCORES, sensitive_features=GROUPS, contamination=0.3) == 0.0
+    half = {"sensitive_features": ["a", "b"] * 10, "contamination": 0.25}  # 2 of 10 and 3 of 10 are flagged
+    assert metrics.flag_rate_ratio(np.arange(20.0), **half) == pytest.approx(0.2 / 0.3)
+    assert metrics.unflagged_rate_ratio(np.arange(20.0), **half) == pytest.approx(0.7 / 0.8)
+
+
+def test_a_whole_contamination_is_a_count_of_rows():
+    scores, groups = np.arange(40.0), ["a", "b"] * 20
+    assert metrics.flag_rates(scores, sensitive_features=groups, contamination=1) == {"a": 0.0, "b": 0.05}
+    assert metrics.flag_rates(scores, sensitive_features=groups, contamination=10) == {"a": 0.25, "b": 0.25}
+    with pytest.raises(ValueError, match="contamination=21 is more than half of the 40 rows"):
+        metrics.flag_rates(scores, sensitive_features=groups, contamination=21)
+    with pytest.raises(
+        ValueError, match=r"contamination=1.5 is not allowed; use a share .* or a count of rows"
+    ):
+        metrics.flag_rate_ratio(scores, sensitive_features=groups, contamination=1.5)
 
 
 def test_cost_of_fairness_by_hand():

@@ -17,6 +17,7 @@ from evenout.core.pairwise import pair_sums
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, comparable_rows
 from evenout.core.types import FloatArray
 from evenout.groups import Groups, read_groups
+from evenout.parameters import SHARE_OR_COUNT, check_parameters
 from evenout.rows import LARGEST
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "misfit",
     "no_gap_test",
     "roc_auc",
+    "unflagged_rate_ratio",
 ]
 
 
@@ -121,16 +123,42 @@ def individual_unfairness(
 
 
 def flag_rates(scores: Any, *, sensitive_features: Any, contamination: float = 0.1) -> dict[str, float]:
-    """Share of each group among the ``contamination`` highest scores, by group name."""
+    """Share of each group that is flagged, by group name.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+    sensitive_features : array, series or frame
+    contamination : float in (0, 0.5] or int, default=0.1
+        The share of all rows that is flagged, those with the highest scores; a whole number is a count of rows.
+
+    >>> flag_rates([1.0, 2.0, 3.0, 4.0], sensitive_features=["a", "b", "a", "b"], contamination=1)
+    {'a': 0.0, 'b': 0.5}
+    """
+    check_parameters({"contamination": contamination}, {"contamination": SHARE_OR_COUNT})
     y, groups = _scores_and_groups(scores, sensitive_features)
     rates = flags.flag_rates(y, groups.codes, len(groups.labels), contamination)
     return dict(zip(groups.labels, rates.tolist(), strict=True))
 
 
 def flag_rate_ratio(scores: Any, *, sensitive_features: Any, contamination: float = 0.1) -> float:
-    """Smallest over largest flag rate of the groups; the four-fifths rule asks for at least 0.8."""
+    """Smallest over largest flag rate of the groups; 1 is even. The parameters are those of `flag_rates`.
+
+    Being flagged is mostly a burden. `unflagged_rate_ratio` compares how often groups are spared it: with few rows
+    flagged it is near 1 whatever this one is.
+    """
     rates = flag_rates(scores, sensitive_features=sensitive_features, contamination=contamination)
     return float(flags.rate_ratio(np.array(list(rates.values()))))
+
+
+def unflagged_rate_ratio(scores: Any, *, sensitive_features: Any, contamination: float = 0.1) -> float:
+    """Smallest over largest rate of *not* being flagged, of the groups; 1 is even. As `flag_rate_ratio` otherwise.
+
+    >>> unflagged_rate_ratio([1.0, 2.0, 3.0, 4.0], sensitive_features=["a", "b", "a", "b"], contamination=1)
+    0.5
+    """
+    rates = flag_rates(scores, sensitive_features=sensitive_features, contamination=contamination)
+    return float(flags.rate_ratio(1.0 - np.array(list(rates.values()))))
 
 
 def roc_auc(y_true: Any, scores: Any) -> float:

@@ -41,6 +41,7 @@ def test_values_are_those_of_the_metrics(result):
         ),
         "welch_test": metrics.no_gap_test(scores, **of),
         "flag_rate_ratio": metrics.flag_rate_ratio(scores, **of),
+        "unflagged_rate_ratio": metrics.unflagged_rate_ratio(scores, **of),
     }
     for name, value in expected.items():
         assert result.get(name).value == pytest.approx(value), name
@@ -57,7 +58,7 @@ def test_every_interval_holds_its_value_and_every_gap_has_a_p_value(result):
         assert np.isnan(m.low) or m.low <= m.value <= m.high, m
         if KINDS[m.measure].worse:
             assert 1 / 61 <= m.p <= m.p_adjusted <= 1, m
-        assert (m.measure in ("welch_test", "effective_pairs")) == bool(np.isnan(m.low)), m
+        assert (KINDS[m.measure].shape == "none") == bool(np.isnan(m.low)), m
 
 
 def test_p_values_are_corrected_within_each_question(result):

@@ -1,15 +1,21 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import brentq
 
+from evenout.auditing import audit
 from evenout.auditing.inference import (
-    bounded,
+    correlations,
+    difference_ends,
     extremes_interval,
+    gap_interval,
     holm,
-    interval,
+    level_interval,
     p_value,
     percentiles,
+    ratio_ends,
     wilson,
+    within_range,
 )
 from evenout.auditing.kinds import KINDS, Kind
 from evenout.auditing.measures import score_measures
@@ -17,6 +23,9 @@ from evenout.auditing.tables import level_table
 
 GAP = Kind("gap", 0.0, "high", "squared")
 RATIO = Kind("ratio", 1.0, "low", "extremes", 1.0, "rate")
+RATE = Kind("rate", shape="rate")
+Z = stats.norm.ppf(0.975)
+FEW = {"n_bootstrap": 150, "n_permutations": 0}
 
 
 def test_p_value_counts_the_value_among_its_permutations():
@@ -32,6 +41,13 @@ def test_p_value_counts_undefined_permutations_against_the_finding():
     assert p_value(GAP, np.array([1.0]), np.array([[np.nan], [0.0], [0.0]])) == 2 / 4
 
 
+def test_ties_among_permutations_are_decided_by_another_measure():
+    value, permuted = np.array([0.3]), np.array([[0.1], [0.3], [0.3], [0.4]])
+    other = np.array([0.7]), np.array([[0.9], [0.6], [0.7], [0.1]])
+    assert p_value(GAP, value, permuted) == 4 / 5
+    assert p_value(GAP, value, permuted, other) == 3 / 5  # the second is less uneven by the other measure
+
+
 def test_holm_by_hand():
     np.testing.assert_allclose(holm(np.array([0.04, 0.01, 0.03, 0.005])), [0.06, 0.03, 0.06, 0.02])
     np.testing.assert_allclose(holm(np.array([0.9, np.nan, 0.6])), [1.0, np.nan, 1.0])
@@ -45,33 +61,118 @@ def test_wilson_agrees_with_scipy():
 
 
 def test_percentiles_leave_undefined_resamples_out():
-    drawn = np.column_stack([np.arange(101.0), np.full(101, np.nan)])
+    drawn = np.column_stack([np.arange(100.0), np.full(100, np.nan)])
     drawn[50, 0] = np.nan
     low, high = percentiles(drawn, 0.9)
-    kept = np.delete(np.arange(101.0), 50)
-    assert (low[0], high[0]) == pytest.approx(tuple(np.quantile(kept, [0.05, 0.95])))
+    assert (low[0], high[0]) == pytest.approx(
+        (4.0, 95.0)
+    )  # the fifth and the 95th of 99, which are the shares 0.05 and 0.95
     assert np.isnan(low[1])
 
 
-def test_interval_shifts_by_the_push_of_noise():
-    drawn, value = np.linspace(2.0, 4.0, 101)[:, None], np.array([2.5])  # pushed up by 0.5
-    for directions, shift in ((1, 0.0), (2, 0.5), (4, 0.75)):
-        low, high = interval(GAP, value, drawn, 0.9, directions)
-        assert (low[0], high[0]) == pytest.approx((2.1 - shift, 3.9 - shift))
+def test_rates_of_nobody_and_everybody_have_an_interval():
+    """No resample of 0 of 40 has anybody flagged, and yet the rate need not be 0."""
+    drawn = np.column_stack([np.zeros(50), np.ones(50)])
+    low, high = level_interval(RATE, np.array([0.0, 1.0]), drawn, np.array([40.0, 40.0]), Z)
+    for count, ends in ((0, (low[0], high[0])), (40, (low[1], high[1]))):
+        assert ends == pytest.approx(tuple(stats.binomtest(count, 40).proportion_ci(0.95, method="wilson")))
 
 
-def test_extremes_interval_of_ratio_and_difference():
-    low, high = np.array([0.1, np.nan, 0.3]), np.array([0.2, np.nan, 0.5])
-    assert extremes_interval(RATIO, low, high) == pytest.approx((0.1 / 0.5, 0.2 / 0.3))
-    assert extremes_interval(KINDS["auc_gap"], low, high) == pytest.approx((0.1, 0.4))
-    assert np.isnan(extremes_interval(RATIO, low[:2], high[:2])).all()
+def test_a_rate_has_the_rows_that_its_spread_stands_for():
+    """Resamples of 12 of 60 that vary as 30 rows would: Wilson's interval of 6 of 30."""
+    drawn = 0.2 + np.sqrt(0.2 * 0.8 / 30) * np.array([[-1.0], [1.0]])
+    low, high = level_interval(RATE, np.array([0.2]), drawn, np.array([60.0]), Z)
+    expected = stats.binomtest(6, 30).proportion_ci(0.95, method="wilson")
+    assert (low[0], high[0]) == pytest.approx(tuple(expected))
 
 
-def test_bounds_hold_the_value_and_what_the_test_allows():
-    value, low, high = np.array([-0.1, 0.3, 0.3]), np.array([0.1, 0.2, 0.2]), np.array([0.5, 0.4, 0.4])
-    low, high = bounded(GAP, value, low, high, np.array([0.5, 0.2, 0.01]), 0.95)
+def test_interval_of_a_squared_gap_of_two_means_is_that_of_the_gap():
+    """With two groups the noise is one normal number: (d - z se)^2 to (d + z se)^2, and 0 where 0 is within."""
+    noise = 0.3 * stats.norm.ppf((np.arange(4000) + 0.5) / 4000)[:, None]
+    for d in (0.2, 1.0, -1.0):
+        drawn = (d + noise) ** 2
+        low, high = gap_interval(GAP, np.array([d**2]), drawn, noise**2, 0.95)
+        assert low[0] == pytest.approx(max(abs(d) - Z * 0.3, 0) ** 2, abs=1e-3)
+        assert high[0] == pytest.approx((abs(d) + Z * 0.3) ** 2, abs=0.02)
+
+
+def test_differences_of_two_rates_are_newcombes():
+    """56 of 70 against 48 of 80: 0.0524 to 0.3339 (Newcombe 1998, method 10)."""
+    low, high = (
+        np.array(ends) for ends in zip(*(wilson(k, n, 0.95) for k, n in ((56, 70), (48, 80))), strict=True)
+    )
+    ends = difference_ends(np.array([0.8, 0.6]), low, high, np.eye(2))
+    assert (ends[0][0, 1], ends[1][0, 1]) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+    assert (ends[0][1, 0], ends[1][1, 0]) == pytest.approx((-0.3339, -0.0524), abs=5e-5)
+
+
+@pytest.mark.parametrize("rho", [-0.7, 0.0, 0.4])
+def test_ends_of_a_ratio_are_where_the_difference_may_be_none(rho):
+    value, low, high = np.array([0.08, 0.2]), np.array([0.05, 0.15]), np.array([0.24, 0.41])
+    correlation = np.array([[1.0, rho], [rho, 1.0]])
+
+    def at(ratio, end):
+        scaled = [np.array([1.0, ratio]) * x for x in (value, low, high)]
+        return difference_ends(*scaled, correlation)[end][0, 1]
+
+    found = ratio_ends(value, low, high, correlation)
+    assert found[0][0, 1] == pytest.approx(brentq(lambda r: at(r, 0), 1e-6, 0.4))
+    assert found[1][0, 1] == pytest.approx(brentq(lambda r: at(r, 1), 0.4, 5))
+
+
+def test_a_ratio_to_a_rate_that_may_be_0_has_no_upper_end():
+    value, low, high = np.array([0.1, 0.1]), np.array([0.05, 0.0]), np.array([0.2, 0.3])
+    smallest, largest = ratio_ends(value, low, high, np.eye(2))
+    assert largest[0, 1] == np.inf
+    assert np.isfinite(largest[1, 0])
+    assert (smallest >= 0).all()
+
+
+def test_the_uneven_end_is_that_of_one_pair_and_the_even_end_holds_for_all():
+    """Four normal levels, equally far apart: Tukey's critical value is 3.633 / sqrt(2)."""
+    value, asked = np.array([0.0, 1.0, 2.0, 3.0]), []
+
+    def ends(z):
+        asked.append(z)
+        return value - 0.1 * z, value + 0.1 * z
+
+    low, high = extremes_interval(Kind("gap", 0.0, shape="extremes"), value, ends, np.zeros((9, 4)), 0.95)
+    assert asked == pytest.approx([1.95996, 3.633 / np.sqrt(2)], abs=5e-4)
+    assert high == pytest.approx(3 + np.sqrt(2) * 0.1 * asked[0])
+    assert low == pytest.approx(3 - np.sqrt(2) * 0.1 * asked[1])
+
+
+def test_extremes_need_two_groups_with_values():
+    value = np.array([0.1, np.nan])
+    assert np.isnan(extremes_interval(RATIO, value, lambda _: (value, value), np.ones((5, 2)), 0.9)).all()
+
+
+def test_correlations_are_those_of_numpy_and_0_for_what_does_not_vary():
+    drawn = np.random.default_rng(0).normal(size=(50, 3)) @ np.array([[1.0, 0.5, 0], [0, 1, 0], [0, 0, 0]])
+    found = correlations(np.vstack([drawn, [np.nan, 1, 1]]))
+    np.testing.assert_allclose(found[:2, :2], np.corrcoef(drawn[:, :2].T))
+    assert found[2].tolist() == [0, 0, 0]
+
+
+def test_an_interval_holds_its_value_and_stays_in_range():
+    value, low, high = np.array([-0.1, 0.3, 0.9]), np.array([0.1, -0.2, 0.2]), np.array([0.5, 0.4, 7.0])
+    low, high = within_range(Kind("gap", 0.0, largest=1.0), value, low, high)
     assert low.tolist() == [-0.1, 0.0, 0.2]
-    assert high.tolist() == [0.5, 0.4, 0.4]
+    assert high.tolist() == [0.5, 0.4, 1.0]
+
+
+def test_no_interval_depends_on_a_test():
+    """Once an interval was stretched to "even" where the test had not rejected, as it mostly does with small groups."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["a", "b", "c"], [40, 60, 300])
+    rest = {"sensitive_features": groups, "y": rng.integers(0, 2, 400), "given": rng.integers(0, 3, 400)}
+    scores = rng.normal(size=400) + 0.3 * (groups == "b")
+    one, other = (audit(scores, **rest, n_bootstrap=100, n_permutations=n) for n in (0, 99))
+    not_rejected = [m for m in other.measures if m.p > 0.05]
+    assert len(not_rejected) > 5
+    for m in other.measures:
+        same = one.get(m.measure, m.group, m.detail)
+        assert (same.low, same.high) == pytest.approx((m.low, m.high), nan_ok=True), m
 
 
 def resampled(scores, groups, rng, n_bootstrap, n_permutations):
@@ -96,6 +197,27 @@ def test_permutation_p_values_are_uniform_without_a_gap():
         assert np.mean(np.array(values) <= 0.05) < 0.08
 
 
+def test_flag_test_has_its_level_and_its_power():
+    """A population with one small group, without and with a difference: chi-square finds what a ratio does not."""
+    rng = np.random.default_rng(0)
+    sizes = np.array([30, 60, 210])
+    groups = np.repeat([0, 1, 2], sizes)
+    found = {}
+    for rates in ((0.1, 0.1, 0.1), (0.1, 0.28, 0.06)):
+        p = {"flag_rate_test": [], "flag_rate_ratio": []}
+        for _ in range(300):
+            scores = (rng.random(300) < np.array(rates)[groups]) + rng.random(300)
+            value, _, permuted = resampled(scores, groups, rng, 1, 99)
+            for name in p:
+                ties = value["threshold_free_gap"][0], permuted["threshold_free_gap"]
+                p[name] += p_value(KINDS[name], value[name][0], permuted[name], ties).tolist()
+        found[rates] = {name: np.mean(np.array(values) <= 0.05) for name, values in p.items()}
+    even, uneven = found.values()
+    assert 0.02 < even["flag_rate_test"] < 0.085
+    assert uneven["flag_rate_test"] > 0.8
+    assert uneven["flag_rate_test"] > uneven["flag_rate_ratio"] + 0.2
+
+
 @pytest.mark.parametrize("gaps", [(0.0, 0.0), (0.0, 0.5), (0.0, 0.0, 0.0, 0.0), (0.0, 0.2, 0.4, 0.2)])
 def test_intervals_cover_the_truth(gaps):
     """90 % intervals, in simulations where the truth is known; gaps are allowed to cover more."""
@@ -103,14 +225,57 @@ def test_intervals_cover_the_truth(gaps):
     groups = np.repeat(np.arange(len(gaps)), n)
     shift = np.array(gaps)[groups]
     squared = np.mean([(a - b) ** 2 for i, a in enumerate(gaps) for b in gaps[i + 1 :]])
-    truth = {"mean_score": np.array(gaps), "demographic_parity": squared / (1 + np.var(gaps))}
+    x = stats.norm.ppf((np.arange(2000) + 0.5) / 2000)
+    every = np.concatenate([x + gap for gap in gaps])
+    spread = np.ptp([stats.norm.cdf(every - gap) for gap in gaps], axis=0).mean()
+    truth = {
+        "mean_score": np.array(gaps),
+        "demographic_parity": squared / (1 + np.var(gaps)),
+        "threshold_free_gap": spread,
+    }
     covered = {name: [] for name in truth}
-    for _ in range(150):
-        value, drawn, permuted = resampled(rng.normal(size=len(groups)) + shift, groups, rng, 100, 60)
-        for name, true in truth.items():
-            kind, v = KINDS[name], value[name][0]
-            low, high = interval(kind, v, drawn[name], 0.9, len(gaps) - 1)
-            low, high = bounded(kind, v, low, high, p_value(kind, v, permuted[name]), 0.9)
-            covered[name] += ((low <= true + 1e-9) & (true <= high)).tolist()
+    for i in range(150):
+        scores = rng.normal(size=len(groups)) + shift
+        found = audit(scores, sensitive_features=groups, confidence=0.9, **FEW, random_state=i)
+        means = [found.get("mean_score", str(g)) for g in range(len(gaps))]
+        covered["mean_score"] += [m.low <= true <= m.high for m, true in zip(means, gaps, strict=True)]
+        for name in ("demographic_parity", "threshold_free_gap"):
+            m = found.get(name)
+            covered[name].append(m.low <= truth[name] + 1e-9 and truth[name] <= m.high)
     assert 0.85 < np.mean(covered["mean_score"]) < 0.94
     assert np.mean(covered["demographic_parity"]) > 0.85
+    assert np.mean(covered["threshold_free_gap"]) > 0.85
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shifts"),
+    [
+        ((30, 400), (0.0, 0.0)),
+        ((30, 400), (-0.6, 0.0)),
+        ((30, 60, 60, 400), (0.0, 0.0, 0.0, 0.0)),
+        ((30, 60, 60, 400), (0.0, 0.5, 0.2, 0.0)),
+        ((60, 60, 60, 60, 60, 60), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
+    ],
+)
+def test_ratios_of_flag_rates_cover_the_truth(sizes, shifts):
+    """90 % intervals of both ratios, with a small group and with many; the threshold is drawn too."""
+    rng, shifts = np.random.default_rng(1), np.array(shifts)
+    groups, share = np.repeat(np.arange(len(sizes)), sizes), np.array(sizes) / sum(sizes)
+    cut = brentq(lambda t: share @ stats.norm.sf(t - shifts) - 0.1, -5, 9)
+    rates = stats.norm.sf(cut - shifts)
+    truth = {
+        "flag_rate_ratio": rates.min() / rates.max(),
+        "unflagged_rate_ratio": (1 - rates).min() / (1 - rates).max(),
+    }
+    covered, rate_covered = {name: [] for name in truth}, []
+    for i in range(150):
+        scores = rng.normal(size=len(groups)) + shifts[groups]
+        found = audit(scores, sensitive_features=groups, confidence=0.9, **FEW, random_state=i)
+        for name, true in truth.items():
+            m = found.get(name)
+            covered[name].append(m.low <= true <= m.high + 1e-12)
+        ends = [found.get("flag_rate", str(g)) for g in range(len(sizes))]
+        rate_covered += [m.low <= rate <= m.high for m, rate in zip(ends, rates, strict=True)]
+    assert np.mean(covered["flag_rate_ratio"]) > 0.85
+    assert np.mean(covered["unflagged_rate_ratio"]) > 0.85
+    assert np.mean(rate_covered) > 0.85

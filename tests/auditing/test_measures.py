@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+from scipy.stats import chi2_contingency, f_oneway
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from evenout import metrics
-from evenout.auditing.measures import label_measures, largest_gap, score_measures, strata_measures
+from evenout.auditing.measures import chi_square, label_measures, largest_gap, score_measures
+from evenout.auditing.strata import strata_measures
 from evenout.auditing.tables import class_table, level_table
 
 HAND_SCORES = np.array([1.0, 2.0, 3.0, 4.0, 3.0, 5.0])
@@ -45,6 +47,9 @@ def test_score_measures_by_hand():
     assert found["demographic_parity_corrected"] == pytest.approx((2.25 - 5 / 3 / 4 - 2 / 2) / (10 / 6))
     assert found["flag_rate"].tolist() == [0.25, 0.5]  # 4 and 5 are flagged
     assert found["flag_rate_ratio"] == 0.5
+    assert found["unflagged_rate_ratio"] == pytest.approx(0.5 / 0.75)
+    # variances 5/3 and 2 of the groups, so means 2.5 and 4 with noise 5/12 and 1
+    assert found["mean_score_test"] == pytest.approx(1.5**2 / (5 / 12 + 1))
     # thresholds 1, 2, 3, 3, 4, 5: differences of the shares above them
     assert found["threshold_free_gap"] == pytest.approx((0.25 + 0.5 + 0.25 + 0.25 + 0.5 + 0) / 6)
     # shares 1/2, 1/2 on top, 2/3, 1/3 of all
@@ -78,6 +83,56 @@ def test_threshold_free_gap_and_drift_by_slow_formulas(sample):
         top = scores > np.percentile(scores, 100 * (1 - share))
         s, o = (np.array([(groups[rows] == g).mean() for g in range(3)]) for rows in (top, scores == scores))
         assert drift == pytest.approx(sum(a * np.log(a / b) for a, b in zip(s, o, strict=True) if a > 0))
+
+
+def test_chi_squares_are_those_of_scipy(sample):
+    scores, groups, labels = sample
+    flagged = scores > np.percentile(scores, 80)
+
+    def table(rows):
+        return [[(flagged[rows & (groups == g)] == f).sum() for f in (True, False)] for g in range(3)]
+
+    expected = chi2_contingency(table(np.ones(300, dtype=bool)), correction=False).statistic
+    assert measure_scores(scores, groups, 0.2)["flag_rate_test"] == pytest.approx(expected)
+    found = measure_labels(scores, groups, labels, 0.2)
+    for name, label in (("true_positive_rate_test", 1), ("false_positive_rate_test", 0)):
+        expected = chi2_contingency(table(labels == label), correction=False).statistic
+        assert found[name] == pytest.approx(expected)
+    assert chi_square(np.array([0, 0]), np.array([5, 9])) == 0
+    assert chi_square(np.array([3, 0, 1]), np.array([5, 0, 9])) == pytest.approx(
+        chi_square(np.array([3, 1]), np.array([5, 9]))
+    )
+
+
+def test_mean_test_is_fishers_for_groups_of_equal_size_and_spread():
+    rng = np.random.default_rng(0)
+    part = rng.normal(size=40)
+    scores, groups = np.concatenate([part, part + 0.3, part - 0.2]), np.repeat([0, 1, 2], 40)
+    expected = f_oneway(*(scores[groups == g] for g in range(3))).statistic
+    assert measure_scores(scores, groups, 0.1)["mean_score_test"] == pytest.approx(2 * expected)
+
+
+def test_noise_is_the_gap_of_a_table_that_only_resampling_moved(sample):
+    """Moved by the same amount in all groups there is none; moved in one group it is that move."""
+    scores, groups, _ = sample
+    table = level_table(scores, groups, 3)
+    drawn = score_measures(table.counts[None], table.values, 0.1, (0.2,), around=table.counts)
+    for name, value in drawn.items():
+        if name.startswith("noise"):
+            assert value == pytest.approx(0, abs=1e-20), name
+    grown = table.counts + (np.arange(len(table.values)) == 3) * np.array([[5], [0], [0]])
+    found = {
+        n: v[0, 0]
+        for n, v in score_measures(grown[None], table.values, 0.1, (0.2,), around=table.counts).items()
+        if n.startswith("noise")
+    }
+    rows = [np.repeat(table.values, counts[0]) for counts in (grown, table.counts)]
+    moved = rows[0].mean() - rows[1].mean()
+    assert found["noise of demographic_parity_raw"] == pytest.approx(2 * moved**2 / 3)
+    total = np.repeat(table.values, grown.sum(axis=0))
+    assert found["noise of demographic_parity"] == pytest.approx(2 * moved**2 / 3 / total.var())
+    off = [abs((rows[0] <= t).mean() - (rows[1] <= t).mean()) for t in total]
+    assert found["noise of threshold_free_gap"] == pytest.approx(np.mean(off))
 
 
 def test_measures_of_a_drawn_table_are_those_of_its_rows(sample):
@@ -132,6 +187,7 @@ def test_label_measures_are_undefined_without_their_rows():
     np.testing.assert_array_equal(found["false_positive_rate"], [0.25, 0.0])
     np.testing.assert_array_equal(found["precision"], [0.0, 1.0])
     assert np.isnan(found["auc_gap"])
+    assert np.isnan(found["true_positive_rate_test"])
     assert found["precision_gap"] == 1.0
 
 
@@ -146,6 +202,8 @@ def test_strata_measures_by_hand():
     assert found["conditional_parity"] == pytest.approx((4 / 9 * 4 + 5 / 9 * 1) / variance)
     noise = 4 / 9 * (2 / 2 + 2 / 2) + 5 / 9 * (2 / 2 + 1 / 3)
     assert found["conditional_parity_corrected"] == pytest.approx((4 / 9 * 4 + 5 / 9 - noise) / variance)
+    # squares between groups 4 and 1.2 over the variances 8/3 and 1.3 within the two strata
+    assert found["strata_test"] == pytest.approx(4 / (8 / 3) + 1.2 / 1.3)
 
 
 def test_strata_measures_by_slow_formula(sample):

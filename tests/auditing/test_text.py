@@ -26,6 +26,29 @@ def test_a_clear_gap_is_stated_with_who_and_how_much():
     assert sentences[1].endswith("These rows fail the four-fifths rule, at every ratio in the interval.")
 
 
+def with_flags(flagged, sizes, names="pqrs"):
+    """Scores of which so many of each group are flagged, all else alike."""
+    groups = np.repeat(list(names[: len(sizes)]), sizes)
+    place = np.concatenate([np.arange(n) for n in sizes])
+    top = place < np.repeat(flagged, sizes)
+    return top + np.random.default_rng(0).random(len(groups)), groups
+
+
+def test_a_small_group_does_not_hide_a_difference():
+    """Chi-square has p = 4e-5 here; the permuted ratio of the lowest to the highest rate does not reject."""
+    scores, groups = with_flags((17, 36, 14, 133), (88, 219, 115, 1572))
+    result = audit(scores, sensitive_features=groups)
+    assert result.flagged_counts.tolist() == [17, 36, 14, 133]
+    assert result.get("flag_rate_test").p <= 0.002
+    assert result.verdict[1].startswith("Flag rates differ by more than chance explains")
+    ratio = result.get("flag_rate_ratio")
+    assert (ratio.p, ratio.p_adjusted) == (
+        result.get("flag_rate_test").p,
+        result.get("flag_rate_test").p_adjusted,
+    )
+    assert ratio.high < 0.95
+
+
 def test_no_detected_gap_is_not_called_no_gap():
     result, sentences = verdict(0.0)
     assert sentences[0].startswith("No gap in mean scores can be told from noise")

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenout.auditing.drivers import TEST_ROWS, gap_drivers
-from evenout.auditing.families import Settings, individual_family, label_family, score_family, strata_family
+from evenout.auditing.families import individual_family, label_family, score_family, strata_family
 from evenout.auditing.individual import MAX_ROWS, pair_limit, sample_rows
 from evenout.auditing.inference import holm
 from evenout.auditing.inputs import Inputs, read_inputs
 from evenout.auditing.kinds import KINDS
 from evenout.auditing.result import AuditResult, Measure
+from evenout.auditing.summary import Settings
 from evenout.auditing.tables import MAX_LEVELS
 from evenout.core.flags import flag_threshold
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, warn_few_pairs
@@ -142,7 +143,14 @@ def audit(
         group_names=inputs.groups.labels,
         group_counts=inputs.groups.counts,
         flagged_counts=flagged_counts,
-        settings={**vars(settings), "min_group_size": min_group_size, "random_state": seed},
+        settings={
+            "contamination": contamination,
+            "n_bootstrap": n_bootstrap,
+            "n_permutations": n_permutations,
+            "confidence": settings.confidence,
+            "min_group_size": min_group_size,
+            "random_state": seed,
+        },
         rough=tuple(_rough(inputs, flagged_counts.tolist(), min_group_size)),
         notes=(*inputs.notes, *_notes(inputs, measures, settings)),
         scores=inputs.scores,

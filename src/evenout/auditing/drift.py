@@ -180,7 +180,7 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
     before = {(m.measure, m.group, m.detail): m for m in earlier.measures}
     for m in later.measures:
         key = (m.measure, m.group, m.detail)
-        if key in before and m.measure not in _NOT_COMPARED:
+        if key in before and not KINDS[m.measure].about_rows:
             changes.append(_change(m, before[key]))
     only = [
         f"group {shown(name)!r} is in the {which} batch only, so the gaps are between different groups"

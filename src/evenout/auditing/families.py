@@ -1,142 +1,123 @@
 """Families of measures that are resampled together: of the scores, with labels, within strata, of similar rows."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from evenout.auditing.individual import MAX_ROWS, PairMeasures, individual_values, pair_rows, sample_rows
-from evenout.auditing.inference import bounded, extremes_interval, interval, p_value, wilson
+from evenout.auditing.inference import wilson
 from evenout.auditing.inputs import Codes, Inputs
-from evenout.auditing.kinds import KINDS
-from evenout.auditing.measures import Values, label_measures, score_measures, strata_measures, table_moments
+from evenout.auditing.measures import Values, label_measures, score_measures, table_moments
 from evenout.auditing.result import Measure
+from evenout.auditing.strata import strata_measures
+from evenout.auditing.summary import Column, Resamples, Settings, plain_measure, summarise
 from evenout.auditing.tables import MAX_LEVELS, Table, class_table, level_table
 from evenout.core.flags import flag_threshold
 from evenout.core.forms import no_gap_p_value
-from evenout.core.similarity import LengthScale, comparable_rows, effective_pairs
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.similarity import comparable_rows, effective_pairs
+from evenout.core.types import BoolArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 TOP_SHARES = (0.05, 0.1, 0.15, 0.2)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to audit: see `evenout.audit`."""
-
-    contamination: float
-    n_bootstrap: int
-    n_permutations: int
-    confidence: float
-    length_scale: LengthScale
-
-
-class Column(NamedTuple):
-    """What one column of a measure's values belongs to."""
-
-    group: str | None
-    detail: str | None
-    n: int
-
-
-class Resamples(NamedTuple):
-    """Values (1, w), their bootstrap resamples (B, w) and their permutations (P, w), by measure."""
-
-    value: Values
-    drawn: Values
-    permuted: Values
+_OF_ALL_GROUPS = (
+    "flag_rate_ratio",
+    "unflagged_rate_ratio",
+    "flag_rate_test",
+    "demographic_parity_raw",
+    "demographic_parity",
+    "demographic_parity_corrected",
+    "mean_score_test",
+    "threshold_free_gap",
+)
 
 
 def score_family(inputs: Inputs, settings: Settings, rng: np.random.Generator) -> list[Measure]:
     """Measures of scores and groups alone; groups are shuffled among all rows."""
-    G, counts, n = len(inputs.groups.labels), inputs.groups.counts, len(inputs.scores)
-    exact, rounded = _tables(level_table, MAX_LEVELS, inputs.scores, inputs.groups.codes, G)
+    G, n = len(inputs.groups.labels), len(inputs.scores)
+    exact, rounded = (
+        level_table(inputs.scores, inputs.groups.codes, G, max_levels=levels) for levels in (None, MAX_LEVELS)
+    )
 
-    def measure(counts: IntArray, table: Table) -> Values:
-        return score_measures(counts, table.values, settings.contamination, TOP_SHARES, QUANTILES)
+    def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:
+        around = table.counts if noise else None
+        return score_measures(counts, table.values, settings.share, TOP_SHARES, QUANTILES, around=around)
 
-    groups = [Column(name, None, int(c)) for name, c in zip(inputs.groups.labels, counts, strict=True)]
-    everyone = [Column(None, None, n)]
+    groups, everyone = _columns(inputs, np.ones(n, dtype=bool)), Column(None, None, n, n)
     columns = {
         "mean_score": groups,
-        "score_quantile": [Column(name, f"{q:g}", size) for name, _, size in groups for q in QUANTILES],
+        "score_quantile": [at._replace(detail=f"{q:g}") for at in groups for q in QUANTILES],
         "flag_rate": groups,
-        "flag_rate_ratio": everyone,
-        "demographic_parity_raw": everyone,
-        "demographic_parity": everyone,
-        "demographic_parity_corrected": everyone,
-        "threshold_free_gap": everyone,
-        "top_share_drift": [
-            Column(None, f"top {x:.0%}", int((inputs.scores > cut).sum())) for x, cut in _cuts(inputs)
-        ],
+        **{name: [everyone] for name in _OF_ALL_GROUPS},
+        "top_share_drift": [_on_top(inputs, share) for share in TOP_SHARES],
     }
-    found = summarise(_resample(measure, exact, rounded, settings, rng), columns, settings, G - 1)
-    welch = float(no_gap_p_value(table_moments(exact.counts[None], exact.values))[0])
-    low, high = wilson(counts.astype(float), n, settings.confidence)
-    shares = [_level("group_share", g, *e) for g, *e in zip(groups, counts / n, low, high, strict=True)]
-    return [*shares, *found, _level("welch_test", everyone[0], welch, np.nan, np.nan)]
+    found = summarise(_resample(measure, exact, rounded, settings, rng), columns, settings)
+    low, high = wilson(inputs.groups.counts.astype(float), n, settings.confidence)
+    shares = [
+        plain_measure("group_share", at, at.n / n, lo, hi)
+        for at, lo, hi in zip(groups, low, high, strict=True)
+    ]
+    welch = no_gap_p_value(table_moments(exact.counts[None], exact.values))[0]
+    return [*shares, *found, plain_measure("welch_test", everyone, welch)]
 
 
 def label_family(
     inputs: Inputs, labels: IntArray, settings: Settings, rng: np.random.Generator
 ) -> list[Measure]:
     """Measures against known outliers; groups are shuffled among rows of the same label."""
-    names, codes, G = inputs.groups.labels, inputs.groups.codes, len(inputs.groups.labels)
-    exact, rounded = _tables(level_table, MAX_LEVELS, inputs.scores, codes, G, labels, 2)
+    codes, G = inputs.groups.codes, len(inputs.groups.labels)
+    exact, rounded = (
+        level_table(inputs.scores, codes, G, labels, 2, max_levels=levels) for levels in (None, MAX_LEVELS)
+    )
 
-    def measure(counts: IntArray, _: Table) -> Values:
-        return label_measures(counts.reshape(len(counts), G, 2, -1), settings.contamination)
+    def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:  # noqa: ARG001
+        return label_measures(counts.reshape(len(counts), G, 2, -1), settings.share)
 
-    flagged = inputs.scores > flag_threshold(inputs.scores, settings.contamination)
+    everyone = np.ones(len(labels), dtype=bool)
     rows = {
-        "outlier_rate": np.ones(len(labels), dtype=bool),
-        "auc": np.ones(len(labels), dtype=bool),
+        "outlier_rate": everyone,
+        "auc": everyone,
         "average_precision": labels == 1,
         "true_positive_rate": labels == 1,
         "false_positive_rate": labels == 0,
-        "precision": flagged,
+        "precision": inputs.scores > flag_threshold(inputs.scores, settings.share),
     }
-    columns: dict[str, list[Column]] = {}
+    columns = {name: _columns(inputs, used) for name, used in rows.items()}
     for name, used in rows.items():
-        sizes = np.bincount(codes[used], minlength=G).tolist()
-        columns[name] = [Column(group, None, n) for group, n in zip(names, sizes, strict=True)]
-    columns |= {
-        f"{name}_gap": [Column(None, None, int(used.sum()))]
-        for name, used in rows.items()
-        if name != "outlier_rate"
-    }
-    return summarise(_resample(measure, exact, rounded, settings, rng), columns, settings, G - 1)
+        at = Column(None, None, int(used.sum()), int(used.sum()))
+        columns |= {} if name == "outlier_rate" else {f"{name}_gap": [at]}
+        columns |= {f"{name}_test": [at]} if name in ("true_positive_rate", "false_positive_rate") else {}
+    return summarise(_resample(measure, exact, rounded, settings, rng), columns, settings)
 
 
 def strata_family(
     inputs: Inputs, strata: Codes, settings: Settings, rng: np.random.Generator
 ) -> list[Measure]:
     """Gaps among rows of the same stratum; groups are shuffled within strata."""
-    G, S = len(inputs.groups.labels), len(strata.names)
+    codes, G, S = inputs.groups.codes, len(inputs.groups.labels), len(strata.names)
     # many rows: the levels of all strata together are about as many as elsewhere
     limit = MAX_LEVELS if len(inputs.scores) <= MAX_LEVELS else max(MAX_LEVELS // S, 100)
-    exact, rounded = _tables(class_table, limit, inputs.scores, inputs.groups.codes, G, strata.codes, S)
+    exact, rounded = (
+        class_table(inputs.scores, codes, G, strata.codes, S, max_levels=levels) for levels in (None, limit)
+    )
 
-    def measure(counts: IntArray, table: Table) -> Values:
-        return strata_measures(counts, table.values, table.edges)
+    def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:
+        return strata_measures(counts, table.values, table.edges, around=table.counts if noise else None)
 
     n = np.add.reduceat(exact.counts, exact.edges[:-1], axis=1)  # (G, S)
-    taking_part = (n >= 2).sum(axis=0)
-    used = taking_part >= 2
-    everyone = [Column(None, None, int(n[:, used].sum()))]
-    each = [Column(None, name, int(size)) for name, size in zip(strata.names, n.sum(axis=0), strict=True)]
-    resamples = _resample(measure, exact, rounded, settings, rng)
-    overall = {"conditional_parity": everyone, "conditional_parity_corrected": everyone}
-    directions = int((taking_part[used] - 1).sum())
-    return [
-        *summarise(resamples, overall, settings, directions),
-        *summarise(resamples, {"parity_within": each}, settings, G - 1),
+    used = (n >= 2).sum(axis=0) >= 2
+    everyone = [Column(None, None, int(n[:, used].sum()), int(n[:, used].sum()))]
+    names = ("conditional_parity", "conditional_parity_corrected", "strata_test")
+    columns = dict.fromkeys(names, everyone)
+    columns["parity_within"] = [
+        Column(None, name, int(size), int(size))
+        for name, size in zip(strata.names, n.sum(axis=0), strict=True)
     ]
+    return summarise(_resample(measure, exact, rounded, settings, rng), columns, settings)
 
 
 def individual_family(
@@ -149,10 +130,10 @@ def individual_family(
     X = pd.get_dummies(features, dtype=float).to_numpy(dtype=float)
     rows = sample_rows(codes, G, MAX_ROWS, rng)
     value = individual_values(inputs.scores[rows], X[rows], codes[rows], settings.length_scale)
-    features, scale = comparable_rows(X[rows], codes[rows], settings.length_scale)
+    comparable, scale = comparable_rows(X[rows], codes[rows], settings.length_scale)
     part = pair_rows(codes[rows], G, rng)
     sample = rows[part]
-    pairs = PairMeasures(inputs.scores[sample], features[part], codes[sample], G, scale)
+    pairs = PairMeasures(inputs.scores[sample], comparable[part], codes[sample], G, scale)
     there = pairs.value()
     drawn = pairs.bootstrap(settings.n_bootstrap, rng)
     permuted = pairs.permutations(settings.n_permutations, rng)
@@ -162,80 +143,45 @@ def individual_family(
         {name: value[name] + narrow * (drawn[name] - there[name]) for name in value},
         {name: value[name] + permuted[name] - there[name] for name in value},
     )
-    everyone = (Column(None, None, len(rows)),)
-    measures = summarise(resamples, dict.fromkeys(value, everyone), settings, G - 1)
-    alike = effective_pairs(features, codes[rows], scale) * (n / len(rows)) ** 2
+    everyone = Column(None, None, len(rows), len(rows))
+    measures = summarise(resamples, {name: [everyone] for name in value}, settings)
     if settings.n_permutations > 0 and np.ptp(inputs.scores) > 0:
         # there is no even value to hold it against but this one
         shuffled = {name: float(values.mean()) for name, values in resamples.permuted.items()}
         measures = [replace(m, note=f"{shuffled[m.measure]:.3g} with shuffled groups") for m in measures]
-    return [*measures, _level("effective_pairs", everyone[0], alike, np.nan, np.nan)]
+    alike = effective_pairs(comparable, codes[rows], scale) * (n / len(rows)) ** 2
+    return [*measures, plain_measure("effective_pairs", everyone, alike)]
 
 
-def summarise(
-    found: Resamples, columns: Mapping[str, Sequence[Column]], settings: Settings, directions: int
-) -> list[Measure]:
-    """Turn values and resamples into measures with intervals and p-values."""
-    confidence = settings.confidence
-    ends: dict[str, tuple[FloatArray, FloatArray]] = {}
-    measures = []
-    for name, places in columns.items():
-        kind, value = KINDS[name], found.value[name][0]
-        tested = kind.tested_as or name
-        p = p_value(KINDS[tested], found.value[tested][0], found.permuted[tested])
-        if kind.compares is not None:
-            low, high = (np.array([end]) for end in extremes_interval(kind, *ends[kind.compares]))
-        else:
-            source = tested if kind.twin else name
-            low, high = interval(kind, found.value[source][0], found.drawn[source], confidence, directions)
-        low, high = bounded(kind, value, low, high, p, confidence)
-        ends[name] = low, high
-        notes = _undefined(found.drawn[name])
-        measures += [
-            Measure(name, at.group, at.detail, float(v), float(lo), float(hi), float(pv), np.nan, at.n, note)
-            for at, v, lo, hi, pv, note in zip(places, value, low, high, p, notes, strict=True)
-        ]
-    return measures
+class _MeasureTables(Protocol):
+    def __call__(self, counts: IntArray, table: Table, *, noise: bool) -> Values: ...
 
 
 def _resample(
-    measure: Callable[[IntArray, Table], Values],
-    exact: Table,
-    rounded: Table,
-    settings: Settings,
-    rng: np.random.Generator,
+    measure: _MeasureTables, exact: Table, rounded: Table, settings: Settings, rng: np.random.Generator
 ) -> Resamples:
     """The measures of the rows as they are, and of tables drawn from the rounded scores."""
-    value = measure(exact.counts[None], exact)
+    value = measure(exact.counts[None], exact, noise=False)
 
-    def joined(tables: Iterable[IntArray]) -> Values:
-        batches = [measure(counts, rounded) for counts in tables]
-        return {
-            name: np.concatenate([v[:0], *(batch[name] for batch in batches)]) for name, v in value.items()
-        }
+    def joined(tables: Iterable[IntArray], *, noise: bool) -> Values:
+        batches = [measure(counts, rounded, noise=noise) for counts in tables]
+        if not batches:
+            return {name: v[:0] for name, v in value.items()}
+        return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
     return Resamples(
         value,
-        joined(rounded.bootstrap(settings.n_bootstrap, rng)),
-        joined(rounded.permutations(settings.n_permutations, rng)),
+        joined(rounded.bootstrap(settings.n_bootstrap, rng), noise=True),
+        joined(rounded.permutations(settings.n_permutations, rng), noise=False),
     )
 
 
-def _undefined(drawn: FloatArray) -> list[str]:
-    """A note for each column that many resamples leave undefined, for want of rows."""
-    share = np.isnan(drawn).mean(axis=0) if len(drawn) else np.zeros(drawn.shape[1])
-    return [f"undefined in {part:.0%} of the resamples" if part > 0.05 else "" for part in share]
+def _columns(inputs: Inputs, used: BoolArray) -> list[Column]:
+    """A column per group, of those rows that are used."""
+    sizes = np.bincount(inputs.groups.codes[used], minlength=len(inputs.groups.labels)).tolist()
+    return [Column(name, None, n, n) for name, n in zip(inputs.groups.labels, sizes, strict=True)]
 
 
-def _tables(make: Callable[..., Table], max_levels: int, *columns: Any) -> tuple[Table, Table]:
-    """The table of the rows as they are, and of rounded scores."""
-    return make(*columns), make(*columns, max_levels=max_levels)
-
-
-def _cuts(inputs: Inputs) -> list[tuple[float, float]]:
-    return [(share, float(flag_threshold(inputs.scores, share))) for share in TOP_SHARES]
-
-
-def _level(name: str, at: Column, value: float, low: float, high: float) -> Measure:
-    nan = float("nan")
-    return Measure(name, at.group, at.detail, float(value), float(low), float(high), nan, nan, at.n, "")
+def _on_top(inputs: Inputs, share: float) -> Column:
+    n = int((inputs.scores > flag_threshold(inputs.scores, share)).sum())
+    return Column(None, f"top {share:.0%}", n, n)

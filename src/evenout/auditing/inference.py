@@ -1,13 +1,21 @@
 """From values and their resamples to intervals and p-values."""
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from evenout.auditing.kinds import Kind
 from evenout.core.types import FloatArray
 
 
-def p_value(kind: Kind, value: FloatArray, permuted: FloatArray) -> FloatArray:
+def p_value(
+    kind: Kind,
+    value: FloatArray,
+    permuted: FloatArray,
+    ties: tuple[FloatArray, FloatArray] | None = None,
+) -> FloatArray:
     """Share of permutations at least as unfair as the value, the value itself counted as one of them.
 
     Parameters
@@ -15,6 +23,8 @@ def p_value(kind: Kind, value: FloatArray, permuted: FloatArray) -> FloatArray:
     kind : Kind
     value : array of shape (w,)
     permuted : array of shape (P, w)
+    ties : two such arrays, optional
+        Another measure that is unfair when high: among permutations that equal the value it decides.
 
     Returns
     -------
@@ -28,83 +38,177 @@ def p_value(kind: Kind, value: FloatArray, permuted: FloatArray) -> FloatArray:
         return np.full(len(value), np.nan)
     sign = 1.0 if kind.worse == "high" else -1.0
     slack = 1e-10 * np.abs(value)  # equal but for rounding is equal
-    as_unfair = (~(sign * permuted < sign * value - slack)).sum(axis=0)  # an undefined one counts against us
-    return np.where(np.isnan(value), np.nan, (1 + as_unfair) / (1 + len(permuted)))
+    as_unfair = ~(sign * permuted < sign * value - slack)  # an undefined one counts against us
+    if ties is not None:
+        equal = np.abs(permuted - value) <= slack
+        as_unfair &= ~(equal & (ties[1] < ties[0] * (1 - 1e-10)))
+    return np.where(np.isnan(value), np.nan, (1 + as_unfair.sum(axis=0)) / (1 + len(permuted)))
 
 
 def percentiles(drawn: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Percentile interval of each column of the resamples, shape (B, w), leaving NaN out; NaN if nothing is left."""
+    """Percentile interval of each column of the resamples, shape (B, w), leaving NaN out; NaN if nothing is left.
+
+    The k-th of B ordered resamples stands for the share ``k / (B + 1)``: few of them do not make it shorter.
+    """
     tails = ((1 - confidence) / 2, (1 + confidence) / 2)
     columns = [column[~np.isnan(column)] for column in drawn.T]
-    ends = [np.quantile(column, tails) if len(column) else (np.nan, np.nan) for column in columns]
+    ends = [
+        np.quantile(column, tails, method="weibull") if len(column) else (np.nan, np.nan)
+        for column in columns
+    ]
     low, high = np.array(ends, dtype=float).T
     return low, high
 
 
-def interval(
-    kind: Kind, value: FloatArray, drawn: FloatArray, confidence: float, directions: int
+def level_interval(
+    kind: Kind, value: FloatArray, drawn: FloatArray, units: FloatArray, z: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Bootstrap interval of each value, by the shape of its measure.
+    """Interval of each level, with ``z`` standard deviations to each side of a normal one.
 
-    ``"level"``: the percentiles of the resamples. A gap is never below 0, so noise pushes it up: the sample once, a
-    resample twice. ``"squared"``: noise along the gap itself cancels in the percentiles, noise in the other directions
-    does not; hence both ends move down by ``2 (1 - 1 / directions)`` times the push that the bootstrap shows, which
-    is nothing for two groups. ``"spread"``: how much of the push cancels depends on the gap; an end moves outwards by
-    twice the push or stays. In simulations these intervals cover as promised, the last a little less often where a
-    small gap is spread over several small groups.
+    A rate has Wilson's interval, with as many rows as the bootstrap's spread stands for: what the common threshold or
+    clusters do to it is in there. Where nobody or everybody is counted the bootstrap knows no spread, and ``units``
+    decide. Other levels have the percentiles of the resamples.
 
     Parameters
     ----------
     kind : Kind
     value : array of shape (w,)
     drawn : array of shape (B, w)
-    confidence : float
-    directions : int
-        Independent differences that make up the gap: groups less one, summed over strata.
-
-    Returns
-    -------
-    low, high : arrays of shape (w,)
+    units : array of shape (w,)
+        Independent units that each value rests on: rows, or clusters of them.
+    z : float
     """
-    low, high = percentiles(drawn, confidence)
-    if kind.shape == "level":
+    low, high = percentiles(drawn, float(2 * ndtr(z) - 1))
+    if kind.shape != "rate" or len(drawn) == 0:
         return low, high
-    push = (
-        np.array([np.nanmean(column) if not np.isnan(column).all() else np.nan for column in drawn.T]) - value
-    )
-    if kind.shape == "squared":
-        shift = 2 * (1 - 1 / max(directions, 1)) * push
-        return low - shift, high - shift
-    return np.minimum(low, low - 2 * push), np.maximum(high, high - 2 * push)
+    known = ~np.isnan(drawn).all(axis=0) & ~np.isnan(value)
+    variance = np.zeros(len(value))
+    variance[known] = np.nanvar(drawn[:, known], axis=0)
+    spread = np.where(known, value * (1 - value), 0.0)
+    rows = np.where((variance > 0) & (spread > 0), spread / np.where(variance > 0, variance, 1.0), units)
+    low, high = wilson_interval(np.where(known, value, 0.0), np.maximum(rows, 1.0), z)
+    return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
-def extremes_interval(kind: Kind, low: FloatArray, high: FloatArray) -> tuple[float, float]:
-    """Interval of the largest difference, or of the smallest ratio, of group values with intervals ``low, high`` (G,).
-
-    What the group intervals allow: the highest value lies between the highest low and the highest high end, the
-    lowest value likewise. Resampled extremes would not do: noise drives them apart.
-
-    >>> extremes_interval(Kind("gap", 0.0, shape="extremes"), np.array([0.25, 0.5]), np.array([0.375, 1.0]))
-    (0.125, 0.75)
-    """
-    known = ~np.isnan(low)
-    if known.sum() < 2:
-        return float("nan"), float("nan")
-    low, high = low[known], high[known]
-    if kind.even == 1.0:  # a ratio of lowest to highest
-        return _ratio(low.min(), high.max()), _ratio(high.min(), low.max())
-    return float(low.max() - high.min()), float(high.max() - low.min())
-
-
-def bounded(
-    kind: Kind, value: FloatArray, low: FloatArray, high: FloatArray, p: FloatArray, confidence: float
+def gap_interval(
+    kind: Kind, value: FloatArray, drawn: FloatArray, noise: FloatArray, confidence: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Keep an interval in the measure's range, with its value, and with "even" unless the test excludes that."""
+    """Interval of each gap, a quantity that is never below 0 and that noise pushes up.
+
+    A gap is a norm of the differences between groups. By the triangle inequality, noise adds no more to it than
+    the norm of the noise itself: the low end is the value less what that norm stays below with the confidence asked
+    for. The high end is the upper percentile of the resamples, which noise has pushed up twice. ``"squared"`` gaps are
+    taken by their roots. No test has a say in it.
+
+    Parameters
+    ----------
+    kind : Kind
+    value : array of shape (w,)
+    drawn, noise : arrays of shape (B, w)
+        Resamples of the gap, and of what it is if the groups differ by their resampling errors alone.
+    confidence : float
+    """
+    _, high = percentiles(drawn, confidence)
+    _, push = percentiles(
+        noise, 2 * confidence - 1
+    )  # one-sided: where the gap is 0, the high end cannot miss it
+    if kind.shape == "gap":
+        return np.maximum(value - push, 0.0), high
+    root, push = np.sqrt(np.maximum(value, 0.0)), np.sqrt(push)
+    return np.maximum(root - push, 0.0) ** 2, high
+
+
+def extremes_interval(
+    kind: Kind,
+    value: FloatArray,
+    ends: Callable[[float], tuple[FloatArray, FloatArray]],
+    drawn: FloatArray,
+    confidence: float,
+) -> tuple[float, float]:
+    """Interval of the largest difference, or of the smallest ratio, between values of G groups.
+
+    For two groups it follows from those of the two values and their correlation (Zou and Donner 2008; for ratios
+    Newcombe 2016). With more, the pair that differs most is not known. Some pair differs as much as the truth: so the
+    end on the uneven side is the furthest of all pairs. No pair differs by more than the truth: so the end on the even
+    side is the furthest of all pairs too, each with the critical value of Tukey's studentised range instead of the
+    normal one, by which all pairs hold together. For two groups both are the same.
+
+    Parameters
+    ----------
+    kind : Kind
+        A ratio if its even value is 1, else a difference.
+    value : array of shape (G,)
+        NaN for groups without the rows needed.
+    ends : function
+        Interval of each group's value, for a critical value z.
+    drawn : array of shape (B, G)
+        Resamples of the values, for their correlation.
+    confidence : float
+    """
+    known = np.flatnonzero(~np.isnan(value))
+    if len(known) < 2 or len(drawn) == 0:
+        return float("nan"), float("nan")
+    value, correlation = value[known], correlations(drawn[:, known])
+    of_pairs = ratio_ends if kind.even == 1.0 else difference_ends
+    plain, wide = (
+        of_pairs(value, low[known], high[known], correlation)
+        for low, high in (ends(normal_value(confidence)), ends(_tukey(confidence, len(known))))
+    )
+    apart = ~np.eye(len(known), dtype=bool)
+    if kind.even == 1.0:
+        return float(plain[0][apart].min()), float(wide[1][apart].min())
+    return float(wide[0][apart].max()), float(plain[1][apart].max())
+
+
+def difference_ends(
+    value: FloatArray, low: FloatArray, high: FloatArray, correlation: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Ends of ``value[i] - value[j]`` from the groups' own ends, shape (G, G) each."""
+    below, above = value - low, high - value
+
+    def reach(one: FloatArray, other: FloatArray) -> FloatArray:
+        square = one[:, None] ** 2 + other**2 - 2 * correlation * one[:, None] * other
+        return np.sqrt(np.maximum(square, 0.0))
+
+    apart = value[:, None] - value
+    return apart - reach(below, above), apart + reach(above, below)
+
+
+def ratio_ends(
+    value: FloatArray, low: FloatArray, high: FloatArray, correlation: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Ends of ``value[i] / value[j]`` from the groups' own ends, shape (G, G) each: where 0 leaves the interval of
+    ``value[i] - ratio value[j]``. Infinite if value j may be 0.
+    """  # noqa: D205
+
+    def terms(one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        middle = value[:, None] * value - correlation * one[:, None] * other
+        top, bottom = (value**2 - one**2)[:, None], value**2 - other**2
+        return top, middle + np.sqrt(np.maximum(middle**2 - top * bottom, 0.0)), bottom
+
+    top, root, _ = terms(value - low, high - value)
+    smallest = np.where(root > 0, np.maximum(top, 0.0), 0.0) / np.where(root > 0, root, 1.0)
+    _, root, bottom = terms(high - value, value - low)
+    return smallest, np.where(bottom > 0, root, np.inf) / np.where(bottom > 0, bottom, 1.0)
+
+
+def correlations(drawn: FloatArray) -> FloatArray:
+    """Correlations of the columns over the resamples that have them all; 0 for a column that does not vary."""
+    drawn = drawn[~np.isnan(drawn).any(axis=1)]
+    if len(drawn) < 3:
+        return np.eye(drawn.shape[1])
+    off = drawn - drawn.mean(axis=0)
+    size = np.sqrt((off**2).sum(axis=0))
+    off = off / np.where(size > 0, size, 1.0)
+    return np.clip(off.T @ off, -1.0, 1.0)
+
+
+def within_range(
+    kind: Kind, value: FloatArray, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Keep an interval in the measure's range, and its value in the interval."""
     if kind.even is not None:
         low, high = np.clip(low, 0.0, kind.largest), np.clip(high, 0.0, kind.largest)
-        even = p > 1 - confidence
-        low = np.where(even, np.minimum(low, kind.even), low)
-        high = np.where(even, np.maximum(high, kind.even), high)
     known = ~(np.isnan(value) | np.isnan(low))
     return np.where(known, np.fmin(low, value), np.nan), np.where(known, np.fmax(high, value), np.nan)
 
@@ -123,13 +227,26 @@ def holm(p: FloatArray) -> FloatArray:
     return adjusted
 
 
-def wilson(count: FloatArray, n: int, confidence: float) -> tuple[FloatArray, FloatArray]:
+def wilson(count: FloatArray, n: float, confidence: float) -> tuple[FloatArray, FloatArray]:
     """Wilson's interval of the share ``count / n``."""
-    z = float(ndtri((1 + confidence) / 2))
-    centre = (count + z**2 / 2) / (n + z**2)
-    half = z / (n + z**2) * np.sqrt(count * (n - count) / n + z**2 / 4)
+    return wilson_interval(count / n, np.asarray(n, dtype=float), normal_value(confidence))
+
+
+def wilson_interval(share: FloatArray, n: FloatArray, z: float) -> tuple[FloatArray, FloatArray]:
+    """Wilson's interval of a share of n, with z standard deviations to each side."""
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
 
 
-def _ratio(low: float, high: float) -> float:
-    return min(float(low / high), 1.0) if high > 0 else 1.0
+def normal_value(confidence: float) -> float:
+    """Standard deviations to each side of a normal interval."""
+    return float(ndtri((1 + confidence) / 2))
+
+
+@lru_cache(maxsize=64)
+def _tukey(confidence: float, n_groups: int) -> float:
+    """Critical value of one of all pairs of groups; the normal one for two."""
+    from scipy.stats import studentized_range
+
+    return float(studentized_range.ppf(confidence, n_groups, np.inf) / np.sqrt(2))

@@ -18,40 +18,58 @@ class Kind:
         Its value where all groups are treated alike. A level (a mean, a rate) has none.
     worse : {"high", "low"}, optional
         The side on which it is unfair, where it is tested.
-    shape : {"level", "squared", "spread", "extremes"}
-        How noise enters, which decides on the interval; see `evenout.auditing.inference`.
+    shape : {"level", "rate", "squared", "gap", "extremes", "none"}
+        How noise enters, which decides on the interval; see `evenout.auditing.inference`. ``"none"``: no interval.
     largest : float
         The largest value a gap can have; the smallest is 0.
     compares : str, optional
         For ``"extremes"``: the measure per group whose highest and lowest value are compared.
+    rest : bool
+        For ``"extremes"``: one less that measure is compared.
     question : str
         Tests of the same question are corrected together: one asked more of does not weaken the others.
     note : str
         What to keep in mind with every such value.
     tested_as : str, optional
         The measure whose test answers the same question; no second test is made or counted.
-    twin : bool
-        Whether ``tested_as`` is another estimate of the same quantity, so that its interval serves both.
+    ties : str, optional
+        The measure by which permutations with the same value are told apart. Counts of few rows tie often, and all ties
+        counted against the finding would keep a test from rejecting as often as it may.
+    twin : str, optional
+        Another estimate of the same quantity, whose interval serves both.
+    about_rows : bool
+        Whether it says more about the number of rows than about the scores, so that batches are not compared by it.
     """
 
     words: str
     even: float | None = None
     worse: Literal["high", "low"] | None = None
-    shape: Literal["level", "squared", "spread", "extremes"] = "level"
+    shape: Literal["level", "rate", "squared", "gap", "extremes", "none"] = "level"
     largest: float = np.inf
     compares: str | None = None
+    rest: bool = False
     question: Literal["scores", "labels", "strata", "individuals", "features"] = "scores"
     note: str = ""
     tested_as: str | None = None
-    twin: bool = False
+    ties: str | None = None
+    twin: str | None = None
+    about_rows: bool = False
 
 
 def _squared(words: str, **more: Any) -> Kind:
     return Kind(words, 0.0, "high", "squared", **more)
 
 
-def _difference(words: str, compares: str, note: str = "") -> Kind:
-    return Kind(words, 0.0, "high", "extremes", 1.0, compares, "labels", note)
+def _difference(words: str, compares: str, **more: Any) -> Kind:
+    return Kind(words, 0.0, "high", "extremes", 1.0, compares, question="labels", **more)
+
+
+def _ratio(words: str, **more: Any) -> Kind:
+    return Kind(words, 1.0, "low", "extremes", 1.0, "flag_rate", tested_as="flag_rate_test", **more)
+
+
+def _test(words: str, **more: Any) -> Kind:
+    return Kind(words, worse="high", shape="none", about_rows=True, **more)
 
 
 _RATES = "also reflects unequal shares of outliers"
@@ -61,15 +79,16 @@ KINDS: dict[str, Kind] = {
     "group_share": Kind("share of the rows"),
     "mean_score": Kind("mean score"),
     "score_quantile": Kind("quantile of the scores"),
-    "flag_rate": Kind("flag rate"),
-    "flag_rate_ratio": Kind(
-        "lowest / highest flag rate (1 is even)", 1.0, "low", "extremes", 1.0, "flag_rate"
-    ),
-    "demographic_parity_raw": _squared("squared gap of mean scores", tested_as="demographic_parity"),
-    "demographic_parity": _squared("squared gap of mean scores / variance"),
-    "demographic_parity_corrected": _squared(_NOISE, tested_as="demographic_parity", twin=True),
-    "welch_test": Kind("p-value of equal mean scores (Welch)"),
-    "threshold_free_gap": Kind("flag-rate gap, mean over all thresholds", 0.0, "high", "spread", 1.0),
+    "flag_rate": Kind("flag rate", shape="rate"),
+    "flag_rate_ratio": _ratio("lowest / highest flag rate (1 is even)"),
+    "unflagged_rate_ratio": _ratio("lowest / highest rate of not being flagged", rest=True),
+    "flag_rate_test": _test("chi-square of groups and flags", ties="threshold_free_gap"),
+    "demographic_parity_raw": _squared("squared gap of mean scores", tested_as="mean_score_test"),
+    "demographic_parity": _squared("squared gap of mean scores / variance", tested_as="mean_score_test"),
+    "demographic_parity_corrected": _squared(_NOISE, tested_as="mean_score_test", twin="demographic_parity"),
+    "mean_score_test": _test("chi-square of mean scores, each by its precision"),
+    "welch_test": Kind("p-value of equal mean scores (Welch)", shape="none", about_rows=True),
+    "threshold_free_gap": Kind("flag-rate gap, mean over all thresholds", 0.0, "high", "gap", 1.0),
     "top_share_drift": _squared("drift of the group mix on top (KL)"),
     "individual_unfairness_raw": Kind(
         "squared gap of similar rows", worse="high", tested_as="individual_unfairness"
@@ -77,20 +96,33 @@ KINDS: dict[str, Kind] = {
     "individual_unfairness": Kind(
         "squared gap of similar rows / variance", worse="high", question="individuals"
     ),
-    "effective_pairs": Kind("pairs of similar rows it rests on", question="individuals"),
-    "outlier_rate": Kind("share of known outliers"),
+    "effective_pairs": Kind(
+        "pairs of similar rows it rests on", shape="none", question="individuals", about_rows=True
+    ),
+    "outlier_rate": Kind("share of known outliers", shape="rate"),
     "auc": Kind("AUC"),
     "average_precision": Kind("average precision"),
-    "true_positive_rate": Kind("outliers flagged"),
-    "false_positive_rate": Kind("inliers flagged"),
-    "precision": Kind("flagged that are outliers"),
+    "true_positive_rate": Kind("outliers flagged", shape="rate"),
+    "false_positive_rate": Kind("inliers flagged", shape="rate"),
+    "precision": Kind("flagged that are outliers", shape="rate"),
     "auc_gap": _difference("gap in AUC", "auc"),
-    "average_precision_gap": _difference("gap in average precision", "average_precision", _RATES),
-    "true_positive_rate_gap": _difference("gap in outliers flagged", "true_positive_rate"),
-    "false_positive_rate_gap": _difference("gap in inliers flagged", "false_positive_rate"),
-    "precision_gap": _difference("gap in flagged that are outliers", "precision", _RATES),
-    "conditional_parity": _squared("squared gap within strata / variance", question="strata"),
-    "conditional_parity_corrected": _squared(_NOISE, tested_as="conditional_parity", twin=True),
+    "average_precision_gap": _difference("gap in average precision", "average_precision", note=_RATES),
+    "true_positive_rate_gap": _difference(
+        "gap in outliers flagged", "true_positive_rate", tested_as="true_positive_rate_test"
+    ),
+    "false_positive_rate_gap": _difference(
+        "gap in inliers flagged", "false_positive_rate", tested_as="false_positive_rate_test"
+    ),
+    "precision_gap": _difference("gap in flagged that are outliers", "precision", note=_RATES),
+    "true_positive_rate_test": _test(
+        "chi-square of groups and flagged outliers", question="labels", ties="auc_gap"
+    ),
+    "false_positive_rate_test": _test(
+        "chi-square of groups and flagged inliers", question="labels", ties="auc_gap"
+    ),
+    "conditional_parity": _squared("squared gap within strata / variance", tested_as="strata_test"),
+    "conditional_parity_corrected": _squared(_NOISE, tested_as="strata_test", twin="conditional_parity"),
+    "strata_test": _test("chi-square of mean scores within strata", question="strata"),
     "parity_within": _squared("squared gap in one stratum / variance", question="strata"),
     "gap_explained": Kind("part of the gap that goes with a feature", question="features"),
 }

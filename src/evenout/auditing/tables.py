@@ -2,19 +2,21 @@
 
 Every measure of the audit depends on the rows only through how many of each group have each score (and label, or
 stratum). A drawn table is therefore all that a resample has to give. Draws come in batches, so that the measures run
-on whole arrays.
+on whole arrays. Where rows belong together, whole clusters of them are drawn: see `ClusterTable`.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse
 
 from evenout.core.types import FloatArray, IntArray
 
 MAX_LEVELS = 4_096  # scores are rounded to so many levels before draws; see `_score_levels`
 _ROWS_DRAWN = 100_000  # larger tables are drawn cell by cell, at a cost that no longer grows with the rows
 _BATCH = 1 << 17  # numbers in one batch of draws, few enough for the processor's cache
+_CLUSTER_BATCH = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,14 @@ class Table:
         Score of each cell, ascending within a class.
     edges : array of shape (K + 1,)
         Class k has the cells ``edges[k]..edges[k + 1] - 1``.
+    background : array of shape (L,), optional
+        Rows at each score level that count towards thresholds alone; they stay as they are in every draw.
     """
 
     counts: IntArray
     values: FloatArray
     edges: IntArray
+    background: IntArray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -68,12 +73,74 @@ class Table:
         return _count(cells, batch, len(counts))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClusterTable(Table):
+    """A table whose rows come in clusters, each of one group: several rows of one person.
+
+    The bootstrap draws whole clusters within each group, so that the number of rows varies. Permutations shuffle the
+    groups of whole clusters; with classes, those of the rows that a cluster has in a class, in each class by itself.
+
+    Parameters
+    ----------
+    members : sparse array of shape (U, C)
+        Rows of each cluster in each cell.
+    owner : array of shape (U,)
+        Group of each cluster.
+    parts : sparse array of shape (V, C)
+        The same for the part of a cluster that lies in one class, class by class.
+    part_owner : array of shape (V,)
+    part_edges : array of shape (K + 1,)
+        Class k has the parts ``part_edges[k]..part_edges[k + 1] - 1``.
+    """
+
+    members: scipy.sparse.csr_array
+    owner: IntArray
+    parts: scipy.sparse.csr_array
+    part_owner: IntArray
+    part_edges: IntArray
+
+    def bootstrap(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
+        """Batches, shape (b, G, C), of tables whose clusters are drawn with replacement within each group."""
+        of_group = [np.flatnonzero(self.owner == g) for g in range(len(self.counts))]
+        cells_of = [self.members[mine].T.tocsr() for mine in of_group]
+        for batch in self._batches(size):
+            drawn = []
+            for mine, cells in zip(of_group, cells_of, strict=True):
+                picks = rng.integers(len(mine), size=(batch, len(mine)))
+                drawn.append((cells @ _count(picks, batch, len(mine)).T).T)
+            yield np.stack(drawn, axis=1)
+
+    def permutations(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
+        """Batches, shape (b, G, C), of tables in which clusters have swapped groups within each class."""
+        G, C = self.counts.shape
+        for batch in self._batches(size):
+            drawn = np.zeros((batch, G, C), dtype=np.intp)
+            for first, last, start, stop in zip(
+                self.part_edges[:-1], self.part_edges[1:], self.edges[:-1], self.edges[1:], strict=True
+            ):
+                cells = self.parts[first:last, start:stop].T.tocsr()
+                groups = rng.permuted(np.tile(self.part_owner[first:last], (batch, 1)), axis=1)
+                for group in range(G - 1):
+                    drawn[:, group, start:stop] = (cells @ (groups == group).astype(np.intp).T).T
+                rest = self.counts[:, start:stop].sum(axis=0)
+                drawn[:, G - 1, start:stop] = rest - drawn[:, : G - 1, start:stop].sum(axis=1)
+            yield drawn
+
+    def _batches(self, size: int) -> Iterator[int]:
+        full = max(1, _CLUSTER_BATCH // max(self.counts.size, len(self.owner)))
+        for start in range(0, size, full):
+            yield min(full, size - start)
+
+
 def level_table(
     scores: FloatArray,
     groups: IntArray,
     n_groups: int,
     classes: IntArray | None = None,
     n_classes: int = 1,
+    *,
+    background: FloatArray | None = None,
+    clusters: IntArray | None = None,
     max_levels: int | None = None,
 ) -> Table:
     """A table in which all classes share the same L score levels: ``C = K L``, so that counts reshape to (G, K, L).
@@ -87,6 +154,10 @@ def level_table(
     classes : array of shape (n,), optional
         Codes in 0..n_classes-1; one class if left out.
     n_classes : int
+    background : array, optional
+        Scores of rows that count towards thresholds alone.
+    clusters : array of shape (n,), optional
+        Codes 0.. of the clusters that the rows belong to.
     max_levels : int, optional
         Round the scores to so many levels at most; exact if left out.
 
@@ -94,12 +165,15 @@ def level_table(
     >>> table.values.tolist(), table.counts.tolist()
     ([0.1, 0.5], [[0, 1], [1, 1]])
     """
-    levels, position = _score_levels(scores, max_levels)
-    L = len(levels)
-    cells = position if classes is None else classes * L + position
-    counts = np.bincount(groups * n_classes * L + cells, minlength=n_groups * n_classes * L)
+    extra = np.empty(0) if background is None else background
+    levels, position = _score_levels(np.concatenate([scores, extra]), max_levels)
+    n, L = len(scores), len(levels)
+    of_class = np.zeros(n, dtype=np.intp) if classes is None else classes
     edges = np.arange(n_classes + 1) * L
-    return Table(counts.reshape(n_groups, -1), np.tile(levels, n_classes), edges)
+    beside = np.bincount(position[n:], minlength=L) if len(extra) else None
+    return _table(
+        of_class * L + position[:n], groups, n_groups, np.tile(levels, n_classes), edges, beside, clusters
+    )
 
 
 def class_table(
@@ -108,14 +182,53 @@ def class_table(
     n_groups: int,
     classes: IntArray,
     n_classes: int,
+    *,
+    clusters: IntArray | None = None,
     max_levels: int | None = None,
 ) -> Table:
     """A table with only those cells that hold a row: for many classes, where just sums within a class are needed."""
     levels, position = _score_levels(scores, max_levels)
     cells, cell_of = np.unique(classes * len(levels) + position, return_inverse=True)
-    counts = np.bincount(groups * len(cells) + cell_of, minlength=n_groups * len(cells))
     edges = np.searchsorted(cells, np.arange(n_classes + 1) * len(levels))
-    return Table(counts.reshape(n_groups, -1), levels[cells % len(levels)], edges)
+    return _table(cell_of, groups, n_groups, levels[cells % len(levels)], edges, None, clusters)
+
+
+def _table(
+    cells: IntArray,
+    groups: IntArray,
+    n_groups: int,
+    values: FloatArray,
+    edges: IntArray,
+    background: IntArray | None,
+    clusters: IntArray | None,
+) -> Table:
+    """Count rows, each in a cell, by group, and by cluster where there are any."""
+    C = len(values)
+    counts = np.bincount(groups * C + cells, minlength=n_groups * C).reshape(n_groups, C)
+    if clusters is None:
+        return Table(counts, values, edges, background)
+    of_class = np.searchsorted(edges, cells, side="right") - 1
+    n_clusters = int(clusters.max()) + 1
+    parts, part_of = np.unique(of_class * n_clusters + clusters, return_inverse=True)
+    owner, part_owner = np.empty(n_clusters, dtype=np.intp), np.empty(len(parts), dtype=np.intp)
+    owner[clusters], part_owner[part_of] = groups, groups
+    return ClusterTable(
+        counts,
+        values,
+        edges,
+        background,
+        members=_by_cell(clusters, n_clusters, cells, C),
+        owner=owner,
+        parts=_by_cell(part_of, len(parts), cells, C),
+        part_owner=part_owner,
+        part_edges=np.searchsorted(parts, np.arange(len(edges)) * n_clusters),
+    )
+
+
+def _by_cell(units: IntArray, n_units: int, cells: IntArray, n_cells: int) -> scipy.sparse.csr_array:
+    """Rows of each unit in each cell."""
+    ones = np.ones(len(cells), dtype=np.intp)
+    return scipy.sparse.coo_array((ones, (units, cells)), shape=(n_units, n_cells)).tocsr()
 
 
 def _score_levels(scores: FloatArray, limit: int | None) -> tuple[FloatArray, IntArray]:

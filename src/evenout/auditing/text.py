@@ -16,6 +16,7 @@ _DRIVERS = 5  # features shown
 
 _HEADLINES = (
     "flag_rate_ratio",
+    "unflagged_rate_ratio",
     "threshold_free_gap",
     "demographic_parity",
     "demographic_parity_corrected",
@@ -176,7 +177,7 @@ def _comparisons(result: "AuditResult") -> list[str]:
     for m in result.measures:
         if m.measure in _HEADLINES:
             kind, ends = KINDS[m.measure], between(m.low, m.high)
-            p = "" if kind.tested_as else chance(m.p_adjusted)
+            p = "" if kind.twin or kind.rest else chance(m.p_adjusted)
             value = f"{m.value:,.0f}" if m.measure == "effective_pairs" else number(m.value)
             lines.append(f"{kind.words:<{_WIDTH}} {value:>9}  {ends:<19} {p}".rstrip())
     return lines
