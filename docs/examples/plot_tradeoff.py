@@ -54,8 +54,9 @@ ratios = [flag_rate_ratio(score, sensitive_features=data.sensitive) for score in
 aucs = [roc_auc(data.y, score) for score in scores.T]
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
 axes[0].plot(path.reduction(grid), ratios, color="#009E73")
-axes[0].axhline(0.8, color="0.5", linestyle="--")
-axes[0].set(ylabel="lowest / highest flag rate", ylim=(0, 1), title="dashed: four fifths")
+before = flag_rate_ratio(model.target_, sensitive_features=data.sensitive)
+axes[0].axhline(before, color="0.5", linestyle="--")
+axes[0].set(ylabel="lowest / highest flag rate", ylim=(0, 1), title="dashed: base score")
 axes[1].plot(path.reduction(grid), aucs, color="#CC79A7")
 axes[1].axhline(roc_auc(data.y, model.target_), color="0.5", linestyle="--")
 axes[1].set(ylabel="AUC", title="dashed: base score")

@@ -8,7 +8,13 @@ from sklearn.base import clone
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from evenout import FairOutlierEnsemble
-from evenout.metrics import demographic_parity, flag_rate_ratio, flag_rates, misfit
+from evenout.metrics import (
+    demographic_parity,
+    flag_rate_ratio,
+    flag_rates,
+    misfit,
+    unflagged_rate_ratio,
+)
 
 
 def scores_at(case, alpha):
@@ -37,6 +43,8 @@ def test_flag_rates_and_bias_equal_those_of_a_refitted_model(case, data):
         assert shown == {name: pytest.approx((rate, rate)) for name, rate in rates.items()}
         ratio = flag_rate_ratio(scores, sensitive_features=case.sensitive)
         assert step.score.flags.ratio == pytest.approx((ratio, ratio))
+        spared = unflagged_rate_ratio(scores, sensitive_features=case.sensitive)
+        assert step.score.flags.unflagged == pytest.approx((spared, spared))
         bias = demographic_parity(scores, sensitive_features=case.sensitive, scale_free=True)
         assert step.score.training_bias == pytest.approx(bias)
         assert step.f1 == pytest.approx(misfit(scores, case.model.target_))

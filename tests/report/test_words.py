@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from evenout.core.exceptions import NoGapWarning
-from evenout.report import words
+from evenout.report import render, words
 from evenout.report.data import Request
 
 
@@ -39,7 +39,8 @@ def test_ranges_say_no_more_than_they_hold():
     assert words.ratio_text((0.0, 0.42)) == "at most 0.42"
     assert words.ratio_text((0.85, 1.0)) == "at least 0.85"
     assert words.ratio_text((0.0, 1.0)) == "not shown"
-    assert words.ratio_text((0.7962, 0.7962)) == "0.796"  # not 0.80, and yet below the line
+    assert words.ratio_text((0.7962, 0.7962)) == "0.80"
+    assert words.ratio_text((0.7962, 0.7962), asked=0.8) == "0.796"  # not 0.80, and yet less than asked
 
 
 def test_summary_speaks_of_every_panel(data):
@@ -50,6 +51,7 @@ def test_summary_speaks_of_every_panel(data):
         words.number(step.score.bias),
         words.number(step.score.auc),
         words.ratio_text(step.score.flags.ratio),
+        words.ratio_text(step.score.flags.unflagged),
         words.people(step.moves.enter, 10),
     ):
         assert part in text
@@ -75,11 +77,31 @@ def test_headline_says_that_the_request_was_missed(data):
 
 def test_headline_says_that_even_averages_are_not_even_flags(data):
     met = replace(data, gap_detected=True, request=Request("bias_reduction", 0.5, (0.5, 0.5)))
-    uneven = met.steps[met.chosen].score.flags.ratio[1] < 0.8
-    assert uneven
+    flags, before = met.steps[met.chosen].score.flags, met.base.flags
+    assert before.ratio[1] < flags.ratio[0] < 0.8
+    headline = words.headline(met)
+    assert (
+        headline.tone == "good"
+    )  # no threshold decides on the tone: the request was met, and flags are more even
+    assert "Equal averages are not equal flags" in headline.text
+    assert (
+        f"{words.ratio_text(flags.ratio)} of the highest, before {words.ratio_text(before.ratio)}"
+        in headline.text
+    )
+    assert f"not being flagged is {words.ratio_text(flags.unflagged)} of the highest" in headline.text
+
+
+def test_headline_warns_where_flags_have_become_less_even(data):
+    worse = data.base.flags.ratio[0] / 2
+    met = replace(with_chosen_ratio(data, worse), request=Request("bias_reduction", 0.5, (0.5, 0.5)))
     headline = words.headline(met)
     assert headline.tone == "caution"
-    assert "equal averages are not equal flags" in headline.text
+    assert headline.title == "Scores are more even, flags are less even"
+
+
+def test_no_rule_is_said_to_be_met_or_failed(data):
+    texts = [words.headline(data).text, *(str(words.step_words(data, i)) for i in range(len(data.steps)))]
+    assert "fifth" not in " ".join([*texts, render(data)]).lower()
 
 
 def with_chosen_ratio(data, ratio):

@@ -9,7 +9,7 @@ from scipy.stats import chi2_contingency, ks_2samp, wasserstein_distance
 from evenout.auditing.inference import holm
 from evenout.auditing.kinds import KINDS
 from evenout.auditing.result import AuditResult, Measure, plain
-from evenout.auditing.text import between, chance, number, shown
+from evenout.auditing.words import between, chance, number, shown
 from evenout.core.types import FloatArray, IntArray
 
 if TYPE_CHECKING:

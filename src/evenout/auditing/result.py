@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenout.auditing import text
+from evenout.auditing import sentences, text
 from evenout.core.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class AuditResult:
     @property
     def verdict(self) -> tuple[str, ...]:
         """What was found, in sentences."""
-        return text.verdict(self)
+        return sentences.verdict(self)
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per measure: measure, group, detail, value, low, high, p, p_adjusted, n, note."""

@@ -102,8 +102,8 @@ def audit(
 ) -> None:
     """Audit the scores in FILE (.csv, .csv.gz or .parquet), ours or not, for gaps between groups.
 
-    Group sizes and means, flag rates and the four-fifths ratio, gaps free of scale and of sampling noise, and with
-    labels the rates of error by group; each with an interval and a test, corrected for how many there are.
+    Group sizes and means, how evenly groups are flagged and spared, gaps free of scale and of sampling noise, and with
+    labels the rates of error by group; with intervals, and with tests that are corrected for how many there are.
     """
     from evenout.cli.inputs import check_out
     from evenout.output import atomic_file, write_table

@@ -95,8 +95,7 @@ _OPTIONS = [
     ),
     _option(
         "flag_rate_ratio", type=_POSITIVE_SHARE, metavar="RATIO",
-        help="Instead: raise the lowest flag rate of a group to at least this share of the highest, "
-        "e.g. 0.8 for the four-fifths rule.",
+        help="Instead: raise the lowest flag rate of a group to at least this share of the highest.",
     ),
     _option(
         "alpha", type=FiniteRange(0), metavar="NUMBER",

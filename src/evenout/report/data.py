@@ -21,11 +21,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Flags:
-    """Flagged people of each group, their share of the group, and the lowest share over the highest."""
+    """Flagged people of each group, their share of the group, and the lowest share over the highest.
+
+    ``unflagged`` is the lowest over the highest share of people who are not flagged.
+    """
 
     counts: tuple[Range, ...]
     rates: tuple[Range, ...]
     ratio: Range
+    unflagged: Range
 
 
 @dataclass(frozen=True)

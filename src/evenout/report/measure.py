@@ -54,7 +54,7 @@ class People:
         return float(flag_threshold(scores, self.contamination))
 
     def flags(self, flagged: BoolArray) -> Flags:
-        """Guarded counts and rates of each listed cell, and the flag-rate ratio over all groups."""
+        """Guarded counts and rates of each listed cell, and the ratios of rates over all groups."""
         counts = np.bincount(self.codes[flagged], minlength=len(self.sizes))
         low, high = guard_counts(counts, self.sizes - counts, self.smallest)
         least, most = self._guarded_sizes()
@@ -65,6 +65,7 @@ class People:
             counts=tuple((int(low[g]), int(high[g])) for g in self.listed),
             rates=tuple((float(rate_low[g]), float(rate_high[g])) for g in self.listed),
             ratio=_ratio(rate_low[known], rate_high[known]),
+            unflagged=_ratio(1.0 - rate_high[known], 1.0 - rate_low[known]),
         )
 
     def spread(self, scores: FloatArray, threshold: float) -> Spread:

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from evenout.report.data import Range, ReportData, Score, Step
 
-FOUR_FIFTHS = 0.8
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _CLOSE = 1e-4  # a request is met if it is missed by no more than this
 
@@ -20,7 +19,7 @@ class Headline(NamedTuple):
 
 def headline(data: ReportData) -> Headline:
     """What came of the fit, with what speaks against it said first."""
-    request, ratio = data.request, data.steps[data.chosen].score.flags.ratio
+    request = data.request
     if request.kind == "alpha":
         return Headline("neutral", "The fairness pressure was set by hand", _given_alpha(data))
     if not data.gap_detected and request.kind == "bias_reduction":
@@ -31,9 +30,15 @@ def headline(data: ReportData) -> Headline:
         return Headline(
             "neutral", "Already as even as was asked for", f"{_met(data)} No pressure was needed."
         )
-    if ratio[1] < FOUR_FIFTHS:
-        return Headline("caution", "Scores are more even, flags are not yet", _uneven(data))
-    return Headline("good", "Groups are treated more evenly", f"{_met(data)} {_cost(data)}")
+    if data.steps[data.chosen].score.flags.ratio[1] < data.base.flags.ratio[0]:
+        return Headline(
+            "caution",
+            "Scores are more even, flags are less even",
+            f"{_met(data)} {_flags(data)} {_cost(data)}",
+        )
+    title = "Flag rates are" if request.kind == "flag_rate_ratio" else f"The {gap_name(data)} is"
+    change = "more even" if request.kind == "flag_rate_ratio" else "smaller"
+    return Headline("good", f"{title} {change}, as asked", f"{_met(data)} {_flags(data)} {_cost(data)}")
 
 
 def gap_name(data: ReportData) -> str:
@@ -53,7 +58,6 @@ def step_words(data: ReportData, place: int) -> dict[str, Any]:
         "setting": _setting(data, place),
         "summary": _summary(data, place),
         "removed": _removed(data, step),
-        "ratio_note": _ratio_note(step.score.flags.ratio),
         "f1": number(step.f1),
         "f2": scientific(step.f2),
         "distance": number(step.distance),
@@ -73,6 +77,7 @@ def score_words(data: ReportData, score: Score) -> dict[str, Any]:
         "auc": number(score.auc),
         "average_precision": number(score.average_precision),
         "ratio": ratio_text(flags.ratio),
+        "unflagged": ratio_text(flags.unflagged),
         "rates": [rate_text(rate) for rate in flags.rates],
         "counts": [
             people(count, smallest, hidden=count[0] == 0 and count[1] >= group.size[0])
@@ -102,9 +107,9 @@ def rate_text(rate: Range) -> str:
     return f"at most {high}" if rate[0] == 0 else f"{low}–{high}"
 
 
-def ratio_text(ratio: Range) -> str:
-    """Lowest over highest flag rate, or what may be said of it; with a third digit near the four-fifths line."""
-    low, high = (f"{end:.3f}" if 0 < abs(end - FOUR_FIFTHS) < 0.005 else f"{end:.2f}" for end in ratio)
+def ratio_text(ratio: Range, asked: float = math.inf) -> str:
+    """Lowest over highest rate, or what may be said of it; with a third digit near what was asked for."""
+    low, high = (f"{end:.3f}" if 0 < abs(end - asked) < 0.005 else f"{end:.2f}" for end in ratio)
     if low == high:
         return low
     if ratio[1] >= 1:
@@ -149,8 +154,9 @@ def _summary(data: ReportData, place: int) -> str:
     parts = [
         f"{opening}: the {gap_name(data)} is {number(step.score.bias)} ± {number(step.score.error)} for unseen people; "
         f"before: {number(base.bias)}.",
-        f"Lowest over highest flag rate: {ratio_text(step.score.flags.ratio)}, {_ratio_note(step.score.flags.ratio)}; "
-        f"before: {ratio_text(base.flags.ratio)}.",
+        f"Lowest over highest flag rate: {ratio_text(step.score.flags.ratio)}; before: {ratio_text(base.flags.ratio)}. "
+        f"Lowest over highest rate of not being flagged: {ratio_text(step.score.flags.unflagged)}; "
+        f"before: {ratio_text(base.flags.unflagged)}.",
     ]
     if data.labels == "shown":
         parts.append(f"AUC: {number(step.score.auc)}; before: {number(base.auc)}.")
@@ -167,12 +173,6 @@ def _removed(data: ReportData, step: Step) -> str:
     if share > 1:
         return "nothing left that is more than noise"
     return f"{percent(share)} less than before" if share >= 0 else f"{percent(-share)} more than before"
-
-
-def _ratio_note(ratio: Range) -> str:
-    if ratio[1] < FOUR_FIFTHS:
-        return "below the four-fifths line"
-    return "meets the four-fifths line" if ratio[0] >= FOUR_FIFTHS else "groups too small to judge"
 
 
 def _against(step: Step) -> str:
@@ -224,7 +224,7 @@ def _missed(data: ReportData) -> str:
     if data.request.kind == "flag_rate_ratio":
         what = (
             f"Asked for: lowest over highest flag rate of at least {asked:.2f}. "
-            f"Reached on the rows shown here: {ratio_text(reached)}."
+            f"Reached on the rows shown here: {ratio_text(reached, asked)}."
         )
     else:
         what = (
@@ -234,11 +234,16 @@ def _missed(data: ReportData) -> str:
     return f"{what} {_cost(data)} Other or more detectors may do better."
 
 
-def _uneven(data: ReportData) -> str:
-    ratio = ratio_text(data.steps[data.chosen].score.flags.ratio)
+def _flags(data: ReportData) -> str:
+    """How even the flags are: something else than even averages."""
+    now, before = data.steps[data.chosen].score.flags, data.base.flags
+    ratio = (
+        f"Equal averages are not equal flags: at {percent(data.contamination)} flagged the lowest flag rate is "
+        f"{ratio_text(now.ratio)} of the highest, before {ratio_text(before.ratio)}. "
+    )
     return (
-        f"{_met(data)} Yet at {percent(data.contamination)} flagged the lowest flag rate is {ratio} of the highest, "
-        f"below the four-fifths line of {FOUR_FIFTHS:.2f}: equal averages are not equal flags. {_cost(data)}"
+        f"{'' if data.request.kind == 'flag_rate_ratio' else ratio}The lowest rate of not being flagged is "
+        f"{ratio_text(now.unflagged)} of the highest, before {ratio_text(before.unflagged)}."
     )
 
 

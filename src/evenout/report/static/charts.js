@@ -160,26 +160,18 @@ function ratesChart(report) {
       data: { values: before.filter(({ low, high }) => low === high) },
       mark: { type: "tick", orient: "vertical", size: 30, thickness: 3, color: BEFORE }, encoding: { x: x("low"), y },
     },
-    { data: filled("line"), mark: { type: "rule", color: AGAINST, strokeDash: [6, 4], strokeWidth: 2 }, encoding: { x: x("x") } },
-    {
-      data: filled("line"),
-      mark: { type: "text", text: "four-fifths line", baseline: "top", align: "left", dx: 5, color: AGAINST, fontSize: 12 },
-      encoding: { x: x("x"), y: { value: 0 } },
-    },
     ...label(names, { align: "left", fontWeight: 600, limit: { expr: "width - 140" } }, { x: x("zero"), y, text: { field: "name" } }),
     ...label(filled("texts"), { align: "right" }, { x: { value: { expr: "width" } }, y, text: { field: "text" } }),
   ];
   return chart(report, groups.length * 56 + 26, layer, (at) => {
     const { flags } = report.steps[at].score;
     const { rates, counts } = report.steps[at].words;
-    const highest = Math.max(...flags.rates.map(([low]) => low));
     return {
       rates: groups.map((g, place) => {
         const [low, high] = flags.rates[g];
         return { y: -place, zero: 0, low, high: high < 1 ? high : low };
       }),
       texts: groups.map((g, place) => ({ y: 0.3 - place, text: counts[g].startsWith("fewer") ? `${counts[g]} people` : rates[g] })),
-      line: highest > 0 ? [{ x: 0.8 * highest }] : [],
     };
   });
 }

@@ -1,0 +1,137 @@
+"""What an audit found, in sentences that claim no more than the numbers allow."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evenout.auditing.words import chance, shown
+
+if TYPE_CHECKING:
+    from evenout.auditing.result import AuditResult, Measure
+
+_NAME = 40  # of a group's name
+_NAMED = 3  # groups named with what they have beyond equal rates
+
+
+def verdict(result: "AuditResult") -> tuple[str, ...]:
+    """What was found, one sentence or two per question."""
+    sentences = [_means(result), _flags(result)]
+    if result.has("true_positive_rate_gap"):
+        sentences.append(_labels(result))
+    if result.has("conditional_parity"):
+        sentences.append(_strata(result))
+    if result.rough:
+        sentences.append(f"Few flagged rows, so rough figures: {', '.join(map(shown, result.rough))}.")
+    return tuple(sentence for sentence in sentences if sentence)
+
+
+def _means(result: "AuditResult") -> str:
+    gap = result.get("demographic_parity")
+    if np.isnan(gap.value):
+        return "All scores are equal, so the groups cannot differ."
+    low, high = _ends(result, "mean_score")
+    apart = (high.value - low.value) / float(result.scores.std())
+    who = f"the mean of {_quoted(high)} is {apart:.2g} standard deviations above that of {_quoted(low)}"
+    if np.isnan(gap.p):
+        return f"Mean scores, not tested: {who}."
+    if _beyond_chance(gap, result):
+        return f"Scores differ between groups: {who}, more than chance explains ({_p(gap)})."
+    if _weak(gap, result):
+        return f"A gap in mean scores is likely but not settled: {who} ({_p(gap)})."
+    return f"No gap in mean scores can be told from noise: {who} ({_p(gap)}). That is no proof of evenness."
+
+
+def _flags(result: "AuditResult") -> str:
+    ratio, rest = result.get("flag_rate_ratio"), result.get("unflagged_rate_ratio")
+    low, high = _ends(result, "flag_rate")
+    if high.value == 0:
+        return "Nobody is flagged: ties leave no row above the threshold."
+    if np.isnan(ratio.p):
+        found = "Flag rates, not tested"
+    elif _beyond_chance(ratio, result):
+        found = f"Flag rates differ by more than chance explains ({_p(ratio)})"
+    elif _weak(ratio, result):
+        found = f"Flag rates are likely to differ, but that is not settled ({_p(ratio)})"
+    else:
+        found = f"No difference in flag rates can be told from noise ({_p(ratio)})"
+    return (
+        f"{found}: {_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}. "
+        f"The lowest flag rate is {_of_the_highest(ratio)}; the lowest rate of not being flagged is "
+        f"{_of_the_highest(rest)}. {_people(result)}"
+    )
+
+
+def _people(result: "AuditResult") -> str:
+    """How many of the flagged are beyond what equal rates give, and of which groups: the size of it in people."""
+    flagged, n = int(result.flagged_counts.sum()), result.group_counts
+    beyond = np.rint(result.flagged_counts - n * flagged / n.sum()).astype(int)
+    order = [g for g in np.argsort(-beyond, kind="stable") if beyond[g] > 0]
+    total = int(beyond[order].sum())
+    if not order:
+        return f"Equal rates would flag as many of each group, of {flagged:,} in all."
+    parts = [f"{beyond[g]:,} in '{shown(result.group_names[g], _NAME)}'" for g in order[:_NAMED]]
+    others = total - int(beyond[order[:_NAMED]].sum())
+    parts += [f"{others:,} in other groups"] if others else []
+    named = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"Of the {flagged:,} flagged rows, {named} {'is' if total == 1 else 'are'} beyond what equal rates give."
+
+
+def _labels(result: "AuditResult") -> str:
+    gap = result.get("true_positive_rate_gap")
+    if np.isnan(gap.value):
+        return "Fewer than two groups have known outliers, so their detection cannot be compared."
+    low, high = _ends(result, "true_positive_rate")
+    who = f"of the known outliers, {low.value:.1%} in {_quoted(low)} and {high.value:.1%} in {_quoted(high)}"
+    if np.isnan(gap.p):
+        return f"Outliers found, not tested: {who} are flagged."
+    if _beyond_chance(gap, result):
+        return f"Outliers are found unevenly, more than chance explains: {who} are flagged ({_p(gap)})."
+    if _weak(gap, result):
+        return f"Outliers are likely to be found unevenly, but that is not settled: {who} are flagged ({_p(gap)})."
+    return f"No difference in finding outliers can be told from noise: {who} are flagged ({_p(gap)})."
+
+
+def _strata(result: "AuditResult") -> str:
+    gap = result.get("conditional_parity")
+    if np.isnan(gap.value):
+        return "No stratum has two groups of two rows or more, so nothing can be compared within strata."
+    corrected = result.get("conditional_parity_corrected").value
+    size = f"typically {np.sqrt(max(corrected, 0.0)):.2g} standard deviations"
+    alike = "mong rows that are alike in the given columns"
+    if np.isnan(gap.p):
+        return f"A{alike}, the gap is {size}, not tested."
+    if _beyond_chance(gap, result):
+        return f"A gap remains a{alike}: {size} ({_p(gap)})."
+    if _weak(gap, result):
+        return f"A{alike}, a gap is likely but not settled: {size} ({_p(gap)})."
+    return f"A{alike}, no gap can be told from noise ({_p(gap)})."
+
+
+def _ends(result: "AuditResult", measure: str) -> tuple["Measure", "Measure"]:
+    """The groups with the lowest and the highest value."""
+    found = [result.get(measure, name) for name in result.group_names]
+    known = [m for m in found if not np.isnan(m.value)]
+    return min(known, key=lambda m: m.value), max(known, key=lambda m: m.value)
+
+
+def _of_the_highest(ratio: "Measure") -> str:
+    ends = "" if np.isnan(ratio.low) else f" (interval {ratio.low:.2f} to {ratio.high:.2f})"
+    return f"{ratio.value:.2f} of the highest{ends}"
+
+
+def _beyond_chance(m: "Measure", result: "AuditResult") -> bool:
+    return m.p_adjusted <= 1 - result.settings["confidence"]
+
+
+def _weak(m: "Measure", result: "AuditResult") -> bool:
+    """Whether the test alone finds more than chance, but not after the correction for many tests."""
+    return m.p <= 1 - result.settings["confidence"] < m.p_adjusted
+
+
+def _quoted(m: "Measure") -> str:
+    return f"'{shown(str(m.group), _NAME)}'"
+
+
+def _p(m: "Measure") -> str:
+    alone = f"p {chance(m.p)}" if m.p < 0.001 else f"p = {chance(m.p)}"
+    return alone if m.p == m.p_adjusted else f"{alone}; corrected {chance(m.p_adjusted)}"
