@@ -138,7 +138,9 @@ def judge_repair(story: Story, split: Split) -> None:
     """Repair the target with the groups of the judged rows."""
 
     def repaired(**settings: Any) -> FloatArray:
-        model = ScoreRepair(**settings).fit(split.fit.t, sensitive_features=split.fit.groups)
+        model = ScoreRepair(**settings, min_group_size=10).fit(
+            split.fit.t, sensitive_features=split.fit.groups
+        )
         return model.transform(split.judge.t, sensitive_features=split.judge.groups)
 
     for request in REQUESTS:

@@ -6,7 +6,7 @@ from scipy.stats import ks_2samp
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout.core.exceptions import NoGapWarning, SmallGroupWarning, TargetNotReachedWarning
 from evenout.metrics import demographic_parity, flag_rate_ratio
 from evenout.repair import ScoreRepair
 
@@ -52,7 +52,7 @@ def literal_repair(y, groups, new, new_groups, strength):
 @pytest.mark.parametrize("strength", [0.4, 1.0])
 def test_repair_equals_the_formula_row_by_row(ties, strength):
     y, groups = simulated((60, 30, 12), ties=ties)
-    repair = ScoreRepair(strength=strength).fit(y, sensitive_features=groups)
+    repair = ScoreRepair(strength=strength, min_group_size=10).fit(y, sensitive_features=groups)
     new, new_groups = simulated((30, 20, 10), seed=1)
     new = 1.5 * new - 0.5  # beyond both ends of the training scores
     for scores, g in ((y, groups), (new, new_groups)):
@@ -211,7 +211,7 @@ def test_the_expected_reduction_is_right_on_average(strength):
     for seed in range(100):
         y, groups = simulated((60, 25), seed, gap=1.0)
         fresh, fresh_groups = simulated((1500, 625), 1000 + seed, gap=1.0)
-        repair = ScoreRepair(strength=strength).fit(y, sensitive_features=groups)
+        repair = ScoreRepair(strength=strength, min_group_size=10).fit(y, sensitive_features=groups)
         measure = {"scale_free": True, "corrected": True}
         base = demographic_parity(y, sensitive_features=groups, **measure)
         if repair.gap_detected_:
@@ -230,11 +230,11 @@ def test_the_expected_reduction_is_right_on_average(strength):
 def test_small_groups_limit_what_can_be_promised():
     y, groups = simulated((60, 12), seed=1, gap=1.5)
     with pytest.warns(TargetNotReachedWarning, match="cannot be promised on unseen rows"):
-        repair = ScoreRepair(bias_reduction=1.0).fit(y, sensitive_features=groups)
+        repair = ScoreRepair(bias_reduction=1.0, min_group_size=10).fit(y, sensitive_features=groups)
     assert 0.5 < repair.strength_ < 1
     assert 0.5 < repair.bias_reduction_ < 1
     others = [
-        ScoreRepair(strength=s).fit(y, sensitive_features=groups).bias_reduction_
+        ScoreRepair(strength=s, min_group_size=10).fit(y, sensitive_features=groups).bias_reduction_
         for s in np.linspace(0, 1, 21)
     ]
     assert repair.bias_reduction_ >= max(others)
@@ -252,7 +252,7 @@ def test_no_gap_changes_nothing_and_says_so():
 
 
 def test_constant_scores_stay_as_they_are():
-    y, groups = np.full(40, 3.0), np.repeat(["a", "b"], 20)
+    y, groups = np.full(80, 3.0), np.repeat(["a", "b"], 40)
     assert_allclose(ScoreRepair().fit_transform(y, sensitive_features=groups), y, rtol=1e-15)
     with pytest.warns(NoGapWarning):
         assert ScoreRepair(bias_reduction=0.5).fit(y, sensitive_features=groups).strength_ == 0
@@ -273,7 +273,7 @@ def test_frames_and_intersectional_groups_are_read():
     y, groups = simulated()
     series = pd.Series(y, index=np.arange(len(y)) + 10)
     table = pd.DataFrame({"group": groups, "old": np.arange(len(y)) % 2}, index=series.index)
-    repair = ScoreRepair().fit(series, sensitive_features=table)
+    repair = ScoreRepair(min_group_size=10).fit(series, sensitive_features=table)
     assert repair.groups_ == tuple(f"{g} & {o}" for g in "abcd" for o in (0, 1))
     assert repair.group_counts_.sum() == len(y)
     one = repair.transform([2.0], sensitive_features=pd.DataFrame({"group": ["c"], "old": [1]}))
@@ -296,7 +296,47 @@ def test_bad_groups_are_clear_errors():
     with pytest.raises(ValueError, match=r"one group only \('a'\)"):
         ScoreRepair().fit(y, sensitive_features=["a"] * len(y))
     with pytest.raises(ValueError, match=r"fewer than min_group_size=100 rows: 'c' \(90\), 'd' \(40\)"):
-        ScoreRepair(min_group_size=100).fit(y, sensitive_features=groups)
+        ScoreRepair(min_group_size=100, small_groups="error").fit(y, sensitive_features=groups)
+
+
+def test_small_groups_keep_their_scores_and_are_named():
+    y, groups = simulated((400, 150, 29, 12))
+    with pytest.warns(
+        SmallGroupWarning, match=r"fewer than min_group_size=30 rows are left out: 'c' \(29\), 'd' \(12\)"
+    ):
+        repair = ScoreRepair(strength=0.7).fit(y, sensitive_features=groups)
+    assert repair.groups_ == ("a", "b")
+    assert repair.left_out_ == {"c": 29, "d": 12}
+    small = np.isin(groups, ["c", "d"])
+    repaired = repair.transform(y, sensitive_features=groups)
+    assert_array_equal(repaired[small], y[small])
+    alone = ScoreRepair(strength=0.7).fit(y[~small], sensitive_features=groups[~small])
+    assert_allclose(
+        repaired[~small], alone.transform(y[~small], sensitive_features=groups[~small]), rtol=1e-12
+    )
+    assert_array_equal(repair.transform([2.0, 5.0], sensitive_features=["d", "c"]), [2.0, 5.0])
+    with pytest.raises(ValueError, match="not there in fit: 'e'"):
+        repair.transform([1.0], sensitive_features=["e"])
+
+
+def test_small_groups_can_be_repaired_as_one():
+    y, groups = simulated((400, 150, 25, 12))
+    repair = ScoreRepair(small_groups="merge").fit(y, sensitive_features=groups)
+    assert repair.groups_ == ("a", "b", "merged: c + d")
+    together = np.where(np.isin(groups, ["c", "d"]), "x", groups)
+    expected = ScoreRepair().fit_transform(y, sensitive_features=together)
+    assert_allclose(repair.transform(y, sensitive_features=groups), expected, rtol=1e-12)
+
+
+def test_with_one_group_that_can_be_measured_nothing_changes():
+    y, groups = simulated((400, 20))
+    for request_ in ({}, {"bias_reduction": 0.8}):
+        with pytest.warns(SmallGroupWarning, match="fewer than two groups are left to compare"):
+            repair = ScoreRepair(**request_).fit(y, sensitive_features=groups)
+        assert not repair.gap_detected_
+        assert repair.strength_ == 0
+        assert np.isnan(repair.bias_reduction_)
+        assert_array_equal(repair.transform(y, sensitive_features=groups), y)
 
 
 def test_bad_scores_and_parameters_are_clear_errors():
@@ -307,7 +347,7 @@ def test_bad_scores_and_parameters_are_clear_errors():
         ScoreRepair().fit(np.where(y > 3, np.nan, y), sensitive_features=groups)
     with pytest.raises(ValueError, match="at most one of them"):
         ScoreRepair(strength=0.5, bias_reduction=0.5).fit(y, sensitive_features=groups)
-    for bad in ({"strength": 1.5}, {"bias_reduction": -0.1}, {"min_group_size": 1}):
+    for bad in ({"strength": 1.5}, {"bias_reduction": -0.1}, {"min_group_size": 1}, {"small_groups": "keep"}):
         with pytest.raises(ValueError, match=rf"{next(iter(bad))}=.*is not allowed"):
             ScoreRepair(**bad).fit(y, sensitive_features=groups)
 
@@ -318,6 +358,7 @@ def test_it_is_a_scikit_learn_estimator():
     with pytest.raises(Exception, match="not fitted"):
         repair.transform(y, sensitive_features=groups)
     fresh = clone(repair.fit(y, sensitive_features=groups))
-    assert fresh.get_params() == {"strength": 0.3, "bias_reduction": None, "min_group_size": 20}
+    expected = {"strength": 0.3, "bias_reduction": None, "min_group_size": 20, "small_groups": "leave_out"}
+    assert fresh.get_params() == expected
     assert not hasattr(fresh, "strength_")
     assert "strength=0.3" in repr(repair)

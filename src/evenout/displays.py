@@ -1,5 +1,6 @@
 """Pictures of a trade-off and of group scores, in the style of scikit-learn's displays; matplotlib loads when used."""
 
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -8,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.types import FloatArray
 from evenout.groups import Groups, read_groups
+from evenout.parameters import SHARE_OR_COUNT, check_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,8 +117,8 @@ class GroupScoresDisplay:
     ----------
     scores : array of shape (n,)
     groups : Groups
-    contamination : float
-        Share of the rows that is flagged.
+    contamination : float or int
+        Share of the rows that is flagged, or a count of rows.
 
     Attributes
     ----------
@@ -161,7 +163,8 @@ class GroupScoresDisplay:
         scores : array of shape (n,)
             Higher = more outlying.
         sensitive_features : array, series or frame
-        contamination : float in (0, 0.5], default=0.1
+        contamination : float in (0, 0.5] or int, default=0.1
+            Share of the rows that is flagged; a whole number is a count of rows.
         ax : matplotlib Axes, optional
         **kwargs
             For the curves.
@@ -169,10 +172,7 @@ class GroupScoresDisplay:
         values = np.asarray(scores, dtype=float)
         if values.ndim != 1 or not np.isfinite(values).all():
             raise ValueError(f"scores must be finite numbers of shape (n,), got shape {values.shape}")
-        if not 0 < contamination <= 0.5:
-            raise ValueError(
-                f"contamination={contamination!r} is not allowed; use a number above 0 and at most 0.5"
-            )
+        check_parameters({"contamination": contamination}, {"contamination": SHARE_OR_COUNT})
         groups = read_groups(sensitive_features, len(values), rows=scores)
         return cls(scores=values, groups=groups, contamination=contamination).plot(ax, **kwargs)
 
@@ -182,7 +182,9 @@ class GroupScoresDisplay:
         self.lines_ = {}
         threshold = float(flag_threshold(self.scores, self.contamination))
         span = (self.scores.min(), self.scores.max())
-        label = f"threshold: {100 * self.contamination:.3g}% of all flagged"
+        counted = isinstance(self.contamination, Integral)
+        flagged = f"{self.contamination:,} of" if counted else f"{100 * self.contamination:.3g}% of all"
+        label = f"threshold: {flagged} {f'{len(self.scores):,} ' if counted else ''}flagged"
         self.ax_.axvline(threshold, color="0.4", linewidth=0.8, label=label)
         for place, (name, rate) in enumerate(self.flag_rates_.items()):
             options = {

@@ -1,6 +1,5 @@
 """Repair of a finished score: move each group's scores towards the distribution that all groups share."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,13 +8,13 @@ from scipy.optimize import brentq
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning, warn
 from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
 from evenout.core.path import SIGNIFICANCE
 from evenout.core.types import FloatArray, IntArray
-from evenout.groups import Groups, label_rows, match_groups
+from evenout.groups import Groups, label_rows, match_groups, read_groups, warn_left_out
 from evenout.metrics import one_per_row
-from evenout.parameters import NONE, check_parameters, number, whole
+from evenout.parameters import NONE, check_parameters, number, one_of, whole
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
 
@@ -23,6 +22,7 @@ _RULES = {
     "strength": NONE | number(0, 1),
     "bias_reduction": NONE | number(0, 1),
     "min_group_size": whole(2),
+    "small_groups": one_of(("leave_out", "merge", "error")),
 }
 
 
@@ -53,8 +53,12 @@ class ScoreRepair(BaseEstimator):
         s; 1 if neither parameter is given. 0 changes nothing, 1 gives all groups the same distribution.
     bias_reduction : float in [0, 1], optional
         Take the least strength that removes this share of the scale-free group bias on unseen rows. Not both.
-    min_group_size : int, default=10
-        Smaller groups are an error: their quantiles would be noise.
+    min_group_size : int, default=30
+        Groups with fewer rows are small: their quantiles would be noise.
+    small_groups : {"leave_out", "merge", "error"}, default="leave_out"
+        The scores of small groups are returned as they are, with a warning in `fit` that names them; or small groups
+        are repaired as one; or they are an error. With fewer than two groups that can be measured, all scores are
+        returned as they are.
 
     Attributes
     ----------
@@ -63,9 +67,12 @@ class ScoreRepair(BaseEstimator):
         The share of the score's scale-free group bias that is gone, as expected on unseen rows; NaN without a
         detectable gap, and where the repair leaves all scores equal.
     gap_detected_ : bool
-        False if the group gap is within sampling noise (Welch's test).
+        False if the group gap is within sampling noise (Welch's test), or nothing could be compared.
     groups_ : tuple of str
+        The groups that are compared.
     group_counts_ : array of int
+    left_out_ : dict of str to int
+        Small groups that are left as they are, and their rows.
 
     Notes
     -----
@@ -103,11 +110,13 @@ class ScoreRepair(BaseEstimator):
         *,
         strength: float | None = None,
         bias_reduction: float | None = None,
-        min_group_size: int = 10,
+        min_group_size: int = 30,
+        small_groups: str = "leave_out",
     ) -> None:
         self.strength = strength
         self.bias_reduction = bias_reduction
         self.min_group_size = min_group_size
+        self.small_groups = small_groups
 
     def fit(self, scores: Any, *, sensitive_features: Any = None) -> Self:
         """Learn the groups' distributions.
@@ -123,18 +132,20 @@ class ScoreRepair(BaseEstimator):
         if self.strength is not None and self.bias_reduction is not None:
             raise ValueError("strength and bias_reduction were given; give at most one of them")
         y = one_per_row(scores, "scores")
-        groups = label_rows(sensitive_features, len(y), rows=scores)
-        self._refuse_small(groups)
+        groups = self._read_groups(sensitive_features, y, scores)
         distributions = tuple(_Distribution.of(y[groups.codes == g]) for g in range(len(groups.labels)))
-        shares = groups.counts / len(y)
+        shares = groups.counts / max(groups.counts.sum(), 1)
+        self.groups_, self.group_counts_, self.left_out_ = groups.labels, groups.counts, groups.left_out
+        self._distributions, self._shares = distributions, shares
+        if len(groups.labels) < 2:
+            self.strength_, self.gap_detected_, self.bias_reduction_ = 0.0, False, float("nan")
+            return self
         bias = _UnseenBias.of(y, _transport(distributions, shares, y, groups.codes), groups)
         self.strength_ = self._choose_strength(bias)
         self.gap_detected_ = bias.gap_detected
         self.bias_reduction_ = (
             float(bias.reduction(np.array([self.strength_]))[0]) if bias.gap_detected else float("nan")
         )
-        self.groups_, self.group_counts_ = groups.labels, groups.counts
-        self._distributions, self._shares = distributions, shares
         return self
 
     def transform(self, scores: Any, *, sensitive_features: Any = None) -> FloatArray:
@@ -144,13 +155,15 @@ class ScoreRepair(BaseEstimator):
         ----------
         scores : array of shape (m,)
         sensitive_features : array, series or frame
-            The group of each row, in the columns given to `fit`. A group that `fit` has not seen is an error.
+            The group of each row, in the columns given to `fit`. A group that `fit` has not seen is an error; the
+            scores of one that was left out stay as they are.
         """
         check_is_fitted(self)
         y = one_per_row(scores, "scores")
-        codes = match_groups(sensitive_features, len(y), self.groups_, rows=scores)
+        known = match_groups(sensitive_features, len(y), tuple(self._places), rows=scores)
+        codes = np.array(list(self._places.values()), dtype=np.intp)[known]
         moved = _transport(self._distributions, self._shares, y, codes)
-        return (1.0 - self.strength_) * y + self.strength_ * moved
+        return np.where(codes >= 0, (1.0 - self.strength_) * y + self.strength_ * moved, y)
 
     def fit_transform(self, scores: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Fit, and repair the training scores."""
@@ -158,37 +171,33 @@ class ScoreRepair(BaseEstimator):
             scores, sensitive_features=sensitive_features
         )
 
-    def _refuse_small(self, groups: Groups) -> None:
-        if len(groups.labels) < 2:
-            raise ValueError(
-                f"sensitive_features has one group only ({groups.labels[0]!r}); give at least two"
-            )
-        small = np.flatnonzero(groups.counts < self.min_group_size)
-        if len(small):
-            named = ", ".join(f"{groups.labels[g]!r} ({groups.counts[g]})" for g in small[:10])
-            raise ValueError(
-                f"sensitive_features has groups of fewer than min_group_size={self.min_group_size} rows: {named}; "
-                "join them with other groups, or lower min_group_size"
-            )
+    def _read_groups(self, sensitive_features: Any, y: FloatArray, scores: Any) -> Groups:
+        """The groups that are compared; the place of every group among them, -1 for one that is left out, is kept."""
+        every = label_rows(sensitive_features, len(y), rows=scores)
+        groups = read_groups(
+            sensitive_features, len(y), min_group_size=self.min_group_size, small_groups=self.small_groups
+        )
+        warn_left_out(groups, self.min_group_size)
+        _, first = np.unique(every.codes, return_index=True)
+        self._places = dict(zip(every.labels, groups.codes[first].tolist(), strict=True))
+        return groups
 
     def _choose_strength(self, bias: "_UnseenBias") -> float:
         if self.bias_reduction is None:
             return 1.0 if self.strength is None else float(self.strength)
         if not bias.gap_detected:
-            warnings.warn(
+            warn(
                 f"no group gap was found in the scores (p = {bias.p_value:.2g} for 'no gap'): what differs between the "
                 "groups is within sampling noise, so nothing was changed. Give strength to repair all the same.",
                 NoGapWarning,
-                stacklevel=3,
             )
             return 0.0
         strength, reached = bias.least_strength(self.bias_reduction)
         if reached < self.bias_reduction:
-            warnings.warn(
+            warn(
                 f"bias_reduction={self.bias_reduction:g} cannot be promised on unseen rows with so few rows per group: "
                 f"the most is {reached:.3f}, at strength {strength:.3f}, which was taken. More rows would allow more.",
                 TargetNotReachedWarning,
-                stacklevel=3,
             )
         return strength
 
@@ -209,8 +218,11 @@ class _Distribution:
 def _transport(
     distributions: tuple[_Distribution, ...], shares: FloatArray, y: FloatArray, codes: IntArray
 ) -> FloatArray:
-    """``Q(F_g(y))`` for rows of group ``codes``; beyond the training scores, the shift of the outermost one."""
-    moved = np.empty_like(y)
+    """``Q(F_g(y))`` for rows of group ``codes``; beyond the training scores, the shift of the outermost one.
+
+    Rows without a group, -1, stay as they are.
+    """
+    moved = y.copy()
     for group, own in enumerate(distributions):
         rows = codes == group
         inside = np.clip(y[rows], own.values[0], own.values[-1])

@@ -8,6 +8,7 @@ from evenout import metrics
 from evenout.auditing import audit, families
 from evenout.auditing.inference import holm
 from evenout.auditing.kinds import KINDS
+from evenout.core.exceptions import SmallGroupWarning
 
 SMALL = {"n_bootstrap": 60, "n_permutations": 60}
 
@@ -119,18 +120,89 @@ def test_two_protected_columns_make_intersectional_groups():
     assert result.get("demographic_parity").value == pytest.approx(expected)
 
 
-def test_small_groups_are_named_or_merged():
+def few_and_many(seed=0):
+    """Two large groups and two small ones, the last of them far on top."""
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(["big", "few", "more", "top"], [150, 12, 90, 8])
+    return rng.normal(size=260) + 9 * (groups == "top"), groups
+
+
+def test_small_groups_take_no_part_and_are_shown_apart():
+    scores, groups = few_and_many()
+    with pytest.warns(SmallGroupWarning, match=r"left out: 'few' \(12\), 'top' \(8\)") as caught:
+        result = audit(scores, sensitive_features=groups, **SMALL)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert result.group_names == ("big", "more")
+    top = np.sort(scores)[-26]  # a tenth of all rows is flagged, those of small groups among them
+    flagged = [int((scores[groups == g] >= top).sum()) for g in ("big", "more", "few", "top")]
+    assert result.flagged_counts.tolist() == flagged[:2]
+    assert [(g.name, g.rows, g.flagged) for g in result.left_out] == [("few", 12, flagged[2]), ("top", 8, 8)]
+    assert sum(flagged) == 26
+    record = result.to_dict()
+    assert record["left_out"][1] == {
+        "name": "top",
+        "rows": 8,
+        "flagged": 8,
+        "note": "too few rows to measure",
+    }
+    frame = result.to_frame().query("group == 'top'")
+    assert frame["measure"].tolist() == ["left_out_rows", "left_out_flagged"]
+    assert set(frame["note"]) == {"too few rows to measure"}
+    line = next(line for line in repr(result).splitlines() if line.startswith("top "))
+    assert line.split() == ["top", "8", "8", "too", "few", "rows", "to", "measure"]
+    assert "Too few rows to measure, so left out: 'few' (12 rows" in result.verdict[2]
+
+
+def test_small_groups_change_nothing_but_the_threshold():
+    """The rest is as if the flagged share of the compared rows had been asked for."""
+    scores, groups = few_and_many()
+    with pytest.warns(SmallGroupWarning):
+        result = audit(scores, sensitive_features=groups, **SMALL)
+    kept = np.isin(groups, ["big", "more"])
+    alone = audit(
+        scores[kept], sensitive_features=groups[kept], contamination=int(result.flagged_counts.sum()), **SMALL
+    )
+    for name in (
+        "flag_rate_ratio",
+        "flag_rate_test",
+        "demographic_parity",
+        "mean_score_test",
+        "threshold_free_gap",
+    ):
+        one, other = result.get(name), alone.get(name)
+        assert (one.value, one.p) == pytest.approx((other.value, other.p)), name
+    assert result.get("demographic_parity").high == pytest.approx(alone.get("demographic_parity").high)
+
+
+def test_rows_without_a_group_count_when_flagging():
+    scores, groups = few_and_many()
+    known = np.where(groups == "top", None, groups)
+    result = audit(scores, sensitive_features=known, unknown_groups="ignore", min_group_size=2, **SMALL)
+    assert result.flagged_counts.sum() == 26 - 8
+
+
+def test_small_groups_can_be_merged_or_refused():
     rng = np.random.default_rng(0)
     groups = np.array(["big"] * 150 + ["few"] * 12 + ["none"] * 8)
     scores = rng.normal(size=170) - 9 * (groups == "none")
-    result = audit(scores, sensitive_features=groups, **SMALL)
-    assert [text.split(" (")[0] for text in result.rough] == ["'few'", "'none'"]
-    assert result.get("mean_score", "few").note == "only 12 rows"
-    assert result.get("flag_rate", "none").note == "only 8 rows; only 0 flagged"
-    assert any("rough figures: 'few' (12 rows" in sentence for sentence in result.verdict)
+    with pytest.raises(ValueError, match=r"fewer than min_group_size=30 rows: 'few' \(12\), 'none' \(8\)"):
+        audit(scores, sensitive_features=groups, small_groups="error", **SMALL)
     merged = audit(scores, sensitive_features=groups, small_groups="merge", min_group_size=15, **SMALL)
     assert merged.group_names == ("big", "merged: few + none")
     assert merged.group_counts.tolist() == [150, 20]
+
+
+def test_contamination_may_be_a_count():
+    scores, rest = make()
+    of = {"sensitive_features": rest["sensitive_features"], **SMALL}
+    count, share = (audit(scores, **of, contamination=c) for c in (60, 0.2))
+    assert count.flagged_counts.sum() == 60
+    assert repr(count).startswith("Audit of 300 rows in 3 groups, 60 rows flagged; 95% intervals")
+    for m in share.measures:
+        assert repr(count.get(m.measure, m.group, m.detail)) == repr(m)
+    assert audit(scores, **of, contamination=1).flagged_counts.sum() == 1
+    json.dumps(count.to_dict(), allow_nan=False)
 
 
 def test_features_are_listed_only_where_there_is_a_gap(result):
@@ -167,8 +239,8 @@ def test_equal_scores_are_said_to_be_equal():
 
 
 def test_equal_scores_have_no_individual_unfairness_and_no_drivers():
-    _, rest = make(80)
-    result = audit(np.ones(80), sensitive_features=rest["sensitive_features"], X=rest["X"], **SMALL)
+    _, rest = make(200)
+    result = audit(np.ones(200), sensitive_features=rest["sensitive_features"], X=rest["X"], **SMALL)
     assert result.get("individual_unfairness_raw").value == 0
     assert np.isnan(result.get("individual_unfairness").value)
     assert not result.has("gap_explained")

@@ -59,8 +59,9 @@ def test_interval_of_a_share_is_newcombes():
     """56 of 70 against 48 of 80: 0.0524 to 0.3339 (Newcombe 1998, method 10)."""
 
     def shares(k, n):
+        groups = ["a"] * k + ["b"] * (n - k)
         return audit(
-            np.arange(n), sensitive_features=["a"] * k + ["b"] * (n - k), n_bootstrap=0, n_permutations=0
+            np.arange(n), sensitive_features=groups, min_group_size=2, n_bootstrap=0, n_permutations=0
         )
 
     change = shares(56, 70).compare(shares(48, 80)).get("group_share", "a")

@@ -10,7 +10,8 @@ GROUPS = ["a", "a", "b", "b"]
 
 
 def quick(scores=SCORES, groups=GROUPS, **more):
-    return audit(scores, sensitive_features=groups, n_bootstrap=0, n_permutations=0, **more)
+    options = {"n_bootstrap": 0, "n_permutations": 0, "min_group_size": 2, **more}
+    return audit(scores, sensitive_features=groups, **options)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,18 @@ def quick(scores=SCORES, groups=GROUPS, **more):
             "missing values in 1 of 4 rows .*unknown_groups='ignore'",
         ),
         (lambda: quick(groups=["a"] * 4), "one group only"),
-        (lambda: quick(groups=["a", "a", "a", "b"]), r"'b' \(1\).*'leave_out' or 'merge'"),
+        (
+            lambda: quick(groups=["a", "a", "a", "b"], small_groups="error"),
+            r"'b' \(1\).*'leave_out' or 'merge'",
+        ),
+        (
+            lambda: quick(groups=["a", "a", "a", "b"]),
+            r"fewer than two groups have min_group_size=2 rows or more.*too small: 'b' \(1\); lower min_group_size",
+        ),
+        (
+            lambda: quick(min_group_size=30),
+            r"fewer than two groups have min_group_size=30 .*too small: 'a' \(2\), 'b' \(2\)",
+        ),
         (lambda: quick(y=[0, 1, 1]), "y has 3 rows, but scores has 4"),
         (lambda: quick(y=[-1, 1, 1, -1]), "y has the value -1; labels must be 0 .inlier. or 1 .outlier."),
         (lambda: quick(y=["0", "1", "1", "0"]), "y has the value 0; labels must be"),
@@ -57,12 +69,14 @@ def quick(scores=SCORES, groups=GROUPS, **more):
         (lambda: quick(given=3), "given has no rows"),
         (
             lambda: quick(contamination=0),
-            "contamination=0 is not allowed; use a number above 0 and at most 0.5",
+            "contamination=0 is not allowed; use a share of the rows above 0 and at most 0.5, or a count of rows",
         ),
+        (lambda: quick(contamination=3), "contamination=3 is more than half of the 4 rows"),
+        (lambda: quick(contamination=1.0), "contamination=1.0 is not allowed"),
         (lambda: quick(contamination=0.6), "contamination=0.6 is not allowed"),
         (lambda: quick(confidence=1.0), "confidence=1.0 is not allowed"),
         (lambda: quick(min_group_size=1), "min_group_size=1 is not allowed"),
-        (lambda: quick(small_groups="drop"), "small_groups='drop' is not allowed; use 'keep', 'merge'"),
+        (lambda: quick(small_groups="drop"), "small_groups='drop' is not allowed; use 'leave_out', 'merge'"),
         (lambda: audit(SCORES, sensitive_features=GROUPS, n_bootstrap=-1), "n_bootstrap=-1 is not allowed"),
     ],
 )
@@ -80,16 +94,18 @@ def test_another_order_of_the_same_index_is_refused(name):
         name: pd.Series(GROUPS if name != "y" else [0, 0, 1, 1], index=list("qprs")),
     }
     with pytest.raises(ValueError, match=f"{name} and scores have the same index in a different order"):
-        audit(scores, **arguments)
+        audit(scores, **arguments, min_group_size=2)
 
 
-def test_rows_of_unknown_group_are_left_out_of_everything():
+def test_rows_of_unknown_group_are_not_compared():
     inputs = read_inputs(
         [0.1, 0.9, 0.2, 0.3, 0.4],
         ["a", None, "a", "b", "b"],
         [0, 1, 0, 0, 1],
         pd.DataFrame({"u": range(5)}),
         ["s", "t", "s", "u", "u"],
+        min_group_size=2,
+        small_groups="leave_out",
         unknown_groups="ignore",
     )
     assert inputs.scores.tolist() == [0.1, 0.2, 0.3, 0.4]
@@ -98,7 +114,8 @@ def test_rows_of_unknown_group_are_left_out_of_everything():
     assert inputs.features["u"].tolist() == [0, 2, 3, 4]
     assert inputs.strata.codes.tolist() == [0, 0, 1, 1]
     assert inputs.strata.names == ("s", "u")
-    assert inputs.notes == ("1 of 5 rows have no known group: left out",)
+    assert inputs.background.tolist() == [0.9]
+    assert inputs.notes == ("1 of 5 rows have no known group: not compared, but counted when flagging",)
 
 
 def test_numbers_are_cut_at_quantiles_and_few_values_kept():

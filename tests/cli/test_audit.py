@@ -63,9 +63,38 @@ def test_audit_writes_json_and_csv(batch, tmp_path):
     assert {"measure", "value", "low", "high", "p_adjusted"} <= set(pd.read_csv(out).columns)
 
 
+def test_a_whole_contamination_is_a_count(batch):
+    file, _ = batch
+    asked = ["--score", "risk", "--sensitive", "group", "--json", *FEW]
+    for text, flagged in (("45", 45), ("1", 1), ("0.1", 30), ("5e-2", 15)):
+        result = run(file, *asked, "--contamination", text)
+        assert result.exit_code == 0, result.output
+        assert sum(json.loads(result.stdout)["audit"]["flagged"].values()) == flagged
+
+
+def test_small_groups_are_noted_on_the_error_stream(batch):
+    file, frame = batch
+    frame.loc[:11, "group"] = "d"
+    frame.to_csv(file, index=False)
+    result = run(file, "--score", "risk", "--sensitive", "group", *FEW)
+    assert result.exit_code == 0
+    assert "Note: groups of fewer than --min-group-size 30 rows are left out: 'd' (12)" in result.stderr
+    assert "too few rows to measure" in result.stdout
+    merged = run(file, "--score", "risk", "--sensitive", "group", "--min-group-size", "12", *FEW)
+    assert merged.stderr == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--score", "risk", "--sensitive", "group", "--contamination", "0.7"], "a count of rows"),
+        (["--score", "risk", "--sensitive", "group", "--contamination", "1.5"], "a count of rows"),
+        (["--score", "risk", "--sensitive", "group", "--contamination", "0"], "a count of rows"),
+        (
+            ["--score", "risk", "--sensitive", "group", "--contamination", "200"],
+            "more than half of the 300 rows",
+        ),
+        (["--score", "risk", "--sensitive", "group", "--min-group-size", "200"], "fewer than two groups"),
         (["--score", "riks", "--sensitive", "group"], "riks"),
         (["--score", "risk", "--sensitive", "sex"], "sex"),
         (["--score", "group", "--sensitive", "group"], "score"),

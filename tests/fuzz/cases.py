@@ -48,7 +48,7 @@ OPTIONS = {
     "score": ["--out", "--id", "--engine", "--scheduler", "--n-jobs"],
     "audit": [
         "--score", "--sensitive", "--label", "--features", "--given", "--contamination", "--baseline", "--confidence",
-        "--resamples", "--small-groups", "--unknown-groups", "--seed", "--out",
+        "--resamples", "--min-group-size", "--small-groups", "--unknown-groups", "--length-scale", "--seed", "--out",
     ],
     "reproduce": ["--datasets", "--out", "--repeats", "--seed"],
 }  # fmt: skip
@@ -190,7 +190,13 @@ def _audit(rng):
     kind, name, content = _table(rng)
     case = Case(f"audit {kind}", ["audit", name, "--score", "risk", "--sensitive", "sex"], {name: content})
     case.sound = kind == "sound"
-    case.arguments += ["--resamples", "9", *rng.choice(([], ["--json"], ["--quiet"], ["--out", "out.csv"]))]
+    case.arguments += [
+        "--resamples",
+        "9",
+        "--min-group-size",
+        "2",
+        *rng.choice(([], ["--json"], ["--quiet"], ["--out", "out.csv"])),
+    ]
     for option, value in (
         ("--label", "fraud"),
         ("--features", "income,home"),

@@ -194,6 +194,7 @@ def test_audits_are_finite(data, wild_tables):
     found = audit(
         table.values[:, 0],
         sensitive_features=table.names,
+        min_group_size=2,
         y=labels,
         X=table.values,
         given=labels[::-1],

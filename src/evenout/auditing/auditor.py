@@ -11,12 +11,22 @@ from evenout.auditing.individual import MAX_ROWS, pair_limit, sample_rows
 from evenout.auditing.inference import holm
 from evenout.auditing.inputs import Inputs, read_inputs
 from evenout.auditing.kinds import KINDS
-from evenout.auditing.result import AuditResult, Measure
+from evenout.auditing.result import AuditResult, LeftOut, Measure
 from evenout.auditing.summary import Settings
 from evenout.auditing.tables import MAX_LEVELS
-from evenout.core.flags import flag_threshold
+from evenout.auditing.words import TOO_FEW
+from evenout.core.flags import flagged_share
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, warn_few_pairs
-from evenout.parameters import MEDIAN_MULTIPLE, Rule, check_parameters, number, one_of, whole
+from evenout.groups import Groups, warn_left_out
+from evenout.parameters import (
+    MEDIAN_MULTIPLE,
+    SHARE_OR_COUNT,
+    Rule,
+    check_parameters,
+    number,
+    one_of,
+    whole,
+)
 from evenout.rows import as_seed
 
 if TYPE_CHECKING:
@@ -25,13 +35,13 @@ if TYPE_CHECKING:
 MIN_FLAGGED = 10  # a flag rate that rests on fewer flagged rows is called rough
 
 _RULES = {
-    "contamination": number(0, 0.5, open_low=True),
+    "contamination": SHARE_OR_COUNT,
     "n_bootstrap": whole(0),
     "n_permutations": whole(0),
     "confidence": Rule(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1"),
     "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
     "min_group_size": whole(2),
-    "small_groups": one_of(("keep", "merge")),
+    "small_groups": one_of(("leave_out", "merge", "error")),
     "unknown_groups": one_of(("error", "ignore")),
 }
 
@@ -43,13 +53,13 @@ def audit(
     y: Any = None,
     X: Any = None,
     given: Any = None,
-    contamination: float = 0.1,
+    contamination: float | int = 0.1,
     n_bootstrap: int = 1000,
     n_permutations: int = 1000,
     confidence: float = 0.95,
     length_scale: LengthScale = DEFAULT_LENGTH,
     min_group_size: int = 30,
-    small_groups: str = "keep",
+    small_groups: str = "leave_out",
     unknown_groups: str = "error",
     random_state: Any = 0,
 ) -> AuditResult:
@@ -68,8 +78,8 @@ def audit(
     given : array, series or frame of shape (n,) or (n, c), optional
         Columns that may justify a difference: adds gaps among rows that are alike in them. Numbers with more than
         five values are cut at their quintiles.
-    contamination : float in (0, 0.5], default=0.1
-        Share of the rows that is flagged.
+    contamination : float in (0, 0.5] or int, default=0.1
+        Share of the rows that is flagged; a whole number is a count of rows, such as the 200 that can be looked at.
     n_bootstrap, n_permutations : int, default=1000
         0 leaves out intervals, or tests.
     confidence : float in [0.5, 1), default=0.95
@@ -77,10 +87,13 @@ def audit(
     length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
         With ``X``: the distance at which rows stop being similar, as in `evenout.FairOutlierEnsemble`.
     min_group_size : int, default=30
-        Figures that rest on fewer rows are called rough; ``small_groups="merge"`` merges such groups into one.
-    small_groups : {"keep", "merge"}, default="keep"
+        Groups with fewer rows are small.
+    small_groups : {"leave_out", "merge", "error"}, default="leave_out"
+        Small groups take no part in comparisons, tests and intervals, and are shown apart, with a warning; or they are
+        merged into one; or they are an error. Fewer than two groups that can be measured are an error.
     unknown_groups : {"error", "ignore"}, default="error"
-        Rows whose group is missing: refuse them, or leave them out.
+        Rows whose group is missing: refuse them, or do not compare them. Like rows of small groups they are still
+        among all rows when a share of these is flagged.
     random_state : int, RandomState or None, default=0
 
     Returns
@@ -119,39 +132,48 @@ def audit(
         },
         _RULES,
     )
-    merge = small_groups == "merge"
     inputs = read_inputs(
         scores,
         sensitive_features,
         y,
         X,
         given,
-        min_group_size=min_group_size if merge else 2,
-        small_groups="merge" if merge else "error",
+        min_group_size=min_group_size,
+        small_groups=small_groups,
         unknown_groups=unknown_groups,
     )
-    settings = Settings(float(contamination), n_bootstrap, n_permutations, float(confidence), length_scale)
+    share = flagged_share(contamination, len(inputs.scores) + len(inputs.background))
+    settings = Settings(share, n_bootstrap, n_permutations, float(confidence), length_scale)
     seed = as_seed(random_state)
     measures = _corrected(_measures(inputs, settings, seed))
     for m in measures:
         if m.measure == "effective_pairs":
             warn_few_pairs(m.value)
-    flagged = inputs.scores > flag_threshold(inputs.scores, contamination)
+    threshold = inputs.threshold(contamination)
+    flagged = inputs.scores > threshold
     flagged_counts = np.bincount(inputs.groups.codes[flagged], minlength=len(inputs.groups.labels))
+    left_out = tuple(LeftOut(name, len(y), int((y > threshold).sum())) for name, y in inputs.left_out.items())
+    warn_left_out(
+        Groups(inputs.groups.codes, inputs.groups.labels, {group.name: group.rows for group in left_out}),
+        min_group_size,
+    )
     return AuditResult(
-        measures=tuple(_noted(m, min_group_size) for m in measures),
+        measures=(*(_noted(m, min_group_size) for m in measures), *_of_left_out(left_out)),
         group_names=inputs.groups.labels,
         group_counts=inputs.groups.counts,
         flagged_counts=flagged_counts,
+        left_out=left_out,
         settings={
             "contamination": contamination,
             "n_bootstrap": n_bootstrap,
             "n_permutations": n_permutations,
             "confidence": settings.confidence,
             "min_group_size": min_group_size,
+            "small_groups": small_groups,
+            "length_scale": length_scale,
             "random_state": seed,
         },
-        rough=tuple(_rough(inputs, flagged_counts.tolist(), min_group_size)),
+        rough=tuple(_rough(inputs, flagged_counts.tolist())),
         notes=(*inputs.notes, *_notes(inputs, measures, settings)),
         scores=inputs.scores,
         groups=inputs.groups.codes,
@@ -232,12 +254,22 @@ def _noted(m: Measure, min_group_size: int) -> Measure:
     return replace(m, note="; ".join(notes))
 
 
-def _rough(inputs: Inputs, flagged: list[int], min_group_size: int) -> list[str]:
-    """Groups whose figures rest on few rows, in words."""
+def _of_left_out(groups: tuple[LeftOut, ...]) -> list[Measure]:
+    """Rows and flagged rows of groups that are too small for anything else."""
+    nan = float("nan")
+    return [
+        Measure(name, group.name, None, float(value), nan, nan, nan, nan, group.rows, TOO_FEW)
+        for group in groups
+        for name, value in (("left_out_rows", group.rows), ("left_out_flagged", group.flagged))
+    ]
+
+
+def _rough(inputs: Inputs, flagged: list[int]) -> list[str]:
+    """Groups whose flag rates rest on few flagged rows, in words."""
     return [
         f"{name!r} ({n:,} rows, {k:,} flagged)"
         for name, n, k in zip(inputs.groups.labels, inputs.groups.counts.tolist(), flagged, strict=True)
-        if n < min_group_size or k < MIN_FLAGGED
+        if k < MIN_FLAGGED
     ]
 
 

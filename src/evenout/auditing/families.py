@@ -14,7 +14,6 @@ from evenout.auditing.result import Measure
 from evenout.auditing.strata import strata_measures
 from evenout.auditing.summary import Column, Resamples, Settings, plain_measure, summarise
 from evenout.auditing.tables import MAX_LEVELS, Table, class_table, level_table
-from evenout.core.flags import flag_threshold
 from evenout.core.forms import no_gap_p_value
 from evenout.core.similarity import comparable_rows, effective_pairs
 from evenout.core.types import BoolArray, IntArray
@@ -40,12 +39,14 @@ def score_family(inputs: Inputs, settings: Settings, rng: np.random.Generator) -
     """Measures of scores and groups alone; groups are shuffled among all rows."""
     G, n = len(inputs.groups.labels), len(inputs.scores)
     exact, rounded = (
-        level_table(inputs.scores, inputs.groups.codes, G, max_levels=levels) for levels in (None, MAX_LEVELS)
+        level_table(inputs.scores, inputs.groups.codes, G, background=inputs.background, max_levels=levels)
+        for levels in (None, MAX_LEVELS)
     )
 
     def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:
+        shares = (settings.share, TOP_SHARES, QUANTILES)
         around = table.counts if noise else None
-        return score_measures(counts, table.values, settings.share, TOP_SHARES, QUANTILES, around=around)
+        return score_measures(counts, table.values, *shares, background=table.background, around=around)
 
     groups, everyone = _columns(inputs, np.ones(n, dtype=bool)), Column(None, None, n, n)
     columns = {
@@ -71,11 +72,13 @@ def label_family(
     """Measures against known outliers; groups are shuffled among rows of the same label."""
     codes, G = inputs.groups.codes, len(inputs.groups.labels)
     exact, rounded = (
-        level_table(inputs.scores, codes, G, labels, 2, max_levels=levels) for levels in (None, MAX_LEVELS)
+        level_table(inputs.scores, codes, G, labels, 2, background=inputs.background, max_levels=levels)
+        for levels in (None, MAX_LEVELS)
     )
 
     def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:  # noqa: ARG001
-        return label_measures(counts.reshape(len(counts), G, 2, -1), settings.share)
+        by_label = counts.reshape(len(counts), G, 2, -1)
+        return label_measures(by_label, settings.share, background=table.background)
 
     everyone = np.ones(len(labels), dtype=bool)
     rows = {
@@ -84,7 +87,7 @@ def label_family(
         "average_precision": labels == 1,
         "true_positive_rate": labels == 1,
         "false_positive_rate": labels == 0,
-        "precision": inputs.scores > flag_threshold(inputs.scores, settings.share),
+        "precision": inputs.scores > inputs.threshold(settings.share),
     }
     columns = {name: _columns(inputs, used) for name, used in rows.items()}
     for name, used in rows.items():
@@ -183,5 +186,5 @@ def _columns(inputs: Inputs, used: BoolArray) -> list[Column]:
 
 
 def _on_top(inputs: Inputs, share: float) -> Column:
-    n = int((inputs.scores > flag_threshold(inputs.scores, share)).sum())
+    n = int((inputs.scores > inputs.threshold(share)).sum())
     return Column(None, f"top {share:.0%}", n, n)

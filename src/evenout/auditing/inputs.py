@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.groups import Groups, read_groups
 from evenout.rows import LARGEST
@@ -27,20 +28,30 @@ class Codes:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What is audited: n rows with a score and a group each; labels, features and strata where given."""
+    """What is audited: n rows with a score and a group each; labels, features and strata where given.
+
+    ``background`` has the scores of rows that are not compared, because their group is unknown or small: they count
+    towards the share flagged alone. ``left_out`` has those of small groups, by name.
+    """
 
     scores: FloatArray
     groups: Groups
     labels: IntArray | None
     features: "pd.DataFrame | None"
     strata: Codes | None
+    background: FloatArray
+    left_out: dict[str, FloatArray]
     notes: tuple[str, ...]
+
+    def threshold(self, contamination: float) -> float:
+        """The score above which a row is flagged, of all rows."""
+        return float(flag_threshold(np.concatenate([self.scores, self.background]), contamination))
 
 
 def read_inputs(
     scores: Any, sensitive_features: Any, y: Any, X: Any, given: Any, **group_rules: Any
 ) -> Inputs:
-    """Check everything that `evenout.audit` was given; rows of unknown group are left out."""
+    """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
     values = _numbers(scores, "scores")
     if len(values) == 0:
         raise ValueError("scores has no rows; give one score per row")
@@ -50,23 +61,59 @@ def read_inputs(
         )
     if sensitive_features is not None:
         _aligned(sensitive_features, "sensitive_features", scores, len(values))
-    groups = read_groups(sensitive_features, len(values), **group_rules)
+    groups, left_out = _groups(sensitive_features, values, **group_rules)
     labels = None if y is None else _labels(_aligned(y, "y", scores, len(values)))
-    features, left_out = (None, []) if X is None else _features(_aligned(X, "X", scores, len(values)))
+    features, unused = (None, []) if X is None else _features(_aligned(X, "X", scores, len(values)))
     strata = None if given is None else read_strata(_aligned(given, "given", scores, len(values)))
-    notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in left_out]
+    notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in unused]
     known = groups.codes >= 0
+    unknown = int((~known).sum()) - sum(map(len, left_out.values()))
+    if unknown:
+        notes.append(
+            f"{unknown} of {len(known)} rows have no known group: not compared, but counted when flagging"
+        )
     if known.all():
-        return Inputs(values, groups, labels, features, strata, tuple(notes))
-    notes.append(f"{int((~known).sum())} of {len(known)} rows have no known group: left out")
+        return Inputs(values, groups, labels, features, strata, np.empty(0), {}, tuple(notes))
     return Inputs(
         values[known],
         Groups(groups.codes[known], groups.labels),
         None if labels is None else _labels(labels[known]),
         None if features is None else features[known].reset_index(drop=True),
         None if strata is None else _used(strata, known),
+        values[~known],
+        left_out,
         tuple(notes),
     )
+
+
+def _groups(
+    sensitive_features: Any,
+    scores: FloatArray,
+    *,
+    min_group_size: int,
+    small_groups: str,
+    unknown_groups: str,
+) -> tuple[Groups, dict[str, FloatArray]]:
+    """The groups that are compared, and the scores of those that are too small, by name."""
+    n = len(scores)
+    groups = read_groups(
+        sensitive_features,
+        n,
+        min_group_size=min_group_size,
+        small_groups=small_groups,
+        unknown_groups=unknown_groups,
+    )
+    if len(groups.labels) < 2:
+        named = ", ".join(f"{name!r} ({rows})" for name, rows in [*groups.left_out.items()][:10])
+        raise ValueError(
+            f"fewer than two groups have min_group_size={min_group_size} rows or more, so there is nothing to compare; "
+            f"too small: {named}; lower min_group_size, set small_groups='merge', or give more rows"
+        )
+    if not groups.left_out:
+        return groups, {}
+    every = read_groups(sensitive_features, n, min_group_size=1, unknown_groups=unknown_groups)
+    place = {name: g for g, name in enumerate(every.labels)}
+    return groups, {name: scores[every.codes == place[name]] for name in groups.left_out}
 
 
 def read_strata(given: Any) -> Codes:

@@ -77,6 +77,8 @@ _NOISE = "  the same less sampling noise"
 
 KINDS: dict[str, Kind] = {
     "group_share": Kind("share of the rows"),
+    "left_out_rows": Kind("rows of a group left out", shape="none", about_rows=True),
+    "left_out_flagged": Kind("of these flagged", shape="none", about_rows=True),
     "mean_score": Kind("mean score"),
     "score_quantile": Kind("quantile of the scores"),
     "flag_rate": Kind("flag rate", shape="rate"),

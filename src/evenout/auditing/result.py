@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenout.auditing import sentences, text
+from evenout.auditing.words import TOO_FEW
 from evenout.core.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -49,6 +50,15 @@ class Measure:
     note: str
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """A group with too few rows to be measured: its name, its rows, and how many of them are flagged."""
+
+    name: str
+    rows: int
+    flagged: int
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class AuditResult:
     """What `evenout.audit` found; prints as a short text.
@@ -58,10 +68,13 @@ class AuditResult:
     measures : tuple of Measure
     group_names : tuple of str
     group_counts, flagged_counts : array of int, shape (G,)
+    left_out : tuple of LeftOut
+        Groups with too few rows to be measured: they take no part in any comparison, test or interval.
     settings : dict
-        ``contamination``, ``confidence``, ``n_bootstrap``, ``n_permutations`` and ``random_state`` of the call.
+        ``contamination``, ``confidence``, ``n_bootstrap``, ``n_permutations``, ``min_group_size``, ``small_groups``,
+        ``length_scale`` and ``random_state`` of the call.
     rough : tuple of str
-        Groups with few rows or few flagged rows, in words.
+        Groups with few flagged rows, in words.
     notes : tuple of str
         What was left out, rounded or sampled.
     scores : array of shape (n,)
@@ -73,6 +86,7 @@ class AuditResult:
     group_names: tuple[str, ...]
     group_counts: IntArray
     flagged_counts: IntArray
+    left_out: tuple[LeftOut, ...]
     settings: dict[str, Any]
     rough: tuple[str, ...]
     notes: tuple[str, ...]
@@ -114,6 +128,7 @@ class AuditResult:
             "n_rows": len(self.scores),
             "groups": dict(zip(self.group_names, self.group_counts.tolist(), strict=True)),
             "flagged": dict(zip(self.group_names, self.flagged_counts.tolist(), strict=True)),
+            "left_out": [asdict(group) | {"note": TOO_FEW} for group in self.left_out],
             "settings": self.settings,
             "verdict": list(self.verdict),
             "rough": list(self.rough),

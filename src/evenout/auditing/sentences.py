@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from evenout.auditing.result import AuditResult, Measure
 
 _NAME = 40  # of a group's name
+_LISTED = 10  # groups left out that are named
 _NAMED = 3  # groups named with what they have beyond equal rates
 
 
@@ -20,6 +21,12 @@ def verdict(result: "AuditResult") -> tuple[str, ...]:
         sentences.append(_labels(result))
     if result.has("conditional_parity"):
         sentences.append(_strata(result))
+    if result.left_out:
+        named = [
+            f"'{shown(g.name, _NAME)}' ({g.rows:,} rows, {g.flagged:,} flagged)" for g in result.left_out
+        ]
+        more = f" and {len(named) - _LISTED} more" if len(named) > _LISTED else ""
+        sentences.append(f"Too few rows to measure, so left out: {', '.join(named[:_LISTED])}{more}.")
     if result.rough:
         sentences.append(f"Few flagged rows, so rough figures: {', '.join(map(shown, result.rough))}.")
     return tuple(sentence for sentence in sentences if sentence)

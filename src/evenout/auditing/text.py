@@ -1,11 +1,12 @@
 """An audit as text: short tables, and the sentences of `evenout.auditing.sentences`."""
 
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evenout.auditing.kinds import KINDS
-from evenout.auditing.words import between, chance, number, shown
+from evenout.auditing.words import TOO_FEW, between, chance, number, shown
 
 if TYPE_CHECKING:
     from evenout.auditing.result import AuditResult
@@ -34,10 +35,11 @@ _HEADLINES = (
 
 def audit_text(result: "AuditResult") -> str:
     """The whole text: groups, comparisons, features, verdict, notes."""
-    settings = result.settings
+    asked = result.settings["contamination"]
+    flagged = f"{asked:,} rows" if isinstance(asked, Integral) else f"{100 * asked:.3g}%"
     head = (
-        f"Audit of {len(result.scores):,} rows in {len(result.group_names)} groups, "
-        f"{100 * settings['contamination']:.3g}% flagged; {100 * settings['confidence']:.3g}% intervals"
+        f"Audit of {len(result.scores):,} rows in {len(result.group_names)} groups, {flagged} flagged; "
+        f"{100 * result.settings['confidence']:.3g}% intervals"
     )
     parts = [[head], _groups(result), _comparisons(result), _drivers(result)]
     parts.append([f"* {sentence}" for sentence in result.verdict])
@@ -46,7 +48,8 @@ def audit_text(result: "AuditResult") -> str:
 
 
 def _groups(result: "AuditResult") -> list[str]:
-    width = min(max(len(shown(name)) for name in (*result.group_names, "group")), _NAME)
+    apart = [group.name for group in result.left_out]
+    width = min(max(len(shown(name)) for name in (*result.group_names, *apart, "group")), _NAME)
     lines = [f"{'group':<{width}} {'rows':>10} {'mean score':>11} {'flagged':>9} {'flag rate':>10}  interval"]
     for name, n, k in zip(result.group_names, result.group_counts, result.flagged_counts, strict=True):
         rate = result.get("flag_rate", name)
@@ -55,6 +58,10 @@ def _groups(result: "AuditResult") -> list[str]:
         lines.append(
             f"{shown(name, width):<{width}} {n:>10,} {mean:>11} {k:>9,} {rate.value:>10.1%}  {ends}".rstrip()
         )
+    lines += [
+        f"{shown(g.name, width):<{width}} {g.rows:>10,} {'':>11} {g.flagged:>9,} {'':>10}  {TOO_FEW}"
+        for g in result.left_out
+    ]
     return lines
 
 

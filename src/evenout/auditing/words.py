@@ -2,6 +2,8 @@
 
 import numpy as np
 
+TOO_FEW = "too few rows to measure"
+
 
 def shown(name: str, width: int | None = None) -> str:
     """A name from the data, fit to print: no line breaks or control characters, cut to ``width``."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenout.cli.messages import Step, plain_messages, progress
-from evenout.cli.options import SEED, FiniteRange, Place
+from evenout.cli.options import SEED, FiniteRange, Place, length_scale_text, read_length_scale
+from evenout.core.similarity import DEFAULT_LENGTH
+from evenout.parameters import SHARE_OR_COUNT
 
 if TYPE_CHECKING:
     from evenout.auditing import AuditResult
@@ -21,6 +23,18 @@ Examples:
   evenout audit batch.csv --score risk --sensitive sex,age --label fraud --out audit.csv
   evenout audit june.csv --score risk --sensitive sex --given income --baseline may.csv
 """
+
+
+def _share_or_count(ctx: click.Context, param: click.Parameter, value: str) -> float | int:
+    """A share of the rows above 0 and at most 0.5, or a whole number of rows."""
+    text = value.strip()
+    try:
+        found: float | int = int(text) if text.isascii() and text.isdigit() else float(text)
+    except ValueError:
+        found = 0
+    if not SHARE_OR_COUNT.allows(found):
+        raise click.BadParameter(f"{value!r} is not {SHARE_OR_COUNT.words}.", ctx, param)
+    return found
 
 
 def _names(_: Any, __: Any, value: str | None) -> list[str]:
@@ -49,11 +63,11 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
 )
 @click.option(
     "--contamination",
-    type=FiniteRange(0, 0.5, min_open=True),
-    default=0.1,
+    callback=_share_or_count,
+    default="0.1",
     show_default=True,
-    metavar="SHARE",
-    help="Share of rows that is flagged.",
+    metavar="SHARE|ROWS",
+    help="Share of rows that is flagged, or how many rows, such as 200.",
 )
 @click.option(
     "--baseline",
@@ -70,6 +84,15 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
     help="Confidence of the intervals.",
 )
 @click.option(
+    "--length-scale",
+    callback=read_length_scale,
+    default=length_scale_text(DEFAULT_LENGTH),
+    show_default=True,
+    metavar="SCALE",
+    help="--features: the distance at which rows stop being similar; a multiple of the median distance, a number, "
+    "or minmax (the paper).",
+)
+@click.option(
     "--resamples",
     type=click.IntRange(0, 1_000_000),
     default=1000,
@@ -78,11 +101,19 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
     help="Bootstrap resamples and permutations; 0 for none.",
 )
 @click.option(
-    "--small-groups",
-    type=click.Choice(["keep", "merge"]),
-    default="keep",
+    "--min-group-size",
+    type=click.IntRange(2),
+    default=30,
     show_default=True,
-    help="Name groups of few rows, or merge them.",
+    metavar="ROWS",
+    help="Groups with fewer rows are small.",
+)
+@click.option(
+    "--small-groups",
+    type=click.Choice(["leave_out", "merge", "error"]),
+    default="leave_out",
+    show_default=True,
+    help="Do not compare small groups, merge them into one, or refuse them.",
 )
 @click.option(
     "--unknown-groups",
@@ -179,4 +210,4 @@ def _in_columns(message: str) -> str:
     """
     for name, option in {"scores": "--score", "y": "--label", "X": "--features", "given": "--given"}.items():
         message = re.sub(rf"(?<![\w'\"-]){name}(?![\w'\"-])", option, message)
-    return message.replace("min_group_size=", "")  # no option here
+    return message

@@ -84,7 +84,8 @@ def _option(name: str, flag: str | None = None, **settings: Any) -> Callable[[Co
     return click.option(flag or f"--{name.replace('_', '-')}", name, **settings)
 
 
-def _length_scale_text(value: LengthScale) -> str:
+def length_scale_text(value: LengthScale) -> str:
+    """A length scale as the option reads it."""
     return f"median:{value[1]:g}" if isinstance(value, tuple) else str(value)
 
 
@@ -112,7 +113,7 @@ _OPTIONS = [
     ),
     _option(
         "length_scale", callback=read_length_scale, metavar="SCALE",
-        default=_length_scale_text(_DEFAULTS["length_scale"]),
+        default=length_scale_text(_DEFAULTS["length_scale"]),
         help="individual: the distance at which rows stop being similar; a multiple of the median distance, "
         "a number, or minmax (the paper).",
     ),
