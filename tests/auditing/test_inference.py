@@ -170,7 +170,7 @@ def test_no_interval_depends_on_a_test():
     one, other = (audit(scores, **rest, n_bootstrap=100, n_permutations=n) for n in (0, 99))
     not_rejected = [m for m in other.measures if m.p > 0.05]
     assert len(not_rejected) > 5
-    for m in other.measures:
+    for m in (m for m in other.measures if not KINDS[m.measure].about_rows):
         same = one.get(m.measure, m.group, m.detail)
         assert (same.low, same.high) == pytest.approx((m.low, m.high), nan_ok=True), m
 

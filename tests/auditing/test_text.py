@@ -48,10 +48,27 @@ def test_a_small_group_does_not_hide_a_difference():
 
 
 def test_no_detected_gap_is_not_called_no_gap():
-    _, sentences = verdict(0.0)
+    result, sentences = verdict(0.0)
     assert sentences[0].startswith("No gap in mean scores can be told from noise")
-    assert "no proof of evenness" in sentences[0]
+    gap, rate = result.get("mean_score_detectable"), result.get("flag_rate_detectable")
+    assert (
+        f"no proof of evenness: rows like these show a gap of {gap.value:.2g} standard deviations 80% of the time"
+        in sentences[0]
+    )
+    assert sentences[0].endswith("sizes and spreads of the groups as they are).")
     assert sentences[1].startswith("No difference in flag rates can be told from noise")
+    assert f"a difference of {100 * rate.value:.1f} percentage points 80% of the time" in sentences[1]
+
+
+def test_what_no_difference_could_show_is_said():
+    """Of 30 rows in a group a twentieth is flagged: even none would not be unusual."""
+    scores, groups = with_flags((0, 22), (30, 400))
+    result = audit(scores, sensitive_features=groups, contamination=22, n_bootstrap=20, n_permutations=200)
+    assert np.isnan(result.get("flag_rate_detectable").value)
+    assert (
+        "rows like these show no difference reliably (between 'p' and 'q'; even with none in 'p' it is seen"
+        in (result.verdict[1])
+    )
 
 
 def test_both_ratios_are_given_and_named_and_neither_is_judged():
@@ -81,11 +98,9 @@ def test_the_size_of_a_difference_in_flags_is_given_in_rows():
         "Of the 40 flagged rows, 4 in 'q' and 4 in 'r' are beyond what equal rates give."
     )
     scores, groups = with_flags((10, 10, 20), (100, 100, 200))
-    assert (
-        audit(scores, sensitive_features=groups, **few)
-        .verdict[1]
-        .endswith("as many of each group, of 40 in all.")
-    )
+    sentence = audit(scores, sensitive_features=groups, **few).verdict[1]
+    assert "all groups are flagged 10.0% of the time" in sentence
+    assert "Equal rates would flag as many of each group, of 40 in all." in sentence
 
 
 def test_what_the_correction_undoes_is_called_unsettled():

@@ -9,8 +9,10 @@ import numpy as np
 from evenout.auditing.individual import MAX_ROWS, PairMeasures, individual_values, pair_rows, sample_rows
 from evenout.auditing.inference import wilson
 from evenout.auditing.inputs import Codes, Inputs
-from evenout.auditing.measures import Values, label_measures, score_measures, table_moments
+from evenout.auditing.measures import Values, label_measures, score_measures
+from evenout.auditing.moments import group_moments
 from evenout.auditing.result import Measure
+from evenout.auditing.seen import seen_mean_gap, seen_rate_gap, seen_strata_gap
 from evenout.auditing.strata import strata_measures
 from evenout.auditing.summary import Column, Resamples, Settings, plain_measure, summarise
 from evenout.auditing.tables import MAX_LEVELS, Table, class_table, level_table
@@ -56,14 +58,20 @@ def score_family(inputs: Inputs, settings: Settings, rng: np.random.Generator) -
         **{name: [everyone] for name in _OF_ALL_GROUPS},
         "top_share_drift": [_on_top(inputs, share) for share in TOP_SHARES],
     }
-    found = summarise(_resample(measure, exact, rounded, settings, rng), columns, settings)
+    found = _resample(measure, exact, rounded, settings, rng)
+    measures = summarise(found, columns, settings)
     low, high = wilson(inputs.groups.counts.astype(float), n, settings.confidence)
     shares = [
         plain_measure("group_share", at, at.n / n, lo, hi)
         for at, lo, hi in zip(groups, low, high, strict=True)
     ]
-    welch = no_gap_p_value(table_moments(exact.counts[None], exact.values))[0]
-    return [*shares, *found, plain_measure("welch_test", everyone, welch)]
+    moments = group_moments(inputs.scores, inputs.groups.codes, G)
+    measures.append(plain_measure("welch_test", everyone, no_gap_p_value(moments)[0]))
+    if settings.n_permutations:
+        names, sizes = inputs.groups.labels, inputs.groups.counts.astype(float)
+        measures.append(seen_mean_gap(found, moments, names, settings.confidence, n))
+        measures.append(seen_rate_gap("flag_rate", found, sizes, names, settings.confidence))
+    return [*shares, *measures]
 
 
 def label_family(
@@ -94,7 +102,13 @@ def label_family(
         at = Column(None, None, int(used.sum()), int(used.sum()))
         columns |= {} if name == "outlier_rate" else {f"{name}_gap": [at]}
         columns |= {f"{name}_test": [at]} if name in ("true_positive_rate", "false_positive_rate") else {}
-    return summarise(_resample(measure, exact, rounded, settings, rng), columns, settings)
+    found = _resample(measure, exact, rounded, settings, rng)
+    measures = summarise(found, columns, settings)
+    if settings.n_permutations:
+        outliers = np.array([at.n for at in columns["true_positive_rate"]], dtype=float)
+        names = inputs.groups.labels
+        measures.append(seen_rate_gap("true_positive_rate", found, outliers, names, settings.confidence))
+    return measures
 
 
 def strata_family(
@@ -120,7 +134,12 @@ def strata_family(
         Column(None, name, int(size), int(size))
         for name, size in zip(strata.names, n.sum(axis=0), strict=True)
     ]
-    return summarise(_resample(measure, exact, rounded, settings, rng), columns, settings)
+    found = _resample(measure, exact, rounded, settings, rng)
+    measures = summarise(found, columns, settings)
+    if settings.n_permutations:
+        means = group_moments(inputs.scores, codes, G).mean[0]
+        measures.append(seen_strata_gap(found, exact, means, inputs.groups.labels, settings.confidence))
+    return measures
 
 
 def individual_family(

@@ -33,8 +33,8 @@ class Kind:
     tested_as : str, optional
         The measure whose test answers the same question; no second test is made or counted.
     ties : str, optional
-        The measure by which permutations with the same value are told apart. Counts of few rows tie often, and all ties
-        counted against the finding would keep a test from rejecting as often as it may.
+        What tells permutations with the same value apart: the gap over all thresholds. Counts of few rows tie often,
+        and all ties counted against the finding would keep a test from rejecting as often as it may.
     twin : str, optional
         Another estimate of the same quantity, whose interval serves both.
     about_rows : bool
@@ -72,6 +72,10 @@ def _test(words: str, **more: Any) -> Kind:
     return Kind(words, worse="high", shape="none", about_rows=True, **more)
 
 
+def _seen(words: str) -> Kind:
+    return Kind(words, shape="none", about_rows=True)
+
+
 _RATES = "also reflects unequal shares of outliers"
 _NOISE = "  the same less sampling noise"
 
@@ -89,6 +93,8 @@ KINDS: dict[str, Kind] = {
     "demographic_parity": _squared("squared gap of mean scores / variance", tested_as="mean_score_test"),
     "demographic_parity_corrected": _squared(_NOISE, tested_as="mean_score_test", twin="demographic_parity"),
     "mean_score_test": _test("chi-square of mean scores, each by its precision"),
+    "mean_score_detectable": _seen("gap of mean scores seen with 80% power"),
+    "flag_rate_detectable": _seen("difference of flag rates seen with 80% power"),
     "welch_test": Kind("p-value of equal mean scores (Welch)", shape="none", about_rows=True),
     "threshold_free_gap": Kind("flag-rate gap, mean over all thresholds", 0.0, "high", "gap", 1.0),
     "top_share_drift": _squared("drift of the group mix on top (KL)"),
@@ -117,11 +123,13 @@ KINDS: dict[str, Kind] = {
     ),
     "precision_gap": _difference("gap in flagged that are outliers", "precision", note=_RATES),
     "true_positive_rate_test": _test(
-        "chi-square of groups and flagged outliers", question="labels", ties="auc_gap"
+        "chi-square of groups and flagged outliers", question="labels", ties="gap of outliers"
     ),
     "false_positive_rate_test": _test(
-        "chi-square of groups and flagged inliers", question="labels", ties="auc_gap"
+        "chi-square of groups and flagged inliers", question="labels", ties="gap of inliers"
     ),
+    "true_positive_rate_detectable": _seen("difference of outliers flagged seen with 80% power"),
+    "conditional_detectable": _seen("gap within strata seen with 80% power"),
     "conditional_parity": _squared("squared gap within strata / variance", tested_as="strata_test"),
     "conditional_parity_corrected": _squared(_NOISE, tested_as="strata_test", twin="conditional_parity"),
     "strata_test": _test("chi-square of mean scores within strata", question="strata"),

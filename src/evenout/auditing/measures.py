@@ -102,7 +102,8 @@ def label_measures(counts: IntArray, contamination: float, *, background: IntArr
     AUC counts ties half; average precision is ``sum over levels of recall gained times precision`` as in
     scikit-learn; rates and precision are at the one threshold of all rows. NaN where a group has no such rows.
     ``true_positive_rate_test`` is Pearson's chi-square of groups and flags among the outliers,
-    ``false_positive_rate_test`` that among the inliers.
+    ``false_positive_rate_test`` that among the inliers; ``gap of outliers`` and ``gap of inliers`` are the
+    ``threshold_free_gap`` among these.
     """
     reached = np.cumsum(counts, axis=-1)
     n = reached[..., -1].astype(float)  # (b, G, 2)
@@ -128,7 +129,19 @@ def label_measures(counts: IntArray, contamination: float, *, background: IntArr
             ("false_positive_rate", flagged[..., 0], n[..., 0]),
         )
     }
-    return {"outlier_rate": n[..., 1] / n.sum(axis=-1), **found, **gaps, **tests}
+    spread = {
+        f"gap of {name}": _spread(reached[:, :, k], n[..., k])
+        for k, name in enumerate(("inliers", "outliers"))
+    }
+    return {"outlier_rate": n[..., 1] / n.sum(axis=-1), **found, **gaps, **tests, **spread}
+
+
+def _spread(reached: IntArray, sizes: FloatArray) -> FloatArray:
+    """`threshold_free_gap` of some of the rows, of which a group may have none, shape (b, 1)."""
+    below = over(reached, sizes[..., None] + np.zeros(reached.shape[-1]))
+    per_level = np.diff(reached.sum(axis=1), axis=-1, prepend=0)
+    gap = np.nan_to_num(largest_gap(np.moveaxis(below, 1, -1)))
+    return over(np.einsum("bl,bl->b", gap, per_level), per_level.sum(axis=-1))[:, None]
 
 
 def largest_gap(values: FloatArray) -> FloatArray:

@@ -45,7 +45,7 @@ def _means(result: "AuditResult") -> str:
         return f"Scores differ between groups: {who}, more than chance explains ({_p(gap)})."
     if _weak(gap, result):
         return f"A gap in mean scores is likely but not settled: {who} ({_p(gap)})."
-    return f"No gap in mean scores can be told from noise: {who} ({_p(gap)}). That is no proof of evenness."
+    return f"No gap in mean scores can be told from noise: {who} ({_p(gap)}). {_seen(result, 'mean_score')}"
 
 
 def _flags(result: "AuditResult") -> str:
@@ -61,10 +61,14 @@ def _flags(result: "AuditResult") -> str:
         found = f"Flag rates are likely to differ, but that is not settled ({_p(ratio)})"
     else:
         found = f"No difference in flag rates can be told from noise ({_p(ratio)})"
+    unseen = f" {_seen(result, 'flag_rate')}" if found.startswith("No") else ""
+    who = f"{_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}"
+    if low.value == high.value:
+        who = f"all groups are flagged {low.value:.1%} of the time"
     return (
-        f"{found}: {_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}. "
+        f"{found}: {who}. "
         f"The lowest flag rate is {_of_the_highest(ratio)}; the lowest rate of not being flagged is "
-        f"{_of_the_highest(rest)}. {_people(result)}"
+        f"{_of_the_highest(rest)}. {_people(result)}{unseen}"
     )
 
 
@@ -95,7 +99,10 @@ def _labels(result: "AuditResult") -> str:
         return f"Outliers are found unevenly, more than chance explains: {who} are flagged ({_p(gap)})."
     if _weak(gap, result):
         return f"Outliers are likely to be found unevenly, but that is not settled: {who} are flagged ({_p(gap)})."
-    return f"No difference in finding outliers can be told from noise: {who} are flagged ({_p(gap)})."
+    unseen = _seen(result, "true_positive_rate")
+    return (
+        f"No difference in finding outliers can be told from noise: {who} are flagged ({_p(gap)}). {unseen}"
+    )
 
 
 def _strata(result: "AuditResult") -> str:
@@ -111,7 +118,21 @@ def _strata(result: "AuditResult") -> str:
         return f"A gap remains a{alike}: {size} ({_p(gap)})."
     if _weak(gap, result):
         return f"A{alike}, a gap is likely but not settled: {size} ({_p(gap)})."
-    return f"A{alike}, no gap can be told from noise ({_p(gap)})."
+    return f"A{alike}, no gap can be told from noise ({_p(gap)}). {_seen(result, 'conditional')}"
+
+
+def _seen(result: "AuditResult", what: str) -> str:
+    """What would have been seen: not finding a difference is no proof that there is none."""
+    m = result.get(f"{what}_detectable")
+    rate = what in ("flag_rate", "true_positive_rate")
+    thing, held = "difference" if rate else "gap", f" ({m.note})" if m.note else ""
+    if np.isnan(m.value):
+        return f"That is no proof of evenness: rows like these show no {thing} reliably{held}."
+    size = f"{100 * m.value:.1f} percentage points" if rate else f"{m.value:.2g} standard deviations"
+    return (
+        f"That is no proof of evenness: rows like these show a {thing} of {size} 80% of the time, and smaller ones "
+        f"less often{held}."
+    )
 
 
 def _ends(result: "AuditResult", measure: str) -> tuple["Measure", "Measure"]:
