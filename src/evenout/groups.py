@@ -42,6 +42,7 @@ def read_groups(
     small_groups: str = "error",
     unknown_groups: str = "error",
     rows: Any = None,
+    unit: str = "rows",
 ) -> Groups:
     """Read protected groups; several columns give one group per combination of values that occurs.
 
@@ -59,6 +60,8 @@ def read_groups(
         A missing value makes a row's group unknown: an error, or code -1.
     rows : object
         The data itself: if both carry an index, a different order of the same labels is refused.
+    unit : str
+        What the rows are called in a message.
 
     >>> groups = read_groups([["f", "old"], ["m", "old"], ["f", "old"], ["m", "old"]], 4)
     >>> groups.codes.tolist(), groups.labels
@@ -80,7 +83,7 @@ def read_groups(
         named = ", ".join(f"{labels[g]!r} ({groups.counts[g]})" for g in np.flatnonzero(small)[:10])
         more = f" and {small.sum() - 10} more" if small.sum() > 10 else ""
         raise ValueError(
-            f"sensitive_features has groups of fewer than min_group_size={min_group_size} rows: {named}{more}; "
+            f"sensitive_features has groups of fewer than min_group_size={min_group_size} {unit}: {named}{more}; "
             "merge or bin values yourself, or set small_groups='leave_out' or 'merge'"
         )
     if not small.any():
@@ -88,7 +91,7 @@ def read_groups(
     return _leave_out(groups, small) if small_groups == "leave_out" else _merge_small(groups, min_group_size)
 
 
-def warn_left_out(groups: Groups, min_group_size: int) -> None:
+def warn_left_out(groups: Groups, min_group_size: int, unit: str = "rows") -> None:
     """Name the groups that are too small to be measured; say so if too few are left to compare."""
     if not groups.left_out:
         return
@@ -100,7 +103,7 @@ def warn_left_out(groups: Groups, min_group_size: int) -> None:
         else "fewer than two groups are left to compare, so nothing is evened out"
     )
     warn(
-        f"groups of fewer than min_group_size={min_group_size} rows are left out: {named}{more}; {rest}. "
+        f"groups of fewer than min_group_size={min_group_size} {unit} are left out: {named}{more}; {rest}. "
         "Lower min_group_size, or set small_groups='merge', to measure them.",
         SmallGroupWarning,
     )

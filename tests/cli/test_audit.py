@@ -72,6 +72,24 @@ def test_a_whole_contamination_is_a_count(batch):
         assert sum(json.loads(result.stdout)["audit"]["flagged"].values()) == flagged
 
 
+def test_clusters_are_read_from_a_column(batch):
+    file, frame = batch
+    frame["person"] = [f"{g}{i // 3:03}" for i, g in enumerate(frame["group"])]
+    frame.to_csv(file, index=False)
+    asked = ["--score", "risk", "--sensitive", "group", *FEW]
+    result = run(file, *asked, "--clusters", "person")
+    assert result.exit_code == 0, result.output
+    n = frame["person"].nunique()
+    assert f"Audit of 300 rows of {n} clusters in 3 groups" in result.stdout
+    mixed = run(file, *asked, "--clusters", "fraud")
+    assert mixed.exit_code == 2
+    assert "rows of cluster '1' are of different groups" in mixed.stderr
+    frame.loc[4, "person"] = None
+    frame.to_csv(file, index=False)
+    gaps = run(file, *asked, "--clusters", "person")
+    assert "--clusters has missing values in 1 of 300 rows (first: row 5)" in gaps.stderr
+
+
 def test_small_groups_are_noted_on_the_error_stream(batch):
     file, frame = batch
     frame.loc[:11, "group"] = "d"

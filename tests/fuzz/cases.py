@@ -47,8 +47,9 @@ OPTIONS = {
     ],
     "score": ["--out", "--id", "--engine", "--scheduler", "--n-jobs"],
     "audit": [
-        "--score", "--sensitive", "--label", "--features", "--given", "--contamination", "--baseline", "--confidence",
-        "--resamples", "--min-group-size", "--small-groups", "--unknown-groups", "--length-scale", "--seed", "--out",
+        "--score", "--sensitive", "--label", "--features", "--given", "--clusters", "--contamination", "--baseline",
+        "--confidence", "--resamples", "--min-group-size", "--small-groups", "--unknown-groups", "--length-scale",
+        "--seed", "--out",
     ],
     "reproduce": ["--datasets", "--out", "--repeats", "--seed"],
 }  # fmt: skip

@@ -17,7 +17,7 @@ from evenout.auditing.tables import MAX_LEVELS
 from evenout.auditing.words import TOO_FEW
 from evenout.core.flags import flagged_share
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, warn_few_pairs
-from evenout.groups import Groups, warn_left_out
+from evenout.groups import warn_left_out
 from evenout.parameters import (
     MEDIAN_MULTIPLE,
     SHARE_OR_COUNT,
@@ -53,6 +53,7 @@ def audit(
     y: Any = None,
     X: Any = None,
     given: Any = None,
+    clusters: Any = None,
     contamination: float | int = 0.1,
     n_bootstrap: int = 1000,
     n_permutations: int = 1000,
@@ -78,6 +79,8 @@ def audit(
     given : array, series or frame of shape (n,) or (n, c), optional
         Columns that may justify a difference: adds gaps among rows that are alike in them. Numbers with more than
         five values are cut at their quintiles.
+    clusters : array of shape (n,), optional
+        Rows with the same value belong together, such as several rows of one person; all must be of one group.
     contamination : float in (0, 0.5] or int, default=0.1
         Share of the rows that is flagged; a whole number is a count of rows, such as the 200 that can be looked at.
     n_bootstrap, n_permutations : int, default=1000
@@ -138,6 +141,7 @@ def audit(
         y,
         X,
         given,
+        clusters,
         min_group_size=min_group_size,
         small_groups=small_groups,
         unknown_groups=unknown_groups,
@@ -153,15 +157,13 @@ def audit(
     flagged = inputs.scores > threshold
     flagged_counts = np.bincount(inputs.groups.codes[flagged], minlength=len(inputs.groups.labels))
     left_out = tuple(LeftOut(name, len(y), int((y > threshold).sum())) for name, y in inputs.left_out.items())
-    warn_left_out(
-        Groups(inputs.groups.codes, inputs.groups.labels, {group.name: group.rows for group in left_out}),
-        min_group_size,
-    )
+    warn_left_out(inputs.groups, min_group_size, "rows" if clusters is None else "clusters")
     return AuditResult(
         measures=(*(_noted(m, min_group_size) for m in measures), *_of_left_out(left_out)),
         group_names=inputs.groups.labels,
         group_counts=inputs.groups.counts,
         flagged_counts=flagged_counts,
+        n_clusters=None if inputs.clusters is None else inputs.units(),
         left_out=left_out,
         settings={
             "contamination": contamination,
@@ -209,6 +211,7 @@ def _driver_family(
         confidence=settings.confidence,
         rng=rng,
         test_rows=sample_rows(codes, G, TEST_ROWS, rng),
+        clusters=inputs.clusters,
     )
     return [
         Measure("gap_explained", None, d.feature, d.share, d.low, d.high, d.p, float("nan"), len(codes), "")
@@ -289,6 +292,10 @@ def _notes(inputs: Inputs, measures: list[Measure], settings: Settings) -> list[
             )
         if not _gap_found(measures, settings):
             notes.append("no gap in mean scores can be told from noise, so no features behind it are listed")
+        elif inputs.clusters is not None:
+            notes.append(
+                "features are not tested where rows come in clusters: their intervals say how sure they are"
+            )
         elif n > TEST_ROWS:
             notes.append(f"tests of single features use {TEST_ROWS:,} rows")
     for asked in _questions(measures):

@@ -61,7 +61,7 @@ class DriftResult:
     n_earlier, n_later : int
     confidence : float
     notes : tuple of str
-        Groups that only one batch has.
+        Groups that only one batch has, and what could not be tested.
     """
 
     changes: tuple[Change, ...]
@@ -112,6 +112,8 @@ class DriftResult:
 
     def _scores(self) -> str:
         shift = self.get("score_shift")
+        if np.isnan(shift.p):
+            return f"Drift of the scores, not tested: {shift.change:.2g} standard deviations on average."
         far = f"{shift.change:.2g} standard deviations on average; corrected p {chance(shift.p_adjusted)}"
         moved = [
             f"'{shown(c.group)}'"
@@ -125,6 +127,8 @@ class DriftResult:
 
     def _mix(self) -> str:
         mix = self.get("group_mix")
+        if np.isnan(mix.p):
+            return f"Change in the mix of groups, not tested: Cramér's V is {mix.change:.2g}."
         if self._sure(mix):
             return f"The mix of groups has changed (corrected p {chance(mix.p_adjusted)})."
         return (
@@ -144,10 +148,6 @@ class DriftResult:
         return change.p_adjusted <= 1 - self.confidence
 
 
-_NOT_COMPARED = (
-    "welch_test",
-    "effective_pairs",
-)  # they say more about the number of rows than about the batch
 _BIASES = ("flag_rate_ratio", "demographic_parity", "threshold_free_gap", "conditional_parity")
 
 
@@ -175,6 +175,9 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
     tested = [_shift(later.scores, earlier.scores, None, earlier)]
     tested += [_shift(_scores(later, name), _scores(earlier, name), name, earlier) for name in common]
     tested.append(_mix(later, earlier))
+    clustered = later.n_clusters is not None or earlier.n_clusters is not None
+    if clustered:
+        tested = [replace(change, p=float("nan")) for change in tested]
     adjusted = holm(np.array([change.p for change in tested]))
     changes = [replace(change, p_adjusted=float(p)) for change, p in zip(tested, adjusted, strict=True)]
     before = {(m.measure, m.group, m.detail): m for m in earlier.measures}
@@ -188,6 +191,10 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
         for name in here.group_names
         if name not in there.group_names
     ]
+    if clustered:
+        only.append(
+            "drift and mix are not tested where rows come in clusters, because the tests take rows as independent"
+        )
     return DriftResult(
         tuple(changes), len(earlier.scores), len(later.scores), later.settings["confidence"], tuple(only)
     )

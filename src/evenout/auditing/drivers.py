@@ -50,6 +50,7 @@ def gap_drivers(
     confidence: float,
     rng: np.random.Generator,
     test_rows: IntArray,
+    clusters: IntArray | None = None,
 ) -> list[Driver]:
     """Each feature's share of the gap of mean scores, largest share first.
 
@@ -68,6 +69,9 @@ def gap_drivers(
     rng : numpy Generator
     test_rows : array of int
         The rows used in the permutations.
+    clusters : array of shape (n,), optional
+        Codes of clusters of rows, each within one group: whole ones are drawn by the bootstrap. There are no p-values
+        then, because both tests take rows as independent.
 
     Notes
     -----
@@ -82,17 +86,40 @@ def gap_drivers(
     y = (scores - scores.mean()) / scores.std()
     bins = [bin_column(features[name], _BINS).codes for name in features]
     within = _permutation_p(
-        y[test_rows], [codes[test_rows] for codes in bins], groups[test_rows], n_groups, n_permutations, rng
+        y[test_rows],
+        [codes[test_rows] for codes in bins],
+        groups[test_rows],
+        n_groups,
+        n_permutations if clusters is None else 0,
+        rng,
     )
+    times = None if clusters is None else cluster_draws(clusters, groups, n_groups, n_bootstrap, rng)
     drivers = []
     for name, codes, p in zip(features, bins, within, strict=True):
         cells = _cells(y, codes, groups, n_groups)
-        low, high = percentiles(_resampled_shares(cells, n_bootstrap, rng)[:, None], confidence)
-        share = float(_shares(cells.count, cells.count * cells.mean)[0])
-        drivers.append(
-            Driver(str(name), share, float(low[0]), float(high[0]), max(float(p), _mix_p(cells.count)))
+        drawn = (
+            _resampled_shares(cells, n_bootstrap, rng)
+            if clusters is None or times is None
+            else _cluster_shares(y, codes, groups, n_groups, clusters, times)
         )
+        low, high = percentiles(drawn[:, None], confidence)
+        share = float(_shares(cells.count, cells.count * cells.mean)[0])
+        p = float("nan") if np.isnan(p) else max(float(p), _mix_p(cells.count))
+        drivers.append(Driver(str(name), share, float(low[0]), float(high[0]), p))
     return sorted(drivers, key=lambda driver: -driver.share)
+
+
+def cluster_draws(
+    clusters: IntArray, groups: IntArray, n_groups: int, size: int, rng: np.random.Generator
+) -> IntArray:
+    """How often each cluster is drawn, with replacement within its group, shape (clusters, size)."""
+    owner = np.empty(int(clusters.max()) + 1, dtype=np.intp)
+    owner[clusters] = groups
+    times = np.zeros((len(owner), size), dtype=np.intp)
+    for group in range(n_groups):
+        mine = np.flatnonzero(owner == group)
+        times[mine] = rng.multinomial(len(mine), np.full(len(mine), 1 / len(mine)), size=size).T
+    return times
 
 
 def _cells(scores: FloatArray, bins: IntArray, groups: IntArray, n_groups: int) -> _Cells:
@@ -131,6 +158,24 @@ def _resampled_shares(cells: _Cells, size: int, rng: np.random.Generator) -> Flo
     ).astype(float)
     sums = count * cells.mean + np.sqrt(count * cells.variance) * rng.standard_normal(count.shape)
     return _shares(count, sums)
+
+
+def _cluster_shares(
+    scores: FloatArray,
+    bins: IntArray,
+    groups: IntArray,
+    n_groups: int,
+    clusters: IntArray,
+    times: IntArray,
+) -> FloatArray:
+    """Share explained in each resample of clusters, shape (size,)."""
+    n_bins = int(bins.max()) + 1
+    shape, places = (n_groups * n_bins, len(times)), (groups * n_bins + bins, clusters)
+    count, sums = (
+        np.asarray(scipy.sparse.coo_array((values, places), shape=shape).tocsr() @ times, dtype=float).T
+        for values in (np.ones(len(bins)), scores)
+    )
+    return _shares(count.reshape(-1, n_groups, n_bins), sums.reshape(-1, n_groups, n_bins))
 
 
 def _permutation_p(

@@ -8,8 +8,9 @@ import numpy as np
 
 from evenout.auditing.individual import MAX_ROWS, PairMeasures, individual_values, pair_rows, sample_rows
 from evenout.auditing.inference import wilson
-from evenout.auditing.inputs import Codes, Inputs
+from evenout.auditing.inputs import Inputs
 from evenout.auditing.measures import Values, label_measures, score_measures
+from evenout.auditing.membership import Codes
 from evenout.auditing.moments import group_moments
 from evenout.auditing.result import Measure
 from evenout.auditing.seen import seen_mean_gap, seen_rate_gap, seen_strata_gap
@@ -40,17 +41,14 @@ _OF_ALL_GROUPS = (
 def score_family(inputs: Inputs, settings: Settings, rng: np.random.Generator) -> list[Measure]:
     """Measures of scores and groups alone; groups are shuffled among all rows."""
     G, n = len(inputs.groups.labels), len(inputs.scores)
-    exact, rounded = (
-        level_table(inputs.scores, inputs.groups.codes, G, background=inputs.background, max_levels=levels)
-        for levels in (None, MAX_LEVELS)
-    )
+    exact, rounded = _level_tables(inputs)
 
     def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:
         shares = (settings.share, TOP_SHARES, QUANTILES)
         around = table.counts if noise else None
         return score_measures(counts, table.values, *shares, background=table.background, around=around)
 
-    groups, everyone = _columns(inputs, np.ones(n, dtype=bool)), Column(None, None, n, n)
+    groups, everyone = _columns(inputs, np.ones(n, dtype=bool)), Column(None, None, n, inputs.units())
     columns = {
         "mean_score": groups,
         "score_quantile": [at._replace(detail=f"{q:g}") for at in groups for q in QUANTILES],
@@ -60,29 +58,21 @@ def score_family(inputs: Inputs, settings: Settings, rng: np.random.Generator) -
     }
     found = _resample(measure, exact, rounded, settings, rng)
     measures = summarise(found, columns, settings)
-    low, high = wilson(inputs.groups.counts.astype(float), n, settings.confidence)
-    shares = [
-        plain_measure("group_share", at, at.n / n, lo, hi)
-        for at, lo, hi in zip(groups, low, high, strict=True)
-    ]
-    moments = group_moments(inputs.scores, inputs.groups.codes, G)
+    moments = group_moments(inputs.scores, inputs.groups.codes, G, inputs.clusters)
     measures.append(plain_measure("welch_test", everyone, no_gap_p_value(moments)[0]))
     if settings.n_permutations:
         names, sizes = inputs.groups.labels, inputs.groups.counts.astype(float)
         measures.append(seen_mean_gap(found, moments, names, settings.confidence, n))
         measures.append(seen_rate_gap("flag_rate", found, sizes, names, settings.confidence))
-    return [*shares, *measures]
+    return [*_group_shares(inputs, groups, settings.confidence), *measures]
 
 
 def label_family(
     inputs: Inputs, labels: IntArray, settings: Settings, rng: np.random.Generator
 ) -> list[Measure]:
     """Measures against known outliers; groups are shuffled among rows of the same label."""
-    codes, G = inputs.groups.codes, len(inputs.groups.labels)
-    exact, rounded = (
-        level_table(inputs.scores, codes, G, labels, 2, background=inputs.background, max_levels=levels)
-        for levels in (None, MAX_LEVELS)
-    )
+    G = len(inputs.groups.labels)
+    exact, rounded = _level_tables(inputs, labels)
 
     def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:  # noqa: ARG001
         by_label = counts.reshape(len(counts), G, 2, -1)
@@ -99,7 +89,7 @@ def label_family(
     }
     columns = {name: _columns(inputs, used) for name, used in rows.items()}
     for name, used in rows.items():
-        at = Column(None, None, int(used.sum()), int(used.sum()))
+        at = Column(None, None, int(used.sum()), inputs.units(used))
         columns |= {} if name == "outlier_rate" else {f"{name}_gap": [at]}
         columns |= {f"{name}_test": [at]} if name in ("true_positive_rate", "false_positive_rate") else {}
     found = _resample(measure, exact, rounded, settings, rng)
@@ -119,7 +109,8 @@ def strata_family(
     # many rows: the levels of all strata together are about as many as elsewhere
     limit = MAX_LEVELS if len(inputs.scores) <= MAX_LEVELS else max(MAX_LEVELS // S, 100)
     exact, rounded = (
-        class_table(inputs.scores, codes, G, strata.codes, S, max_levels=levels) for levels in (None, limit)
+        class_table(inputs.scores, codes, G, strata.codes, S, clusters=inputs.clusters, max_levels=levels)
+        for levels in (None, limit)
     )
 
     def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:
@@ -137,7 +128,7 @@ def strata_family(
     found = _resample(measure, exact, rounded, settings, rng)
     measures = summarise(found, columns, settings)
     if settings.n_permutations:
-        means = group_moments(inputs.scores, codes, G).mean[0]
+        means = group_moments(inputs.scores, codes, G, inputs.clusters).mean[0]
         measures.append(seen_strata_gap(found, exact, means, inputs.groups.labels, settings.confidence))
     return measures
 
@@ -153,19 +144,20 @@ def individual_family(
     rows = sample_rows(codes, G, MAX_ROWS, rng)
     value = individual_values(inputs.scores[rows], X[rows], codes[rows], settings.length_scale)
     comparable, scale = comparable_rows(X[rows], codes[rows], settings.length_scale)
-    part = pair_rows(codes[rows], G, rng)
+    units = np.arange(n) if inputs.clusters is None else inputs.clusters
+    part = pair_rows(codes[rows], units[rows], G, rng)
     sample = rows[part]
-    pairs = PairMeasures(inputs.scores[sample], comparable[part], codes[sample], G, scale)
+    pairs = PairMeasures(inputs.scores[sample], comparable[part], codes[sample], G, scale, units[sample])
     there = pairs.value()
     drawn = pairs.bootstrap(settings.n_bootstrap, rng)
     permuted = pairs.permutations(settings.n_permutations, rng)
-    narrow = np.sqrt(len(sample) / n)
+    narrow = np.sqrt(len(np.unique(units[sample])) / inputs.units())
     resamples = Resamples(
         value,
         {name: value[name] + narrow * (drawn[name] - there[name]) for name in value},
         {name: value[name] + permuted[name] - there[name] for name in value},
     )
-    everyone = Column(None, None, len(rows), len(rows))
+    everyone = Column(None, None, len(rows), inputs.units())
     measures = summarise(resamples, {name: [everyone] for name in value}, settings)
     if settings.n_permutations > 0 and np.ptp(inputs.scores) > 0:
         # there is no even value to hold it against but this one
@@ -200,8 +192,40 @@ def _resample(
 
 def _columns(inputs: Inputs, used: BoolArray) -> list[Column]:
     """A column per group, of those rows that are used."""
-    sizes = np.bincount(inputs.groups.codes[used], minlength=len(inputs.groups.labels)).tolist()
-    return [Column(name, None, n, n) for name, n in zip(inputs.groups.labels, sizes, strict=True)]
+    of_group = [used & (inputs.groups.codes == g) for g in range(len(inputs.groups.labels))]
+    return [
+        Column(name, None, int(mine.sum()), inputs.units(mine))
+        for name, mine in zip(inputs.groups.labels, of_group, strict=True)
+    ]
+
+
+def _level_tables(inputs: Inputs, labels: IntArray | None = None) -> tuple[Table, Table]:
+    """The table of the rows as they are, and of rounded scores; by label where there are any."""
+    classes = () if labels is None else (labels, 2)
+    exact, rounded = (
+        level_table(
+            inputs.scores,
+            inputs.groups.codes,
+            len(inputs.groups.labels),
+            *classes,
+            background=inputs.background,
+            clusters=inputs.clusters,
+            max_levels=levels,
+        )
+        for levels in (None, MAX_LEVELS)
+    )
+    return exact, rounded
+
+
+def _group_shares(inputs: Inputs, groups: list[Column], confidence: float) -> list[Measure]:
+    """Shares of the groups; clusters of rows count as ``n^2 / sum of their squared sizes`` rows."""
+    n = float(len(inputs.scores))
+    rows = n if inputs.clusters is None else n**2 / float((np.bincount(inputs.clusters) ** 2).sum())
+    low, high = wilson(inputs.groups.counts.astype(float) * (rows / n), rows, confidence)
+    return [
+        plain_measure("group_share", at, at.n / n, lo, hi)
+        for at, lo, hi in zip(groups, low, high, strict=True)
+    ]
 
 
 def _on_top(inputs: Inputs, share: float) -> Column:

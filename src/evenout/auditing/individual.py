@@ -31,6 +31,8 @@ class PairMeasures:
     groups : array of shape (m,)
     n_groups : int
     scale : "minmax" or float
+    clusters : array of shape (m,), optional
+        Rows with the same code, all of one group, are drawn and shuffled together; each row by itself if left out.
     """
 
     def __init__(
@@ -40,8 +42,11 @@ class PairMeasures:
         groups: IntArray,
         n_groups: int,
         scale: Literal["minmax"] | float,
+        clusters: IntArray | None = None,
     ) -> None:
         self.groups, self.n_groups = groups, n_groups
+        given = np.arange(len(groups)) if clusters is None else clusters
+        _, self._first, self._unit_of = np.unique(given, return_index=True, return_inverse=True)
         self._z = (scores - scores.mean()) / (scores.std() or 1.0)
         self._unit = float(scores.std()) or 1.0
         self._similar = _likeness(rows, groups, scale)
@@ -73,22 +78,23 @@ class PairMeasures:
 
     def bootstrap(self, size: int, rng: np.random.Generator) -> Values:
         """Measures of resamples, drawn within each group with replacement."""
+        owner = self.groups[self._first]
 
         def weights(batch: int) -> FloatArray:
-            drawn = np.zeros((batch, self.n_groups, len(self.groups)))
+            times = np.zeros((batch, len(owner)))
             for group in range(self.n_groups):
-                rows = np.flatnonzero(self.groups == group)
-                even = np.full(len(rows), 1 / len(rows))
-                drawn[:, group, rows] = rng.multinomial(len(rows), even, size=batch)
-            return drawn
+                units = np.flatnonzero(owner == group)
+                times[:, units] = rng.multinomial(len(units), np.full(len(units), 1 / len(units)), size=batch)
+            return self._indicator(self.groups[None]) * times[:, None, self._unit_of]
 
         return self._in_batches(weights, size)
 
     def permutations(self, size: int, rng: np.random.Generator) -> Values:
         """Measures with the group labels shuffled."""
+        owner = self.groups[self._first]
 
         def weights(batch: int) -> FloatArray:
-            return self._indicator(rng.permuted(np.tile(self.groups, (batch, 1)), axis=1))
+            return self._indicator(rng.permuted(np.tile(owner, (batch, 1)), axis=1)[:, self._unit_of])
 
         return self._in_batches(weights, size)
 
@@ -103,9 +109,15 @@ class PairMeasures:
         return (groups[:, None] == np.arange(self.n_groups)[:, None]).astype(float)
 
 
-def pair_rows(groups: IntArray, n_groups: int, rng: np.random.Generator) -> IntArray:
-    """Rows for `PairMeasures`: all of them if few, else a sample with the groups' shares, two of each at least."""
-    return sample_rows(groups, n_groups, pair_limit(n_groups), rng)
+def pair_rows(groups: IntArray, units: IntArray, n_groups: int, rng: np.random.Generator) -> IntArray:
+    """Rows for `PairMeasures`: all of them if few, else those of some units, whole, with the groups' shares.
+
+    ``units`` has a code for every row: clusters, or the rows themselves.
+    """
+    codes, first = np.unique(units, return_index=True)
+    limit = pair_limit(n_groups) * len(codes) // len(units)
+    chosen = sample_rows(groups[first], n_groups, limit, rng)
+    return np.flatnonzero(np.isin(units, codes[chosen]))
 
 
 def pair_limit(n_groups: int) -> int:
@@ -120,7 +132,9 @@ def sample_rows(groups: IntArray, n_groups: int, limit: int, rng: np.random.Gene
     parts = []
     for group in range(n_groups):
         rows = np.flatnonzero(groups == group)
-        parts.append(rng.choice(rows, max(2, len(rows) * limit // len(groups)), replace=False))
+        parts.append(
+            rng.choice(rows, max(min(2, len(rows)), len(rows) * limit // len(groups)), replace=False)
+        )
     return np.sort(np.concatenate(parts))
 
 

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenout.auditing.membership import Codes, compared_groups, read_clusters
 from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
-from evenout.groups import Groups, read_groups
+from evenout.groups import Groups
 from evenout.rows import LARGEST
 
 if TYPE_CHECKING:
@@ -19,19 +20,12 @@ MAX_CATEGORIES = 50  # a text column with more distinct values says who, not wha
 
 
 @dataclass(frozen=True)
-class Codes:
-    """One code per row, 0.., and a name per code."""
-
-    codes: IntArray
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Inputs:
     """What is audited: n rows with a score and a group each; labels, features and strata where given.
 
     ``background`` has the scores of rows that are not compared, because their group is unknown or small: they count
-    towards the share flagged alone. ``left_out`` has those of small groups, by name.
+    towards the share flagged alone. ``left_out`` has those of small groups, by name. ``clusters`` has the codes, 0..,
+    of the clusters that the rows belong to, each within one group.
     """
 
     scores: FloatArray
@@ -39,9 +33,16 @@ class Inputs:
     labels: IntArray | None
     features: "pd.DataFrame | None"
     strata: Codes | None
+    clusters: IntArray | None
     background: FloatArray
     left_out: dict[str, FloatArray]
     notes: tuple[str, ...]
+
+    def units(self, used: BoolArray | None = None) -> int:
+        """Independent units among all rows, or those used: the clusters that these belong to, or the rows."""
+        if self.clusters is None:
+            return len(self.scores) if used is None else int(used.sum())
+        return len(np.unique(self.clusters if used is None else self.clusters[used]))
 
     def threshold(self, contamination: float) -> float:
         """The score above which a row is flagged, of all rows."""
@@ -49,7 +50,7 @@ class Inputs:
 
 
 def read_inputs(
-    scores: Any, sensitive_features: Any, y: Any, X: Any, given: Any, **group_rules: Any
+    scores: Any, sensitive_features: Any, y: Any, X: Any, given: Any, clusters: Any = None, **group_rules: Any
 ) -> Inputs:
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
     values = _numbers(scores, "scores")
@@ -61,7 +62,8 @@ def read_inputs(
         )
     if sensitive_features is not None:
         _aligned(sensitive_features, "sensitive_features", scores, len(values))
-    groups, left_out = _groups(sensitive_features, values, **group_rules)
+    members = None if clusters is None else read_clusters(_aligned(clusters, "clusters", scores, len(values)))
+    groups, left_out = compared_groups(sensitive_features, values, members, **group_rules)
     labels = None if y is None else _labels(_aligned(y, "y", scores, len(values)))
     features, unused = (None, []) if X is None else _features(_aligned(X, "X", scores, len(values)))
     strata = None if given is None else read_strata(_aligned(given, "given", scores, len(values)))
@@ -73,47 +75,19 @@ def read_inputs(
             f"{unknown} of {len(known)} rows have no known group: not compared, but counted when flagging"
         )
     if known.all():
-        return Inputs(values, groups, labels, features, strata, np.empty(0), {}, tuple(notes))
+        codes = None if members is None else members.codes
+        return Inputs(values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes))
     return Inputs(
         values[known],
-        Groups(groups.codes[known], groups.labels),
+        Groups(groups.codes[known], groups.labels, groups.left_out),
         None if labels is None else _labels(labels[known]),
         None if features is None else features[known].reset_index(drop=True),
         None if strata is None else _used(strata, known),
+        None if members is None else _used(members, known).codes,
         values[~known],
         left_out,
         tuple(notes),
     )
-
-
-def _groups(
-    sensitive_features: Any,
-    scores: FloatArray,
-    *,
-    min_group_size: int,
-    small_groups: str,
-    unknown_groups: str,
-) -> tuple[Groups, dict[str, FloatArray]]:
-    """The groups that are compared, and the scores of those that are too small, by name."""
-    n = len(scores)
-    groups = read_groups(
-        sensitive_features,
-        n,
-        min_group_size=min_group_size,
-        small_groups=small_groups,
-        unknown_groups=unknown_groups,
-    )
-    if len(groups.labels) < 2:
-        named = ", ".join(f"{name!r} ({rows})" for name, rows in [*groups.left_out.items()][:10])
-        raise ValueError(
-            f"fewer than two groups have min_group_size={min_group_size} rows or more, so there is nothing to compare; "
-            f"too small: {named}; lower min_group_size, set small_groups='merge', or give more rows"
-        )
-    if not groups.left_out:
-        return groups, {}
-    every = read_groups(sensitive_features, n, min_group_size=1, unknown_groups=unknown_groups)
-    place = {name: g for g, name in enumerate(every.labels)}
-    return groups, {name: scores[every.codes == place[name]] for name in groups.left_out}
 
 
 def read_strata(given: Any) -> Codes:

@@ -68,6 +68,8 @@ class AuditResult:
     measures : tuple of Measure
     group_names : tuple of str
     group_counts, flagged_counts : array of int, shape (G,)
+    n_clusters : int or None
+        Clusters of rows that belong together, where these were given.
     left_out : tuple of LeftOut
         Groups with too few rows to be measured: they take no part in any comparison, test or interval.
     settings : dict
@@ -86,6 +88,7 @@ class AuditResult:
     group_names: tuple[str, ...]
     group_counts: IntArray
     flagged_counts: IntArray
+    n_clusters: int | None
     left_out: tuple[LeftOut, ...]
     settings: dict[str, Any]
     rough: tuple[str, ...]
@@ -126,6 +129,7 @@ class AuditResult:
         """Everything but the rows, of types that JSON has; NaN is None."""
         return {
             "n_rows": len(self.scores),
+            "n_clusters": self.n_clusters,
             "groups": dict(zip(self.group_names, self.group_counts.tolist(), strict=True)),
             "flagged": dict(zip(self.group_names, self.flagged_counts.tolist(), strict=True)),
             "left_out": [asdict(group) | {"note": TOO_FEW} for group in self.left_out],

@@ -37,8 +37,9 @@ def audit_text(result: "AuditResult") -> str:
     """The whole text: groups, comparisons, features, verdict, notes."""
     asked = result.settings["contamination"]
     flagged = f"{asked:,} rows" if isinstance(asked, Integral) else f"{100 * asked:.3g}%"
+    clusters = "" if result.n_clusters is None else f" of {result.n_clusters:,} clusters"
     head = (
-        f"Audit of {len(result.scores):,} rows in {len(result.group_names)} groups, {flagged} flagged; "
+        f"Audit of {len(result.scores):,} rows{clusters} in {len(result.group_names)} groups, {flagged} flagged; "
         f"{100 * result.settings['confidence']:.3g}% intervals"
     )
     parts = [[head], _groups(result), _comparisons(result), _drivers(result)]

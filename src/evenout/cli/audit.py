@@ -62,6 +62,11 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
     help="Columns that may justify a difference: gaps among rows alike in them.",
 )
 @click.option(
+    "--clusters",
+    metavar="COL",
+    help="Rows with the same value belong together, such as several rows of one person.",
+)
+@click.option(
     "--contamination",
     callback=_share_or_count,
     default="0.1",
@@ -166,6 +171,7 @@ def _audit_file(
     label: str | None,
     features: Sequence[str],
     given: Sequence[str],
+    clusters: str | None,
     resamples: int,
     seed: int,
     **options: Any,
@@ -175,13 +181,14 @@ def _audit_file(
     from evenout.files import read_table, require_columns
 
     step(f"Reading {file}")
-    table = read_table(file, text=sensitive)
+    table = read_table(file, text={*sensitive, clusters or ""})
     asked = {
         "--score": [score],
         "--sensitive": sensitive,
         "--label": [label] if label else [],
         "--features": features,
         "--given": given,
+        "--clusters": [clusters] if clusters else [],
     }
     for use, names in asked.items():
         require_columns(names, table.columns, where=str(file), use=use)
@@ -193,6 +200,7 @@ def _audit_file(
             y=read_labels(label, table[label]) if label else None,
             X=table[list(features)] if features else None,
             given=table[list(given)] if given else None,
+            clusters=table[clusters] if clusters else None,
             n_bootstrap=resamples,
             n_permutations=resamples,
             random_state=seed,
@@ -210,4 +218,4 @@ def _in_columns(message: str) -> str:
     """
     for name, option in {"scores": "--score", "y": "--label", "X": "--features", "given": "--given"}.items():
         message = re.sub(rf"(?<![\w'\"-]){name}(?![\w'\"-])", option, message)
-    return message
+    return re.sub(r"^clusters (?=has |must |holds )", "--clusters ", message)  # elsewhere it is a word

@@ -1,0 +1,99 @@
+"""Who belongs where: the groups that are large enough to be compared, and clusters of rows that belong together."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenout.core.types import FloatArray, IntArray
+from evenout.groups import Groups, read_groups
+
+
+@dataclass(frozen=True)
+class Codes:
+    """One code per row, 0.., and a name per code."""
+
+    codes: IntArray
+    names: tuple[str, ...]
+
+
+def read_clusters(clusters: Any) -> Codes:
+    """Clusters by value, such as a person's number: rows with the same value belong together.
+
+    >>> read_clusters(["p7", "p3", "p7"])
+    Codes(codes=array([1, 0, 1]), names=('p3', 'p7'))
+    """
+    import pandas as pd
+
+    dimensions = getattr(clusters, "ndim", 1)
+    if isinstance(clusters, str) or dimensions != 1:
+        raise ValueError(f"clusters must hold one value per row, shape (n,), got {dimensions} dimensions")
+    try:
+        codes, values = pd.factorize(pd.Series(clusters).astype(object), use_na_sentinel=True)
+    except TypeError:  # what has no hash cannot be told apart
+        raise ValueError("clusters holds lists or other nested values; give one value per row") from None
+    if (codes < 0).any():
+        raise ValueError(
+            f"clusters has missing values in {int((codes < 0).sum())} of {len(codes)} rows "
+            f"(first: row {int((codes < 0).argmax())}); give a row that belongs to no other a value of its own"
+        )
+    names = np.array([str(value) for value in values], dtype=object)
+    order = np.argsort(names, kind="stable")
+    place = np.empty(len(order), dtype=np.intp)
+    place[order] = np.arange(len(order))
+    return Codes(place[codes], tuple(names[order]))
+
+
+def compared_groups(
+    sensitive_features: Any,
+    scores: FloatArray,
+    clusters: Codes | None,
+    *,
+    min_group_size: int,
+    small_groups: str,
+    unknown_groups: str,
+) -> tuple[Groups, dict[str, FloatArray]]:
+    """The groups that are compared, and the scores of those that are too small, by name.
+
+    Where rows come in clusters, a group is as large as its number of clusters.
+    """
+    every = read_groups(sensitive_features, len(scores), min_group_size=1, unknown_groups=unknown_groups)
+    names = np.array([*every.labels, None], dtype=object)
+    unit, of_unit, first = "rows", np.arange(len(scores)), np.arange(len(scores))
+    if clusters is not None:
+        unit, of_unit = "clusters", clusters.codes
+        first = _first_known(every, clusters)
+    groups = read_groups(
+        names[every.codes[first]],
+        len(first),
+        min_group_size=min_group_size,
+        small_groups=small_groups,
+        unknown_groups=unknown_groups,
+        unit=unit,
+    )
+    if len(groups.labels) < 2:
+        named = ", ".join(f"{name!r} ({size})" for name, size in [*groups.left_out.items()][:10])
+        raise ValueError(
+            f"fewer than two groups have min_group_size={min_group_size} {unit} or more, so nothing can be compared; "
+            f"too small: {named}; lower min_group_size, set small_groups='merge', or give more rows"
+        )
+    codes = np.where(every.codes >= 0, groups.codes[of_unit], -1)
+    left_out = {name: scores[every.codes == every.labels.index(name)] for name in groups.left_out}
+    return Groups(codes, groups.labels, groups.left_out), left_out
+
+
+def _first_known(groups: Groups, clusters: Codes) -> IntArray:
+    """A row of each cluster, one with a known group if there is any; all known ones must be of one group."""
+    order = np.lexsort((groups.codes < 0, clusters.codes))
+    _, start = np.unique(clusters.codes[order], return_index=True)
+    first = order[start]
+    mixed = (groups.codes >= 0) & (groups.codes != groups.codes[first[clusters.codes]])
+    if mixed.any():
+        row = int(mixed.argmax())
+        cluster = clusters.codes[row]
+        both = [groups.labels[groups.codes[i]] for i in (first[cluster], row)]
+        raise ValueError(
+            f"the rows of cluster {clusters.names[cluster]!r} are of different groups ({both[0]!r} and {both[1]!r}); "
+            "a cluster must lie within one group, because it is drawn and shuffled as a whole"
+        )
+    return first
