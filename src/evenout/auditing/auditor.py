@@ -1,6 +1,7 @@
 """The audit itself: read, measure, resample, correct for many tests, say what to keep in mind."""
 
 from dataclasses import replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,10 +106,18 @@ def audit(
 
     Notes
     -----
-    Intervals come from a bootstrap within each group. p-values come from shuffling the groups, which answers "do the
-    groups matter at all?": among all rows; for measures with labels among rows of the same label; for gaps within
-    strata within each of them. Holm's method corrects the p-values within each question: do the scores differ; are
+    Intervals come from a bootstrap within each group; no test has a say in them. p-values come from shuffling the
+    groups, which answers "do the groups matter at all?": among all rows; for measures with labels among rows of the
+    same label; for gaps within strata within each of them. Mean scores and flag rates are tested by chi-squares, which
+    small groups do not rule. Holm's method corrects the p-values within each question: do the scores differ; are
     outliers found evenly; do scores differ within strata; among similar rows; which features go with the gap.
+
+    ``mean_score_detectable``, ``flag_rate_detectable`` and the like are the smallest differences between two groups
+    that their test finds with 80 % power, on its own and at ``confidence``; their notes say what is held fixed.
+
+    With ``clusters``, the bootstrap draws whole clusters, and whole clusters swap groups; within a label or a stratum,
+    the part of a cluster that lies in it does, in each by itself. Variances are those between clusters, and
+    a group is as large as its number of clusters. A cluster of several groups is an error. Features are not tested.
 
     For intervals and tests, but not for the values, more than 4,096 distinct scores are rounded to so many
     levels, finest on top; the time taken then hardly grows with n.
@@ -122,19 +131,17 @@ def audit(
     >>> print(result.verdict[0])
     Scores differ between groups: ...
     """
-    check_parameters(
-        {
-            "contamination": contamination,
-            "n_bootstrap": n_bootstrap,
-            "n_permutations": n_permutations,
-            "confidence": confidence,
-            "length_scale": length_scale,
-            "min_group_size": min_group_size,
-            "small_groups": small_groups,
-            "unknown_groups": unknown_groups,
-        },
-        _RULES,
-    )
+    options = {
+        "contamination": contamination,
+        "n_bootstrap": n_bootstrap,
+        "n_permutations": n_permutations,
+        "confidence": confidence,
+        "length_scale": length_scale,
+        "min_group_size": min_group_size,
+        "small_groups": small_groups,
+        "unknown_groups": unknown_groups,
+    }
+    check_parameters(options, _RULES)
     inputs = read_inputs(
         scores,
         sensitive_features,
@@ -153,28 +160,27 @@ def audit(
     for m in measures:
         if m.measure == "effective_pairs":
             warn_few_pairs(m.value)
-    threshold = inputs.threshold(contamination)
-    flagged = inputs.scores > threshold
-    flagged_counts = np.bincount(inputs.groups.codes[flagged], minlength=len(inputs.groups.labels))
-    left_out = tuple(LeftOut(name, len(y), int((y > threshold).sum())) for name, y in inputs.left_out.items())
     warn_left_out(inputs.groups, min_group_size, "rows" if clusters is None else "clusters")
+    plain = int(contamination) if isinstance(contamination, Integral) else float(contamination)
+    return _result(inputs, measures, settings, {**options, "contamination": plain, "random_state": seed})
+
+
+def _result(
+    inputs: Inputs, measures: list[Measure], settings: Settings, options: dict[str, Any]
+) -> AuditResult:
+    threshold = inputs.threshold(settings.share)
+    flagged = inputs.groups.codes[inputs.scores > threshold]
+    flagged_counts = np.bincount(flagged, minlength=len(inputs.groups.labels))
+    left_out = tuple(LeftOut(name, len(y), int((y > threshold).sum())) for name, y in inputs.left_out.items())
+    noted = [_noted(m, options["min_group_size"]) for m in measures]
     return AuditResult(
-        measures=(*(_noted(m, min_group_size) for m in measures), *_of_left_out(left_out)),
+        measures=(*noted, *_of_left_out(left_out)),
         group_names=inputs.groups.labels,
         group_counts=inputs.groups.counts,
         flagged_counts=flagged_counts,
         n_clusters=None if inputs.clusters is None else inputs.units(),
         left_out=left_out,
-        settings={
-            "contamination": contamination,
-            "n_bootstrap": n_bootstrap,
-            "n_permutations": n_permutations,
-            "confidence": settings.confidence,
-            "min_group_size": min_group_size,
-            "small_groups": small_groups,
-            "length_scale": length_scale,
-            "random_state": seed,
-        },
+        settings=options,
         rough=tuple(_rough(inputs, flagged_counts.tolist())),
         notes=(*inputs.notes, *_notes(inputs, measures, settings)),
         scores=inputs.scores,

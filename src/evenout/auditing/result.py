@@ -73,8 +73,8 @@ class AuditResult:
     left_out : tuple of LeftOut
         Groups with too few rows to be measured: they take no part in any comparison, test or interval.
     settings : dict
-        ``contamination``, ``confidence``, ``n_bootstrap``, ``n_permutations``, ``min_group_size``, ``small_groups``,
-        ``length_scale`` and ``random_state`` of the call.
+        ``contamination``, ``confidence``, ``n_bootstrap``, ``n_permutations``, ``length_scale``, ``min_group_size``,
+        ``small_groups``, ``unknown_groups`` and ``random_state`` of the call.
     rough : tuple of str
         Groups with few flagged rows, in words.
     notes : tuple of str

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenout.auditing.power import mean_gap, rate_gap
+from evenout.auditing.power import Seen, mean_gap, rate_gap
 from evenout.auditing.result import Measure
 from evenout.auditing.strata import strata_precision
 from evenout.auditing.summary import Resamples
@@ -41,7 +41,7 @@ def seen_mean_gap(
         error = float(np.sqrt(noise[pair.low] + noise[pair.high]))
         gap = mean_gap(error, permuted, len(names) - 1, confidence) / spread
     held = "sizes and spreads of the groups as they are" + _others(names, "in between")
-    return _measure("mean_score_detectable", gap, names, pair, held, n)
+    return _measure("mean_score_detectable", gap, f"{_between(names, pair)}; {held}", n)
 
 
 def seen_rate_gap(
@@ -51,20 +51,28 @@ def seen_rate_gap(
     rates, n = found.value[measure][0], int(sizes.sum())
     known = ~np.isnan(rates)
     if known.sum() < 2:
-        return _measure(f"{measure}_detectable", float("nan"), names, Pair(0, 0), "", n)
+        return _measure(f"{measure}_detectable", float("nan"), "", n)
     pair = lowest_and_highest(rates)
     if pair.low == pair.high:  # all the same
         first, second = np.flatnonzero(known)[:2].tolist()
         pair = Pair(first, second)
     share = float((rates[known] * sizes[known]).sum() / sizes[known].sum())
     permuted = found.permuted[f"{measure}_test"][:, 0]
-    seen = rate_gap(
-        float(sizes[pair.low]), float(sizes[pair.high]), share, permuted, int(known.sum()) - 1, confidence
-    )
+
+    def seen(low: int, high: int) -> Seen:
+        sized = float(sizes[low]), float(sizes[high])
+        return rate_gap(*sized, share, permuted, int(known.sum()) - 1, confidence)
+
+    first, above = seen(*pair), f"{_quoted(names[pair.high])} above {_quoted(names[pair.low])}"
     held = "sizes of the groups and rate of all rows as they are" + _others(names, "at that rate")
-    if np.isnan(seen.difference) and not np.isnan(seen.power):
-        held = f"even with none in {_quoted(names[pair.low])} it is seen {seen.power:.0%} of the time; {held}"
-    return _measure(f"{measure}_detectable", seen.difference, names, pair, held, n)
+    if np.isnan(first.difference) and not np.isnan(first.power):
+        none = f"even none in {_quoted(names[pair.low])} is seen only {first.power:.0%} of the time"
+        held = f"the other way round {none}; {held}"
+        first, above = (
+            seen(pair.high, pair.low),
+            f"{_quoted(names[pair.low])} above {_quoted(names[pair.high])}",
+        )
+    return _measure(f"{measure}_detectable", first.difference, f"{above}; {held}", n)
 
 
 def seen_strata_gap(
@@ -86,13 +94,16 @@ def seen_strata_gap(
         unit = max(float(permuted.mean()) / max(freedom, 1), 1.0) if len(permuted) else 1.0
         gap = mean_gap(float(np.sqrt(unit / precision[pair])), permuted, freedom, confidence) / spread
     held = "the same in every stratum, sizes as they are" + _others(names, "in between")
-    return _measure("conditional_detectable", gap, names, pair, held, n)
+    return _measure("conditional_detectable", gap, f"{_between(names, pair)}; {held}", n)
 
 
-def _measure(name: str, value: float, names: tuple[str, ...], pair: Pair, held: str, n: int) -> Measure:
+def _measure(name: str, value: float, note: str, n: int) -> Measure:
     nan = float("nan")
-    note = f"between {_quoted(names[pair.low])} and {_quoted(names[pair.high])}; {held}" if held else ""
     return Measure(name, None, None, value, nan, nan, nan, nan, n, note)
+
+
+def _between(names: tuple[str, ...], pair: Pair) -> str:
+    return f"between {_quoted(names[pair.low])} and {_quoted(names[pair.high])}"
 
 
 def _quoted(name: str) -> str:
