@@ -7,6 +7,15 @@
 from evenout.auditing.auditor import audit
 from evenout.auditing.drift import Change, DriftResult, compare_batches
 from evenout.auditing.metric_frame import metric_functions
-from evenout.auditing.result import AuditResult, Measure
+from evenout.auditing.result import AuditResult, LeftOut, Measure
 
-__all__ = ["AuditResult", "Change", "DriftResult", "Measure", "audit", "compare_batches", "metric_functions"]
+__all__ = [
+    "AuditResult",
+    "Change",
+    "DriftResult",
+    "LeftOut",
+    "Measure",
+    "audit",
+    "compare_batches",
+    "metric_functions",
+]
