@@ -47,7 +47,9 @@ def test_points_agree_with_the_estimator_and_the_definitions(points, base, fairn
         )
     else:
         f2, bias = (
-            individual_unfairness(y, data.X, sensitive_features=groups, scale_free=free)
+            individual_unfairness(
+                y, data.X, sensitive_features=groups, scale_free=free, length_scale="minmax"
+            )
             for free in (False, True)
         )
     assert row["f1"] == pytest.approx(misfit(y, model.target_, weighting=weighting), rel=1e-6)

@@ -21,8 +21,8 @@ def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, Me
     ----------
     scores : array of shape (n,)
         Higher = more outlying.
-    contamination : float
-        Share of the rows that is flagged.
+    contamination : float in (0, 0.5] or int
+        Share of the rows that is flagged; a whole number is a count of rows.
 
     Examples
     --------
