@@ -279,3 +279,20 @@ def test_ratios_of_flag_rates_cover_the_truth(sizes, shifts):
     assert np.mean(covered["flag_rate_ratio"]) > 0.85
     assert np.mean(covered["unflagged_rate_ratio"]) > 0.85
     assert np.mean(rate_covered) > 0.85
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.6])
+def test_gaps_within_small_strata_cover_the_truth(gap):
+    """Ten rows or so of each group in a stratum, a third of that in the smallest group; 90 % intervals."""
+    rng = np.random.default_rng(2)
+    covered = []
+    for i in range(100):
+        groups, strata = rng.choice(3, 300, p=[0.1, 0.3, 0.6]), rng.integers(0, 8, 300)
+        scores = rng.normal(size=300) + 0.5 * strata + gap * (groups == 0)
+        found = audit(
+            scores, sensitive_features=groups, given=strata.astype(str), min_group_size=2, confidence=0.9,
+            random_state=i, **FEW,
+        )  # fmt: skip
+        m, truth = found.get("conditional_parity"), 2 / 3 * gap**2 / scores.var()
+        covered.append(m.low <= truth + 1e-12 and truth <= m.high)
+    assert np.mean(covered) > 0.85

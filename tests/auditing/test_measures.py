@@ -226,6 +226,21 @@ def test_strata_measures_by_slow_formula(sample):
     assert found["conditional_parity_corrected"] == pytest.approx(np.dot(weight, corrected))
 
 
+def test_noise_within_strata_is_that_of_each_cell():
+    """One cell of one stratum has moved: by 0.5 if the mean of two rows were as sure as that of three."""
+    scores = np.array([0.0, 1.0, 2.0, 0.0, 2.0, 1.0, 3.0, 1.0, 2.0])
+    groups, strata = np.array([0, 0, 0, 1, 1, 0, 0, 1, 1]), np.repeat([0, 1], [5, 4])
+    table = class_table(scores, groups, 2, strata, 2)
+    place = {(s, v): i for i, (s, v) in enumerate(zip([0, 0, 0, 1, 1, 1], table.values, strict=True))}
+    drawn = table.counts.copy()
+    drawn[0, place[0, 0.0]] -= 1  # 0, 1, 2 becomes 1, 1.5 (the mean of 1 and 2)
+    found = strata_measures(drawn[None], table.values, table.edges, around=table.counts)
+    rows = np.repeat(table.values, drawn.sum(axis=0))
+    moved = 0.5**2 * 3 / 2 / rows.var()
+    np.testing.assert_allclose(found["noise of parity_within"][0], [moved, 0], atol=1e-12)
+    assert found["noise of conditional_parity"].item() == pytest.approx(5 / 9 * moved)
+
+
 def test_a_gap_that_a_stratum_explains_vanishes_within_it():
     rng = np.random.default_rng(0)
     strata = rng.integers(0, 2, 20_000)

@@ -42,6 +42,8 @@ def mean_gap(error: float, permuted: FloatArray, freedom: int, confidence: float
     critical, _ = _critical(permuted, freedom, confidence)
     if not np.isfinite(critical) or not error > 0:
         return float("nan")
+    if _power(0.0, 1.0, critical, freedom) >= POWER:  # a few permutations that happen to be small
+        return 0.0
     gap = brentq(lambda d: _power(d, 1.0, critical, freedom) - POWER, 0.0, 4.0 + 2.0 * np.sqrt(critical))
     return float(gap) * error
 
@@ -79,6 +81,8 @@ def rate_gap(
         return Seen(float("nan"), power(most))
     steps = np.linspace(0.0, most, 65)
     first = int(np.argmax([power(d) >= POWER for d in steps]))
+    if first == 0:
+        return Seen(0.0, POWER)
     return Seen(float(brentq(lambda d: power(d) - POWER, steps[first - 1], steps[first])), POWER)
 
 

@@ -84,7 +84,8 @@ def _people(result: "AuditResult") -> str:
     others = total - int(beyond[order[:_NAMED]].sum())
     parts += [f"{others:,} in other groups"] if others else []
     named = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"Of the {flagged:,} flagged rows, {named} {'is' if total == 1 else 'are'} beyond what equal rates give."
+    rows = "flagged row" if flagged == 1 else f"{flagged:,} flagged rows"
+    return f"Of the {rows}, {named} {'is' if total == 1 else 'are'} beyond what equal rates give."
 
 
 def _labels(result: "AuditResult") -> str:

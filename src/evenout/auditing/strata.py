@@ -28,7 +28,8 @@ def strata_measures(
     around : array of shape (G, C), optional
         The table that the others were drawn from: adds ``noise of`` each gap.
     """
-    drawn = _within(counts, values, edges)
+    z, _, unit = standardised((counts[0] if around is None else around).sum(axis=0), values)
+    drawn = _within(counts, z, unit, edges)
     weight = np.where(drawn.usable, drawn.n.sum(axis=1), 0.0)
     weight = over(weight, weight.sum(axis=1, keepdims=True))
     scale_free = over(_mean_squared_gap(drawn, drawn.mean), drawn.variance)
@@ -44,12 +45,17 @@ def strata_measures(
     }
     if around is None:
         return found
-    there = _within(around[None], values, edges)
-    off = np.where(drawn.part & there.part, drawn.mean - there.mean, 0.0)
-    noise = over(_mean_squared_gap(drawn, off), drawn.variance)
+    there = _within(around[None], z, unit, edges)
+    # drawn from n rows of a cell, a mean varies by (n - 1) / n of what it does drawn from the population
+    small = np.sqrt(there.n / np.maximum(there.n - 1, 1))
+    mean = drawn.sums / np.maximum(drawn.n, 1)
+    off = np.where(there.part & (drawn.n > 0), small * (mean - there.mean), 0.0)
+    noise = over(_mean_squared_gap(there, off), drawn.variance)
+    weight = np.where(there.usable, there.n.sum(axis=1), 0.0)
+    weight = over(weight, weight.sum(axis=1, keepdims=True))
     return found | {
         "noise of conditional_parity": (weight * noise).sum(axis=1)[:, None],
-        "noise of parity_within": np.where(drawn.usable, noise, np.nan),
+        "noise of parity_within": np.where(there.usable, noise, np.nan),
     }
 
 
@@ -62,7 +68,8 @@ def strata_precision(counts: IntArray, values: FloatArray, edges: IntArray) -> t
         If groups p and q alone differ, by d everywhere, the test has the noncentrality ``d^2 precision[p, q]``.
     freedom : int
     """
-    within = _within(counts[None], values, edges)
+    z, _, unit = standardised(counts.sum(axis=0), values)
+    within = _within(counts[None], z, unit, edges)
     spread = within.unit**2 * within.spread[0]
     rows = np.where(within.usable[0] & (spread > 0), within.n[0], 0.0)
     n = rows[:, None] * rows / np.maximum(rows[:, None] + rows, 1.0)  # (G, G, S)
@@ -86,8 +93,7 @@ class _Within(NamedTuple):
     unit: float  # of the standardised scores
 
 
-def _within(counts: IntArray, values: FloatArray, edges: IntArray) -> _Within:
-    z, _, unit = standardised(counts[0].sum(axis=0), values)
+def _within(counts: IntArray, z: FloatArray, unit: float, edges: IntArray) -> _Within:
     n, sums, squares = (np.add.reduceat(counts * z**power, edges[:-1], axis=-1) for power in (0, 1, 2))
     part = n >= 2
     mean = np.where(part, sums / np.maximum(n, 1), 0.0)
