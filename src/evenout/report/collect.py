@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from evenout.core.flags import weigh
+from evenout.core.flags import flagged_share, weigh
 from evenout.core.types import BoolArray, FloatArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.groups import read_groups
@@ -54,7 +54,7 @@ def collect(
         n_groups=people.n_groups,
         groups=people.groups(),
         unlisted_groups=len(people.names) - len(people.listed),
-        contamination=float(model.contamination),
+        contamination=flagged_share(model.contamination, len(S)),
         fairness=tuple(model.path_.fairness),
         target=model.target,
         request=_request(model, steps[chosen]),
