@@ -119,6 +119,28 @@ def covered(pairs: Sequence[tuple[float, float]], truth: float) -> float:
     return float(np.mean([low <= truth <= high + 1e-9 for low, high in pairs]))
 
 
+def _line(what: str, name: str, found: dict[str, float]) -> None:
+    print(f"{what:6s} {name:28s}" + "".join(f"  {k} {v:6.1%}" for k, v in found.items()), flush=True)
+
+
+def level_and_power(
+    n_tables: int = 2000, n_power: int = 300, n_permutations: int = 199
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Share of rejected tables, by setting and test: without any difference, and with that of communities."""
+    rng = np.random.default_rng(0)
+    result: dict[str, dict[str, dict[str, float]]] = {"level": {}, "power": {}}
+    for name, sizes in NULLS.items():
+        found = rejected(sizes, np.full(len(sizes), 0.1), n_tables, n_permutations, rng)
+        result["level"][name] = found
+        _line("level", name, found)
+    for part in (1.0, 0.5, 0.25):
+        sizes = tuple(np.rint(part * COMMUNITIES).astype(int).tolist())
+        found = rejected(sizes, RATES, n_power, n_permutations, rng)
+        result["power"][f"{part:g}"] = found
+        _line("power", f"{part:g} of communities", found)
+    return result
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(
@@ -132,26 +154,18 @@ def main() -> None:
     parser.add_argument("--permutations", type=int, default=199)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    rng = np.random.default_rng(0)
-    result: dict[str, dict[str, object]] = {"level": {}, "power": {}, "coverage": {}}
-    for name, sizes in NULLS.items():
-        even = np.full(len(sizes), 0.1)
-        result["level"][name] = found = rejected(sizes, even, options.tables, options.permutations, rng)
-        print(f"level  {name:28s}" + "".join(f"  {k} {v:6.1%}" for k, v in found.items()), flush=True)
-    for part in (1.0, 0.5, 0.25):
-        sizes = tuple(np.rint(part * COMMUNITIES).astype(int).tolist())
-        found = rejected(sizes, RATES, options.power_tables, options.permutations, rng)
-        result["power"][f"{part:g}"] = found
-        print(
-            f"power  {f'{part:g} of communities':28s}" + "".join(f"  {k} {v:6.1%}" for k, v in found.items()),
-            flush=True,
-        )
+    result: dict[str, object] = {
+        **level_and_power(options.tables, options.power_tables, options.permutations)
+    }
+    held, rng = {}, np.random.default_rng(1)
     for name, (sizes, shifts) in COVERED.items() if options.intervals else ():
-        result["coverage"][name] = held = coverage(sizes, shifts, options.intervals, rng)
-        shown = "".join(f"  {k} {share:6.1%} (length {length:.2f})" for k, (share, length) in held.items())
+        held[name] = coverage(sizes, shifts, options.intervals, rng)
+        shown = "".join(
+            f"  {k} {share:6.1%} (length {length:.2f})" for k, (share, length) in held[name].items()
+        )
         print(f"covers {name:28s}{shown}", flush=True)
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps(result | {"coverage": held}))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ detection quality. ``achieved = 1 - (mean corrected gap after) / (mean corrected
 
 Methods, all with the same detectors' scores and the same target (the combination of the paper's detectors):
 
-paper        the published form, alpha chosen on the fitted rows
-evenout      the noise-aware form, alpha chosen by cross-fitted bias
+paper        the published problem, alpha chosen on the fitted rows
+evenout      what the tool does: the target as a column, alpha chosen by what held-out rows show, no price for nothing
 nonnegative  the same with weights of at least 0
 diverse      the same with one more detector per feature
 repair       group-aware repair of the target (uses the group of judged rows)
@@ -25,19 +25,23 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from evenout.core.flags import flag_threshold, fold_rate_ratios, rate_ratio
+from evenout import FairOutlierEnsemble
+from evenout.core.choice import choose, least_alpha
+from evenout.core.flags import flag_threshold, rate_ratio
 from evenout.core.path import Target, TradeoffPath
 from evenout.core.types import FloatArray
 from evenout.datasets import list_datasets, list_scenarios
 from evenout.detectors.fairlof import FairLOF
 from evenout.metrics import demographic_parity
 from evenout.repair import ScoreRepair
-from halves import PAPER, Split, cut
+from halves import Pool, Split, cut
 
 REQUESTS = (0.5, 0.8, 0.95)
 CURVE = 40  # alphas, or strengths of repair, at which the trade-off on the judged half is drawn
@@ -87,9 +91,9 @@ class Story:
     before: list[float] = field(default_factory=list)
     base_auc: list[float] = field(default_factory=list)
     asked: dict[tuple[str, float], list[tuple[float, float]]] = field(
-        default_factory=lambda: defaultdict(list)
+        default_factory=partial(defaultdict, list)
     )
-    curves: dict[str, Curve] = field(default_factory=lambda: defaultdict(Curve))
+    curves: dict[str, Curve] = field(default_factory=partial(defaultdict, Curve))
     flags: list[tuple[FloatArray, FloatArray]] = field(default_factory=list)
     fairlof: list[FloatArray] = field(default_factory=list)  # gap and AUC of LOF, FairLOF, as printed
 
@@ -123,25 +127,31 @@ def auc(split: Split, scores: FloatArray) -> float:
 
 
 def judge_path(
-    story: Story, split: Split, method: str, path: TradeoffPath, target: Target, columns: slice
+    story: Story, split: Split, method: str, pool: Pool, path: TradeoffPath, target: Target
 ) -> None:
     """Ask for each reduction, and draw the whole curve."""
-    S = split.judge.S[:, columns]
     for request in REQUESTS:
-        alpha, _ = path.search(lambda alphas: path.reduction(alphas, target), request)
-        y = S @ path.weights(alpha)
+        alpha = _chosen(path, request, target)
+        y = pool.judged(path, np.array([alpha]))[:, 0]
         story.asked[method, request].append((gap(split, y), auc(split, y)))
-    story.curves[method].add(split, S @ path.weights(np.r_[0.0, path.grid(CURVE)]).T)
+    story.curves[method].add(split, pool.judged(path, np.r_[0.0, path.grid(CURVE)]))
+
+
+def _chosen(path: TradeoffPath, request: float, target: Target) -> float:
+    """The alpha that the tool takes; for the paper's way the one that the fitted rows show to be right."""
+    if path.method == "anchored":
+        return choose(path, request, target).alpha
+    found = least_alpha(path, lambda alphas: path.reduction(alphas, target), request)
+    return float(path.grid()[-1]) if found is None else found
 
 
 def judge_repair(story: Story, split: Split) -> None:
     """Repair the target with the groups of the judged rows."""
 
     def repaired(**settings: Any) -> FloatArray:
-        model = ScoreRepair(**settings, min_group_size=10).fit(
-            split.fit.t, sensitive_features=split.fit.groups
-        )
-        return model.transform(split.judge.t, sensitive_features=split.judge.groups)
+        repair = ScoreRepair(min_group_size=10, **settings)
+        repair.fit(split.paper.model.target_, sensitive_features=split.fit.groups)
+        return repair.transform(split.paper.Z[:, -1], sensitive_features=split.judge.groups)
 
     for request in REQUESTS:
         y = repaired(bias_reduction=request)
@@ -150,24 +160,25 @@ def judge_repair(story: Story, split: Split) -> None:
     story.curves["repair"].add(split, np.column_stack([repaired(strength=float(s)) for s in strengths]))
 
 
-def judge_flags(story: Story, split: Split, path: TradeoffPath) -> None:
+def judge_flags(story: Story, split: Split, n_threads: int) -> None:
     """Ask for a flag-rate ratio of 0.8; flag the judged rows at the threshold of the fitted ones."""
-
-    def ratios(alphas: FloatArray) -> FloatArray:
-        V = path.fold_weights(alphas, "unseen")[:, :, :-1]
-        return fold_rate_ratios(split.fit.S, V, split.fit.groups, split.folds, split.n_groups, FLAGGED)
+    diverse = split.diverse.model
+    model = FairOutlierEnsemble(
+        **diverse.get_params(deep=False) | {"flag_rate_ratio": 0.8, "n_jobs": n_threads}
+    )
+    model.fit(split.fit.X, sensitive_features=split.fit.groups)
 
     def rates(fitted: FloatArray, judged: FloatArray) -> FloatArray:
         over = judged > flag_threshold(fitted, FLAGGED)
         return np.array([over[split.judge.groups == group].mean() for group in range(split.n_groups)])
 
-    w = path.weights(path.search(ratios, 0.8)[0])
-    story.flags.append((rates(split.fit.t, split.judge.t), rates(split.fit.S @ w, split.judge.S @ w)))
+    before = rates(diverse.target_, split.diverse.Z[:, -1])
+    story.flags.append((before, rates(model.outlier_scores_, model.outlier_scores(split.judge.X))))
 
 
 def judge_fairlof(story: Story, split: Split) -> None:
     """FairLOF has no trade-off to choose: its own bias beside that of LOF with as many neighbours."""
-    scores = [split.judge.S[:, LOF_20]]
+    scores = [split.paper.Z[:, LOF_20]]
     for direction in ("even", "printed"):
         model = FairLOF(n_neighbors=20, direction=direction)
         model.fit(split.fit.X, sensitive_features=split.fit.groups)
@@ -177,28 +188,22 @@ def judge_fairlof(story: Story, split: Split) -> None:
 
 def tell(name: str, splits: int, combination: str, n_threads: int) -> Story:
     """Run every method on every split of one data set."""
+    warnings.simplefilter("ignore")  # what cannot be reached or detected is in the table
     story = Story(name)
-    paper, everything = slice(0, PAPER), slice(None)
     for number in range(splits):
         split = cut(name, number, combination, n_threads)
-        story.before.append(gap(split, split.judge.t))
-        story.base_auc.append(auc(split, split.judge.t))
-        cells, wide = split.cells(paper), split.cells(everything)
-        diverse = TradeoffPath(wide, PARITY, noise_aware=True)
-        methods: dict[str, tuple[TradeoffPath, Target, slice]] = {
-            "paper": (TradeoffPath(cells, PARITY), "training", paper),
-            "evenout": (TradeoffPath(cells, PARITY, noise_aware=True), "unseen", paper),
-            "nonnegative": (
-                TradeoffPath(cells, PARITY, noise_aware=True, constraint="nonnegative"),
-                "unseen",
-                paper,
-            ),
-            "diverse": (diverse, "unseen", everything),
-        }
-        for method, (path, target, columns) in methods.items():
-            judge_path(story, split, method, path, target, columns)
+        story.before.append(gap(split, split.paper.Z[:, -1]))
+        story.base_auc.append(auc(split, split.paper.Z[:, -1]))
+        evenout, cross = split.paper.model.path_, split.paper.model.path_.cross
+        judge_path(
+            story, split, "paper", split.paper, TradeoffPath(cross, PARITY, method="published"), "training"
+        )
+        judge_path(story, split, "evenout", split.paper, evenout, "unseen")
+        nonnegative = TradeoffPath(cross, PARITY, noise_aware=True, constraint="nonnegative")
+        judge_path(story, split, "nonnegative", split.paper, nonnegative, "unseen")
+        judge_path(story, split, "diverse", split.diverse, split.diverse.model.path_, "unseen")
         judge_repair(story, split)
-        judge_flags(story, split, diverse)
+        judge_flags(story, split, n_threads)
         judge_fairlof(story, split)
     return story
 
@@ -296,11 +301,13 @@ def main() -> None:
     parser.add_argument("--n-jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    warnings.simplefilter("ignore")  # what cannot be reached or detected is in the table
+    told = Parallel(n_jobs=options.n_jobs, return_as="generator")(
+        delayed(tell)(name, options.splits, options.combination, 1) for name in options.data
+    )
     stories = {}
-    for name in options.data:
-        stories[name] = tell(name, options.splits, options.combination, options.n_jobs)
-        show(stories[name], lambda line: print(line, flush=True))
+    for name, story in zip(options.data, told, strict=True):
+        stories[name] = story
+        show(story, lambda line: print(line, flush=True))
     result = summary(stories)
     print("\n* some of it is out of the method's reach on the judged rows")
     print("calibration error, mean |achieved - asked|:", result["calibration_error"])

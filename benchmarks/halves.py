@@ -1,15 +1,15 @@
-"""Data cut into a half to fit on and a half to judge on, with every detector fitted on the first alone."""
+"""Data cut into a half to fit on and a half to judge on, with everything fitted on the first alone."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
-from evenout.core.cells import Cells, collect_cells, rank_weights
-from evenout.core.folds import assign_folds, count_folds
+from evenout import FairOutlierEnsemble
+from evenout.core.path import TradeoffPath
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.datasets import list_scenarios, load_dataset, make_biased_outliers
 from evenout.groups import read_groups
-from evenout.scores import learn_scores
 
 SCENARIO_ROWS = 10_000
 PAPER = 18  # detectors of the paper's pool, the first columns of the diverse one
@@ -17,35 +17,34 @@ PAPER = 18  # detectors of the paper's pool, the first columns of the diverse on
 
 @dataclass(frozen=True)
 class Half:
-    """Rows of one half: features, scores of all detectors, target, groups and labels (for judging only)."""
+    """Rows of one half: features, groups, labels (for judging only)."""
 
     X: FloatArray
-    S: FloatArray
-    t: FloatArray
     groups: IntArray
     y: AnyArray
 
 
 @dataclass(frozen=True)
+class Pool:
+    """A model fitted on the first half, and how it scores the second: Z is (s, t), shape (n, k + 1)."""
+
+    model: FairOutlierEnsemble
+    Z: FloatArray
+
+    def judged(self, path: TradeoffPath, alphas: FloatArray) -> FloatArray:
+        """Scores of the judged rows along a path of this pool, shape (n, m)."""
+        return self.Z @ path.fold_weights(alphas, "training")[0].T
+
+
+@dataclass(frozen=True)
 class Split:
-    """The half that is fitted on, with its folds, and the half that is judged."""
+    """The half that is fitted on and the half that is judged, scored by two pools of detectors."""
 
     fit: Half
     judge: Half
-    folds: IntArray
     n_groups: int
-
-    def cells(self, columns: slice) -> Cells:
-        """Sums of the fitted half over the given detectors."""
-        return collect_cells(
-            self.fit.S[:, columns],
-            self.fit.t,
-            rank_weights(self.fit.t),
-            self.fit.groups,
-            self.folds,
-            n_groups=self.n_groups,
-            n_folds=int(self.folds.max()) + 1,
-        )
+    paper: Pool
+    diverse: Pool
 
 
 def load(name: str, split: int) -> tuple[FloatArray, AnyArray, IntArray]:
@@ -64,28 +63,32 @@ def load(name: str, split: int) -> tuple[FloatArray, AnyArray, IntArray]:
 
 
 def cut(name: str, split: int, combination: str, n_threads: int) -> Split:
-    """One random halving, stratified by group; detectors, scaling and target are learnt on the first half."""
+    """One random halving, stratified by group; the two pools have the same target, that of the paper's detectors."""
     X, y, groups = load(name, split)
     rng = np.random.default_rng(1000 + split)
     first = np.zeros(len(X), dtype=bool)
     for group in range(groups.max() + 1):
         rows = rng.permutation(np.flatnonzero(groups == group))
         first[rows[: len(rows) // 2]] = True
-    fitted, judged = np.ascontiguousarray(X[first]), np.ascontiguousarray(X[~first])
-    paper = _of_paper(combination)
-    model, S, t = learn_scores("diverse", fitted, combination=paper, seed=split, n_threads=n_threads)
-    S_judged = model.scaled(judged, n_threads=n_threads)
-    codes = groups[first]
-    return Split(
-        Half(fitted, S, t, codes, y[first]),
-        Half(judged, S_judged, model.base(S_judged), groups[~first], y[~first]),
-        assign_folds(S, codes, count_folds(codes), split),
-        int(groups.max()) + 1,
-    )
+    fit = Half(np.ascontiguousarray(X[first]), groups[first], y[first])
+    judge = Half(np.ascontiguousarray(X[~first]), groups[~first], y[~first])
+    combine = _mean_of_paper if combination == "average" else _maximum_of_paper
+    pools = []
+    for detectors, base in (("paper", combination), ("diverse", combine)):
+        model = FairOutlierEnsemble(
+            detectors, combination=base, min_group_size=10, random_state=split, n_jobs=n_threads
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(fit.X, sensitive_features=fit.groups)
+        S = model._scaled_scores(judge.X)
+        pools.append(Pool(model, np.column_stack([S, model._scores.base(S)])))
+    return Split(fit, judge, int(groups.max()) + 1, *pools)
 
 
-def _of_paper(combination: str):  # type: ignore[no-untyped-def]
-    """The base ensemble over the paper's detectors alone, so that every method has the same target."""
-    if combination == "average":
-        return lambda S: S[:, :PAPER].mean(axis=1)
-    return lambda S: S[:, :PAPER].max(axis=1)
+def _mean_of_paper(S: FloatArray) -> FloatArray:
+    return S[:, :PAPER].mean(axis=1)
+
+
+def _maximum_of_paper(S: FloatArray) -> FloatArray:
+    return S[:, :PAPER].max(axis=1)

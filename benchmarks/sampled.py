@@ -17,11 +17,11 @@ import numpy as np
 
 from evenout.core.pairwise import PairSums, pair_sums
 from evenout.core.sampling import sampled_pair_sums
-from evenout.core.similarity import LengthScale, comparable_rows
+from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, comparable_rows
 from evenout.core.types import FloatArray, IntArray
 from individual import FOLDS, Problem, error_by_direction, make_problem
 
-SCALES: dict[str, LengthScale] = {"minmax": "minmax", "median": ("median", 0.05)}
+SCALES: dict[str, LengthScale] = {"minmax": "minmax", "median": DEFAULT_LENGTH}
 
 
 def solved_form(sums: PairSums, groups: IntArray, n_groups: int) -> FloatArray:

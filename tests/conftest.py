@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from evenout.core.cells import Cells, collect_cells, rank_weights
+from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
 from evenout.core.folds import assign_folds, count_folds
 from evenout.core.pairwise import pair_sums
 from evenout.core.scaling import learn_scaling, unit_range
@@ -25,6 +25,8 @@ CHROMIUM = [
 
 @dataclass(frozen=True)
 class Problem:
+    """Rows, the sums over each of their folds, and all that these say with the weights alone left out."""
+
     X: np.ndarray
     S: np.ndarray
     t: np.ndarray
@@ -32,13 +34,20 @@ class Problem:
     groups: np.ndarray
     folds: np.ndarray
     cells: Cells
+    cross: CrossFit
+    sample_weight: np.ndarray | None = None
+    clusters: np.ndarray | None = None
 
     @property
     def n_groups(self):
         return int(self.groups.max()) + 1
 
+    @property
+    def Z(self):  # noqa: N802
+        return np.column_stack([self.S, self.t])
 
-def make_problem(sizes=(40, 25, 15), k=5, d=3, unknown=0, seed=0, gap=0.8, pairs=True) -> Problem:
+
+def make_problem(sizes=(40, 25, 15), k=5, d=3, unknown=0, seed=0, gap=0.8, **more) -> Problem:
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(len(sizes)), sizes)
     groups = rng.permutation(np.concatenate([groups, np.full(unknown, -1)]))
@@ -46,18 +55,23 @@ def make_problem(sizes=(40, 25, 15), k=5, d=3, unknown=0, seed=0, gap=0.8, pairs
     raw = np.abs(X @ rng.normal(size=(d, k))) + 0.3 * rng.exponential(size=(len(groups), k))
     S = learn_scaling("minmax", raw).transform(raw)
     t = unit_range(S.max(axis=1))
-    return problem_from(X, S, t, groups, seed=seed, pairs=pairs)
+    return problem_from(X, S, t, groups, seed=seed, **more)
 
 
-def problem_from(X, S, t, groups, *, seed=0, pairs=True) -> Problem:
-    beta = rank_weights(t)
+def problem_from(
+    X, S, t, groups, *, seed=0, pairs=True, own=None, base=None, sample_weight=None, clusters=None
+) -> Problem:
+    beta = rank_weights(t, sample_weight)
     n_folds, n_groups = count_folds(groups), int(groups.max()) + 1
-    folds = assign_folds(S, groups, n_folds, seed)
-    cells = collect_cells(S, t, beta, groups, folds, n_groups=n_groups, n_folds=n_folds)
+    folds = assign_folds(S, groups, n_folds, seed, clusters)
+    shape = {"n_groups": n_groups, "n_sets": n_folds}
+    counted = {"sample_weight": sample_weight, "clusters": clusters}
+    cells = collect_cells(S, t, beta, groups, folds, **shape, **counted)
+    sums = None
     if pairs:
         sums = pair_sums(X, np.column_stack([S, t]), groups, folds, n_groups=n_groups, n_folds=n_folds)
-        cells = Cells(cells.plain, cells.weighted, sums)
-    return Problem(X, S, t, beta, groups, folds, cells)
+    cross = CrossFit.of_folds(cells, pairs=sums, own=own, base=base)
+    return Problem(X, S, t, beta, groups, folds, cells, cross, sample_weight, clusters)
 
 
 @pytest.fixture

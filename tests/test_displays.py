@@ -37,6 +37,8 @@ def test_tradeoff_display_draws_the_path(model):
         np.testing.assert_array_equal(x, table["f1"])
         np.testing.assert_array_equal(y, table[f"bias_{target}"])
         assert display.base_bias[target] == model.path_.target_bias(target)
+    corners = display.band_.get_datalim(display.ax_.transData)
+    assert (corners.y0, corners.y1) == pytest.approx((table["low_unseen"].min(), table["high_unseen"].max()))
     assert display.chosen["alpha"] == model.alpha_
     assert display.figure_ is display.ax_.figure
     assert "f1" in display.ax_.get_xlabel()

@@ -26,6 +26,7 @@ LAYERS = [
         "backends",
         "metrics",
         "datasets",
+        "fitting",
     },
     {"repair", "estimator"},
     {"auditing", "persistence"},

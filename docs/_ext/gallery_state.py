@@ -7,14 +7,28 @@ that needs an excuse is no example.
 import warnings
 from typing import Any
 
-from evenout import ConstantScoreWarning, NoGapWarning, TargetNotReachedWarning
+from evenout import (
+    ConstantScoreWarning,
+    FewPairsWarning,
+    NoGapWarning,
+    SmallGroupWarning,
+    TargetNotReachedWarning,
+)
+
+_EXCUSES = (
+    ConstantScoreWarning,
+    FewPairsWarning,
+    NoGapWarning,
+    SmallGroupWarning,
+    TargetNotReachedWarning,
+)
 
 
 def prepare(_gallery: Any, _file: Any) -> None:
     """Set matplotlib's defaults and the warnings before each example."""
     import matplotlib as mpl
 
-    for category in (ConstantScoreWarning, NoGapWarning, TargetNotReachedWarning):
+    for category in _EXCUSES:
         warnings.simplefilter("error", category)
 
     mpl.rcParams.update(

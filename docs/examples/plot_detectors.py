@@ -34,27 +34,27 @@ detectors = [
     distance_to_centre,
 ]
 data = load_dataset("communities")
-model = FairOutlierEnsemble(detectors, combination="average", random_state=0)
+model = FairOutlierEnsemble(detectors, random_state=0)
 model.fit(data.X, sensitive_features=data.sensitive)
 for name, score in {"base": model.target_, "fair": model.outlier_scores_}.items():
     ratio = flag_rate_ratio(score, sensitive_features=data.sensitive)
     print(f"{name}: flag-rate ratio {ratio:.2f}, AUC {roc_auc(data.y, score):.3f}")
 
 # %%
-# Left: how uneven each detector is by itself. Right: its weight in the fair score; the dashed
-# line is the plain average. Weights may also come out negative, which is hard to defend to an
-# auditor; ask for ``weights="nonnegative"`` then.
+# Left: how uneven each detector is by itself; that does not depend on the weight with which it is added. Right: its
+# weight in the fair score; the dashed line is its weight in the base score, the plain average. Weights may also come
+# out negative, which is hard to defend to an auditor; ask for ``weights="nonnegative"`` then.
 
-S = model.contributions(data.X) / model.weights_
+parts = model.contributions(data.X)[:, :-1]  # the last column is the base score
 own = [
-    demographic_parity(column, sensitive_features=data.sensitive, scale_free=True)
-    for column in S.T
+    demographic_parity(part, sensitive_features=data.sensitive, scale_free=True)
+    for part in parts.T
 ]
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
 axes[0].barh(model.detector_names_, own, color="#D55E00")
 axes[0].set_xlabel("group bias of the detector alone")
 axes[1].barh(model.detector_names_, model.weights_, color="#0072B2")
-axes[1].axvline(1 / len(detectors), color="0.4", linewidth=0.8, linestyle="--")
+axes[1].axvline(model.path_.weights(0.0)[0], color="0.4", linewidth=0.8, linestyle="--")
 axes[1].set_xlabel("weight in the fair score")
 plt.show()
 
@@ -69,6 +69,12 @@ ready = np.column_stack(
         distance_to_centre(data.X.to_numpy()),
     ]
 )
-again = FairOutlierEnsemble("precomputed", bias_reduction=0.5, random_state=0)
+again = FairOutlierEnsemble("precomputed", alpha=3000, random_state=0)
 again.fit(ready, sensitive_features=data.sensitive)
-print(f"from three columns of scores: removed {again.bias_reduction_:.0%}")
+low, high = again.bias_reduction_interval_
+print(
+    f"from three columns: removed {again.bias_reduction_:.0%} ({low:.0%} to {high:.0%})"
+)
+
+# %%
+# That is stated for rows that the weights have not seen: only the other system knows whether its scores have.

@@ -14,8 +14,8 @@ from evenout import FairOutlierEnsemble, audit
 from evenout.auditing import AuditResult
 from evenout.datasets import Dataset, make_biased_outliers
 
-may = make_biased_outliers("shift", n=3000, strength=0.4, random_state=0)
-model = FairOutlierEnsemble("diverse", combination="average", random_state=0, n_jobs=-1)
+may = make_biased_outliers("shift", n=6000, strength=0.4, random_state=0)
+model = FairOutlierEnsemble("diverse", random_state=0, n_jobs=-1)
 model.fit(may.X, sensitive_features=may.sensitive)
 
 

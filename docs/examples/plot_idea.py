@@ -17,7 +17,7 @@ from evenout.displays import GroupScoresDisplay, TradeoffDisplay
 from evenout.metrics import flag_rates, roc_auc
 
 data = make_biased_outliers("variance", n=2000, random_state=0)
-model = FairOutlierEnsemble("diverse", combination="average", random_state=0, n_jobs=-1)
+model = FairOutlierEnsemble("diverse", random_state=0, n_jobs=-1)
 model.fit(data.X, sensitive_features=data.sensitive)
 
 # %%
@@ -59,7 +59,8 @@ plt.show()
 # What it costs
 # -------------
 # Every point of the curve is one trade-off: down is fairer, right is further away from the base score. All of them
-# come from one factorisation. The dot is where 80 % of the bias is gone *on rows that the weights have not seen*.
+# come from one factorisation. The dot is where 80 % of the bias is gone *on rows that nothing in the model has seen*;
+# the band is the 95 % interval of what is left there.
 
 TradeoffDisplay.from_estimator(model)
 plt.show()

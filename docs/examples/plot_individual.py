@@ -18,14 +18,12 @@ from evenout.metrics import individual_unfairness, roc_auc
 
 data = make_biased_outliers("under_representation", n=2000, random_state=0)
 model = FairOutlierEnsemble(
-    combination="average",
-    fairness="individual",
-    bias_reduction=0.6,
-    random_state=0,
-    n_jobs=-1,
+    fairness="individual", bias_reduction=0.6, random_state=0, n_jobs=-1
 )
 model.fit(data.X, sensitive_features=data.sensitive)
-print(f"removed on unseen pairs: {model.bias_reduction_:.0%}")
+low, high = model.bias_reduction_interval_
+print(f"removed on unseen pairs: {model.bias_reduction_:.0%} ({low:.0%} to {high:.0%})")
+print(f"that rests on about {model.effective_pairs_:,.0f} pairs of similar rows")
 
 # %%
 # For every row of the small group, its nearest row of the large one. Points on the line are pairs that are scored

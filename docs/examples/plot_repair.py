@@ -22,9 +22,8 @@ data = load_dataset("cardio")
 X, X_new, groups, groups_new, _, y_new = train_test_split(
     data.X, data.sensitive, data.y, test_size=0.5, stratify=data.sensitive, random_state=0
 )
-model = FairOutlierEnsemble(combination="average", random_state=0).fit(
-    X, sensitive_features=groups
-)
+model = FairOutlierEnsemble(alpha=1e5, random_state=0)
+model.fit(X, sensitive_features=groups)
 repair = ScoreRepair(bias_reduction=0.8).fit(model.target_, sensitive_features=groups)
 print(f"asked for 80 %: strength {repair.strength_:.2f} is enough")
 
@@ -44,7 +43,8 @@ ax.legend()
 plt.show()
 
 # %%
-# The price, on the half that nothing was fitted on.
+# The price, on the half that nothing was fitted on. The alpha of the blind score was given by hand: on so few rows no
+# share of the gap could be promised, and a request would have left the base score as it is.
 
 scores = {
     "base": base,

@@ -1,7 +1,13 @@
 """Fair outlier detection: one score from many detectors that treats protected groups evenly."""
 
 from evenout.auditing import AuditResult, audit
-from evenout.core.exceptions import ConstantScoreWarning, NoGapWarning, TargetNotReachedWarning
+from evenout.core.exceptions import (
+    ConstantScoreWarning,
+    FewPairsWarning,
+    NoGapWarning,
+    SmallGroupWarning,
+    TargetNotReachedWarning,
+)
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
@@ -14,8 +20,10 @@ __all__ = [
     "ConstantScoreWarning",
     "FairLOF",
     "FairOutlierEnsemble",
+    "FewPairsWarning",
     "NoGapWarning",
     "ScoreRepair",
+    "SmallGroupWarning",
     "TargetNotReachedWarning",
     "TradeoffPath",
     "__version__",

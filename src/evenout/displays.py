@@ -32,7 +32,8 @@ class TradeoffDisplay:
     Parameters
     ----------
     table : frame
-        Columns ``alpha``, ``f1``, ``bias_unseen`` and ``bias_training``, as of ``TradeoffPath.table``, ascending.
+        Columns ``alpha``, ``f1``, ``bias_unseen``, its interval ``low_unseen`` and ``high_unseen``, and
+        ``bias_training``, as of ``TradeoffPath.table``, ascending.
     base_bias : dict
         Bias of the base score on ``"unseen"`` and ``"training"`` rows.
     chosen : dict
@@ -44,6 +45,8 @@ class TradeoffDisplay:
     figure_ : matplotlib Figure
     lines_ : dict of matplotlib Line2D
         The curves on ``"unseen"`` and ``"training"`` rows.
+    band_ : matplotlib PolyCollection
+        The 95 % interval of the bias on unseen rows.
 
     Examples
     --------
@@ -54,6 +57,7 @@ class TradeoffDisplay:
     ax_: "Axes"
     figure_: "Figure"
     lines_: dict[str, Any]
+    band_: Any
 
     def __init__(
         self, *, table: "pd.DataFrame", base_bias: dict[str, float], chosen: dict[str, float]
@@ -95,6 +99,10 @@ class TradeoffDisplay:
             (self.lines_[target],) = self.ax_.plot(self.table["f1"], bias, **options)
             self.ax_.axhline(self.base_bias[target], color=colour, linestyle=dash, linewidth=0.8, alpha=0.5)
             self.ax_.plot(self.chosen["f1"], self.chosen[f"bias_{target}"], "o", color=colour)
+        low, high = self.table["low_unseen"], self.table["high_unseen"]
+        self.band_ = self.ax_.fill_between(
+            self.table["f1"], low, high, color=_COLOURS[0], alpha=0.12, linewidth=0
+        )
         self.ax_.axhline(0.0, color="0.6", linewidth=0.8)
         self.ax_.annotate(
             f"alpha = {self.chosen['alpha']:.3g}",
@@ -103,7 +111,7 @@ class TradeoffDisplay:
             textcoords="offset points",
         )
         self.ax_.set(xlabel="misfit to the base score (f1)", ylabel="group bias, scale-free")
-        self.ax_.legend(title="bias on; thin: of the base score", frameon=False)
+        self.ax_.legend(title="bias on; band: 95 % interval; thin: base score", frameon=False)
         return self
 
 

@@ -1,7 +1,6 @@
-"""The fair outlier ensemble as a scikit-learn estimator: check, detect, scale, combine, sum, solve."""
+"""The fair outlier ensemble as a scikit-learn estimator: parameters, checks, scores of new rows."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,50 +10,24 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.backends import gpu
 from evenout.backends.dask_backend import collection_engine, is_collection, score_collection
-from evenout.core.cells import Cells, collect_cells, rank_weights
-from evenout.core.combine import COMBINATIONS
-from evenout.core.flags import flag_threshold, weigh
-from evenout.core.folds import assign_folds, count_folds
-from evenout.core.path import WEIGHTS, Target, TradeoffPath, Weights
-from evenout.core.sampling import METHODS
-from evenout.core.scaling import SCALINGS
-from evenout.core.similarity import LengthScale
+from evenout.core.exceptions import NoGapWarning
+from evenout.core.path import Target
+from evenout.core.problem import Method, Weights
+from evenout.core.similarity import DEFAULT_LENGTH, LengthScale
 from evenout.core.types import FloatArray, IntArray
-from evenout.groups import Groups, read_groups
-from evenout.pairs import similar_pairs
-from evenout.parameters import (
-    ANY_JOBS,
-    CALLABLE,
-    MEDIAN_MULTIPLE,
-    NONE,
-    check_parameters,
-    number,
-    one_of,
-    whole,
-)
+from evenout.fitting import FitResult, TrainingRows, fit_rows
+from evenout.groups import read_groups, warn_left_out
+from evenout.parameters import ENSEMBLE, check_parameters
 from evenout.request import Request
-from evenout.rows import OwnForm, as_seed, new_rows, own_form_of, training_rows
-from evenout.scores import learn_scores
-
-_RULES = {
-    "combination": one_of(COMBINATIONS) | CALLABLE,
-    "scaling": one_of(SCALINGS),
-    "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
-    "pairs": one_of(METHODS),
-    "bias_reduction": NONE | number(0, 1),
-    "flag_rate_ratio": NONE | number(0, 1, open_low=True),
-    "alpha": NONE | number(0, np.inf),
-    "target": one_of(("unseen", "training")),
-    "weighting": one_of(("rank", "uniform")),
-    "weights": one_of(WEIGHTS),
-    "min_group_size": whole(2),
-    "small_groups": one_of(("error", "merge")),
-    "unknown_groups": one_of(("error", "ignore")),
-    "contamination": number(0, 0.5, open_low=True),
-    "reference_size": whole(2),
-    "n_jobs": ANY_JOBS,
-    "device": one_of(("cpu", "cuda")),
-}
+from evenout.rows import (
+    OwnForm,
+    as_seed,
+    new_rows,
+    read_clusters,
+    read_sample_weight,
+    refuse_lone_clusters,
+    training_rows,
+)
 
 PARTITIONED = ("reference_", "flag_rates_", "rank_error_")  # what a fit over partitions adds
 
@@ -62,12 +35,14 @@ PARTITIONED = ("reference_", "flag_rates_", "rank_error_")  # what a fit over pa
 class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
     """One outlier score from many detectors that treats protected groups evenly.
 
-    Detectors score the rows (``S``, n x k), a base ensemble combines them into a target ``t``, and the weights solve
+    Detectors score the rows (``S``, n x k), a base ensemble combines them into a target ``t``, and the fair score is
+    ``y = t + S v`` with the weights that solve
 
-        minimise  sum_i beta_i (s_i' w - t_i)^2  +  alpha w' C w
+        minimise  sum_i beta_i (s_i' v)^2  +  alpha form(t + S v)
 
-    where ``w' C w`` is the bias of the score ``S w`` between groups (Liu et al., *Fairness-aware Outlier Ensemble*).
-    Groups are needed in `fit` alone; new rows are scored without them.
+    where the form is the bias of the score between groups. Without bias to remove the score is ``t`` itself. The
+    problem as published (Liu et al., *Fairness-aware Outlier Ensemble*) is ``y = S w``; see `paper`. Groups are needed
+    in `fit` alone; new rows are scored without them.
 
     Parameters
     ----------
@@ -76,7 +51,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         trees. ``"diverse"``: these, and how far out a row lies in each feature alone. A list of scikit-learn and PyOD
         detectors and of functions that return scores (higher = more outlying), mixed freely, also as
         ``(name, detector)``. ``"precomputed"``: X is the score matrix, higher = more outlying.
-    combination : {"average", "maximum", "median", "aom", "moa", "greedy"} or callable, default="greedy"
+    combination : {"average", "maximum", "median", "aom", "moa", "greedy"} or callable, default="average"
         The base ensemble, or a function from the scaled (n, k) scores to n numbers.
     scaling : {"minmax", "rank", "zscore", "gaussian"}, default="minmax"
         How raw scores become comparable, learnt on the training rows.
@@ -84,7 +59,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         Equal mean scores of the groups, or equal scores of similar rows from different groups, or both by weight. Or
         a form of your own: a positive semidefinite k x k array C, or a function of the scaled scores (n, k) and the
         group codes (n,) that returns one; ask by ``alpha`` or ``flag_rate_ratio`` then.
-    length_scale : "minmax", float or ("median", factor), default=("median", 0.05)
+    length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
         Individual fairness: the distance at which likeness fades, in units of the median distance between rows of
         different groups, or as a number, on standardised features; ``"minmax"`` is the published similarity, under
         which nearly all pairs of rows count as alike.
@@ -94,24 +69,31 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
     bias_reduction : float in [0, 1], optional
         Share of the base score's scale-free bias to remove. 0.8 if none of the three is given.
     flag_rate_ratio : float in (0, 1], optional
-        Least ratio of the groups' flag rates, for example 0.8 for the four-fifths rule.
+        Least ratio of the groups' flag rates, lowest to highest.
     alpha : float, optional
-        The paper's trade-off parameter itself. At most one of these three.
+        The trade-off parameter itself: ``alpha=model.alpha_`` gives the same model. At most one of these three.
+    confidence : float in [0.5, 1), optional
+        Ask that ``bias_reduction`` is reached with this confidence: the smallest alpha is taken for which it holds,
+        by a bound that is valid along the whole path.
     target : {"unseen", "training"}, default="unseen"
-        The rows on which a request is meant: unseen ones (cross-fitted), or the training rows, as in the paper.
+        The rows on which a request is meant: unseen ones, or the training rows, as in the paper.
+    method : {"anchored", "published"}, default="anchored"
+        ``y = t + S v``, or the paper's ``y = S w``.
     weighting : {"rank", "uniform"}, default="rank"
         ``beta_i = exp(rank_i / n)`` by the rank of the target, or 1.
     weights : {"free", "nonnegative", "simplex"}, default="free"
         Any detector weights, as in the paper, where many come out negative; weights of at least 0, which are easier
-        to defend; or shares that sum to 1. Constrained weights leave more bias or cost more detection.
-    min_group_size : int, default=2
+        to defend; or such weights whose sum is fixed: what they sum to in the base score where that is linear in the
+        detectors, else 1 with the base score's own. Constrained weights leave more bias or cost more detection.
+    min_group_size : int, default=30
         Groups with fewer rows are small.
-    small_groups : {"error", "merge"}, default="error"
-        Refuse small groups, or merge them into one.
+    small_groups : {"leave_out", "merge", "error"}, default="leave_out"
+        Leave small groups out of the comparison, with a warning that names them: their rows are used for the target
+        alone. Or merge them into one group, or refuse them.
     unknown_groups : {"error", "ignore"}, default="error"
         Rows whose group is missing: refuse them, or use them for the target alone.
-    contamination : float in (0, 0.5], default=0.1
-        Share of the training rows that `predict` flags.
+    contamination : float in (0, 0.5] or int, default=0.1
+        Share of the training rows that `predict` flags, or how many of them.
     reference_size : int, default=100_000
         Rows that detectors are fitted on where X is a Dask collection; see `evenout.backends.out_of_core`.
     random_state : int, RandomState or None, default=None
@@ -128,13 +110,19 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
     target_ : array of shape (n,)
         The base ensemble's score of the training rows, in [0, 1].
     weights_ : array of shape (k,)
-        Detector weights, in the order of ``detector_names_``.
+        Detector weights, in the order of ``detector_names_``; with what they weigh in the base score where that is
+        linear in the detectors ("average", "greedy").
     alpha_ : float
     bias_reduction_ : float
         The share of the base score's bias that is gone at ``alpha_``, on the rows that ``target`` names; NaN
-        without a detectable gap.
+        without a detectable gap. On unseen rows it is an estimate from rows that nothing in the model has seen.
+    bias_reduction_interval_ : tuple of float
+        Its 95 % interval on unseen rows; NaN without a gap and with ``target="training"``.
+    request_met_ : bool
+        Whether what is stated supports the request: at most 0.05 of it is missing, on average. True for a given alpha.
     gap_detected_ : bool
-        False if the base score's group gap is within sampling noise.
+        False if the base score's group gap, or its gap in flag rates where ``flag_rate_ratio`` is asked for, is
+        within sampling noise; the scores are the base scores then, unless alpha was given.
     pair_error_ : float
         Relative error of the individual-fairness form in its worst direction, in root mean square, where pairs were
         sampled; else 0.
@@ -142,9 +130,13 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         After a fit on a Dask collection alone; see `evenout.backends.out_of_core`.
     path_ : TradeoffPath
         Every other trade-off.
+    effective_pairs_ : float
+        How many pairs of rows individual fairness rests on; NaN without it.
     detector_names_ : tuple of str
     group_names_ : tuple of str
     group_counts_ : array of int
+    left_out_groups_ : dict of str to int
+        Groups too small to be measured, and their rows.
     offset_ : float
         ``decision_function = score_samples - offset_``; negative means flagged.
     n_features_in_ : int
@@ -165,19 +157,21 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self,
         detectors: Any = "paper",
         *,
-        combination: str | Callable[[FloatArray], FloatArray] = "greedy",
+        combination: str | Callable[[FloatArray], FloatArray] = "average",
         scaling: str = "minmax",
         fairness: str | Mapping[str, float] | FloatArray | OwnForm = "demographic_parity",
-        length_scale: LengthScale = ("median", 0.05),
+        length_scale: LengthScale = DEFAULT_LENGTH,
         pairs: Literal["auto", "exact", "sampled"] = "auto",
         bias_reduction: float | None = None,
         flag_rate_ratio: float | None = None,
         alpha: float | None = None,
+        confidence: float | None = None,
         target: Target = "unseen",
+        method: Method = "anchored",
         weighting: str = "rank",
         weights: Weights = "free",
-        min_group_size: int = 2,
-        small_groups: str = "error",
+        min_group_size: int = 30,
+        small_groups: str = "leave_out",
         unknown_groups: str = "error",
         contamination: float = 0.1,
         reference_size: int = 100_000,
@@ -194,7 +188,9 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self.bias_reduction = bias_reduction
         self.flag_rate_ratio = flag_rate_ratio
         self.alpha = alpha
+        self.confidence = confidence
         self.target = target
+        self.method = method
         self.weighting = weighting
         self.weights = weights
         self.min_group_size = min_group_size
@@ -206,7 +202,26 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.device = device
 
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Self:  # noqa: ARG002
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """The published settings: 18 detectors, greedy, ``y = S w``, requests on the training rows; with changes."""
+        published = {
+            "detectors": "paper",
+            "combination": "greedy",
+            "method": "published",
+            "target": "training",
+        }
+        return cls(**(published | changes))
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002
+        *,
+        sensitive_features: Any = None,
+        clusters: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Fit detectors, base ensemble and fair weights.
 
         Parameters
@@ -216,16 +231,17 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         y : ignored
         sensitive_features : array, series or frame of shape (n,) or (n, c)
             The protected group of each row; several columns make intersectional groups. Required.
+        clusters : array of shape (n,), optional
+            Which rows belong together, such as several of one person. Folds, errors and tests go by cluster.
+        sample_weight : array of shape (n,), optional
+            How many rows each row counts for in misfit, bias and errors. Detectors see each row once.
         """
-        check_parameters(self.get_params(deep=False), _RULES)
+        check_parameters(self.get_params(deep=False), ENSEMBLE)
         if self.device != "cpu":
             gpu.check_device(self.device)
         request = Request.read(self.get_params(deep=False))
         if is_collection(X):
-            from evenout.backends.out_of_core import fit_partitions
-
-            engine = collection_engine(X, sensitive_features)
-            return fit_partitions(self, engine, reference_size=self.reference_size)
+            return self._fit_collection(X, sensitive_features, clusters, sample_weight)
         features = training_rows(self, X)
         groups = read_groups(
             sensitive_features,
@@ -235,30 +251,31 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
             unknown_groups=self.unknown_groups,
             rows=X,
         )
+        warn_left_out(groups, self.min_group_size)
+        codes = read_clusters(clusters, len(features))
+        weight = read_sample_weight(sample_weight, len(features), request.fairness)
+        refuse_lone_clusters(groups, codes, weight)
+        rows = TrainingRows(features, groups, sensitive_features, codes, weight)
         # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
-        seed = as_seed(self.random_state)
-        model, S, t = learn_scores(
-            self.detectors,
-            features,
-            scaling=self.scaling,
-            combination=self.combination,
-            seed=seed,
-            n_threads=effective_n_jobs(self.n_jobs),
-            device=self.device,
-            sensitive_features=sensitive_features,
-        )
-        folds = assign_folds(S, groups.codes, count_folds(groups.codes), seed)
-        cells, pair_error = self._cells(S, t, features, groups, folds, request.fairness, seed)
-        path = request.path(cells)
-        alpha = request.alpha_on(path, S, groups.codes, folds, len(groups.labels))
-        self._store(path, alpha, S)
-        self.pair_error_ = pair_error
-        self._scores, self.target_, self.detector_names_ = model, t, model.pool.names
+        parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
+        result = fit_rows(rows, request, parameters, seed=seed, n_threads=effective_n_jobs(self.n_jobs))
+        self._store(result)
         self.group_names_, self.group_counts_ = groups.labels, groups.counts
+        self.left_out_groups_ = groups.left_out
         validate_data(self, X, skip_check_array=True)
         for name in PARTITIONED:  # of an earlier fit over partitions
             self.__dict__.pop(name, None)
         return self
+
+    def _fit_collection(self, X: Any, sensitive_features: Any, clusters: Any, sample_weight: Any) -> Self:
+        from evenout.backends.out_of_core import fit_partitions
+
+        if clusters is not None or sample_weight is not None:
+            raise ValueError(
+                "clusters and sample_weight need rows in memory; leave them out for Dask collections"
+            )
+        engine = collection_engine(X, sensitive_features)
+        return fit_partitions(self, engine, reference_size=self.reference_size)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
         """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
@@ -273,7 +290,8 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         """
         if is_collection(X):
             return score_collection(self.outlier_scores, X, sensitive_features)
-        return weigh(self._scaled_scores(X, sensitive_features), self.weights_)
+        S = self._scaled_scores(X, sensitive_features)
+        return self._mixture.apply(S, self._scores.base(S))
 
     def base_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The base ensemble's score of new rows, on the scale of ``target_`` (new rows may leave [0, 1])."""
@@ -282,10 +300,11 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         return self._scores.base(self._scaled_scores(X, sensitive_features))
 
     def contributions(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """Each detector's part ``w_j S_ij`` of a row's score, shape (m, k); rows sum to `outlier_scores`."""
+        """What each detector adds to a row's score and, last, the base score: (m, k + 1); rows sum to the score."""
         if is_collection(X):
-            return score_collection(self.contributions, X, sensitive_features, columns=len(self.weights_))
-        return self._scaled_scores(X, sensitive_features) * self.weights_
+            return score_collection(self.contributions, X, sensitive_features, columns=len(self.weights_) + 1)
+        S = self._scaled_scores(X, sensitive_features)
+        return self._mixture.parts(S, self._scores.base(S))
 
     def score_samples(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """scikit-learn's sign: the lower, the more outlying; ``-outlier_scores(X)``."""
@@ -307,47 +326,21 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
             features, n_threads=threads, sensitive_features=sensitive_features, device=self.device
         )
 
-    def _cells(
-        self,
-        S: FloatArray,
-        t: FloatArray,
-        X: FloatArray,
-        groups: Groups,
-        folds: IntArray,
-        fairness: Mapping[str, float],
-        seed: int,
-    ) -> tuple[Cells, float]:
-        """Sums of the cells, and the error of their pair sums."""
-        beta = rank_weights(t) if self.weighting == "rank" else np.ones(len(t))
-        shape = {"n_groups": len(groups.labels), "n_folds": int(folds.max()) + 1}
-        cells, error = collect_cells(S, t, beta, groups.codes, folds, **shape), 0.0
-        if "own" in fairness:
-            cells = replace(cells, own=own_form_of(self.fairness, S, groups.codes))
-        if "individual" in fairness:
-            pairs, error = similar_pairs(
-                X,
-                np.column_stack([S, t]),
-                groups.codes,
-                folds,
-                **shape,
-                length_scale=self.length_scale,
-                method=self.pairs,
-                seed=seed,
-                n_threads=effective_n_jobs(self.n_jobs),
-                device=self.device,
-            )
-            cells = replace(cells, pairs=pairs)
-        return cells, error
-
-    def _store(self, path: TradeoffPath, alpha: float, S: FloatArray) -> None:
-        self.path_, self.alpha_ = path, alpha
-        self.weights_ = path.weights(alpha)
-        self.gap_detected_ = path.gap_detected
-        self.bias_reduction_ = (
-            float(path.reduction(alpha, self.target)) if self.gap_detected_ else float("nan")
-        )
-        self.outlier_scores_ = weigh(S, self.weights_)
-        self.offset_ = -float(flag_threshold(self.outlier_scores_, self.contamination))
+    def _store(self, result: FitResult) -> None:
+        self._scores, self.path_ = result.scores, result.path
+        self.alpha_ = result.choice.alpha
+        self.weights_ = result.path.weights(self.alpha_)
+        self._mixture = result.path.mixture(self.alpha_)
+        by_flags = self.flag_rate_ratio is not None and result.path.cross.whole.n_groups >= 2
+        found = result.choice.kind is not NoGapWarning
+        self.gap_detected_ = found if by_flags else result.path.gap_detected
+        self.bias_reduction_ = result.choice.reached
+        self.bias_reduction_interval_ = result.choice.interval
+        self.request_met_ = result.choice.met
+        self.pair_error_, self.effective_pairs_ = result.pair_error, result.effective_pairs
+        self.target_, self.outlier_scores_ = result.target, result.outlier_scores
+        self.offset_ = -result.threshold
+        self.detector_names_ = result.scores.pool.names
 
 
 def _labels(decision: FloatArray) -> IntArray:

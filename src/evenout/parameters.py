@@ -7,6 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from evenout.core.combine import COMBINATIONS
+from evenout.core.problem import METHODS, WEIGHTS
+from evenout.core.sampling import METHODS as PAIR_METHODS
+from evenout.core.scaling import SCALINGS
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -65,6 +70,29 @@ MEDIAN_MULTIPLE = Rule(
     "('median', a number above 0)",
 )
 ANY_JOBS = NONE | Rule(lambda value: _is_whole(value) and int(value) != 0, "an integer other than 0")
+
+ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
+    "combination": one_of(COMBINATIONS) | CALLABLE,
+    "scaling": one_of(SCALINGS),
+    "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
+    "pairs": one_of(PAIR_METHODS),
+    "bias_reduction": NONE | number(0, 1),
+    "flag_rate_ratio": NONE | number(0, 1, open_low=True),
+    "alpha": NONE | number(0, np.inf),
+    "confidence": NONE
+    | Rule(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1"),
+    "target": one_of(("unseen", "training")),
+    "method": one_of(METHODS),
+    "weighting": one_of(("rank", "uniform")),
+    "weights": one_of(WEIGHTS),
+    "min_group_size": whole(2),
+    "small_groups": one_of(("leave_out", "merge", "error")),
+    "unknown_groups": one_of(("error", "ignore")),
+    "contamination": SHARE_OR_COUNT,
+    "reference_size": whole(2),
+    "n_jobs": ANY_JOBS,
+    "device": one_of(("cpu", "cuda")),
+}
 
 
 def check_parameters(values: dict[str, Any], rules: dict[str, Rule]) -> None:

@@ -1,6 +1,5 @@
 """From a table of numbers and text to feature rows, learnt once, so that every later table is encoded alike."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
+from evenout.core.exceptions import warn
 from evenout.core.types import AnyArray, FloatArray
 from evenout.files import require_columns
 from evenout.rows import LARGEST
@@ -82,11 +82,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         require_columns(self.feature_names_in_, X.columns, where="the table", use="needed by the model")
         for name, found in self.unknown_values(X).items():
             shown = ", ".join(map(repr, sorted(found)[:3])) + (", ..." if len(found) > 3 else "")
-            warnings.warn(
+            warn(
                 f"column {name!r}: {sum(found.values())} of {len(X)} rows have text that the training table did not "
                 f"have ({shown}); it counts as none of the known values",
                 UnknownCategoryWarning,
-                stacklevel=2,
             )
         numbers = {name: column_numbers(name, X[name]) for name in self.medians_}
         return self.transformer_.transform(

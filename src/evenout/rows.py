@@ -1,6 +1,6 @@
 """Feature rows, seeds and forms of the user's own, cleaned once at the door into what the inner code trusts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
 from evenout.core.types import FloatArray, IntArray
+from evenout.groups import Groups
 
 OwnForm: TypeAlias = Callable[[FloatArray, IntArray], FloatArray]
 
@@ -35,6 +36,57 @@ def as_seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def read_clusters(clusters: Any, n_rows: int) -> IntArray | None:
+    """Codes 0, 1, ... of the clusters of rows; None if each row stands for itself."""
+    import pandas as pd
+
+    if clusters is None:
+        return None
+    if np.ndim(clusters) != 1 or len(clusters) != n_rows:
+        raise ValueError(
+            f"clusters must hold one value per row, shape ({n_rows},), got shape {np.shape(clusters)}"
+        )
+    codes, _ = pd.factorize(np.asarray(pd.Series(clusters), dtype=object))
+    if (codes < 0).any():
+        raise ValueError(
+            f"clusters has missing values in {(codes < 0).sum()} of {n_rows} rows (first: row {(codes < 0).argmax()}); "
+            "give these rows a value of their own"
+        )
+    return codes.astype(np.intp)
+
+
+def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[str]) -> FloatArray | None:
+    """Weights of the rows, 0 or more and not all 0; None if all count alike."""
+    if sample_weight is None:
+        return None
+    if "individual" in fairness:
+        raise ValueError(
+            "sample_weight does not go with fairness='individual', which compares rows; leave it out"
+        )
+    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if weights.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight must hold one number per row, shape ({n_rows},), got shape {weights.shape}"
+        )
+    if (weights < 0).any() or not weights.any():
+        raise ValueError("sample_weight has negative numbers or zeros alone; give numbers of 0 or more")
+    return weights
+
+
+def refuse_lone_clusters(groups: Groups, clusters: IntArray | None, sample_weight: FloatArray | None) -> None:
+    """Raise an error for a group that one cluster alone, or one row of positive weight, stands for."""
+    counted = np.ones(len(groups.codes), dtype=bool) if sample_weight is None else sample_weight > 0
+    units = np.arange(len(groups.codes)) if clusters is None else clusters
+    for code, label in enumerate(groups.labels):
+        n = len(np.unique(units[counted & (groups.codes == code)]))
+        if n < 2:
+            kind = "rows" if clusters is None else "clusters"
+            raise ValueError(
+                f"group {label!r} has {n} {kind} of positive weight; at least 2 are needed to tell a gap from chance: "
+                f"give other weights or finer clusters, or leave its rows out"
+            )
 
 
 def own_form_of(fairness: Any, S: FloatArray, groups: IntArray) -> FloatArray:

@@ -1,16 +1,15 @@
 """From feature rows to comparable detector scores and the base ensemble's target."""
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from evenout.core.combine import Combination, Combiner, learn_combination
-from evenout.core.exceptions import ConstantScoreWarning
+from evenout.core.combine import LINEAR, Combination, Combiner, learn_combination
+from evenout.core.exceptions import ConstantScoreWarning, warn
 from evenout.core.scaling import Scaling, learn_scaling
 from evenout.core.types import FloatArray
-from evenout.detectors.pool import FittedPool, fit_pool
+from evenout.detectors.pool import FittedPool
 
 
 @dataclass(frozen=True)
@@ -45,34 +44,31 @@ class ScoreModel:
         """``t`` of scaled scores of shape (m, k): shape (m,)."""
         return self.base_scaling.transform(_combined(self.combination, S))[:, 0]
 
+    def base_weights(self) -> FloatArray | None:
+        """Weights of the k detectors in t, where t is linear in them; else None."""
+        if self.combination.kind not in LINEAR:
+            return None
+        weights = np.zeros(len(self.scaling.varies))
+        chosen = self.combination.buckets[0]
+        if len(chosen) and self.base_scaling.varies[0]:
+            span = float(self.base_scaling.high[0] - self.base_scaling.low[0])
+            weights[chosen] = 1.0 / (len(chosen) * span)
+        return weights
+
+    def without_detectors(self) -> "ScoreModel":
+        """The model for scores that are at hand already."""
+        return replace(self, pool=FittedPool((), ()))
+
 
 def learn_scores(
-    detectors: Any,
-    X: FloatArray,
-    *,
-    scaling: str = "minmax",
-    combination: str | Combiner = "greedy",
-    seed: int,
-    n_threads: int = 1,
-    sensitive_features: Any = None,
-    device: str = "cpu",
-) -> tuple[ScoreModel, FloatArray, FloatArray]:
-    """Fit detectors, scaling and base ensemble on training rows of shape (n, d).
-
-    Returns
-    -------
-    the fitted model, ``S`` of shape (n, k) and ``t`` of shape (n,) of the training rows
-    """
-    pool, raw = fit_pool(
-        detectors, X, seed=seed, n_threads=n_threads, sensitive_features=sensitive_features, device=device
-    )
+    pool: FittedPool, raw: FloatArray, *, scaling: str, combination: str | Combiner, seed: int
+) -> ScoreModel:
+    """Learn scaling and base ensemble on the raw scores (n, k) of training rows."""
     scaler = learn_scaling(scaling, raw)
-    warn_constant(pool.names, scaler)
     S = scaler.transform(raw)
     ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed)
     base_scaling = learn_scaling("minmax", _combined(ensemble, S))
-    model = ScoreModel(pool, scaler, ensemble, base_scaling)
-    return model, S, model.base(S)
+    return ScoreModel(pool, scaler, ensemble, base_scaling)
 
 
 def _combined(combination: Combination, S: FloatArray) -> FloatArray:
@@ -95,8 +91,7 @@ def warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:
     """Name the detectors that say nothing."""
     constant = [name for name, varies in zip(names, scaling.varies, strict=True) if not varies]
     if constant:
-        warnings.warn(
+        warn(
             f"these detectors give every training row the same score and take no part: {', '.join(constant)}",
             ConstantScoreWarning,
-            stacklevel=4,
         )

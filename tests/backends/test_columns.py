@@ -47,8 +47,8 @@ def test_partitions_teach_the_encoder_of_the_whole_table(engine_of, frame):
 def test_text_and_gaps_give_the_weights_of_memory(engine_of, frame):
     engine = engine_of()
     table = learn_table(engine)
-    model = fit_partitions(FairOutlierEnsemble(random_state=0), encoded(engine, table))
-    memory = FairOutlierEnsemble(random_state=0).fit(
+    model = fit_partitions(FairOutlierEnsemble(alpha=300.0, random_state=0), encoded(engine, table))
+    memory = FairOutlierEnsemble(alpha=300.0, random_state=0).fit(
         table.transform(frame.drop(columns=["sex", "old"])), sensitive_features=frame[["sex", "old"]]
     )
     np.testing.assert_allclose(

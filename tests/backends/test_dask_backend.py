@@ -44,7 +44,8 @@ def memory(table):
 
 
 def _model(**settings):
-    return FairOutlierEnsemble(random_state=0, **settings)
+    """For a given alpha weights agree with memory; a request goes by an estimate that memory can better."""
+    return FairOutlierEnsemble(random_state=0, **{"alpha": 300.0, **settings})
 
 
 def _frame_engine(table, n_parts):
@@ -98,8 +99,9 @@ def test_scores_are_lazy_and_those_of_memory(table, memory):
     np.testing.assert_array_equal(scores.compute(), memory.outlier_scores(table.X))
     X = frame.to_dask_array(lengths=True)
     with pytest.warns(UserWarning, match="does not have valid feature names"):
-        parts = score_collection(memory.contributions, X, columns=18).compute()
+        parts = score_collection(memory.contributions, X, columns=19).compute()
     np.testing.assert_array_equal(parts, memory.contributions(table.X))
+    np.testing.assert_array_equal(memory.contributions(frame).compute(), parts)
     emptied = frame[frame["a"] > 1e9]
     assert score_collection(memory.outlier_scores, emptied).compute().shape == (0,)
 
@@ -211,3 +213,18 @@ def test_two_processes_may_fill_an_empty_cache_at_once(tmp_path):
     assert printed == [("5050\n", "")] * 2
     files = [file.suffix for file in (tmp_path / "cache").rglob("*") if file.is_file()]
     assert sorted(files) == [".nbc", ".nbi"]
+
+
+def test_a_request_says_that_the_weights_alone_have_not_seen_the_rows(table):
+    model = fit_partitions(_model(alpha=None), _frame_engine(table, 3))
+    assert model.request_met_
+    assert not model.path_.cross.refitted
+    low, high = model.bias_reduction_interval_
+    assert low < model.bias_reduction_ < high
+
+
+def test_rows_that_belong_together_need_memory(table):
+    X, sensitive = (dd.from_pandas(part, npartitions=2) for part in (table.X, table.sensitive))
+    for more in ({"clusters": np.arange(450)}, {"sample_weight": np.ones(450)}):
+        with pytest.raises(ValueError, match="clusters and sample_weight need rows in memory"):
+            _model().fit(X, sensitive_features=sensitive, **more)

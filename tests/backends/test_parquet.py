@@ -31,7 +31,7 @@ def _engine(where, **columns):
 
 
 def _model():
-    return FairOutlierEnsemble(random_state=0)
+    return FairOutlierEnsemble(alpha=300.0, random_state=0)
 
 
 def test_a_folder_is_fitted_as_the_table_in_memory(folder, table, monkeypatch):

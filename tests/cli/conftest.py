@@ -10,7 +10,7 @@ from evenout.cli import main
 FAST = ("--alpha", "2", "--quiet")  # no search for alpha
 
 
-def make_people(n=90, seed=0) -> pd.DataFrame:
+def make_people(n=360, seed=0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     people = pd.DataFrame({"person": [f"p{i:03}" for i in range(n)]})
     people["sex"] = rng.choice(["f", "m", "x"], n, p=[0.4, 0.4, 0.2])

@@ -43,13 +43,17 @@ def test_summary_agrees_with_python(fitted, model, people):
     assert summary["input"] == {
         "name": "people.csv",
         "sha256": sha256(fitted.parent / "people.csv"),
-        "rows": 90,
+        "rows": 360,
     }
     assert summary["model"] == {"file": "model.skops", "sha256": sha256(fitted / "model.skops")}
     assert summary["settings"] == json.loads(json.dumps(model.get_params() | {"n_jobs": -1}))
-    assert summary["columns"] == {"features": ["home", "income", "debt"], "sensitive": ["sex", "age"]}
+    assert summary["columns"] == {
+        "features": ["home", "income", "debt"],
+        "sensitive": ["sex", "age"],
+        "clusters": [],
+    }
     assert summary["weights"] == dict(zip(model.detector_names_, model.weights_.tolist(), strict=True))
-    assert sum(summary["groups"].values()) == 90
+    assert sum(summary["groups"].values()) == 360
     assert len(summary["groups"]) == 6
     assert summary["bias_unseen"] == {
         "before": path.target_bias(),
@@ -57,23 +61,47 @@ def test_summary_agrees_with_python(fitted, model, people):
         "before_error": path.target_standard_error(),
         "after_error": path.standard_error(2.0).item(),
     }
+    assert summary["bias_unseen_interval"] == {
+        "before": [*path.target_interval()],
+        "after": [float(end) for end in path.interval(2.0)],
+    }
     assert summary["bias_reduction"] == model.bias_reduction_
+    assert summary["bias_reduction_interval"] == [
+        end if np.isfinite(end) else None for end in model.bias_reduction_interval_
+    ]
+    assert summary["request"] == {"alpha": 2.0, "target": "unseen", "confidence": None}
+    assert summary["request_met"] is True
+    assert summary["unseen_estimate"] == "everything refitted"
+    assert summary["correlation"] == path.correlation(2.0)
     after = flag_rates(model.outlier_scores_, sensitive_features=groups)
     assert {group: rate["after"] for group, rate in summary["flag_rates"].items()} == after
     assert summary["flag_rate_ratio"]["before"] == flag_rate_ratio(model.target_, sensitive_features=groups)
+    before = 1.0 - np.array([*flag_rates(model.target_, sensitive_features=groups).values()])
+    assert summary["unflagged_rate_ratio"]["before"] == pytest.approx(before.min() / before.max())
     assert summary["auc"]["after"] == roc_auc_score(people["fraud"], model.outlier_scores_)
     assert summary["average_precision"]["before"] == average_precision_score(people["fraud"], model.target_)
 
 
+def test_size_of_the_gap_is_told_in_deviations_and_in_people(fitted, model, people):
+    summary = json.loads((fitted / "summary.json").read_text())
+    base = pd.Series(model.target_).groupby((people["sex"] + people["age"]).to_numpy())
+    assert summary["gap_in_standard_deviations"] == pytest.approx(np.ptp(base.mean()) / model.target_.std())
+    flagged = pd.Series(model.target_ > np.percentile(model.target_, 90))
+    counts = flagged.groupby((people["sex"] + people["age"]).to_numpy()).agg(["sum", "size"])
+    beyond = (counts["sum"] - counts["size"] * flagged.mean()).clip(lower=0).sum()
+    assert summary["flagged_beyond_equal_rates"]["before"] == pytest.approx(beyond)
+    assert summary["flagged_in_groups"]["before"] == flagged.sum() == 36
+
+
 def test_label_id_and_protected_columns_never_change_the_scores(fitted, people, run):
-    shuffled = people.assign(fraud=people["fraud"].to_numpy()[::-1], person=range(90), notes=[*"ab"] * 45)
+    shuffled = people.assign(fraud=people["fraud"].to_numpy()[::-1], person=range(360), notes=[*"ab"] * 180)
     shuffled.to_parquet("p.parquet")
     assert (
         run("fit", "p.parquet", "--sensitive", "sex,age", "--drop", "person,notes,fraud", *FAST).exit_code
         == 0
     )
     mine, other = pd.read_csv(fitted / "scores.csv"), pd.read_csv("evenout-out/scores.csv")
-    assert other["id"].tolist() == list(range(1, 91))
+    assert other["id"].tolist() == list(range(1, 361))
     pd.testing.assert_frame_equal(mine.drop(columns="id"), other.drop(columns="id"))
 
 
@@ -87,13 +115,15 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
         "length_scale": ["median", 0.5],
         "pairs": "sampled",
         "bias_reduction": 0.1,
-        "target": "training",
+        "confidence": 0.9,
+        "target": "unseen",
+        "method": "published",
         "weighting": "uniform",
         "weights": "nonnegative",
         "min_group_size": 20,
         "small_groups": "merge",
         "unknown_groups": "ignore",
-        "contamination": 0.2,
+        "contamination": 20,
         "reference_size": 500,
         "random_state": 7,
         "n_jobs": 1,
@@ -181,9 +211,63 @@ def test_bundled_data_needs_no_option(run):
 
 
 def test_bundled_data_has_roles_of_its_own(run):
-    assert "leave --label and --id out" in run("fit", "pima", "--label", "x").stderr
+    for option in ("--label", "--id", "--clusters"):
+        assert "leave --label, --id and --clusters out" in run("fit", "pima", option, "x").stderr
     assert "only 'credit' has a choice" in run("fit", "pima", "--sensitive", "age").stderr
     assert "choose from education, age, sex, marriage" in run("fit", "credit", "--sensitive", "agee").stderr
+
+
+def test_clusters_are_never_a_feature_and_widen_the_interval(people, run):
+    twice = pd.concat([people, people], ignore_index=True)
+    twice.to_csv("p.csv", index=False)
+    options = ("fit", "p.csv", "--sensitive", "sex", "--label", "fraud", "--alpha", "2", "--json")
+    with_clusters = json.loads(run(*options, "--clusters", "person").stdout)
+    without = json.loads(run(*options, "--drop", "person").stdout)
+    assert with_clusters["columns"]["features"] == without["columns"]["features"]
+    assert with_clusters["columns"]["clusters"] == ["person"]
+    errors = [summary["bias_unseen"]["before_error"] for summary in (with_clusters, without)]
+    assert errors[0] > 1.2 * errors[1]
+    twice.assign(person=twice["person"].where(twice.index != 7)).to_csv("p.csv", index=False)
+    refused = run(*options, "--clusters", "person")
+    assert refused.exit_code == 2
+    assert "Error: --clusters has missing values in 1 of 720 rows (first: row 8)" in refused.stderr
+
+
+def test_small_groups_are_shown_apart(people, run):
+    people.assign(sex=people["sex"].mask(people.index < 12, "z")).to_csv("p.csv", index=False)
+    options = ("fit", "p.csv", "--sensitive", "sex", "--drop", "person", "--alpha", "2")
+    result = run(*options)
+    assert "Note: groups of fewer than --min-group-size 30 rows are left out: 'z' (12)" in result.stderr
+    assert "p.csv: 360 rows, 3 groups by sex" in result.stdout
+    assert "Flagged: z" not in result.stdout
+    assert "\nToo few rows to compare: z (12).\n" in result.stdout
+    assert (pd.read_csv("evenout-out/scores.csv")["group"] == "z").sum() == 12
+    summary = json.loads(Path("evenout-out/summary.json").read_text())
+    assert summary["left_out_groups"] == {"z": 12}
+    assert set(summary["groups"]) == {"f", "m", "x"}
+
+
+def test_fewer_than_two_groups_claim_nothing(people, run):
+    people.assign(sex=["z"] * 20 + ["f"] * 340).to_csv("p.csv", index=False)
+    result = run("fit", "p.csv", "--sensitive", "sex", "--drop", "person")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("p.csv: 360 rows, 1 group by sex\n")
+    assert "Fewer than two groups have enough rows to be compared: the scores are the" in result.stdout
+    assert re.search(r"^Group bias, unseen rows +– +–$", result.stdout, re.MULTILINE)
+    summary = json.loads(Path("evenout-out/summary.json").read_text())
+    assert summary["bias_reduction_interval"] == [None, None]
+    assert summary["flag_rate_ratio"]["before"] is None
+    assert summary["gap_in_standard_deviations"] is None
+
+
+def test_a_count_of_rows_to_flag_can_be_given(people, run):
+    people.to_csv("p.csv", index=False)
+    options = ("--sensitive", "sex", "--drop", "person", *FAST)
+    assert run("fit", "p.csv", *options, "--contamination", "25").exit_code == 0
+    assert pd.read_csv("evenout-out/scores.csv")["flagged"].sum() == 25
+    refused = run("fit", "p.csv", *options, "--contamination", "200")
+    assert "--contamination 200 is more than half of the 360 rows" in refused.stderr
+    assert "0.7 is neither a share above 0" in run("fit", "p.csv", "--contamination", "0.7").stderr
 
 
 def test_the_table_fits_eighty_columns_and_shows_figures_errors_and_price(people, run):
@@ -196,16 +280,32 @@ def test_the_table_fits_eighty_columns_and_shows_figures_errors_and_price(people
     result = run("fit", "p.csv", "--sensitive", "sex", "--id", "person", "--label", "fraud", "--alpha", "2")
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0] == "p.csv: 90 rows, 3 groups by sex"
-    assert re.match(r"Group bias, unseen rows +-?\d\.\d{4} ± \d\.\d{4} +-?\d\.\d{4} ± \d\.\d{4}$", lines[2])
-    assert lines[3].startswith("Flagged: [red]m[/red] ")
-    assert re.match(r"Flagged: a group with a very long.*… +\d+\.\d% +\d+\.\d%$", lines[4])
-    assert lines[5].startswith("Flagged: x\N{REPLACEMENT CHARACTER}[2J ")
-    assert re.match(r"Lowest / highest flag rate +\d\.\d\d +\d\.\d\d$", lines[6])
-    assert re.match(r"AUC +\d\.\d{3} +\d\.\d{3}$", lines[7])
+    assert lines[0] == "p.csv: 360 rows, 3 groups by sex"
+    assert re.match(r"Group bias, unseen rows +\d\.\d{4} +\d\.\d{4}$", lines[2])
+    assert re.match(r"  95% interval +\d\.\d{4} to \d\.\d{4} +\d\.\d{4} to \d\.\d{4}$", lines[3])
+    assert lines[4].startswith("Flagged: [red]m[/red] ")
+    assert re.match(r"Flagged: a group with a very long.*… +\d+\.\d% +\d+\.\d%$", lines[5])
+    assert lines[6].startswith("Flagged: x\N{REPLACEMENT CHARACTER}[2J ")
+    assert re.match(r"Lowest / highest flag rate +\d\.\d\d +\d\.\d\d$", lines[7])
+    assert re.match(r"Lowest / highest rate of not being flagged +\d\.\d\d +\d\.\d\d$", lines[8])
+    assert re.match(r"AUC +\d\.\d{3} +\d\.\d{3}$", lines[9])
+    text = " ".join(result.stdout.split())
     assert re.search(
-        r"^Price: \d of 9 flagged rows replaced, AUC [+-]\d\.\d{3}\.$", result.stdout, re.MULTILINE
+        r"up to \d\.\d\d standard deviations apart\. \d+ of 36 flagged people are there beyond what equal rates "
+        r"would give; after: \d+ of 36\.",
+        text,
     )
+    assert re.search(
+        r"Removed \d+% of the gap between groups on unseen rows \(95% interval -?\d+% to \d+%\), at the given "
+        r"alpha = 2\.",
+        text,
+    )
+    assert re.search(
+        r"Price: \d+ of 36 flagged people replaced, correlation with the base score [01]\.\d\d, "
+        r"AUC [+-]\d\.\d{3}\.",
+        text,
+    )
+    assert "fifth" not in text
     assert lines[-1] == "Written to evenout-out: scores.csv, model.skops, summary.json, report.html"
 
 
@@ -213,14 +313,14 @@ def test_many_groups_are_cut_short_on_the_terminal_alone(run):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"g": np.arange(120) % 15, "x": rng.normal(size=120), "y": rng.normal(size=120)})
     frame.to_csv("p.csv", index=False)
-    result = run("fit", "p.csv", "--sensitive", "g", "--alpha", "1")
+    result = run("fit", "p.csv", "--sensitive", "g", "--alpha", "1", "--min-group-size", "5")
     assert result.stdout.count("Flagged: ") == 12
     assert "... 3 smaller groups: summary.json" in result.stdout
     assert len(json.loads(Path("evenout-out/summary.json").read_text())["groups"]) == 15
 
 
 def test_warnings_of_the_library_are_notes_on_the_error_stream(people, run):
-    people.assign(sex=[*"ab"] * 45).to_csv("p.csv", index=False)
+    people.assign(sex=[*"ab"] * 180).to_csv("p.csv", index=False)
     result = run("fit", "p.csv", "--sensitive", "sex", "--drop", "person,fraud", "--json")
     notes = result.stderr.splitlines()
     assert any(note.startswith("Note: no group gap was found in the base score") for note in notes)
@@ -233,7 +333,7 @@ def test_repeated_ids_are_noted(people, run):
     people.assign(person="same").to_csv("p.csv", index=False)
     result = run("fit", "p.csv", "--sensitive", "sex", "--id", "person", *FAST)
     assert (
-        "Note: column 'person' (--id) does not tell rows apart: 89 of 90 repeat an earlier id"
+        "Note: column 'person' (--id) does not tell rows apart: 359 of 360 repeat an earlier id"
         in result.stderr
     )
 
@@ -243,7 +343,7 @@ def test_unknown_groups_are_left_blank(people, run):
     options = ("fit", "p.csv", "--sensitive", "sex", "--drop", "person", *FAST)
     result = run(*options)
     assert result.exit_code == 2
-    assert "--sensitive has missing values in 4 of 90 rows" in result.stderr
+    assert "--sensitive has missing values in 4 of 360 rows" in result.stderr
     assert "set --unknown-groups ignore" in result.stderr
     assert run(*options, "--unknown-groups", "ignore").exit_code == 0
     assert pd.read_csv("evenout-out/scores.csv")["group"].isna().sum() == 4

@@ -23,15 +23,39 @@ def _scores(folder):
 def test_a_folder_is_fitted_like_the_file(run, fitted):
     result = run("fit", "data", *ROLES, "--out", "out")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "data: 90 rows, 6 groups" in result.stdout
+    assert "data: 360 rows, 6 groups" in result.stdout
     assert sorted(path.name for path in Path("out").iterdir()) == ["model.skops", "scores", "summary.json"]
     file, folder = pd.read_csv(fitted / "scores.csv"), _scores("out/scores")
     np.testing.assert_allclose(folder["fair_score"], file["fair_score"], atol=1e-8)
     assert folder["group"].tolist() == file["group"].tolist()
     assert folder["flagged"].astype(int).tolist() == file["flagged"].tolist()
     summary = json.loads(Path("out/summary.json").read_text())
-    assert summary["rows"] == 90
+    assert summary["rows"] == 360
     assert summary["groups"] == file["group"].value_counts().sort_index().to_dict()
+    of_file = json.loads((fitted / "summary.json").read_text())
+    assert summary["gap_in_standard_deviations"] == pytest.approx(of_file["gap_in_standard_deviations"])
+    assert summary["correlation"] == pytest.approx(of_file["correlation"])
+    for name in ("flagged_beyond_equal_rates", "unflagged_rate_ratio"):
+        assert summary[name]["after"] == pytest.approx(of_file[name]["after"])
+    assert summary["unseen_estimate"] == "weights only"
+    assert "Bias, unseen by the weights: " in result.stdout
+    assert "on rows that the weights have not seen (95% interval " in result.stdout
+    assert "Lowest / highest rate of not being flagged: " in result.stdout
+
+
+def test_small_groups_are_left_out_and_a_count_is_flagged(run, people):
+    people.assign(sex=people["sex"].mask(people.index < 12, "z")).to_parquet("data/a.parquet", index=False)
+    Path("data/c.parquet").unlink()
+    roles = ("--sensitive", "sex", "--id", "person", "--label", "fraud", "--contamination", "25")
+    result = run("fit", "data", *roles, "--alpha", "2", "--out", "out")
+    assert result.exit_code == 0, result.stderr
+    assert "Note: groups of fewer than --min-group-size 30 rows are left out: 'z' (12)" in result.stderr
+    assert "Too few rows to compare: z (12)." in result.stdout
+    scores, summary = _scores("out/scores"), json.loads(Path("out/summary.json").read_text())
+    assert scores["flagged"].sum() == 25
+    assert scores["group"].isna().sum() == 12
+    assert summary["left_out_groups"] == {"z": 12}
+    assert (summary["rows"], sum(summary["groups"].values())) == (360, 348)
 
 
 def test_models_of_files_and_folders_score_both(run, fitted, new_people):
@@ -79,7 +103,7 @@ def test_a_running_scheduler_is_used_and_left_running(run):
         result = run("fit", "data", *ROLES, "--quiet", "--out", "out", *where)
         assert (result.exit_code, result.output) == (0, "")
         assert len(cluster.scheduler.workers) == 1
-    assert len(_scores("out/scores")) == 90
+    assert len(_scores("out/scores")) == 360
 
 
 @pytest.mark.parametrize(
@@ -87,6 +111,10 @@ def test_a_running_scheduler_is_used_and_left_running(run):
     [
         (("fit", "data"), "data: --sensitive is missing; name the column of the protected group"),
         (("fit", "data", "--sensitive", "gender"), "a.parquet has no column 'gender'; its columns are"),
+        (
+            ("fit", "data", "--sensitive", "sex", "--clusters", "person"),
+            "--clusters needs the rows in memory",
+        ),
         (("fit", "none/*.parquet", "--sensitive", "sex"), "none/*.parquet has no Parquet file"),
         (("fit", "data", "--sensitive", "sex", "--scheduler", "tcp://x:1"), "tcp://x:1 needs --engine dask"),
         (("fit", "data", "--sensitive", "sex", "--detectors", "precomputed"), "column 'person' holds text"),

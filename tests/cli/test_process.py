@@ -39,7 +39,7 @@ def test_module_shows_progress_on_a_terminal_and_json_alone_on_stdout(people, tm
     printed, _ = process.communicate()
     assert process.returncode == 0
     assert b"Reading p.csv" in shown
-    assert b"Fitting on 90 rows" in shown
+    assert b"Fitting on 360 rows" in shown
     summary, out = json.loads(printed), tmp_path / "evenout-out"
     assert summary["alpha"] == 1.0
     names = sorted(path.name for path in out.iterdir())

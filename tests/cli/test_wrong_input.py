@@ -40,8 +40,19 @@ WRONG_FIT = {
     "one-group.csv": (GOOD.replace("m", "f").encode(), (), "--sensitive has one group only ('f')"),
     "small.csv": (
         GOOD.encode() + b"z,1,1\n",
-        (),
-        "'z' (1); merge or bin values yourself, or set --small-groups merge",
+        ("--small-groups", "error", "--min-group-size", "5"),
+        "'z' (1); merge or bin values yourself, or set --small-groups leave_out or 'merge'",
+    ),
+    "clusters.csv": (
+        GOOD.encode(),
+        ("--clusters", "sex"),
+        "given as --sensitive and as --clusters; choose one",
+    ),
+    "no-clusters.csv": (GOOD.encode(), ("--clusters", "z"), "no column 'z' (--clusters)"),
+    "sure.csv": (
+        GOOD.encode(),
+        ("--confidence", "0.9", "--alpha", "1"),
+        "confidence goes with --bias-reduction",
     ),
     "all-missing.csv": (b"sex,x,y\nf,1,\nm,2,NA\n", (), "no value at all in column 'y'"),
     "no-feature.csv": (GOOD.encode(), ("--drop", "x,y"), "no column is left to serve as a feature"),

@@ -73,8 +73,8 @@ SMALL = """
 import numpy as np
 from evenout import FairOutlierEnsemble
 
-X, groups = np.random.default_rng(0).normal(size=(60, 3)), ["p", "q", "r"] * 20
-settings = {"alpha": 1.0, "random_state": 0}
+X, groups = np.random.default_rng(0).normal(size=(90, 3)), ["p", "q", "r"] * 30
+settings = {"alpha": 1.0, "random_state": 0, "length_scale": 1.0}
 detectors = [lambda X: X[:, 0] ** 2, lambda X: abs(X).sum(axis=1)]
 compiled = FairOutlierEnsemble(detectors, fairness="individual", **settings).fit(X, sensitive_features=groups)
 plain = FairOutlierEnsemble("precomputed", **settings).fit(X**2, sensitive_features=groups)

@@ -48,11 +48,14 @@ REFUSES = {
     **dict.fromkeys((f"pyg_{name}" for name in ("dominant", "guide", "radar", "scan")), "torch"),
     "so_gaal_new": "criterion",  # its own default is refused by PyOD
     "ts_anomaly_transformer": "shorter than window_size",
-    "ts_matrix_profile": "returned nan for row 0",  # the series' ends have no score
+    "ts_matrix_profile": "does not support decision_function on new data",  # such as rows that are left out
+    "ts_lstm": "negative dimensions",  # fewer rows are left out than its window has
+    "ts_od": r"Found array with 0 sample\(s\)",  # likewise
     "xgbod": "'y'",
 }
 
-SLOW = {"abod", "cblof", "hbos", "loci", "qmcd", "rod", "sod", *NEEDS}  # compiled when first used, or trained
+# Compiled when first used, or trained, or slow to fit once more for each fold.
+SLOW = {"abod", "cblof", "hbos", "loci", "qmcd", "rgraph", "rod", "sod", "ts_kshape", "ts_sand", *NEEDS}
 
 MODULES = [
     pytest.param(name, marks=[pytest.mark.long] * (name in SLOW))
@@ -83,7 +86,7 @@ def test_every_detector_of_pyod_is_a_base_detector_or_says_why_not(name, request
         request.applymarker(pytest.mark.xfail(raises=raises, reason=f"needs {missing[0]}", strict=True))
         fit_all(name)
     elif name in REFUSES:
-        with pytest.raises((TypeError, ValueError, ImportError), match=REFUSES[name]):
+        with pytest.raises((TypeError, ValueError, ImportError, NotImplementedError), match=REFUSES[name]):
             fit_all(name)
     else:
         assert fit_all(name) > 0
@@ -92,13 +95,13 @@ def test_every_detector_of_pyod_is_a_base_detector_or_says_why_not(name, request
 def fit_all(name):
     """Fit an ensemble over each detector of a module, and check its scores; the number of detectors."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 4))
+    X = rng.normal(size=(120, 4))  # a fifth is left out at a time, and some need 20 rows to score
     X[:3] += 6.0
-    groups, count = np.array(["p", "q", "r"] * 20), 0
+    groups, count = np.array(["p", "q"] * 60), 0
     for detector in detectors_of(importlib.import_module(f"pyod.models.{name}")):
         model = FairOutlierEnsemble([detector], alpha=0.0, random_state=0).fit(X, sensitive_features=groups)
         scores = model.outlier_scores(X[::-1])
-        assert scores.shape == (60,)
+        assert scores.shape == (120,)
         assert np.isfinite(scores).all()
         assert np.ptp(model.target_) == 1.0
         count += 1

@@ -3,17 +3,17 @@ import pytest
 from scipy.optimize import minimize, nnls
 
 from evenout.core.constrained import _KNOTS, _descend, constrain, nonnegative_least_squares
-from evenout.core.forms import individual_form, parity_form
+from evenout.core.notions import NOTIONS
 from evenout.core.spectrum import factorise
 
 KINDS = ["nonnegative", "simplex"]
-FORMS = {"parity": parity_form, "individual": individual_form}
+FORMS = {"parity": "demographic_parity", "individual": "individual"}
 ALPHAS = np.r_[0.0, np.geomspace(1e-3, 1e8, 45)]
 
 
 def arrays(problem, form="parity"):
-    A, b, c0 = problem.cells.least_squares()
-    return A, b, c0, FORMS[form](problem.cells)[:-1, :-1]
+    total, C = problem.cross.whole.weighted[0], NOTIONS[FORMS[form]].form(problem.cross.whole)[0]
+    return total[1:-1, 1:-1], total[1:-1, -1], float(total[-1, -1]), C[:-1, :-1]
 
 
 def correlated(k, rank, noise, seed, gaps=2):
@@ -39,7 +39,7 @@ def violation(A, b, C, alpha, w, kind):
 
 
 def assert_optimal(A, b, c0, C, kind, alphas=ALPHAS):
-    W = constrain(A, b, c0, C, kind).weights(alphas)
+    W = constrain(A, b, c0, C, kind).solutions(alphas)
     assert (W >= 0).all()
     if kind == "simplex":
         np.testing.assert_allclose(W.sum(axis=1), 1.0, rtol=0, atol=1e-12)
@@ -82,7 +82,7 @@ def test_weights_equal_a_generic_optimiser(problem, kind, form):
             method="SLSQP",
             options={"ftol": 1e-14, "maxiter": 1000},
         )
-        ours = constrain(A, b, c0, C, kind).weights(np.array([alpha]))[0]
+        ours = constrain(A, b, c0, C, kind).solutions(np.array([alpha]))[0]
         assert ours @ H @ ours - 2 * b @ ours + c0 <= found.fun + 1e-9 * c0
         np.testing.assert_allclose(ours, found.x, atol=1e-4)
 
@@ -125,7 +125,7 @@ def test_simplex_by_hand():
     # (w1 - 2)^2 + (w2 + 1)^2 + alpha w1^2 on w1 + w2 = 1 is least at w1 = 4 / (2 + alpha), but at most 1
     solutions = constrain(np.eye(2), np.array([2.0, -1.0]), 5.0, np.diag([1.0, 0.0]), "simplex")
     alphas = np.array([0.0, 1.0, 2.0, 6.0, 14.0])
-    w = solutions.weights(alphas)
+    w = solutions.solutions(alphas)
     np.testing.assert_allclose(w[:, 0], [1.0, 1.0, 1.0, 0.5, 0.25], atol=1e-12)
     np.testing.assert_allclose(solutions.f1(alphas), (w[:, 0] - 2) ** 2 + (w[:, 1] + 1) ** 2, rtol=1e-12)
     np.testing.assert_allclose(solutions.f2(alphas), w[:, 0] ** 2, rtol=1e-12)
@@ -137,12 +137,12 @@ def test_free_solution_is_kept_where_it_is_feasible():
     t = S @ np.full(6, 1 / 6) + 0.02 * rng.normal(size=200)
     A, b, c0, C = S.T @ S, S.T @ t, float(t @ t), np.eye(6)
     alphas = np.array([0.0, 0.5, 5.0])
-    free = factorise(A, b, c0, C).weights(alphas)
+    free = factorise(A, b, c0, C).solutions(alphas)
     assert (free > 0).all()
-    np.testing.assert_allclose(constrain(A, b, c0, C, "nonnegative").weights(alphas), free, rtol=1e-10)
+    np.testing.assert_allclose(constrain(A, b, c0, C, "nonnegative").solutions(alphas), free, rtol=1e-10)
     # A target whose free weights sum to 1 at alpha = 0 needs no simplex either.
     t = S @ np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.2])
-    w = constrain(A, S.T @ t, float(t @ t), C, "simplex").weights(np.zeros(1))[0]
+    w = constrain(A, S.T @ t, float(t @ t), C, "simplex").solutions(np.zeros(1))[0]
     np.testing.assert_allclose(w, [0.3, 0.2, 0.1, 0.1, 0.1, 0.2], atol=1e-12)
 
 
@@ -151,7 +151,7 @@ def test_free_solution_is_kept_where_it_is_feasible():
 def test_f1_and_f2_equal_their_definitions(problem, kind, form):
     A, b, c0, C = arrays(problem, form)
     solutions = constrain(A, b, c0, C, kind)
-    W = solutions.weights(ALPHAS)
+    W = solutions.solutions(ALPHAS)
     misfit = problem.beta @ (problem.S @ W.T - problem.t[:, None]) ** 2
     np.testing.assert_allclose(solutions.f1(ALPHAS), misfit, rtol=1e-9)
     np.testing.assert_allclose(solutions.f2(ALPHAS), np.einsum("mk,kl,ml->m", W, C, W), rtol=1e-6, atol=1e-16)
@@ -221,7 +221,7 @@ def test_alpha_at_is_tiny_where_bias_costs_nothing_to_remove(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_duplicate_detectors_share_the_weight_of_one(problem, build, kind):
     twice = build(problem.X, np.column_stack([problem.S, problem.S[:, [1, 4, 1]]]), problem.t, problem.groups)
-    w = constrain(*arrays(problem), kind).weights(ALPHAS)
+    w = constrain(*arrays(problem), kind).solutions(ALPHAS)
     v = assert_optimal(*arrays(twice), kind)
     assert (w[:, [1, 4]] > 0).any(axis=0).all()
     np.testing.assert_allclose(v[:, [1, 5, 7]], w[:, [1]] / 3 @ np.ones((1, 3)), atol=1e-9)
@@ -234,26 +234,28 @@ def test_zero_detector_gets_no_weight(problem, build, kind):
     padded = build(
         problem.X, np.column_stack([problem.S, np.zeros((len(problem.S), 2))]), problem.t, problem.groups
     )
-    w = constrain(*arrays(padded), kind).weights(ALPHAS)
+    w = constrain(*arrays(padded), kind).solutions(ALPHAS)
     np.testing.assert_array_equal(w[:, -2:], 0.0)
-    np.testing.assert_allclose(w[:, :-2], constrain(*arrays(problem), kind).weights(ALPHAS), atol=1e-9)
+    np.testing.assert_allclose(w[:, :-2], constrain(*arrays(problem), kind).solutions(ALPHAS), atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_order_of_the_detectors_changes_nothing(problem, kind):
     A, b, c0, C = arrays(problem)
     order = np.random.default_rng(3).permutation(len(b))
-    shuffled = constrain(A[np.ix_(order, order)], b[order], c0, C[np.ix_(order, order)], kind).weights(ALPHAS)
-    np.testing.assert_allclose(shuffled, constrain(A, b, c0, C, kind).weights(ALPHAS)[:, order], atol=1e-9)
+    shuffled = constrain(A[np.ix_(order, order)], b[order], c0, C[np.ix_(order, order)], kind).solutions(
+        ALPHAS
+    )
+    np.testing.assert_allclose(shuffled, constrain(A, b, c0, C, kind).solutions(ALPHAS)[:, order], atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_alpha_has_one_answer_whatever_is_asked_beside_it(problem, kind):
     solutions = constrain(*arrays(problem), kind)
-    together = solutions.weights(ALPHAS[::-1])[::-1]
-    alone = np.concatenate([solutions.weights(ALPHAS[i : i + 1]) for i in range(len(ALPHAS))])
+    together = solutions.solutions(ALPHAS[::-1])[::-1]
+    alone = np.concatenate([solutions.solutions(ALPHAS[i : i + 1]) for i in range(len(ALPHAS))])
     np.testing.assert_array_equal(together, alone)
-    assert solutions.weights(np.zeros(0)).shape == (0, 5)
+    assert solutions.solutions(np.zeros(0)).shape == (0, 5)
     assert solutions.f2(np.zeros(0)).shape == (0,)
 
 
@@ -261,10 +263,10 @@ def test_one_detector_alone():
     A, b, C = np.array([[4.0]]), np.array([2.0]), np.array([[1.0]])
     alphas = np.array([0.0, 4.0, np.inf])
     np.testing.assert_allclose(
-        constrain(A, b, 1.5, C, "nonnegative").weights(alphas)[:, 0], [0.5, 0.25, 0], atol=1e-11
+        constrain(A, b, 1.5, C, "nonnegative").solutions(alphas)[:, 0], [0.5, 0.25, 0], atol=1e-11
     )
     simplex = constrain(A, b, 1.5, C, "simplex")
-    np.testing.assert_array_equal(simplex.weights(alphas), np.ones((3, 1)))
+    np.testing.assert_array_equal(simplex.solutions(alphas), np.ones((3, 1)))
     np.testing.assert_allclose(simplex.f1(alphas), 4 - 4 + 1.5, rtol=1e-12)
     assert simplex.alpha_at(0.5) == 0.0
 
@@ -272,7 +274,7 @@ def test_one_detector_alone():
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_detector_beside_zero_ones_keeps_all_the_weight(kind):
     A, b, C = np.diag([4.0, 0.0]), np.array([4.0, 0.0]), np.diag([1.0, 0.0])
-    np.testing.assert_allclose(constrain(A, b, 4.0, C, kind).weights(np.zeros(1)), [[1.0, 0.0]], rtol=1e-12)
+    np.testing.assert_allclose(constrain(A, b, 4.0, C, kind).solutions(np.zeros(1)), [[1.0, 0.0]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -281,27 +283,105 @@ def test_alpha_counts_in_units_of_the_misfit(problem, kind, factor):
     A, b, c0, C = arrays(problem)
     alphas = np.r_[ALPHAS, np.inf]
     one, other = constrain(A, b, c0, C, kind), constrain(factor * A, factor * b, factor * c0, C, kind)
-    np.testing.assert_allclose(other.weights(factor * alphas), one.weights(alphas), atol=1e-7)
+    np.testing.assert_allclose(other.solutions(factor * alphas), one.solutions(alphas), atol=1e-7)
     assert other.alpha_at(0.7) == pytest.approx(factor * one.alpha_at(0.7), rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_knots_are_solutions(problem, kind):
     solutions = constrain(*arrays(problem), kind)
-    expected = solutions.weights(solutions.unit * _KNOTS)
+    expected = solutions.solutions(solutions.unit * _KNOTS)
     np.testing.assert_allclose(solutions._knots @ solutions.members.T, expected, atol=1e-9)
 
 
 def test_nothing_to_solve():
     zero = np.zeros((3, 3))
     np.testing.assert_array_equal(
-        constrain(zero, np.zeros(3), 1.5, zero, "nonnegative").weights(np.ones(1)), 0.0
+        constrain(zero, np.zeros(3), 1.5, zero, "nonnegative").solutions(np.ones(1)), 0.0
     )
     simplex = constrain(zero, np.zeros(3), 1.5, zero, "simplex")
-    np.testing.assert_allclose(simplex.weights(np.ones(1)), 1 / 3, rtol=1e-15)
+    np.testing.assert_allclose(simplex.solutions(np.ones(1)), 1 / 3, rtol=1e-15)
     assert simplex.f1(np.ones(1))[0] == 1.5
 
 
 def test_target_that_points_away_gets_zero_weights():
-    w = constrain(np.eye(2), np.array([-1.0, -2.0]), 5.0, np.eye(2), "nonnegative").weights(ALPHAS)
+    w = constrain(np.eye(2), np.array([-1.0, -2.0]), 5.0, np.eye(2), "nonnegative").solutions(ALPHAS)
     np.testing.assert_array_equal(w, 0.0)
+
+
+def slsqp(H, g, k, total):
+    """Minimise ``x'Hx + 2g'x`` over ``x >= 0``, and of a fixed sum unless ``total`` is None, by a generic optimiser."""
+    found = minimize(
+        lambda x: x @ H @ x + 2 * g @ x,
+        np.full(k, (total or 1.0) / k),
+        jac=lambda x: 2 * (H @ x + g),
+        bounds=[(0, None)] * k,
+        constraints=[]
+        if total is None
+        else [{"type": "eq", "fun": lambda x: x.sum() - total, "jac": lambda x: np.ones_like(x)}],
+        method="SLSQP",
+        options={"ftol": 1e-15, "maxiter": 2000},
+    )
+    return found.x
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_push_of_the_form_is_followed(kind):
+    """``x'Ax + alpha (x'Cx + 2c'x + d0)``: a form with a part that no weights remove."""
+    A, _, _, C = correlated(6, 6, 0.3, seed=3, gaps=3)
+    c = -C @ np.array([0.5, -0.3, 0.8, 0.0, 0.2, -0.1])
+    d0 = 2.0 + float(c @ np.linalg.lstsq(C, c, rcond=None)[0])
+    solutions = constrain(A, np.zeros(6), 0.0, C, kind, push=(c, d0))
+    unit = np.trace(A) / np.trace(C)
+    for alpha in (0.0, 0.1 * unit, unit, 100 * unit):
+        x = solutions.solutions(np.array([alpha]))[0]
+        expected = slsqp(A / unit + alpha / unit * C, alpha / unit * c, 6, 1.0 if kind == "simplex" else None)
+        np.testing.assert_allclose(x, expected, atol=2e-5)
+        assert solutions.f1(np.array([alpha]))[0] == pytest.approx(x @ A @ x, rel=1e-9, abs=1e-12)
+        f2 = x @ C @ x + 2 * c @ x + d0
+        assert solutions.f2(np.array([alpha]))[0] == pytest.approx(f2, rel=1e-9)
+    assert solutions.f2(np.array([np.inf]))[0] >= 2.0
+
+
+@pytest.mark.parametrize("total", [0.3, 1.0, 4.0])
+def test_shares_have_the_sum_of_the_start(total):
+    A, _, _, C = correlated(6, 6, 0.3, seed=3)
+    start = total * np.array([0.5, 0.2, 0.0, 0.1, 0.1, 0.1])
+    solutions = constrain(A, A @ start, float(start @ A @ start), C, "simplex", start=start)
+    unit = np.trace(A) / np.trace(C)
+    W = solutions.solutions(unit * np.array([0.0, 0.1, 1.0, 30.0, np.inf]))
+    np.testing.assert_array_equal(W[0], start)
+    np.testing.assert_allclose(W.sum(axis=1), total, rtol=1e-12)
+    assert (W >= 0).all()
+    for factor, w in zip((0.1, 1.0, 30.0), W[1:], strict=False):
+        expected = slsqp(A / unit + factor * C, -A @ start / unit, 6, total)
+        np.testing.assert_allclose(w, expected, atol=1e-4 * total)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_known_start_is_given_back_bit_for_bit(kind):
+    A, _, _, C = correlated(18, 6, 1e-6, seed=0)
+    start = np.random.default_rng(0).dirichlet(np.ones(18))
+    solutions = constrain(A, A @ start, float(start @ A @ start), C, kind, start=start)
+    found = solutions.solutions(np.array([0.0, 1e-9, 0.0]))
+    np.testing.assert_array_equal(found[[0, 2]], [start, start])
+    assert solutions.f1(np.zeros(1))[0] < 1e-12 * (start @ A @ start)
+    assert (
+        constrain(A, np.zeros(18), 0.0, C, "nonnegative", start=np.zeros(18)).solutions(np.zeros(1)).max()
+        == 0
+    )
+
+
+def test_nonnegative_step_from_nothing_equals_scipy(problem):
+    """The anchored problem with weights of at least 0: nonnegative least squares of stacked roots."""
+    C = NOTIONS["demographic_parity"].form(problem.cross.whole)[0]
+    centred = problem.S - np.average(problem.S, axis=0, weights=problem.beta)
+    root = np.sqrt(problem.beta)[:, None] * centred
+    values, vectors = np.linalg.eigh(C)
+    R = (vectors * np.sqrt(np.maximum(values, 0.0))).T  # R'R = C, over (s, t)
+    A, push = root.T @ root, (C[:-1, -1], float(C[-1, -1]))
+    solutions = constrain(A, np.zeros(5), 0.0, C[:-1, :-1], "nonnegative", push=push, start=np.zeros(5))
+    for alpha in (1.0, 100.0, 1e5):
+        stacked = np.vstack([root, np.sqrt(alpha) * R[:, :-1]])
+        expected = nnls(stacked, np.r_[np.zeros(80), -np.sqrt(alpha) * R[:, -1]])[0]
+        np.testing.assert_allclose(solutions.solutions(np.array([alpha]))[0], expected, atol=1e-8)

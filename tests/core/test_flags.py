@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from evenout.core.flags import flag_rates, flag_threshold, fold_rate_ratios, rate_ratio
+from evenout.core.flags import flag_rates, flag_threshold, flagged_share, rate_ratio
 
 
 def test_threshold_flags_the_share_asked_for():
@@ -28,14 +29,11 @@ def test_score_at_the_threshold_is_not_flagged():
     assert flag_rates(scores, np.array([0, 0, 1, 1, 1]), 2, contamination=0.25).tolist() == [0, 1 / 3]
 
 
-def test_fold_rate_ratios_score_each_fold_with_its_own_weights():
-    rng = np.random.default_rng(0)
-    S, V = rng.random((60, 3)), rng.normal(size=(4, 7, 3))
-    groups, folds = rng.integers(0, 3, 60), rng.integers(0, 4, 60)
-    expected = []
-    for m in range(7):
-        scores = np.array([S[i] @ V[folds[i], m] for i in range(60)])
-        flagged = scores > np.quantile(scores, 0.8)
-        rates = [flagged[groups == group].mean() for group in range(3)]
-        expected.append(min(rates) / max(rates))
-    np.testing.assert_allclose(fold_rate_ratios(S, V, groups, folds, 3, contamination=0.2), expected)
+def test_whole_number_counts_rows():
+    assert flagged_share(10, 50) == 0.2
+    assert flagged_share(0.1, 50) == 0.1
+    assert flagged_share(25, 50) == 0.5
+    with pytest.raises(ValueError, match="contamination=26 is more than half of the 50 rows"):
+        flagged_share(26, 50)
+    scores = np.random.default_rng(0).permutation(np.arange(50.0))
+    assert (scores > flag_threshold(scores, 7)).sum() == 7

@@ -1,6 +1,7 @@
 import struct
 
 import numpy as np
+import pytest
 
 from evenout.core.folds import assign_folds, count_folds, row_numbers
 
@@ -61,3 +62,44 @@ def test_rows_of_a_group_are_dealt_in_the_order_of_their_numbers():
     for group in range(-1, 3):
         rows = sorted(np.flatnonzero(groups == group), key=lambda row: numbers[row])
         assert folds[rows].tolist() == [place % 5 for place in range(len(rows))]
+
+
+@pytest.fixture
+def people():
+    """Rows of 40 people, 1 to 6 of each: scores, groups, clusters."""
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(40), rng.integers(1, 7, 40))
+    groups = clusters % 3 - (clusters % 11 == 0)  # some of no group
+    order = rng.permutation(len(clusters))
+    return rng.normal(size=(len(clusters), 2)), groups[order], clusters[order]
+
+
+def test_clusters_are_dealt_whole(people):
+    S, groups, clusters = people
+    folds = assign_folds(S, groups, 5, 1, clusters)
+    for cluster in range(40):
+        assert len(set(folds[clusters == cluster])) == 1
+    for group in (-1, 0, 1, 2):
+        dealt = [folds[clusters == c][0] for c in range(40) if groups[clusters == c][0] == group]
+        sizes = np.bincount(dealt, minlength=5)
+        assert sizes.max() - sizes.min() <= 1
+    assert (folds != assign_folds(S, groups, 5, 2, clusters)).mean() > 0.5
+
+
+def test_folds_of_clusters_depend_on_neither_row_order_nor_their_codes(people):
+    S, groups, clusters = people
+    rng = np.random.default_rng(1)
+    folds = assign_folds(S, groups, 5, 1, clusters)
+    order, renamed = rng.permutation(len(S)), rng.permutation(40)
+    moved = assign_folds(S[order], groups[order], 5, 1, renamed[clusters[order]])
+    np.testing.assert_array_equal(moved, folds[order])
+
+
+def test_cluster_counts_as_one_of_the_group_that_most_of_its_rows_belong_to():
+    """Ten clusters with two rows of group 0 and one of group 1, and ten the other way round."""
+    clusters = np.repeat(np.arange(20), 3)
+    groups = np.where(np.arange(60) % 3 < 2, clusters < 10, clusters >= 10).astype(int)
+    S = np.random.default_rng(0).normal(size=(60, 2))
+    folds = assign_folds(S, groups, 5, 0, clusters)[::3]
+    for half in (folds[:10], folds[10:]):
+        np.testing.assert_array_equal(np.bincount(half, minlength=5), 2)

@@ -17,7 +17,10 @@ SEEDS = {
 }
 
 # A fit that takes milliseconds: three columns are scores already.
-QUICK = ["--detectors", "precomputed", "--combination", "average"]
+QUICK = ["--detectors", "precomputed"]
+SMALL = [["--min-group-size", "2"]] * 3 + [
+    []
+]  # tables of 12 to 30 rows: by default there is nobody to compare
 REQUESTS = [["--alpha", "2"]] * 4 + [
     ["--alpha", "0"],
     ["--bias-reduction", "1"],
@@ -40,10 +43,11 @@ VALUES = (
 )  # fmt: skip
 OPTIONS = {
     "fit": [
-        "--sensitive", "--out", "--id", "--label", "--drop", "--bias-reduction", "--flag-rate-ratio", "--alpha",
-        "--target", "--fairness", "--length-scale", "--pairs", "--detectors", "--combination", "--scaling",
-        "--weighting", "--weights", "--min-group-size", "--small-groups", "--unknown-groups", "--device",
-        "--contamination", "--reference-size", "--seed", "--engine", "--scheduler", "--n-jobs",
+        "--sensitive", "--out", "--id", "--label", "--clusters", "--drop", "--bias-reduction", "--flag-rate-ratio",
+        "--alpha", "--confidence", "--target", "--fairness", "--length-scale", "--pairs", "--detectors", "--method",
+        "--combination", "--scaling", "--weighting", "--weights", "--min-group-size", "--small-groups",
+        "--unknown-groups", "--device", "--contamination", "--reference-size", "--seed", "--engine", "--scheduler",
+        "--n-jobs",
     ],
     "score": ["--out", "--id", "--engine", "--scheduler", "--n-jobs"],
     "audit": [
@@ -71,9 +75,10 @@ CHOICES = {
     "--weights": ("free", "nonnegative", "simplex"),
     "--weighting": ("rank", "uniform"),
     "--target": ("unseen", "training"),
-    "--small-groups": ("merge",),
+    "--small-groups": ("merge", "leave_out"),
+    "--method": ("anchored", "published"),
     "--unknown-groups": ("ignore",),
-    "--contamination": ("0.01", "0.5"),
+    "--contamination": ("0.01", "0.5", "3"),
     "--seed": ("1", "123456789"),
 }
 
@@ -122,9 +127,14 @@ def _fit(rng):
         ]
     else:
         case.arguments += [*QUICK, "--drop", "age,home", "--id", "person", "--label", "fraud"]
-    case.arguments += rng.choice(REQUESTS)
+    case.arguments += [*rng.choice(REQUESTS), *rng.choice(SMALL)]
+    if rng.random() < 0.1:
+        case.arguments += ["--clusters", rng.choice(("age", "home"))]
+        case.sound = False
     for option, values in rng.sample([*CHOICES.items()], rng.choice((0, 1, 2))):
         case.arguments += [option, rng.choice(values)]
+    if "merge" in case.arguments and "--min-group-size" not in case.arguments:
+        case.sound = False  # one group of all
     case.arguments += ["--n-jobs", "1", rng.choice(("--quiet", "--json"))]
     if rng.random() < 0.2:
         case.files |= {"evenout-out/scores.csv": b"old", "evenout-out/mine.txt": b"mine"}
@@ -136,6 +146,7 @@ def _fit_folder(rng):
     case = Case(
         "fit sound folder", ["fit", "in", "--sensitive", "sex", *QUICK, *rng.choice(REQUESTS)], sound=True
     )
+    case.arguments += rng.choice(SMALL)
     case.arguments += ["--n-jobs", "1", rng.choice(("--quiet", "--json"))]
     case.files = {f"in/{part}.parquet": parquet_bytes(table.items()) for part in "ab"}
     if rng.random() < 0.7:

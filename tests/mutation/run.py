@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CORE = Path("src/evenout/core")
 LIST = Path(__file__).with_name("survivors.toml")
 REQUIRED = 0.9  # of all mutants
-CPU_LIMITS = 40, 120  # seconds for a module's own tests, and for all: a mutant may loop for ever
+CPU_LIMITS = 40, 240  # seconds for a module's own tests, and for all: a mutant may loop for ever
 TIME_LIMIT = 900  # or wait for ever
 
 # A comparison is moved by its boundary and, where it has a direction, turned around.
@@ -140,16 +140,18 @@ def _end(node: ast.expr) -> Place:
 def stages(module: str, copy: Path) -> list[tuple[list[str], bool, int]]:
     """The runs that a mutant of this module must survive: tests, whether kernels are compiled, limit in seconds.
 
-    First come the module's own tests and the examples in its docstrings; then all tests of the core. The own tests of
-    kernels are so small that they are faster not compiled.
+    First come the module's own tests and the examples in its docstrings; then all tests of the core, the repeated draws
+    from a population last. The own tests of kernels are so small that they are faster not compiled.
     """
     others = sorted(str(path) for path in (ROOT / "tests/core").glob("test_*.py"))
     own = [path for path in others if path.endswith(f"/test_{module.lstrip('_')}.py")]
-    rest = [path for path in others if path not in own]
+    slow = [path for path in others if path.endswith("/test_population.py")]
+    rest = [path for path in others if path not in own + slow]
     compiled = not module.endswith("_kernels")
     return [
         ([str(copy / CORE / f"{module}.py"), *own], compiled, CPU_LIMITS[0]),
-        (rest if compiled else others, True, CPU_LIMITS[1]),
+        (rest if compiled else [*own, *rest], True, CPU_LIMITS[1]),
+        (slow, True, CPU_LIMITS[1]),
     ]
 
 

@@ -25,7 +25,7 @@ def make_table(n=80, seed=0):
 def fit_pipeline(**settings):
     frame, groups = make_table()
     table = TableEncoder().fit(frame)
-    ensemble = FairOutlierEnsemble(random_state=0, **settings)
+    ensemble = FairOutlierEnsemble(random_state=0, min_group_size=5, length_scale=1.0, **settings)
     ensemble.fit(table.transform(frame), sensitive_features=groups)
     return Pipeline([("table", table), ("ensemble", ensemble)])
 

@@ -12,6 +12,7 @@ import skops.io
 from sklearn.ensemble import IsolationForest
 from sklearn.preprocessing import FunctionTransformer
 
+import evenout
 from evenout.persistence import ModelFileError, load_model
 from evenout.persistence.archive import read_plain, write_plain
 
@@ -120,9 +121,18 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (("format",), 2, "needs a newer evenout"),
+        (("format",), 3, f"a later evenout ({evenout.__version__}, format 3) wrote it, and this one"),
+        (("format",), 3, "reads format 2; update evenout"),
         (("format",), True, "format"),
-        (("format",), "1", "format"),
+        (("format",), "2", "format"),
+        (("ensemble", "learnt", "request_met_"), None, "request_met_"),
+        (("ensemble", "learnt", "reduction_low"), "-inf", "reduction_low"),
+        (("ensemble", "learnt", "left_out_groups_"), {"x": -1}, "x is out of range"),
+        (("ensemble", "mixture", "target"), float("inf"), "target is not finite"),
+        (("ensemble", "path", "method"), "magic", "method"),
+        (("ensemble", "path", "cross", "refitted"), None, "refitted"),
+        (("ensemble", "path", "cross", "held", "pairs"), None, "held does not go with the rest"),
+        (("ensemble", "path", "cross", "whole", "base"), np.ones((1, 24)), "held does not go with the rest"),
         (("ensemble",), None, "ensemble"),
         (("ensemble", "learnt", "alpha_"), float("nan"), "alpha_"),
         (("ensemble", "learnt", "gap_detected_"), 1, "gap_detected_"),
@@ -141,7 +151,6 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
         (("ensemble", "path", "fairness"), {}, "fairness"),
         (("ensemble", "path", "fairness"), {"demographic_parity": -1.0}, "fairness"),
         (("ensemble", "path", "fairness"), {"equal_luck": 1.0}, "fairness"),
-        (("ensemble", "path", "cells", "pairs"), None, "pairs"),
         (("ensemble", "path", "constraint"), "whatever", "constraint"),
         (("table", "columns"), ["a", "b", "c"], "columns"),
         (("table", "categories", "home"), ["own"], "has other features than its ensemble"),
@@ -155,10 +164,21 @@ def test_parts_that_do_not_fit_are_refused(place, value, words, data, tmp_path):
 
 
 def test_sums_without_a_solution_are_refused(data, tmp_path):
-    place = ("ensemble", "path", "cells", "weighted")
-    weighted = data["ensemble"]["path"]["cells"]["weighted"]
-    write_plain(put(data, place, np.full_like(weighted, 1e308)), tmp_path / "m.skops")
-    refused(tmp_path / "m.skops", "path")
+    place = ("ensemble", "path", "cross", "whole", "weighted")
+    weighted = data["ensemble"]["path"]["cross"]["whole"]["weighted"]
+    for wrong in (0.0 * weighted, 1e308 * np.linspace(-0.4, 0.4, weighted.size).reshape(weighted.shape)):
+        write_plain(put(data, place, wrong), tmp_path / "m.skops")
+        refused(tmp_path / "m.skops", "its path has no solution")
+
+
+def test_a_file_of_the_first_format_names_its_writer_and_its_reader(data, tmp_path):
+    older = {**data, "format": 1, "evenout": "0.0.9\n\x1b[2J" + "9" * 1000}
+    write_plain(older, tmp_path / "m.skops")
+    refused(tmp_path / "m.skops", "not loaded: an earlier evenout (0.0.9[2J999")
+    reader = f", format 1) wrote it, and this one ({evenout.__version__}) reads format 2; fit the model anew"
+    refused(tmp_path / "m.skops", reader)
+    write_plain({**older, "evenout": None}, tmp_path / "m.skops")
+    refused(tmp_path / "m.skops", "evenout is no text")
 
 
 @pytest.mark.parametrize(

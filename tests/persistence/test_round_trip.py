@@ -1,5 +1,7 @@
 """What is saved comes back, to the last bit, and what cannot be saved is refused."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,7 +31,9 @@ def test_every_learnt_attribute_and_parameter_comes_back(pipeline, model_file):
     assert vars(loaded).keys() == vars(saved).keys()
     assert loaded.get_params() == saved.get_params()
     for name, value in vars(saved).items():
-        if name not in ("_scores", "path_"):
+        if name == "_mixture":
+            np.testing.assert_equal(vars(loaded._mixture), vars(value))
+        elif name not in ("_scores", "path_"):
             np.testing.assert_array_equal(getattr(loaded, name), value, err_msg=name)
             assert type(getattr(loaded, name)) is type(value), name
 
@@ -40,25 +44,55 @@ def test_path_comes_back_with_all_its_answers(pipeline, model_file):
     )
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"detectors": "precomputed", "combination": "greedy", "weights": "nonnegative"},
-        {"detectors": ["paper"], "scaling": "gaussian", "combination": "median", "weighting": "uniform"},
+GIVEN = {"detectors": "precomputed"}
+KINDS = {
+    "default": ({}, {}),
+    "greedy, nonnegative": ({**GIVEN, "combination": "greedy", "weights": "nonnegative"}, {}),
+    "maximum, simplex": ({**GIVEN, "combination": "maximum", "weights": "simplex"}, {}),
+    "gaussian": ({"scaling": "gaussian", "combination": "median", "weighting": "uniform"}, {}),
+    "published": ({**GIVEN, "method": "published", "target": "training", "combination": "aom"}, {}),
+    "individual": (
         {"fairness": "individual", "length_scale": "minmax", "weights": "simplex", "n_jobs": 2},
-    ],
-)
-def test_ensemble_alone_comes_back_with_its_column_names(settings, tmp_path):
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(60, 3)), columns=["x", "y", "z"])
-    model = FairOutlierEnsemble(alpha=1.0, random_state=0, **settings).fit(
-        X, sensitive_features=["p", "q", "r"] * 20
-    )
+        {},
+    ),
+    "clusters": (GIVEN, {"clusters": np.arange(90) // 2}),
+    "weighted": (GIVEN, {"sample_weight": np.linspace(0.0, 2.0, 90)}),
+    "request": ({**GIVEN, "alpha": None, "contamination": 7}, {}),
+    "one group": ({**GIVEN, "min_group_size": 31, "fairness": "individual", "detectors": "paper"}, {}),
+    "no group": ({**GIVEN, "min_group_size": 40}, {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_ensemble_comes_back_with_its_column_names_and_claims(kind, tmp_path):
+    settings, more = KINDS[kind]
+    rng, groups = np.random.default_rng(0), np.array(["p", "q", "r"] * 30)
+    groups[0] = "q"
+    X = pd.DataFrame(rng.gamma(2.0, size=(90, 3)), columns=["x", "y", "z"]).mul(1.0 + (groups == "r"), axis=0)
+    model = FairOutlierEnsemble(**{"alpha": 10.0, "min_group_size": 20, "random_state": 0, **settings})
+    model.fit(X, sensitive_features=groups, **more)
     save_model(model, tmp_path / "m.skops")
     loaded = load_model(tmp_path / "m.skops")
     assert loaded.n_jobs is None
     np.testing.assert_array_equal(loaded.outlier_scores(X + 0.1), model.outlier_scores(X + 0.1))
+    np.testing.assert_array_equal(loaded.contributions(X + 0.1), model.contributions(X + 0.1))
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    pd.testing.assert_frame_equal(loaded.path_.table(), model.path_.table())
+    assert (
+        loaded.path_.cross.refitted
+        == model.path_.cross.refitted
+        == (kind in ("default", "gaussian", "individual", "one group"))
+    )
+    np.testing.assert_equal(loaded.path_.reduction_interval(5.0), model.path_.reduction_interval(5.0))
+    for name in (
+        "bias_reduction_",
+        "bias_reduction_interval_",
+        "request_met_",
+        "left_out_groups_",
+        "group_names_",
+    ):
+        np.testing.assert_equal(getattr(loaded, name), getattr(model, name))
     with pytest.raises(ValueError, match="feature names"):
         loaded.outlier_scores(X.rename(columns={"x": "w"}))
 
@@ -78,9 +112,16 @@ def test_saving_keeps_no_trace_of_scoring(model_file, new_rows, tmp_path):
     assert (tmp_path / "used.skops").read_bytes() == model_file.read_bytes()
 
 
+def test_an_interval_without_an_end_comes_back(pipeline, tmp_path):
+    model = copy.copy(pipeline["ensemble"])
+    model.bias_reduction_interval_ = float("-inf"), 1.0
+    save_model(model, tmp_path / "m.skops")
+    assert load_model(tmp_path / "m.skops").bias_reduction_interval_ == (float("-inf"), 1.0)
+
+
 def small(**settings):
     X = np.random.default_rng(0).normal(size=(40, 2))
-    return FairOutlierEnsemble(alpha=0.0, random_state=0, **settings).fit(
+    return FairOutlierEnsemble(alpha=0.0, random_state=0, min_group_size=5, **settings).fit(
         X, sensitive_features=["p", "q"] * 20
     )
 

@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from evenout import FairOutlierEnsemble
-from evenout.core.cells import Cells, collect_cells, rank_weights
-from evenout.core.exceptions import ConstantScoreWarning, NoGapWarning, TargetNotReachedWarning
+from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
+from evenout.core.exceptions import (
+    ConstantScoreWarning,
+    FewPairsWarning,
+    NoGapWarning,
+    TargetNotReachedWarning,
+)
 from evenout.core.folds import assign_folds, count_folds
 from evenout.core.scaling import learn_scaling, unit_range
 from evenout.detectors import pool
@@ -69,7 +74,22 @@ class Problem:
 
     def cells(self, rows=slice(None)) -> Cells:
         parts = (part[rows] for part in (self.S, self.t, self.beta, self.groups, self.folds))
-        return collect_cells(*parts, n_groups=self.groups.max() + 1, n_folds=self.folds.max() + 1)
+        return collect_cells(*parts, n_groups=self.groups.max() + 1, n_sets=self.folds.max() + 1)
+
+    def cross(self, **more) -> CrossFit:
+        return CrossFit.of_folds(self.cells(), **more)
+
+    @property
+    def Z(self):  # noqa: N802
+        return np.column_stack([self.S, self.t])
+
+    @property
+    def base(self):
+        """Weights of the detectors in t, which is their mean, scaled."""
+        mean = self.S.mean(axis=1)
+        scaling = learn_scaling("minmax", mean[:, None])
+        weight = 1.0 / (self.S.shape[1] * float(np.ptp(mean))) if scaling.varies[0] else 0.0
+        return np.full(self.S.shape[1], weight)
 
     def rearranged(self, rows=slice(None), columns=slice(None)):
         return Problem(
@@ -139,14 +159,14 @@ def _pose(table, scaling="minmax", weighting="rank", seed=0):
     )
 
 
-def _fit(table, detectors="precomputed", **parameters):
-    """Fit the ensemble; what it says about the data is no fault, any other warning is."""
+def _fit(table, detectors="precomputed", *, counted=None, **parameters):
+    """Fit, rows ``counted`` by weight or cluster; what is said about the data is no fault, any other warning is."""
     with warnings.catch_warnings():
-        for category in (ConstantScoreWarning, NoGapWarning, TargetNotReachedWarning):
+        for category in (ConstantScoreWarning, FewPairsWarning, NoGapWarning, TargetNotReachedWarning):
             warnings.simplefilter("ignore", category)
         warnings.filterwarnings("ignore", "n_neighbors", UserWarning)
-        model = FairOutlierEnsemble(detectors, **{"random_state": 0, **parameters})
-        return model.fit(table.values, sensitive_features=table.names)
+        model = FairOutlierEnsemble(detectors, **{"random_state": 0, "min_group_size": 2, **parameters})
+        return model.fit(table.values, sensitive_features=table.names, **(counted or {}))
 
 
 # Hypothesis takes no fixture that is made anew for each test, and these are mere names.

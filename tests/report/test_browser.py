@@ -75,8 +75,10 @@ def test_slider_moves_bias_rates_and_list_to_what_python_computes(page, case, da
         rates = flag_rates(refitted.outlier_scores_, sensitive_features=case.sensitive)
         shown = [live(page, f"rates.{g}") for g in range(3)]
         assert shown == [f"{100 * rates[name]:.1f}%" for name in names]
-        bias, error = float(path.bias(step.alpha)), float(path.standard_error(step.alpha))
-        assert live(page, "bias") == f"{words.number(bias)} ± {words.number(error)}"
+        assert live(page, "bias") == words.number(float(path.bias(step.alpha)))
+        assert live(page, "interval") == " to ".join(
+            words.number(float(end)) for end in path.interval(step.alpha)
+        )
         before, now = target > np.percentile(target, 90), refitted.predict(case.X) == -1
         assert listed(page) == {f"<b>{row}</b>" for row in np.flatnonzero(before != now)}
         assert live(page, "enter") == str(int((now & ~before).sum()))
@@ -172,3 +174,18 @@ def test_page_without_scripts_shows_the_chosen_setting(browser, address, data):
     assert page.locator("h1").text_content() == "<i>T</i>"
     assert live(page, "ratio") == words.ratio_text(data.steps[data.chosen].score.flags.ratio)
     context.close()
+
+
+@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
+def test_page_with_nobody_to_compare_draws_what_there_is(browser, make, tmp_path):
+    case = make(sizes=(300, 20), alpha=None)
+    path = write_report(case.model, tmp_path / "r.html", X=case.X, sensitive_features=case.sensitive)
+    page, complaints = browser.new_page(), []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(path.as_uri())
+    page.wait_for_selector("body[data-ready]", timeout=20_000)
+    assert page.locator("#chart-spread svg").is_visible()
+    assert page.locator("#chart-bias svg").count() == 0
+    assert complaints == []
+    page.close()

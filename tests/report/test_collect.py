@@ -7,7 +7,8 @@ from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, SmallGroupWarning
+from evenout.core.cells import rank_weights
 from evenout.metrics import (
     demographic_parity,
     flag_rate_ratio,
@@ -47,7 +48,10 @@ def test_flag_rates_and_bias_equal_those_of_a_refitted_model(case, data):
         assert step.score.flags.unflagged == pytest.approx((spared, spared))
         bias = demographic_parity(scores, sensitive_features=case.sensitive, scale_free=True)
         assert step.score.training_bias == pytest.approx(bias)
-        assert step.f1 == pytest.approx(misfit(scores, case.model.target_))
+        shift = np.average(scores - case.model.target_, weights=rank_weights(case.model.target_))
+        assert step.f1 == pytest.approx(
+            misfit(scores - shift, case.model.target_), abs=1e-12
+        )  # a shift is free
 
 
 def test_unseen_bias_and_weights_are_those_of_the_path(case, data):
@@ -55,10 +59,10 @@ def test_unseen_bias_and_weights_are_those_of_the_path(case, data):
     for place in some_steps(data):
         step = data.steps[place]
         assert step.score.bias == pytest.approx(float(path.bias(step.alpha)))
-        assert step.score.error == pytest.approx(float(path.standard_error(step.alpha)))
+        assert step.score.interval == pytest.approx(tuple(map(float, path.interval(step.alpha))))
         np.testing.assert_allclose(step.weights, path.weights(step.alpha))
     assert data.base.bias == pytest.approx(path.target_bias("unseen"))
-    assert data.base.error == pytest.approx(path.target_standard_error())
+    assert data.base.interval == pytest.approx(path.target_interval())
 
 
 def test_detection_equals_scikit_learn_with_and_without_ties(case, data, make):
@@ -139,10 +143,66 @@ def test_settings_name_functions_and_hold_no_address(make):
     assert "0x" not in settings["random_state"]
 
 
+def test_size_of_the_gap_in_deviations_and_in_people(case, data):
+    target = case.model.target_
+    means = [target[case.groups == group.name].mean() for group in data.groups]
+    assert data.base.apart == pytest.approx(np.ptp(means) / target.std())
+    flagged, rows = target > np.percentile(target, 90), [500, 300, 200]
+    counts = [flagged[case.groups == group.name].sum() for group in data.groups]
+    beyond = sum(max(0.0, count - 0.1 * n) for count, n in zip(counts, rows, strict=True))
+    assert data.base.beyond == pytest.approx(beyond)
+    assert data.steps[-1].score.apart < data.base.apart
+    assert data.steps[-1].score.beyond < data.base.beyond
+
+
+@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
+def test_small_groups_are_shown_apart_and_take_no_part_in_ratios(make):
+    case = make(sizes=(500, 300, 200, 25))
+    data, rates = (
+        case.collect(show_small_cells=True),
+        flag_rates(case.model.target_, sensitive_features=case.groups),
+    )
+    assert data.small_groups == ("m & young",)
+    assert (data.n_groups, data.groups[-1].name) == (3, "too few people to compare")
+    assert data.groups[-1].size == (25, 25)
+    compared = [rates[group.name] for group in data.groups[:3]]
+    assert data.base.flags.ratio == pytest.approx((min(compared) / max(compared),) * 2)
+
+
+def test_fewer_than_two_groups_make_a_page_of_one_step_without_claims(make):
+    with pytest.warns(SmallGroupWarning):
+        case = make(sizes=(500, 20), alpha=None)
+    data = case.collect()
+    assert [step.alpha for step in data.steps] == [0.0]
+    assert (data.base.apart, data.base.beyond, data.base.flags.ratio) == (None, None, (0.0, 1.0))
+    assert np.isnan([data.base.bias, *data.base.interval]).all()
+
+
+def test_a_count_of_flagged_rows_is_shown_as_their_share(make):
+    data = make(contamination=123).collect()
+    assert data.contamination == 0.123
+    assert sum(low for low, _ in data.base.flags.counts) == 123
+
+
+def test_weights_are_those_of_the_sum_or_of_what_is_added_to_the_base_score(make):
+    linear, other = make(), make(combination="maximum")
+    assert linear.collect().weights_of_sum
+    assert not other.collect().weights_of_sum
+    assert make(combination="maximum", method="published").collect().weights_of_sum
+    assert other.collect().steps[0].weights == (0.0,) * 5
+    added = other.collect().steps[-1]
+    scaled = (other.X - other.X.min(axis=0)) / np.ptp(other.X, axis=0)
+    change = scores_at(other, added.alpha) - other.model.target_ - scaled @ added.weights
+    assert np.ptp(change) < 1e-9
+
+
 def test_request_tells_asked_and_reached(make):
     even = make(alpha=None, bias_reduction=0.5, target="training").collect().request
-    assert (even.kind, even.asked) == ("bias_reduction", 0.5)
+    assert (even.kind, even.asked, even.met, even.interval) == ("bias_reduction", 0.5, True, None)
     assert even.reached == pytest.approx((0.5, 0.5), abs=1e-4)
+    unseen = make(alpha=None, bias_reduction=0.5)
+    request = unseen.collect().request
+    assert (request.interval, request.met) == (unseen.model.bias_reduction_interval_, True)
     ratio = make(alpha=None, flag_rate_ratio=0.5, target="training").collect()
     assert ratio.request.reached == ratio.steps[ratio.chosen].score.flags.ratio
     assert ratio.request.reached[0] >= 0.5

@@ -69,7 +69,7 @@ def test_without_a_limit_everything_is_exact():
 
 
 def test_small_group_is_hidden_everywhere(make):
-    case = make(sizes=(500, 300, 200, 6))
+    case = make(sizes=(500, 300, 200, 6), min_group_size=2)
     data = case.collect()
     tiny = [group.name for group in data.groups].index("m & young")
     assert data.groups[tiny].size == (0, 9)
@@ -80,10 +80,21 @@ def test_small_group_is_hidden_everywhere(make):
         assert score.flags.ratio[0] == 0
         assert score.spread.heights[tiny] is None
         assert score.spread.means[tiny] is None
+        assert score.beyond is None
+        assert score.apart <= np.ptp([mean for mean in score.spread.means if mean is not None]) + 1e-12
         assert all(low == high or high - low >= 9 for low, high in score.flags.counts)
     shown = case.collect(show_small_cells=True)
     assert shown.groups[tiny].size == (6, 6)
     assert all(low == high for low, high in shown.base.flags.counts)
+
+
+@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
+def test_groups_too_small_to_compare_are_named_but_not_counted(make):
+    data = make(sizes=(500, 300, 6, 3)).collect()
+    assert data.small_groups == ("m & old", "m & young")
+    assert data.groups[-1].name == "too few people to compare"
+    assert data.groups[-1].size == (0, 9)
+    assert data.base.spread.means[-1] is None
 
 
 def test_few_movers_are_neither_counted_nor_named(case, data):

@@ -1,6 +1,7 @@
 import base64
 import hashlib
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -117,6 +118,18 @@ def test_page_carries_its_origin(case):
 def test_words_about_labels_fit_the_case(case, data):
     assert "never in fitting" in render(data)
     assert "No labels were given" in render(case.collect(y=None))
+
+
+def test_page_says_who_has_not_seen_the_unseen_and_what_the_bars_are(data):
+    given, refitted = render(data), render(replace(data, refitted=True))
+    assert "what gave the scores may have seen them" in given
+    assert "scored by what was learnt without them: detectors, base score and weights" in refitted
+    assert "unseen by the weights alone" not in refitted
+    assert "the score is a weighted sum of 5 detectors" in given
+    added = render(replace(data, weights_of_sum=False, small_groups=("x & <y>",)))
+    assert "the base score plus a weighted sum of 5 detectors" in added
+    assert "Too few people to compare: x &amp; &lt;y&gt;. They are scored" in added
+    assert "Too few people" not in given
 
 
 def test_same_data_give_the_same_bytes(case, tmp_path, date):

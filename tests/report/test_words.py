@@ -63,16 +63,34 @@ def test_headline_says_that_alpha_was_given(data):
 
 
 def test_headline_says_that_the_request_was_missed(data):
-    missed = replace(data, gap_detected=True, request=Request("bias_reduction", 0.8, (0.63, 0.63)))
+    missed = replace(data, gap_detected=True, request=Request("bias_reduction", 0.8, (0.63, 0.63), met=False))
     headline = words.headline(missed)
     assert headline.tone == "caution"
     assert "not by as much as asked" in headline.title
     assert "80%" in headline.text
     assert "63%" in headline.text
     assert "AUC" in headline.text
-    ratio = replace(data, gap_detected=True, request=Request("flag_rate_ratio", 0.9, (0.7, 0.7)))
+    ratio = replace(data, gap_detected=True, request=Request("flag_rate_ratio", 0.9, (0.7, 0.7), met=False))
     assert "less even than asked" in words.headline(ratio).title
-    assert "less even than asked" in words.headline(replace(ratio, gap_detected=False)).title
+    none = words.headline(replace(ratio, gap_detected=False))
+    assert (none.tone, none.title) == ("neutral", "No gap in flag rates was detected")
+    assert "between the groups’ flag rates is within sampling noise, so nothing was removed" in none.text
+    for other in (missed, ratio, data):
+        assert words.headline(replace(other, n_groups=1)).title == "There is nobody to compare"
+
+
+def test_headline_states_what_the_interval_allows(data):
+    def text(reached, interval, **more):
+        request = Request("bias_reduction", 0.8, (reached, reached), reached > 0.7, interval)
+        return words.headline(replace(data, gap_detected=True, request=request, **more)).text
+
+    met = text(0.79, (0.604, 0.9))
+    assert "79% of the gap between groups is gone on rows that the weights have not seen" in met
+    assert "(95% interval 60% to 90%): this supports the 80% asked for." in met
+    assert "is gone on unseen rows (95% interval 60% to 90%)" in text(0.79, (0.604, 0.9), refitted=True)
+    assert "This cannot tell whether that is reached." in text(0.6, (-0.2, 1.0))
+    assert "(95% interval: at most 100%)" in text(0.6, (float("-inf"), 1.0))
+    assert "That is less." in text(0.3, (0.1, 0.5))
 
 
 def test_headline_says_that_even_averages_are_not_even_flags(data):

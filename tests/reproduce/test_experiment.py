@@ -32,7 +32,7 @@ def test_points_agree_with_the_estimator_and_the_definitions(points, base, fairn
     seeds = derive_seeds(SEED, "pima", 0)
     data = load_dataset("pima", random_state=seeds.groups)
     weighting = {"weighted": "rank", "unweighted": "uniform"}[framework]
-    model = FairOutlierEnsemble(
+    model = FairOutlierEnsemble.paper(
         combination=base,
         fairness={"group": "demographic_parity", "individual": "individual"}[fairness],
         weighting=weighting,

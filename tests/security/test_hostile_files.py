@@ -54,7 +54,7 @@ def watch(paths):
 @pytest.fixture(scope="session")
 def model_file(tmp_path_factory):
     X, path = np.random.default_rng(0).normal(size=(60, 3)) ** 2, tmp_path_factory.mktemp("m") / "m.skops"
-    model = FairOutlierEnsemble("precomputed", alpha=1.0).fit(X, sensitive_features=["p", "q", "r"] * 20)
+    model = FairOutlierEnsemble("precomputed", alpha=1.0).fit(X, sensitive_features=["p", "q"] * 30)
     save_model(model, path)
     return path
 

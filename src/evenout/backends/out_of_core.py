@@ -19,16 +19,19 @@ from evenout.backends.dealing import Folds
 from evenout.backends.partitions import Engine
 from evenout.backends.passes import RawScores, Scorer, Walks, score_all, score_anew
 from evenout.backends.reference import Reference, Settled, draw_reference, settle_groups, survey_rows
-from evenout.core.cells import Cells
+from evenout.core.cells import Cells, CrossFit
 from evenout.core.combine import learn_combination
-from evenout.core.folds import assign_folds, count_folds
+from evenout.core.flags import flagged_share
+from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.pairwise import PairSums
 from evenout.core.scaling import Scaling, learn_scaling
+from evenout.core.similarity import warn_few_pairs
 from evenout.core.sketch import CAPACITY
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.pool import FittedPool, fit_pool
-from evenout.pairs import similar_pairs
-from evenout.request import Request
+from evenout.fitting import FitResult
+from evenout.pairs import Likeness
+from evenout.request import FlagRows, Request
 from evenout.rows import as_seed, own_form_of
 from evenout.scores import ScoreModel, warn_constant
 
@@ -75,8 +78,10 @@ def fit_partitions(
 
     Notes
     -----
-    With the reference and ``exact_rows`` at least as large as the data, weights agree with an in-memory fit up to
-    rounding, for detectors that score a training row as in training (all that come with this package).
+    With the reference and ``exact_rows`` at least as large as the data, weights for a given alpha agree with an
+    in-memory fit up to rounding, for detectors that score a training row as in training (all that come with this
+    package). What is stated of unseen rows, and the alpha that a request takes, rests on rows that the weights alone
+    have not seen (``path_.cross.refitted`` is False): detectors, scaling and target are learnt once, on all.
     Individual fairness compares the rows of the reference: ``path_.standard_error`` has the error of taking these rows
     for all, ``pair_error_`` that of taking a sample of their pairs. A function that gives a form of the user's own is
     called with the reference. With ``device="cuda"`` the detectors are fitted there;
@@ -86,23 +91,26 @@ def fit_partitions(
     request = Request.read(estimator.get_params(deep=False))
     seed = as_seed(estimator.random_state)
     start = _start(estimator, engine, reference_size, seed)
-    labels, exact = start.groups.labels, start.groups.counts.sum() <= exact_rows
+    labels, n_rows = start.groups.labels, int(start.groups.counts.sum())
+    exact, contamination = n_rows <= exact_rows, flagged_share(estimator.contamination, n_rows)
     with engine.scratch() as scratch:
         scorer = Scorer(start.pool, start.groups.codes, engine.n_threads, scratch)
         raw, kept = score_all(engine, scorer)
         sums = _gather(estimator, raw, kept, start, request.fairness, exact=exact, seed=seed)
-        path = request.path(sums.cells)
-        alpha = request.alpha_on(path, sums.S, start.reference.codes, sums.folds, len(labels))
-        weights = path.weights(alpha)
-        fair = kept.fair_scores(sums.model, weights, None if exact else CAPACITY)
-        threshold = fair.quantile(1.0 - estimator.contamination)
+        path = request.path(sums.cross)
+        S, t = sums.S, sums.model.base(sums.S)
+        choice = request.choose(path, FlagRows(S, t, start.reference.codes, sums.folds)).announced()
+        mixture = path.mixture(choice.alpha)
+        fair = kept.fair_scores(sums.model, mixture, None if exact else CAPACITY)
+        threshold = fair.quantile(1.0 - contamination)
         above = sums.base_threshold, threshold
-        counts = kept.flag_rows(sums.model, weights, above, labels, scores_to)[:-1]
-    estimator._store(path, alpha, sums.S)
-    estimator.target_, estimator.offset_ = sums.model.base(sums.S), -threshold
-    estimator._scores, estimator.detector_names_ = sums.model, start.pool.names
+        counts = kept.flag_rows(sums.model, mixture, above, labels, scores_to)[:-1]
+    result = FitResult(
+        sums.model, path, choice, t, mixture.apply(S, t), threshold, sums.pair_error, sums.effective_pairs
+    )
+    estimator._store(result)
     estimator.group_names_, estimator.group_counts_ = labels, start.groups.counts[:-1]
-    estimator.pair_error_ = sums.pair_error
+    estimator.left_out_groups_ = start.groups.left_out
     estimator.reference_, estimator.rank_error_ = start.reference, sums.rank_error
     estimator.flag_rates_ = counts[:, 1:] / counts[:, :1]
     validate_data(estimator, engine.header, skip_check_array=True)
@@ -122,7 +130,7 @@ def score_partitions(estimator: Any, engine: Engine, scores_to: Path) -> IntArra
     names, model = estimator.group_names_, estimator._scores
     scorer = Scorer(model.pool, {name: code for code, name in enumerate(names)}, engine.n_threads, Path)
     above = np.inf, -estimator.offset_
-    return score_anew(engine, scorer).flag_rows(model, estimator.weights_, above, names, scores_to)[:, ::2]
+    return score_anew(engine, scorer).flag_rows(model, estimator._mixture, above, names, scores_to)[:, ::2]
 
 
 @dataclass(frozen=True)
@@ -136,15 +144,16 @@ class _Start:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Model, cells and base threshold of all rows; S (m, k) and folds (m,) of the reference; errors."""
+    """Model, sums and base threshold of all rows; S (m, k) and folds (m,) of the reference; errors."""
 
     model: ScoreModel
-    cells: Cells
+    cross: CrossFit
     S: FloatArray
     folds: IntArray
     base_threshold: float
     rank_error: float
     pair_error: float
+    effective_pairs: float
 
 
 def _start(estimator: Any, engine: Engine, reference_size: int, seed: int) -> _Start:
@@ -196,25 +205,24 @@ def _gather(
     model = replace(unscaled, base_scaling=base_scaling)
     sketch = found.sketch.mapped(lambda base: base_scaling.transform(base[:, None])[:, 0])
 
-    few = np.minimum(counts[:-1], 100)  # the number of folds asks only whether a group is tiny
-    n_folds = count_folds(np.repeat(np.arange(n_groups), few))
-    folds = Folds.deal(found.rows, dealt, n_folds, seed)
+    folds = Folds.deal(found.rows, dealt, N_FOLDS, seed)
     by_rank = estimator.weighting == "rank"
     cells = kept.cells(model, sketch if by_rank else None, folds, n_groups)
     _check_folds(cells, start.groups.labels)
     if reference.complete:
-        own = assign_folds(S, reference.codes, n_folds, seed)
+        own = assign_folds(S, reference.codes, N_FOLDS, seed)
     else:
         own = folds.find(found.rows, S, reference.codes)
-    pair_error = 0.0
-    if "individual" in fairness:
+    pairs, form, pair_error, effective = None, None, 0.0, float("nan")
+    if "individual" in fairness and n_groups >= 2:
         Z = np.column_stack([S, model.base(S)])
-        pairs, pair_error = _reference_pairs(estimator, start, Z, own, n_folds, seed)
-        cells = replace(cells, pairs=pairs)
-    if "own" in fairness:
-        cells = replace(cells, own=own_form_of(estimator.fairness, S, reference.codes))
-    threshold = sketch.quantile(1.0 - estimator.contamination)
-    return _Sums(model, cells, S, own, threshold, sketch.rank_error if by_rank else 0.0, pair_error)
+        pairs, pair_error, effective = _reference_pairs(estimator, start, Z, own, seed)
+    if "own" in fairness and n_groups >= 2:
+        form = own_form_of(estimator.fairness, S, reference.codes)
+    cross = CrossFit.of_folds(cells, pairs=pairs, own=form, base=model.base_weights())
+    threshold = sketch.quantile(1.0 - flagged_share(estimator.contamination, int(counts.sum())))
+    rank_error = sketch.rank_error if by_rank else 0.0
+    return _Sums(model, cross, S, own, threshold, rank_error, pair_error, effective)
 
 
 def _base_ensemble(
@@ -230,28 +238,27 @@ def _base_ensemble(
 
 
 def _reference_pairs(
-    estimator: Any, start: _Start, Z: FloatArray, folds: IntArray, n_folds: int, seed: int
-) -> tuple[PairSums, float]:
-    """Pair sums of the reference, or of a sample of its pairs, scaled up to the number of pairs of all rows."""
+    estimator: Any, start: _Start, Z: FloatArray, folds: IntArray, seed: int
+) -> tuple[PairSums, float, float]:
+    """Pair sums of the reference, or of a sample of its pairs, scaled up to all rows; their error; effective pairs."""
     reference, n_groups = start.reference, len(start.groups.labels)
-    pairs, error = similar_pairs(
+    likeness = Likeness.of(
         reference.X,
-        Z,
         reference.codes,
-        folds,
-        n_groups=n_groups,
-        n_folds=n_folds,
-        length_scale=estimator.length_scale,
+        estimator.length_scale,
         method=estimator.pairs,
         seed=seed,
         n_threads=effective_n_jobs(estimator.n_jobs),
         device=estimator.device,
     )
+    effective = likeness.effective_pairs(reference.codes)
+    warn_few_pairs(effective, n_weights=Z.shape[1] - 1)
+    pairs, error = likeness.sums(Z, reference.codes, folds, n_groups=n_groups, n_folds=N_FOLDS)
     drawn = np.bincount(reference.codes[reference.codes >= 0], minlength=n_groups)
     stands_for = start.groups.counts[:-1] / np.maximum(drawn, 1)
     p, q = np.triu_indices(n_groups, 1)
     factor = (stands_for[p] * stands_for[q])[:, None, None]
-    return PairSums(pairs.form * factor[..., None, None], pairs.mass * factor), error
+    return PairSums(pairs.form * factor[..., None, None], pairs.mass * factor), error, effective
 
 
 def _check(estimator: Any, reference_size: int) -> None:
@@ -265,8 +272,8 @@ def _check(estimator: Any, reference_size: int) -> None:
 
 def _check_folds(cells: Cells, labels: tuple[str, ...]) -> None:
     """Refuse groups whose rows all fall into one fold: they have so few different scores that none can be left out."""
-    filled = (cells.plain[:, :-1, 0, 0] > 0).sum(axis=0)
-    if cells.n_folds > 1 and (filled < 2).any():
+    filled = (cells.group_counts > 0).sum(axis=0)
+    if cells.n_sets > 1 and (filled < 2).any():
         raise ValueError(
             f"the rows of group {labels[int((filled < 2).argmax())]!r} all have the same scores, so that none of them "
             "can be left out as unseen; set exact_rows to the number of rows or more, or leave this group out"

@@ -9,7 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,8 +19,8 @@ from evenout.backends.dealing import Collected, Folds
 from evenout.backends.parquet import ScoresFile
 from evenout.backends.partitions import Engine, Part, read_rows
 from evenout.core.cells import Cells, collect_cells
-from evenout.core.flags import weigh
 from evenout.core.folds import row_numbers
+from evenout.core.problem import Mixture
 from evenout.core.scaling import Scaling, learn_scaling
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
@@ -143,20 +143,20 @@ class Walks:
 
     def base_scores(self, model: ScoreModel, dealt: BoolArray, seed: int, capacity: int | None) -> BaseScores:
         """Sketch and extremes of the base score, and the numbers of the rows of the groups to deal out."""
-        return self._walk(_base_part, BaseScores.__add__, _light(model), dealt, seed, capacity)
+        return self._walk(_base_part, BaseScores.__add__, model.without_detectors(), dealt, seed, capacity)
 
     def cells(self, model: ScoreModel, ranks: QuantileSketch | None, folds: Folds, n_groups: int) -> Cells:
         """Sums of all rows; ``beta = exp(rank / n)`` by the sketch, 1 without one."""
-        return self._walk(_cells_part, Cells.__add__, _light(model), ranks, folds, n_groups)
+        return self._walk(_cells_part, Cells.__add__, model.without_detectors(), ranks, folds, n_groups)
 
-    def fair_scores(self, model: ScoreModel, w: FloatArray, capacity: int | None) -> QuantileSketch:
-        """Sketch of ``S w``."""
-        return self._walk(_fair_part, QuantileSketch.__add__, _light(model), w, capacity)
+    def fair_scores(self, model: ScoreModel, mixture: Mixture, capacity: int | None) -> QuantileSketch:
+        """Sketch of the fair score."""
+        return self._walk(_fair_part, QuantileSketch.__add__, model.without_detectors(), mixture, capacity)
 
     def flag_rows(
         self,
         model: ScoreModel,
-        w: FloatArray,
+        mixture: Mixture,
         above: tuple[float, float],
         labels: tuple[str, ...],
         to: Path | None,
@@ -170,9 +170,10 @@ class Walks:
         labels : tuple of str
         to : Path or None
             A folder for one Parquet file per partition: ``source`` and ``row`` say which row of the input it is;
-            ``group``, ``base_score``, ``fair_score``, ``flagged``.
+            ``group`` (null where it is not known, or too small to be compared), ``base_score``, ``fair_score``,
+            ``flagged``.
         """
-        return self._walk(_flag_part, np.add, _light(model), w, above, labels, to)
+        return self._walk(_flag_part, np.add, model.without_detectors(), mixture, above, labels, to)
 
     def _walk(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
         """``work(part, blocks, *shared)`` for every partition, merged."""
@@ -190,11 +191,6 @@ def score_all(engine: Engine, scorer: Scorer) -> tuple[RawScores, Walks]:
 def score_anew(engine: Engine, scorer: Scorer) -> Walks:
     """Partitions that are scored when they are walked through."""
     return Walks(engine, engine.share(scorer), engine.share({}))
-
-
-def _light(model: ScoreModel) -> ScoreModel:
-    """The model without its detectors, which kept scores do not need."""
-    return replace(model, pool=FittedPool((), ()))
 
 
 def _score_part(part: Part, scorer: Scorer) -> RawScores:
@@ -229,7 +225,7 @@ def _base_part(
 def _cells_part(
     part: Part, blocks: Blocks, model: ScoreModel, ranks: QuantileSketch | None, folds: Folds, n_groups: int
 ) -> Cells:
-    shape = {"n_groups": n_groups, "n_folds": folds.n_folds}
+    shape: dict[str, Any] = {"n_groups": n_groups, "n_sets": folds.n_folds}
     none, nobody = np.empty(0), np.empty(0, dtype=np.intp)
     total = collect_cells(np.empty((0, len(model.scaling.low))), none, none, nobody, nobody, **shape)
     given = iter(folds.given[part.index])
@@ -245,12 +241,13 @@ def _fair_part(
     part: Part,  # noqa: ARG001
     blocks: Blocks,
     model: ScoreModel,
-    w: FloatArray,
+    mixture: Mixture,
     capacity: int | None,
 ) -> QuantileSketch:
     sketch = QuantileSketch.of(np.empty(0), capacity)
     for raw, _ in blocks:
-        sketch = sketch + QuantileSketch.of(weigh(model.scaling.transform(raw), w), capacity)
+        S = model.scaling.transform(raw)
+        sketch = sketch + QuantileSketch.of(mixture.apply(S, model.base(S)), capacity)
     return sketch
 
 
@@ -258,7 +255,7 @@ def _flag_part(
     part: Part,
     blocks: Blocks,
     model: ScoreModel,
-    w: FloatArray,
+    mixture: Mixture,
     above: tuple[float, float],
     labels: tuple[str, ...],
     to: Path | None,
@@ -267,7 +264,8 @@ def _flag_part(
     with nullcontext() if to is None else ScoresFile(to, part, labels) as file:
         for raw, codes in blocks:
             S = model.scaling.transform(raw)
-            base, fair = model.base(S), weigh(S, w)
+            base = model.base(S)
+            fair = mixture.apply(S, base)
             flagged = np.column_stack([np.ones(len(S), dtype=bool), base > above[0], fair > above[1]])
             np.add.at(counts, codes, flagged)
             if file is not None:

@@ -17,7 +17,7 @@ from evenout.backends.partitions import Engine, Part, Rows, describe, read_rows
 from evenout.core.folds import row_numbers
 from evenout.core.sketch import FrequentValues
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.groups import read_groups
+from evenout.groups import read_groups, warn_left_out
 
 _LEAST = 1000  # rows of each group in the reference, where it has as many and the reference has room
 _UNIT = 2.0**64  # row numbers lie below this
@@ -60,14 +60,18 @@ class Settled:
     ----------
     labels : tuple of str
     codes : mapping
-        From each name that occurs to its group's place in ``labels``; small groups may share one.
+        From each name that occurs to its group's place in ``labels``; small groups may share one. -1 for a group that
+        is left out.
     counts : array of int, (G + 1,)
-        Rows of each group; the last entry counts those of unknown group.
+        Rows of each group; the last entry counts those of unknown group, or of one that is left out.
+    left_out : dict of str to int
+        Groups that are too small to be measured, and their rows.
     """
 
     labels: tuple[str, ...]
     codes: Mapping[str, int]
     counts: IntArray
+    left_out: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,9 @@ def settle_groups(survey: Survey, *, min_group_size: int, small_groups: str) -> 
     codes = {name: int(groups.codes[row]) for name, row in zip(names, first, strict=True)}
     total = np.zeros(len(groups.labels) + 1, dtype=np.intp)
     np.add.at(total, [codes[name] for name in names], counts)
-    total[-1] = survey.unknown
-    return Settled(groups.labels, codes, total)
+    total[-1] += survey.unknown
+    warn_left_out(groups, min_group_size)
+    return Settled(groups.labels, codes, total, groups.left_out)
 
 
 def draw_reference(

@@ -25,7 +25,7 @@ Fit a fair outlier ensemble on DATA, and show what fairness costs.
 DATA is a file (.csv, .csv.gz or .parquet), a folder or a pattern of Parquet files ("data/*.parquet"), of any size, or
 a bundled data set: communities, german, annthyroid, cardio, vowels, breastw, mammography, pima or credit. Files and
 folders need --sensitive. Every column that has no role is a feature: text is one-hot encoded, gaps are filled (numbers
-by the median, text as "missing"). The protected columns, the label and the id are never features.
+by the median, text as "missing"). The protected columns, the label, the id and the clusters are never features.
 
 \b
 DIR gets
@@ -48,8 +48,12 @@ Examples:
       by groups of age and sex together
   evenout fit people.csv --sensitive sex --id person --drop notes --out fair
       your own file
-  evenout fit people.parquet --sensitive sex --flag-rate-ratio 0.8
-      until each group is flagged at least 4/5 as often as any other
+  evenout fit people.parquet --sensitive sex --flag-rate-ratio 0.9
+      until each group is flagged at least 0.9 times as often as any other
+  evenout fit visits.csv --sensitive sex --clusters person --contamination 200
+      several rows of one person, and time to look at 200 rows
+  evenout fit people.csv --sensitive sex --confidence 0.95
+      until 80% of the gap is gone on unseen rows with that confidence
   evenout fit people.csv.gz --sensitive sex --label fraud --json
       also AUC against known cases; figures as JSON
 """
@@ -73,6 +77,9 @@ Examples:
 @click.option(
     "--label", metavar="COL", help="Known outliers (1) and inliers (0): for evaluation, never for fitting."
 )
+@click.option(
+    "--clusters", metavar="COL", help="Rows of one value here belong together, such as several of one person."
+)
 @click.option("--drop", default="", metavar="COL[,COL...]", help="Columns to leave out.")
 @click.option(
     "--show-small-cells",
@@ -83,13 +90,15 @@ Examples:
 @engine_options
 @common_options
 def fit(
-    data: str, sensitive: str, out: Path, id_column: str | None, label: str | None, drop: str,
+    data: str, sensitive: str, out: Path, id_column: str | None, label: str | None, clusters: str | None, drop: str,
     show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
     **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
         if is_folder(data):
+            if clusters is not None:
+                raise ValueError(f"{data}: --clusters needs the rows in memory; give one file, not a folder")
             fit_folder(
                 data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column, label])), engine=engine,
                 scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs, **settings,
@@ -103,7 +112,9 @@ def fit(
             require_apart(out / name, Path(data))
         with progress(quiet=quiet) as step, atomic_folder(out) as folder:
             step(f"Reading {data}")
-            inputs = read_inputs(data, sensitive=sensitive, label=label, id_column=id_column, drop=drop)
+            inputs = read_inputs(
+                data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop
+            )
             step(f"Fitting on {len(inputs.features):,} rows")
             pipeline, groups = _fit(inputs, settings | {"n_jobs": n_jobs})
             step("Writing results")
@@ -132,7 +143,8 @@ def _fit(inputs: "Inputs", settings: dict[str, Any]) -> "tuple[Pipeline, Groups]
     rules = {name: settings[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
     groups = read_groups(inputs.sensitive, len(inputs.features), **rules)
     ensemble = FairOutlierEnsemble(**settings)
-    ensemble.fit(table.transform(inputs.features), sensitive_features=inputs.sensitive)
+    rows = table.transform(inputs.features)
+    ensemble.fit(rows, sensitive_features=inputs.sensitive, clusters=inputs.clusters)
     return Pipeline([("table", table), ("ensemble", ensemble)]), groups
 
 
@@ -177,7 +189,7 @@ def _scores(inputs: "Inputs", model: "FairOutlierEnsemble", groups: "Groups") ->
     return pd.DataFrame(
         {
             "id": inputs.ids,
-            "group": np.array([*groups.labels, ""], dtype=object)[groups.codes],  # code -1: unknown
+            "group": _group_names(inputs, groups),
             "base_score": base,
             "fair_score": fair,
             "base_rank": base.rank(ascending=False, method="min").astype(int),
@@ -185,3 +197,12 @@ def _scores(inputs: "Inputs", model: "FairOutlierEnsemble", groups: "Groups") ->
             "flagged": (fair > -model.offset_).astype(int),
         }
     )
+
+
+def _group_names(inputs: "Inputs", groups: "Groups") -> Any:
+    """The group of each row, also where it has too few rows to be compared; empty where it is not known."""
+    from evenout.groups import read_groups
+
+    each = read_groups(inputs.sensitive, len(inputs.sensitive), min_group_size=1, unknown_groups="ignore")
+    compared = np.array([*groups.labels, ""], dtype=object)[groups.codes]
+    return np.where(groups.codes >= 0, compared, np.array([*each.labels, ""], dtype=object)[each.codes])

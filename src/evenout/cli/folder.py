@@ -6,12 +6,14 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import numpy as np
 
 from evenout.cli.messages import one_line, progress
+
+if TYPE_CHECKING:
+    from evenout.cli.outcome import Outcome
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -44,6 +46,7 @@ def fit_folder(
     from evenout.backends.columns import encoded, learn_table
     from evenout.backends.folders import open_folder
     from evenout.backends.out_of_core import fit_partitions
+    from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
     from evenout.output import atomic_folder
     from evenout.persistence import save_model
@@ -69,12 +72,13 @@ def fit_folder(
             rows = encoded(source, table)
             fit_partitions(model, rows, reference_size=model.reference_size, scores_to=folder / "scores")
         save_model(Pipeline([("table", table), ("ensemble", model)]), folder / "model.skops")
-        summary = _summary(data, model)
+        outcome = Outcome.of(model, model.flag_rates_)
+        summary = _summary(data, model, outcome)
         (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     elif not quiet:
-        _show(summary)
+        _show(summary, outcome)
         click.echo(one_line(f"Written to {out}: scores, model.skops, summary.json"))
 
 
@@ -129,30 +133,36 @@ def _require_apart(out: Path, results: Path, data: str) -> None:
         raise ValueError(f"--out {out} lies in the folder of the rows, {data}; choose a place outside of it")
 
 
-def _summary(data: str, model: Any) -> dict[str, Any]:
-    path, alpha = model.path_, model.alpha_
-    reduction = float(path.reduction(alpha, model.target))
+def _summary(data: str, model: Any, outcome: "Outcome") -> dict[str, Any]:
+    """As plain data; biases and flag rates are pairs, before and after."""
+    found = outcome.to_dict()
     return {
         "input": data,
-        "rows": int(path.cells.fold_counts.sum()),
-        "groups": dict(zip(model.group_names_, model.group_counts_.tolist(), strict=True)),
+        "rows": round(model.path_.cross.whole.counts[0]),
         "reference_rows": len(model.reference_.X),
         "rank_error": model.rank_error_,
-        "alpha": alpha,
         "weights": dict(zip(model.detector_names_, model.weights_.tolist(), strict=True)),
-        "gap_detected": model.gap_detected_,
-        "bias_unseen": [path.target_bias("unseen"), float(path.bias(alpha, "unseen"))],
-        "bias_reduction": reduction if np.isfinite(reduction) else None,
+        **found,
+        "bias_unseen": [found["bias_unseen"][when] for when in ("before", "after")],
         "flag_rates": dict(zip(model.group_names_, model.flag_rates_.tolist(), strict=True)),
     }
 
 
-def _show(summary: dict[str, Any]) -> None:
-    before, after = summary["bias_unseen"]
-    click.echo(one_line(f"{summary['input']}: {summary['rows']:,} rows, {len(summary['groups'])} groups"))
-    click.echo(f"Group bias, unseen rows: {before:.4f} before, {after:.4f} after")
-    for group, (base, fair) in summary["flag_rates"].items():
-        click.echo(one_line(f"Flagged: {group}: {base:.1%} before, {fair:.1%} after"))
-    rates = np.array(list(summary["flag_rates"].values()))
-    base, fair = rates.min(axis=0) / np.maximum(rates.max(axis=0), 1e-300)
-    click.echo(f"Lowest / highest flag rate: {base:.2f} before, {fair:.2f} after")
+def _show(summary: dict[str, Any], outcome: "Outcome") -> None:
+    from evenout.cli.sentences import gap_sentence, request_sentence, rows_words, small_groups_sentence
+
+    click.echo(one_line(f"{summary['input']}: {summary['rows']:,} rows, {len(outcome.groups)} groups"))
+    (low, high), (low_after, high_after) = (outcome.bias_unseen_interval[w] for w in ("before", "after"))
+    bias, ends = outcome.bias_unseen, "95% interval"
+    click.echo(
+        f"Bias, {rows_words(outcome)}: {bias.before:.4f} before ({ends} {low:.4f} to {high:.4f}), "
+        f"{bias.after:.4f} after ({ends} {low_after:.4f} to {high_after:.4f})"
+    )
+    for group, rate in outcome.flag_rates.items():
+        click.echo(one_line(f"Flagged: {group}: {rate.before:.1%} before, {rate.after:.1%} after"))
+    ratios = {"flag rate": outcome.flag_rate_ratio, "rate of not being flagged": outcome.unflagged_rate_ratio}
+    for name, ratio in ratios.items():
+        click.echo(f"Lowest / highest {name}: {ratio.before:.2f} before, {ratio.after:.2f} after")
+    sentences = small_groups_sentence(outcome), gap_sentence(outcome), request_sentence(outcome)
+    click.echo("\n".join(filter(None, sentences)))
+    click.echo(f"Price: correlation with the base score {outcome.correlation:.2f}.")

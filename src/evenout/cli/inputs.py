@@ -38,6 +38,8 @@ class Inputs:
     labels : array of shape (n,) or None
         1 for an outlier; for evaluation alone.
     ids : array or list of length n
+    clusters : Series of length n or None
+        Rows of one value belong together; never a feature.
     """
 
     name: str
@@ -46,17 +48,27 @@ class Inputs:
     sensitive: "pd.DataFrame"
     labels: Any
     ids: Any
+    clusters: "pd.Series | None" = None
 
 
-def read_inputs(data: str, *, sensitive: str, label: str | None, id_column: str | None, drop: str) -> Inputs:
+def read_inputs(
+    data: str,
+    *,
+    sensitive: str,
+    label: str | None,
+    id_column: str | None,
+    clusters: str | None = None,
+    drop: str,
+) -> Inputs:
     """Read ``data``, a bundled name or a file."""
     if data in list_datasets():
-        return _bundled(data, sensitive, drop, label or id_column)
+        return _bundled(data, sensitive, drop, label or id_column or clusters)
     if not _names_a_file(data):
         near = get_close_matches(data.lower(), list_datasets(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
         raise ValueError(f"{data!r} is neither a file ({', '.join(KINDS)}) nor a bundled data set; {hint}")
-    return _from_file(Path(data), sensitive, label, id_column, drop)
+    roles = {"--label": label, "--id": id_column, "--clusters": clusters}
+    return _from_file(Path(data), sensitive, roles, drop)
 
 
 def split_names(text: str, columns: Sequence[str]) -> list[str]:
@@ -90,7 +102,9 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> Inputs:
     import pandas as pd
 
     if other:
-        raise ValueError(f"{name} is bundled, with its labels and row numbers; leave --label and --id out")
+        raise ValueError(
+            f"{name} is bundled, with its labels and row numbers; leave --label, --id and --clusters out"
+        )
     dataset = load_dataset(name, sensitive=sensitive.split(",") if sensitive else None)
     dropped = split_names(drop, list(dataset.X.columns))
     require_columns(dropped, dataset.X.columns, where=name, use="--drop")
@@ -104,19 +118,17 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> Inputs:
     )
 
 
-def _from_file(path: Path, sensitive: str, label: str | None, id_column: str | None, drop: str) -> Inputs:
+def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str) -> Inputs:
+    label, id_column, clusters = roles.values()
     if not sensitive:
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
     # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
-    frame = read_table(path, text={sensitive, *sensitive.split(",")}, verbatim={id_column or ""})
+    text = {sensitive, *sensitive.split(","), clusters or ""}
+    frame = read_table(path, text=text, verbatim={id_column or ""})
     columns = list(frame.columns)
     protected, dropped = split_names(sensitive, columns), split_names(drop, columns)
-    used = {
-        "--sensitive": protected,
-        "--label": [] if label is None else [label],
-        "--id": [] if id_column is None else [id_column],
-        "--drop": dropped,
-    }
+    used = {"--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}}
+    used["--drop"] = dropped
     for use, names in used.items():
         require_columns(names, columns, where=str(path), use=use)
     _refuse_two_roles(used)
@@ -128,6 +140,7 @@ def _from_file(path: Path, sensitive: str, label: str | None, id_column: str | N
         frame[protected],
         None if label is None else read_labels(label, frame[label]),
         row_ids(frame, id_column),
+        None if clusters is None else frame[clusters],
     )
 
 

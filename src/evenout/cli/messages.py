@@ -128,7 +128,7 @@ def _in_options(message: str) -> str:
     from evenout.estimator import FairOutlierEnsemble
 
     message = message.replace("sensitive_features", "--sensitive").replace("random_state", "--seed")
-    message = message.replace("datasets has ", "--datasets has ")
+    message = message.replace("datasets has ", "--datasets has ").replace("clusters has ", "--clusters has ")
     for name in (*FairOutlierEnsemble._get_param_names(), "engine", "scheduler"):
         option = f"--{name.replace('_', '-')}"
         message = re.sub(rf"(?<![\w-]){name}='([^']*)'", rf"{option} \1", message)

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from evenout.core.combine import COMBINATIONS
-from evenout.core.forms import NAMED_NOTIONS
-from evenout.core.path import WEIGHTS
+from evenout.core.notions import NAMED_NOTIONS
+from evenout.core.problem import METHODS as PROBLEM_METHODS
+from evenout.core.problem import WEIGHTS
 from evenout.core.sampling import METHODS
 from evenout.core.scaling import SCALINGS
 from evenout.core.similarity import LengthScale
@@ -78,6 +79,20 @@ def read_length_scale(ctx: click.Context, param: click.Parameter, value: str) ->
         ) from None
 
 
+def read_contamination(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """A whole number of rows, or a share of them."""
+    if value.isdecimal() and int(value) >= 1:
+        return int(value)
+    try:
+        share = float(value)
+    except ValueError:
+        share = math.nan
+    if not 0 < share <= 0.5:
+        words = f"{value} is neither a share above 0 and at most 0.5 nor a count of rows."
+        raise click.BadParameter(words, ctx, param)
+    return share
+
+
 def _option(name: str, flag: str | None = None, **settings: Any) -> Callable[[Command], Command]:
     """An option for the argument ``name``, with its default."""
     settings = {"default": _DEFAULTS[name], "show_default": _DEFAULTS[name] is not None} | settings
@@ -101,6 +116,10 @@ _OPTIONS = [
     _option(
         "alpha", type=FiniteRange(0), metavar="NUMBER",
         help="Instead: the trade-off parameter itself; 0 is no fairness.",
+    ),
+    _option(
+        "confidence", type=FiniteRange(0.5, 1, max_open=True), metavar="SHARE",
+        help="Reach --bias-reduction on unseen rows with this confidence, e.g. 0.95.",
     ),
     _option(
         "target", type=click.Choice(["unseen", "training"]),
@@ -127,6 +146,10 @@ _OPTIONS = [
         "or the columns of the file are scores already (precomputed).",
     ),
     _option(
+        "method", type=click.Choice(PROBLEM_METHODS),
+        help="Correct the base score (anchored), or mix detectors anew (published: the paper's problem).",
+    ),
+    _option(
         "combination", type=click.Choice(COMBINATIONS),
         help="The base ensemble that the fair score stays close to.",
     ),
@@ -140,15 +163,15 @@ _OPTIONS = [
     ),
     _option(
         "weights", type=click.Choice(WEIGHTS),
-        help="Detector weights: any, at least 0, or shares that sum to 1.",
+        help="Detector weights: any; at least 0; or at least 0 and of a fixed sum.",
     ),
     _option(
         "min_group_size", type=click.IntRange(2), metavar="ROWS",
         help="Groups with fewer rows are small.",
     ),
     _option(
-        "small_groups", type=click.Choice(["error", "merge"]),
-        help="Refuse small groups, or merge them into one.",
+        "small_groups", type=click.Choice(["leave_out", "merge", "error"]),
+        help="Leave small groups out of the comparison, merge them into one, or refuse them.",
     ),
     _option(
         "unknown_groups", type=click.Choice(["error", "ignore"]),
@@ -159,8 +182,8 @@ _OPTIONS = [
         help="Where to compute; cuda needs the extra gpu.",
     ),
     _option(
-        "contamination", type=FiniteRange(0, 0.5, min_open=True),
-        metavar="SHARE", help="Share of the rows to flag.",
+        "contamination", type=str, callback=read_contamination,
+        metavar="SHARE|COUNT", help="Share of the rows to flag, up to 0.5, or how many of them.",
     ),
     _option(
         "reference_size", type=click.IntRange(2), metavar="ROWS",

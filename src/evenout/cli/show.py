@@ -1,5 +1,6 @@
 """The table that ``evenout fit`` prints."""
 
+import math
 import sys
 
 from rich.console import Console
@@ -7,10 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from evenout.cli.messages import one_line
-from evenout.cli.summary import Change, FitSummary
+from evenout.cli.outcome import Change
+from evenout.cli.sentences import gap_sentence, request_sentence, rows_words, small_groups_sentence
+from evenout.cli.summary import FitSummary
 
 _GROUPS = 12  # shown; the others are in summary.json
-_NUMBERS = 40  # columns of a terminal that the two columns of numbers may take
+_NUMBERS = 36  # columns of a terminal that the two columns of numbers may take
 _BIAS = {
     "demographic_parity": (
         "Group bias",
@@ -31,10 +34,12 @@ def show_fit(summary: FitSummary, out: str) -> None:
     """What a person wants to know: is it fairer, for whom, and at which price."""
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     sensitive = " and ".join(summary.columns["sensitive"])
-    rows = f"{summary.input['rows']:,} rows, {len(summary.groups)} groups by {sensitive}"
+    n = len(summary.outcome.groups)
+    rows = f"{summary.input['rows']:,} rows, {n} group{'' if n == 1 else 's'} by {sensitive}"
     console.print(one_line(f"{summary.input['name']}: {rows}"))
     console.print(_table(summary, label_width=max(20, console.width - _NUMBERS)))
-    console.print(*_sentences(summary), sep="\n")
+    for sentence in filter(None, _sentences(summary)):
+        console.print(sentence)
     console.print(
         one_line(f"Written to {out}: scores.csv, model.skops, summary.json, report.html"), soft_wrap=True
     )
@@ -49,17 +54,20 @@ def _table(summary: FitSummary, label_width: int) -> Table:
     def add(label: str, before: str, after: str) -> None:
         table.add_row(Text(one_line(label)), before, after)
 
-    name, _ = _bias(summary)
-    add(f"{name}, unseen rows", *_with_errors(summary.bias_unseen))
-    if summary.settings["target"] == "training":
-        add(f"{name}, training rows", *_figures(summary.bias_training, "{:.4f}"))
-    largest = sorted(summary.groups, key=lambda group: -summary.groups[group])[:_GROUPS]
-    for group, rate in summary.flag_rates.items():
+    outcome, (name, _) = summary.outcome, _bias(summary)
+    intervals = outcome.bias_unseen_interval
+    add(f"{name}, {rows_words(outcome)}", *_figures(outcome.bias_unseen, "{:.4f}"))
+    table.add_row("  95% interval", _interval(intervals["before"]), _interval(intervals["after"]))
+    if outcome.request["target"] == "training":
+        add(f"{name}, training rows", *_figures(outcome.bias_training, "{:.4f}"))
+    largest = sorted(outcome.groups, key=lambda group: -outcome.groups[group])[:_GROUPS]
+    for group, rate in outcome.flag_rates.items():
         if group in largest:
             add(f"Flagged: {group}", *_figures(rate, "{:.1%}"))
-    if len(summary.groups) > _GROUPS:
-        add(f"... {len(summary.groups) - _GROUPS} smaller groups: summary.json", "", "")
-    add("Lowest / highest flag rate", *_figures(summary.flag_rate_ratio, "{:.2f}"))
+    if len(outcome.groups) > _GROUPS:
+        add(f"... {len(outcome.groups) - _GROUPS} smaller groups: summary.json", "", "")
+    add("Lowest / highest flag rate", *_figures(outcome.flag_rate_ratio, "{:.2f}"))
+    add("Lowest / highest rate of not being flagged", *_figures(outcome.unflagged_rate_ratio, "{:.2f}"))
     for label, change in (("AUC", summary.auc), ("Average precision", summary.average_precision)):
         if change is not None:
             add(label, *_figures(change, "{:.3f}"))
@@ -67,30 +75,28 @@ def _table(summary: FitSummary, label_width: int) -> Table:
 
 
 def _sentences(summary: FitSummary) -> list[str]:
-    rows, alpha = summary.settings["target"], f"alpha = {summary.alpha:.4g}"
-    removed = (
-        f"Removed {summary.bias_reduction:.0%} of the bias on {rows} rows ({alpha})."
-        if summary.gap_detected
-        else f"The groups' base scores differ by no more than sampling noise ({alpha})."
-    )
-    replaced = f"{summary.flagged - summary.flagged_kept:,} of {summary.flagged:,} flagged rows replaced"
+    replaced = f"{summary.flagged - summary.flagged_kept:,} of {summary.flagged:,} flagged people replaced"
+    close = f"correlation with the base score {summary.outcome.correlation:.2f}"
     auc = "" if summary.auc is None else f", AUC {summary.auc.after - summary.auc.before:+.3f}"
-    return [_bias(summary)[1], removed, f"Price: {replaced}{auc}."]
+    return [
+        small_groups_sentence(summary.outcome),
+        _bias(summary)[1],
+        gap_sentence(summary.outcome),
+        request_sentence(summary.outcome),
+        f"Price: {replaced}, {close}{auc}.",
+    ]
 
 
 def _bias(summary: FitSummary) -> tuple[str, str]:
     """The bias that was reduced, in a few words and in more."""
-    fairness = summary.settings["fairness"]
-    notions = [fairness] if isinstance(fairness, str) else list(fairness)
+    notions = summary.outcome.notions
     return _BIAS[notions[0] if len(notions) == 1 else "both"]
 
 
 def _figures(change: Change, style: str) -> tuple[str, str]:
-    return style.format(change.before), style.format(change.after)
+    before, after = ("–" if math.isnan(x) else style.format(x) for x in (change.before, change.after))
+    return before, after
 
 
-def _with_errors(change: Change) -> tuple[str, str]:
-    return (
-        f"{change.before:.4f} ± {change.before_error:.4f}",
-        f"{change.after:.4f} ± {change.after_error:.4f}",
-    )
+def _interval(ends: tuple[float, float]) -> str:
+    return "–" if math.isnan(ends[0]) else f"{ends[0]:.4f} to {ends[1]:.4f}"

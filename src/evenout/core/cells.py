@@ -1,11 +1,13 @@
-"""Sums per cell: the few small arrays that answer every later question without touching the rows again.
+"""Sums over sets of rows: the few small arrays that answer every later question without touching the rows again.
 
-Rows are split into K folds, and a *cell* is one fold of one group. With ``z = (1, s_1, ..., s_k, t)`` the augmented
-row, a cell keeps ``sum z z'`` and ``sum beta z z'``; for individual fairness, pairs of cells keep the pair sums.
-Chunks of rows add, folds subtract, groups combine.
+With ``z = (1, s_1, ..., s_k, t)`` the augmented row, a set of rows keeps ``sum z z'`` per group and ``sum beta z z'``
+over all its rows. Three kinds of sets are needed (`CrossFit`): all rows; for each of K folds the rows outside it,
+scored by what was learnt on them; and the rows of the fold, scored by the same. Chunks of rows add.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,30 +15,48 @@ from evenout.core.pairwise import PairSums
 from evenout.core.types import FloatArray, IntArray
 
 
+class Pairs(NamedTuple):
+    """Sums over pairs of rows from different groups, for each of K sets of rows and each of N pairs of groups.
+
+    ``form`` (K, N, k + 1, k + 1) is ``sum M_ij (z_i - z_j)(z_i - z_j)'``, ``mass`` (K, N) is ``sum M_ij``.
+    """
+
+    form: FloatArray
+    mass: FloatArray
+
+
 @dataclass(frozen=True)
 class Cells:
-    """Sums over the rows of each cell, K folds by G groups.
+    """Sums over K sets of rows with G groups.
 
     Parameters
     ----------
     plain : array of shape (K, G + 1, k + 2, k + 2)
-        ``sum z z'`` over the cell's rows. The last group slot holds the rows of unknown group.
-    weighted : array of shape (K, G + 1, k + 2, k + 2)
-        ``sum beta z z'``.
-    pairs : PairSums or None
-        Sums over pairs of rows from different groups, when individual fairness is asked for.
-    own : array of shape (k, k) or None
-        A fairness form of the user's own; it stands for all rows and knows neither folds nor the target.
+        ``sum z z'`` over the rows of each group, each row counted by its sample weight. The last group slot holds the
+        rows without a group.
+    weighted : array of shape (K, k + 2, k + 2)
+        ``sum beta z z'`` over all rows, by sample weight too.
+    spread : array of shape (K, G + 1, k + 2, k + 2), optional
+        ``sum_c u_c u_c'`` with ``u_c = sum z`` over the rows of cluster c, by sample weight: how much the group means
+        vary. ``plain`` itself where each row is a cluster of weight 1.
+    pairs : Pairs, optional
+        When individual fairness is asked for.
+    own : array of shape (K, k, k), optional
+        A fairness form of the user's own.
+    base : array of shape (K, k), optional
+        Weights of the detectors in t, where t is linear in them.
     """
 
     plain: FloatArray
     weighted: FloatArray
-    pairs: PairSums | None = None
+    spread: FloatArray | None = None
+    pairs: Pairs | None = None
     own: FloatArray | None = None
+    base: FloatArray | None = None
 
     @property
-    def n_folds(self) -> int:
-        """Number of folds K."""
+    def n_sets(self) -> int:
+        """Number of sets K."""
         return self.plain.shape[0]
 
     @property
@@ -51,18 +71,51 @@ class Cells:
 
     @property
     def group_counts(self) -> FloatArray:
-        """Rows in each group, shape (G,)."""
-        return self.plain[:, :-1, 0, 0].sum(axis=0)
+        """Rows of each group, by sample weight, shape (K, G)."""
+        return self.plain[:, :-1, 0, 0]
 
     @property
-    def fold_counts(self) -> FloatArray:
-        """Rows in each fold, unknown groups included, shape (K,)."""
+    def counts(self) -> FloatArray:
+        """All rows of each set, by sample weight, shape (K,)."""
         return self.plain[:, :, 0, 0].sum(axis=1)
 
-    def least_squares(self) -> tuple[FloatArray, FloatArray, float]:
-        """``A = S' diag(beta) S``, ``b = S' diag(beta) t`` and ``c0 = t' diag(beta) t``."""
-        total = self.weighted.sum(axis=(0, 1))
-        return total[1:-1, 1:-1], total[1:-1, -1], float(total[-1, -1])
+    def widest_gaps(self) -> FloatArray:
+        """Largest difference of two groups' mean base scores, in standard deviations of all rows, shape (K,).
+
+        NaN with fewer than two groups, or for a constant base score.
+        """
+        total, n = self.plain.sum(axis=1)[:, [0, -1], -1], np.maximum(self.counts, np.finfo(float).tiny)
+        deviation = np.sqrt(np.maximum(total[:, 1] / n - (total[:, 0] / n) ** 2, 0.0))
+        if self.n_groups < 2:
+            return np.full(self.n_sets, np.nan)
+        means = self.plain[:, :-1, 0, -1] / np.where(self.group_counts > 0, self.group_counts, np.nan)
+        widest = np.nanmax(means, axis=1) - np.nanmin(means, axis=1)
+        return widest / np.where(deviation > 0, deviation, np.nan)
+
+    @classmethod
+    def stacked(cls, parts: "Sequence[Cells]") -> "Cells":
+        """The sets of all parts, one after the other; all parts must have the same kinds of sums."""
+
+        def joined(arrays: "list[FloatArray | None]") -> FloatArray | None:
+            known = [array for array in arrays if array is not None]
+            return np.concatenate(known) if known else None
+
+        pairs = [part.pairs for part in parts if part.pairs is not None]
+        return cls(
+            np.concatenate([part.plain for part in parts]),
+            np.concatenate([part.weighted for part in parts]),
+            joined([part.spread for part in parts]),
+            Pairs(*map(np.concatenate, zip(*pairs, strict=True))) if pairs else None,
+            joined([part.own for part in parts]),
+            joined([part.base for part in parts]),
+        )
+
+    def none(self) -> "Cells":
+        """No set at all, with room for the same kinds of sums."""
+        pairs = None if self.pairs is None else Pairs(self.pairs.form[:0], self.pairs.mass[:0])
+        rest = (None if part is None else part[:0] for part in (self.own, self.base))
+        spread = None if self.spread is None else self.spread[:0]
+        return Cells(self.plain[:0], self.weighted[:0], spread, pairs, *rest)
 
     def __add__(self, other: "Cells") -> "Cells":
         """Merge the sums of two chunks of rows (pair sums do not merge: pairs across chunks are missing)."""
@@ -70,24 +123,100 @@ class Cells:
             raise ValueError(
                 "cells with pair sums cannot be added: pairs of rows across the chunks are missing"
             )
-        return Cells(self.plain + other.plain, self.weighted + other.weighted)
-
-    def without(self, fold: int) -> "Cells":
-        """The cells of all rows outside ``fold``."""
-        kept = (np.arange(self.n_folds) != fold)[:, None, None, None]
-        pairs = None if self.pairs is None else self.pairs.without(fold)
-        return replace(self, plain=self.plain * kept, weighted=self.weighted * kept, pairs=pairs)
+        if self.spread is None and other.spread is None:
+            return Cells(self.plain + other.plain, self.weighted + other.weighted)
+        spread = _spread(self) + _spread(other)
+        return Cells(self.plain + other.plain, self.weighted + other.weighted, spread)
 
 
-def rank_weights(t: FloatArray) -> FloatArray:
+@dataclass(frozen=True)
+class CrossFit:
+    """All rows, and for each fold the rows outside and inside of it, as seen by what was learnt outside.
+
+    Parameters
+    ----------
+    whole : Cells
+        One set: all rows, scored by what was learnt on all.
+    training : Cells
+        K sets: the rows outside each fold, scored by what was learnt on them.
+    held : Cells
+        K sets: the rows of each fold, scored by what was learnt without them.
+    refitted : bool
+        Whether detectors, scaling and target were learnt without the fold. If not, the weights alone were.
+    """
+
+    whole: Cells
+    training: Cells
+    held: Cells
+    refitted: bool = True
+
+    @classmethod
+    def of_folds(
+        cls,
+        cells: Cells,
+        *,
+        pairs: PairSums | None = None,
+        own: FloatArray | None = None,
+        base: FloatArray | None = None,
+    ) -> "CrossFit":
+        """From sums over each fold, all rows scored by what was learnt on all rows: folds subtract.
+
+        Parameters
+        ----------
+        cells : Cells
+            One set for each fold.
+        pairs : PairSums, optional
+        own : array of shape (k, k), optional
+        base : array of shape (k,), optional
+        """
+        K = cells.n_sets
+        spread = cells.spread
+        whole = Cells(_total(cells.plain), _total(cells.weighted), None if spread is None else _total(spread))
+        training = Cells(
+            _others(cells.plain), _others(cells.weighted), None if spread is None else _others(spread)
+        )
+        held = Cells(cells.plain, cells.weighted, spread)
+        if pairs is not None:
+            whole = replace(whole, pairs=_stacked([pairs.total()]))
+            training = replace(training, pairs=_stacked([pairs.without(f).total() for f in range(K)]))
+            form, mass = pairs.within()
+            held = replace(held, pairs=Pairs(form.swapaxes(0, 1), mass.T))
+
+        def completed(part: Cells) -> Cells:
+            own_forms, bases = (
+                None if a is None else np.repeat(a[None], part.n_sets, axis=0) for a in (own, base)
+            )
+            return replace(part, own=own_forms, base=bases)
+
+        return cls(completed(whole), completed(training), completed(held), refitted=False)
+
+    @property
+    def n_folds(self) -> int:
+        """Number of folds K; 0 where nothing was left out."""
+        return self.held.n_sets
+
+    @property
+    def kept_share(self) -> FloatArray:
+        """Share of all rows that is outside each fold, shape (K,)."""
+        return self.training.counts / (self.training.counts + self.held.counts)
+
+
+def rank_weights(t: FloatArray, sample_weight: FloatArray | None = None) -> FloatArray:
     """``beta_i = exp(rank_i / n)``, ranks of ``t`` ascending from 1 to n, ties averaged.
+
+    With sample weights, ``rank_i / n`` is the share of the weight below, half of the ties included, plus ``1 / 2n``.
 
     >>> np.log(rank_weights(np.array([0.1, 0.9, 0.5, 0.5]))).round(12).tolist()
     [0.25, 1.0, 0.625, 0.625]
     """
-    from scipy.stats import rankdata  # takes longer to import than the rest of this package
+    if sample_weight is None:
+        from scipy.stats import rankdata  # takes longer to import than the rest of this package
 
-    return np.exp(rankdata(t) / len(t))
+        return np.exp(rankdata(t) / len(t))
+    _, place = np.unique(t, return_inverse=True)
+    tied = np.bincount(place, sample_weight)
+    below = (np.cumsum(tied) - tied / 2.0) / tied.sum()
+    return np.exp(below[place] + 0.5 / len(t))
 
 
 def collect_cells(
@@ -95,12 +224,14 @@ def collect_cells(
     t: FloatArray,
     beta: FloatArray,
     groups: IntArray,
-    folds: IntArray,
+    sets: IntArray,
     *,
     n_groups: int,
-    n_folds: int,
+    n_sets: int,
+    sample_weight: FloatArray | None = None,
+    clusters: IntArray | None = None,
 ) -> Cells:
-    """Sum the augmented rows ``z = (1, s, t)`` over each cell.
+    """Sum the augmented rows ``z = (1, s, t)`` over each group of each set.
 
     Parameters
     ----------
@@ -108,18 +239,53 @@ def collect_cells(
     t, beta : arrays of shape (n,)
     groups : array of shape (n,)
         Codes in 0..n_groups-1, or -1 for a row that counts in f1 and in the variance, but in no group.
-    folds : array of shape (n,)
-        Folds in 0..n_folds-1.
-    n_groups, n_folds : int
-        Given, not counted, so that chunks that miss a group or a fold still add.
+    sets : array of shape (n,)
+        The set of each row, in 0..n_sets-1; -1 for a row of none.
+    n_groups, n_sets : int
+        Given, not counted, so that chunks that miss a group or a set still add.
+    sample_weight : array of shape (n,), optional
+        How many rows each row counts for.
+    clusters : array of shape (n,), optional
+        Rows of one cluster code belong together, such as those of one person.
     """
     size = S.shape[1] + 2
-    plain = np.zeros((n_folds, n_groups + 1, size, size))
-    weighted = np.zeros_like(plain)
-    for fold in range(n_folds):
-        for group in range(-1, n_groups):  # -1 is the last slot, where the unknown rows belong
-            rows = np.flatnonzero((folds == fold) & (groups == group))
+    plain = np.zeros((n_sets, n_groups + 1, size, size))
+    weighted = np.zeros((n_sets, size, size))
+    simple = sample_weight is None and clusters is None
+    spread = None if simple else np.zeros_like(plain)
+    for place in range(n_sets):
+        for group in range(-1, n_groups):  # -1 is the last slot, where rows without a group belong
+            rows = np.flatnonzero((sets == place) & (groups == group))
             Z = np.column_stack([np.ones(len(rows)), S[rows], t[rows]])
-            plain[fold, group] = Z.T @ Z
-            weighted[fold, group] = (Z.T * beta[rows]) @ Z
-    return Cells(plain, weighted)
+            counted = Z if sample_weight is None else Z * sample_weight[rows, None]
+            plain[place, group] = Z.T @ counted
+            weighted[place] += (Z.T * beta[rows]) @ counted
+            if spread is not None:
+                U = counted if clusters is None else _cluster_sums(counted, clusters[rows])
+                spread[place, group] = U.T @ U
+    return Cells(plain, weighted, spread)
+
+
+def _cluster_sums(Z: FloatArray, clusters: IntArray) -> FloatArray:
+    """Sum the rows of each cluster."""
+    order = np.argsort(clusters, kind="stable")
+    starts = np.flatnonzero(np.diff(clusters[order], prepend=-1))
+    return np.add.reduceat(Z[order], starts, axis=0) if len(order) else Z
+
+
+def _spread(cells: Cells) -> FloatArray:
+    return cells.plain if cells.spread is None else cells.spread
+
+
+def _total(part: FloatArray) -> FloatArray:
+    return part.sum(axis=0, keepdims=True)
+
+
+def _others(part: FloatArray) -> FloatArray:
+    """Sum of all other entries along the first axis, never by taking away, so that nothing cancels."""
+    return np.stack([np.delete(part, f, axis=0).sum(axis=0) for f in range(len(part))])
+
+
+def _stacked(parts: list[tuple[FloatArray, FloatArray]]) -> Pairs:
+    forms, masses = zip(*parts, strict=True)
+    return Pairs(np.stack(forms), np.stack(masses))

@@ -11,6 +11,7 @@ from evenout.core.types import FloatArray, IntArray
 Combiner: TypeAlias = Callable[[FloatArray], FloatArray]
 
 COMBINATIONS = ("average", "maximum", "median", "aom", "moa", "greedy")
+LINEAR = ("average", "greedy")  # those that are a mean of chosen detectors
 _BUCKETS = 5
 _TOP_SHARE = 0.1
 

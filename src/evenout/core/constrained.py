@@ -1,13 +1,13 @@
-"""Weights that an auditor can read: ``w >= 0``, or shares that sum to 1, solved exactly for every alpha.
+"""Weights that an auditor can read: ``x >= 0``, or shares of a fixed sum, solved exactly for every alpha.
 
-With roots ``F'F = A`` and ``G'G = C`` and the goal ``g`` of ``F'g = b``, the problem is one of least squares,
+With roots ``F'F = A`` and ``G'G = C``, the problem is one of least squares,
 
-    f1(w) + alpha f2(w)  =  |F w - g|^2 + alpha |G w|^2 + f1_least,
+    f1(x) + alpha f2(x)  =  |F x - g|^2 + alpha |G x - h|^2 + constants,
 
-and both constraints lead to nonnegative least squares. For shares: where ``1'w = 1``, the squares are
-``|E w|^2`` with ``E`` the rows ``F - g 1'`` and ``sqrt(alpha) G``, and the ``u >= 0`` that minimises
-``|E u|^2 + s^2 (1'u - 1)^2`` is a multiple of the best ``w``: along ``u = r w`` the least value is
-``s^2 q / (q + s^2)``, ``q = |E w|^2``, which rises with q.
+and both constraints lead to nonnegative least squares. For shares: where ``1'u = 1`` and ``x = s u``, the squares are
+``|E u|^2`` with ``E`` the rows ``s F - g 1'`` and ``sqrt(alpha) (s G - h 1')``, and the ``u >= 0`` that minimises
+``|E u|^2 + r^2 (1'u - 1)^2`` is a multiple of the best one: along ``u = q w`` the least value is ``r^2 e / (e + r^2)``,
+``e = |E w|^2``, which rises with e.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _TOLERANCE = 1e-13  # of |column| |goal|: a slope that is rounding alone
 
 @dataclass(frozen=True)
 class ConstrainedSolutions:
-    """Minimisers of ``f1(w) + alpha f2(w)`` under a constraint for all alpha >= 0; see `constrain`.
+    """Minimisers of ``f1(x) + alpha f2(x)`` under a constraint for all alpha >= 0; see `constrain`.
 
     f1 never falls and f2 never rises with alpha, as without constraints. An infinite alpha means the limit.
 
@@ -44,44 +44,51 @@ class ConstrainedSolutions:
         ``g``.
     bias_root : array of shape (q, u)
         ``G``.
+    bias_goal : array of shape (q,)
+        ``h``.
     f1_least : float
         The smallest value of f1 without constraints.
     members : array of shape (k, u)
         Each distinct column's weight is shared out evenly among the detectors that have it; columns sum to 1.
     unit : float
         ``tr A / tr C``, the natural unit of alpha.
-    kind : {"nonnegative", "simplex"}
+    start : array of shape (k,), optional
+        The solution at alpha = 0, where it is known.
+    total : float or None
+        The sum of the weights, where it is fixed.
     """
 
     fit_root: FloatArray
     goal: FloatArray
     bias_root: FloatArray
+    bias_goal: FloatArray
     f1_least: float
     members: FloatArray
     unit: float
-    kind: Constraint
+    start: FloatArray | None
+    total: float | None
 
-    def weights(self, alpha: FloatArray) -> FloatArray:
-        """``w(alpha)`` for alphas of shape (m,): shape (m, k)."""
-        return self._distinct_weights(alpha) @ self.members.T
+    def solutions(self, alpha: FloatArray) -> FloatArray:
+        """``x(alpha)`` for alphas of shape (m,): shape (m, k)."""
+        found = self._distinct_weights(alpha) @ self.members.T
+        return found if self.start is None else np.where(np.asarray(alpha)[:, None] == 0, self.start, found)
 
     def f1(self, alpha: FloatArray) -> FloatArray:
-        """``f1(w(alpha))``."""
+        """``f1(x(alpha))``."""
         residual = self._distinct_weights(alpha) @ self.fit_root.T - self.goal
         return self.f1_least + (residual**2).sum(axis=1)
 
     def f2(self, alpha: FloatArray) -> FloatArray:
-        """``f2(w(alpha))``."""
-        return ((self._distinct_weights(alpha) @ self.bias_root.T) ** 2).sum(axis=1)
+        """``f2(x(alpha))``."""
+        return ((self._distinct_weights(alpha) @ self.bias_root.T - self.bias_goal) ** 2).sum(axis=1)
 
     def alpha_at(self, fall: float) -> float:
         """The alpha at which f2 has gone the share ``fall`` (0 < fall < 1) of its way; 0 if it does not fall.
 
-        The way leads from ``f2(w(0))`` to the least value under the constraint. With ``"nonnegative"`` that is
-        0, as without constraints. Shares cannot shrink: with ``"simplex"`` some bias may stay at any alpha.
+        The way leads from ``f2(x(0))`` to the least value under the constraint, which may be above 0.
         """
         start, end = self.f2(np.array([0.0, np.inf]))
-        rounding = 1e-14 * self._knots[0] @ np.abs(self.bias_root).T  # of G w(0), where its terms cancel
+        rounding = 1e-14 * (self._knots[0] @ np.abs(self.bias_root).T + np.abs(self.bias_goal))
         if start - end <= 1e-12 * start + (rounding**2).sum():
             return 0.0
         level = end + (1.0 - fall) * (start - end)
@@ -106,20 +113,33 @@ class ConstrainedSolutions:
         return np.stack([self._solve(a, self._knots[i]) for a, i in zip(alphas, below, strict=True)])
 
     def _solve(self, alpha: float, start: FloatArray) -> FloatArray:
-        if self.kind == "nonnegative":
-            R = np.vstack([self.fit_root, np.sqrt(alpha) * self.bias_root])
-            return nonnegative_least_squares(R, np.r_[self.goal, np.zeros(len(self.bias_root))], start)
-        E = np.vstack([self.fit_root - self.goal[:, None], np.sqrt(alpha) * self.bias_root])
-        s = np.linalg.norm(E) or 1.0
-        R = np.vstack([E, np.full(E.shape[1], s)])
-        w = nonnegative_least_squares(R, np.r_[np.zeros(len(E)), s], start)
-        return w / w.sum()
+        root = np.sqrt(alpha)
+        if self.total is None:
+            R = np.vstack([self.fit_root, root * self.bias_root])
+            return nonnegative_least_squares(R, np.r_[self.goal, root * self.bias_goal], start)
+        E = np.vstack(
+            [
+                self.total * self.fit_root - self.goal[:, None],
+                root * (self.total * self.bias_root - self.bias_goal[:, None]),
+            ]
+        )
+        r = np.linalg.norm(E) or 1.0
+        R = np.vstack([E, np.full(E.shape[1], r)])
+        u = nonnegative_least_squares(R, np.r_[np.zeros(len(E)), r], start / self.total)
+        return self.total * u / u.sum()
 
 
 def constrain(
-    A: FloatArray, b: FloatArray, c0: float, C: FloatArray, kind: Constraint
+    A: FloatArray,
+    b: FloatArray,
+    c0: float,
+    C: FloatArray,
+    kind: Constraint,
+    *,
+    push: tuple[FloatArray, float] | None = None,
+    start: FloatArray | None = None,
 ) -> ConstrainedSolutions:
-    """Prepare ``minimise w'Aw - 2b'w + c0 + alpha w'Cw`` over ``w >= 0`` and, if ``"simplex"``, ``sum w = 1``.
+    """Prepare ``minimise x'Ax - 2b'x + c0 + alpha (x'Cx + 2c'x + d0)`` over ``x >= 0`` or such x of a fixed sum.
 
     Detectors with equal columns get equal weights, and one that is 0 on all rows gets none. Where detectors
     depend on each other in other ways, several weights may be optimal; one is taken that uses few detectors.
@@ -130,20 +150,26 @@ def constrain(
     b : array of shape (k,), in the range of A
     c0 : float
     kind : {"nonnegative", "simplex"}
+        With ``"simplex"`` the sum is that of ``start``, or 1.
+    push : pair of array of shape (k,) and float, optional
+        ``c`` and ``d0``; 0 if not given.
+    start : array of shape (k,), optional
+        The solution at alpha = 0, where it is known.
 
     >>> A, b, C = np.eye(2), np.array([2.0, -1.0]), np.diag([1.0, 0.0])
-    >>> constrain(A, b, 5.0, C, "nonnegative").weights(np.array([0.0, 1.0])).round(12)
+    >>> constrain(A, b, 5.0, C, "nonnegative").solutions(np.array([0.0, 1.0])).round(12)
     array([[2., 0.],
            [1., 0.]])
-    >>> constrain(A, b, 5.0, C, "simplex").weights(np.array([0.0, 9.0])).round(12)
+    >>> constrain(A, b, 5.0, C, "simplex").solutions(np.array([0.0, 9.0])).round(12)
     array([[1. , 0. ],
            [0.3636..., 0.6363...]])
     """
     k = len(b)
     eps = k * np.finfo(float).eps
+    c, d0 = (np.zeros(k), 0.0) if push is None else push
     trace_A, trace_C = float(np.trace(A)), float(np.trace(C))
     unit = trace_A / trace_C if trace_A > 0 and trace_C > 0 else 1.0
-    label = _first_equal(np.vstack([A, unit * C, b]))
+    label = _first_equal(np.vstack([A, unit * C, b, unit * c]))
     label[np.diag(A) <= 0] = -1
     if (label < 0).all():  # nothing to choose from
         label[:] = 0
@@ -152,14 +178,19 @@ def constrain(
     values, vectors = _eigen(A[np.ix_(columns, columns)], eps)
     goal = vectors.T @ b[columns] / np.sqrt(values)
     bias_values, bias_vectors = _eigen(C[np.ix_(columns, columns)], eps)
+    bias_goal = -bias_vectors.T @ c[columns] / np.sqrt(bias_values)
+    rest = max(d0 - float(bias_goal @ bias_goal), 0.0)  # what no weights can remove
+    bias_root = (bias_vectors * np.sqrt(bias_values)).T
     return ConstrainedSolutions(
         fit_root=(vectors * np.sqrt(values)).T,
         goal=goal,
-        bias_root=(bias_vectors * np.sqrt(bias_values)).T,
+        bias_root=np.vstack([bias_root, np.zeros(len(columns))]),
+        bias_goal=np.r_[bias_goal, np.sqrt(rest)],
         f1_least=max(c0 - float(goal @ goal), 0.0),
         members=members / members.sum(axis=0),
         unit=unit,
-        kind=kind,
+        start=start,
+        total=None if kind == "nonnegative" else 1.0 if start is None else float(start.sum()),
     )
 
 

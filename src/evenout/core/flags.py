@@ -1,15 +1,10 @@
-"""Scores from weights, who is flagged by them, and how often each group is among the flagged."""
+"""Who is flagged by a score, and how often each group is among the flagged."""
 
 from numbers import Integral
 
 import numpy as np
 
 from evenout.core.types import FloatArray, IntArray
-
-
-def weigh(S: FloatArray, w: FloatArray) -> FloatArray:
-    """``S @ w``, each row by itself: the result for a row does not depend on the rows around it."""
-    return np.einsum("ij,j->i", S, w)
 
 
 def flagged_share(contamination: float, n_rows: int) -> float:
@@ -60,29 +55,21 @@ def rate_ratio(rates: FloatArray) -> FloatArray:
     return np.where(largest > 0, rates.min(axis=0) / np.where(largest > 0, largest, 1.0), 1.0)
 
 
-def fold_rate_ratios(
-    S: FloatArray, V: FloatArray, groups: IntArray, folds: IntArray, n_groups: int, contamination: float
-) -> FloatArray:
-    """Flag-rate ratio of m scores at one threshold each, the rows of fold f scored by weights of their own.
+def beyond_equal_rates(flagged: FloatArray, rows: IntArray) -> FloatArray:
+    """How many flagged rows are there beyond what equal rates of all groups would give.
 
     Parameters
     ----------
-    S : array of shape (n, k)
-    V : array of shape (K, m, k)
-        Weights that score the rows of each fold.
-    groups, folds : arrays of shape (n,)
-    n_groups : int
-    contamination : float
+    flagged : array of shape (G, m)
+        Flagged rows of each group by each of m scores.
+    rows : array of shape (G,)
 
     Returns
     -------
     array of shape (m,)
+
+    >>> beyond_equal_rates(np.array([[30.0], [10.0]]), np.array([100, 100])).tolist()
+    [10.0]
     """
-    ratios = np.empty(V.shape[1])
-    scores = np.empty(len(S))
-    rows_of = [np.flatnonzero(folds == fold) for fold in range(len(V))]
-    for m in range(V.shape[1]):
-        for rows, weights in zip(rows_of, V[:, m], strict=True):
-            scores[rows] = weigh(S[rows], weights)
-        ratios[m] = rate_ratio(flag_rates(scores, groups, n_groups, contamination))
-    return ratios
+    even = rows[:, None] * (flagged.sum(axis=0) / max(rows.sum(), 1))
+    return np.maximum(flagged - even, 0.0).sum(axis=0)

@@ -5,29 +5,34 @@ import numpy.typing as npt
 
 from evenout.core.types import FloatArray, IntArray
 
-_MAX_FOLDS = 5
+N_FOLDS = 5
 _U64 = np.uint64
 
 
 def count_folds(groups: IntArray) -> int:
     """K = min(5, size of the smallest group); rows of unknown group (-1) do not count."""
-    return int(min(_MAX_FOLDS, np.bincount(groups[groups >= 0]).min()))
+    return int(min(N_FOLDS, np.bincount(groups[groups >= 0]).min()))
 
 
-def assign_folds(S: FloatArray, groups: IntArray, n_folds: int, seed: int) -> IntArray:
+def assign_folds(
+    X: FloatArray, groups: IntArray, n_folds: int, seed: int, clusters: IntArray | None = None
+) -> IntArray:
     """Deal the rows of each group into ``n_folds`` folds whose sizes differ by at most one.
 
-    Each row draws a number from its own scores and the seed, and the rows of a group are dealt in the order of
-    these numbers: a uniformly random split that stays the same when the rows come in another order.
+    Each row draws a number from its own content and the seed, and the rows of a group are dealt in the order of
+    these numbers: a uniformly random split that stays the same when the rows come in another order. Clusters are dealt
+    whole, each as one of the group that most of its rows belong to.
 
     Parameters
     ----------
-    S : array of shape (n, k)
-        Scores; rows with equal scores are interchangeable.
+    X : array of shape (n, d)
+        Features or scores; equal rows are interchangeable.
     groups : array of shape (n,)
         Group codes; -1 (unknown) is dealt like a group of its own.
     n_folds : int
     seed : int
+    clusters : array of shape (n,), optional
+        Codes 0, 1, ... of rows that belong together.
 
     Returns
     -------
@@ -38,7 +43,16 @@ def assign_folds(S: FloatArray, groups: IntArray, n_folds: int, seed: int) -> In
     >>> sorted(folds[:3].tolist()), sorted(folds[3:].tolist())
     ([0, 1, 2], [0, 1, 2])
     """
-    order = np.lexsort((row_numbers(S, seed), groups))
+    numbers = row_numbers(X, seed)
+    if clusters is not None:
+        joined, majority = _cluster_numbers(numbers, groups, clusters)
+        return _dealt(joined, majority, n_folds)[clusters]
+    return _dealt(numbers, groups, n_folds)
+
+
+def _dealt(numbers: npt.NDArray[np.uint64], groups: IntArray, n_folds: int) -> IntArray:
+    """Deal out within each group in the order of the numbers."""
+    order = np.lexsort((numbers, groups))
     sorted_groups = groups[order]
     starts = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
     position = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
@@ -47,10 +61,22 @@ def assign_folds(S: FloatArray, groups: IntArray, n_folds: int, seed: int) -> In
     return folds
 
 
-def row_numbers(S: FloatArray, seed: int) -> npt.NDArray[np.uint64]:
+def _cluster_numbers(
+    numbers: npt.NDArray[np.uint64], groups: IntArray, clusters: IntArray
+) -> tuple[npt.NDArray[np.uint64], IntArray]:
+    """The sum of the numbers of each cluster's rows, which knows no order, and the group of most of them."""
+    n = int(clusters.max()) + 1
+    joined = np.zeros(n, dtype=np.uint64)
+    np.add.at(joined, clusters, numbers)
+    votes = np.zeros((n, int(groups.max()) + 2), dtype=np.intp)
+    np.add.at(votes, (clusters, groups + 1), 1)
+    return _mix(joined), votes.argmax(axis=1) - 1
+
+
+def row_numbers(X: FloatArray, seed: int) -> npt.NDArray[np.uint64]:
     """One well-mixed 64-bit number per row, from its bits and the seed (the splitmix64 finaliser per column)."""
-    numbers = np.full(len(S), seed, dtype=np.uint64)
-    for column in (S + 0.0).T:  # + 0.0 turns -0.0 into 0.0: equal scores get equal bits
+    numbers = np.full(len(X), seed, dtype=np.uint64)
+    for column in (X + 0.0).T:  # + 0.0 turns -0.0 into 0.0: equal values get equal bits
         numbers = _mix(numbers ^ np.ascontiguousarray(column).view(np.uint64))
     return numbers
 

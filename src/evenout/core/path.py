@@ -1,121 +1,161 @@
 """The price of every step of fairness: weights, misfit and bias for every trade-off parameter alpha."""
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from evenout.core.cells import Cells
-from evenout.core.constrained import ConstrainedSolutions, constrain
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
-from evenout.core.forms import NOTIONS, combined_form, group_moments, no_gap_p_value
-from evenout.core.spectrum import Spectrum, factorise
+from evenout.core.cells import CrossFit
+from evenout.core.exceptions import NoGapWarning, warn
+from evenout.core.intervals import noncentral_interval, normal_interval, ratio_interval
+from evenout.core.notions import NOTIONS, PARITY, Notion, combined_form
+from evenout.core.parity import unit_target
+from evenout.core.problem import Method, Mixture, Solutions, Weights, solve
 from evenout.core.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Target: TypeAlias = Literal["unseen", "training"]
-Weights: TypeAlias = Literal["free", "nonnegative", "simplex"]
-
-WEIGHTS: tuple[Weights, ...] = ("free", "nonnegative", "simplex")
 
 SIGNIFICANCE = 0.05  # "no gap" is believed above this p-value
-_RIDGE = 1e-4  # of the mean diagonal of A, in noise-aware solutions
-_GRID = 100  # alphas tried before the bisection
-_STILL, _GONE = 0.001, 0.9999  # shares of f2 removed at the two ends of the grid
+GRID = 100  # alphas tried before the bisection
+_STILL, _GONE = 0.001, 0.9999  # shares of the way of f2 at the two ends of the grid
 
 
 class TradeoffPath:
-    """All solutions ``w(alpha)`` of ``minimise f1 + alpha f2``, and the bias each of them leaves.
+    """All solutions of ``minimise f1 + alpha f2``, and the bias each of them leaves.
 
-    Every method takes one alpha >= 0 or an array of them and answers in the same shape. f1 rises and f2 falls
-    with alpha;
-    the scale-free bias need not.
+    Every method takes one alpha >= 0 or an array of them and answers in the same shape. f1 rises and f2 falls with
+    alpha; the scale-free bias need not.
 
     Parameters
     ----------
-    cells : Cells
-        Sums of the training rows per fold and group.
+    cross : CrossFit
+        Sums of the training rows, and of what is outside and inside of each fold.
     fairness : mapping
         Notion to weight. Several notions: each form is divided by the target's own bias.
+    method : {"anchored", "published"}
+        ``y = t + S v``, or the paper's ``y = S w``; see `evenout.core.problem`.
     noise_aware : bool
         Solve for rows that are not here: demographic parity with ``C + V``, V being what sampling adds to C, so that
-        the weights leave alone what is noise in the group means; and with 1e-4 of the mean of A's diagonal added to
-        it, so that nearly equal detectors do not get huge weights of opposite sign, which new rows would not
-        forgive. False: the published problem.
+        the weights leave alone what is noise in the group means; and with a small ridge. False: the form as published.
     constraint : {"free", "nonnegative", "simplex"}
-        Any weights, weights of at least 0, or such weights that sum to 1.
+        Any weights, weights of at least 0, or such weights of a fixed sum.
 
     Notes
     -----
-    *Unseen* bias: the weights are solved anew without each fold, at ``alpha (n - n_f) / n`` because f1 is a
-    sum over rows, the
-    fold is scored with them, and the bias is measured on these scores pooled. Detectors, scaling, target and
-    row weights
-    stay as they are: they use no groups.
+    *Unseen* bias: what a row is scored by has not seen it. For each fold the weights are solved on the rows outside, at
+    ``alpha (n - n_f) / n`` because f1 is a sum over rows, and the fold is scored with them. ``cross.refitted`` says
+    whether detectors, scaling and target were learnt without the fold too, or the weights alone.
+    The weights judged stem from ``n - n_f`` rows, and those of all rows are a little fairer: see
+    `evenout.core.parity.DemographicParity.bias` for what is taken off.
     """
 
     def __init__(
         self,
-        cells: Cells,
+        cross: CrossFit,
         fairness: Mapping[str, float],
         *,
+        method: Method = "anchored",
         noise_aware: bool = False,
         constraint: Weights = "free",
     ) -> None:
-        self.cells = cells
+        self.cross = cross
         self.fairness = dict(fairness)
+        self.method = method
         self.noise_aware = noise_aware
         self.constraint = constraint
-        self._solution = self._solve(cells)
+        self._solution = self._solve(training=False)[0]
 
     def weights(self, alpha: float | FloatArray) -> FloatArray:
-        """Detector weights, shape (k,), or (m, k) for m alphas."""
+        """Detector weights, shape (k,), or (m, k) for m alphas; those in t are included where t is linear in S."""
         alphas = _checked(alpha)
         return self._solution.weights(alphas.ravel()).reshape(*alphas.shape, -1)
 
+    def mixture(self, alpha: float) -> Mixture:
+        """The score at one alpha, ready for rows."""
+        return self._solution.mixture(float(_checked(alpha)))
+
     def f1(self, alpha: float | FloatArray) -> FloatArray:
-        """``sum_i beta_i (y_i - t_i)^2``: the misfit to the target."""
+        """``sum_i beta_i (y_i - t_i)^2``: the distance to the target; anchored, a shift of all scores is free."""
         alphas = _checked(alpha)
-        if not self.noise_aware:
-            return self._solution.f1(alphas.ravel()).reshape(alphas.shape)
-        A, b, c0 = self.cells.least_squares()
-        W = self.weights(alphas)
-        return _quadratic(A, W) - 2.0 * W @ b + c0
+        total, V = self.cross.whole.weighted[0], self._mixed(alphas)
+        if self.method == "published":
+            if not self.noise_aware:
+                return self._solution.inner.f1(alphas.ravel()).reshape(alphas.shape)
+            W = V[:, :-1]
+            f1 = _quadratic(total[1:-1, 1:-1], W) - 2.0 * W @ total[1:-1, -1] + total[-1, -1]
+        else:
+            V = V - unit_target(self.cross.whole)[0]
+            centre = total[0, 1:] / total[0, 0]
+            f1 = _quadratic(total[1:, 1:] - total[0, 0] * np.outer(centre, centre), V)
+        return np.maximum(f1, 0.0).reshape(alphas.shape)
 
     def f2(self, alpha: float | FloatArray) -> FloatArray:
         """The raw bias of the paper on the training rows."""
         alphas = _checked(alpha)
         if not self.noise_aware:
-            return self._solution.f2(alphas.ravel()).reshape(alphas.shape)
-        return _quadratic(combined_form(self.cells, self.fairness)[:-1, :-1], self.weights(alphas))
+            return self._solution.inner.f2(alphas.ravel()).reshape(alphas.shape)
+        form = combined_form(self.cross.whole, self.fairness)[0]
+        return _quadratic(form, self._mixed(alphas)).reshape(alphas.shape)
+
+    def correlation(self, alpha: float | FloatArray) -> FloatArray:
+        """Correlation of ``y(alpha)`` with the base score on the training rows; NaN for a constant score."""
+        alphas = _checked(alpha)
+        total = self.cross.whole.plain[0].sum(axis=0)
+        mean = total[0, 1:] / total[0, 0]
+        cov = total[1:, 1:] / total[0, 0] - np.outer(mean, mean)
+        V = self._mixed(alphas)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = V @ cov[:, -1] / np.sqrt(np.maximum(_quadratic(cov, V) * cov[-1, -1], 0.0))
+        return np.clip(found, -1.0, 1.0).reshape(alphas.shape)
 
     def bias(self, alpha: float | FloatArray, target: Target = "unseen") -> FloatArray:
         """Scale-free bias of ``y(alpha)``.
 
-        ``"training"``: on the rows the weights were solved on, as in the paper. ``"unseen"``: cross-fitted; for
-        demographic parity corrected for sampling noise, so that it may be negative. Several notions: the
-        weighted mean of
-        each bias divided by the target's.
+        ``"training"``: on the rows the weights were solved on, as in the paper. ``"unseen"``: on held-out rows; for
+        demographic parity squared within folds and corrected for sampling noise, so that it is right on average and
+        may be negative. Several notions: the weighted mean of each bias divided by the target's.
         """
         alphas = _checked(alpha)
-        return self._measure(self.fold_weights(alphas.ravel(), target), target).reshape(alphas.shape)
+        return self._measure(alphas.ravel(), target).reshape(alphas.shape)
+
+    def choice(self, alpha: float | FloatArray, target: Target = "unseen") -> FloatArray:
+        """The bias that alphas are chosen by: as `bias`, but of less variance; a little too low on unseen rows."""
+        alphas = _checked(alpha)
+        return self._measure(alphas.ravel(), target, choosing=True).reshape(alphas.shape)
 
     def standard_error(self, alpha: float | FloatArray) -> FloatArray:
-        """Standard error of the unseen `bias`, given the weights and the detectors."""
+        """Standard error of the unseen `bias`."""
         alphas = _checked(alpha)
-        return self._error(self.fold_weights(alphas.ravel(), "unseen")).reshape(alphas.shape)
+        return np.sqrt(np.diag(self.covariance(alphas.ravel()))[:-1]).reshape(alphas.shape)
+
+    def interval(self, alpha: float | FloatArray, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Interval of the unseen bias of ``y(alpha)``, for an alpha that was not chosen to make it small."""
+        alphas = _checked(alpha)
+        low, high = self._bias_interval(alphas.ravel(), confidence)
+        return low.reshape(alphas.shape), high.reshape(alphas.shape)
+
+    def target_bias(self, target: Target = "unseen") -> float:
+        """The bias of the base ensemble's score ``t`` on training rows, or on held-out rows, folds pooled."""
+        return float(self._of_target(target)[0])
 
     def target_standard_error(self) -> float:
         """Standard error of the unseen `target_bias`."""
-        return float(self._error(self._unit_target)[0])
+        return float(np.sqrt(self.covariance(np.zeros(0))[-1, -1]))
 
-    def target_bias(self, target: Target = "unseen") -> float:
-        """The bias of the base ensemble's score ``t``, measured in the way of `bias`."""
-        return float(self._measure(self._unit_target, target)[0])
+    def target_interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Interval of the unseen `target_bias`."""
+        error = np.array([self.target_standard_error()])
+        low, high = normal_interval(self._of_target("unseen"), error, confidence)
+        if self._by_chi_square:
+            ends = noncentral_interval(*PARITY.target_chi_square(self.cross), confidence)
+            low, high = (
+                np.where(np.isnan(end), normal, end) for end, normal in zip(ends, (low, high), strict=True)
+            )
+        return float(low[0]), float(high[0])
 
     def reduction(self, alpha: float | FloatArray, target: Target = "unseen") -> FloatArray:
         """``1 - bias(alpha) / bias of t``: the share of the base score's bias that is gone. NaN if t has none."""
@@ -124,179 +164,204 @@ class TradeoffPath:
             return np.full(np.shape(alpha), np.nan)
         return 1.0 - self.bias(alpha, target) / base
 
+    def reduction_interval(
+        self, alpha: float | FloatArray, confidence: float = 0.95
+    ) -> tuple[FloatArray, FloatArray]:
+        """Interval of the unseen `reduction`; it may reach down to minus infinity where t's bias is small.
+
+        The base score's bias is an estimate too: like Fieller's interval, this one asks for which shares r the
+        difference ``bias - (1 - r) bias of t`` may be 0, with the covariance of the two.
+        """
+        alphas = _checked(alpha)
+        flat = alphas.ravel()
+        cov, bias, base = self.covariance(flat), self.bias(flat), self.target_bias()
+        spread = np.sqrt(np.maximum(np.diag(cov)[:-1] * cov[-1, -1], 0.0))
+        rho = np.where(spread > 0, cov[:-1, -1], 0.0) / np.where(spread > 0, spread, 1.0)
+        of_base = self.target_interval(confidence)
+        ends = np.zeros((2, len(flat)))
+        for i, own in enumerate(zip(*self._bias_interval(flat, confidence), strict=True)):
+            if not self._is_target(flat[i]):
+                low, high = ratio_interval((float(bias[i]), base), own, of_base, float(rho[i]))
+                ends[:, i] = 1.0 - max(high, 0.0), min(1.0 - low, 1.0)
+        return ends[0].reshape(alphas.shape), ends[1].reshape(alphas.shape)
+
+    def reduction_error(self, alpha: float) -> float:
+        """Standard error of the unseen `reduction`, to first order."""
+        if self._is_target(alpha):
+            return 0.0
+        cov, base = self.covariance(np.array([alpha])), self.target_bias()
+        left = float(self.bias(alpha)) / base if base > 0 else float("nan")
+        variance = cov[0, 0] + left**2 * cov[1, 1] - 2.0 * left * cov[0, 1]
+        return float(np.sqrt(max(variance, 0.0)) / base) if base > 0 else float("nan")
+
     @cached_property
     def gap_p_value(self) -> float:
         """p-value of "the groups have the same mean base score" (Welch); NaN without group fairness."""
-        if "demographic_parity" not in self.fairness:
-            return float("nan")
-        return float(no_gap_p_value(group_moments(self.cells, self._unit_target))[0])
+        return PARITY.gap_p_value(self.cross.whole) if "demographic_parity" in self.fairness else float("nan")
 
-    @property
+    @cached_property
     def gap_detected(self) -> bool:
         """Whether the base score has a bias that is more than sampling noise."""
+        if self.cross.whole.n_groups < 2:
+            return False
         return bool(self.target_bias("unseen") > 0) and not self.gap_p_value > SIGNIFICANCE
 
-    def alpha_for(self, bias_reduction: float, target: Target = "unseen") -> float:
+    def alpha_for(
+        self, bias_reduction: float, target: Target = "unseen", *, confidence: float | None = None
+    ) -> float:
         """The smallest alpha that removes the share ``bias_reduction`` of the target's scale-free bias.
 
-        Without a detectable gap the answer is 0, with a `NoGapWarning`; if no alpha reaches the request, the
-        one of least bias,
-        with a `TargetNotReachedWarning`.
+        Without a detectable gap the answer is 0, with a `NoGapWarning`. What is not reached is said in a
+        `TargetNotReachedWarning`; see `evenout.core.choice` for the alpha that is taken then, and for ``confidence``.
         """
-        if not self.gap_detected:
-            warnings.warn(self._no_gap_message(), NoGapWarning, stacklevel=2)
-            return 0.0
-        alpha, reached = self.search(lambda alphas: self.reduction(alphas, target), bias_reduction)
-        if reached < bias_reduction:
-            warnings.warn(
-                f"bias_reduction={bias_reduction:g} cannot be reached on {target} rows with these detectors: "
-                f"the most is {reached:.3f}, at alpha={alpha:.4g}, which was taken. "
-                "More or other detectors may reach more.",
-                TargetNotReachedWarning,
-                stacklevel=2,
-            )
-        return alpha
+        from evenout.core.choice import choose
 
-    def search(self, measure: Callable[[FloatArray], FloatArray], request: float) -> tuple[float, float]:
-        """The smallest alpha with ``measure(alpha) >= request``, by grid and bisection; else that of largest measure.
+        return choose(self, bias_reduction, target, confidence).announced().alpha
 
-        Parameters
-        ----------
-        measure : callable
-            Takes m alphas, returns m values; larger is fairer. It need not be monotone.
-        request : float
-
-        Returns
-        -------
-        alpha, measure at that alpha
-        """
-        alphas = np.r_[0.0, self.grid(_GRID)]
-        values = np.nan_to_num(measure(alphas), nan=-np.inf)
-        if not (values >= request).any():
-            best = int(values.argmax())
-            return float(alphas[best]), float(values[best])
-        first = int((values >= request).argmax())
-        if first == 0:
-            return 0.0, float(values[0])
-        low, high, value = alphas[first - 1], alphas[first], float(values[first])
-        while high - low > 1e-6 * high:
-            middle = np.sqrt(low * high) if low > 0 else high / 2
-            there = float(measure(np.array([middle]))[0])
-            if there >= request:
-                high, value = middle, there
-            else:
-                low = middle
-        return float(high), value
-
-    def grid(self, size: int = _GRID) -> FloatArray:
-        """Alphas, even on a log scale, from where f2 has hardly moved (0.1 %) to where 99.99 % of it is gone."""
+    def grid(self, size: int = GRID) -> FloatArray:
+        """Alphas, even on a log scale, from where f2 has hardly moved (0.1 %) to where 99.99 % of its way is gone."""
         low, high = self.alpha_range(_STILL, _GONE)
         return np.geomspace(low, high, size) if 0 < low < high else np.zeros(0)
 
     def alpha_range(self, first: float, last: float) -> tuple[float, float]:
-        """The alphas at which the shares ``first`` and ``last`` of f2 are gone; both 0 if there is none to remove."""
-        return self._solution.alpha_at(first), self._solution.alpha_at(last)
+        """The alphas at which f2 has gone the shares ``first`` and ``last`` of its way; both 0 if it has none."""
+        return self._solution.inner.alpha_at(first), self._solution.inner.alpha_at(last)
 
     def table(self, alphas: FloatArray | None = None) -> "pd.DataFrame":
         """One row per alpha: f1, f2, the scale-free biases and their reductions; by default for 0 and the `grid`."""
         import pandas as pd
 
         alphas = np.r_[0.0, self.grid()] if alphas is None else np.atleast_1d(_checked(alphas))
-        columns = {"alpha": alphas, "f1": self.f1(alphas), "f2": self.f2(alphas)}
+        columns = {
+            "alpha": alphas,
+            "f1": self.f1(alphas),
+            "f2": self.f2(alphas),
+            "correlation": self.correlation(alphas),
+        }
         targets: tuple[Target, ...] = ("training", "unseen")
         for target in targets:
             columns[f"bias_{target}"] = self.bias(alphas, target)
             columns[f"reduction_{target}"] = self.reduction(alphas, target)
         columns["error_unseen"] = self.standard_error(alphas)
+        columns["low_unseen"], columns["high_unseen"] = self.interval(alphas)
         return pd.DataFrame(columns)
 
     def fold_weights(self, alphas: FloatArray, target: Target) -> FloatArray:
-        """The weights that score each fold's rows, shape (K, m, k + 1); the last entry, of the target, is 0."""
-        n_folds = self.cells.n_folds
+        """Weights of ``(s, t)`` that score each fold's rows, or all rows: shape (K, m, k + 1), or (1, m, k + 1)."""
         if target == "training":
-            W = np.repeat(self._solution.weights(alphas)[None], n_folds, axis=0)
-        elif target == "unseen":
-            kept = 1.0 - self.cells.fold_counts / self.cells.fold_counts.sum()
-            W = np.stack([self._left_out[f].weights(alphas * kept[f]) for f in range(n_folds)])
-        else:
+            return self._solution.mixed(alphas)[None]
+        if target != "unseen":
             raise ValueError(f"target={target!r} is unknown; use 'unseen' or 'training'")
-        return np.concatenate([W, np.zeros((*W.shape[:2], 1))], axis=2)
+        kept = self.cross.kept_share
+        found = [left_out.mixed(alphas * kept[f]) for f, left_out in enumerate(self._left_out)]
+        return np.stack(found) if found else np.zeros((0, len(alphas), self.cross.whole.n_detectors + 1))
 
-    def _solve(self, cells: Cells) -> Spectrum | ConstrainedSolutions:
-        A, b, c0 = cells.least_squares()
-        C = combined_form(cells, self.fairness, noise_aware=self.noise_aware)[:-1, :-1]
-        if self.noise_aware:
-            # A detector that is 0 on all rows gets none of it, lest it be taken for one that says something.
-            A = A + _RIDGE * np.trace(A) / len(A) * np.diag(np.diag(A) > 0)
-        return (
-            factorise(A, b, c0, C) if self.constraint == "free" else constrain(A, b, c0, C, self.constraint)
-        )
+    def covariance(self, alphas: FloatArray) -> FloatArray:
+        """Covariance of the unseen biases at m alphas and, last, of the base score's: shape (m + 1, m + 1)."""
+        if self.cross.whole.n_groups < 2:
+            return np.full((len(alphas) + 1,) * 2, np.nan)
+        V = _in_units(self.fold_weights(alphas, "unseen"))
+        if len(self.fairness) == 1:
+            return self._notion.covariance(self.cross, V)
+        parts = [
+            (weight / self._unit_bias(name, "unseen")) ** 2 * NOTIONS[name].covariance(self.cross, V)
+            for name, weight in self.fairness.items()
+        ]
+        return np.sum(parts, axis=0) / sum(self.fairness.values()) ** 2  # as if independent
 
-    @cached_property
-    def _left_out(self) -> list[Spectrum | ConstrainedSolutions]:
-        return [self._solve(self.cells.without(f)) for f in range(self.cells.n_folds)]
+    def _is_target(self, alpha: float) -> bool:
+        """Whether the score is the base score itself, of which nothing need be estimated."""
+        return self.method == "anchored" and alpha == 0
 
     @property
-    def _unit_target(self) -> FloatArray:
-        V = np.zeros((self.cells.n_folds, 1, self.cells.n_detectors + 1))
-        V[:, :, -1] = 1.0
-        return V
+    def _notion(self) -> Notion:
+        return NOTIONS[next(iter(self.fairness))]
 
-    def _measure(self, V: FloatArray, target: Target) -> FloatArray:
-        """Bias of the scores with fold weights V, shape (m,)."""
-        V, unseen = _in_units(V), target == "unseen"
-        if len(self.fairness) == 1:
-            return NOTIONS[next(iter(self.fairness))].bias(self.cells, V, unseen=unseen)
+    @property
+    def _by_chi_square(self) -> bool:
+        return list(self.fairness) == ["demographic_parity"] and self.cross.whole.n_groups >= 2
+
+    def _mixed(self, alphas: FloatArray) -> FloatArray:
+        return self._solution.mixed(alphas.ravel())
+
+    def _solve(self, *, training: bool) -> list[Solutions]:
+        cells = self.cross.training if training else self.cross.whole
+        forms = combined_form(cells, self.fairness, noise_aware=self.noise_aware)
+        rules: dict[str, Any] = {
+            "method": self.method,
+            "constraint": self.constraint,
+            "ridge": self.noise_aware,
+        }
+        return [solve(cells, place, form, **rules) for place, form in enumerate(forms)]
+
+    @cached_property
+    def _left_out(self) -> list[Solutions]:
+        return self._solve(training=True)
+
+    def _measure(self, alphas: FloatArray, target: Target, *, choosing: bool = False) -> FloatArray:
+        """Bias at alphas of shape (m,); NaN where there are not two groups to compare."""
+        if self.cross.whole.n_groups < 2:
+            return np.full(len(alphas), np.nan)
+        V = _in_units(self.fold_weights(alphas, target))
         parts = [
-            weight * NOTIONS[name].bias(self.cells, V, unseen=unseen) / self._unit_bias(name, unseen)
+            weight * self._one(NOTIONS[name], V, target, choosing) / self._unit_bias(name, target)
             for name, weight in self.fairness.items()
         ]
         return np.sum(parts, axis=0) / sum(self.fairness.values())
 
-    def _error(self, V: FloatArray) -> FloatArray:
-        """Standard error of `_measure` on unseen rows; the errors of several notions are added as if independent."""
-        V = _in_units(V)
+    def _one(self, notion: Notion, V: FloatArray, target: Target, choosing: bool) -> FloatArray:
+        if target == "training":
+            return notion.training_bias(self.cross.whole, V[0])
+        return notion.choice(self.cross, V) if choosing else notion.bias(self.cross, V)
+
+    def _of_target(self, target: Target) -> FloatArray:
+        """The base score's bias, shape (1,); 1 by definition of the mean of several notions."""
+        if self.cross.whole.n_groups < 2:
+            return np.full(1, np.nan)
+        if len(self.fairness) > 1:
+            return np.ones(1)
+        return self._target_bias(self._notion, target)
+
+    def _target_bias(self, notion: Notion, target: Target) -> FloatArray:
+        if target == "training":
+            return notion.training_bias(self.cross.whole, unit_target(self.cross.whole)[0])
+        return notion.target_bias(self.cross)
+
+    def _unit_bias(self, name: str, target: Target) -> float:
+        """1 for one notion; of several the target's bias by this one, or 1 if it has none."""
         if len(self.fairness) == 1:
-            return NOTIONS[next(iter(self.fairness))].error(self.cells, V)
-        parts = [
-            weight * NOTIONS[name].error(self.cells, V) / np.abs(self._unit_bias(name, unseen=True))
-            for name, weight in self.fairness.items()
-        ]
-        return np.sqrt(np.sum(np.square(parts), axis=0)) / sum(self.fairness.values())
+            return 1.0
+        return float(self._target_bias(NOTIONS[name], target)[0]) or 1.0
 
-    def _unit_bias(self, name: str, unseen: bool) -> FloatArray:
-        """The target's bias by one notion, shape (1,); 1 if it has none, as where no two rows are alike."""
-        bias = NOTIONS[name].bias(self.cells, self._unit_target, unseen=unseen)
-        return np.where(bias == 0, 1.0, bias)
-
-    def _no_gap_message(self) -> str:
-        return (
-            f"no group gap was found in the base score (p = {self.gap_p_value:.2g} for 'no gap'): what differs between "
-            "the groups is within sampling noise, so nothing was removed (alpha = 0). "
-            "Give alpha to remove bias all the same."
-        )
+    def _bias_interval(self, alphas: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
+        low, high = normal_interval(self.bias(alphas), self.standard_error(alphas), confidence)
+        if self._by_chi_square:
+            V = _in_units(self.fold_weights(alphas, "unseen"))
+            lowest, highest = noncentral_interval(*PARITY.chi_square(self.cross, V), confidence)
+            # A gap that was learnt from noise has an error that is nearly normal, with the higher lower end.
+            low, high = np.fmax(low, lowest), np.where(np.isnan(highest), high, highest)
+        if self.method == "anchored" and (alphas == 0).any():  # the base score itself
+            low[alphas == 0], high[alphas == 0] = self.target_interval(confidence)
+        return low, high
 
 
-def open_path(
-    cells: Cells, fairness: Mapping[str, float], *, noise_aware: bool = False, constraint: Weights = "free"
-) -> TradeoffPath:
+def open_path(cross: CrossFit, fairness: Mapping[str, float], **settings: Any) -> TradeoffPath:
     """The path; of two notions, group fairness is left out, with a warning, where there is no group gap to remove."""
-    settings: dict[str, Any] = {"noise_aware": noise_aware, "constraint": constraint}
-    path = TradeoffPath(cells, fairness, **settings)
-    if len(fairness) > 1 and not TradeoffPath(cells, {"demographic_parity": 1.0}).gap_detected:
-        warnings.warn(
+    path = TradeoffPath(cross, fairness, **settings)
+    one_of_two = len(fairness) > 1 and cross.whole.n_groups >= 2
+    if one_of_two and not TradeoffPath(cross, {"demographic_parity": 1.0}).gap_detected:
+        warn(
             f"no group gap was found in the base score (p = {path.gap_p_value:.2g} for 'no gap'); "
             "only individual fairness is pursued",
             NoGapWarning,
-            stacklevel=3,
         )
-        return TradeoffPath(cells, {"individual": 1.0}, **settings)
+        return TradeoffPath(cross, {"individual": 1.0}, **settings)
     return path
 
 
 def _in_units(V: FloatArray) -> FloatArray:
     """Fold weights of shape (K, m, k + 1), the largest of each score made 1: where weights vanish, biases do not."""
-    largest = np.abs(V).max(axis=(0, 2), keepdims=True)
+    largest = np.abs(V).max(axis=(0, 2), keepdims=True, initial=0.0)
     return V / np.where(largest > 0, largest, 1.0)
 
 

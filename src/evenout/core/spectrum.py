@@ -1,11 +1,14 @@
-"""One factorisation that solves ``(A + alpha C) w = b`` for every alpha.
+"""One factorisation that solves the trade-off between misfit and bias for every alpha.
 
-With ``P = A + tau C`` and a basis ``B`` in which ``B'PB = I`` and ``B'CB = diag(mu)``, also ``B'AB =
-diag(a)``, ``a = 1 - tau mu``, so
+    minimise  x'Ax - 2 b'x  +  alpha (x'Cx + 2 c'x)
 
-    w(alpha) = B diag(1 / (a + alpha mu)) B'b
+With ``P = A + tau C`` and a basis ``B`` in which ``B'PB = I`` and ``B'CB = diag(mu)``, also ``B'AB = diag(a)``,
+``a = 1 - tau mu``, so
 
-and f1 and f2 are sums of terms that each rise and fall with alpha.
+    x(alpha) = B diag(1 / (a + alpha mu)) (B'b - alpha B'c)
+
+and f1 and f2 are sums of terms that each rise and fall with alpha. The published problem ``y = S w`` has ``c = 0``;
+with the target as a column, ``y = t + S v``, it is b that is 0, and ``x(0) = 0`` exactly.
 """
 
 from dataclasses import dataclass
@@ -16,10 +19,12 @@ from scipy.optimize import brentq
 
 from evenout.core.types import FloatArray
 
+_FAR = 1e150  # the largest alpha that is told apart from infinity
+
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Minimisers of ``f1(w) + alpha f2(w)`` for all alpha >= 0; see `factorise`.
+    """Minimisers of ``f1(x) + alpha f2(x)`` for all alpha >= 0; see `factorise`.
 
     Parameters
     ----------
@@ -27,68 +32,91 @@ class Spectrum:
         ``B``; its columns span everything that A or C can see.
     misfit, bias : arrays of shape (r,)
         ``a`` and ``mu``: what a unit step along each column of B costs in f1 and in f2.
-    pull : array of shape (r,)
-        ``B'b``: how far the target pulls along each column.
-    f1_least : float
-        The smallest value of f1, reached at alpha = 0.
+    pull, push : arrays of shape (r,)
+        ``B'b`` and ``B'c``: how far misfit and bias pull along each column.
+    f1_least, f2_least : float
+        The smallest values of f1, reached at alpha = 0, and of f2, reached at infinity.
     """
 
     basis: FloatArray
     misfit: FloatArray
     bias: FloatArray
     pull: FloatArray
+    push: FloatArray
     f1_least: float
+    f2_least: float
 
-    def weights(self, alpha: FloatArray) -> FloatArray:
-        """``w(alpha)`` for alphas of shape (m,): shape (m, k)."""
+    def solutions(self, alpha: FloatArray) -> FloatArray:
+        """``x(alpha)`` for alphas of shape (m,): shape (m, k)."""
         return self._coordinates(alpha) @ self.basis.T
 
     def f1(self, alpha: FloatArray) -> FloatArray:
-        """``f1(w(alpha)) = f1_least + (w - w(0))' A (w - w(0))``, free of cancellation where the fit is close."""
-        still = self.misfit > 0
-        start = np.where(still, self.pull / np.where(still, self.misfit, 1.0), 0.0)
+        """``f1(x(alpha)) = f1_least + (x - x(0))' A (x - x(0))``, free of cancellation where the fit is close."""
+        start = _quotient(self.pull, self.misfit)
         return self.f1_least + ((self._coordinates(alpha) - start) ** 2) @ self.misfit
 
     def f2(self, alpha: FloatArray) -> FloatArray:
-        """``f2(w(alpha))``."""
-        return self._coordinates(alpha) ** 2 @ self.bias
+        """``f2(x(alpha)) = f2_least + (x - x(inf))' C (x - x(inf))``."""
+        return self.f2_least + self._left(alpha)
 
     def alpha_at(self, fall: float) -> float:
-        """The alpha at which f2 has fallen by the share ``fall`` (0 < fall < 1); 0 if there is no f2 to fall."""
-        start = float(self.f2(np.zeros(1))[0])
-        active = (self.bias > 0) & (self.misfit > 0) & (self.pull != 0)
+        """The alpha at which f2 has gone the share ``fall`` (0 < fall < 1) of its way; 0 if it has nowhere to go."""
+        start = float(self._left(np.zeros(1))[0])
+        active = (self.bias > 0) & (self.misfit > 0) & (self._start != 0)
         if start <= 0 or not active.any():
             return 0.0
         knees = self.misfit[active] / self.bias[active]  # alpha where a term has fallen by three quarters
         # One term alone falls by `fall` at reach * knee, so the sum does so between the first and the last of these.
         reach = 1.0 / np.sqrt(1.0 - fall) - 1.0
         low, high = np.log(reach * knees.min()) - 1e-9, np.log(reach * knees.max()) + 1e-9
-        return float(np.exp(brentq(lambda x: self.f2(np.exp([x]))[0] / start - (1.0 - fall), low, high)))
+        return float(np.exp(brentq(lambda x: self._left(np.exp([x]))[0] / start - (1.0 - fall), low, high)))
+
+    @property
+    def _start(self) -> FloatArray:
+        """Coordinates at alpha = 0, as seen from those at infinity."""
+        return np.where(
+            self.misfit > 0, _quotient(self.pull, self.misfit) + _quotient(self.push, self.bias), 0.0
+        )
+
+    def _left(self, alpha: FloatArray) -> FloatArray:
+        """``f2 - f2_least``: each term is that of alpha = 0 times ``(a / (a + alpha mu))^2``."""
+        shrunk = _quotient(self.misfit, self._cost(alpha)) * self._start
+        return shrunk**2 @ self.bias
 
     def _coordinates(self, alpha: FloatArray) -> FloatArray:
-        """``B``-coordinates of w(alpha), shape (m, r); directions with no pull stay at 0, so 0/0 never arises."""
-        # alpha * mu may be inf * 0 at alpha = inf: a direction without bias keeps its place.
-        with np.errstate(over="ignore", invalid="ignore"):
-            cost = self.misfit + np.where(self.bias > 0, np.multiply.outer(alpha, self.bias), 0.0)
-        pulled = (self.pull != 0) & (cost > 0)
-        return np.where(pulled, self.pull, 0.0) / np.where(pulled, cost, 1.0)
+        """``B``-coordinates of x(alpha), shape (m, r); a direction that f1 cannot see stays at 0."""
+        seen = self.misfit > 0
+        moved = np.where(self.bias > 0, self.pull - _bounded(alpha) * self.push, self.pull)
+        return np.where(seen, moved, 0.0) / np.where(seen, self._cost(alpha), 1.0)
+
+    def _cost(self, alpha: FloatArray) -> FloatArray:
+        """``a + alpha mu``, shape (m, r)."""
+        return self.misfit + _bounded(alpha) * self.bias
 
 
-def factorise(A: FloatArray, b: FloatArray, c0: float, C: FloatArray) -> Spectrum:
-    """Factor the problem ``minimise w'Aw - 2b'w + c0 + alpha w'Cw`` once for every alpha.
+def factorise(
+    A: FloatArray,
+    b: FloatArray,
+    c0: float,
+    C: FloatArray,
+    c: FloatArray | None = None,
+    d0: float = 0.0,
+) -> Spectrum:
+    """Factor ``minimise x'Ax - 2b'x + c0 + alpha (x'Cx + 2c'x + d0)`` once for every alpha.
 
-    Rank rule: ``A + tau C`` with ``tau = tr A / tr C`` is factored, and its eigenvalues below ``eps k
-    lambda_max`` are dropped;
-    inside what is left, a direction that A cannot tell from 0 at the same precision keeps the weight 0 (minimum norm).
+    Rank rule: ``A + tau C`` with ``tau = tr A / tr C`` is factored, and its eigenvalues below ``eps k lambda_max`` are
+    dropped. Inside what is left, a direction that A cannot tell from 0 at the same precision keeps the weight 0.
 
     Parameters
     ----------
     A, C : arrays of shape (k, k), symmetric and positive semidefinite
     b : array of shape (k,), in the range of A
     c0 : float
+    c : array of shape (k,), in the range of C; 0 if not given
+    d0 : float
 
     >>> spectrum = factorise(np.eye(2), np.array([1.0, 1.0]), 2.0, np.diag([1.0, 0.0]))
-    >>> spectrum.weights(np.array([0.0, 1.0, np.inf])).round(12) + 0.0
+    >>> spectrum.solutions(np.array([0.0, 1.0, np.inf])).round(12) + 0.0
     array([[1. , 1. ],
            [0.5, 1. ],
            [0. , 1. ]])
@@ -100,7 +128,8 @@ def factorise(A: FloatArray, b: FloatArray, c0: float, C: FloatArray) -> Spectru
     values, vectors = eigh(A + tau * C)
     kept = values > max(eps * values[-1], 0.0)
     if not kept.any():
-        return Spectrum(np.zeros((k, 0)), np.zeros(0), np.zeros(0), np.zeros(0), max(c0, 0.0))
+        none = np.zeros(0)
+        return Spectrum(np.zeros((k, 0)), none, none, none, none, max(c0, 0.0), max(d0, 0.0))
     half = vectors[:, kept] / np.sqrt(values[kept])
     share, rotation = _shares(np.sqrt(tau) * _root(C, eps) @ half)
     share[share < eps] = 0.0
@@ -108,8 +137,22 @@ def factorise(A: FloatArray, b: FloatArray, c0: float, C: FloatArray) -> Spectru
     misfit[misfit < eps] = 0.0
     basis = half @ rotation
     pull = np.where(misfit > 0, basis.T @ b, 0.0)
-    least = c0 - float(np.sum(pull[misfit > 0] ** 2 / misfit[misfit > 0]))
-    return Spectrum(basis, misfit, share / tau, pull, max(least, 0.0))
+    push = np.zeros_like(pull) if c is None else np.where((share > 0) & (misfit > 0), basis.T @ c, 0.0)
+    bias = share / tau
+    least = c0 - float(_quotient(pull**2, misfit).sum())
+    bias_least = d0 - float(_quotient(push**2, bias).sum())
+    return Spectrum(basis, misfit, bias, pull, push, max(least, 0.0), max(bias_least, 0.0))
+
+
+def _bounded(alpha: FloatArray) -> FloatArray:
+    """Alphas as a column; infinity, too, is one, for beyond this bound all quotients are the same."""
+    return np.minimum(alpha, _FAR)[:, None]
+
+
+def _quotient(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """``numerator / denominator``, 0 where the denominator is 0."""
+    some = denominator > 0
+    return np.where(some, numerator, 0.0) / np.where(some, denominator, 1.0)
 
 
 def _root(C: FloatArray, eps: float) -> FloatArray:

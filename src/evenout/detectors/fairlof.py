@@ -16,7 +16,6 @@ group comes first: each counts by its share at that location, the mean over all 
 the order of the rows nor the way of searching matters, and lambda = 0 is LOF.
 """
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -26,6 +25,7 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from evenout.core.exceptions import warn
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.detectors.neighbours import distinct_rows
 from evenout.detectors.search import Ids, cut_blocks, nearest
@@ -145,11 +145,10 @@ class FairLOF(BaseEstimator):
 
     def _capped(self, n_rows: int) -> int:
         if self.n_neighbors > n_rows - 1:
-            warnings.warn(
+            warn(
                 f"n_neighbors ({self.n_neighbors}) is greater than the number of other rows (X has {n_rows} rows): "
                 f"it is set to {n_rows - 1}.",
                 UserWarning,
-                stacklevel=3,
             )
         return min(int(self.n_neighbors), n_rows - 1)
 

@@ -12,7 +12,6 @@ and the way of searching never matter. Equal rows are one *location* that counts
 once.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from evenout.core.compiled import map_blocks
+from evenout.core.exceptions import warn
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.detectors.parts import Without, by_refitting
 from evenout.detectors.search import Blocks, Ids, cut_blocks, drop_points, nearest
@@ -247,11 +247,10 @@ def _capped(lof: Sequence[int], knn: Sequence[int], n_rows: int) -> tuple[IntArr
     if min(ks, default=0) < 1:
         raise ValueError(f"lof={[*lof]}, knn={[*knn]}: give at least one number of neighbours, each >= 1.")
     if max(ks) > allowed >= 1:
-        warnings.warn(
+        warn(
             f"n_neighbors ({max(ks)}) is greater than the number of other rows (X has {n_rows} rows): "
             f"n_neighbors above {allowed} is set to {allowed}.",
             UserWarning,
-            stacklevel=3,
         )
     return _cap(lof, knn, n_rows)
 

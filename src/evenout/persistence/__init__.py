@@ -22,7 +22,8 @@ from evenout.preprocess import TableEncoder
 
 __all__ = ["ModelFileError", "load_model", "save_model"]
 
-FORMAT = 1
+FORMAT = 2
+_VERSION = 30  # characters of the name of a version
 
 
 def save_model(model: FairOutlierEnsemble | Pipeline, path: str | Path) -> None:
@@ -68,8 +69,9 @@ def load_model(path: str | Path) -> Any:
 
 
 def _restore(data: Fields) -> FairOutlierEnsemble | Pipeline:
-    version = data.whole("format", 1, 2**31)
-    data.require(version == FORMAT, "format", f"is {version}, which needs a newer evenout: update it")
+    found = data.whole("format", 1, 2**31)
+    if found != FORMAT:
+        raise ModelFileError(_other_format(found, data.text("evenout")))
     ensemble = read_ensemble(data.fields("ensemble"))
     if "table" not in data:
         return ensemble
@@ -77,6 +79,17 @@ def _restore(data: Fields) -> FairOutlierEnsemble | Pipeline:
     fits = len(table.get_feature_names_out()) == ensemble.n_features_in_
     data.require(fits, "table", "has other features than its ensemble")
     return Pipeline([("table", table), ("ensemble", ensemble)])
+
+
+def _other_format(found: int, writer: str) -> str:
+    """Which version wrote the file, which reads it here, and what to do."""
+    written_by = "".join(c for c in writer[:_VERSION] if c.isprintable())
+    earlier = found < FORMAT
+    return (
+        f"{'an earlier' if earlier else 'a later'} evenout ({written_by}, format {found}) wrote it, and this one "
+        f"({evenout.__version__}) reads format {FORMAT}; "
+        f"{'fit the model anew and save it' if earlier else 'update evenout'}"
+    )
 
 
 def _steps(model: Any) -> tuple[TableEncoder | None, FairOutlierEnsemble]:

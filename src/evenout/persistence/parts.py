@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evenout.core.cells import Cells
+from evenout.core.cells import Cells, CrossFit, Pairs
 from evenout.core.combine import COMBINATIONS, Combination
-from evenout.core.forms import NAMED_NOTIONS
-from evenout.core.pairwise import PairSums
-from evenout.core.path import WEIGHTS, TradeoffPath
+from evenout.core.notions import NAMED_NOTIONS
+from evenout.core.path import TradeoffPath
+from evenout.core.problem import METHODS, WEIGHTS
 from evenout.core.scaling import SCALINGS, Scaling
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
@@ -38,12 +38,15 @@ def read_path(data: Fields, n_groups: int, k: int) -> TradeoffPath:
     notions = {name: fairness.number(name) for name in fairness.names()}
     allowed = notions and set(notions) <= set(NAMED_NOTIONS) and min(notions.values()) > 0
     data.require(allowed, "fairness", "is of no known kind")
-    cells = _read_cells(data.fields("cells"), n_groups, k)
-    data.require("individual" not in notions or cells.pairs is not None, "cells", "has no sums over pairs")
+    cross = _read_cross(data.fields("cross"), n_groups, k)
+    needs_pairs = "individual" in notions and n_groups >= 2
+    data.require(not needs_pairs or cross.whole.pairs is not None, "cross", "has no sums over pairs")
+    method = next(name for name in METHODS if name == data.text("method", METHODS))
     constraint = next(name for name in WEIGHTS if name == data.text("constraint", WEIGHTS))
     noise_aware = data.flag("noise_aware")
     try:
-        return TradeoffPath(cells, notions, noise_aware=noise_aware, constraint=constraint)
+        with np.errstate(all="ignore"):
+            return TradeoffPath(cross, notions, method=method, noise_aware=noise_aware, constraint=constraint)
     except Exception as error:  # whatever sums that no rows can have make the solvers say
         raise ModelFileError(f"its path has no solution ({type(error).__name__})") from error
 
@@ -123,16 +126,29 @@ def _read_combination(data: Fields, k: int) -> Combination:
     return Combination(kind, tuple(bucket.integers("bucket", None, low=0, high=k - 1) for bucket in each))
 
 
-def _read_cells(data: Fields, n_groups: int, k: int) -> Cells:
-    plain = data.floats("plain", None, n_groups + 1, k + 2, k + 2)
-    folds = len(plain)
-    data.require(folds > 0, "plain", "is empty")
-    weighted = data.floats("weighted", *plain.shape)
-    if "pairs" not in data:
-        return Cells(plain, weighted)
-    pairs, n_pairs = data.fields("pairs"), n_groups * (n_groups - 1) // 2
-    form = pairs.floats("form", n_pairs, folds, folds, k + 1, k + 1)
-    return Cells(plain, weighted, PairSums(form, pairs.floats("mass", n_pairs, folds, folds)))
+def _read_cross(data: Fields, n_groups: int, k: int) -> CrossFit:
+    whole = _read_cells(data.fields("whole"), 1, n_groups, k)
+    training, held = (_read_cells(data.fields(name), None, n_groups, k) for name in ("training", "held"))
+    same = training.n_sets == held.n_sets and all(
+        (getattr(part, name) is None) == (getattr(whole, name) is None)
+        for part in (training, held)
+        for name in ("spread", "base", "pairs")
+    )
+    data.require(same, "held", "does not go with the rest")
+    return CrossFit(whole, training, held, data.flag("refitted"))
+
+
+def _read_cells(data: Fields, n_sets: int | None, n_groups: int, k: int) -> Cells:
+    plain = data.floats("plain", n_sets, n_groups + 1, k + 2, k + 2)
+    n = len(plain)
+    weighted = data.floats("weighted", n, k + 2, k + 2)
+    spread = data.floats("spread", *plain.shape) if "spread" in data else None
+    base = data.floats("base", n, k) if "base" in data else None
+    pairs = None
+    if "pairs" in data:
+        sums, n_pairs = data.fields("pairs"), n_groups * (n_groups - 1) // 2
+        pairs = Pairs(sums.floats("form", n, n_pairs, k + 1, k + 1), sums.floats("mass", n, n_pairs))
+    return Cells(plain, weighted, spread, pairs, base=base)
 
 
 _READERS: dict[str, Callable[[Fields, int, int], tuple[Part, int]]] = {

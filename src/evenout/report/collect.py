@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from evenout.core.flags import flagged_share, weigh
+from evenout.core.flags import flagged_share
 from evenout.core.types import BoolArray, FloatArray
 from evenout.estimator import FairOutlierEnsemble
-from evenout.groups import read_groups
+from evenout.groups import Groups, read_groups
 from evenout.report.data import Origin, Person, ReportData, Request, Score, Step
 from evenout.report.measure import EDGES, People, detection, gather, read_labels, shortened
 from evenout.report.moves import Namer, crossing, list_moves
 from evenout.report.privacy import SMALLEST_CELL
+from evenout.request import DEFAULT_REDUCTION
 
 _GRID = 38  # with 0 and the chosen alpha: 40 steps
-_DEFAULT_REDUCTION = 0.8
 _PACKAGES = ("evenout", "numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
 
 
@@ -41,7 +41,8 @@ def collect(
     check_is_fitted(model)
     smallest = 0 if show_small_cells else SMALLEST_CELL
     S = model._scaled_scores(X)
-    people = _people(model, X, sensitive_features, len(S), smallest)
+    groups = _groups(model, X, sensitive_features, len(S))
+    people = _people(model, groups, sensitive_features, smallest)
     outlier, labels = read_labels(y, len(S), smallest)
     name, id_name = _namer(ids, people, len(S))
     alphas = _alphas(model)
@@ -54,12 +55,15 @@ def collect(
         n_groups=people.n_groups,
         groups=people.groups(),
         unlisted_groups=len(people.names) - len(people.listed),
-        contamination=flagged_share(model.contamination, len(S)),
+        small_groups=tuple(map(shortened, groups.left_out)),
+        contamination=float(f"{flagged_share(model.contamination, len(S)):.3g}"),
         fairness=tuple(model.path_.fairness),
         target=model.target,
         request=_request(model, steps[chosen]),
         gap_detected=bool(model.gap_detected_),
         gap_p_value=float(model.path_.gap_p_value),
+        refitted=model.path_.cross.refitted,
+        weights_of_sum=model.path_.method == "published" or model.path_.cross.whole.base is not None,
         labels=labels,
         detectors=tuple(shortened(name) for name in model.detector_names_),
         edges=tuple(EDGES.tolist()),
@@ -82,21 +86,21 @@ def _measure(
 ) -> tuple[Score, tuple[Step, ...], tuple[Person, ...]]:
     """The base ensemble, every step, and the people who move."""
     path, base = model.path_, model._scores.base(S)
-    base_biases = path.target_bias("unseen"), path.target_standard_error(), path.target_bias("training")
+    base_biases = path.target_bias("unseen"), *path.target_interval(), path.target_bias("training")
     base_score, flagged = _score(people, base, outlier, base_biases)
     biases = zip(
-        path.bias(alphas, "unseen"), path.standard_error(alphas), path.bias(alphas, "training"), strict=True
+        path.bias(alphas, "unseen"), *path.interval(alphas), path.bias(alphas, "training"), strict=True
     )
     weights = path.weights(alphas)
     scores, crossings = [], []
-    for w, bias in zip(weights, biases, strict=True):
-        fair = weigh(S, w)
+    for alpha, bias in zip(alphas, biases, strict=True):
+        fair = path.mixture(alpha).apply(S, base)
         score, now_flagged = _score(people, fair, outlier, bias)
         scores.append(score)
         crossings.append(crossing(fair, now_flagged, flagged))
     listed, moves = list_moves(crossings, base, flagged, name, people.smallest)
     f1, f2 = path.f1(alphas), path.f2(alphas)
-    row_weight = float(path.cells.weighted[:, :, 0, 0].sum())
+    row_weight = float(path.cross.whole.weighted[0, 0, 0])
     steps = [
         Step(
             alpha=float(alphas[m]),
@@ -113,17 +117,19 @@ def _measure(
 
 
 def _score(
-    people: People, scores: FloatArray, outlier: BoolArray | None, biases: tuple[float, float, float]
+    people: People, scores: FloatArray, outlier: BoolArray | None, biases: tuple[float, float, float, float]
 ) -> tuple[Score, BoolArray]:
     """What is shown of one score, and whom it flags."""
     threshold = people.threshold(scores)
     flagged = scores > threshold
     auc, average_precision = (None, None) if outlier is None else detection(scores, outlier)
-    bias, error, training_bias = map(float, biases)
+    bias, low, high, training_bias = map(float, biases)
     score = Score(
         bias=bias,
-        error=error,
+        interval=(low, high),
         training_bias=training_bias,
+        apart=people.apart(scores),
+        beyond=people.beyond(flagged),
         auc=auc,
         average_precision=average_precision,
         flags=people.flags(flagged),
@@ -132,8 +138,8 @@ def _score(
     return score, flagged
 
 
-def _people(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int, smallest: int) -> People:
-    """The rows by group, which must be those that the model was fitted on."""
+def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int) -> Groups:
+    """The groups of the rows, which must be those that the model was fitted on."""
     groups = read_groups(
         sensitive_features,
         n,
@@ -144,13 +150,21 @@ def _people(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int,
     )
     fitted = dict(zip(model.group_names_, model.group_counts_.tolist(), strict=True))
     found = dict(zip(groups.labels, groups.counts.tolist(), strict=True))
-    fitted_rows = int(model.path_.cells.fold_counts.sum())
+    partitioned = hasattr(model, "reference_")  # whose attributes are those of some of the rows
+    fitted_rows = round(model.path_.cross.whole.counts[0]) if partitioned else len(model.target_)
     if n != fitted_rows or found != fitted:
         raise ValueError(
             f"X has {n} rows in {len(found)} groups, but the model was fitted on {fitted_rows} rows in "
             f"{len(fitted)} groups, or the groups differ in size; pass the rows and groups that were given to fit"
         )
-    return gather(groups, contamination=model.contamination, smallest=smallest)
+    return groups
+
+
+def _people(model: FairOutlierEnsemble, groups: Groups, sensitive_features: Any, smallest: int) -> People:
+    """The rows by group, small groups and unknown ones apart."""
+    n = len(groups.codes)
+    every = read_groups(sensitive_features, n, min_group_size=1, unknown_groups="ignore")
+    return gather(groups, every.codes >= 0, contamination=model.contamination, smallest=smallest)
 
 
 def _alphas(model: FairOutlierEnsemble) -> FloatArray:
@@ -177,10 +191,17 @@ def _request(model: FairOutlierEnsemble, chosen: Step) -> Request:
     if model.alpha is not None:
         return Request("alpha", float(model.alpha), None)
     if model.flag_rate_ratio is not None:
-        return Request("flag_rate_ratio", float(model.flag_rate_ratio), chosen.score.flags.ratio)
-    asked = _DEFAULT_REDUCTION if model.bias_reduction is None else float(model.bias_reduction)
-    reached = float(model.bias_reduction_)
-    return Request("bias_reduction", asked, (reached, reached) if model.gap_detected_ else None)
+        ratio = chosen.score.flags.ratio
+        return Request("flag_rate_ratio", float(model.flag_rate_ratio), ratio, bool(model.request_met_))
+    asked = DEFAULT_REDUCTION if model.bias_reduction is None else float(model.bias_reduction)
+    reached, interval = float(model.bias_reduction_), model.bias_reduction_interval_
+    return Request(
+        "bias_reduction",
+        asked,
+        (reached, reached) if model.gap_detected_ else None,
+        bool(model.request_met_),
+        None if np.isnan(interval[0]) else interval,
+    )
 
 
 def _origin(

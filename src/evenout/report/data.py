@@ -47,11 +47,17 @@ class Spread:
 
 @dataclass(frozen=True)
 class Score:
-    """One score: its bias (with standard error) on unseen and on training rows, detection, flags, distribution."""
+    """One score: its bias on unseen rows (95 % interval) and on training rows, detection, flags, distribution.
+
+    ``apart`` is the largest difference of two groups' averages in standard deviations, ``beyond`` the number of flagged
+    people beyond what equal rates would give; None where that would give small cells away.
+    """
 
     bias: float
-    error: float
+    interval: tuple[float, float]
     training_bias: float
+    apart: float | None
+    beyond: float | None
     auc: float | None
     average_precision: float | None
     flags: Flags
@@ -96,11 +102,16 @@ class Person:
 
 @dataclass(frozen=True)
 class Request:
-    """What the model was asked for, and what it reached (None for a given alpha, or without a gap)."""
+    """What the model was asked for, and what it reached (None for a given alpha, or without a gap).
+
+    ``met``: whether what is stated supports it. ``interval``: of a share of the bias that is gone on unseen rows.
+    """
 
     kind: Literal["bias_reduction", "flag_rate_ratio", "alpha"]
     asked: float
     reached: Range | None
+    met: bool = True
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +133,10 @@ class ReportData:
     ``steps`` ascend in alpha and start at 0; ``chosen`` is the place of the model's own alpha. ``base`` is the base
     ensemble, with which every step is compared. ``groups`` may end with the rows of unknown group, which
     ``n_groups`` does not count. ``edges`` are the bins of every `Spread`. No count of 1 to
-    ``smallest_cell - 1`` people is given away; ``unlisted_groups`` are counted in, but not shown one by one.
+    ``smallest_cell - 1`` people is given away; ``unlisted_groups`` are counted in, but not shown one by one;
+    ``small_groups`` are too small to be compared. ``refitted``: whether unseen people are unseen by the detectors too,
+    or by the weights alone. ``weights_of_sum``: whether a step's weights make up the whole score, or are added to the
+    base score.
     """
 
     title: str
@@ -131,12 +145,15 @@ class ReportData:
     n_groups: int
     groups: tuple[Group, ...]
     unlisted_groups: int
+    small_groups: tuple[str, ...]
     contamination: float
     fairness: tuple[str, ...]
     target: str
     request: Request
     gap_detected: bool
     gap_p_value: float
+    refitted: bool
+    weights_of_sum: bool
     labels: Labels
     detectors: tuple[str, ...]
     edges: tuple[float, ...]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evenout.core.flags import flag_threshold
+from evenout.core.flags import beyond_equal_rates, flag_threshold
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.groups import Groups
 from evenout.report.data import Flags, Group, Labels, Spread
@@ -13,13 +13,18 @@ from evenout.report.privacy import guard_counts, pool_bins
 
 _LISTED_GROUPS = 40  # shown one by one; of the others the largest flag-rate difference alone
 _NAME_LENGTH = 80
+SMALL = "too few people to compare"
+UNKNOWN = "group not known"
 _LOW, _HIGH, _BINS = -3.0, 5.0, 40  # in standard deviations; the end bins hold what lies beyond
 EDGES = np.linspace(_LOW, _HIGH, _BINS + 1)
 
 
 @dataclass(frozen=True)
 class People:
-    """The rows of a report by group; rows of unknown group make a last cell of their own, if there are any.
+    """The rows of a report by group.
+
+    Rows of groups that are too small to be compared make a cell of their own behind these, and rows of unknown group
+    another, if there are any.
 
     Parameters
     ----------
@@ -30,8 +35,8 @@ class People:
         The first cells, G of them, are protected groups.
     listed : array of int
         The cells that are shown one by one.
-    contamination : float
-        Share of the rows that is flagged.
+    contamination : float or int
+        Share of the rows that is flagged, or how many of them.
     smallest : int
         Cells with fewer people are not shown.
     """
@@ -87,16 +92,35 @@ class People:
             threshold=float((threshold - mean) / scale),
         )
 
+    def apart(self, scores: FloatArray) -> float | None:
+        """Largest difference of two groups' averages, in standard deviations; of groups that may be shown."""
+        sizes, deviation = self.sizes[: self.n_groups], scores.std()
+        shown = sizes >= max(self.smallest, 1)
+        if shown.sum() < 2 or not deviation > 0:
+            return None
+        sums = np.bincount(self.codes, weights=scores, minlength=len(self.sizes))[: self.n_groups]
+        return float(np.ptp(sums[shown] / sizes[shown]) / deviation)
+
+    def beyond(self, flagged: BoolArray) -> float | None:
+        """Flagged people beyond what equal rates of all groups would give, where every count may be shown."""
+        counts = np.bincount(self.codes[flagged], minlength=len(self.sizes))
+        low, high = guard_counts(counts, self.sizes - counts, self.smallest)
+        groups = slice(0, self.n_groups)
+        if self.n_groups < 2 or (low < high)[groups].any():
+            return None
+        return float(beyond_equal_rates(counts[groups, None].astype(float), self.sizes[groups])[0])
+
     def _guarded_sizes(self) -> tuple[IntArray, IntArray]:
         return guard_counts(self.sizes, np.full(len(self.sizes), self.sizes.sum()), self.smallest)
 
 
-def gather(groups: Groups, *, contamination: float, smallest: int) -> People:
-    """The rows by group, ready to be measured."""
-    unknown = groups.codes < 0
-    n_groups = len(groups.labels)
-    codes = np.where(unknown, n_groups, groups.codes)
-    names = (*groups.labels, "group not known") if unknown.any() else groups.labels
+def gather(groups: Groups, known: BoolArray, *, contamination: float, smallest: int) -> People:
+    """The rows by group, ready to be measured; ``known`` (n,): whether a row has a group at all."""
+    n_groups, names = len(groups.labels), groups.labels
+    codes = groups.codes.copy()
+    for rows, name in ((known & (groups.codes < 0), SMALL), (~known, UNKNOWN)):
+        if rows.any():
+            codes[rows], names = len(names), (*names, name)
     sizes = np.bincount(codes, minlength=len(names))
     listed = np.sort(np.argsort(-sizes, kind="stable")[:_LISTED_GROUPS])
     return People(codes, names, sizes, n_groups, listed, contamination, smallest)
@@ -141,7 +165,9 @@ def shortened(text: object) -> str:
 
 
 def _ratio(low: FloatArray, high: FloatArray) -> tuple[float, float]:
-    """Bounds of the smallest over the largest rate, from bounds of the rates."""
+    """Bounds of the smallest over the largest rate, from bounds of the rates; any value for fewer than two groups."""
+    if len(low) < 2:
+        return 0.0, 1.0
     bottom = low.min() / high.max() if high.max() > 0 else 1.0
     top = high.min() / low.max() if low.max() > 0 else 1.0
     return float(bottom), float(min(top, 1.0))

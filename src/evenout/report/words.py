@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from evenout.report.data import Range, ReportData, Score, Step
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_CLOSE = 1e-4  # a request is met if it is missed by no more than this
 
 
 class Headline(NamedTuple):
@@ -20,11 +19,15 @@ class Headline(NamedTuple):
 def headline(data: ReportData) -> Headline:
     """What came of the fit, with what speaks against it said first."""
     request = data.request
+    if data.n_groups < 2:
+        text = "Fewer than two groups have enough people to be compared, so the scores are the base scores."
+        return Headline("neutral", "There is nobody to compare", text)
     if request.kind == "alpha":
         return Headline("neutral", "The fairness pressure was set by hand", _given_alpha(data))
-    if not data.gap_detected and request.kind == "bias_reduction":
-        return Headline("neutral", f"No {gap_name(data)} was detected", _no_gap(data))
-    if request.reached is not None and request.reached[1] < request.asked - _CLOSE:
+    if not data.gap_detected:
+        gap = gap_name(data) if request.kind == "bias_reduction" else "gap in flag rates"
+        return Headline("neutral", f"No {gap} was detected", _no_gap(data))
+    if not request.met and request.reached is not None:
         return Headline("caution", _missed_title(data), _missed(data))
     if data.steps[data.chosen].alpha == 0:
         return Headline(
@@ -72,7 +75,10 @@ def score_words(data: ReportData, score: Score) -> dict[str, Any]:
     """The figures of one score, of the base ensemble or of a step."""
     flags, smallest = score.flags, data.smallest_cell
     return {
-        "bias": f"{number(score.bias)} ± {number(score.error)}",
+        "bias": number(score.bias),
+        "interval": _interval(score.interval),
+        "apart": "not shown" if score.apart is None else f"{score.apart:.2f}",
+        "beyond": "not shown" if score.beyond is None else f"{score.beyond:,.0f}",
         "training_bias": number(score.training_bias),
         "auc": number(score.auc),
         "average_precision": number(score.average_precision),
@@ -152,8 +158,8 @@ def _summary(data: ReportData, place: int) -> str:
     setting = _setting(data, place).replace(" · ", ", ")
     opening = f"Alpha {scientific(step.alpha)}" + (f" ({setting})" if setting else "")
     parts = [
-        f"{opening}: the {gap_name(data)} is {number(step.score.bias)} ± {number(step.score.error)} for unseen people; "
-        f"before: {number(base.bias)}.",
+        f"{opening}: the {gap_name(data)} is {number(step.score.bias)} for unseen people (95% interval "
+        f"{_interval(step.score.interval)}); before: {number(base.bias)} ({_interval(base.interval)}).",
         f"Lowest over highest flag rate: {ratio_text(step.score.flags.ratio)}; before: {ratio_text(base.flags.ratio)}. "
         f"Lowest over highest rate of not being flagged: {ratio_text(step.score.flags.unflagged)}; "
         f"before: {ratio_text(base.flags.unflagged)}.",
@@ -173,6 +179,10 @@ def _removed(data: ReportData, step: Step) -> str:
     if share > 1:
         return "nothing left that is more than noise"
     return f"{percent(share)} less than before" if share >= 0 else f"{percent(-share)} more than before"
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return " to ".join(map(number, ends))
 
 
 def _against(step: Step) -> str:
@@ -196,9 +206,12 @@ def _cost(data: ReportData) -> str:
 
 
 def _no_gap(data: ReportData) -> str:
-    p = "" if math.isnan(data.gap_p_value) else f" (p = {data.gap_p_value:.2g} for “no gap”)"
+    p, what = "", "flag rates"
+    if data.request.kind == "bias_reduction":
+        p = "" if math.isnan(data.gap_p_value) else f" (p = {data.gap_p_value:.2g} for “no gap”)"
+        what = "average base scores"
     return (
-        f"What differs between the groups’ average base scores is within sampling noise{p}, so nothing was removed. "
+        f"What differs between the groups’ {what} is within sampling noise{p}, so nothing was removed. "
         "That is not proof that the groups are treated alike: look at the flag rates."
     )
 
@@ -227,10 +240,10 @@ def _missed(data: ReportData) -> str:
             f"Reached on the rows shown here: {ratio_text(reached, asked)}."
         )
     else:
-        what = (
-            f"Asked to remove {percent(asked)} of it on {data.target} rows; with these detectors "
-            f"{percent(reached[0])} is the most."
-        )
+        interval = data.request.interval
+        doubt = interval is not None and interval[1] >= asked
+        verdict = "This cannot tell whether that is reached." if doubt else "That is less."
+        what = f"Asked to remove {percent(asked)} of it. {_gone(data)}. {verdict}"
     return f"{what} {_cost(data)} Other or more detectors may do better."
 
 
@@ -254,5 +267,21 @@ def _met(data: ReportData) -> str:
             f"Asked for: lowest over highest flag rate of at least {data.request.asked:.2f} on {data.target} rows. "
             f"On the rows shown here it goes from {ratio_text(data.base.flags.ratio)} to {ratio_text(flags.ratio)}."
         )
-    reached = percent(data.request.reached[0]) if data.request.reached else "–"
-    return f"{reached} of the {gap_name(data)} is gone on {data.target} rows, as asked."
+    return f"{_gone(data)}: this supports the {percent(data.request.asked)} asked for."
+
+
+def _gone(data: ReportData) -> str:
+    """What is gone of the gap, and how sure that is."""
+    share = data.request.reached[0] if data.request.reached else math.nan
+    where = (
+        data.target if data.refitted or data.target == "training" else "rows that the weights have not seen"
+    )
+    where = f"{where} rows" if where in ("unseen", "training") else where
+    ends = data.request.interval
+    if ends is None:
+        doubt = ""
+    elif not math.isfinite(ends[0]):
+        doubt = f" (95% interval: at most {percent(ends[1])})"
+    else:
+        doubt = f" (95% interval {percent(ends[0])} to {percent(ends[1])})"
+    return f"{percent(min(share, 1.0))} of the {gap_name(data)} is gone on {where}{doubt}"

@@ -5,16 +5,16 @@ anew. The pool is fitted once per repeat; both base ensembles, both notions of f
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import rankdata
 
-from evenout.core.cells import Cells, collect_cells, rank_weights
+from evenout.core.cells import CrossFit, Pairs, collect_cells, rank_weights
 from evenout.core.combine import learn_combination
 from evenout.core.compiled import map_blocks
-from evenout.core.forms import NOTIONS
+from evenout.core.notions import NOTIONS
 from evenout.core.pairwise import PairSums, pair_sums
 from evenout.core.path import TradeoffPath
 from evenout.core.scaling import learn_scaling, unit_range
@@ -113,19 +113,18 @@ class Scored:
     groups: IntArray
     pairs: PairSums
 
-    def cells(self, base: str, framework: str) -> Cells:
-        """The sums that define one problem. The paper measures on the training rows, so there is one fold alone."""
+    def sums(self, base: str, framework: str) -> CrossFit:
+        """The sums that define one problem. The paper measures on the training rows, so nothing is left out."""
         t = self.targets[base]
         one = np.zeros(len(t), dtype=np.intp)
         n_groups = int(self.groups.max()) + 1
         beta = FRAMEWORKS[framework](t)
-        cells = collect_cells(self.S, t, beta, self.groups, one, n_groups=n_groups, n_folds=1)
+        cells = collect_cells(self.S, t, beta, self.groups, one, n_groups=n_groups, n_sets=1)
         columns = [*range(self.S.shape[1]), self.S.shape[1] + list(self.targets).index(base)]
-        return Cells(
-            cells.plain,
-            cells.weighted,
-            PairSums(self.pairs.form[..., columns, :][..., columns], self.pairs.mass),
-        )
+        form, mass = self.pairs.total()
+        pairs = Pairs(form[None][..., columns, :][..., columns], mass[None])
+        whole = replace(cells, pairs=pairs)
+        return CrossFit(whole, whole.none(), whole.none())
 
 
 def score(dataset: str, seeds: Seeds, *, n_threads: int = 1, pairs: bool = True) -> Scored:
@@ -166,9 +165,9 @@ def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> "
     frames = [_target_points(scored)]
     rng = np.random.default_rng(seeds.alphas)
     for base in BASES:
-        cells = {framework: scored.cells(base, framework) for framework in FRAMEWORKS}
+        sums = {framework: scored.sums(base, framework) for framework in FRAMEWORKS}
         for fairness, notion in FAIRNESS.items():
-            paths = {framework: TradeoffPath(cells[framework], {notion: 1.0}) for framework in FRAMEWORKS}
+            paths = {name: TradeoffPath(sums[name], {notion: 1.0}, method="published") for name in FRAMEWORKS}
             # As in the paper, both frameworks see the same random alphas: those of the weighted one's range.
             low, high = np.log(paths["weighted"].alpha_range(FIRST_FALL, LAST_FALL))
             drawn = np.sort(np.exp(rng.uniform(low, high, RANDOM_ALPHAS)))
@@ -205,11 +204,11 @@ def _target_points(scored: Scored) -> "pd.DataFrame":
 
     rows = []
     for base, t in scored.targets.items():
-        cells = scored.cells(base, "unweighted")
+        sums = scored.sums(base, "unweighted")
         auc = aucs(t[:, None], scored.outlier)[0]
         for fairness, notion in FAIRNESS.items():
-            f2 = NOTIONS[notion].form(cells)[-1, -1]
-            bias = TradeoffPath(cells, {notion: 1.0}).target_bias("training")
+            f2 = NOTIONS[notion].form(sums.whole)[0, -1, -1]
+            bias = TradeoffPath(sums, {notion: 1.0}, method="published").target_bias("training")
             rows.append({"base": base, "fairness": fairness, "f2": f2, "bias": bias, "auc": auc})
     return pd.DataFrame(rows).assign(framework="none", kind="target", alpha=np.nan, f1=0.0, negative=np.nan)
 

@@ -215,17 +215,18 @@ function largestGroups(report, most) {
 }
 
 function allCharts(report) {
-  const twice = ({ bias, error }) => [bias - 2 * error, bias + 2 * error];
   const charts = {
-    bias: curveChart(report, {
-      value: (step) => step.score.bias, dotted: (step) => step.score.training_bias,
-      band: (step) => twice(step.score), base: report.base.bias, zero: true,
-    }),
     f1: curveChart(report, { value: (step) => step.f1, base: 0, zero: true }),
     spread: spreadChart(report),
     rates: ratesChart(report),
     weights: weightsChart(report),
   };
+  if (report.base.bias !== null) {  // there are groups to compare
+    charts.bias = curveChart(report, {
+      value: (step) => step.score.bias, dotted: (step) => step.score.training_bias,
+      band: (step) => step.score.interval, base: report.base.bias, zero: true,
+    });
+  }
   if (report.labels === "shown") {
     charts.auc = curveChart(report, { value: (step) => step.score.auc, base: report.base.auc, zero: false });
   }

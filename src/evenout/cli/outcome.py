@@ -1,0 +1,148 @@
+"""What came of a request, how large the gap was and what is left of it: for files and for folders alike."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from evenout.core.flags import beyond_equal_rates, rate_ratio
+from evenout.core.types import FloatArray
+from evenout.estimator import FairOutlierEnsemble
+from evenout.request import DEFAULT_REDUCTION
+
+
+@dataclass(frozen=True)
+class Change:
+    """A figure of the base score (before) and of the fair score (after), with standard errors where known."""
+
+    before: float
+    after: float
+    before_error: float | None = None
+    after_error: float | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a fitted model has reached.
+
+    Attributes
+    ----------
+    request : dict
+        ``bias_reduction``, ``flag_rate_ratio`` or ``alpha`` with what was asked for, ``target`` and ``confidence``.
+    request_met : bool
+        Whether what is stated supports it.
+    notions : tuple of str
+        Notions of fairness that are pursued.
+    groups, left_out_groups : dict of str to int
+        Rows of each group that is compared, and of each that is too small for that.
+    alpha : float
+    gap_detected : bool
+    gap_p_value : float
+        Of "the groups have the same mean base score".
+    gap_in_standard_deviations : float
+        Largest difference of two groups' mean base scores, over the standard deviation of the base score.
+    bias_reduction : float
+        Share of the base score's bias that is gone on the rows that ``request["target"]`` names.
+    bias_reduction_interval : pair of float
+        Its 95 % interval.
+    unseen_estimate : {"everything refitted", "weights only"}
+        What has not seen the rows that stand for unseen ones.
+    bias_unseen, bias_training : Change
+        Scale-free bias, on unseen rows and on the training rows.
+    bias_unseen_interval : dict of str to pair of float
+        95 % intervals, ``before`` and ``after``.
+    flag_rates : dict of str to Change
+        By group.
+    flag_rate_ratio, unflagged_rate_ratio : Change
+        Lowest over highest rate of being flagged, and of not being flagged.
+    flagged_in_groups : Change
+        Flagged rows of all groups that are compared.
+    flagged_beyond_equal_rates : Change
+        How many of them are there beyond what equal rates would give.
+    correlation : float
+        Of base and fair score.
+    """
+
+    request: dict[str, Any]
+    request_met: bool
+    notions: tuple[str, ...]
+    groups: dict[str, int]
+    left_out_groups: dict[str, int]
+    alpha: float
+    gap_detected: bool
+    gap_p_value: float
+    gap_in_standard_deviations: float
+    bias_reduction: float
+    bias_reduction_interval: tuple[float, float]
+    unseen_estimate: str
+    bias_unseen: Change
+    bias_unseen_interval: dict[str, tuple[float, float]]
+    bias_training: Change
+    flag_rates: dict[str, Change]
+    flag_rate_ratio: Change
+    unflagged_rate_ratio: Change
+    flagged_in_groups: Change
+    flagged_beyond_equal_rates: Change
+    correlation: float
+
+    @classmethod
+    def of(cls, model: FairOutlierEnsemble, rates: FloatArray) -> "Outcome":
+        """From a fitted model and the flag rates of its groups by base and fair score, shape (G, 2)."""
+        path, alpha, names = model.path_, model.alpha_, model.group_names_
+        flagged = rates * model.group_counts_[:, None]
+        low, high = path.interval(alpha)
+        compared = len(names) >= 2
+        return cls(
+            request=_request(model),
+            request_met=bool(model.request_met_),
+            notions=tuple(path.fairness),
+            groups=dict(zip(names, model.group_counts_.tolist(), strict=True)),
+            left_out_groups=dict(model.left_out_groups_),
+            alpha=float(alpha),
+            gap_detected=bool(model.gap_detected_),
+            gap_p_value=float(path.gap_p_value),
+            gap_in_standard_deviations=float(path.cross.whole.widest_gaps()[0]),
+            bias_reduction=float(model.bias_reduction_),
+            bias_reduction_interval=model.bias_reduction_interval_,
+            unseen_estimate="everything refitted" if path.cross.refitted else "weights only",
+            bias_unseen=Change(
+                path.target_bias("unseen"),
+                float(path.bias(alpha, "unseen")),
+                path.target_standard_error(),
+                float(path.standard_error(alpha)),
+            ),
+            bias_unseen_interval={"before": path.target_interval(), "after": (float(low), float(high))},
+            bias_training=Change(path.target_bias("training"), float(path.bias(alpha, "training"))),
+            flag_rates={name: Change(*rates[g].tolist()) for g, name in enumerate(names)},
+            flag_rate_ratio=_change(rate_ratio(rates) if compared else None),
+            unflagged_rate_ratio=_change(rate_ratio(1.0 - rates) if compared else None),
+            flagged_in_groups=_change(flagged.sum(axis=0)),
+            flagged_beyond_equal_rates=_change(beyond_equal_rates(flagged, model.group_counts_)),
+            correlation=float(path.correlation(alpha)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain data; a number that does not exist is None."""
+        return finite(asdict(self))
+
+
+def finite(value: Any) -> Any:
+    """The same with None for NaN and infinity, which JSON does not know."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _change(pair: FloatArray | None) -> Change:
+    return Change(*(np.full(2, np.nan) if pair is None else pair).tolist())
+
+
+def _request(model: FairOutlierEnsemble) -> dict[str, Any]:
+    """The one way of the three in which was asked."""
+    ways = {name: getattr(model, name) for name in ("bias_reduction", "flag_rate_ratio", "alpha")}
+    asked = {name: float(value) for name, value in ways.items() if value is not None}
+    asked = asked or {"bias_reduction": DEFAULT_REDUCTION}
+    return {**asked, "target": model.target, "confidence": model.confidence}

@@ -1,0 +1,354 @@
+"""Demographic parity from sums over sets of rows: form, bias, and how far the bias may be off.
+
+With ``m_g`` the mean of ``(s, t)`` in group g, the mean squared gap over all pairs of G groups is twice the variance of
+the group means, ``2 / (G - 1) sum_g (m_g - mean of m)^2``. Sampling alone adds ``2 / G sum_g V_g`` to it, on average,
+where ``V_g`` is the covariance of ``m_g``.
+
+On held-out rows the gaps are squared within each fold. To pool the folds first would be less noisy but optimistic: the
+weights of a fold have used up the noise of the other folds, so that errors cancel in the sum. `choice` does so all the
+same: where alphas are compared with each other, low variance counts.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from evenout.core.cells import Cells, CrossFit
+from evenout.core.forms import GroupMoments, no_gap_p_value, ratio
+from evenout.core.types import BoolArray, FloatArray
+
+_SOUND = 30  # rows from which a group's spread is known well enough
+
+
+class Means(NamedTuple):
+    """Group means of m scores in K sets, in standard deviations of each score.
+
+    ``mean`` (K, m, G); ``cov`` (K, G, m, m), the covariance of the m means of one group; ``size`` (K, G), rows;
+    ``known`` (K, G), whether a group has two rows or more in a set, without which nothing can be said of its noise.
+    """
+
+    mean: FloatArray
+    cov: FloatArray
+    size: FloatArray
+    known: BoolArray
+
+
+def effective_sizes(cells: Cells) -> FloatArray:
+    """Independent rows that each group is worth, ``(sum w)^2 / sum w^2`` over clusters of weight w, shape (K, G)."""
+    spread = cells.plain if cells.spread is None else cells.spread
+    return cells.group_counts**2 / np.maximum(spread[:, :-1, 0, 0], np.finfo(float).tiny)
+
+
+def mean_covariances(cells: Cells) -> FloatArray:
+    """Covariance ``V_g`` of the mean of ``(s, t)`` in each group, shape (K, G, k + 1, k + 1); 0 for a single row.
+
+    ``e / (e - 1) sum_c (u_c - n_c m)(u_c - n_c m)' / n^2`` over clusters c of n_c rows with the sum u_c, e being the
+    effective size. With each row a cluster this is the usual ``Sigma / n``.
+    """
+    spread = (cells.plain if cells.spread is None else cells.spread)[:, :-1]
+    n, e = np.where(cells.group_counts > 0, cells.group_counts, 1.0), effective_sizes(cells)
+    mean = cells.plain[:, :-1, 0, 1:] / n[:, :, None]
+    across = np.einsum("fgk,fgl->fgkl", spread[:, :, 0, 1:], mean)
+    square = np.einsum("fg,fgk,fgl->fgkl", spread[:, :, 0, 0], mean, mean)
+    scatter = spread[:, :, 1:, 1:] - across - across.swapaxes(2, 3) + square
+    factor = np.where(e > 1.0 + 1e-9, e / np.maximum(e - 1.0, 1e-9), 0.0) / n**2
+    return scatter * factor[:, :, None, None]
+
+
+def variances(cells: Cells, V: FloatArray) -> FloatArray:
+    """Variance over all rows of each set of the scores with weights V (K, m, k + 1), shape (K, m)."""
+    total = cells.plain.sum(axis=1)
+    n = np.maximum(total[:, 0, 0], np.finfo(float).tiny)[:, None]
+    mean = np.einsum("fk,fmk->fm", total[:, 0, 1:], V) / n
+    square = ((V @ total[:, 1:, 1:]) * V).sum(axis=2) / n
+    return np.maximum(square - mean**2, 0.0)
+
+
+def fold_variances(cross: CrossFit, V: FloatArray) -> FloatArray:
+    """Variance of each score over all rows, those of the fold and those outside, as each fold's model sees them."""
+    both = Cells(cross.training.plain + cross.held.plain, cross.held.weighted)
+    return variances(both, V)
+
+
+class DemographicParity:
+    """Equal mean scores of the groups."""
+
+    def form(self, cells: Cells) -> FloatArray:
+        """``C = 1/N sum_{p<q} (m_p - m_q)(m_p - m_q)'`` of each set, shape (K, k + 1, k + 1)."""
+        n = cells.group_counts
+        mean = cells.plain[:, :-1, 0, 1:] / np.maximum(n, np.finfo(float).tiny)[:, :, None]
+        return _twice_scatter(mean, n > 0)
+
+    def noise(self, cells: Cells) -> FloatArray:
+        """``V = 1/N sum_{p<q} (V_p + V_q)``: what sampling alone adds to `form`, on average."""
+        present = cells.group_counts > 0
+        V = np.where(present[:, :, None, None], mean_covariances(cells), 0.0)
+        return 2.0 * V.sum(axis=1) / np.maximum(present.sum(axis=1), 1)[:, None, None]
+
+    def training_bias(self, cells: Cells, V: FloatArray) -> FloatArray:
+        """``DP / Var(y)`` on the rows of one set, weights V (m, k + 1); no correction: the weights have used it up."""
+        squared = np.einsum("mk,kl,ml->m", V, self.form(cells)[0], V, optimize=True)
+        return ratio(np.maximum(squared, 0.0), variances(cells, V[None])[0])
+
+    def bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
+        """Corrected ``DP / Var(y)`` on held-out rows, squared within folds; the mean over folds by their rows.
+
+        Two refinements, none of which changes what is estimated:
+
+        - The folds' weights were solved on ``n - n_f`` rows, those of the fit on n, which leave less: what noise in the
+          solved rows adds to the bias falls as one over their number. Weights that remove all of the gap in their own
+          rows add half of the difference between other rows and their own, each corrected for sampling noise; weights
+          that remove the share J of it add J times as much. Of that, ``n_f / n`` is taken off.
+        - What is measured within folds is the change against the base score, whose own bias is known with less noise
+          (`target_bias`): two scores that go together share their noise, and the base score has one bias by both ways.
+        """
+        found = _Found.on(cross, V)
+        return found.bias - (1.0 - found.kept) * found.learnt
+
+    def fold_bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
+        """The same of the folds' own weights, nothing taken off for the rows that they were solved without."""
+        return _Found.on(cross, V).bias
+
+    def choice(self, cross: CrossFit, V: FloatArray) -> FloatArray:
+        """The same with the folds pooled before squaring: less noise, too low by little; to compare alphas with."""
+        pooled = _pooled(_means(cross, V, cross.held))
+        squared, noise = _squared(pooled)
+        return (squared - noise)[0] if pooled.known.sum() >= 2 else np.full(V.shape[1], np.nan)
+
+    def target_bias(self, cross: CrossFit) -> FloatArray:
+        """The base score's bias on held-out rows, shape (1,); no weights were solved for, so folds can be pooled."""
+        return self.choice(cross, unit_target(cross.held))
+
+    def chi_square(self, cross: CrossFit, V: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The bias of scores on held-out rows as ``a (X - freedom)``, X a noncentral chi-square; (m,) each.
+
+        Returns
+        -------
+        value : array
+            ``bias + a freedom``.
+        scale : array
+            ``a``, so that the part of the variance that grows with the bias b is ``4 a b``.
+        freedom : array
+            Degrees of freedom, so that the rest of the variance is ``2 a^2 freedom``.
+        """
+        found = _Found.on(cross, V)
+        return _chi_square(self.bias(cross, V), found.means, np.diag(found.free_covariance()))
+
+    def target_chi_square(self, cross: CrossFit) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The same of the base score, folds pooled; (1,) each."""
+        means = _pooled(_means(cross, unit_target(cross.held), cross.held))
+        return _chi_square(self.target_bias(cross), means, 2.0 * _own_traces(means)[0])
+
+    def covariance(self, cross: CrossFit, V: FloatArray) -> FloatArray:
+        """Covariance of `bias` of m scores and, last, of `target_bias`: shape (m + 1, m + 1).
+
+        Group means are taken as normal, with the form ``Q`` of the mean squared gap and the covariances ``N_ij`` of the
+        means of two scores. The part that grows with the gap is ``4 mu_i'Q N_ij Q mu_j`` per fold, where ``mu`` are the
+        means, shrunk by what noise adds to their square; the rest is `_Found.free_covariance`.
+        """
+        found = _Found.on(cross, V)
+        means, pooled, share, portion = found.means, _pooled(found.means), found.share, _portions(found.means)
+        squared = np.append((share @ _squared(means)[0])[:-1], _squared(pooled)[0][0, -1])
+        systematic = np.append(found.bias - found.learnt, self.target_bias(cross))
+        shrink = np.sqrt(np.clip(np.nan_to_num(ratio(systematic, squared)), 0.0, 1.0))
+        weight = np.repeat(share[:, None, None], means.mean.shape[1], axis=1) * np.ones(portion.shape[1])
+        weight[:, -1] = portion  # how an error of a group mean enters an estimate
+        pull = _pull(means)
+        pull[:, -1] = _pull(pooled)[0, -1]
+        pull *= 2.0 * shrink[:, None] * weight
+        total = np.einsum("fig,fgij,fjg->ij", pull, means.cov, pull, optimize=True)
+        total[:-1, :-1] += found.free_covariance()
+        with_base = 2.0 * share**3 @ found.traces(-1)[:, :-1]
+        total[:-1, -1] += with_base
+        total[-1, :-1] += with_base
+        total[-1, -1] += 2.0 * _traces(pooled.cov[0, :, -1, -1], pooled.known[0])
+        return total
+
+    def gap_p_value(self, cells: Cells) -> float:
+        """p-value of "the groups have the same mean base score" (Welch); NaN with fewer than two groups.
+
+        The smallest group rules Welch's test, so the groups of 30 rows and more are tested alone too; of two tests the
+        smaller p counts, doubled.
+        """
+        e, total = effective_sizes(cells)[0], variances(cells, unit_target(cells))[0]
+        mean = cells.plain[:, :-1, 0, -1] / cells.group_counts
+        spread = mean_covariances(cells)[:, :, -1, -1] * e
+        sets = {g.tobytes(): g for g in (e > 1.0 + 1e-9, e >= _SOUND) if g.sum() >= 2}.values()
+        found = [no_gap_p_value(GroupMoments(e[g], mean[:, g], spread[:, g], total))[0] for g in sets]
+        return min(1.0, len(found) * float(min(found))) if found else float("nan")
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What held-out and solved rows tell of m scores.
+
+    Parameters
+    ----------
+    means : Means
+        Of the held-out rows, for the m scores and, last, the base score.
+    bias : array of shape (m,)
+        Of the folds' weights: the base score's bias, plus the change against it within folds.
+    removed : array of shape (m,)
+        How much of the gap in the solved rows is gone.
+    learnt : array of shape (m,)
+        The part of the bias that is due to noise in the solved rows.
+    kept : float
+        Share of the rows that the weights of a fold were solved on.
+    """
+
+    means: Means
+    bias: FloatArray
+    removed: FloatArray
+    learnt: FloatArray
+    kept: float
+
+    @classmethod
+    def on(cls, cross: CrossFit, V: FloatArray) -> "_Found":
+        """Measure scores with weights V of shape (K, m, k + 1)."""
+        both = np.concatenate([V, unit_target(cross.held)], axis=1)
+        means, solved = (_means(cross, both, cells) for cells in (cross.held, cross.training))
+        share, unseen = _fold_shares(means), np.subtract(*_squared(means))
+        gap, noise = _squared(solved)
+        left = np.nan_to_num(
+            ratio(gap, gap[:, -1:]), nan=1.0
+        )  # no gap in the solved rows: nothing was removed
+        removed = 1.0 - np.sqrt(np.clip(left, 0.0, 1.0))
+        learnt = share @ (removed / 2.0 * (unseen - gap + noise))
+        within, base = share @ unseen, np.subtract(*_squared(_pooled(means)))[0, -1]
+        bias = within[:-1] - within[-1] + base
+        return cls(means, bias, (share @ removed)[:-1], learnt[:-1], float(share @ cross.kept_share))
+
+    @property
+    def share(self) -> FloatArray:
+        """Weight of each fold, shape (K,)."""
+        return _fold_shares(self.means)
+
+    def traces(self, score: int) -> FloatArray:
+        """``tr(Q N_ij Q N_ij)`` of each score i with one score j, for each fold: shape (K, m + 1)."""
+        pairs = zip(self.means.cov, self.means.known, strict=True)
+        return np.stack([_traces(cov[:, :, score], known) for cov, known in pairs])
+
+    def free_covariance(self) -> FloatArray:
+        """Covariance of the biases where no gap is left but that of noise, shape (m, m).
+
+        With ``e_f`` and ``h_f`` the errors of the group means of a score and of the base score in one of K folds, the
+        bias has the error ``1/K sum (e_f^2 - N) - D - 2 J / (K (K - 1)) sum_{f != g} h_g e_f``. The first part is
+        squared noise within folds. The second is that of the base score, ``D = 1/K sum (h_f^2 - N) - (1/K sum h_f)^2 +
+        N/K``. The third is noise of the other folds that the weights have removed with the gap: a gap in this fold.
+        """
+        K, J = len(self.share), self.removed
+        T = np.tensordot(
+            self.share, [_traces(*part) for part in zip(self.means.cov, self.means.known, strict=True)], 1
+        )
+        own, mixed, base = np.maximum(T[:-1, :-1], 0.0), np.maximum(T[:-1, -1], 0.0), float(T[-1, -1])
+        part = 1.0 - (1.0 - self.kept) / 2.0 * J  # `bias` takes off the rest with what is learnt from noise
+        squares = 2.0 / K * np.outer(part, part) * own
+        shared = 2.0 * (K - 1) / K**2 * part * mixed + 4.0 / K**2 * J * part * np.sqrt(base * mixed)
+        crossed = 4.0 / (K * (K - 1)) * (np.sqrt(base * own) + np.sqrt(np.outer(mixed, mixed)))
+        return (
+            squares
+            + 2.0 * (K - 1) / K**2 * base
+            + np.outer(J * part, J * part) * crossed
+            - shared[:, None]
+            - shared
+        )
+
+
+def _means(cross: CrossFit, V: FloatArray, cells: Cells) -> Means:
+    """Group means of the rows in ``cells``, the inside or the outside of each fold, less the mean over groups."""
+    deviation = np.sqrt(fold_variances(cross, V))
+    unit = V / np.where(deviation > 0, deviation, np.nan)[:, :, None]
+    n = cells.group_counts
+    known = effective_sizes(cells) > 1.0 + 1e-9
+    mean = np.einsum("fgk,fmk->fmg", cells.plain[:, :-1, 0, 1:] / np.maximum(n, 1e-300)[:, :, None], unit)
+    cov = unit[:, None] @ mean_covariances(cells) @ unit[:, None].swapaxes(2, 3)
+    return Means(_centred(mean, known[:, None]), cov, n, known)
+
+
+def unit_target(cells: Cells) -> FloatArray:
+    """The weights that make the base score of ``(s, t)``, for each set, shape (K, 1, k + 1)."""
+    V = np.zeros((cells.n_sets, 1, cells.n_detectors + 1))
+    V[:, :, -1] = 1.0
+    return V
+
+
+def _chi_square(
+    bias: FloatArray, means: Means, free: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Value, scale and degrees of freedom of biases of shape (m,), whose variance without any gap is ``free``."""
+    share, m = _fold_shares(means), len(bias)
+    squared, noise = (share @ part for part in _squared(means))
+    own = np.einsum("fgmm->fmg", means.cov)
+    along = share**2 @ np.einsum("fmg,fmg,fmg->fm", _pull(means), _pull(means), own)
+    scale = ratio(share**2 @ _own_traces(means), noise)
+    # Where the gap is clear, the noise that counts is that of the groups it lies between.
+    scale = np.fmax(scale, np.where(squared > 3.0 * noise, ratio(along, squared), 0.0))[:m]
+    freedom = ratio(np.maximum(free[:m], 0.0), 2.0 * scale**2)
+    return bias + scale * freedom, scale, freedom
+
+
+def _own_traces(means: Means) -> FloatArray:
+    """``tr((Q N)^2)`` of each score in each set, shape (K, m)."""
+    own = np.einsum("fgmm->fgm", means.cov)
+    return np.stack([_traces(v, known) for v, known in zip(own, means.known, strict=True)])
+
+
+def _pooled(means: Means) -> Means:
+    """All folds as one set: a group's mean is that of its rows in all folds where it is known."""
+    portion = _portions(means)
+    known = np.asarray(means.known.any(axis=0))[None]
+    mean = np.einsum("fg,fmg->mg", portion, means.mean)[None]
+    cov = np.einsum("fg,fgmn->gmn", portion**2, means.cov)[None]
+    return Means(_centred(mean, known[:, None]), cov, means.size.sum(axis=0, keepdims=True), known)
+
+
+def _portions(means: Means) -> FloatArray:
+    """Share of each group's rows that each fold holds, shape (K, G); folds where a group is not known have none."""
+    size = np.where(means.known, means.size, 0.0)
+    return size / np.maximum(size.sum(axis=0), np.finfo(float).tiny)
+
+
+def _fold_shares(means: Means) -> FloatArray:
+    """Weight of each fold, by its rows, shape (K,); folds with fewer than two known groups have none."""
+    rows = np.where(means.known.sum(axis=1) >= 2, (means.size * means.known).sum(axis=1), 0.0)
+    return rows / rows.sum() if rows.sum() > 0 else np.full(len(rows), np.nan)
+
+
+def _squared(means: Means) -> tuple[FloatArray, FloatArray]:
+    """Mean squared gap over pairs of known groups, and what noise adds to it, shape (K, m) each."""
+    G = means.known.sum(axis=1)[:, None]
+    own = np.einsum("fgmm->fmg", means.cov)
+    squared = 2.0 * (means.mean**2).sum(axis=2) / np.maximum(G - 1, 1)
+    noise = 2.0 * np.where(means.known[:, None], own, 0.0).sum(axis=2) / np.maximum(G, 1)
+    return np.where(G >= 2, squared, 0.0), np.where(G >= 2, noise, 0.0)
+
+
+def _pull(means: Means) -> FloatArray:
+    """``Q mu``: half of how the mean squared gap changes with each group mean, shape (K, m, G)."""
+    return 2.0 * means.mean / np.maximum(means.known.sum(axis=1) - 1, 1)[:, None, None]
+
+
+def _traces(noise: FloatArray, known: BoolArray) -> FloatArray:
+    """``sum_gh Q_gh^2 v_g v_h`` for v along the first axis."""
+    G = int(known.sum())
+    if G < 2:
+        return np.zeros(noise.shape[1:])
+    v = noise[known]
+    squares = (v**2).sum(axis=0)
+    return 4.0 / G**2 * (squares + (v.sum(axis=0) ** 2 - squares) / (G - 1) ** 2)
+
+
+def _centred(mean: FloatArray, known: BoolArray) -> FloatArray:
+    """Group means less their mean over the known groups; 0 for the others."""
+    mean = np.where(known, mean, 0.0)
+    return np.where(
+        known, mean - mean.sum(axis=-1, keepdims=True) / np.maximum(known.sum(axis=-1, keepdims=True), 1), 0.0
+    )
+
+
+def _twice_scatter(mean: FloatArray, present: BoolArray) -> FloatArray:
+    """``2 / (G - 1) sum_g (m_g - m)(m_g - m)'`` over the present groups of each set, shape (K, q, q)."""
+    centred = _centred(mean.swapaxes(1, 2), present[:, None])
+    G = present.sum(axis=1)[:, None, None]
+    return 2.0 * np.einsum("fkg,flg->fkl", centred, centred) / np.maximum(G - 1, 1)
