@@ -238,6 +238,22 @@ def test_confidence_asks_for_more(clear):
         assert bound < 1e-9
 
 
+def test_bound_holds_for_all_alphas_at_once(clear):
+    """The largest of the correlated errors along the path, in 20,000 draws of our own, stays below the bound."""
+    asked, alphas = 0.6, np.r_[0.0, clear.grid()]
+    contrast = np.column_stack([np.eye(len(alphas)), np.full(len(alphas), -(1 - asked))])
+    cov = contrast @ clear.covariance(alphas) @ contrast.T
+    spread = np.sqrt(np.diag(cov))
+    draws = np.random.default_rng(1).multivariate_normal(
+        np.zeros(len(alphas)), cov, size=20_000, check_valid="ignore", method="eigh"
+    )
+    reach = np.quantile((draws / spread).max(axis=1), 0.9)
+    bound = clear.bias(alphas) - (1 - asked) * clear.target_bias() + reach * spread
+    place = int((bound <= 0).argmax())
+    alpha = choose(clear, asked, "unseen", 0.9).alpha
+    assert alphas[place - 1] * 0.97 < alpha < alphas[place] * 1.03
+
+
 def test_confidence_that_cannot_be_had_is_said(few):
     choice = choose(few, 0.99, "unseen", 0.99)
     assert not choice.met
