@@ -284,7 +284,8 @@ def test_requests_that_are_said_to_be_met_are_met():
     """With confidence 0.95 in 90 % of the cases at least; without, no more than 0.05 is missing on average."""
     population, asked = POPULATIONS["two groups"][0], 0.6
     got = {0.95: [], None: []}
-    for cross in population.draw(1000, 300 if DEEP else 115, np.random.default_rng(6)):
+    repeats = 300 if DEEP else 30
+    for cross in population.draw(1000, repeats, np.random.default_rng(6)):
         path = TradeoffPath(cross, DP, noise_aware=True)
         for confidence, shares in got.items():
             choice = choose(path, asked, "unseen", confidence)
@@ -292,7 +293,7 @@ def test_requests_that_are_said_to_be_met_are_met():
                 own = population.bias(path.fold_weights(np.array([choice.alpha]), "training")[0, 0])
                 shares.append(1.0 - own / population.target_bias)
     sure, plain = (np.array(shares) for shares in got.values())
-    assert min(len(sure), len(plain)) >= 80
-    assert len(sure) >= 100
+    assert len(sure) >= 0.85 * repeats
+    assert len(plain) >= 0.65 * repeats
     assert np.mean(sure >= asked) >= 0.9
     assert np.maximum(asked - plain, 0.0).mean() <= 0.05
