@@ -161,6 +161,8 @@ def test_few_clusters_are_little_evidence_but_no_fault(n_clusters, request_):
             warnings.simplefilter("ignore", category)
         model.fit(S, sensitive_features=groups, clusters=clusters)
     assert np.isfinite(model.outlier_scores_).all()
-    if n_clusters == 2:  # one in each of two folds: no bias can be measured there
+    if (
+        n_clusters == 2 and "flag_rate_ratio" not in request_
+    ):  # one in each of two folds: no bias can be measured
         assert not model.gap_detected_
         assert np.isnan(model.bias_reduction_)
