@@ -109,7 +109,7 @@ def test_requests_go_by_rows_that_the_weights_alone_have_not_seen(name, table, e
 
 
 def test_small_groups_are_left_out_as_in_memory(table, engine):
-    sensitive = table.sensitive["sex"].to_numpy(dtype=object)
+    sensitive = table.sensitive["sex"].to_numpy(dtype=object).copy()
     sensitive[:20] = "x"
     changed = dataclasses.replace(table, sensitive=pd.DataFrame({"sex": sensitive}))
     models = []
