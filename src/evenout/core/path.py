@@ -116,8 +116,9 @@ class TradeoffPath:
         """Scale-free bias of ``y(alpha)``.
 
         ``"training"``: on the rows the weights were solved on, as in the paper. ``"unseen"``: on held-out rows; for
-        demographic parity squared within folds and corrected for sampling noise, so that it is right on average and
-        may be negative. Several notions: the weighted mean of each bias divided by the target's.
+        demographic parity squared within folds and corrected for sampling noise, so that it is right on average, or a
+        little high at strong alpha, and may be negative. Several notions: the weighted mean of each bias divided by the
+        target's.
         """
         alphas = _checked(alpha)
         return self._measure(alphas.ravel(), target).reshape(alphas.shape)
