@@ -19,6 +19,13 @@ X = RNG.normal(size=(60, 3)) * [1.0, 100.0, 0.01] + [5.0, 0.0, -3.0]
 GROUPS = np.repeat([0, 1, 2, -1], [25, 20, 10, 5])
 
 
+def test_a_length_of_nothing_still_divides_every_distance():
+    X = np.r_[np.zeros(14), 1.0][:, None]  # half of all pairs of rows lie at distance 0
+    features, scale = comparable_rows(X, np.repeat([0, 1], [7, 8]), ("median", 0.1))
+    with np.errstate(all="raise", under="ignore"):
+        assert np.isfinite(np.ptp(features) / scale)
+
+
 def test_published_scale_leaves_features_alone():
     features, scale = comparable_rows(X, GROUPS, "minmax")
     assert features is X

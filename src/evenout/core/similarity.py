@@ -15,6 +15,8 @@ LengthScale: TypeAlias = Literal["minmax"] | float | tuple[Literal["median"], fl
 # rows of other groups to a row, by `effective_pairs`: benchmarks/similar_scale.py.
 DEFAULT_LENGTH: LengthScale = ("median", 0.1)
 
+LEAST_LENGTH = 1e-150  # below it, the quotient of a distance and a length may leave the range of numbers
+
 _SAMPLE = 2000  # rows from which the median distance is estimated
 _PAIR_SAMPLE = 3000  # rows from which the effective pairs are estimated
 _FEW_PAIRS = 100  # the mean square of so many differences has a relative error of sqrt(2 / 100), one in seven
@@ -49,7 +51,7 @@ def comparable_rows(
     spread = ordered.std(axis=0)
     features = (unit - ordered.mean(axis=0)) / np.where(spread > 1e-13, spread, 1.0)
     if isinstance(length_scale, tuple):
-        return features, max(length_scale[1] * median_distance(features, groups), np.finfo(float).tiny)
+        return features, max(length_scale[1] * median_distance(features, groups), LEAST_LENGTH)
     return features, float(length_scale)
 
 
