@@ -7,6 +7,7 @@ from scipy import stats
 
 from evenout.core.cells import CrossFit, collect_cells, rank_weights
 from evenout.core.folds import assign_folds
+from evenout.core.membership import Comparison
 from evenout.core.notions import PARITY
 from evenout.core.parity import (
     Means,
@@ -433,6 +434,7 @@ def test_free_covariance_is_that_of_the_error_it_is_derived_from(G):
         np.broadcast_to(cov / size[:, None, None], (K, G, m + 1, m + 1)),
         np.ones((K, G)),
         np.ones((K, G), dtype=bool),
+        Comparison.of_all(G),
     )
     found = _Found(means, np.zeros(m), removed, np.zeros(m), kept).free_covariance()
     E = np.einsum("ij,nfgj->nifg", root, rng.normal(size=(n, K, G, m + 1))) / np.sqrt(size)

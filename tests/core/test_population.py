@@ -84,9 +84,10 @@ class Population:
             Z = np.concatenate([np.ones((*rows.shape[:2], 1)), rows], axis=2)
             for f in range(K):
                 plain[:, f, g] = Z[:, f::K].swapaxes(1, 2) @ Z[:, f::K]
+        plain[:, :, -1] = plain.sum(axis=2)
         for sums in copies * plain:
-            spread = copies * sums if copies > 1 and clustered else None
-            yield CrossFit.of_folds(Cells(sums, sums.sum(axis=1), spread), base=self.base)
+            spread = copies * sums[:, :-1] if copies > 1 and clustered else None
+            yield CrossFit.of_folds(Cells(sums, sums[:, -1], spread), base=self.base)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,18 @@
 """Sums over sets of rows: the few small arrays that answer every later question without touching the rows again.
 
-With ``z = (1, s_1, ..., s_k, t)`` the augmented row, a set of rows keeps ``sum z z'`` per group and ``sum beta z z'``
-over all its rows. Three kinds of sets are needed (`CrossFit`): all rows; for each of K folds the rows outside it,
+With ``z = (1, s_1, ..., s_k, t)`` the augmented row, a set of rows keeps ``sum phi_g z z'`` for each group g, where
+``phi_g`` is how much a row belongs to it (`evenout.core.membership`), and ``sum z z'`` and ``sum beta z z'`` over all
+its rows. Three kinds of sets are needed (`CrossFit`): all rows; for each of K folds the rows outside it,
 scored by what was learnt on them; and the rows of the fold, scored by the same. Chunks of rows add.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenout.core.membership import Comparison, Membership
 from evenout.core.pairwise import PairSums
 from evenout.core.types import FloatArray, IntArray
 
@@ -32,13 +34,16 @@ class Cells:
     Parameters
     ----------
     plain : array of shape (K, G + 1, k + 2, k + 2)
-        ``sum z z'`` over the rows of each group, each row counted by its sample weight. The last group slot holds the
-        rows without a group.
+        ``sum phi_g z z'`` of each group, each row counted by its sample weight. The last slot has ``sum z z'`` over all
+        rows, those without a group too.
     weighted : array of shape (K, k + 2, k + 2)
         ``sum beta z z'`` over all rows, by sample weight too.
-    spread : array of shape (K, G + 1, k + 2, k + 2), optional
-        ``sum_c u_c u_c'`` with ``u_c = sum z`` over the rows of cluster c, by sample weight: how much the group means
-        vary. ``plain`` itself where each row is a cluster of weight 1.
+    spread : array of shape (K, P, k + 2, k + 2), optional
+        ``sum_c u_cg u_ch'`` with ``u_cg = sum phi_g z`` over the rows of cluster c, by sample weight, for the P pairs
+        of groups (g, h) that share rows: how much the group means vary together. The pairs are those of
+        `Comparison.joint`. Left out where groups are hard and each row is a cluster of weight 1: it is ``plain`` then.
+    compared : Comparison, optional
+        Which groups are compared; each with each other if left out, none sharing rows.
     pairs : Pairs, optional
         When individual fairness is asked for.
     own : array of shape (K, k, k), optional
@@ -53,6 +58,22 @@ class Cells:
     pairs: Pairs | None = None
     own: FloatArray | None = None
     base: FloatArray | None = None
+    compared: Comparison | None = None
+
+    @property
+    def comparison(self) -> Comparison:
+        """Which groups are compared."""
+        return Comparison.of_all(self.n_groups) if self.compared is None else self.compared
+
+    @property
+    def joint_spread(self) -> FloatArray:
+        """``spread``, also where it is left out, shape (K, P, k + 2, k + 2)."""
+        return self.plain[:, :-1] if self.spread is None else self.spread
+
+    @property
+    def total(self) -> FloatArray:
+        """``sum z z'`` over all rows of each set, shape (K, k + 2, k + 2)."""
+        return self.plain[:, -1]
 
     @property
     def n_sets(self) -> int:
@@ -77,19 +98,20 @@ class Cells:
     @property
     def counts(self) -> FloatArray:
         """All rows of each set, by sample weight, shape (K,)."""
-        return self.plain[:, :, 0, 0].sum(axis=1)
+        return self.total[:, 0, 0]
 
     def widest_gaps(self) -> FloatArray:
         """Largest difference of two groups' mean base scores, in standard deviations of all rows, shape (K,).
 
         NaN with fewer than two groups, or for a constant base score.
         """
-        total, n = self.plain.sum(axis=1)[:, [0, -1], -1], np.maximum(self.counts, np.finfo(float).tiny)
+        total, n = self.total[:, [0, -1], -1], np.maximum(self.counts, np.finfo(float).tiny)
         deviation = np.sqrt(np.maximum(total[:, 1] / n - (total[:, 0] / n) ** 2, 0.0))
         if self.n_groups < 2:
             return np.full(self.n_sets, np.nan)
         means = self.plain[:, :-1, 0, -1] / np.where(self.group_counts > 0, self.group_counts, np.nan)
-        widest = np.nanmax(means, axis=1) - np.nanmin(means, axis=1)
+        blocks = [means[:, list(block.groups)] for block in self.comparison.blocks]
+        widest = np.max([np.nanmax(block, axis=1) - np.nanmin(block, axis=1) for block in blocks], axis=0)
         return widest / np.where(deviation > 0, deviation, np.nan)
 
     @classmethod
@@ -108,25 +130,33 @@ class Cells:
             Pairs(*map(np.concatenate, zip(*pairs, strict=True))) if pairs else None,
             joined([part.own for part in parts]),
             joined([part.base for part in parts]),
+            parts[0].compared,
         )
 
     def none(self) -> "Cells":
         """No set at all, with room for the same kinds of sums."""
         pairs = None if self.pairs is None else Pairs(self.pairs.form[:0], self.pairs.mass[:0])
-        rest = (None if part is None else part[:0] for part in (self.own, self.base))
-        spread = None if self.spread is None else self.spread[:0]
-        return Cells(self.plain[:0], self.weighted[:0], spread, pairs, *rest)
+        arrays = {name: getattr(self, name) for name in ("plain", "weighted", "spread", "own", "base")}
+        empty: dict[str, Any] = {name: None if array is None else array[:0] for name, array in arrays.items()}
+        return replace(self, pairs=pairs, **empty)
 
     def __add__(self, other: "Cells") -> "Cells":
         """Merge the sums of two chunks of rows (pair sums do not merge: pairs across chunks are missing)."""
+        return self._joined(other, 1.0)
+
+    def __sub__(self, other: "Cells") -> "Cells":
+        """Take the sums of some of the rows away."""
+        return self._joined(other, -1.0)
+
+    def _joined(self, other: "Cells", sign: float) -> "Cells":
         if self.pairs is not None or other.pairs is not None:
             raise ValueError(
                 "cells with pair sums cannot be added: pairs of rows across the chunks are missing"
             )
+        both = self.plain + sign * other.plain, self.weighted + sign * other.weighted
         if self.spread is None and other.spread is None:
-            return Cells(self.plain + other.plain, self.weighted + other.weighted)
-        spread = _spread(self) + _spread(other)
-        return Cells(self.plain + other.plain, self.weighted + other.weighted, spread)
+            return Cells(*both, compared=self.compared)
+        return Cells(*both, self.joint_spread + sign * other.joint_spread, compared=self.compared)
 
 
 @dataclass(frozen=True)
@@ -170,12 +200,12 @@ class CrossFit:
         base : array of shape (k,), optional
         """
         K = cells.n_sets
-        spread = cells.spread
-        whole = Cells(_total(cells.plain), _total(cells.weighted), None if spread is None else _total(spread))
-        training = Cells(
-            _others(cells.plain), _others(cells.weighted), None if spread is None else _others(spread)
+        sums: dict[str, Any] = {"plain": cells.plain, "weighted": cells.weighted, "spread": cells.spread}
+        held = Cells(**sums, compared=cells.compared)
+        whole, training = (
+            replace(held, **{name: None if part is None else add(part) for name, part in sums.items()})
+            for add in (_total, _others)
         )
-        held = Cells(cells.plain, cells.weighted, spread)
         if pairs is not None:
             whole = replace(whole, pairs=_stacked([pairs.total()]))
             training = replace(training, pairs=_stacked([pairs.without(f).total() for f in range(K)]))
@@ -198,7 +228,7 @@ class CrossFit:
     @property
     def kept_share(self) -> FloatArray:
         """Share of all rows that is outside each fold, shape (K,)."""
-        return self.training.counts / (self.training.counts + self.held.counts)
+        return self.training.counts / self.whole.counts
 
 
 def rank_weights(t: FloatArray, sample_weight: FloatArray | None = None) -> FloatArray:
@@ -223,7 +253,7 @@ def collect_cells(
     S: FloatArray,
     t: FloatArray,
     beta: FloatArray,
-    groups: IntArray,
+    groups: IntArray | Membership,
     sets: IntArray,
     *,
     n_groups: int,
@@ -237,8 +267,9 @@ def collect_cells(
     ----------
     S : array of shape (n, k)
     t, beta : arrays of shape (n,)
-    groups : array of shape (n,)
-        Codes in 0..n_groups-1, or -1 for a row that counts in f1 and in the variance, but in no group.
+    groups : Membership, or array of shape (n,)
+        How much each row belongs to each group. Or codes in 0..n_groups-1, and -1 for a row that counts in f1 and in
+        the variance, but in no group.
     sets : array of shape (n,)
         The set of each row, in 0..n_sets-1; -1 for a row of none.
     n_groups, n_sets : int
@@ -248,33 +279,43 @@ def collect_cells(
     clusters : array of shape (n,), optional
         Rows of one cluster code belong together, such as those of one person.
     """
-    size = S.shape[1] + 2
+    members = groups if isinstance(groups, Membership) else Membership.of_codes(groups, n_groups)
+    compared, size = members.compared, S.shape[1] + 2
+    first, second = compared.joint
     plain = np.zeros((n_sets, n_groups + 1, size, size))
     weighted = np.zeros((n_sets, size, size))
-    simple = sample_weight is None and clusters is None
-    spread = None if simple else np.zeros_like(plain)
+    hard = members.hard
+    simple = sample_weight is None and clusters is None and hard
+    spread = None if simple else np.zeros((n_sets, len(first), size, size))
     for place in range(n_sets):
-        for group in range(-1, n_groups):  # -1 is the last slot, where rows without a group belong
-            rows = np.flatnonzero((sets == place) & (groups == group))
-            Z = np.column_stack([np.ones(len(rows)), S[rows], t[rows]])
-            counted = Z if sample_weight is None else Z * sample_weight[rows, None]
-            plain[place, group] = Z.T @ counted
-            weighted[place] += (Z.T * beta[rows]) @ counted
-            if spread is not None:
-                U = counted if clusters is None else _cluster_sums(counted, clusters[rows])
-                spread[place, group] = U.T @ U
-    return Cells(plain, weighted, spread)
+        rows = np.flatnonzero(sets == place)
+        Z = np.column_stack([np.ones(len(rows)), S[rows], t[rows]])
+        counted = Z if sample_weight is None else Z * sample_weight[rows, None]
+        plain[place, -1] = Z.T @ counted
+        weighted[place] = (Z.T * beta[rows]) @ counted
+        inside, of_cluster = members.among(rows), None if clusters is None else clusters[rows]
+        parts = []
+        for group in range(n_groups):
+            own, phi = inside.of(group)
+            belongs = counted[own] if hard else counted[own] * phi[:, None]
+            plain[place, group] = Z[own].T @ belongs
+            parts.append((own, belongs) if of_cluster is None else _cluster_sums(belongs, of_cluster[own]))
+        if spread is not None:
+            spread[place] = [_joint(parts[g], parts[h]) for g, h in zip(first, second, strict=True)]
+    return Cells(plain, weighted, spread, compared=None if compared.simple else compared)
 
 
-def _cluster_sums(Z: FloatArray, clusters: IntArray) -> FloatArray:
-    """Sum the rows of each cluster."""
+def _joint(one: tuple[IntArray, FloatArray], two: tuple[IntArray, FloatArray]) -> FloatArray:
+    """``sum_c u_c v_c'`` over the clusters, or rows, that two groups share."""
+    _, mine, others = np.intersect1d(one[0], two[0], assume_unique=True, return_indices=True)
+    return one[1][mine].T @ two[1][others]
+
+
+def _cluster_sums(Z: FloatArray, clusters: IntArray) -> tuple[IntArray, FloatArray]:
+    """The clusters that occur, and the sum of the rows of each."""
     order = np.argsort(clusters, kind="stable")
     starts = np.flatnonzero(np.diff(clusters[order], prepend=-1))
-    return np.add.reduceat(Z[order], starts, axis=0) if len(order) else Z
-
-
-def _spread(cells: Cells) -> FloatArray:
-    return cells.plain if cells.spread is None else cells.spread
+    return clusters[order][starts], np.add.reduceat(Z[order], starts, axis=0) if len(order) else Z
 
 
 def _total(part: FloatArray) -> FloatArray:

@@ -6,7 +6,8 @@ from itertools import combinations
 import numpy as np
 from scipy.special import fdtrc
 
-from evenout.core.types import FloatArray
+from evenout.core.membership import Comparison
+from evenout.core.types import BoolArray, FloatArray
 
 _LEAST_SPREAD = 1e-14  # of a group mean, in units of the largest: with none its weight would be infinite
 
@@ -52,6 +53,60 @@ def no_gap_p_value(moments: GroupMoments) -> FloatArray:
     p = fdtrc(G - 1, (G**2 - 1) / (3 * doubt), F)
     equal = np.ptp(mean, axis=1) <= 1e-12 * size[:, 0]
     return np.where(certain[:, 0], np.where(equal, 1.0, 0.0), p)
+
+
+def wald_p_value(
+    compared: Comparison,
+    known: BoolArray,
+    mean: FloatArray,
+    cov: FloatArray,
+    size: FloatArray,
+    total_variance: float,
+) -> float:
+    """p-value of "all groups that are compared have the same mean", which may share rows; NaN if none are compared.
+
+    Wald's statistic of r independent contrasts, with the small-sample factor and the degrees of freedom of Welch's
+    test for r + 1 groups: for hard groups that are all compared it is Welch's test itself.
+
+    Parameters
+    ----------
+    compared : Comparison
+    known : array of shape (G,)
+        The groups that take part.
+    mean, size : arrays of shape (G,)
+        Of each group; the size is the number of independent rows that it is worth.
+    cov : array of shape (P,)
+        Covariance of the means of two groups, for the pairs of `Comparison.joint`.
+    total_variance : float
+    """
+    blocks = [[g for g in block.groups if known[g]] for block in compared.blocks]
+    blocks = [block for block in blocks if len(block) >= 2]
+    if not blocks:
+        return float("nan")
+    if len(blocks) == 1 and not compared.overlaps:
+        own = blocks[0]
+        variance = cov[own] * size[own]
+        found = GroupMoments(size[own], mean[None, own], variance[None], np.array([total_variance]))
+        return float(no_gap_p_value(found)[0])
+    V = np.zeros((compared.n_groups,) * 2)
+    V[compared.joint] = cov
+    D = np.zeros((sum(map(len, blocks)) - len(blocks), compared.n_groups))
+    row, doubt = 0, 0.0
+    for block in blocks:
+        contrasts = slice(row, row + len(block) - 1)
+        D[contrasts, block[0]], D[contrasts, block[1:]] = -1.0, np.eye(len(block) - 1)
+        row += len(block) - 1
+        weight = 1.0 / np.maximum(cov[block], _LEAST_SPREAD * max(cov[block].max(), 1e-300))
+        doubt += (((1.0 - weight / weight.sum()) ** 2) / (size[block] - 1.0)).sum()
+    values, vectors = np.linalg.eigh(D @ V @ D.T)
+    free = values > 1e-10 * values[-1]
+    if not values[-1] > 1e-30 * (np.abs(mean).max() ** 2 + total_variance):
+        return 1.0 if np.abs(D @ mean).max() <= 1e-12 * np.abs(mean).max() else 0.0
+    r = int(free.sum())
+    squares = (vectors.T @ D @ mean)[free] ** 2 / values[free]
+    many = (r + 1) ** 2 - 1
+    F = squares.sum() / r / (1.0 + 2.0 * (r - 1) / many * doubt)
+    return float(fdtrc(r, many / (3.0 * doubt), F))
 
 
 def ratio(numerator: FloatArray, denominator: FloatArray | float) -> FloatArray:

@@ -1,8 +1,8 @@
 """Demographic parity from sums over sets of rows: form, bias, and how far the bias may be off.
 
-With ``m_g`` the mean of ``(s, t)`` in group g, the mean squared gap over all pairs of G groups is twice the variance of
-the group means, ``2 / (G - 1) sum_g (m_g - mean of m)^2``. Sampling alone adds ``2 / G sum_g V_g`` to it, on average,
-where ``V_g`` is the covariance of ``m_g``.
+With ``m_g`` the mean of ``(s, t)`` in group g and L the Laplacian of the comparisons (`evenout.core.membership`), the
+mean squared gap is ``m'Lm``. Sampling alone adds ``tr(L N)`` to it, on average, where ``N_gh`` is the covariance of
+``m_g`` and ``m_h``, which is not 0 where groups share rows.
 
 On held-out rows the gaps are squared within each fold. To pool the folds first would be less noisy but optimistic: the
 weights of a fold have used up the noise of the other folds, so that errors cancel in the sum. `choice` does so all the
@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evenout.core.cells import Cells, CrossFit
-from evenout.core.forms import GroupMoments, no_gap_p_value, ratio
+from evenout.core.forms import ratio, wald_p_value
+from evenout.core.membership import Comparison
 from evenout.core.types import BoolArray, FloatArray
 
 _SOUND = 30  # rows from which a group's spread is known well enough
@@ -24,41 +25,56 @@ _SOUND = 30  # rows from which a group's spread is known well enough
 class Means(NamedTuple):
     """Group means of m scores in K sets, in standard deviations of each score.
 
-    ``mean`` (K, m, G); ``cov`` (K, G, m, m), the covariance of the m means of one group; ``size`` (K, G), rows;
-    ``known`` (K, G), whether a group has two rows or more in a set, without which nothing can be said of its noise.
+    ``mean`` (K, m, G); ``cov`` (K, P, m, m), the covariance of the m means of one group with those of another, for the
+    pairs of `Comparison.joint`; ``size`` (K, G), rows; ``known`` (K, G), whether a group is worth more than one row in
+    a set, without which nothing can be said of its noise.
     """
 
     mean: FloatArray
     cov: FloatArray
     size: FloatArray
     known: BoolArray
+    compared: Comparison
+
+    @property
+    def laplacian(self) -> FloatArray:
+        """Of the groups known in each set, shape (K, G, G)."""
+        return self.compared.laplacian(self.known, self.size)
+
+    @property
+    def own(self) -> FloatArray:
+        """``cov`` of each score with itself, shape (K, m, P)."""
+        return np.einsum("fpmm->fmp", self.cov)
 
 
 def effective_sizes(cells: Cells) -> FloatArray:
     """Independent rows that each group is worth, ``(sum w)^2 / sum w^2`` over clusters of weight w, shape (K, G)."""
-    spread = cells.plain if cells.spread is None else cells.spread
-    return cells.group_counts**2 / np.maximum(spread[:, :-1, 0, 0], np.finfo(float).tiny)
+    spread = cells.joint_spread[:, : cells.n_groups, 0, 0]
+    return cells.group_counts**2 / np.maximum(spread, np.finfo(float).tiny)
 
 
 def mean_covariances(cells: Cells) -> FloatArray:
-    """Covariance ``V_g`` of the mean of ``(s, t)`` in each group, shape (K, G, k + 1, k + 1); 0 for a single row.
+    """Covariance ``N_gh`` of the means of ``(s, t)`` in two groups, shape (K, P, k + 1, k + 1); 0 for a single row.
 
-    ``e / (e - 1) sum_c (u_c - n_c m)(u_c - n_c m)' / n^2`` over clusters c of n_c rows with the sum u_c, e being the
-    effective size. With each row a cluster this is the usual ``Sigma / n``.
+    The pairs (g, h) are those of `Comparison.joint`. With clusters c whose members of g count ``n_cg`` and sum to
+    ``u_cg``, it is ``sqrt(c_g c_h) sum_c (u_cg - n_cg m_g)(u_ch - n_ch m_h)' / (n_g n_h)``, to first order, with
+    ``c = e / (e - 1)`` and e the effective size. With hard groups and each row a cluster, this is ``Sigma / n``.
     """
-    spread = (cells.plain if cells.spread is None else cells.spread)[:, :-1]
-    n, e = np.where(cells.group_counts > 0, cells.group_counts, 1.0), effective_sizes(cells)
+    g, h = cells.comparison.joint
+    spread, e = cells.joint_spread, effective_sizes(cells)
+    n = np.where(cells.group_counts > 0, cells.group_counts, 1.0)
     mean = cells.plain[:, :-1, 0, 1:] / n[:, :, None]
-    across = np.einsum("fgk,fgl->fgkl", spread[:, :, 0, 1:], mean)
-    square = np.einsum("fg,fgk,fgl->fgkl", spread[:, :, 0, 0], mean, mean)
-    scatter = spread[:, :, 1:, 1:] - across - across.swapaxes(2, 3) + square
-    factor = np.where(e > 1.0 + 1e-9, e / np.maximum(e - 1.0, 1e-9), 0.0) / n**2
-    return scatter * factor[:, :, None, None]
+    across = np.einsum("fpk,fpl->fpkl", spread[:, :, 1:, 0], mean[:, h])
+    back = np.einsum("fpk,fpl->fpkl", mean[:, g], spread[:, :, 0, 1:])
+    square = np.einsum("fp,fpk,fpl->fpkl", spread[:, :, 0, 0], mean[:, g], mean[:, h])
+    scatter = spread[:, :, 1:, 1:] - across - back + square
+    factor = np.sqrt(np.where(e > 1.0 + 1e-9, e / np.maximum(e - 1.0, 1e-9), 0.0)) / n
+    return scatter * (factor[:, g] * factor[:, h])[:, :, None, None]
 
 
 def variances(cells: Cells, V: FloatArray) -> FloatArray:
     """Variance over all rows of each set of the scores with weights V (K, m, k + 1), shape (K, m)."""
-    total = cells.plain.sum(axis=1)
+    total = cells.total
     n = np.maximum(total[:, 0, 0], np.finfo(float).tiny)[:, None]
     mean = np.einsum("fk,fmk->fm", total[:, 0, 1:], V) / n
     square = ((V @ total[:, 1:, 1:]) * V).sum(axis=2) / n
@@ -75,16 +91,17 @@ class DemographicParity:
     """Equal mean scores of the groups."""
 
     def form(self, cells: Cells) -> FloatArray:
-        """``C = 1/N sum_{p<q} (m_p - m_q)(m_p - m_q)'`` of each set, shape (K, k + 1, k + 1)."""
+        """``sum_gh L_gh m_g m_h'`` of each set, shape (K, k + 1, k + 1): the mean of ``(m_g - m_h)(m_g - m_h)'``."""
         n = cells.group_counts
         mean = cells.plain[:, :-1, 0, 1:] / np.maximum(n, np.finfo(float).tiny)[:, :, None]
-        return _twice_scatter(mean, n > 0)
+        centred = _centred(mean.swapaxes(1, 2), (n > 0)[:, None])
+        return centred @ cells.comparison.laplacian(n > 0, n) @ centred.swapaxes(1, 2)
 
     def noise(self, cells: Cells) -> FloatArray:
-        """``V = 1/N sum_{p<q} (V_p + V_q)``: what sampling alone adds to `form`, on average."""
-        present = cells.group_counts > 0
-        V = np.where(present[:, :, None, None], mean_covariances(cells), 0.0)
-        return 2.0 * V.sum(axis=1) / np.maximum(present.sum(axis=1), 1)[:, None, None]
+        """``sum_gh L_gh N_gh``: what sampling alone adds to `form`, on average."""
+        n = cells.group_counts
+        L, (g, h) = cells.comparison.laplacian(n > 0, n), cells.comparison.joint
+        return np.einsum("fp,fpkl->fkl", L[:, g, h], mean_covariances(cells))
 
     def training_bias(self, cells: Cells, V: FloatArray) -> FloatArray:
         """``DP / Var(y)`` on the rows of one set, weights V (m, k + 1); no correction: the weights have used it up."""
@@ -114,7 +131,7 @@ class DemographicParity:
         """The same with the folds pooled before squaring: less noise, too low by little; to compare alphas with."""
         pooled = _pooled(_means(cross, V, cross.held))
         squared, noise = _squared(pooled)
-        return (squared - noise)[0] if pooled.known.sum() >= 2 else np.full(V.shape[1], np.nan)
+        return (squared - noise)[0] if pooled.laplacian.any() else np.full(V.shape[1], np.nan)
 
     def target_bias(self, cross: CrossFit) -> FloatArray:
         """The base score's bias on held-out rows, shape (1,); no weights were solved for, so folds can be pooled."""
@@ -157,12 +174,13 @@ class DemographicParity:
         pull = _pull(means)
         pull[:, -1] = _pull(pooled)[0, -1]
         pull *= 2.0 * shrink[:, None] * weight
-        total = np.einsum("fig,fgij,fjg->ij", pull, means.cov, pull, optimize=True)
+        g, h = means.compared.joint
+        total = np.einsum("fip,fpij,fjp->ij", pull[:, :, g], means.cov, pull[:, :, h], optimize=True)
         total[:-1, :-1] += found.free_covariance()
         with_base = 2.0 * share**3 @ found.traces(-1)[:, :-1]
         total[:-1, -1] += with_base
         total[-1, :-1] += with_base
-        total[-1, -1] += 2.0 * _traces(pooled.cov[0, :, -1, -1], pooled.known[0])
+        total[-1, -1] += 2.0 * _traces(pooled.cov[0, :, -1, -1], pooled.laplacian[0], means.compared)
         return total
 
     def gap_p_value(self, cells: Cells) -> float:
@@ -172,11 +190,12 @@ class DemographicParity:
         smaller p counts, doubled.
         """
         e, total = effective_sizes(cells)[0], variances(cells, unit_target(cells))[0]
-        mean = cells.plain[:, :-1, 0, -1] / cells.group_counts
-        spread = mean_covariances(cells)[:, :, -1, -1] * e
-        sets = {g.tobytes(): g for g in (e > 1.0 + 1e-9, e >= _SOUND) if g.sum() >= 2}.values()
-        found = [no_gap_p_value(GroupMoments(e[g], mean[:, g], spread[:, g], total))[0] for g in sets]
-        return min(1.0, len(found) * float(min(found))) if found else float("nan")
+        mean = cells.plain[0, :-1, 0, -1] / np.maximum(cells.group_counts[0], np.finfo(float).tiny)
+        cov, compared = mean_covariances(cells)[0, :, -1, -1], cells.comparison
+        sets = {known.tobytes(): known for known in (e > 1.0 + 1e-9, e >= _SOUND)}.values()
+        found = [wald_p_value(compared, known, mean, cov, e, float(total[0])) for known in sets]
+        found = [p for p in found if not np.isnan(p)]
+        return min(1.0, len(found) * min(found)) if found else float("nan")
 
 
 @dataclass(frozen=True)
@@ -226,8 +245,8 @@ class _Found:
 
     def traces(self, score: int) -> FloatArray:
         """``tr(Q N_ij Q N_ij)`` of each score i with one score j, for each fold: shape (K, m + 1)."""
-        pairs = zip(self.means.cov, self.means.known, strict=True)
-        return np.stack([_traces(cov[:, :, score], known) for cov, known in pairs])
+        compared, pairs = self.means.compared, zip(self.means.cov, self.means.laplacian, strict=True)
+        return np.stack([_traces(cov[:, :, score], L, compared) for cov, L in pairs])
 
     def free_covariance(self) -> FloatArray:
         """Covariance of the biases where no gap is left but that of noise, shape (m, m).
@@ -238,9 +257,8 @@ class _Found:
         N/K``. The third is noise of the other folds that the weights have removed with the gap: a gap in this fold.
         """
         K, J = len(self.share), self.removed
-        T = np.tensordot(
-            self.share, [_traces(*part) for part in zip(self.means.cov, self.means.known, strict=True)], 1
-        )
+        pairs = zip(self.means.cov, self.means.laplacian, strict=True)
+        T = np.tensordot(self.share, [_traces(*part, self.means.compared) for part in pairs], 1)
         own, mixed, base = np.maximum(T[:-1, :-1], 0.0), np.maximum(T[:-1, -1], 0.0), float(T[-1, -1])
         part = 1.0 - (1.0 - self.kept) / 2.0 * J  # `bias` takes off the rest with what is learnt from noise
         squares = 2.0 / K * np.outer(part, part) * own
@@ -263,7 +281,7 @@ def _means(cross: CrossFit, V: FloatArray, cells: Cells) -> Means:
     known = effective_sizes(cells) > 1.0 + 1e-9
     mean = np.einsum("fgk,fmk->fmg", cells.plain[:, :-1, 0, 1:] / np.maximum(n, 1e-300)[:, :, None], unit)
     cov = unit[:, None] @ mean_covariances(cells) @ unit[:, None].swapaxes(2, 3)
-    return Means(_centred(mean, known[:, None]), cov, n, known)
+    return Means(_centred(mean, known[:, None]), cov, n, known, cells.comparison)
 
 
 def unit_target(cells: Cells) -> FloatArray:
@@ -279,8 +297,8 @@ def _chi_square(
     """Value, scale and degrees of freedom of biases of shape (m,), whose variance without any gap is ``free``."""
     share, m = _fold_shares(means), len(bias)
     squared, noise = (share @ part for part in _squared(means))
-    own = np.einsum("fgmm->fmg", means.cov)
-    along = share**2 @ np.einsum("fmg,fmg,fmg->fm", _pull(means), _pull(means), own)
+    pull, (g, h) = _pull(means), means.compared.joint
+    along = share**2 @ np.einsum("fmp,fmp,fmp->fm", pull[:, :, g], pull[:, :, h], means.own)
     scale = ratio(share**2 @ _own_traces(means), noise)
     # Where the gap is clear, the noise that counts is that of the groups it lies between.
     scale = np.fmax(scale, np.where(squared > 3.0 * noise, ratio(along, squared), 0.0))[:m]
@@ -289,18 +307,19 @@ def _chi_square(
 
 
 def _own_traces(means: Means) -> FloatArray:
-    """``tr((Q N)^2)`` of each score in each set, shape (K, m)."""
-    own = np.einsum("fgmm->fgm", means.cov)
-    return np.stack([_traces(v, known) for v, known in zip(own, means.known, strict=True)])
+    """``tr((L N)^2)`` of each score in each set, shape (K, m)."""
+    pairs = zip(means.own, means.laplacian, strict=True)
+    return np.stack([_traces(own.T, L, means.compared) for own, L in pairs])
 
 
 def _pooled(means: Means) -> Means:
     """All folds as one set: a group's mean is that of its rows in all folds where it is known."""
-    portion = _portions(means)
+    portion, (g, h) = _portions(means), means.compared.joint
     known = np.asarray(means.known.any(axis=0))[None]
     mean = np.einsum("fg,fmg->mg", portion, means.mean)[None]
-    cov = np.einsum("fg,fgmn->gmn", portion**2, means.cov)[None]
-    return Means(_centred(mean, known[:, None]), cov, means.size.sum(axis=0, keepdims=True), known)
+    cov = np.einsum("fp,fpmn->pmn", portion[:, g] * portion[:, h], means.cov)[None]
+    size = means.size.sum(axis=0, keepdims=True)
+    return Means(_centred(mean, known[:, None]), cov, size, known, means.compared)
 
 
 def _portions(means: Means) -> FloatArray:
@@ -310,33 +329,28 @@ def _portions(means: Means) -> FloatArray:
 
 
 def _fold_shares(means: Means) -> FloatArray:
-    """Weight of each fold, by its rows, shape (K,); folds with fewer than two known groups have none."""
-    rows = np.where(means.known.sum(axis=1) >= 2, (means.size * means.known).sum(axis=1), 0.0)
+    """Weight of each fold, by its rows, shape (K,); folds where no two groups can be compared have none."""
+    rows = np.where(means.laplacian.any(axis=(1, 2)), (means.size * means.known).sum(axis=1), 0.0)
     return rows / rows.sum() if rows.sum() > 0 else np.full(len(rows), np.nan)
 
 
 def _squared(means: Means) -> tuple[FloatArray, FloatArray]:
-    """Mean squared gap over pairs of known groups, and what noise adds to it, shape (K, m) each."""
-    G = means.known.sum(axis=1)[:, None]
-    own = np.einsum("fgmm->fmg", means.cov)
-    squared = 2.0 * (means.mean**2).sum(axis=2) / np.maximum(G - 1, 1)
-    noise = 2.0 * np.where(means.known[:, None], own, 0.0).sum(axis=2) / np.maximum(G, 1)
-    return np.where(G >= 2, squared, 0.0), np.where(G >= 2, noise, 0.0)
+    """Mean squared gap over the comparisons of known groups, and what noise adds to it, shape (K, m) each."""
+    L, (g, h) = means.laplacian, means.compared.joint
+    squared = ((means.mean @ L) * means.mean).sum(axis=2)
+    return np.maximum(squared, 0.0), np.einsum("fp,fmp->fm", L[:, g, h], means.own)
 
 
 def _pull(means: Means) -> FloatArray:
-    """``Q mu``: half of how the mean squared gap changes with each group mean, shape (K, m, G)."""
-    return 2.0 * means.mean / np.maximum(means.known.sum(axis=1) - 1, 1)[:, None, None]
+    """``L mu``: half of how the mean squared gap changes with each group mean, shape (K, m, G)."""
+    return means.mean @ means.laplacian
 
 
-def _traces(noise: FloatArray, known: BoolArray) -> FloatArray:
-    """``sum_gh Q_gh^2 v_g v_h`` for v along the first axis."""
-    G = int(known.sum())
-    if G < 2:
-        return np.zeros(noise.shape[1:])
-    v = noise[known]
-    squares = (v**2).sum(axis=0)
-    return 4.0 / G**2 * (squares + (v.sum(axis=0) ** 2 - squares) / (G - 1) ** 2)
+def _traces(noise: FloatArray, L: FloatArray, compared: Comparison) -> FloatArray:
+    """``tr(L N_ij L N_ij')`` for covariances of group means, the pairs of `Comparison.joint` along the first axis."""
+    g, h = compared.joint
+    both = L[np.ix_(g, g)] * L[np.ix_(h, h)]
+    return (noise * np.tensordot(both, noise, 1)).sum(axis=0)
 
 
 def _centred(mean: FloatArray, known: BoolArray) -> FloatArray:
@@ -345,10 +359,3 @@ def _centred(mean: FloatArray, known: BoolArray) -> FloatArray:
     return np.where(
         known, mean - mean.sum(axis=-1, keepdims=True) / np.maximum(known.sum(axis=-1, keepdims=True), 1), 0.0
     )
-
-
-def _twice_scatter(mean: FloatArray, present: BoolArray) -> FloatArray:
-    """``2 / (G - 1) sum_g (m_g - m)(m_g - m)'`` over the present groups of each set, shape (K, q, q)."""
-    centred = _centred(mean.swapaxes(1, 2), present[:, None])
-    G = present.sum(axis=1)[:, None, None]
-    return 2.0 * np.einsum("fkg,flg->fkl", centred, centred) / np.maximum(G - 1, 1)

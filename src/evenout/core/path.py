@@ -104,7 +104,7 @@ class TradeoffPath:
     def correlation(self, alpha: float | FloatArray) -> FloatArray:
         """Correlation of ``y(alpha)`` with the base score on the training rows; NaN for a constant score."""
         alphas = _checked(alpha)
-        total = self.cross.whole.plain[0].sum(axis=0)
+        total = self.cross.whole.total[0]
         mean = total[0, 1:] / total[0, 0]
         cov = total[1:, 1:] / total[0, 0] - np.outer(mean, mean)
         V = self._mixed(alphas)

@@ -1,0 +1,227 @@
+"""Groups as weights: how much each row belongs to each group, and which groups are compared.
+
+A row i belongs to group g with the weight ``phi_ig >= 0``. Hard groups are 0 and 1, and an unknown group is a row of
+zeros. A probable group has probabilities, a continuous attribute has overlapping bands, several attributes have columns
+side by side, and a stratum multiplies. Means are ``m_g = sum_i phi_ig z_i / sum_i phi_ig``.
+
+With the weight ``w_gh`` of the comparison of two groups, parity is ``sum_{g<h} w_gh (m_g - m_h)^2 = m'Lm``, where
+``L = diag(W 1) - W`` is the Laplacian of the comparisons: form, noise and errors are all written with it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csc_array, hstack
+
+from evenout.core.types import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Block:
+    """Groups that are compared with each other, each pair of them.
+
+    Parameters
+    ----------
+    groups : tuple of int
+    weight : float
+        How much these comparisons count, in all: attributes count alike, strata by their rows.
+    by_size : bool
+        False: each pair counts alike, and the block is the mean squared difference. True: a pair counts ``p_g p_h``,
+        with ``p`` the share of the rows, and the block is the variance between groups, as for bands.
+    """
+
+    groups: tuple[int, ...]
+    weight: float = 1.0
+    by_size: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Which of G groups are compared, and which of them share rows.
+
+    Parameters
+    ----------
+    n_groups : int
+    blocks : tuple of Block
+    overlaps : tuple of pairs (g, h), g < h
+        Groups that may have rows in common.
+    """
+
+    n_groups: int
+    blocks: tuple[Block, ...]
+    overlaps: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of_all(cls, n_groups: int) -> "Comparison":
+        """Each of the groups with each other, no row being in two of them."""
+        return cls(n_groups, (Block(tuple(range(n_groups))),))
+
+    @property
+    def simple(self) -> bool:
+        """Whether each group is compared with each other alike, and no two share rows."""
+        return self == Comparison.of_all(self.n_groups)
+
+    @cached_property
+    def joint(self) -> tuple[IntArray, IntArray]:
+        """Pairs of groups whose means go together, as two index arrays: each (g, g), then both (g, h) and (h, g)."""
+        both = [pair for g, h in self.overlaps for pair in ((g, h), (h, g))]
+        pairs = np.array([*((g, g) for g in range(self.n_groups)), *both], dtype=np.intp).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+    def laplacian(self, known: BoolArray, size: FloatArray) -> FloatArray:
+        """``L`` of each of K sets, shape (K, G, G), among the groups that are known there.
+
+        Parameters
+        ----------
+        known : array of shape (K, G)
+        size : array of shape (K, G)
+            Rows of each group.
+        """
+        total = np.zeros((len(known), self.n_groups, self.n_groups))
+        counted = np.zeros(len(known))
+        for block in self.blocks:
+            own = list(block.groups)
+            inside = known[:, own].astype(float)
+            n = inside.sum(axis=1)
+            pair = n * (n - 1) / 2.0
+            if block.by_size:
+                inside *= size[:, own]
+                pair = inside.sum(axis=1) ** 2
+            part = block.weight * inside[:, :, None] * inside[:, None]
+            part /= np.where(n >= 2, pair, np.inf)[:, None, None]
+            total[np.ix_(range(len(known)), own, own)] += part
+            counted += np.where(n >= 2, block.weight, 0.0)
+        total /= np.where(counted > 0, counted, 1.0)[:, None, None]
+        places = np.arange(self.n_groups)
+        total[:, places, places] = 0.0
+        laplacian = -total
+        laplacian[:, places, places] = total.sum(axis=2)
+        return laplacian
+
+
+@dataclass(frozen=True)
+class Membership:
+    """How much each of n rows belongs to each of G groups.
+
+    Parameters
+    ----------
+    weights : sparse array of shape (n, G), by columns
+    compared : Comparison
+    """
+
+    weights: csc_array
+    compared: Comparison
+
+    @classmethod
+    def of_codes(cls, codes: IntArray, n_groups: int) -> "Membership":
+        """Hard groups by their codes 0..G-1; -1 for a row without a group."""
+        rows = np.flatnonzero(codes >= 0)
+        weights = csc_array((np.ones(len(rows)), (rows, codes[rows])), shape=(len(codes), n_groups))
+        return cls(weights, Comparison.of_all(n_groups))
+
+    @classmethod
+    def of_probabilities(cls, weights: FloatArray) -> "Membership":
+        """Groups that are known by their probabilities, shape (n, G); a row of zeros is of none."""
+        G = weights.shape[1]
+        overlaps = tuple((g, h) for g in range(G) for h in range(g + 1, G))
+        return cls(csc_array(weights), Comparison(G, Comparison.of_all(G).blocks, overlaps))
+
+    @classmethod
+    def of_bands(cls, values: FloatArray, knots: FloatArray) -> "Membership":
+        """Overlapping bands of a number: band g is 1 at knot g and falls to 0 at the knots beside it.
+
+        Parameters
+        ----------
+        values : array of shape (n,)
+            NaN for a row without a value. Values beyond the knots belong to the band at the end.
+        knots : array of shape (G,)
+            Increasing.
+        """
+        known, G = np.flatnonzero(~np.isnan(values)), len(knots)
+        place = np.clip(np.interp(values[known], knots, np.arange(G)), 0, G - 1)
+        low = np.minimum(place.astype(np.intp), max(G - 2, 0))
+        share = np.concatenate([1.0 - (place - low), place - low])
+        at = np.tile(known, 2), np.concatenate([low, np.minimum(low + 1, G - 1)])
+        weights = csc_array((share, at), shape=(len(values), G))
+        weights.eliminate_zeros()
+        overlaps = tuple((g, g + 1) for g in range(G - 1))
+        return cls(weights, Comparison(G, (Block(tuple(range(G)), by_size=True),), overlaps))
+
+    def within(self, strata: IntArray) -> "Membership":
+        """The groups of each stratum by itself: rows are compared with others of their stratum alone.
+
+        Parameters
+        ----------
+        strata : array of shape (n,)
+            Codes 0, 1, ...; -1 for a row that is compared with none. Strata count by their rows.
+        """
+        parts, sizes = [], []
+        for stratum in range(int(strata.max(initial=-1)) + 1):
+            inside = (strata == stratum).astype(float)
+            parts.append(csc_array(self.weights.multiply(inside[:, None])))
+            sizes.append(float(parts[-1].sum()))
+        blocks, overlaps, G = [], [], self.n_groups
+        for stratum, size in enumerate(sizes):
+            first = stratum * G
+            for block in self.compared.blocks:
+                groups = tuple(first + g for g in block.groups)
+                blocks.append(Block(groups, block.weight * size / sum(sizes), block.by_size))
+            overlaps += [(first + g, first + h) for g, h in self.compared.overlaps]
+        joined = csc_array(hstack(parts))
+        joined.eliminate_zeros()
+        return Membership(joined, Comparison(len(parts) * G, tuple(blocks), tuple(overlaps)))
+
+    @classmethod
+    def side_by_side(cls, parts: "Sequence[Membership]", weights: Sequence[float]) -> "Membership":
+        """Several groupings of the same rows, such as several attributes, each with the weight it counts by."""
+        first = np.cumsum([0, *(part.n_groups for part in parts)]).tolist()
+        blocks, overlaps = [], []
+        for start, part, weight in zip(first, parts, weights, strict=False):
+            for block in part.compared.blocks:
+                groups = tuple(start + g for g in block.groups)
+                blocks.append(Block(groups, weight * block.weight, block.by_size))
+            overlaps += [(start + g, start + h) for g, h in part.compared.overlaps]
+            overlaps += [(g, start + h) for g in range(start) for h in range(part.n_groups)]
+        joined = csc_array(hstack([part.weights for part in parts]))
+        return cls(joined, Comparison(first[-1], tuple(blocks), tuple(overlaps)))
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups G."""
+        return self.compared.n_groups
+
+    @property
+    def hard(self) -> bool:
+        """Whether each row belongs to one group or to none."""
+        return not self.compared.overlaps and bool((self.weights.data == 1.0).all())
+
+    @cached_property
+    def codes(self) -> IntArray:
+        """The group that each row belongs to most, the first of equal ones, shape (n,); -1 for a row of none."""
+        largest, codes = np.zeros(self.weights.shape[0]), np.full(self.weights.shape[0], -1, dtype=np.intp)
+        for group in range(self.n_groups):
+            rows, weight = self.of(group)
+            more = weight > largest[rows]
+            codes[rows[more]], largest[rows[more]] = group, weight[more]
+        return codes
+
+    def of(self, group: int) -> tuple[IntArray, FloatArray]:
+        """The rows of one group, and how much each belongs to it."""
+        inside = slice(*self.weights.indptr[group : group + 2])
+        return self.weights.indices[inside].astype(np.intp, copy=False), self.weights.data[inside]
+
+    def among(self, rows: IntArray) -> "Membership":
+        """The same of some of the rows, which are in order."""
+        if len(rows) == self.weights.shape[0]:
+            return self
+        place = np.full(self.weights.shape[0], -1, dtype=np.intp)
+        place[rows] = np.arange(len(rows))
+        at = place[self.weights.indices]
+        kept = at >= 0
+        starts = np.r_[0, np.cumsum(kept)][self.weights.indptr]
+        return replace(
+            self,
+            weights=csc_array((self.weights.data[kept], at[kept], starts), shape=(len(rows), self.n_groups)),
+        )
