@@ -131,7 +131,7 @@ def factorise(
         none = np.zeros(0)
         return Spectrum(np.zeros((k, 0)), none, none, none, none, max(c0, 0.0), max(d0, 0.0))
     half = vectors[:, kept] / np.sqrt(values[kept])
-    share, rotation = _shares(np.sqrt(tau) * _root(C, eps) @ half)
+    share, rotation = _shares(np.sqrt(tau) * root(C, eps) @ half)
     share[share < eps] = 0.0
     misfit = 1.0 - share
     misfit[misfit < eps] = 0.0
@@ -155,7 +155,7 @@ def _quotient(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     return np.where(some, numerator, 0.0) / np.where(some, denominator, 1.0)
 
 
-def _root(C: FloatArray, eps: float) -> FloatArray:
+def root(C: FloatArray, eps: float) -> FloatArray:
     """``R`` of full row rank with ``R'R = C``: a form of few gaps stays exactly blind to all other directions."""
     values, vectors = eigh(C)
     kept = values > max(eps * values[-1], 0.0)
