@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy.optimize import brentq, nnls
 
+from evenout.core.compiled import one_blas_thread
 from evenout.core.spectrum import root
 from evenout.core.types import FloatArray, IntArray
 
@@ -109,6 +110,7 @@ class ConstrainedSolutions:
         return W if self.total is None else self.total * W / W.sum(axis=1, keepdims=True)
 
 
+@one_blas_thread()
 def constrain(
     A: FloatArray,
     b: FloatArray,

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
-from evenout.core.compiled import map_blocks
+from evenout.core.compiled import map_blocks, one_blas_thread
 from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
 
 _COARSE = 0.01  # where delta counts in lengths below this times the largest coordinate, float32 is too coarse
@@ -65,6 +65,7 @@ class PairSums:
         return self.form.sum(axis=(1, 2)), self.mass.sum(axis=(1, 2))
 
 
+@one_blas_thread()
 def pair_sums(
     X: FloatArray,
     Z: FloatArray,

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import eigh, svd
 from scipy.optimize import brentq
 
+from evenout.core.compiled import one_blas_thread
 from evenout.core.types import FloatArray
 
 _FAR = 1e150  # the largest alpha that is told apart from infinity
@@ -94,6 +95,7 @@ class Spectrum:
         return self.misfit + _bounded(alpha) * self.bias
 
 
+@one_blas_thread()
 def factorise(
     A: FloatArray,
     b: FloatArray,
