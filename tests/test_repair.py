@@ -362,3 +362,14 @@ def test_it_is_a_scikit_learn_estimator():
     assert fresh.get_params() == expected
     assert not hasattr(fresh, "strength_")
     assert "strength=0.3" in repr(repair)
+
+
+def test_groups_whose_joined_names_look_alike_have_maps_of_their_own():
+    rng = np.random.default_rng(0)
+    groups = [["a & b", "c"]] * 50 + [["a", "b & c"]] * 50
+    scores = np.r_[rng.normal(size=50), 5 + rng.normal(size=50)]
+    repair = ScoreRepair().fit(scores, sensitive_features=groups)
+    assert len(repair.groups_) == 2
+    repaired = repair.transform(scores, sensitive_features=groups)
+    assert abs(repaired[:50].mean() - repaired[50:].mean()) < 1e-9
+    np.testing.assert_array_equal(repair.transform(scores[:1], sensitive_features=groups[:1]), repaired[:1])

@@ -1,5 +1,6 @@
 """Protected groups, cleaned once at the door: any array, series or frame in, integer codes and names out."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ class Groups:
         0..G-1 in the order of ``labels``; -1 where the group is unknown.
         -1 too for rows of a group that is left out because it is small.
     labels : tuple of str
-        One name per group; values of several columns are joined by `` & ``.
+        One name per group; values of several columns are joined by `` & ``, those that hold it themselves in quotes.
     left_out : dict of str to int
         Groups that are too small to be measured, and their rows.
     """
@@ -179,9 +180,8 @@ def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
     """One code per combination of values, in the order of the names; -1 where any value is missing."""
     import pandas as pd
 
-    codes, labels = _coded(columns[0])
-    for column in columns[1:]:
-        more, names = _coded(column)
+    (codes, labels), *others = [_coded(column, joined=len(columns) > 1) for column in columns]
+    for more, names in others:
         known = (codes >= 0) & (more >= 0)
         joined, pairs = pd.factorize((codes * len(names) + more)[known])
         codes = np.full(len(known), -1, dtype=np.intp)
@@ -193,7 +193,7 @@ def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
     return place[codes], tuple(labels[g] for g in order)
 
 
-def _coded(column: Any) -> tuple[IntArray, list[str]]:
+def _coded(column: Any, *, joined: bool) -> tuple[IntArray, list[str]]:
     """Codes of one column's values in the order in which they first occur, -1 for missing ones, and their names."""
     import pandas as pd
 
@@ -205,7 +205,12 @@ def _coded(column: Any) -> tuple[IntArray, list[str]]:
         ) from None
     # Values of one name, such as 1 and "1", are one group: later rows are told by the name.
     place, names = pd.factorize(np.array([str(value) for value in values], dtype=object))
-    return np.append(place, -1).astype(np.intp)[codes], names.tolist()
+    return np.append(place, -1).astype(np.intp)[codes], [_quoted(name) if joined else name for name in names]
+
+
+def _quoted(name: str) -> str:
+    """The name, in quotes where it could be taken for several that are joined."""
+    return json.dumps(name, ensure_ascii=False) if " & " in f" {name} " or name.startswith('"') else name
 
 
 def _leave_out(groups: Groups, small: BoolArray) -> Groups:
