@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, audit
+from evenout.rows import as_seed
 
 BOTH = {"demographic_parity": 1, "individual": 1}
 
@@ -88,6 +89,19 @@ def test_results_do_not_depend_on_row_order_given_the_scores(fitted, data):
     )
     assert one.alpha_ == pytest.approx(two.alpha_, rel=1e-8)
     np.testing.assert_allclose(two.outlier_scores_, one.outlier_scores_[order], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "x"])
+def test_a_seed_out_of_range_is_one_clear_line(data, seed):
+    X, groups = data
+    message = f"random_state={seed!r} is not allowed; use an integer from 0"
+    with pytest.raises(ValueError, match=message):
+        FairOutlierEnsemble(random_state=seed).fit(X, sensitive_features=groups)
+    with pytest.raises(ValueError, match=message):
+        audit(X["w"], sensitive_features=groups, random_state=seed)
+    assert as_seed(2**32 - 1) == 2**32 - 1
+    assert as_seed(np.int32(7)) == 7
+    assert as_seed(np.random.RandomState(0)) == as_seed(np.random.RandomState(0))
 
 
 def test_one_seed_one_result(data):

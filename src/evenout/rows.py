@@ -33,9 +33,12 @@ def new_rows(estimator: Any, X: Any) -> FloatArray:
 
 def as_seed(random_state: Any) -> int:
     """An integer is used as it is, so that detectors agree with scikit-learn's under the same seed."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    if not isinstance(random_state, int | np.integer) or not 0 <= random_state < 2**32:
+        allowed = "an integer from 0 to 4294967295, a RandomState or None"
+        raise ValueError(f"random_state={random_state!r} is not allowed; use {allowed}")
+    return int(random_state)
 
 
 def read_clusters(clusters: Any, n_rows: int) -> IntArray | None:
