@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from evenout import FairOutlierEnsemble, audit
+from evenout.detectors.fairlof import FairLOF
 from evenout.rows import as_seed
 
 BOTH = {"demographic_parity": 1, "individual": 1}
@@ -89,6 +90,17 @@ def test_results_do_not_depend_on_row_order_given_the_scores(fitted, data):
     )
     assert one.alpha_ == pytest.approx(two.alpha_, rel=1e-8)
     np.testing.assert_allclose(two.outlier_scores_, one.outlier_scores_[order], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("model", [FairOutlierEnsemble(random_state=0), FairLOF()])
+def test_a_refit_that_fails_on_names_of_mixed_types_leaves_the_model_as_it_was(model, data):
+    X, groups = data
+    model = clone(model).fit(X, sensitive_features=groups)
+    before = dict(vars(model))
+    with pytest.raises(TypeError, match="feature names"):
+        model.fit(X.set_axis([0, 1, 2, "a"], axis=1)[::2], sensitive_features=groups[::2])
+    assert vars(model).keys() == before.keys()
+    assert all(value is before[name] for name, value in vars(model).items())
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "x"])

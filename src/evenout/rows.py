@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
@@ -19,6 +20,7 @@ LARGEST = 1e30  # squares of larger numbers leave the range in which distances a
 def training_rows(estimator: Any, X: Any) -> FloatArray:
     """Training rows as a C-contiguous float64 array, without touching the estimator."""
     _refuse_sparse(X)
+    validate_data(BaseEstimator(), X, skip_check_array=True)  # refuses columns of mixed name types
     rows = check_array(
         X, dtype=np.float64, order="C", ensure_min_samples=2, estimator=estimator, input_name="X"
     )
