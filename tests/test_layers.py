@@ -16,6 +16,7 @@ LAYERS = [
         "groups",
         "parameters",
         "rows",
+        "scikit",
         "output",
         "files",
         "preprocess",

@@ -26,7 +26,7 @@ def test_ensemble_with_a_group_aware_detector_scores_training_rows_again(data):
     np.testing.assert_allclose(again, model.outlier_scores_, rtol=1e-12)
     flags = model.predict(data.X, sensitive_features=data.sensitive)
     np.testing.assert_array_equal(flags, model.fit_predict(data.X, sensitive_features=data.sensitive))
-    own = FairLOF(10).fit(data.X, sensitive_features=data.sensitive).outlier_factor_
+    own = FairLOF(10).fit(data.X, sensitive_features=data.sensitive).outlier_scores_
     scaled = (own - own.min()) / np.ptp(own)
     parts = model.contributions(data.X, sensitive_features=data.sensitive)
     assert parts.shape == (600, 5)

@@ -63,7 +63,7 @@ def fit_group_aware(
     """Fit a clone of a detector with ``needs_groups``; the fitted column and its training scores of shape (n, 1)."""
     fitted = clone(detector)
     fitted.fit(X, sensitive_features=sensitive_features)
-    return GroupAware(name, fitted), _column(name, fitted.outlier_factor_, len(X), 1.0)
+    return GroupAware(name, fitted), _column(name, fitted.outlier_scores_, len(X), 1.0)
 
 
 def cross_fit_group_aware(
