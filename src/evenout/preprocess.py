@@ -108,6 +108,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoded = [f"{name}={value}" for name, values in self.categories_.items() for value in values]
         return np.array([*self.medians_, *encoded], dtype=object)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
     def _learn(self, columns: list[str], numbers: dict[str, FloatArray], texts: dict[str, AnyArray]) -> Self:
         encode = make_pipeline(
             SimpleImputer(strategy="constant", fill_value="missing"),
