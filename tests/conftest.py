@@ -1,12 +1,14 @@
-"""Small score matrices with groups of unequal size for the tests of the core; a browser for those of pages."""
+"""Small score matrices with groups of unequal size, a table for the estimator, and a browser for the tests of pages."""
 
 import os
 import shutil
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from evenout import FairOutlierEnsemble
 from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
 from evenout.core.folds import assign_folds, count_folds
 from evenout.core.pairwise import pair_sums
@@ -103,3 +105,18 @@ def browser():
         chromium = playwright.chromium.launch(executable_path=program, args=CHROMIUM)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Three groups, the third three times as wide in one of four features."""
+    rng = np.random.default_rng(0)
+    groups = rng.choice(["a", "b", "c"], size=800, p=[0.5, 0.3, 0.2])
+    X = rng.normal(size=(800, 4))
+    X[:, 0] *= 1 + 2 * (groups == "c")
+    return pd.DataFrame(X, columns=list("wxyz")), pd.Series(groups)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return FairOutlierEnsemble(random_state=0).fit(data[0], sensitive_features=data[1])

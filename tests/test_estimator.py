@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from pyod.models.ecod import ECOD
 from scipy.stats import rankdata
@@ -16,21 +15,6 @@ from evenout.datasets import load_dataset
 from evenout.metrics import demographic_parity, flag_rate_ratio, roc_auc
 
 BOTH = {"demographic_parity": 1, "individual": 1}
-
-
-@pytest.fixture(scope="module")
-def data():
-    """Three groups, the third three times as wide in one of four features."""
-    rng = np.random.default_rng(0)
-    groups = rng.choice(["a", "b", "c"], size=800, p=[0.5, 0.3, 0.2])
-    X = rng.normal(size=(800, 4))
-    X[:, 0] *= 1 + 2 * (groups == "c")
-    return pd.DataFrame(X, columns=list("wxyz")), pd.Series(groups)
-
-
-@pytest.fixture(scope="module")
-def fitted(data):
-    return FairOutlierEnsemble(random_state=0).fit(data[0], sensitive_features=data[1])
 
 
 @pytest.fixture(scope="module")

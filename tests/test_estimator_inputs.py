@@ -18,21 +18,6 @@ from evenout.rows import as_seed
 BOTH = {"demographic_parity": 1, "individual": 1}
 
 
-@pytest.fixture(scope="module")
-def data():
-    """Three groups, the third three times as wide in one of four features."""
-    rng = np.random.default_rng(0)
-    groups = rng.choice(["a", "b", "c"], size=800, p=[0.5, 0.3, 0.2])
-    X = rng.normal(size=(800, 4))
-    X[:, 0] *= 1 + 2 * (groups == "c")
-    return pd.DataFrame(X, columns=list("wxyz")), pd.Series(groups)
-
-
-@pytest.fixture(scope="module")
-def fitted(data):
-    return FairOutlierEnsemble(random_state=0).fit(data[0], sensitive_features=data[1])
-
-
 def test_precomputed_scores(data):
     X, groups = data
     scores = np.abs(X.to_numpy())
