@@ -17,8 +17,7 @@ class Groups:
     Parameters
     ----------
     codes : array of shape (n,)
-        0..G-1 in the order of ``labels``; -1 where the group is unknown.
-        -1 too for rows of a group that is left out because it is small.
+        0..G-1 in the order of ``labels``; -1 where the group is unknown, or left out because it is small.
     labels : tuple of str
         One name per group; values of several columns are joined by `` & ``, those that hold it themselves in quotes.
     left_out : dict of str to int

@@ -1,8 +1,7 @@
 """Tail scores: how far out a row lies in each feature alone.
 
-One column per feature gives the fair solution something that mixed detectors cannot: it can turn away from the
-very features in
-which groups differ for no good reason, and keep the others.
+One column per feature gives the fair solution something that mixed detectors cannot: it can turn away from the very
+features in which groups differ for no good reason, and keep the others.
 """
 
 from dataclasses import dataclass
@@ -54,10 +53,9 @@ class Tails:
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002 (sorting is quick)
         """``-log min(1, 2 min(P(<= x), P(>= x)))`` for each feature, shape (m_rows, m); higher = further out.
 
-        Probabilities are shares of training rows. Outside their range, where both shares of an end are 0, half
-        a row is counted, and
-        the logarithm of the distance to the range, in units of the range, is added: no two such rows are tied.
-        A range of one point is no unit, and nothing is added.
+        Probabilities are shares of training rows. Outside their range, where both shares of an end are 0, half a row is
+        counted, and the logarithm of the distance to the range, in units of the range, is added: no two such rows are
+        tied. A range of one point is no unit, and nothing is added.
         """
         scores = np.empty((len(X), len(self.features)))
         for j, feature in enumerate(self.features):
