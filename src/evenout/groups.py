@@ -214,9 +214,7 @@ def _quoted(name: str) -> str:
 
 def _leave_out(groups: Groups, small: BoolArray) -> Groups:
     """Rows of small groups lose their group."""
-    recode = np.append(
-        np.where(small, -1, np.cumsum(~small) - 1), -1
-    )  # the last entry is where unknown, -1, points
+    recode = np.append(np.where(small, -1, np.cumsum(~small) - 1), -1)  # the last one is for unknown, -1
     names = np.array(groups.labels, dtype=object)
     return Groups(
         recode[groups.codes].astype(np.intp),

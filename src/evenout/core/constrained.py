@@ -35,14 +35,10 @@ class ConstrainedSolutions:
 
     Parameters
     ----------
-    fit_root : array of shape (r, u)
-        ``F``, over the u columns that differ from each other.
-    goal : array of shape (r,)
-        ``g``.
-    bias_root : array of shape (q, u)
-        ``G``.
-    bias_goal : array of shape (q,)
-        ``h``.
+    fit_root, goal : arrays of shape (r, u) and (r,)
+        ``F`` and ``g``, over the u columns that differ from each other.
+    bias_root, bias_goal : arrays of shape (q, u) and (q,)
+        ``G`` and ``h``.
     f1_least : float
         The smallest value of f1 without constraints.
     members : array of shape (k, u)

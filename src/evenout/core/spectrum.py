@@ -14,7 +14,7 @@ with the target as a column, ``y = t + S v``, it is b that is 0, and ``x(0) = 0`
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import eigh, svd
+from scipy.linalg import eigh
 from scipy.optimize import brentq
 
 from evenout.core.compiled import one_blas_thread
@@ -129,9 +129,6 @@ def factorise(
     tau = trace_A / trace_C if trace_A > 0 and trace_C > 0 else 1.0
     values, vectors = eigh(A + tau * C)
     kept = values > max(eps * values[-1], 0.0)
-    if not kept.any():
-        none = np.zeros(0)
-        return Spectrum(np.zeros((k, 0)), none, none, none, none, max(c0, 0.0), max(d0, 0.0))
     half = vectors[:, kept] / np.sqrt(values[kept])
     share, rotation = _shares(np.sqrt(tau) * root(C, eps) @ half)
     share[share < eps] = 0.0
@@ -166,9 +163,7 @@ def root(C: FloatArray, eps: float) -> FloatArray:
 
 def _shares(R: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues of ``R'R`` in [0, 1], and its eigenvectors as columns; exact zeros beyond the rank of R."""
-    if len(R) == 0:
-        return np.zeros(R.shape[1]), np.eye(R.shape[1])
-    _, singular, rotation = svd(R)
+    _, singular, rotation = np.linalg.svd(R)  # scipy's refuses an empty array
     share = np.zeros(R.shape[1])
     share[: len(singular)] = np.minimum(singular**2, 1.0)[: len(share)]
     return share, rotation.T
