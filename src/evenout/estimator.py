@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
-import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.backends import gpu
@@ -28,11 +27,12 @@ from evenout.rows import (
     refuse_lone_clusters,
     training_rows,
 )
+from evenout.scikit import OutlierScorer
 
 PARTITIONED = ("reference_", "flag_rates_", "rank_error_")  # what a fit over partitions adds
 
 
-class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
+class FairOutlierEnsemble(OutlierScorer, BaseEstimator):
     """One outlier score from many detectors that treats protected groups evenly.
 
     Detectors score the rows (``S``, n x k), a base ensemble combines them into a target ``t``, and the fair score is
@@ -281,7 +281,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
         if is_collection(X):
             return self.fit(X, y, **params).predict(X, **params)
-        return _labels(-self.fit(X, y, **params).outlier_scores_ - self.offset_)
+        return super().fit_predict(X, y, **params)
 
     def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The fair score of new rows, shape (m,), higher = more outlying.
@@ -306,18 +306,6 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         S = self._scaled_scores(X, sensitive_features)
         return self._mixture.parts(S, self._scores.base(S))
 
-    def score_samples(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """scikit-learn's sign: the lower, the more outlying; ``-outlier_scores(X)``."""
-        return -self.outlier_scores(X, sensitive_features=sensitive_features)
-
-    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """``score_samples(X) - offset_``: negative for rows that `predict` flags."""
-        return self.score_samples(X, sensitive_features=sensitive_features) - self.offset_
-
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
-        """-1 for outliers, 1 for inliers."""
-        return _labels(self.decision_function(X, sensitive_features=sensitive_features))
-
     def _scaled_scores(self, X: Any, sensitive_features: Any = None) -> FloatArray:
         check_is_fitted(self)
         features = new_rows(self, X)
@@ -341,7 +329,3 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self.target_, self.outlier_scores_ = result.target, result.outlier_scores
         self.offset_ = -result.threshold
         self.detector_names_ = result.scores.pool.names
-
-
-def _labels(decision: FloatArray) -> IntArray:
-    return np.where(decision < 0, -1, 1)
