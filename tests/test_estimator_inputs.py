@@ -173,7 +173,7 @@ def _with(X, value, row=7, column=2):
         ({"groups": ["a"] * 800}, "one group only"),
         (
             {"groups": ["a"] * 799 + ["b"], "small_groups": "error"},
-            r"min_group_size=30 rows: 'b' \(1\).*or set small_groups='leave_out' or 'merge'",
+            r"min_group_size=30 rows: 'b' \(1\).*or set small_groups='leave_out' or small_groups='merge'",
         ),
         ({"groups": ["a", "b"]}, "has 2 rows, but X has 800"),
         ({"groups": ["a"] * 400 + ["b"] * 399 + [np.nan]}, "missing values in 1 of 800"),

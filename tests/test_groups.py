@@ -49,7 +49,8 @@ def test_missing_groups_are_named_or_ignored(missing):
 
 def test_small_groups_are_named():
     with pytest.raises(
-        ValueError, match=r"min_group_size=3 rows: 'b' \(2\), 'c' \(1\).*small_groups='leave_out' or 'merge'"
+        ValueError,
+        match=r"min_group_size=3 rows: 'b' \(2\), 'c' \(1\).*small_groups='leave_out' or small_groups='merge'",
     ):
         read_groups(list("aaaabbc"), 7, min_group_size=3)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evenout.core.exceptions import SmallGroupWarning, warn
+from evenout.core.exceptions import InputError, SmallGroupWarning, warn
 from evenout.core.types import BoolArray, IntArray
 
 
@@ -71,21 +71,22 @@ def read_groups(
     codes, labels = _combine(columns)
     unknown = int((codes < 0).sum())
     if unknown and unknown_groups == "error":
-        raise ValueError(
-            f"sensitive_features has missing values in {unknown} of {n_rows} rows "
-            f"(first: row {int((codes < 0).argmax())}); fill them in, "
-            "or set unknown_groups='ignore' to use these rows without a group"
-        )
+        raise InputError(
+            "{@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); fill them in, "
+            "or set {unknown_groups='ignore'} to use these rows without a group",
+            unknown=unknown, n_rows=n_rows, row=int((codes < 0).argmax()),
+        )  # fmt: skip
     groups = Groups(codes, labels)
     _require_two(groups)
     small = groups.counts < min_group_size
     if small.any() and small_groups == "error":
         named = ", ".join(f"{labels[g]!r} ({groups.counts[g]})" for g in np.flatnonzero(small)[:10])
         more = f" and {small.sum() - 10} more" if small.sum() > 10 else ""
-        raise ValueError(
-            f"sensitive_features has groups of fewer than min_group_size={min_group_size} {unit}: {named}{more}; "
-            "merge or bin values yourself, or set small_groups='leave_out' or 'merge'"
-        )
+        raise InputError(
+            "{@sensitive_features} has groups of fewer than {min_group_size=} {unit}: {named}{more}; "
+            "merge or bin values yourself, or set {small_groups='leave_out'} or {small_groups='merge'}",
+            min_group_size=min_group_size, unit=unit, named=named, more=more,
+        )  # fmt: skip
     if not small.any():
         return groups
     return _leave_out(groups, small) if small_groups == "leave_out" else _merge_small(groups, min_group_size)
@@ -102,10 +103,14 @@ def warn_left_out(groups: Groups, min_group_size: int, unit: str = "rows") -> No
         if len(groups.labels) >= 2
         else "fewer than two groups are left to compare, so nothing is evened out"
     )
+    template = (
+        "groups of fewer than {min_group_size=} {unit} are left out: {named}{more}; {rest}. "
+        "Lower {@min_group_size}, or set {small_groups='merge'}, to measure them."
+    )
     warn(
-        f"groups of fewer than min_group_size={min_group_size} {unit} are left out: {named}{more}; {rest}. "
-        "Lower min_group_size, or set small_groups='merge', to measure them.",
-        SmallGroupWarning,
+        SmallGroupWarning(
+            template, min_group_size=min_group_size, unit=unit, named=named, more=more, rest=rest
+        )
     )
 
 
@@ -200,8 +205,9 @@ def _coded(column: Any) -> tuple[IntArray, list[str]]:
     try:
         codes, values = pd.factorize(column.to_numpy(dtype=object, na_value=None))
     except TypeError:  # what has no hash cannot be told apart
-        raise ValueError(
-            f"sensitive_features holds lists or other nested values in column {column.name!r}; give one value per row"
+        raise InputError(
+            "{@sensitive_features} holds lists or other nested values in column {name!r}; give one value per row",
+            name=column.name,
         ) from None
     # Values of one name, such as 1 and "1", are one group: later rows are told by the name.
     place, names = pd.factorize(np.array([str(value) for value in values], dtype=object))
@@ -242,4 +248,6 @@ def _merge_small(groups: Groups, min_group_size: int) -> Groups:
 def _require_two(groups: Groups) -> None:
     if len(groups.labels) < 2:
         found = f"one group only ({groups.labels[0]!r})" if groups.labels else "no known group"
-        raise ValueError(f"sensitive_features has {found}; fairness compares at least two groups")
+        raise InputError(
+            "{@sensitive_features} has {found}; fairness compares at least two groups", found=found
+        )

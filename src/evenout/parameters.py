@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from evenout.core.combine import COMBINATIONS
+from evenout.core.exceptions import InputError
 from evenout.core.problem import METHODS, WEIGHTS
 from evenout.core.sampling import METHODS as PAIR_METHODS
 from evenout.core.scaling import SCALINGS
@@ -99,4 +100,6 @@ def check_parameters(values: dict[str, Any], rules: dict[str, Rule]) -> None:
     """Raise a ValueError that names the first parameter that breaks its rule, its value and what is allowed."""
     for name, rule in rules.items():
         if not rule.allows(values[name]):
-            raise ValueError(f"{name}={values[name]!r} is not allowed; use {rule.words}")
+            raise InputError(
+                f"{{{name}=}} is not allowed; use {{words}}", words=rule.words, **{name: values[name]}
+            )

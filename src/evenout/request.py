@@ -10,7 +10,7 @@ from scipy.special import chdtrc
 from evenout.core.cells import CrossFit
 from evenout.core.choice import Choice, choose, close_alphas, least_alpha, no_gap_message
 from evenout.core.combine import LINEAR
-from evenout.core.exceptions import NoGapWarning
+from evenout.core.exceptions import InputError, NoGapWarning
 from evenout.core.flags import flag_threshold, flagged_share, rate_ratio
 from evenout.core.notions import NAMED_NOTIONS
 from evenout.core.path import SIGNIFICANCE, Target, TradeoffPath, open_path
@@ -97,16 +97,18 @@ class Request:
         ways = {name: parameters[name] for name in ("bias_reduction", "flag_rate_ratio", "alpha")}
         given = [name for name, value in ways.items() if value is not None]
         if len(given) > 1:
-            raise ValueError(
-                f"{' and '.join(given)} were given; give at most one of bias_reduction, flag_rate_ratio and alpha"
+            named = " and ".join(f"{{@{name}}}" for name in given)
+            raise InputError(
+                named + " were given; give at most one of {@bias_reduction}, {@flag_rate_ratio} and {@alpha}"
             )
         if parameters["confidence"] is not None and given and given[0] != "bias_reduction":
-            raise ValueError(
-                f"confidence goes with bias_reduction, but {given[0]} was given; leave one of them out"
+            raise InputError(
+                "{@confidence} goes with {@bias_reduction}, but {$given} was given; leave one of them out",
+                given=given[0],
             )
         if parameters["confidence"] is not None and parameters["target"] == "training":
-            raise ValueError(
-                "confidence is about unseen rows, but target='training' was given; leave one of them out"
+            raise InputError(
+                "{@confidence} is about unseen rows, but {target='training'} was given; leave one of them out"
             )
         rest = {
             name: parameters[name] for name in ("confidence", "target", "method", "weights", "contamination")
@@ -165,7 +167,7 @@ class Request:
             alpha = _worthwhile(path, rows, share, self.target)
         reached = float(ratios(np.array([alpha]))[0])
         given = self._given(path, alpha)
-        message = "" if met else _missed(asked, reached, given, self.target)
+        message = "" if met else _missed(reached, given, self.target)
         return Choice(alpha, asked, met, given.reached, given.interval, given.correlation, message)
 
 
@@ -199,13 +201,13 @@ def _worthwhile(path: TradeoffPath, rows: FlagRows, share: float, target: Target
     return float(alphas[int((found >= found[best] - error).argmax())])
 
 
-def _missed(asked: float, reached: float, given: Choice, target: Target) -> str:
+def _missed(reached: float, given: Choice, target: Target) -> str:
     return (
-        f"flag_rate_ratio={asked:g} is not reached on {target} rows with these detectors: {reached:.2f} is, at "
-        f"alpha={given.alpha:.4g}, where the score's correlation with the base score is {given.correlation:.2f}"
+        f"{{flag_rate_ratio=:g}} is not reached on {target} rows with these detectors: {reached:.2f} is, at "
+        f"{{alpha=:.4g}}, where the score's correlation with the base score is {given.correlation:.2f}"
         "{price}; "
         "going on would gain less than its own standard error, or lose the base score. Other detectors "
-        "(detectors='diverse'), or ScoreRepair where the group may be used, may reach more."
+        "({detectors='diverse'}), or ScoreRepair where the group may be used, may reach more."
     )
 
 
@@ -232,12 +234,13 @@ def _notions(parameters: Mapping[str, Any]) -> dict[str, float]:
         )
     for name, weight in notions.items():
         if not number(0, np.inf, open_low=True).allows(weight):
-            raise ValueError(
-                f"fairness has the weight {weight!r} for {name!r}; weights must be numbers above 0"
-            )
+            raise InputError(
+                "{@fairness} has the weight {weight!r} for {name!r}; weights must be numbers above 0",
+                weight=weight, name=name,
+            )  # fmt: skip
     if "individual" in notions and isinstance(detectors, str) and detectors == "precomputed":
-        raise ValueError(
-            "fairness='individual' compares feature rows, but detectors='precomputed' has scores alone; "
-            "use fairness='demographic_parity', or pass features and a list of detectors"
+        raise InputError(
+            "{fairness='individual'} compares feature rows, but {detectors='precomputed'} has scores alone; "
+            "use {fairness='demographic_parity'}, or pass features and a list of detectors"
         )
     return dict(notions)

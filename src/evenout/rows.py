@@ -8,6 +8,7 @@ import scipy.sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
+from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
 from evenout.groups import Groups
 
@@ -50,10 +51,11 @@ def read_clusters(clusters: Any, n_rows: int) -> IntArray | None:
         )
     codes, _ = pd.factorize(np.asarray(pd.Series(clusters), dtype=object))
     if (codes < 0).any():
-        raise ValueError(
-            f"clusters has missing values in {(codes < 0).sum()} of {n_rows} rows (first: row {(codes < 0).argmax()}); "
-            "give these rows a value of their own"
-        )
+        raise InputError(
+            "{@clusters} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
+            "give these rows a value of their own",
+            unknown=(codes < 0).sum(), n_rows=n_rows, row=(codes < 0).argmax(),
+        )  # fmt: skip
     return codes.astype(np.intp)
 
 

@@ -40,7 +40,7 @@ def quick(scores=SCORES, groups=GROUPS, **more):
         (lambda: quick(groups=["a"] * 4), "one group only"),
         (
             lambda: quick(groups=["a", "a", "a", "b"], small_groups="error"),
-            r"'b' \(1\).*'leave_out' or 'merge'",
+            r"'b' \(1\).*'leave_out' or small_groups='merge'",
         ),
         (
             lambda: quick(groups=["a", "a", "a", "b"]),

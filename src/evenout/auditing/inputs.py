@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenout.auditing.membership import Codes, compared_groups, read_clusters
+from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.groups import Groups
@@ -55,10 +56,11 @@ def read_inputs(
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
     values = _numbers(scores, "scores")
     if len(values) == 0:
-        raise ValueError("scores has no rows; give one score per row")
+        raise InputError("{@scores} has no rows; give one score per row")
     if 0 < np.ptp(values) < _SMALLEST:
-        raise ValueError(
-            f"scores differ by {np.ptp(values):.3g} at most, too little to square; multiply them by a large number"
+        raise InputError(
+            "{@scores} differ by {most:.3g} at most, too little to square; multiply them by a large number",
+            most=np.ptp(values),
         )
     if sensitive_features is not None:
         _aligned(sensitive_features, "sensitive_features", scores, len(values))
@@ -151,22 +153,29 @@ def _numbers(values: Any, name: str) -> FloatArray:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         row, value = next((i, value) for i, value in enumerate(values) if not _is_number(value))
-        raise ValueError(
-            f"{name} must be numbers, one per row; got {str(value)!r} (first: row {row})"
-        ) from None
+        raise InputError(
+            "{$name} must be numbers, one per row; got {value!r} (first: {#row})",
+            name=name, value=str(value), row=row,
+        ) from None  # fmt: skip
     if numbers.ndim != 1:
-        raise ValueError(f"{name} must have one number per row, shape (n,), got shape {numbers.shape}")
+        raise InputError(
+            "{$name} must have one number per row, shape (n,), got shape {shape!r}",
+            name=name,
+            shape=numbers.shape,
+        )
     bad = ~np.isfinite(numbers)
     if bad.any():
-        raise ValueError(
-            f"{name} has missing or infinite values in {int(bad.sum())} of {len(bad)} rows "
-            f"(first: row {int(bad.argmax())}); leave these rows out of all arguments"
-        )
+        raise InputError(
+            "{$name} has missing or infinite values in {bad} of {n_rows} rows (first: {#row}); "
+            "leave these rows out of all arguments",
+            name=name, bad=bad.sum(), n_rows=len(bad), row=bad.argmax(),
+        )  # fmt: skip
     if np.abs(numbers).max(initial=0.0) > LARGEST:
-        raise ValueError(
-            f"{name} has the value {numbers[np.abs(numbers).argmax()]:.3g} (first: row {np.abs(numbers).argmax()}); "
-            f"rescale values above {LARGEST:g} in magnitude"
-        )
+        row = int(np.abs(numbers).argmax())
+        raise InputError(
+            "{$name} has the value {value:.3g} (first: {#row}); rescale values above {most:g} in magnitude",
+            name=name, value=numbers[row], row=row, most=LARGEST,
+        )  # fmt: skip
     return numbers
 
 
@@ -185,9 +194,12 @@ def _labels(y: Any) -> IntArray:
     ones, zeros = labels == 1, labels == 0
     if not (ones | zeros).all():
         odd = labels[~(ones | zeros)][0]
-        raise ValueError(f"y has the value {odd!s}; labels must be 0 (inlier) or 1 (outlier)")
+        raise InputError("{@y} has the value {odd}; labels must be 0 (inlier) or 1 (outlier)", odd=str(odd))
     if ones.all() or zeros.all():
-        raise ValueError(f"y has one class only ({int(ones[0])}); give rows of both classes, or leave y out")
+        raise InputError(
+            "{@y} has one class only ({found}); give rows of both classes, or leave {@y} out",
+            found=int(ones[0]),
+        )
     return ones.astype(np.intp)
 
 
@@ -198,21 +210,23 @@ def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:
     frame = _frame(X, "X")
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
     if frame.columns.has_duplicates:
-        raise ValueError(f"X has more than one column {frame.columns[frame.columns.duplicated()][0]!r}")
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise InputError("{@X} has more than one column {twice!r}; give each once", twice=twice)
     gaps = frame.isna().sum()
     if gaps.any():
-        raise ValueError(
-            f"X has missing values in {int((gaps > 0).sum())} columns (first: {gaps.index[gaps > 0][0]!r}); "
-            "fill them in, or leave these columns out"
-        )
+        raise InputError(
+            "{@X} has missing values in {n} columns (first: {first!r}); fill them in, or leave these columns out",
+            n=(gaps > 0).sum(), first=gaps.index[gaps > 0][0],
+        )  # fmt: skip
     texts = [str(name) for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]
     left_out = [name for name in texts if frame[name].nunique() > MAX_CATEGORIES]
     frame = frame.drop(columns=left_out)
     if frame.shape[1] == 0:
-        raise ValueError("X has no usable column; give features, or leave X out")
+        raise InputError("{@X} has no usable column; give features, or leave {@X} out")
     if not (np.abs(frame.select_dtypes("number").to_numpy(dtype=float)) <= LARGEST).all():
-        raise ValueError(
-            f"X has infinite values, or values above {LARGEST:g} in magnitude; rescale them, or leave them out"
+        raise InputError(
+            "{@X} has infinite values, or values above {most:g} in magnitude; rescale them, or leave them out",
+            most=LARGEST,
         )
     return frame, left_out
 
@@ -229,9 +243,10 @@ def _frame(values: Any, name: str) -> "pd.DataFrame":
         try:
             frame.iloc[:, j].nunique()
         except TypeError:  # what has no hash cannot be told apart
-            raise ValueError(
-                f"{name} holds lists or other nested values in column {frame.columns[j]!r}; leave it out"
-            ) from None
+            raise InputError(
+                "{$name} holds lists or other nested values in column {column!r}; leave it out",
+                name=name, column=frame.columns[j],
+            ) from None  # fmt: skip
     return frame
 
 

@@ -11,14 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evenout.backends.partitions import Engine, Part, describe
+from evenout.core.exceptions import UnknownCategoryWarning
 from evenout.core.sketch import QuantileSketch
-from evenout.preprocess import (
-    MAX_CATEGORIES,
-    TableEncoder,
-    UnknownCategoryWarning,
-    column_numbers,
-    column_texts,
-)
+from evenout.preprocess import MAX_CATEGORIES, TableEncoder, column_numbers, column_texts
 
 SomeEngine = TypeVar("SomeEngine", bound=Engine)
 

@@ -21,6 +21,7 @@ from evenout.backends.passes import RawScores, Scorer, Walks, score_all, score_a
 from evenout.backends.reference import Reference, Settled, draw_reference, settle_groups, survey_rows
 from evenout.core.cells import Cells, CrossFit
 from evenout.core.combine import learn_combination
+from evenout.core.exceptions import InputError
 from evenout.core.flags import flagged_share
 from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.pairwise import PairSums
@@ -168,11 +169,11 @@ def _start(estimator: Any, engine: Engine, reference_size: int, seed: int) -> _S
     )
     reference = draw_reference(engine, survey, groups, reference_size=reference_size, seed=seed)
     if estimator.flag_rate_ratio is not None and not reference.complete:
-        raise ValueError(
-            f"flag_rate_ratio={estimator.flag_rate_ratio:g} is searched for on rows in memory, but the reference has "
-            f"{len(reference.X)} of {survey.n_rows} rows; set reference_size to {survey.n_rows} or more, "
-            "or give bias_reduction or alpha instead"
-        )
+        raise InputError(
+            "{flag_rate_ratio=:g} is searched for on rows in memory, but the reference has {n_drawn} of {n_rows} rows; "
+            "set {@reference_size} to {n_rows} or more, or give {@bias_reduction} or {@alpha} instead",
+            flag_rate_ratio=estimator.flag_rate_ratio, n_drawn=len(reference.X), n_rows=survey.n_rows,
+        )  # fmt: skip
     threads = effective_n_jobs(estimator.n_jobs)
     pool, _ = fit_pool(
         estimator.detectors,
@@ -263,11 +264,14 @@ def _reference_pairs(
 
 def _check(estimator: Any, reference_size: int) -> None:
     if estimator.scaling != "minmax":  # its extremes merge without any rounding
-        raise ValueError(
-            f"scaling={estimator.scaling!r} needs all rows in memory; over partitions use scaling='minmax'"
+        raise InputError(
+            "{scaling=} needs all rows in memory; over partitions use {scaling='minmax'}",
+            scaling=estimator.scaling,
         )
     if reference_size < 2:
-        raise ValueError(f"reference_size={reference_size} is not allowed; use an integer of at least 2")
+        raise InputError(
+            "{reference_size=} is not allowed; use an integer of at least 2", reference_size=reference_size
+        )
 
 
 def _check_folds(cells: Cells, labels: tuple[str, ...]) -> None:

@@ -1,7 +1,6 @@
 """``evenout audit``: any score in a file, measured for gaps between groups."""
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ import click
 
 from evenout.cli.messages import Step, plain_messages, progress
 from evenout.cli.options import SEED, FiniteRange, Place, length_scale_text, read_length_scale
+from evenout.core.exceptions import InputError
 from evenout.core.similarity import DEFAULT_LENGTH
 from evenout.parameters import SHARE_OR_COUNT
 
@@ -207,15 +207,4 @@ def _audit_file(
             **options,
         )
     except ValueError as error:
-        raise ValueError(f"{file}: {_in_columns(str(error))}") from None
-
-
-def _in_columns(message: str) -> str:
-    """Name the arguments of Python by the options that name columns.
-
-    >>> _in_columns("y has the value 2; it is no column 'y'")
-    "--label has the value 2; it is no column 'y'"
-    """
-    for name, option in {"scores": "--score", "y": "--label", "X": "--features", "given": "--given"}.items():
-        message = re.sub(rf"(?<![\w'\"-]){name}(?![\w'\"-])", option, message)
-    return re.sub(r"^clusters (?=has |must |holds )", "--clusters ", message)  # elsewhere it is a word
+        raise InputError("{file}: {error}", file=file, error=error) from None

@@ -93,6 +93,14 @@ def read_contamination(ctx: click.Context, param: click.Parameter, value: str) -
     return share
 
 
+def _threads(ctx: click.Context, param: click.Parameter, value: int) -> int:
+    if value == 0:
+        raise click.BadParameter(
+            "0 is no number of threads; give 1 or more, or -1 for all cores.", ctx, param
+        )
+    return value
+
+
 def _option(name: str, flag: str | None = None, **settings: Any) -> Callable[[Command], Command]:
     """An option for the argument ``name``, with its default."""
     settings = {"default": _DEFAULTS[name], "show_default": _DEFAULTS[name] is not None} | settings
@@ -209,7 +217,13 @@ def common_options(command: Command) -> Command:
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table."),
         click.option("--quiet", is_flag=True, help="Print nothing but notes and errors."),
         click.option(
-            "--n-jobs", type=int, default=-1, show_default=True, metavar="THREADS", help="-1: all cores."
+            "--n-jobs",
+            type=int,
+            default=-1,
+            show_default=True,
+            metavar="THREADS",
+            callback=_threads,
+            help="-1: all cores.",
         ),
     ):
         command = option(command)

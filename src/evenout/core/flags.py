@@ -4,6 +4,7 @@ from numbers import Integral
 
 import numpy as np
 
+from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
 
 
@@ -15,9 +16,10 @@ def flagged_share(contamination: float, n_rows: int) -> float:
     """
     if isinstance(contamination, Integral):
         if contamination > n_rows // 2:
-            raise ValueError(
-                f"contamination={contamination} is more than half of the {n_rows} rows; use a smaller count, or a share"
-            )
+            raise InputError(
+                "{contamination=} is more than half of the {n_rows} rows; use a smaller count, or a share",
+                contamination=int(contamination), n_rows=n_rows,
+            )  # fmt: skip
         return int(contamination) / n_rows
     return float(contamination)
 

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeAlias
 
+from evenout.core.exceptions import InputError
 from evenout.datasets._dataset import Dataset
 from evenout.datasets._sampling import RandomState, sample_groups
 
@@ -94,10 +95,15 @@ def _check(name: str, sensitive: str | Sequence[str] | None, strength: float) ->
     if sensitive is None:
         return
     if len(protected) < 2:
-        raise ValueError(f"sensitive is {sensitive!r}, but only 'credit' has a choice; leave it out here.")
+        raise InputError(
+            "{sensitive=} was given, but only 'credit' has a choice; leave it out here", sensitive=sensitive
+        )
     asked = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     if not asked or len(set(asked)) < len(asked) or not set(asked) <= set(protected):
-        raise ValueError(f"sensitive is {sensitive!r}; choose from {', '.join(protected)}, each once.")
+        known = ", ".join(protected)
+        raise InputError(
+            "{sensitive=} is not allowed; choose from {known}, each once", sensitive=asked, known=known
+        )
 
 
 def _split_plain(frame: pd.DataFrame) -> Parts:
