@@ -9,6 +9,7 @@ import numpy as np
 from evenout.cli.folder import engine_options, fit_folder, is_folder
 from evenout.cli.messages import plain_messages, progress
 from evenout.cli.options import Place, common_options, estimator_options
+from evenout.core.exceptions import warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from evenout.cli.summary import FitSummary
     from evenout.estimator import FairOutlierEnsemble
     from evenout.groups import Groups
+
+_RESULTS = ("scores.csv", "model.skops", "summary.json", "report.html")
 
 _HELP = """\
 Fit a fair outlier ensemble on DATA, and show what fairness costs.
@@ -32,7 +35,7 @@ DIR gets
   scores.csv    id, group, base and fair score, their ranks, flagged or not
   model.skops   the model, for "evenout score"; keep it as safe as the data
   summary.json  settings, versions, hashes, bias, flag rates, weights
-  report.html   a page with a slider over every trade-off, to show to others
+  report.html   a page with a slider over every trade-off, to show to others; needs the extra pages
 Over a folder: scores/*.parquet in place of scores.csv, and no report.
 
 In CSV, text that a spreadsheet would run as a formula has a single quote put before it; to undo, take one leading
@@ -108,9 +111,9 @@ def fit(
         from evenout.cli.show import show_fit
         from evenout.output import atomic_folder, require_apart
 
-        for name in ("scores.csv", "model.skops", "summary.json", "report.html"):
+        for name in _RESULTS:
             require_apart(out / name, Path(data))
-        with progress(quiet=quiet) as step, atomic_folder(out) as folder:
+        with progress(quiet=quiet) as step, atomic_folder(out, stale="report.html") as folder:
             step(f"Reading {data}")
             inputs = read_inputs(
                 data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop
@@ -120,13 +123,17 @@ def fit(
             step("Writing results")
             summary = _write(folder, inputs, pipeline, groups)
             step("Writing the report")
-            _write_report(
-                folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells
-            )
+            try:
+                _write_report(
+                    folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells
+                )
+            except ImportError as missing:
+                warn(f"report.html is not written: {missing}")
+            files = [name for name in _RESULTS if (folder / name).exists()]
         if as_json:
             click.echo(summary.to_json())
         elif not quiet:
-            show_fit(summary, str(out))
+            show_fit(summary, str(out), files)
 
 
 def _fit(inputs: "Inputs", settings: dict[str, Any]) -> "tuple[Pipeline, Groups]":

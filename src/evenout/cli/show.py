@@ -30,7 +30,7 @@ _BIAS = {
 }
 
 
-def show_fit(summary: FitSummary, out: str) -> None:
+def show_fit(summary: FitSummary, out: str, files: list[str]) -> None:
     """What a person wants to know: is it fairer, for whom, and at which price."""
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     sensitive = " and ".join(summary.columns["sensitive"])
@@ -40,9 +40,7 @@ def show_fit(summary: FitSummary, out: str) -> None:
     console.print(_table(summary, label_width=max(20, console.width - _NUMBERS)))
     for sentence in filter(None, _sentences(summary)):
         console.print(sentence)
-    console.print(
-        one_line(f"Written to {out}: scores.csv, model.skops, summary.json, report.html"), soft_wrap=True
-    )
+    console.print(one_line(f"Written to {out}: {', '.join(files)}"), soft_wrap=True)
 
 
 def _table(summary: FitSummary, label_width: int) -> Table:

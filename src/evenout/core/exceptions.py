@@ -1,4 +1,4 @@
-"""Errors and warnings whose sentences know their arguments, and the one way to warn.
+"""Errors and warnings whose sentences know their arguments, the one way to warn, and that to load an extra.
 
 The library says ``random_state=-1`` and ``row 0`` where the command line says ``--seed -1`` and ``row 1``.
 Both sentences come from one template and its fields; see `Message`.
@@ -7,6 +7,7 @@ Both sentences come from one template and its fields; see `Message`.
 import sys
 import warnings
 from ast import literal_eval
+from importlib import import_module
 from string import Formatter
 from typing import Any
 
@@ -116,3 +117,11 @@ def warn(message: EvenoutWarning | str, category: type[Warning] = EvenoutWarning
         kind = category if issubclass(category, EvenoutWarning) else EvenoutWarning
         message = kind("{text}", text=message)
     warnings.warn(message, stacklevel=level)
+
+
+def from_extra(module: str, extra: str, user: str) -> Any:
+    """A module that comes with an extra; where it is missing, one line says how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{user} needs the extra {extra}: pip install 'evenout[{extra}]'") from error

@@ -9,6 +9,7 @@ from functools import lru_cache, reduce
 from importlib.resources import files
 from typing import Any
 
+from evenout.core.exceptions import from_extra
 from evenout.report import words
 from evenout.report.data import ReportData
 
@@ -91,8 +92,7 @@ def _safe(trusted: str) -> Any:
 @lru_cache(maxsize=1)
 def _plotting_library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, which puts ``vegaEmbed`` into the page."""
-    import vl_convert
-
+    vl_convert = from_extra("vl_convert", "pages", "the report")
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from evenout.core.exceptions import from_extra
 from evenout.estimator import FairOutlierEnsemble
 from evenout.output import atomic_file
 from evenout.report.collect import collect
@@ -62,6 +63,7 @@ def write_report(
     >>> write_report(model, "report.html", X=X, sensitive_features=groups)  # doctest: +SKIP
     """
     place = Path(path)
+    from_extra("vl_convert", "pages", "the report")  # told before the work, not after it
     with atomic_file(place) as draft:
         data = collect(
             model,

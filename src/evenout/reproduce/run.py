@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from threadpoolctl import threadpool_limits
 
 from evenout import __version__
-from evenout.core.exceptions import InputError
+from evenout.core.exceptions import InputError, from_extra
 from evenout.output import atomic_folder
 from evenout.reproduce import figures
 from evenout.reproduce.claims import Claim, judge
@@ -100,6 +100,7 @@ def reproduce(
     names = _checked(
         datasets if datasets is not None else QUICK_DATASETS if quick else tuple(TITLES), repeats, seed
     )
+    from_extra("matplotlib", "pages", "reproduce")  # told before the work, not after it
     n_repeats = min(repeats, QUICK_REPEATS) if quick else repeats
     steps = _Steps(progress, total=len(names) * n_repeats + figures.count(names) + 3)
     # One BLAS thread: sums of products then do not depend on how many cores the machine has.
