@@ -8,8 +8,9 @@ import numpy as np
 from evenout.auditing.membership import Codes, compared_groups, read_clusters
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold
-from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.groups import Groups
+from evenout.metrics import read_labels
 from evenout.rows import LARGEST
 
 if TYPE_CHECKING:
@@ -188,19 +189,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _labels(y: Any) -> IntArray:
-    labels: AnyArray = np.asarray(y)
-    if labels.ndim != 1:
-        raise ValueError(f"y must have one label per row, shape (n,), got shape {labels.shape}")
-    ones, zeros = labels == 1, labels == 0
-    if not (ones | zeros).all():
-        odd = labels[~(ones | zeros)][0]
-        raise InputError("{@y} has the value {odd}; labels must be 0 (inlier) or 1 (outlier)", odd=str(odd))
-    if ones.all() or zeros.all():
-        raise InputError(
-            "{@y} has one class only ({found}); give rows of both classes, or leave {@y} out",
-            found=int(ones[0]),
-        )
-    return ones.astype(np.intp)
+    return read_labels(y, both=True).astype(np.intp)
 
 
 def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:

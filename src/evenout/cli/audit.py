@@ -177,7 +177,7 @@ def _audit_file(
     **options: Any,
 ) -> "AuditResult":
     from evenout.auditing import audit as run_audit
-    from evenout.cli.inputs import read_labels
+    from evenout.cli.inputs import label_column
     from evenout.files import read_table, require_columns
 
     step(f"Reading {file}")
@@ -197,7 +197,7 @@ def _audit_file(
         return run_audit(
             table[score],
             sensitive_features=table[list(sensitive)],
-            y=read_labels(label, table[label]) if label else None,
+            y=label_column(label, table[label]) if label else None,
             X=table[list(features)] if features else None,
             given=table[list(given)] if given else None,
             clusters=table[clusters] if clusters else None,

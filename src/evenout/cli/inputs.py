@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenout.core.exceptions import Message
 from evenout.datasets import list_datasets, load_dataset
 from evenout.files import KINDS, read_table, require_columns, sha256
+from evenout.metrics import read_labels
 from evenout.output import require_apart
 from evenout.preprocess import numbers_or_gaps
 
@@ -138,7 +140,7 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
         sha256(path),
         frame.drop(columns=taken),
         frame[protected],
-        None if label is None else read_labels(label, frame[label]),
+        None if label is None else label_column(label, frame[label]),
         row_ids(frame, id_column),
         None if clusters is None else frame[clusters],
     )
@@ -160,23 +162,13 @@ def check_out(out: Path, *inputs: Path) -> None:
     require_apart(out, *inputs)
 
 
-def read_labels(name: str, column: "pd.Series") -> Any:
-    """0 and 1, from numbers or truth values."""
-    import pandas as pd
-
-    values = numbers_or_gaps(column)
-    wrong = ~values.isin([0, 1]).to_numpy()
-    if wrong.any():
-        row = int(wrong.argmax())
-        found = "is empty" if pd.isna(column.iloc[row]) else f"is {str(column.iloc[row])!r}"
-        raise ValueError(
-            f"column {name!r} (--label) {found} in row {row + 1}; labels must be 0, or 1 for an outlier"
-        )
-    if values.nunique() < 2:
-        raise ValueError(
-            f"column {name!r} (--label) is {values.iloc[0]:g} in every row; to evaluate, both 0 and 1 must occur"
-        )
-    return values.to_numpy(dtype=int)
+def label_column(name: str, column: "pd.Series") -> Any:
+    """0 and 1, from numbers or truth values, also as text."""
+    numbers = numbers_or_gaps(column)
+    values = numbers.astype(object).where(
+        numbers.isin([0, 1]), column
+    )  # what is neither is shown as it stands
+    return read_labels(values, both=True, name=Message("column {name!r} ({@y})", name=name)).astype(int)
 
 
 def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":

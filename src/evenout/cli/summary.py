@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
-from sklearn.metrics import average_precision_score
 from sklearn.pipeline import Pipeline
 
 import evenout
@@ -17,7 +16,7 @@ from evenout.cli.outcome import Change, Outcome, finite
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.types import FloatArray
 from evenout.groups import Groups
-from evenout.metrics import roc_auc
+from evenout.metrics import average_precision, roc_auc
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow", "skops")
 
@@ -92,7 +91,7 @@ def summarise(inputs: Inputs, pipeline: Pipeline, groups: Groups, model_sha256: 
         flagged=int(flags[1].sum()),
         flagged_kept=int((flags[0] & flags[1]).sum()),
         auc=_evaluated(roc_auc, inputs.labels, base, fair),
-        average_precision=_evaluated(average_precision_score, inputs.labels, base, fair),
+        average_precision=_evaluated(average_precision, inputs.labels, base, fair),
     )
 
 

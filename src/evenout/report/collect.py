@@ -13,8 +13,9 @@ from evenout.core.flags import flagged_share
 from evenout.core.types import BoolArray, FloatArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.groups import Groups, read_groups
+from evenout.metrics import average_precision, roc_auc
 from evenout.report.data import Origin, Person, ReportData, Request, Score, Step
-from evenout.report.measure import EDGES, People, detection, gather, read_labels, shortened
+from evenout.report.measure import EDGES, People, gather, shortened, show_labels
 from evenout.report.moves import Namer, crossing, list_moves
 from evenout.report.privacy import SMALLEST_CELL
 from evenout.request import DEFAULT_REDUCTION
@@ -43,7 +44,7 @@ def collect(
     S = model._scaled_scores(X)
     groups = _groups(model, X, sensitive_features, len(S))
     people = _people(model, groups, sensitive_features, smallest)
-    outlier, labels = read_labels(y, len(S), smallest)
+    outlier, labels = show_labels(y, len(S), smallest)
     name, id_name = _namer(ids, people, len(S))
     alphas = _alphas(model)
     base, steps, listed = _measure(model, S, alphas, people, outlier, name)
@@ -122,7 +123,9 @@ def _score(
     """What is shown of one score, and whom it flags."""
     threshold = people.threshold(scores)
     flagged = scores > threshold
-    auc, average_precision = (None, None) if outlier is None else detection(scores, outlier)
+    auc, precision = [
+        None if outlier is None else how(outlier, scores) for how in (roc_auc, average_precision)
+    ]
     bias, low, high, training_bias = map(float, biases)
     score = Score(
         bias=bias,
@@ -131,7 +134,7 @@ def _score(
         apart=people.apart(scores),
         beyond=people.beyond(flagged),
         auc=auc,
-        average_precision=average_precision,
+        average_precision=precision,
         flags=people.flags(flagged),
         spread=people.spread(scores, threshold),
     )
