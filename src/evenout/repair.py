@@ -14,15 +14,12 @@ from evenout.core.path import SIGNIFICANCE
 from evenout.core.types import FloatArray, IntArray
 from evenout.groups import Groups, label_rows, match_groups, read_groups, warn_left_out
 from evenout.metrics import one_per_row
-from evenout.parameters import NONE, check_parameters, number, one_of, whole
+from evenout.parameters import ENSEMBLE, check_parameters
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
 
-_RULES = {
-    "strength": NONE | number(0, 1),
-    "bias_reduction": NONE | number(0, 1),
-    "min_group_size": whole(2),
-    "small_groups": one_of(("leave_out", "merge", "error")),
+_RULES = {name: ENSEMBLE[name] for name in ("bias_reduction", "min_group_size", "small_groups")} | {
+    "strength": ENSEMBLE["bias_reduction"]
 }
 
 

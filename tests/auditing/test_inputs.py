@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from evenout.auditing import audit
-from evenout.auditing.inputs import bin_column, read_inputs, read_strata
+from evenout.auditing.inputs import bin_column, read_audit_inputs, read_strata
 
 SCORES = [0.1, 0.2, 0.3, 0.4]
 GROUPS = ["a", "a", "b", "b"]
@@ -101,7 +101,7 @@ def test_another_order_of_the_same_index_is_refused(name):
 
 
 def test_rows_of_unknown_group_are_not_compared():
-    inputs = read_inputs(
+    inputs = read_audit_inputs(
         [0.1, 0.9, 0.2, 0.3, 0.4],
         ["a", None, "a", "b", "b"],
         [0, 1, 0, 0, 1],

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenout.auditing.membership import Codes, compared_groups, read_clusters
+from evenout.auditing.membership import Codes, compared_groups, name_clusters
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold
 from evenout.core.types import BoolArray, FloatArray, IntArray
@@ -22,7 +22,7 @@ MAX_CATEGORIES = 50  # a text column with more distinct values says who, not wha
 
 
 @dataclass(frozen=True)
-class Inputs:
+class AuditInputs:
     """What is audited: n rows with a score and a group each; labels, features and strata where given.
 
     ``background`` has the scores of rows that are not compared, because their group is unknown or small: they count
@@ -51,9 +51,9 @@ class Inputs:
         return float(flag_threshold(np.concatenate([self.scores, self.background]), contamination))
 
 
-def read_inputs(
+def read_audit_inputs(
     scores: Any, sensitive_features: Any, y: Any, X: Any, given: Any, clusters: Any = None, **group_rules: Any
-) -> Inputs:
+) -> AuditInputs:
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
     values = _numbers(scores, "scores")
     if len(values) == 0:
@@ -65,7 +65,7 @@ def read_inputs(
         )
     if sensitive_features is not None:
         _aligned(sensitive_features, "sensitive_features", scores, len(values))
-    members = None if clusters is None else read_clusters(_aligned(clusters, "clusters", scores, len(values)))
+    members = None if clusters is None else name_clusters(_aligned(clusters, "clusters", scores, len(values)))
     groups, left_out = compared_groups(sensitive_features, values, members, **group_rules)
     labels = None if y is None else _labels(_aligned(y, "y", scores, len(values)))
     features, unused = (None, []) if X is None else _features(_aligned(X, "X", scores, len(values)))
@@ -79,8 +79,8 @@ def read_inputs(
         )
     if known.all():
         codes = None if members is None else members.codes
-        return Inputs(values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes))
-    return Inputs(
+        return AuditInputs(values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes))
+    return AuditInputs(
         values[known],
         Groups(groups.codes[known], groups.labels, groups.left_out),
         None if labels is None else _labels(labels[known]),

@@ -18,10 +18,10 @@ class Codes:
     names: tuple[str, ...]
 
 
-def read_clusters(clusters: Any) -> Codes:
+def name_clusters(clusters: Any) -> Codes:
     """Clusters by value, such as a person's number: rows with the same value belong together.
 
-    >>> read_clusters(["p7", "p3", "p7"])
+    >>> name_clusters(["p7", "p3", "p7"])
     Codes(codes=array([1, 0, 1]), names=('p3', 'p7'))
     """
     import pandas as pd

@@ -23,7 +23,7 @@ class Measure:
     Parameters
     ----------
     measure : str
-        A name of `evenout.auditing.kinds.KINDS`.
+        A name of `evenout.auditing.meanings.MEANINGS`.
     group : str or None
         The group it belongs to; None for a comparison of groups.
     detail : str or None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenout.cli.messages import Step, plain_messages, progress
-from evenout.cli.options import SEED, FiniteRange, Place, length_scale_text, read_length_scale
+from evenout.cli.messages import Announce, plain_messages, progress
+from evenout.cli.options import SEED, FiniteRange, NonEmptyPath, length_scale_text, read_length_scale
 from evenout.core.exceptions import InputError
 from evenout.core.similarity import DEFAULT_LENGTH
 from evenout.parameters import SHARE_OR_COUNT
@@ -43,7 +43,7 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
 
 
 @click.command(epilog=_EXAMPLES, short_help="Measure any score for gaps between groups.")
-@click.argument("file", type=Place())
+@click.argument("file", type=NonEmptyPath())
 @click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
 @click.option(
     "--sensitive", required=True, callback=_names, metavar="COL[,COL...]", help="Protected columns."
@@ -76,7 +76,7 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
 )
 @click.option(
     "--baseline",
-    type=Place(),
+    type=NonEmptyPath(),
     metavar="FILE",
     help="An earlier batch with the same columns to compare with.",
 )
@@ -130,7 +130,7 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
 @click.option(
     "--seed", type=SEED, default=0, show_default=True, metavar="NUMBER", help="Seed of everything random."
 )
-@click.option("--out", type=Place(), metavar="FILE.csv", help="Write every measure to this file.")
+@click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write every measure to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the findings.")
 def audit(
@@ -164,7 +164,7 @@ def audit(
 
 def _audit_file(
     file: Path,
-    step: Step,
+    step: Announce,
     *,
     score: str,
     sensitive: Sequence[str],

@@ -8,14 +8,14 @@ import numpy as np
 
 from evenout.cli.folder import engine_options, fit_folder, is_folder
 from evenout.cli.messages import plain_messages, progress
-from evenout.cli.options import Place, common_options, estimator_options
+from evenout.cli.options import NonEmptyPath, common_options, estimator_options
 from evenout.core.exceptions import warn
 
 if TYPE_CHECKING:
     import pandas as pd
     from sklearn.pipeline import Pipeline
 
-    from evenout.cli.inputs import Inputs
+    from evenout.cli.inputs import FitInputs
     from evenout.cli.summary import FitSummary
     from evenout.estimator import FairOutlierEnsemble
     from evenout.groups import Groups
@@ -71,7 +71,7 @@ Examples:
     help="The protected group; several columns are crossed.",
 )
 @click.option(
-    "--out", type=Place(), default=Path("evenout-out"), show_default=True, metavar="DIR",
+    "--out", type=NonEmptyPath(), default=Path("evenout-out"), show_default=True, metavar="DIR",
     help="Folder for the results.",
 )  # fmt: skip
 @click.option(
@@ -107,7 +107,7 @@ def fit(
                 scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs, **settings,
             )  # fmt: skip
             return
-        from evenout.cli.inputs import read_inputs
+        from evenout.cli.inputs import read_fit_inputs
         from evenout.cli.show import show_fit
         from evenout.output import atomic_folder, require_apart
 
@@ -115,7 +115,7 @@ def fit(
             require_apart(out / name, Path(data))
         with progress(quiet=quiet) as step, atomic_folder(out, stale="report.html") as folder:
             step(f"Reading {data}")
-            inputs = read_inputs(
+            inputs = read_fit_inputs(
                 data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop
             )
             step(f"Fitting on {len(inputs.features):,} rows")
@@ -136,7 +136,7 @@ def fit(
             show_fit(summary, str(out), files)
 
 
-def _fit(inputs: "Inputs", settings: dict[str, Any]) -> "tuple[Pipeline, Groups]":
+def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Groups]":
     """Encoder and ensemble, fitted one after the other, and the groups by which they were fitted."""
     from sklearn.pipeline import Pipeline
 
@@ -155,7 +155,7 @@ def _fit(inputs: "Inputs", settings: dict[str, Any]) -> "tuple[Pipeline, Groups]
     return Pipeline([("table", table), ("ensemble", ensemble)]), groups
 
 
-def _write(folder: Path, inputs: "Inputs", pipeline: "Pipeline", groups: "Groups") -> "FitSummary":
+def _write(folder: Path, inputs: "FitInputs", pipeline: "Pipeline", groups: "Groups") -> "FitSummary":
     from evenout.cli.summary import summarise
     from evenout.files import sha256
     from evenout.output import write_table
@@ -169,7 +169,7 @@ def _write(folder: Path, inputs: "Inputs", pipeline: "Pipeline", groups: "Groups
 
 
 def _write_report(
-    path: Path, inputs: "Inputs", pipeline: "Pipeline", summary: "FitSummary", *, show_small_cells: bool
+    path: Path, inputs: "FitInputs", pipeline: "Pipeline", summary: "FitSummary", *, show_small_cells: bool
 ) -> None:
     """The page for colleagues and regulators."""
     from evenout.report import write_report
@@ -189,7 +189,7 @@ def _write_report(
     )
 
 
-def _scores(inputs: "Inputs", model: "FairOutlierEnsemble", groups: "Groups") -> "pd.DataFrame":
+def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", groups: "Groups") -> "pd.DataFrame":
     import pandas as pd
 
     base, fair = pd.Series(model.target_), pd.Series(model.outlier_scores_)
@@ -206,7 +206,7 @@ def _scores(inputs: "Inputs", model: "FairOutlierEnsemble", groups: "Groups") ->
     )
 
 
-def _group_names(inputs: "Inputs", groups: "Groups") -> Any:
+def _group_names(inputs: "FitInputs", groups: "Groups") -> Any:
     """The group of each row, also where it has too few rows to be compared; empty where it is not known."""
     from evenout.groups import read_groups
 

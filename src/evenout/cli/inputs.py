@@ -12,7 +12,7 @@ import numpy as np
 
 from evenout.core.exceptions import Message
 from evenout.datasets import list_datasets, load_dataset
-from evenout.files import KINDS, read_table, require_columns, sha256
+from evenout.files import SUFFIXES, read_table, require_columns, sha256
 from evenout.metrics import read_labels
 from evenout.output import require_apart
 from evenout.preprocess import numbers_or_gaps
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class FitInputs:
     """Rows to fit on, each part of the table in its role.
 
     Attributes
@@ -53,7 +53,7 @@ class Inputs:
     clusters: "pd.Series | None" = None
 
 
-def read_inputs(
+def read_fit_inputs(
     data: str,
     *,
     sensitive: str,
@@ -61,14 +61,14 @@ def read_inputs(
     id_column: str | None,
     clusters: str | None = None,
     drop: str,
-) -> Inputs:
+) -> FitInputs:
     """Read ``data``, a bundled name or a file."""
     if data in list_datasets():
         return _bundled(data, sensitive, drop, label or id_column or clusters)
     if not _names_a_file(data):
         near = get_close_matches(data.lower(), list_datasets(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
-        raise ValueError(f"{data!r} is neither a file ({', '.join(KINDS)}) nor a bundled data set; {hint}")
+        raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
     roles = {"--label": label, "--id": id_column, "--clusters": clusters}
     return _from_file(Path(data), sensitive, roles, drop)
 
@@ -100,7 +100,7 @@ def _names_a_file(data: str) -> bool:
     return data != "" and (Path(data).exists() or Path(data).name != data or "." in data)
 
 
-def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> Inputs:
+def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> FitInputs:
     import pandas as pd
 
     if other:
@@ -110,7 +110,7 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> Inputs:
     dataset = load_dataset(name, sensitive=sensitive.split(",") if sensitive else None)
     dropped = split_names(drop, list(dataset.X.columns))
     require_columns(dropped, dataset.X.columns, where=name, use="--drop")
-    return Inputs(
+    return FitInputs(
         name,
         sha256(files("evenout.datasets") / "data" / f"{name}.csv.gz"),
         dataset.X.drop(columns=dropped),
@@ -120,7 +120,7 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> Inputs:
     )
 
 
-def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str) -> Inputs:
+def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str) -> FitInputs:
     label, id_column, clusters = roles.values()
     if not sensitive:
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
@@ -135,7 +135,7 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
         require_columns(names, columns, where=str(path), use=use)
     _refuse_two_roles(used)
     taken = [name for names in used.values() for name in names]
-    return Inputs(
+    return FitInputs(
         str(path),
         sha256(path),
         frame.drop(columns=taken),

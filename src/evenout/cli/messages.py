@@ -37,7 +37,7 @@ class Commands(click.Group):
             return super().invoke(ctx)
 
 
-class Step(Protocol):
+class Announce(Protocol):
     """How a command says what it is doing."""
 
     def __call__(self, description: str, total: int | None = None) -> Callable[[int], None]:
@@ -64,7 +64,7 @@ def plain_messages() -> Iterator[None]:
 
 
 @contextmanager
-def progress(*, quiet: bool) -> Iterator[Step]:
+def progress(*, quiet: bool) -> Iterator[Announce]:
     """Show on a terminal what is being done, and for how long; nothing elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

@@ -31,7 +31,7 @@ class FiniteRange(click.FloatRange):
         return found
 
 
-class Place(click.Path):
+class NonEmptyPath(click.Path):
     """A path; an empty one, such as a shell makes of an unset variable, would be the current folder."""
 
     def __init__(self) -> None:

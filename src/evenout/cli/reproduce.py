@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evenout.cli.messages import one_line, plain_messages
-from evenout.cli.options import SEED, Place
+from evenout.cli.options import SEED, NonEmptyPath
 
 if TYPE_CHECKING:
     from evenout.reproduce import Claim
@@ -30,7 +30,7 @@ Examples:
 )
 @click.option(
     "--out",
-    type=Place(),
+    type=NonEmptyPath(),
     default=Path("results"),
     show_default=True,
     metavar="FOLDER",

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenout.cli.messages import one_line
-from evenout.cli.outcome import Change
+from evenout.cli.outcome import BeforeAfter
 from evenout.cli.sentences import gap_sentence, request_sentence, rows_words, small_groups_sentence
 from evenout.cli.summary import FitSummary
 
@@ -91,7 +91,7 @@ def _bias(summary: FitSummary) -> tuple[str, str]:
     return _BIAS[notions[0] if len(notions) == 1 else "both"]
 
 
-def _figures(change: Change, style: str) -> tuple[str, str]:
+def _figures(change: BeforeAfter, style: str) -> tuple[str, str]:
     before, after = ("–" if math.isnan(x) else style.format(x) for x in (change.before, change.after))
     return before, after
 

@@ -11,8 +11,8 @@ from scipy.stats import spearmanr
 from sklearn.pipeline import Pipeline
 
 import evenout
-from evenout.cli.inputs import Inputs
-from evenout.cli.outcome import Change, Outcome, finite
+from evenout.cli.inputs import FitInputs
+from evenout.cli.outcome import BeforeAfter, Outcome, finite
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.types import FloatArray
 from evenout.groups import Groups
@@ -41,7 +41,7 @@ class FitSummary:
         Spearman's, of base and fair score.
     flagged, flagged_kept : int
         Rows flagged by the fair score, and those of them that the base score flags too.
-    auc, average_precision : Change or None
+    auc, average_precision : BeforeAfter or None
         Where labels are known.
     """
 
@@ -55,8 +55,8 @@ class FitSummary:
     rank_correlation: float
     flagged: int
     flagged_kept: int
-    auc: Change | None
-    average_precision: Change | None
+    auc: BeforeAfter | None
+    average_precision: BeforeAfter | None
 
     def to_json(self) -> str:
         """One JSON object, what came of the fit among the rest; a number that does not exist is null."""
@@ -65,7 +65,7 @@ class FitSummary:
         return json.dumps(finite(record), indent=2, ensure_ascii=False)
 
 
-def summarise(inputs: Inputs, pipeline: Pipeline, groups: Groups, model_sha256: str) -> FitSummary:
+def summarise(inputs: FitInputs, pipeline: Pipeline, groups: Groups, model_sha256: str) -> FitSummary:
     """Collect the figures of a fitted pipeline of table and ensemble."""
     model: evenout.FairOutlierEnsemble = pipeline["ensemble"]
     base, fair = model.target_, model.outlier_scores_
@@ -101,5 +101,5 @@ def _rank_correlation(base: FloatArray, fair: FloatArray) -> float:
     return float("nan") if constant else float(spearmanr(base, fair).statistic)
 
 
-def _evaluated(measure: Any, labels: Any, base: FloatArray, fair: FloatArray) -> Change | None:
-    return None if labels is None else Change(float(measure(labels, base)), float(measure(labels, fair)))
+def _evaluated(measure: Any, labels: Any, base: FloatArray, fair: FloatArray) -> BeforeAfter | None:
+    return None if labels is None else BeforeAfter(float(measure(labels, base)), float(measure(labels, fair)))

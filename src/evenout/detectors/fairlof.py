@@ -30,7 +30,7 @@ from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.detectors.neighbours import distinct_rows
 from evenout.detectors.search import Ids, cut_blocks, nearest
 from evenout.groups import Groups, label_rows, match_groups
-from evenout.parameters import ANY_JOBS, check_parameters, number, one_of, whole
+from evenout.parameters import ANY_JOBS, check_parameters, integer, number, one_of
 from evenout.rows import new_rows, training_rows
 
 _LAMBDAS = np.arange(1, 11) / 10
@@ -39,7 +39,7 @@ _LEAST = 0.01  # no distance shrinks further than to this share
 _GUARD = 1e-10  # scikit-learn's: keeps the density finite where all neighbours are duplicates
 
 _RULES = {
-    "n_neighbors": whole(1),
+    "n_neighbors": integer(1),
     "lambda_": one_of(("auto",)) | number(0, 1),
     "direction": one_of(("even", "printed")),
     "n_jobs": ANY_JOBS,

@@ -14,7 +14,7 @@ from evenout.core.types import BoolArray, FloatArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.groups import Groups, read_groups
 from evenout.metrics import average_precision, roc_auc
-from evenout.report.data import Origin, Person, ReportData, Request, Score, Step
+from evenout.report.data import Origin, Person, ReportData, RequestOutcome, Score, Step
 from evenout.report.measure import EDGES, People, gather, shortened, show_labels
 from evenout.report.moves import Namer, crossing, list_moves
 from evenout.report.privacy import SMALLEST_CELL
@@ -189,16 +189,18 @@ def _namer(ids: Any, people: People, n: int) -> tuple[Namer, str]:
     return name, "row" if ids is None else shortened(getattr(ids, "name", None) or "id")
 
 
-def _request(model: FairOutlierEnsemble, chosen: Step) -> Request:
+def _request(model: FairOutlierEnsemble, chosen: Step) -> RequestOutcome:
     """What was asked for; a flag-rate ratio is compared with that of the rows shown."""
     if model.alpha is not None:
-        return Request("alpha", float(model.alpha), None)
+        return RequestOutcome("alpha", float(model.alpha), None)
     if model.flag_rate_ratio is not None:
         ratio = chosen.score.flags.ratio
-        return Request("flag_rate_ratio", float(model.flag_rate_ratio), ratio, bool(model.request_met_))
+        return RequestOutcome(
+            "flag_rate_ratio", float(model.flag_rate_ratio), ratio, bool(model.request_met_)
+        )
     asked = DEFAULT_REDUCTION if model.bias_reduction is None else float(model.bias_reduction)
     reached, interval = float(model.bias_reduction_), model.bias_reduction_interval_
-    return Request(
+    return RequestOutcome(
         "bias_reduction",
         asked,
         (reached, reached) if model.gap_detected_ else None,

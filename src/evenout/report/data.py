@@ -101,7 +101,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Request:
+class RequestOutcome:
     """What the model was asked for, and what it reached (None for a given alpha, or without a gap).
 
     ``met``: whether what is stated supports it. ``interval``: of a share of the bias that is gone on unseen rows.
@@ -149,7 +149,7 @@ class ReportData:
     contamination: float
     fairness: tuple[str, ...]
     target: str
-    request: Request
+    request: RequestOutcome
     gap_detected: bool
     gap_p_value: float
     refitted: bool

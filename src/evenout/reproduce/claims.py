@@ -134,7 +134,7 @@ def _negative(held: Sequence[Setting], against: Sequence[Setting]) -> str:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ClaimRule:
     """A claim about settings: which of them it speaks of, when one agrees, and what to tell of both sides."""
 
     id: str
@@ -163,7 +163,7 @@ def _about(dataset: str, fairness: str) -> Callable[[Setting], bool]:
 
 
 RULES = (
-    Rule(
+    ClaimRule(
         "A1",
         "paper",
         "The bias f2 falls and the distance f1 to the target rises with alpha, in every setting.",
@@ -171,7 +171,7 @@ RULES = (
         "every repeat.",
         lambda s: s.monotone,
     ),
-    Rule(
+    ClaimRule(
         "A2",
         "paper",
         "The AUC falls as the bias falls.",
@@ -179,7 +179,7 @@ RULES = (
         "weighted curve is positive, each in the median repeat.",
         lambda s: s.auc_falls,
     ),
-    Rule(
+    ClaimRule(
         "A2a",
         "paper",
         "It always does: nowhere does the AUC rise while the bias falls.",
@@ -188,7 +188,7 @@ RULES = (
         lambda s: s.auc_rise <= NOTABLE,
         details=_count,
     ),
-    Rule(
+    ClaimRule(
         "A2b",
         "paper",
         "Exception: on Breast Cancer under group fairness the AUC rises as the bias falls.",
@@ -197,7 +197,7 @@ RULES = (
         concerns=_about("breastw", "group"),
         details=_changes,
     ),
-    Rule(
+    ClaimRule(
         "A2c",
         "paper",
         "Exception: on Mammography under individual fairness the AUC fluctuates.",
@@ -207,7 +207,7 @@ RULES = (
         concerns=_about("mammography", "individual"),
         details=_rises,
     ),
-    Rule(
+    ClaimRule(
         "A2d",
         "added",
         "Where the target is good, as the method assumes, the AUC falls as the bias falls.",
@@ -215,7 +215,7 @@ RULES = (
         lambda s: s.auc_falls,
         concerns=lambda s: s.good_target,
     ),
-    Rule(
+    ClaimRule(
         "A3",
         "paper",
         "The cost of fairness (cof) is lower with beta than without.",
@@ -223,7 +223,7 @@ RULES = (
         lambda s: _lower(s.median_cof()),
         details=_count,
     ),
-    Rule(
+    ClaimRule(
         "A3a",
         "paper",
         "Its absolute value is lower with beta than without, which is said where cof is negative.",
@@ -231,7 +231,7 @@ RULES = (
         lambda s: _lower(s.median_cof(absolute=True)),
         details=_count,
     ),
-    Rule(
+    ClaimRule(
         "A3b",
         "added",
         "The answer to A3 does not hang on the draw of forest, groups and alphas.",
@@ -239,7 +239,7 @@ RULES = (
         lambda s: s.repeats_with_lower_cof[0] in (0, s.repeats_with_lower_cof[1]),
         details=_count,
     ),
-    Rule(
+    ClaimRule(
         "A3c",
         "added",
         "The fair version of A3: at equal scale-free bias the AUC is higher with beta than without.",
@@ -249,7 +249,7 @@ RULES = (
         concerns=lambda s: bool(np.isfinite(s.gain)),
         details=_gains,
     ),
-    Rule(
+    ClaimRule(
         "C1",
         "added",
         "Group bias falls by more than a shrinking of all scores.",
@@ -259,7 +259,7 @@ RULES = (
         concerns=lambda s: s.fairness == "group",
         details=_left,
     ),
-    Rule(
+    ClaimRule(
         "C2",
         "added",
         "Individual bias falls by more than a shrinking of all scores.",
@@ -268,7 +268,7 @@ RULES = (
         concerns=lambda s: s.fairness == "individual",
         details=_left,
     ),
-    Rule(
+    ClaimRule(
         "C3",
         "added",
         "No detector counts backwards: every weight is 0 or more.",
