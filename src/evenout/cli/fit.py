@@ -35,7 +35,7 @@ DIR gets
   scores.csv    id, group, base and fair score, their ranks, flagged or not
   model.skops   the model, for "evenout score"; keep it as safe as the data
   summary.json  settings, versions, hashes, bias, flag rates, weights
-  report.html   a page with a slider over every trade-off, to show to others; needs the extra pages
+  report.html   a page with a slider over every trade-off (extra: pages)
 Over a folder: scores/*.parquet in place of scores.csv, and no report.
 
 In CSV, text that a spreadsheet would run as a formula has a single quote put before it; to undo, take one leading
@@ -89,7 +89,7 @@ Examples:
     is_flag=True,
     help="Report: also show counts of fewer than 10 people, and the group beside each id.",
 )
-@estimator_options
+@estimator_options()
 @engine_options
 @common_options
 def fit(

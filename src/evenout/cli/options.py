@@ -44,8 +44,6 @@ class NonEmptyPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-SEED = click.IntRange(0, 2**32 - 1)  # of numpy's and scikit-learn's generators
-
 _DEFAULTS = FairOutlierEnsemble().get_params()
 _SHARE = FiniteRange(0, 1)
 _POSITIVE_SHARE = FiniteRange(0, 1, min_open=True)
@@ -101,10 +99,10 @@ def _threads(ctx: click.Context, param: click.Parameter, value: int) -> int:
     return value
 
 
-def _option(name: str, flag: str | None = None, **settings: Any) -> Callable[[Command], Command]:
+def _option(name: str, flag: str | None = None, **settings: Any) -> tuple[str, Callable[[Command], Command]]:
     """An option for the argument ``name``, with its default."""
     settings = {"default": _DEFAULTS[name], "show_default": _DEFAULTS[name] is not None} | settings
-    return click.option(flag or f"--{name.replace('_', '-')}", name, **settings)
+    return name, click.option(flag or f"--{name.replace('_', '-')}", name, **settings)
 
 
 def length_scale_text(value: LengthScale) -> str:
@@ -112,7 +110,7 @@ def length_scale_text(value: LengthScale) -> str:
     return f"median:{value[1]:g}" if isinstance(value, tuple) else str(value)
 
 
-_OPTIONS = [
+_OPTIONS = dict([
     _option(
         "bias_reduction", type=_SHARE, metavar="SHARE",
         help="Remove this share of the bias between groups.  [default: 0.8]",
@@ -141,12 +139,12 @@ _OPTIONS = [
     _option(
         "length_scale", callback=read_length_scale, metavar="SCALE",
         default=length_scale_text(_DEFAULTS["length_scale"]),
-        help="individual: the distance at which rows stop being similar; a multiple of the median distance, "
+        help="Individual fairness: the distance at which rows stop being similar; a multiple of the median distance, "
         "a number, or minmax (the paper).",
     ),
     _option(
         "pairs", type=click.Choice(METHODS),
-        help="individual: all pairs of rows, or a sample with a stated error; auto samples beyond 5e9 pairs.",
+        help="Individual fairness: all pairs of rows, or a sample with a stated error; auto samples beyond 5e9 pairs.",
     ),
     _option(
         "detectors", type=click.Choice(POOLS),
@@ -183,7 +181,7 @@ _OPTIONS = [
     ),
     _option(
         "unknown_groups", type=click.Choice(["error", "ignore"]),
-        help="Refuse rows without a group, or use them for the base score alone.",
+        help="Refuse rows without a group, or leave them out of the comparison.",
     ),
     _option(
         "device", type=click.Choice(["cpu", "cuda"]),
@@ -198,17 +196,21 @@ _OPTIONS = [
         help="Folders: rows that the detectors are fitted on.",
     ),
     _option(
-        "random_state", "--seed", type=SEED, default=0, show_default=True,
+        "random_state", "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
         metavar="NUMBER", help="Seed of everything random.",
     ),
-]  # fmt: skip
+])  # fmt: skip
 
 
-def estimator_options(command: Command) -> Command:
-    """Give a command an option for every argument of the ensemble, under the argument's name."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def estimator_options(*names: str) -> Callable[[Command], Command]:
+    """Options for some of the ensemble's arguments, by default all, under the arguments' names."""
+
+    def decorate(command: Command) -> Command:
+        for name in reversed(names or _OPTIONS):
+            command = _OPTIONS[name](command)
+        return command
+
+    return decorate
 
 
 def common_options(command: Command) -> Command:
