@@ -175,18 +175,10 @@ def _write_report(
     from evenout.report import write_report
 
     write_report(
-        pipeline["ensemble"],
-        path,
-        X=pipeline["table"].transform(inputs.features),
-        sensitive_features=inputs.sensitive,
-        y=inputs.labels,
-        ids=inputs.ids,
-        title=inputs.name,
-        source=inputs.name,
-        input_sha256=summary.input["sha256"],
-        model_sha256=summary.model["sha256"],
-        show_small_cells=show_small_cells,
-    )
+        pipeline["ensemble"], path, X=pipeline["table"].transform(inputs.features), y=inputs.labels, ids=inputs.ids,
+        sensitive_features=inputs.sensitive, title=inputs.name, source=inputs.name, show_small_cells=show_small_cells,
+        input_sha256=summary.input["sha256"], model_sha256=summary.model["sha256"],
+    )  # fmt: skip
 
 
 def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", groups: "Groups") -> "pd.DataFrame":

@@ -31,12 +31,9 @@ def collect(
     sensitive_features: Any,
     y: Any = None,
     ids: Any = None,
-    title: str | None = None,
-    source: str | None = None,
-    input_sha256: str | None = None,
-    model_sha256: str | None = None,
     show_small_cells: bool = False,
-    date: datetime | None = None,
+    title: str | None = None,
+    **origin: Any,
 ) -> ReportData:
     """Measure everything that the report of a fitted model shows; the parameters are those of `write_report`."""
     check_is_fitted(model)
@@ -50,8 +47,8 @@ def collect(
     base, steps, listed = _measure(model, S, alphas, people, outlier, name)
     chosen = int(np.flatnonzero(alphas == model.alpha_)[0])
     return ReportData(
-        title=shortened(title or source or "Fairness report"),
-        origin=_origin(model, date, source, input_sha256, model_sha256),
+        title=shortened(title or origin.get("source") or "Fairness report"),
+        origin=_origin(model, **origin),
         rows=len(S),
         n_groups=people.n_groups,
         groups=people.groups(),
@@ -123,9 +120,6 @@ def _score(
     """What is shown of one score, and whom it flags."""
     threshold = people.threshold(scores)
     flagged = scores > threshold
-    auc, precision = [
-        None if outlier is None else how(outlier, scores) for how in (roc_auc, average_precision)
-    ]
     bias, low, high, training_bias = map(float, biases)
     score = Score(
         bias=bias,
@@ -133,8 +127,8 @@ def _score(
         training_bias=training_bias,
         apart=people.apart(scores),
         beyond=people.beyond(flagged),
-        auc=auc,
-        average_precision=precision,
+        auc=None if outlier is None else roc_auc(outlier, scores),
+        average_precision=None if outlier is None else average_precision(outlier, scores),
         flags=people.flags(flagged),
         spread=people.spread(scores, threshold),
     )
@@ -209,23 +203,15 @@ def _request(model: FairOutlierEnsemble, chosen: Step) -> RequestOutcome:
     )
 
 
-def _origin(
-    model: FairOutlierEnsemble,
-    date: datetime | None,
-    source: str | None,
-    input_sha256: str | None,
-    model_sha256: str | None,
-) -> Origin:
+def _origin(model: FairOutlierEnsemble, *, date: datetime | None = None, **known: str | None) -> Origin:
     moment = (date or datetime.now(UTC)).astimezone(UTC)
     versions = [("Python", platform.python_version()), *((name, version(name)) for name in _PACKAGES)]
     settings = model.get_params(deep=False).items()
     return Origin(
         date=moment.strftime("%Y-%m-%d %H:%M UTC"),
-        source=source,
-        input_sha256=input_sha256,
-        model_sha256=model_sha256,
         versions=tuple(versions),
         settings=tuple((name, _setting(value)) for name, value in settings),
+        **known,
     )
 
 

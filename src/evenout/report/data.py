@@ -119,11 +119,11 @@ class Origin:
     """Where the page comes from; ``versions`` and ``settings`` as pairs of name and value."""
 
     date: str
-    source: str | None
-    input_sha256: str | None
-    model_sha256: str | None
     versions: tuple[tuple[str, str], ...]
     settings: tuple[tuple[str, str], ...]
+    source: str | None = None
+    input_sha256: str | None = None
+    model_sha256: str | None = None
 
 
 @dataclass(frozen=True)

@@ -66,17 +66,8 @@ def write_report(
     from_extra("vl_convert", "pages", "the report")  # told before the work, not after it
     with atomic_file(place) as draft:
         data = collect(
-            model,
-            X=X,
-            sensitive_features=sensitive_features,
-            y=y,
-            ids=ids,
-            title=title,
-            source=source,
-            input_sha256=input_sha256,
-            model_sha256=model_sha256,
-            show_small_cells=show_small_cells,
-            date=date,
-        )
+            model, X=X, sensitive_features=sensitive_features, y=y, ids=ids, show_small_cells=show_small_cells,
+            title=title, source=source, input_sha256=input_sha256, model_sha256=model_sha256, date=date,
+        )  # fmt: skip
         draft.write_text(render(data), encoding="utf-8", newline="\n")
     return place
