@@ -96,9 +96,9 @@ def individual_unfairness(
 ) -> float:
     """How differently similar rows of different groups are scored.
 
-    The mean over pairs of groups of ``sum M_ij (y_i - y_j)^2 / (n_p n_q)``, with the similarity
-    ``M_ij = exp(-distance of the feature rows)``; scale-free: ``sum M (y_i - y_j)^2 / sum M / Var(y)``. By default the
-    likeness is that of `evenout.FairOutlierEnsemble` and `evenout.audit`.
+    The mean over pairs of groups of ``sum M_ij (y_i - y_j)^2 / (n_p n_q)``, or of
+    ``sum M_ij (y_i - y_j)^2 / sum M_ij / Var(y)`` where scale-free. The similarity is
+    ``M_ij = exp(-distance of the feature rows)``, by default that of `evenout.FairOutlierEnsemble` and `evenout.audit`.
 
     Parameters
     ----------

@@ -241,6 +241,6 @@ def _notions(parameters: Mapping[str, Any]) -> dict[str, float]:
     if "individual" in notions and isinstance(detectors, str) and detectors == "precomputed":
         raise InputError(
             "{fairness='individual'} compares feature rows, but {detectors='precomputed'} has scores alone; "
-            "use {fairness='demographic_parity'}, or pass features and a list of detectors"
+            "use {fairness='demographic_parity'}, or detectors that score features"
         )
     return dict(notions)

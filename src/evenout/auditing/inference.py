@@ -109,9 +109,8 @@ def gap_interval(
     confidence : float
     """
     _, high = percentiles(drawn, confidence)
-    _, push = percentiles(
-        noise, 2 * confidence - 1
-    )  # one-sided: where the gap is 0, the high end cannot miss it
+    # One-sided: where the gap is 0, the high end cannot miss it.
+    _, push = percentiles(noise, 2 * confidence - 1)
     if kind.shape == "gap":
         return np.maximum(value - push, 0.0), high
     root, push = np.sqrt(np.maximum(value, 0.0)), np.sqrt(push)

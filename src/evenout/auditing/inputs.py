@@ -155,7 +155,7 @@ def _numbers(values: Any, name: str) -> FloatArray:
     except (TypeError, ValueError, OverflowError):
         row, value = next((i, value) for i, value in enumerate(values) if not _is_number(value))
         raise InputError(
-            "{$name} must be numbers, one per row; got {value!r} (first: {#row})",
+            "{$name} must be numbers, one per row; got {value!r} (first: {#row}); correct it, or leave the row out",
             name=name, value=str(value), row=row,
         ) from None  # fmt: skip
     if numbers.ndim != 1:
@@ -168,7 +168,7 @@ def _numbers(values: Any, name: str) -> FloatArray:
     if bad.any():
         raise InputError(
             "{$name} has missing or infinite values in {bad} of {n_rows} rows (first: {#row}); "
-            "leave these rows out of all arguments",
+            "leave these rows out",
             name=name, bad=bad.sum(), n_rows=len(bad), row=bad.argmax(),
         )  # fmt: skip
     if np.abs(numbers).max(initial=0.0) > LARGEST:

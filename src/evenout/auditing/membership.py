@@ -75,6 +75,7 @@ def compared_groups(
     )
     if len(groups.labels) < 2:
         named = ", ".join(f"{name!r} ({size})" for name, size in [*groups.left_out.items()][:10])
+        named += f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
         raise InputError(
             "fewer than two groups have {min_group_size=} {unit} or more, so nothing can be compared; "
             "too small: {named}; lower {@min_group_size}, set {small_groups='merge'}, or give more rows",

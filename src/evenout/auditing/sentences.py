@@ -24,7 +24,8 @@ def verdict(result: "AuditResult") -> tuple[str, ...]:
         sentences.append(_strata(result))
     if result.left_out:
         named = [
-            f"'{shown(g.name, _NAME)}' ({g.rows:,} rows, {g.flagged:,} flagged)" for g in result.left_out
+            f"'{shown(g.name, _NAME)}' ({g.rows:,} row{'s' * (g.rows != 1)}, {g.flagged:,} flagged)"
+            for g in result.left_out
         ]
         more = f" and {len(named) - _LISTED} more" if len(named) > _LISTED else ""
         sentences.append(f"Too few rows to measure, so left out: {', '.join(named[:_LISTED])}{more}.")

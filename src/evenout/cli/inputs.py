@@ -165,9 +165,7 @@ def check_out(out: Path, *inputs: Path) -> None:
 def label_column(name: str, column: "pd.Series") -> Any:
     """0 and 1, from numbers or truth values, also as text."""
     numbers = numbers_or_gaps(column)
-    values = numbers.astype(object).where(
-        numbers.isin([0, 1]), column
-    )  # what is neither is shown as it stands
+    values = numbers.astype(object).where(numbers.isin([0, 1]), column)  # others are shown as they stand
     return read_labels(values, both=True, name=Message("column {name!r} ({@y})", name=name)).astype(int)
 
 

@@ -137,10 +137,8 @@ class _Options(Speech):
         return f"--{self.names.get(name, name).replace('_', '-')}"
 
     def setting(self, name: str, value: Any, spec: str) -> str:
-        if isinstance(value, list | tuple):
-            value = ("," if isinstance(value, list) else ":").join(
-                map(str, value)
-            )  # columns, or a length scale
+        if isinstance(value, list | tuple):  # columns, or a length scale
+            value = ("," if isinstance(value, list) else ":").join(map(str, value))
         return f"{self.argument(name)} {value:{spec}}"
 
 

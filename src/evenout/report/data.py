@@ -131,12 +131,11 @@ class ReportData:
     """All that a report shows.
 
     ``steps`` ascend in alpha and start at 0; ``chosen`` is the place of the model's own alpha. ``base`` is the base
-    ensemble, with which every step is compared. ``groups`` may end with the rows of unknown group, which
-    ``n_groups`` does not count. ``edges`` are the bins of every `Spread`. No count of 1 to
-    ``smallest_cell - 1`` people is given away; ``unlisted_groups`` are counted in, but not shown one by one;
-    ``small_groups`` are too small to be compared. ``refitted``: whether unseen people are unseen by the detectors too,
-    or by the weights alone. ``weights_of_sum``: whether a step's weights make up the whole score, or are added to the
-    base score.
+    ensemble, with which every step is compared. ``groups`` may end with the rows of unknown group, which ``n_groups``
+    does not count. ``edges`` are the bins of every `Spread`. No count of 1 to ``smallest_cell - 1`` people is given
+    away. ``unlisted_groups`` are counted in, but not shown one by one; ``small_groups`` are too small to be compared.
+    ``refitted`` tells whether unseen people are unseen by the detectors too, or by the weights alone.
+    ``weights_of_sum`` tells whether a step's weights make up the whole score, or are added to the base score.
     """
 
     title: str
