@@ -8,9 +8,10 @@ from scipy.stats import chi2_contingency, ks_2samp, wasserstein_distance
 
 from evenout.auditing.inference import holm
 from evenout.auditing.meanings import MEANINGS
-from evenout.auditing.result import AuditResult, Measure, plain
+from evenout.auditing.result import AuditResult, Measure
 from evenout.auditing.words import between, chance, number, shown
 from evenout.core.types import FloatArray, IntArray
+from evenout.output import finite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +97,7 @@ class DriftResult:
             "confidence": self.confidence,
             "verdict": list(self.verdict),
             "notes": list(self.notes),
-            "changes": [plain(asdict(change)) for change in self.changes],
+            "changes": finite([asdict(change) for change in self.changes]),
         }
 
     def __repr__(self) -> str:

@@ -1,6 +1,5 @@
 """What came of a request, how large the gap was and what is left of it: for files and for folders alike."""
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from evenout.core.flags import beyond_equal_rates, rate_ratio
 from evenout.core.types import FloatArray
 from evenout.estimator import FairOutlierEnsemble
+from evenout.output import finite
 from evenout.request import DEFAULT_REDUCTION
 
 
@@ -125,15 +125,6 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         """The same as plain data; a number that does not exist is None."""
         return finite(asdict(self))
-
-
-def finite(value: Any) -> Any:
-    """The same with None for NaN and infinity, which JSON does not know."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _change(pair: FloatArray | None) -> BeforeAfter:

@@ -12,11 +12,12 @@ from sklearn.pipeline import Pipeline
 
 import evenout
 from evenout.cli.inputs import FitInputs
-from evenout.cli.outcome import BeforeAfter, Outcome, finite
+from evenout.cli.outcome import BeforeAfter, Outcome
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.types import FloatArray
 from evenout.groups import Groups
 from evenout.metrics import average_precision, roc_auc
+from evenout.output import finite
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow", "skops")
 
