@@ -58,7 +58,7 @@ def main() -> None:
     first = time.perf_counter() - start
     ours = best_of(options.repeats, lambda: model.fit(X, sensitive_features=data.sensitive))
     theirs = best_of(options.repeats, lambda: scikit_learn_lofs(X, options.n_jobs))
-    raw = model._scores.pool.score(X)[:, : len(NEIGHBOURS)]
+    raw = model._result.scores.pool.score(X)[:, : len(NEIGHBOURS)]
     expected = scikit_learn_lofs(X, options.n_jobs)
     agreeing = float((np.abs(raw - expected) <= 1e-8 * np.abs(expected)).mean())
 

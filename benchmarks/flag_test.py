@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 from evenout import audit
 from evenout.auditing.inference import p_value
-from evenout.auditing.kinds import Kind
+from evenout.auditing.meanings import Meaning
 from evenout.auditing.measures import score_measures
 from evenout.auditing.tables import level_table
 from evenout.core.types import FloatArray, IntArray
@@ -33,7 +33,7 @@ NULLS = {
     "communities": tuple(COMMUNITIES),
     "eight": (30,) * 4 + (150,) * 4,
 }
-OLD = Kind("lowest / highest flag rate", 1.0, "low")
+OLD = Meaning("lowest / highest flag rate", 1.0, "low")
 COVERED = {
     "two, even": ((200, 200), (0.0, 0.0)),
     "two, one small, even": ((40, 800), (0.0, 0.0)),

@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.metrics import average_precision_score, roc_auc_score
 
 from evenout import FairOutlierEnsemble
 from evenout.core.choice import choose, least_alpha
@@ -39,7 +38,7 @@ from evenout.core.path import Target, TradeoffPath
 from evenout.core.types import FloatArray
 from evenout.datasets import list_datasets, list_scenarios
 from evenout.detectors.fairlof import FairLOF
-from evenout.metrics import demographic_parity
+from evenout.metrics import average_precision, demographic_parity, roc_auc
 from evenout.repair import ScoreRepair
 from halves import Pool, Split, cut
 
@@ -65,7 +64,7 @@ class Curve:
         columns = scores.T
         self.gap.append(np.array([gap(split, y) for y in columns]))
         self.auc.append(np.array([auc(split, y) for y in columns]))
-        self.precision.append(np.array([average_precision_score(split.judge.y, y) for y in columns]))
+        self.precision.append(np.array([average_precision(split.judge.y, y) for y in columns]))
 
     def at(self, reduction: float, before: float) -> tuple[float, float] | None:
         """Mean AUC and average precision where the mean gap has first fallen by ``reduction``, if it ever does."""
@@ -123,7 +122,7 @@ def gap(split: Split, scores: FloatArray) -> float:
 
 def auc(split: Split, scores: FloatArray) -> float:
     """Area under the ROC curve of the judged half."""
-    return float(roc_auc_score(split.judge.y, scores))
+    return roc_auc(split.judge.y, scores)
 
 
 def judge_path(

@@ -18,6 +18,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,8 +105,13 @@ def fit(X: FloatArray, groups: IntArray, n_groups: int, device: str, clock: Cloc
     with clock("individual form"):
         pairs = gpu.pair_sums(X, scores, groups, folds, n_groups=n_groups, n_folds=N_FOLDS, device=device)
     with clock("solve"):
-        path = TradeoffPath(CrossFit.of_folds(cells, pairs=pairs), FAIRNESS, noise_aware=True)
-        weights = path.weights(path.alpha_for(REDUCTION))
+        whole = CrossFit.of_folds(cells).whole
+        form, mass = pairs.total()
+        whole = replace(whole, sums={"individual.form": form[None], "individual.mass": mass[None]})
+        path = TradeoffPath(
+            CrossFit(whole, whole.at(slice(0)), whole.at(slice(0))), FAIRNESS, noise_aware=True
+        )
+        weights = path.weights(path.alpha_for(REDUCTION, "training"))
     return Fitted(neighbours, forest, scores, folds, pairs, weights)
 
 

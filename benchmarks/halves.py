@@ -81,8 +81,8 @@ def cut(name: str, split: int, combination: str, n_threads: int) -> Split:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(fit.X, sensitive_features=fit.groups)
-        S = model._scaled_scores(judge.X)
-        pools.append(Pool(model, np.column_stack([S, model._scores.base(S)])))
+        S = model.detector_scores(judge.X)
+        pools.append(Pool(model, np.column_stack([S, model._result.scores.base(S)])))
     return Split(fit, judge, int(groups.max()) + 1, *pools)
 
 

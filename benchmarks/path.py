@@ -12,8 +12,8 @@ import numpy as np
 
 from evenout.core.cells import CrossFit, collect_cells, rank_weights
 from evenout.core.folds import assign_folds
-from evenout.core.notions import PARITY
 from evenout.core.path import TradeoffPath
+from evenout.core.registry import PARITY
 from evenout.core.types import FloatArray, IntArray
 
 

@@ -88,7 +88,6 @@ def measure(n: int, reference_size: int, n_workers: int) -> dict[str, Any]:
     from distributed import Client, LocalCluster
 
     from evenout import FairOutlierEnsemble
-    from evenout.backends.out_of_core import fit_partitions
     from evenout.backends.parquet import parquet_parts
 
     with tempfile.TemporaryDirectory() as folder:
@@ -97,14 +96,14 @@ def measure(n: int, reference_size: int, n_workers: int) -> dict[str, Any]:
         with LocalCluster(**settings) as cluster, Client(cluster) as client:
             start = time.perf_counter()
             engine = TimedEngine(*parquet_parts(folder, sensitive=["group"]))
-            model = FairOutlierEnsemble(random_state=0, n_jobs=n_workers)
-            fit_partitions(model, engine, reference_size=reference_size)
+            model = FairOutlierEnsemble(random_state=0, n_jobs=n_workers, reference_size=reference_size)
+            model.fit_partitions(engine)
             seconds = time.perf_counter() - start
             workers = client.run(peak_mb)
             overhead = empty_pass_ms()
     return {
         "rows": n,
-        "reference": len(model.reference_.X),
+        "reference": len(model.target_),
         "workers": n_workers,
         "parquet_mb": size / 2**20,
         "seconds": seconds,

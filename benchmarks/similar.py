@@ -10,12 +10,11 @@ import json
 import warnings
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from evenout import FairOutlierEnsemble
 from evenout.datasets import list_datasets
-from evenout.metrics import individual_unfairness
+from evenout.metrics import individual_unfairness, roc_auc
 from halves import load
 
 
@@ -35,7 +34,7 @@ def judge(name: str, split: int, options: argparse.Namespace) -> tuple[float, fl
     before, after = model.base_scores(X[held]), model.outlier_scores(X[held])
     settings = {"sensitive_features": groups[held], "scale_free": True, "length_scale": model.length_scale}
     unfair = [individual_unfairness(scores, X[held], **settings) for scores in (before, after)]
-    return unfair[0], unfair[1], roc_auc_score(y[held], before), roc_auc_score(y[held], after)
+    return unfair[0], unfair[1], roc_auc(y[held], before), roc_auc(y[held], after)
 
 
 def main() -> None:

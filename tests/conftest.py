@@ -1,12 +1,14 @@
-"""Small score matrices with groups of unequal size for the tests of the core; a browser for those of pages."""
+"""Small score matrices with groups of unequal size, a table for the estimator, and a browser for the tests of pages."""
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from evenout import FairOutlierEnsemble
 from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
 from evenout.core.folds import assign_folds, count_folds
 from evenout.core.pairwise import pair_sums
@@ -70,13 +72,44 @@ def problem_from(
     sums = None
     if pairs:
         sums = pair_sums(X, np.column_stack([S, t]), groups, folds, n_groups=n_groups, n_folds=n_folds)
-    cross = CrossFit.of_folds(cells, pairs=sums, own=own, base=base)
+    cross = with_sums(CrossFit.of_folds(cells, base), sums, own)
     return Problem(X, S, t, beta, groups, folds, cells, cross, sample_weight, clusters)
+
+
+def pairs_among(pairs, sets):
+    """Form and mass of the pairs with both rows in some of the folds, for each set of folds."""
+    masks = [np.logical_and.outer(kept, kept) for kept in sets]
+    form = np.stack([(pairs.form * mask[..., None, None]).sum(axis=(1, 2)) for mask in masks])
+    return [form, np.stack([(pairs.mass * mask).sum(axis=(1, 2)) for mask in masks])]
+
+
+def with_sums(cross, pairs=None, own=None) -> CrossFit:
+    """The same with what individual fairness and a form of one's own have collected."""
+    parts = {"whole": cross.whole, "training": cross.training, "held": cross.held}
+    if pairs is not None:
+        folds = np.arange(cross.n_folds)
+        found = {
+            "whole": [part[None] for part in pairs.total()],
+            "training": pairs_among(pairs, [folds != fold for fold in folds]),
+            "held": pairs_among(pairs, [folds == fold for fold in folds]),
+        }
+        for name, (form, mass) in found.items():
+            parts[name] = replace(parts[name], sums={"individual.form": form, "individual.mass": mass})
+    if own is not None:
+        for name, part in parts.items():
+            forms = np.repeat(own[None], part.n_sets, axis=0)
+            parts[name] = replace(part, sums={**part.sums, "own.form": forms})
+    return replace(cross, **parts)
 
 
 @pytest.fixture
 def make():
     return make_problem
+
+
+@pytest.fixture
+def summed():
+    return with_sums
 
 
 @pytest.fixture
@@ -103,3 +136,18 @@ def browser():
         chromium = playwright.chromium.launch(executable_path=program, args=CHROMIUM)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Three groups, the third three times as wide in one of four features."""
+    rng = np.random.default_rng(0)
+    groups = rng.choice(["a", "b", "c"], size=800, p=[0.5, 0.3, 0.2])
+    X = rng.normal(size=(800, 4))
+    X[:, 0] *= 1 + 2 * (groups == "c")
+    return pd.DataFrame(X, columns=list("wxyz")), pd.Series(groups)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return FairOutlierEnsemble(random_state=0).fit(data[0], sensitive_features=data[1])

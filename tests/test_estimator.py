@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from pyod.models.ecod import ECOD
 from scipy.stats import rankdata
@@ -19,21 +18,6 @@ BOTH = {"demographic_parity": 1, "individual": 1}
 
 
 @pytest.fixture(scope="module")
-def data():
-    """Three groups, the third three times as wide in one of four features."""
-    rng = np.random.default_rng(0)
-    groups = rng.choice(["a", "b", "c"], size=800, p=[0.5, 0.3, 0.2])
-    X = rng.normal(size=(800, 4))
-    X[:, 0] *= 1 + 2 * (groups == "c")
-    return pd.DataFrame(X, columns=list("wxyz")), pd.Series(groups)
-
-
-@pytest.fixture(scope="module")
-def fitted(data):
-    return FairOutlierEnsemble(random_state=0).fit(data[0], sensitive_features=data[1])
-
-
-@pytest.fixture(scope="module")
 def even(data):
     """Groups that have nothing to do with the rows."""
     return np.random.default_rng(5).integers(0, 2, size=len(data[0]))
@@ -46,7 +30,7 @@ def test_scores_are_the_base_score_and_what_detectors_add(fitted, data):
     np.testing.assert_allclose(parts.sum(axis=1), fitted.outlier_scores_, rtol=1e-12)
     np.testing.assert_array_equal(fitted.weights_, fitted.path_.weights(fitted.alpha_))
     # The base score is linear in the detectors: the weights are those of the sum, up to a shift.
-    rest = fitted.outlier_scores_ - fitted._scaled_scores(data[0]) @ fitted.weights_
+    rest = fitted.outlier_scores_ - fitted.detector_scores(data[0]) @ fitted.weights_
     np.testing.assert_allclose(rest, rest[0], atol=1e-12)
 
 
@@ -144,7 +128,7 @@ def test_given_alpha_solves_the_problem_that_is_stated(data):
         method: FairOutlierEnsemble(method=method, **settings).fit(X, sensitive_features=groups)
         for method in ("anchored", "published")
     }
-    S, t = models["anchored"]._scaled_scores(X), models["anchored"].target_
+    S, t = models["anchored"].detector_scores(X), models["anchored"].target_
     beta = np.exp(rankdata(t) / 800)
     means = np.array([np.append(S[groups == g].mean(axis=0), t[groups == g].mean()) for g in "abc"])
     gaps = [means[0] - means[1], means[0] - means[2], means[1] - means[2]]
@@ -152,7 +136,7 @@ def test_given_alpha_solves_the_problem_that_is_stated(data):
     w = models["published"].weights_
     gradient = (S.T * beta) @ (S @ w - t) + 700.0 * C[:-1, :-1] @ w
     assert np.abs(gradient).max() < 1e-8
-    v = models["anchored"]._mixture.weights
+    v = models["anchored"]._result.mixture.weights
     centred = S - np.average(S, axis=0, weights=beta)  # a shift of all scores is no change
     gradient = (centred.T * beta) @ (centred @ v) + 700.0 * C[:-1] @ np.append(v, 1.0)
     assert np.abs(gradient).max() < 1e-8
@@ -164,7 +148,7 @@ def test_paper_settings_are_the_published_problem(data):
     X, groups = data
     model = FairOutlierEnsemble.paper(alpha=0.0, weighting="uniform", random_state=0)
     assert (model.combination, model.method, model.target) == ("greedy", "published", "training")
-    S = model.fit(X, sensitive_features=groups)._scaled_scores(X)
+    S = model.fit(X, sensitive_features=groups).detector_scores(X)
     expected = S @ np.linalg.lstsq(S, model.target_, rcond=None)[0]
     np.testing.assert_allclose(model.outlier_scores_, expected, atol=1e-8)
 
@@ -308,7 +292,7 @@ def test_own_form_is_solved_with(data):
 
     settings = {"alpha": 500.0, "target": "training", "random_state": 0}
     named = FairOutlierEnsemble(**settings).fit(X, sensitive_features=groups)
-    given = parity(named._scaled_scores(X), np.unique(groups, return_inverse=True)[1])
+    given = parity(named.detector_scores(X), np.unique(groups, return_inverse=True)[1])
     for own in (parity, given):
         model = FairOutlierEnsemble(fairness=own, **settings).fit(X, sensitive_features=groups)
         np.testing.assert_allclose(model.outlier_scores_, named.outlier_scores_, rtol=1e-6)
@@ -325,7 +309,7 @@ def test_constrained_weights_are_feasible_and_fairer_than_the_start(data, weight
     path = model.fit(X, sensitive_features=groups).path_
     assert (model.weights_ >= 0).all()
     if weights == "simplex":  # what the base score has, in all
-        total = path.weights(0.0).sum() if combination == "average" else 1.0 - model._mixture.target
+        total = path.weights(0.0).sum() if combination == "average" else 1.0 - model._result.mixture.target
         assert model.weights_.sum() == pytest.approx(total, abs=1e-9)
     assert path.f2(1e4) < path.f2(0.0)
     assert path.f1(1e4) > path.f1(0.0) == 0.0

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from evenout.core.exceptions import SmallGroupWarning
-from evenout.groups import read_groups, warn_left_out
+from evenout.groups import label_rows, read_groups, warn_left_out
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,8 @@ def test_missing_groups_are_named_or_ignored(missing):
 
 def test_small_groups_are_named():
     with pytest.raises(
-        ValueError, match=r"min_group_size=3 rows: 'b' \(2\), 'c' \(1\).*small_groups='leave_out' or 'merge'"
+        ValueError,
+        match=r"min_group_size=3 rows: 'b' \(2\), 'c' \(1\).*small_groups='leave_out' or small_groups='merge'",
     ):
         read_groups(list("aaaabbc"), 7, min_group_size=3)
 
@@ -121,3 +122,25 @@ def test_leaving_out_may_leave_nobody_to_compare():
     assert groups.labels == ("a",)
     with pytest.warns(SmallGroupWarning, match="nothing is evened out"):
         warn_left_out(groups, 3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels"),
+    [
+        ([["a & b", "c"], ["a", "b & c"]], ('"a & b" & c', 'a & "b & c"')),
+        ([["a &", "b"], ["a", "& b"]], ('"a &" & b', 'a & "& b"')),
+        ([['"a', 'b"'], ["a & b", "c"]], (r'"\"a" & b"', '"a & b" & c')),
+        ([['"a & b"', "c"], ["a & b", "c"]], (r'"\"a & b\"" & c', '"a & b" & c')),
+        ([["R&D", "ü"], ["R", "D & ü"]], ('R & "D & ü"', "R&D & ü")),
+    ],
+)
+def test_joined_names_tell_all_combinations_apart(rows, labels):
+    groups = label_rows(rows * 2, 4)
+    assert groups.labels == labels
+    assert len(set(groups.codes[:2])) == 2
+    for row in rows:  # the name of a row does not depend on the rows around it
+        assert label_rows([row], 1).labels[0] in labels
+
+
+def test_values_of_one_column_are_names_as_they_are():
+    assert read_groups(["a & b", '"c"'] * 2, 4).labels == ('"c"', "a & b")

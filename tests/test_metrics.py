@@ -1,7 +1,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
+from sklearn.metrics import roc_auc_score
 
 from evenout import metrics
 
@@ -86,6 +89,16 @@ def test_cost_of_fairness_by_hand():
 
 def test_roc_auc_counts_ordered_pairs():
     assert metrics.roc_auc([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4]) == pytest.approx(3 / 4)
+    assert metrics.roc_auc([0, 1, 0, 1], [[1, 2], [1, 1], [1, 2], [1, 1]]).tolist() == [0.5, 0.0]
+    assert np.isnan(metrics.roc_auc([1, 1], [0.1, 0.2]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=2, max_size=40))
+def test_roc_auc_is_that_of_scikit_learn_also_with_ties(rows):
+    y, scores = zip(*rows, strict=True)
+    if len(set(y)) == 2:
+        assert metrics.roc_auc(y, scores) == pytest.approx(roc_auc_score(y, scores))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from evenout.preprocess import MAX_CATEGORIES, TableEncoder, UnknownCategoryWarning
+from evenout.core.exceptions import UnknownCategoryWarning
+from evenout.preprocess import MAX_CATEGORIES, TableEncoder
 
 
 @pytest.fixture

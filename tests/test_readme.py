@@ -19,4 +19,4 @@ def test_first_example_prints_what_the_readme_says():
 
 def test_set_up_is_two_commands():
     commands = re.findall(r"```\n(pip install .*?)\n```", README)
-    assert commands == ["pip install . && evenout fit credit", 'pip install -e ".[test]" && pytest']
+    assert commands == ['pip install ".[pages]" && evenout fit credit', 'pip install -e ".[test]" && pytest']

@@ -111,7 +111,7 @@ def check_source(source: Path) -> None:
 
 
 def try_out(wheel: Path, work: Path) -> None:
-    """Install the wheel alone into a new environment and use it from an empty folder."""
+    """Install the wheel alone into a new environment, use it from an empty folder, then add the extra for pages."""
     tools, desk = environment(work / "user", str(wheel)), work / "desk"
     desk.mkdir()
     rows = (
@@ -120,6 +120,11 @@ def try_out(wheel: Path, work: Path) -> None:
     for program, *arguments in (["python", "-c", rows], *COMMANDS):
         run([tools / program, *arguments], desk)
         print(f"  {program} {' '.join(arguments)}".partition("\n")[0], flush=True)
+    report = desk / "out" / "report.html"
+    require(not report.exists(), "a report was written without the extra pages")
+    run([tools / "python", "-m", "pip", "install", "--quiet", f"{wheel}[pages]"])
+    run([tools / "evenout", "fit", "breastw", "--out", "out"], desk)
+    require(report.exists(), "no report was written with the extra pages")
 
 
 def environment(folder: Path, *packages: str) -> Path:

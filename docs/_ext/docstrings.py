@@ -1,8 +1,8 @@
 """What the API reference takes from docstrings.
 
 Docstrings set formulas apart by indenting them, as one reads them in an editor. reStructuredText would run such lines
-together as a quotation, so they are marked as literal text. The request methods that scikit-learn adds to estimators
-are left to its own documentation.
+together as a quotation, so they are marked as literal text. What estimators and warnings inherit from scikit-learn and
+Python is left to their own documentation.
 """
 
 import re
@@ -10,6 +10,8 @@ from typing import Any
 
 from sphinx.application import Sphinx
 from sphinx.util.typing import ExtensionMetadata
+
+_FOREIGN = re.compile(r"set_\w+_request|get_metadata_routing|set_output|add_note|with_traceback")
 
 
 def keep_lines(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
@@ -24,16 +26,16 @@ def keep_lines(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any
     lines[:] = kept
 
 
-def skip_requests(
+def skip_foreign(
     _app: Sphinx, _what: str, name: str, _object: Any, _skip: bool, _options: Any
 ) -> bool | None:
     """Leave out ``set_fit_request`` and its kin."""
-    return True if re.fullmatch(r"set_\w+_request", name) else None
+    return True if _FOREIGN.fullmatch(name) else None
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Work on docstrings before napoleon does."""
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-docstring", keep_lines, priority=100)
-    app.connect("autodoc-skip-member", skip_requests)
+    app.connect("autodoc-skip-member", skip_foreign)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

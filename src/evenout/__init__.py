@@ -3,10 +3,13 @@
 from evenout.auditing import AuditResult, audit
 from evenout.core.exceptions import (
     ConstantScoreWarning,
+    EvenoutWarning,
     FewPairsWarning,
+    InputError,
     NoGapWarning,
     SmallGroupWarning,
     TargetNotReachedWarning,
+    UnknownCategoryWarning,
 )
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
@@ -18,14 +21,17 @@ __version__ = "0.1.0"
 __all__ = [
     "AuditResult",
     "ConstantScoreWarning",
+    "EvenoutWarning",
     "FairLOF",
     "FairOutlierEnsemble",
     "FewPairsWarning",
+    "InputError",
     "NoGapWarning",
     "ScoreRepair",
     "SmallGroupWarning",
     "TargetNotReachedWarning",
     "TradeoffPath",
+    "UnknownCategoryWarning",
     "__version__",
     "audit",
 ]

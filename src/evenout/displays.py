@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from evenout.core.exceptions import from_extra
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.types import FloatArray
 from evenout.groups import Groups, read_groups
@@ -223,9 +224,6 @@ def _share_above(scores: FloatArray, span: tuple[float, float]) -> tuple[FloatAr
 
 def _axes(ax: "Axes | None") -> tuple["Axes", Any]:
     """The axes to draw into and their figure; a new one if none is given."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ImportError("displays need matplotlib; install it with: pip install matplotlib") from None
+    plt = from_extra("matplotlib.pyplot", "pages", "a display")
     axes = plt.subplots(layout="constrained")[1] if ax is None else ax
     return axes, axes.figure

@@ -1,26 +1,32 @@
 """The fair outlier ensemble as a scikit-learn estimator: parameters, checks, scores of new rows."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.backends import gpu
+from evenout.backends.beyond import EXACT_ROWS, Beyond, Plan, open_source, score_partitions
 from evenout.backends.dask_backend import collection_engine, is_collection, score_collection
-from evenout.core.exceptions import NoGapWarning
+from evenout.backends.partitions import Engine
+from evenout.core.exceptions import InputError, NoGapWarning
+from evenout.core.own import OwnForm
 from evenout.core.path import Target
 from evenout.core.problem import Method, Weights
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale
 from evenout.core.types import FloatArray, IntArray
-from evenout.fitting import FitResult, TrainingRows, fit_rows
+from evenout.fitting.fit import fit_rows
+from evenout.fitting.result import FitResult
+from evenout.fitting.sources import Memory, Source, TrainingRows
 from evenout.groups import read_groups, warn_left_out
 from evenout.parameters import ENSEMBLE, check_parameters
 from evenout.request import Request
 from evenout.rows import (
-    OwnForm,
     as_seed,
     new_rows,
     read_clusters,
@@ -28,11 +34,10 @@ from evenout.rows import (
     refuse_lone_clusters,
     training_rows,
 )
+from evenout.scikit import OutlierScorer
 
-PARTITIONED = ("reference_", "flag_rates_", "rank_error_")  # what a fit over partitions adds
 
-
-class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
+class FairOutlierEnsemble(OutlierScorer, BaseEstimator):
     """One outlier score from many detectors that treats protected groups evenly.
 
     Detectors score the rows (``S``, n x k), a base ensemble combines them into a target ``t``, and the fair score is
@@ -95,7 +100,8 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
     contamination : float in (0, 0.5] or int, default=0.1
         Share of the training rows that `predict` flags, or how many of them.
     reference_size : int, default=100_000
-        Rows that detectors are fitted on where X is a Dask collection; see `evenout.backends.out_of_core`.
+        Rows that detectors are fitted on where X is a Dask collection, or a folder: as many are in memory. The
+        attributes ``outlier_scores_`` and ``target_`` are those of these rows then.
     random_state : int, RandomState or None, default=None
         Seed of the forests, of open random states in given detectors, and of the folds.
     n_jobs : int or None, default=None
@@ -126,8 +132,10 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
     pair_error_ : float
         Relative error of the individual-fairness form in its worst direction, in root mean square, where pairs were
         sampled; else 0.
-    reference_, flag_rates_, rank_error_
-        After a fit on a Dask collection alone; see `evenout.backends.out_of_core`.
+    flag_rates_ : array of shape (G, 2)
+        Share of each group that the base and the fair score flag, among all rows of the fit.
+    rank_error_ : float
+        What the ranks behind the row weights may be off, as a share of the rows; 0 in memory.
     path_ : TradeoffPath
         Every other trade-off.
     effective_pairs_ : float
@@ -135,6 +143,8 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
     detector_names_ : tuple of str
     group_names_ : tuple of str
     group_counts_ : array of int
+    n_rows_ : int
+        Rows of the fit; of more than ``reference_size`` over partitions.
     left_out_groups_ : dict of str to int
         Groups too small to be measured, and their rows.
     offset_ : float
@@ -241,7 +251,11 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
             gpu.check_device(self.device)
         request = Request.read(self.get_params(deep=False))
         if is_collection(X):
-            return self._fit_collection(X, sensitive_features, clusters, sample_weight)
+            if clusters is not None or sample_weight is not None:
+                raise ValueError(
+                    "clusters and sample_weight need rows in memory; leave them out for Dask collections"
+                )
+            return self.fit_partitions(collection_engine(X, sensitive_features))
         features = training_rows(self, X)
         groups = read_groups(
             sensitive_features,
@@ -256,32 +270,90 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         weight = read_sample_weight(sample_weight, len(features), request.fairness)
         refuse_lone_clusters(groups, codes, weight)
         rows = TrainingRows(features, groups, sensitive_features, codes, weight)
-        # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
-        result = fit_rows(rows, request, parameters, seed=seed, n_threads=effective_n_jobs(self.n_jobs))
-        self._store(result)
-        self.group_names_, self.group_counts_ = groups.labels, groups.counts
-        self.left_out_groups_ = groups.left_out
-        validate_data(self, X, skip_check_array=True)
-        for name in PARTITIONED:  # of an earlier fit over partitions
-            self.__dict__.pop(name, None)
+        return self._fit(Memory.of(rows, parameters, seed), request, seed, X)
+
+    def fit_partitions(
+        self, engine: Engine, *, exact_rows: int = EXACT_ROWS, scores_to: Path | None = None
+    ) -> Self:
+        """Fit on all rows of an engine's partitions, such as a folder of Parquet files; see ``docs/scale.md``.
+
+        Parameters
+        ----------
+        engine : Engine
+            See `evenout.backends.folders.open_folder`.
+        exact_rows : int
+            Up to so many rows, the ranks behind beta are exact. Beyond, they come from a sketch, and ``rank_error_``
+            is what they may be off, as a share of the rows.
+        scores_to : Path, optional
+            An empty folder, reachable by all workers, for one file of scores per partition.
+        """
+        check_parameters(self.get_params(deep=False), ENSEMBLE)
+        parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
+        request = Request.read(parameters)
+        with engine.scratch() as scratch:
+            source = open_source(Plan(engine, scratch, exact_rows, scores_to), parameters, seed)
+            self._fit(source, request, seed, engine.header)
+        if scores_to is not None and not isinstance(source, Beyond):
+            self.score_partitions(engine, scores_to)
         return self
 
-    def _fit_collection(self, X: Any, sensitive_features: Any, clusters: Any, sample_weight: Any) -> Self:
-        from evenout.backends.out_of_core import fit_partitions
+    def score_partitions(self, engine: Engine, scores_to: Path) -> IntArray:
+        """Write the scores of all rows of an engine's partitions; rows and flagged rows by group, shape (G + 1, 2)."""
+        check_is_fitted(self)
+        validate_data(self, engine.header, reset=False, skip_check_array=True)
+        found = self._result
+        return score_partitions(
+            engine, found.scores, found.mixture, found.threshold, self.group_names_, scores_to
+        )
 
-        if clusters is not None or sample_weight is not None:
-            raise ValueError(
-                "clusters and sample_weight need rows in memory; leave them out for Dask collections"
-            )
-        engine = collection_engine(X, sensitive_features)
-        return fit_partitions(self, engine, reference_size=self.reference_size)
+    def _fit(self, source: Source, request: Request, seed: int, X: Any) -> Self:
+        """Nothing is stored before everything has succeeded: a failed refit leaves the model as it was."""
+        parameters = self.get_params(deep=False)
+        result = fit_rows(source, request, parameters, seed=seed, n_threads=effective_n_jobs(self.n_jobs))
+        self._store(result)
+        validate_data(self, X, skip_check_array=True)
+        return self
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
         """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
         if is_collection(X):
             return self.fit(X, y, **params).predict(X, **params)
-        return _labels(-self.fit(X, y, **params).outlier_scores_ - self.offset_)
+        return super().fit_predict(X, y, **params)
+
+    def at(
+        self,
+        *,
+        bias_reduction: float | None = None,
+        flag_rate_ratio: float | None = None,
+        alpha: float | None = None,
+        confidence: float | None = None,
+    ) -> Self:
+        """The fitted model elsewhere on its path, at once: nothing is fitted again, and this model stays as it is.
+
+        Parameters
+        ----------
+        bias_reduction, flag_rate_ratio, alpha, confidence
+            As in the constructor; all that is not given is None.
+        """
+        check_is_fitted(self)
+        asked = {
+            "bias_reduction": bias_reduction,
+            "flag_rate_ratio": flag_rate_ratio,
+            "alpha": alpha,
+            "confidence": confidence,
+        }
+        parameters = self.get_params(deep=False) | asked
+        check_parameters(parameters, ENSEMBLE)
+        if flag_rate_ratio is not None and self.n_rows_ > len(self.target_):
+            raise InputError(
+                "{flag_rate_ratio=:g} is searched for on rows in memory, which has {n} of {n_rows} rows; "
+                "give {@bias_reduction} or {@alpha} instead",
+                flag_rate_ratio=flag_rate_ratio, n=len(self.target_), n_rows=self.n_rows_,
+            )  # fmt: skip
+        other = copy(self).set_params(**asked)
+        other._store(self._result.at(Request.read(parameters)))
+        return other
 
     def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The fair score of new rows, shape (m,), higher = more outlying.
@@ -290,58 +362,45 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         """
         if is_collection(X):
             return score_collection(self.outlier_scores, X, sensitive_features)
-        S = self._scaled_scores(X, sensitive_features)
-        return self._mixture.apply(S, self._scores.base(S))
+        S = self.detector_scores(X, sensitive_features=sensitive_features)
+        return self._result.mixture.apply(S, self._result.scores.base(S))
 
     def base_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The base ensemble's score of new rows, on the scale of ``target_`` (new rows may leave [0, 1])."""
         if is_collection(X):
             return score_collection(self.base_scores, X, sensitive_features)
-        return self._scores.base(self._scaled_scores(X, sensitive_features))
+        return self._result.scores.base(self.detector_scores(X, sensitive_features=sensitive_features))
+
+    def detector_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """``S``: the scaled score of new rows by each of the ``detector_names_``, shape (m, k)."""
+        if is_collection(X):
+            return score_collection(self.detector_scores, X, sensitive_features, columns=len(self.weights_))
+        check_is_fitted(self)
+        rows = new_rows(self, X)
+        machine: dict[str, Any] = {"n_threads": effective_n_jobs(self.n_jobs), "device": self.device}
+        return self._result.scores.scaled(rows, sensitive_features=sensitive_features, **machine)
 
     def contributions(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """What each detector adds to a row's score and, last, the base score: (m, k + 1); rows sum to the score."""
         if is_collection(X):
             return score_collection(self.contributions, X, sensitive_features, columns=len(self.weights_) + 1)
-        S = self._scaled_scores(X, sensitive_features)
-        return self._mixture.parts(S, self._scores.base(S))
-
-    def score_samples(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """scikit-learn's sign: the lower, the more outlying; ``-outlier_scores(X)``."""
-        return -self.outlier_scores(X, sensitive_features=sensitive_features)
-
-    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """``score_samples(X) - offset_``: negative for rows that `predict` flags."""
-        return self.score_samples(X, sensitive_features=sensitive_features) - self.offset_
-
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
-        """-1 for outliers, 1 for inliers."""
-        return _labels(self.decision_function(X, sensitive_features=sensitive_features))
-
-    def _scaled_scores(self, X: Any, sensitive_features: Any = None) -> FloatArray:
-        check_is_fitted(self)
-        features = new_rows(self, X)
-        threads = effective_n_jobs(self.n_jobs)
-        return self._scores.scaled(
-            features, n_threads=threads, sensitive_features=sensitive_features, device=self.device
-        )
+        S = self.detector_scores(X, sensitive_features=sensitive_features)
+        return self._result.mixture.parts(S, self._result.scores.base(S))
 
     def _store(self, result: FitResult) -> None:
-        self._scores, self.path_ = result.scores, result.path
-        self.alpha_ = result.choice.alpha
-        self.weights_ = result.path.weights(self.alpha_)
-        self._mixture = result.path.mixture(self.alpha_)
-        by_flags = self.flag_rate_ratio is not None and result.path.cross.whole.n_groups >= 2
-        found = result.choice.kind is not NoGapWarning
-        self.gap_detected_ = found if by_flags else result.path.gap_detected
-        self.bias_reduction_ = result.choice.reached
-        self.bias_reduction_interval_ = result.choice.interval
-        self.request_met_ = result.choice.met
-        self.pair_error_, self.effective_pairs_ = result.pair_error, result.effective_pairs
-        self.target_, self.outlier_scores_ = result.target, result.outlier_scores
+        """Everything that is public of a fit; the rest stays in one place."""
+        path, choice, sums = result.path, result.choice, result.path.cross.whole.sums
+        self._result, self.path_, self.alpha_ = result, path, choice.alpha
+        self.weights_ = path.weights(choice.alpha)
+        by_flags = self.flag_rate_ratio is not None and path.cross.whole.n_groups >= 2
+        self.gap_detected_ = choice.kind is not NoGapWarning if by_flags else path.gap_detected
+        self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
+        self.request_met_ = choice.met
+        self.pair_error_ = float(sums.get("individual.error", np.zeros(1))[0])
+        self.effective_pairs_ = float(sums.get("individual.pairs", np.full(1, np.nan))[0])
+        self.target_, self.outlier_scores_ = result.target, result.fair
         self.offset_ = -result.threshold
+        self.flag_rates_, self.rank_error_ = result.flag_rates, result.rank_error
+        self.group_names_, self.group_counts_ = result.groups.labels, result.counts
+        self.left_out_groups_, self.n_rows_ = result.groups.left_out, result.n_rows
         self.detector_names_ = result.scores.pool.names
-
-
-def _labels(decision: FloatArray) -> IntArray:
-    return np.where(decision < 0, -1, 1)

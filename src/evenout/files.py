@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-KINDS = (".csv", ".csv.gz", ".parquet")
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 # What a CSV file may say for "no value"; written out so that every file is read in the same way for ever.
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
@@ -26,7 +26,7 @@ _SWELL = 200
 
 
 def read_table(path: Path, *, text: Collection[str] = (), verbatim: Collection[str] = ()) -> "pd.DataFrame":
-    """Read a file of one of the `KINDS`.
+    """Read a file of one of the `SUFFIXES`.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def read_table(path: Path, *, text: Collection[str] = (), verbatim: Collection[s
     elif name.endswith((".csv", ".csv.gz")):
         frame = _read_csv(path, text, verbatim)
     else:
-        raise ValueError(f"{path} is of no known kind; name it {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+        raise ValueError(f"{path} is of no known kind; name it {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if not len(frame):
         raise ValueError(f"{path} has a header, but no rows")
     return frame
@@ -205,11 +205,11 @@ def _read_parquet(path: Path, verbatim: Collection[str]) -> "pd.DataFrame":
     import pandas as pd
     import pyarrow.parquet as pq
 
-    with _whole(path):
+    with _intact(path):
         names, shape = pq.read_schema(path).names, pq.read_metadata(path)
     _refuse_repeated(path, names)
     _refuse_swelling(path, 8 * shape.num_rows * shape.num_columns)
-    with _whole(path):
+    with _intact(path):
         frame = pq.read_table(path).to_pandas()
         named = [name for name in frame.index.names if name is not None]
         frame = (frame.reset_index(level=named) if named else frame).reset_index(drop=True)
@@ -220,7 +220,7 @@ def _read_parquet(path: Path, verbatim: Collection[str]) -> "pd.DataFrame":
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[None]:
+def _intact(path: Path) -> Iterator[None]:
     """Say of a Parquet file that it is damaged, whatever pyarrow, or pandas about its notes in the file, says."""
     import pyarrow as pa
 

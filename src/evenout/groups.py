@@ -1,11 +1,12 @@
 """Protected groups, cleaned once at the door: any array, series or frame in, integer codes and names out."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from evenout.core.exceptions import SmallGroupWarning, warn
+from evenout.core.exceptions import InputError, SmallGroupWarning, warn
 from evenout.core.types import BoolArray, IntArray
 
 
@@ -16,10 +17,9 @@ class Groups:
     Parameters
     ----------
     codes : array of shape (n,)
-        0..G-1 in the order of ``labels``; -1 where the group is unknown.
-        -1 too for rows of a group that is left out because it is small.
+        0..G-1 in the order of ``labels``; -1 where the group is unknown, or left out because it is small.
     labels : tuple of str
-        One name per group; values of several columns are joined by `` & ``.
+        One name per group; values of several columns are joined by `` & ``, those that hold it themselves in quotes.
     left_out : dict of str to int
         Groups that are too small to be measured, and their rows.
     """
@@ -71,21 +71,22 @@ def read_groups(
     codes, labels = _combine(columns)
     unknown = int((codes < 0).sum())
     if unknown and unknown_groups == "error":
-        raise ValueError(
-            f"sensitive_features has missing values in {unknown} of {n_rows} rows "
-            f"(first: row {int((codes < 0).argmax())}); fill them in, "
-            "or set unknown_groups='ignore' to use these rows without a group"
-        )
+        raise InputError(
+            "{@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); fill them in, "
+            "or set {unknown_groups='ignore'} to use these rows without a group",
+            unknown=unknown, n_rows=n_rows, row=int((codes < 0).argmax()),
+        )  # fmt: skip
     groups = Groups(codes, labels)
     _require_two(groups)
     small = groups.counts < min_group_size
     if small.any() and small_groups == "error":
         named = ", ".join(f"{labels[g]!r} ({groups.counts[g]})" for g in np.flatnonzero(small)[:10])
         more = f" and {small.sum() - 10} more" if small.sum() > 10 else ""
-        raise ValueError(
-            f"sensitive_features has groups of fewer than min_group_size={min_group_size} {unit}: {named}{more}; "
-            "merge or bin values yourself, or set small_groups='leave_out' or 'merge'"
-        )
+        raise InputError(
+            "{@sensitive_features} has groups of fewer than {min_group_size=} {unit}: {named}{more}; "
+            "merge or bin values yourself, or set {small_groups='leave_out'} or {small_groups='merge'}",
+            min_group_size=min_group_size, unit=unit, named=named, more=more,
+        )  # fmt: skip
     if not small.any():
         return groups
     return _leave_out(groups, small) if small_groups == "leave_out" else _merge_small(groups, min_group_size)
@@ -102,10 +103,14 @@ def warn_left_out(groups: Groups, min_group_size: int, unit: str = "rows") -> No
         if len(groups.labels) >= 2
         else "fewer than two groups are left to compare, so nothing is evened out"
     )
+    template = (
+        "groups of fewer than {min_group_size=} {unit} are left out: {named}{more}; {rest}. "
+        "Lower {@min_group_size}, or set {small_groups='merge'}, to measure them."
+    )
     warn(
-        f"groups of fewer than min_group_size={min_group_size} {unit} are left out: {named}{more}; {rest}. "
-        "Lower min_group_size, or set small_groups='merge', to measure them.",
-        SmallGroupWarning,
+        SmallGroupWarning(
+            template, min_group_size=min_group_size, unit=unit, named=named, more=more, rest=rest
+        )
     )
 
 
@@ -179,9 +184,8 @@ def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
     """One code per combination of values, in the order of the names; -1 where any value is missing."""
     import pandas as pd
 
-    codes, labels = _coded(columns[0])
-    for column in columns[1:]:
-        more, names = _coded(column)
+    (codes, labels), *others = [_coded(column, joined=len(columns) > 1) for column in columns]
+    for more, names in others:
         known = (codes >= 0) & (more >= 0)
         joined, pairs = pd.factorize((codes * len(names) + more)[known])
         codes = np.full(len(known), -1, dtype=np.intp)
@@ -193,26 +197,30 @@ def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
     return place[codes], tuple(labels[g] for g in order)
 
 
-def _coded(column: Any) -> tuple[IntArray, list[str]]:
+def _coded(column: Any, *, joined: bool) -> tuple[IntArray, list[str]]:
     """Codes of one column's values in the order in which they first occur, -1 for missing ones, and their names."""
     import pandas as pd
 
     try:
         codes, values = pd.factorize(column.to_numpy(dtype=object, na_value=None))
     except TypeError:  # what has no hash cannot be told apart
-        raise ValueError(
-            f"sensitive_features holds lists or other nested values in column {column.name!r}; give one value per row"
+        raise InputError(
+            "{@sensitive_features} holds lists or other nested values in column {name!r}; give one value per row",
+            name=column.name,
         ) from None
     # Values of one name, such as 1 and "1", are one group: later rows are told by the name.
     place, names = pd.factorize(np.array([str(value) for value in values], dtype=object))
-    return np.append(place, -1).astype(np.intp)[codes], names.tolist()
+    return np.append(place, -1).astype(np.intp)[codes], [_quoted(name) if joined else name for name in names]
+
+
+def _quoted(name: str) -> str:
+    """The name, in quotes where it could be taken for several that are joined."""
+    return json.dumps(name, ensure_ascii=False) if " & " in f" {name} " or name.startswith('"') else name
 
 
 def _leave_out(groups: Groups, small: BoolArray) -> Groups:
     """Rows of small groups lose their group."""
-    recode = np.append(
-        np.where(small, -1, np.cumsum(~small) - 1), -1
-    )  # the last entry is where unknown, -1, points
+    recode = np.append(np.where(small, -1, np.cumsum(~small) - 1), -1)  # the last one is for unknown, -1
     names = np.array(groups.labels, dtype=object)
     return Groups(
         recode[groups.codes].astype(np.intp),
@@ -242,4 +250,6 @@ def _merge_small(groups: Groups, min_group_size: int) -> Groups:
 def _require_two(groups: Groups) -> None:
     if len(groups.labels) < 2:
         found = f"one group only ({groups.labels[0]!r})" if groups.labels else "no known group"
-        raise ValueError(f"sensitive_features has {found}; fairness compares at least two groups")
+        raise InputError(
+            "{@sensitive_features} has {found}; fairness compares at least two groups", found=found
+        )

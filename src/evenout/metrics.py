@@ -8,19 +8,22 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.utils.validation import check_array
 
 from evenout.core import flags
 from evenout.core.cells import rank_weights
+from evenout.core.exceptions import InputError, Message
 from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
 from evenout.core.pairwise import pair_sums
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, comparable_rows
-from evenout.core.types import FloatArray
+from evenout.core.types import BoolArray, FloatArray
 from evenout.groups import Groups, read_groups
 from evenout.parameters import SHARE_OR_COUNT, check_parameters
 from evenout.rows import LARGEST
 
 __all__ = [
+    "average_precision",
     "cost_of_fairness",
     "demographic_parity",
     "flag_rate_ratio",
@@ -31,6 +34,8 @@ __all__ = [
     "roc_auc",
     "unflagged_rate_ratio",
 ]
+
+_Y = Message("{@y}")
 
 
 def misfit(scores: Any, target: Any, *, weighting: str = "rank") -> float:
@@ -91,9 +96,9 @@ def individual_unfairness(
 ) -> float:
     """How differently similar rows of different groups are scored.
 
-    The mean over pairs of groups of ``sum M_ij (y_i - y_j)^2 / (n_p n_q)``, with the similarity
-    ``M_ij = exp(-distance of the feature rows)``; scale-free: ``sum M (y_i - y_j)^2 / sum M / Var(y)``. By default the
-    likeness is that of `evenout.FairOutlierEnsemble` and `evenout.audit`.
+    The mean over pairs of groups of ``sum M_ij (y_i - y_j)^2 / (n_p n_q)``, or of
+    ``sum M_ij (y_i - y_j)^2 / sum M_ij / Var(y)`` where scale-free. The similarity is
+    ``M_ij = exp(-distance of the feature rows)``, by default that of `evenout.FairOutlierEnsemble` and `evenout.audit`.
 
     Parameters
     ----------
@@ -161,11 +166,27 @@ def unflagged_rate_ratio(scores: Any, *, sensitive_features: Any, contamination:
     return float(flags.rate_ratio(1.0 - np.array(list(rates.values()))))
 
 
-def roc_auc(y_true: Any, scores: Any) -> float:
-    """Area under the ROC curve: the chance that an outlier (1) scores above an inlier (0)."""
-    from sklearn.metrics import roc_auc_score  # loads much that `import evenout` should not
+def roc_auc(y_true: Any, scores: Any) -> Any:
+    """Area under the ROC curve: the chance that an outlier (1) scores above an inlier (0); a tie counts half.
 
-    return float(roc_auc_score(y_true, scores))
+    A float, or one for each column of ``scores``; NaN where there are no outliers or nothing else.
+
+    >>> roc_auc([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4])
+    0.75
+    """
+    outlier = np.asarray(y_true) == 1
+    n_outliers = int(outlier.sum())
+    pairs = n_outliers * (len(outlier) - n_outliers) or np.nan
+    ranks = rankdata(scores, axis=0)[outlier].sum(axis=0)
+    found = (ranks - n_outliers * (n_outliers + 1) / 2) / pairs
+    return found if np.ndim(found) else float(found)
+
+
+def average_precision(y_true: Any, scores: Any) -> float:
+    """Precision at each outlier, averaged over the outliers; see `sklearn.metrics.average_precision_score`."""
+    from sklearn.metrics import average_precision_score  # loads much that `import evenout` should not
+
+    return float(average_precision_score(y_true, scores))
 
 
 def cost_of_fairness(f2_start: float, f2: float, auc_start: float, auc: float) -> float:
@@ -193,6 +214,34 @@ def _moments(y: FloatArray, groups: Groups) -> GroupMoments:
 def _scores_and_groups(scores: Any, sensitive_features: Any) -> tuple[FloatArray, Groups]:
     y = one_per_row(scores, "scores")
     return y, read_groups(sensitive_features, len(y), rows=scores)
+
+
+def read_labels(y: Any, n_rows: int | None = None, *, both: bool = False, name: Message = _Y) -> BoolArray:
+    """Known outliers as a mask, from one 0 or 1 per row; ``name`` is for messages, ``both``: whether both must occur.
+
+    >>> read_labels([0, 1, True])
+    array([False,  True,  True])
+    """
+    import pandas as pd
+
+    labels = np.asarray(y)
+    if labels.ndim != 1 or n_rows not in (None, len(labels)):
+        wanted = f"({'n' if n_rows is None else n_rows},)"
+        raise InputError(
+            "{name} must hold one label per row, shape {wanted}, got shape {got!r}",
+            name=name, wanted=wanted, got=labels.shape,
+        )  # fmt: skip
+    wrong = ~pd.Series(labels).isin([0, 1]).to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        found = "empty" if pd.isna(labels[row]) else repr(str(labels[row]))
+        template = "{name} is {found} in {#row}; labels must be 0, or 1 for an outlier"
+        raise InputError(template, name=name, found=found, row=row)
+    outlier: BoolArray = labels.astype(bool)
+    if both and (outlier.all() or not outlier.any()):
+        template = "{name} is {found} in every row; to evaluate, both 0 and 1 must occur"
+        raise InputError(template, name=name, found=int(outlier[0]))
+    return outlier
 
 
 def one_per_row(values: Any, name: str) -> FloatArray:

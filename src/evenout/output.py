@@ -1,6 +1,7 @@
 """Results on disk: they appear whole or not at all, and no text in a table can act as a formula."""
 
 import csv
+import math
 import os
 import re
 import shutil
@@ -70,6 +71,15 @@ def require_apart(out: Path, *inputs: Path) -> None:
             raise ValueError(
                 f"--out {out} would replace the file that it is computed from; choose another place"
             )
+
+
+def finite(value: Any) -> Any:
+    """The same with None for NaN and infinity, which JSON does not know."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_table(frame: "pd.DataFrame", path: Path) -> None:

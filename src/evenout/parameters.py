@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from evenout.core.combine import COMBINATIONS
+from evenout.core.exceptions import InputError
 from evenout.core.problem import METHODS, WEIGHTS
 from evenout.core.sampling import METHODS as PAIR_METHODS
 from evenout.core.scaling import SCALINGS
@@ -45,17 +46,17 @@ def number(low: float, high: float, *, open_low: bool = False) -> Rule:
     return Rule(allows, f"a number {'above' if open_low else 'of at least'} {low:g}{top}")
 
 
-def whole(low: int) -> Rule:
+def integer(low: int) -> Rule:
     """Allow an integer of at least ``low``."""
-    return Rule(lambda value: _is_whole(value) and int(value) >= low, f"an integer of at least {low}")
+    return Rule(lambda value: _is_integer(value) and int(value) >= low, f"an integer of at least {low}")
 
 
-def _is_whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 SHARE_OR_COUNT = Rule(
-    lambda value: number(0, 0.5, open_low=True).allows(value) or (_is_whole(value) and int(value) >= 1),
+    lambda value: number(0, 0.5, open_low=True).allows(value) or (_is_integer(value) and int(value) >= 1),
     "a share of the rows above 0 and at most 0.5, or a count of rows",
 )
 NONE = Rule(lambda value: value is None, "None")
@@ -69,7 +70,8 @@ MEDIAN_MULTIPLE = Rule(
     ),
     "('median', a number above 0)",
 )
-ANY_JOBS = NONE | Rule(lambda value: _is_whole(value) and int(value) != 0, "an integer other than 0")
+CONFIDENCE = Rule(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1")
+ANY_JOBS = NONE | Rule(lambda value: _is_integer(value) and int(value) != 0, "an integer other than 0")
 
 ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
     "combination": one_of(COMBINATIONS) | CALLABLE,
@@ -79,17 +81,16 @@ ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
     "bias_reduction": NONE | number(0, 1),
     "flag_rate_ratio": NONE | number(0, 1, open_low=True),
     "alpha": NONE | number(0, np.inf),
-    "confidence": NONE
-    | Rule(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1"),
+    "confidence": NONE | CONFIDENCE,
     "target": one_of(("unseen", "training")),
     "method": one_of(METHODS),
     "weighting": one_of(("rank", "uniform")),
     "weights": one_of(WEIGHTS),
-    "min_group_size": whole(2),
+    "min_group_size": integer(2),
     "small_groups": one_of(("leave_out", "merge", "error")),
     "unknown_groups": one_of(("error", "ignore")),
     "contamination": SHARE_OR_COUNT,
-    "reference_size": whole(2),
+    "reference_size": integer(2),
     "n_jobs": ANY_JOBS,
     "device": one_of(("cpu", "cuda")),
 }
@@ -99,4 +100,6 @@ def check_parameters(values: dict[str, Any], rules: dict[str, Rule]) -> None:
     """Raise a ValueError that names the first parameter that breaks its rule, its value and what is allowed."""
     for name, rule in rules.items():
         if not rule.allows(values[name]):
-            raise ValueError(f"{name}={values[name]!r} is not allowed; use {rule.words}")
+            raise InputError(
+                f"{{{name}=}} is not allowed; use {{words}}", words=rule.words, **{name: values[name]}
+            )

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from evenout.core.exceptions import warn
+from evenout.core.exceptions import UnknownCategoryWarning, warn
 from evenout.core.types import AnyArray, FloatArray
 from evenout.files import require_columns
 from evenout.rows import LARGEST
@@ -23,10 +23,6 @@ MAX_CATEGORIES = 200  # different texts in a column; more are hardly categories
 _CODES = 20  # different numbers in a column of text that may still be names, such as codes
 _NUMBERS = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")
 _TEXTS = ("string", "categorical", "mixed-integer")
-
-
-class UnknownCategoryWarning(UserWarning):
-    """A new table holds text values that the training table did not have."""
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -107,6 +103,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         encoded = [f"{name}={value}" for name, values in self.categories_.items() for value in values]
         return np.array([*self.medians_, *encoded], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
 
     def _learn(self, columns: list[str], numbers: dict[str, FloatArray], texts: dict[str, AnyArray]) -> Self:
         encode = make_pipeline(

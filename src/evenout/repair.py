@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import brentq
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning, warn
@@ -14,19 +14,16 @@ from evenout.core.path import SIGNIFICANCE
 from evenout.core.types import FloatArray, IntArray
 from evenout.groups import Groups, label_rows, match_groups, read_groups, warn_left_out
 from evenout.metrics import one_per_row
-from evenout.parameters import NONE, check_parameters, number, one_of, whole
+from evenout.parameters import ENSEMBLE, check_parameters
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
 
-_RULES = {
-    "strength": NONE | number(0, 1),
-    "bias_reduction": NONE | number(0, 1),
-    "min_group_size": whole(2),
-    "small_groups": one_of(("leave_out", "merge", "error")),
+_RULES = {name: ENSEMBLE[name] for name in ("bias_reduction", "min_group_size", "small_groups")} | {
+    "strength": ENSEMBLE["bias_reduction"]
 }
 
 
-class ScoreRepair(BaseEstimator):
+class ScoreRepair(TransformerMixin, BaseEstimator):
     """Make the score distributions of groups alike, in part or in full; any score, from any model.
 
     With ``F_g`` the distribution function of the scores of group g, ``Q_g`` its inverse and ``p_g`` the group's
@@ -118,34 +115,33 @@ class ScoreRepair(BaseEstimator):
         self.min_group_size = min_group_size
         self.small_groups = small_groups
 
-    def fit(self, scores: Any, *, sensitive_features: Any = None) -> Self:
+    def fit(self, scores: Any, y: Any = None, *, sensitive_features: Any = None) -> Self:  # noqa: ARG002
         """Learn the groups' distributions.
 
         Parameters
         ----------
         scores : array of shape (n,)
             Any score; only the differences between groups matter, not its sign or scale.
+        y : ignored
         sensitive_features : array, series or frame of shape (n,) or (n, c)
             The group of each row; several columns make intersectional groups. Required.
         """
         check_parameters(self.get_params(deep=False), _RULES)
         if self.strength is not None and self.bias_reduction is not None:
             raise ValueError("strength and bias_reduction were given; give at most one of them")
-        y = one_per_row(scores, "scores")
-        groups = self._read_groups(sensitive_features, y, scores)
-        distributions = tuple(_Distribution.of(y[groups.codes == g]) for g in range(len(groups.labels)))
+        values = one_per_row(scores, "scores")
+        groups, places = self._read_groups(sensitive_features, scores, len(values))
+        distributions = tuple(_Distribution.of(values[groups.codes == g]) for g in range(len(groups.labels)))
         shares = groups.counts / max(groups.counts.sum(), 1)
+        strength, found, reduction = 0.0, False, float("nan")
+        if len(groups.labels) >= 2:
+            bias = _UnseenBias.of(values, _transport(distributions, shares, values, groups.codes), groups)
+            strength, found = self._choose_strength(bias), bias.gap_detected
+            reduction = float(bias.reduction(np.array([strength]))[0]) if found else reduction
+        # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
         self.groups_, self.group_counts_, self.left_out_ = groups.labels, groups.counts, groups.left_out
-        self._distributions, self._shares = distributions, shares
-        if len(groups.labels) < 2:
-            self.strength_, self.gap_detected_, self.bias_reduction_ = 0.0, False, float("nan")
-            return self
-        bias = _UnseenBias.of(y, _transport(distributions, shares, y, groups.codes), groups)
-        self.strength_ = self._choose_strength(bias)
-        self.gap_detected_ = bias.gap_detected
-        self.bias_reduction_ = (
-            float(bias.reduction(np.array([self.strength_]))[0]) if bias.gap_detected else float("nan")
-        )
+        self._places, self._distributions, self._shares = places, distributions, shares
+        self.strength_, self.gap_detected_, self.bias_reduction_ = strength, found, reduction
         return self
 
     def transform(self, scores: Any, *, sensitive_features: Any = None) -> FloatArray:
@@ -165,22 +161,23 @@ class ScoreRepair(BaseEstimator):
         moved = _transport(self._distributions, self._shares, y, codes)
         return np.where(codes >= 0, (1.0 - self.strength_) * y + self.strength_ * moved, y)
 
-    def fit_transform(self, scores: Any, *, sensitive_features: Any = None) -> FloatArray:
+    def fit_transform(self, scores: Any, y: Any = None, *, sensitive_features: Any = None) -> FloatArray:  # noqa: ARG002
         """Fit, and repair the training scores."""
         return self.fit(scores, sensitive_features=sensitive_features).transform(
             scores, sensitive_features=sensitive_features
         )
 
-    def _read_groups(self, sensitive_features: Any, y: FloatArray, scores: Any) -> Groups:
-        """The groups that are compared; the place of every group among them, -1 for one that is left out, is kept."""
-        every = label_rows(sensitive_features, len(y), rows=scores)
+    def _read_groups(
+        self, sensitive_features: Any, scores: Any, n_rows: int
+    ) -> tuple[Groups, dict[str, int]]:
+        """The groups that are compared, and the place of every group among them, -1 for one that is left out."""
+        every = label_rows(sensitive_features, n_rows, rows=scores)
         groups = read_groups(
-            sensitive_features, len(y), min_group_size=self.min_group_size, small_groups=self.small_groups
+            sensitive_features, n_rows, min_group_size=self.min_group_size, small_groups=self.small_groups
         )
         warn_left_out(groups, self.min_group_size)
         _, first = np.unique(every.codes, return_index=True)
-        self._places = dict(zip(every.labels, groups.codes[first].tolist(), strict=True))
-        return groups
+        return groups, dict(zip(every.labels, groups.codes[first].tolist(), strict=True))
 
     def _choose_strength(self, bias: "_UnseenBias") -> float:
         if self.bias_reduction is None:

@@ -10,11 +10,13 @@ from scipy.special import chdtrc
 from evenout.core.cells import CrossFit
 from evenout.core.choice import Choice, choose, close_alphas, least_alpha, no_gap_message
 from evenout.core.combine import LINEAR
-from evenout.core.exceptions import NoGapWarning
-from evenout.core.flags import flag_threshold, flagged_share, rate_ratio
-from evenout.core.notions import NAMED_NOTIONS
+from evenout.core.exceptions import InputError, NoGapWarning
+from evenout.core.flags import flag_threshold, flagged_share, group_rates, rate_ratio
+from evenout.core.notions import Notion
+from evenout.core.own import Own
 from evenout.core.path import SIGNIFICANCE, Target, TradeoffPath, open_path
 from evenout.core.problem import Method, Weights
+from evenout.core.registry import NOTIONS, weighted_notions
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.parameters import number
 
@@ -61,7 +63,7 @@ class FlagRows:
 
     def rates(self, marked: BoolArray) -> FloatArray:
         """Share of the marked rows (n, m) in each group, shape (G, m)."""
-        return np.stack([marked[self.groups == group].mean(axis=0) for group in range(len(self.sizes))])
+        return group_rates(marked, self.groups, len(self.sizes))
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Request:
     Parameters
     ----------
     fairness : dict
-        Notion to weight; ``{"own": 1.0}`` for a form of the user's own.
+        Notion to weight.
     bias_reduction, flag_rate_ratio, alpha : float or None
         At most one is given.
     confidence : float or None
@@ -81,7 +83,7 @@ class Request:
     contamination : float or int
     """
 
-    fairness: dict[str, float]
+    fairness: dict[Notion, float]
     bias_reduction: float | None
     flag_rate_ratio: float | None
     alpha: float | None
@@ -97,16 +99,18 @@ class Request:
         ways = {name: parameters[name] for name in ("bias_reduction", "flag_rate_ratio", "alpha")}
         given = [name for name, value in ways.items() if value is not None]
         if len(given) > 1:
-            raise ValueError(
-                f"{' and '.join(given)} were given; give at most one of bias_reduction, flag_rate_ratio and alpha"
+            named = " and ".join(f"{{@{name}}}" for name in given)
+            raise InputError(
+                named + " were given; give at most one of {@bias_reduction}, {@flag_rate_ratio} and {@alpha}"
             )
         if parameters["confidence"] is not None and given and given[0] != "bias_reduction":
-            raise ValueError(
-                f"confidence goes with bias_reduction, but {given[0]} was given; leave one of them out"
+            raise InputError(
+                "{@confidence} goes with {@bias_reduction}, but {$given} was given; leave one of them out",
+                given=given[0],
             )
         if parameters["confidence"] is not None and parameters["target"] == "training":
-            raise ValueError(
-                "confidence is about unseen rows, but target='training' was given; leave one of them out"
+            raise InputError(
+                "{@confidence} is about unseen rows, but {target='training'} was given; leave one of them out"
             )
         rest = {
             name: parameters[name] for name in ("confidence", "target", "method", "weights", "contamination")
@@ -165,7 +169,7 @@ class Request:
             alpha = _worthwhile(path, rows, share, self.target)
         reached = float(ratios(np.array([alpha]))[0])
         given = self._given(path, alpha)
-        message = "" if met else _missed(asked, reached, given, self.target)
+        message = "" if met else _missed(reached, given, self.target)
         return Choice(alpha, asked, met, given.reached, given.interval, given.correlation, message)
 
 
@@ -199,45 +203,51 @@ def _worthwhile(path: TradeoffPath, rows: FlagRows, share: float, target: Target
     return float(alphas[int((found >= found[best] - error).argmax())])
 
 
-def _missed(asked: float, reached: float, given: Choice, target: Target) -> str:
+def _missed(reached: float, given: Choice, target: Target) -> str:
     return (
-        f"flag_rate_ratio={asked:g} is not reached on {target} rows with these detectors: {reached:.2f} is, at "
-        f"alpha={given.alpha:.4g}, where the score's correlation with the base score is {given.correlation:.2f}"
+        f"{{flag_rate_ratio=:g}} is not reached on {target} rows with these detectors: {reached:.2f} is, at "
+        f"{{alpha=:.4g}}, where the score's correlation with the base score is {given.correlation:.2f}"
         "{price}; "
         "going on would gain less than its own standard error, or lose the base score. Other detectors "
-        "(detectors='diverse'), or ScoreRepair where the group may be used, may reach more."
+        "({detectors='diverse'}), or ScoreRepair where the group may be used, may reach more."
     )
 
 
-def _notions(parameters: Mapping[str, Any]) -> dict[str, float]:
+def _notions(parameters: Mapping[str, Any]) -> dict[Notion, float]:
     """The notions asked for, with their weights."""
     asked, detectors = parameters["fairness"], parameters["detectors"]
     if callable(asked) or isinstance(asked, np.ndarray):
-        if parameters["alpha"] is None and parameters["flag_rate_ratio"] is None:
+        base, method = parameters["combination"], parameters["method"]
+        linear = isinstance(base, str) and base in LINEAR
+        if method == "published" and parameters["alpha"] is None and parameters["flag_rate_ratio"] is None:
             raise ValueError(
-                "fairness is a form of your own, which has no target to compare with; give alpha or flag_rate_ratio"
+                "fairness is a form of your own, which has no target to compare with in method='published'; "
+                "give alpha or flag_rate_ratio"
             )
-        base = parameters["combination"]
-        if parameters["method"] == "anchored" and not (isinstance(base, str) and base in LINEAR):
+        if method == "anchored" and not linear:
             raise ValueError(
                 f"fairness is a form of your own, over detector weights, but combination={base!r} is no weighted mean "
                 "of the detectors, which it could measure; use 'average' or 'greedy', or method='published'"
             )
-        return {"own": 1.0}
-    notions = {asked: 1.0} if isinstance(asked, str) else asked
-    if not isinstance(notions, Mapping) or not notions or not set(notions) <= set(NAMED_NOTIONS):
-        known = ", ".join(map(repr, NAMED_NOTIONS))
+        return {Own(asked): 1.0}
+    given = asked if isinstance(asked, Mapping) else {asked: 1.0} if isinstance(asked, str | Notion) else {}
+    if not given or not all(isinstance(notion, Notion) or notion in NOTIONS for notion in given):
+        known = ", ".join(map(repr, NOTIONS))
         raise ValueError(
-            f"fairness={asked!r} is not allowed; use {known}, or a dict of these names and their weights"
+            f"fairness={asked!r} is not allowed; use {known}, a Notion, or a dict of these and their weights"
         )
-    for name, weight in notions.items():
+    for notion, weight in given.items():
         if not number(0, np.inf, open_low=True).allows(weight):
-            raise ValueError(
-                f"fairness has the weight {weight!r} for {name!r}; weights must be numbers above 0"
-            )
-    if "individual" in notions and isinstance(detectors, str) and detectors == "precomputed":
-        raise ValueError(
-            "fairness='individual' compares feature rows, but detectors='precomputed' has scores alone; "
-            "use fairness='demographic_parity', or pass features and a list of detectors"
+            raise InputError(
+                "{@fairness} has the weight {weight!r} for {name!r}; weights must be numbers above 0",
+                weight=weight, name=getattr(notion, "name", notion),
+            )  # fmt: skip
+    notions = dict(weighted_notions(given))
+    if len({notion.name for notion in notions}) < len(notions):
+        raise InputError("{@fairness} has two notions of one name; give each its own")
+    if NOTIONS["individual"] in notions and isinstance(detectors, str) and detectors == "precomputed":
+        raise InputError(
+            "{fairness='individual'} compares feature rows, but {detectors='precomputed'} has scores alone; "
+            "use {fairness='demographic_parity'}, or detectors that score features"
         )
-    return dict(notions)
+    return notions

@@ -1,17 +1,18 @@
-"""Feature rows, seeds and forms of the user's own, cleaned once at the door into what the inner code trusts."""
+"""Feature rows, seeds, clusters and weights, cleaned once at the door into what the inner code trusts."""
 
-from collections.abc import Callable, Collection
-from typing import Any, TypeAlias
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import scipy.sparse
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
+from evenout.core.exceptions import InputError
+from evenout.core.notions import Notion
 from evenout.core.types import FloatArray, IntArray
 from evenout.groups import Groups
-
-OwnForm: TypeAlias = Callable[[FloatArray, IntArray], FloatArray]
 
 LARGEST = 1e30  # squares of larger numbers leave the range in which distances are exact
 
@@ -19,6 +20,7 @@ LARGEST = 1e30  # squares of larger numbers leave the range in which distances a
 def training_rows(estimator: Any, X: Any) -> FloatArray:
     """Training rows as a C-contiguous float64 array, without touching the estimator."""
     _refuse_sparse(X)
+    validate_data(BaseEstimator(), X, skip_check_array=True)  # refuses columns of mixed name types
     rows = check_array(
         X, dtype=np.float64, order="C", ensure_min_samples=2, estimator=estimator, input_name="X"
     )
@@ -33,9 +35,12 @@ def new_rows(estimator: Any, X: Any) -> FloatArray:
 
 def as_seed(random_state: Any) -> int:
     """An integer is used as it is, so that detectors agree with scikit-learn's under the same seed."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    if not isinstance(random_state, int | np.integer) or not 0 <= random_state < 2**32:
+        allowed = "an integer from 0 to 4294967295, a RandomState or None"
+        raise ValueError(f"random_state={random_state!r} is not allowed; use {allowed}")
+    return int(random_state)
 
 
 def read_clusters(clusters: Any, n_rows: int) -> IntArray | None:
@@ -50,18 +55,19 @@ def read_clusters(clusters: Any, n_rows: int) -> IntArray | None:
         )
     codes, _ = pd.factorize(np.asarray(pd.Series(clusters), dtype=object))
     if (codes < 0).any():
-        raise ValueError(
-            f"clusters has missing values in {(codes < 0).sum()} of {n_rows} rows (first: row {(codes < 0).argmax()}); "
-            "give these rows a value of their own"
-        )
+        raise InputError(
+            "{@clusters} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
+            "give these rows a value of their own",
+            unknown=(codes < 0).sum(), n_rows=n_rows, row=(codes < 0).argmax(),
+        )  # fmt: skip
     return codes.astype(np.intp)
 
 
-def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[str]) -> FloatArray | None:
+def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Notion]) -> FloatArray | None:
     """Weights of the rows, 0 or more and not all 0; None if all count alike."""
     if sample_weight is None:
         return None
-    if "individual" in fairness:
+    if any(notion.name == "individual" for notion in fairness):
         raise ValueError(
             "sample_weight does not go with fairness='individual', which compares rows; leave it out"
         )
@@ -87,23 +93,6 @@ def refuse_lone_clusters(groups: Groups, clusters: IntArray | None, sample_weigh
                 f"group {label!r} has {n} {kind} of positive weight; at least 2 are needed to tell a gap from chance: "
                 f"give other weights or finer clusters, or leave its rows out"
             )
-
-
-def own_form_of(fairness: Any, S: FloatArray, groups: IntArray) -> FloatArray:
-    """A fairness form that the user gave or computes from scores (n, k) and group codes (n,), checked."""
-    k = S.shape[1]
-    form = np.asarray(fairness(S, groups) if callable(fairness) else fairness, dtype=float)
-    if form.shape != (k, k) or not np.isfinite(form).all():
-        raise ValueError(
-            f"fairness is a form of shape {form.shape}; {k} detectors need a finite array of shape ({k}, {k})"
-        )
-    form = (form + form.T) / 2
-    least, most = np.linalg.eigvalsh(form)[[0, -1]]
-    if least < -1e-9 * max(most, 0.0) - 1e-300:
-        raise ValueError(
-            f"fairness is a form with the eigenvalue {least:.3g}; it must be positive semidefinite"
-        )
-    return form
 
 
 def _refuse_sparse(X: Any) -> None:

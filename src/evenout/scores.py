@@ -11,6 +11,10 @@ from evenout.core.scaling import Scaling, learn_scaling
 from evenout.core.types import FloatArray
 from evenout.detectors.pool import FittedPool
 
+_LARGEST = (
+    1e100  # of a row's score by detectors that have not seen it: the square of a larger one has no number
+)
+
 
 @dataclass(frozen=True)
 class ScoreModel:
@@ -40,6 +44,11 @@ class ScoreModel:
         raw = self.pool.score(X, n_threads=n_threads, sensitive_features=sensitive_features, device=device)
         return self.scaling.transform(raw)
 
+    def of_raw(self, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """``S`` (m, k) and ``t`` (m,) of raw scores (m, k)."""
+        S = np.clip(self.scaling.transform(raw), -_LARGEST, _LARGEST)
+        return S, self.base(S)
+
     def base(self, S: FloatArray) -> FloatArray:
         """``t`` of scaled scores of shape (m, k): shape (m,)."""
         return self.base_scaling.transform(_combined(self.combination, S))[:, 0]
@@ -61,14 +70,22 @@ class ScoreModel:
 
 
 def learn_scores(
-    pool: FittedPool, raw: FloatArray, *, scaling: str, combination: str | Combiner, seed: int
+    pool: FittedPool,
+    raw: FloatArray,
+    *,
+    scaling: str,
+    combination: str | Combiner,
+    seed: int,
+    extremes: FloatArray | None = None,
 ) -> ScoreModel:
-    """Learn scaling and base ensemble on the raw scores (n, k) of training rows."""
-    scaler = learn_scaling(scaling, raw)
+    """Learn scaling and base ensemble on the raw scores (n, k) of training rows.
+
+    ``extremes`` (2, k) are the lowest and highest scores of more rows than these, for ``scaling="minmax"``.
+    """
+    scaler = learn_scaling(scaling, raw if extremes is None else extremes)
     S = scaler.transform(raw)
     ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed)
-    base_scaling = learn_scaling("minmax", _combined(ensemble, S))
-    return ScoreModel(pool, scaler, ensemble, base_scaling)
+    return ScoreModel(pool, scaler, ensemble, learn_scaling("minmax", _combined(ensemble, S)))
 
 
 def _combined(combination: Combination, S: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ import pytest
 from evenout import metrics
 from evenout.auditing import audit, families
 from evenout.auditing.inference import holm
-from evenout.auditing.kinds import KINDS
+from evenout.auditing.meanings import MEANINGS
 from evenout.core.exceptions import SmallGroupWarning
 
 SMALL = {"n_bootstrap": 60, "n_permutations": 60}
@@ -57,14 +57,16 @@ def test_values_are_those_of_the_metrics(result):
 def test_every_interval_holds_its_value_and_every_gap_has_a_p_value(result):
     for m in result.measures:
         assert np.isnan(m.low) or m.low <= m.value <= m.high, m
-        if KINDS[m.measure].worse:
+        if MEANINGS[m.measure].worse:
             assert 1 / 61 <= m.p <= m.p_adjusted <= 1, m
-        assert (KINDS[m.measure].shape == "none") == bool(np.isnan(m.low)), m
+        assert (MEANINGS[m.measure].shape == "none") == bool(np.isnan(m.low)), m
 
 
 def test_p_values_are_corrected_within_each_question(result):
     for question in ("scores", "labels", "strata", "individuals", "features"):
-        kinds = [name for name, kind in KINDS.items() if kind.question == question and kind.tested_as is None]
+        kinds = [
+            name for name, kind in MEANINGS.items() if kind.question == question and kind.tested_as is None
+        ]
         tested = [m for m in result.measures if m.measure in kinds and not np.isnan(m.p)]
         assert len(tested) > 0, question
         np.testing.assert_allclose([m.p_adjusted for m in tested], holm(np.array([m.p for m in tested])))

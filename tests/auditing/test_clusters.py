@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from evenout.auditing import audit
-from evenout.auditing.membership import read_clusters
+from evenout.auditing.membership import name_clusters
 from evenout.auditing.tables import class_table, level_table
 from evenout.core.exceptions import SmallGroupWarning
 from evenout.metrics import no_gap_test
@@ -237,7 +237,7 @@ def test_bad_clusters_are_one_clear_line(clusters, message):
 
 
 def test_clusters_are_told_apart_by_value():
-    found = read_clusters(pd.Series([7, 3, 7, 3]))
+    found = name_clusters(pd.Series([7, 3, 7, 3]))
     assert found.codes.tolist() == [1, 0, 1, 0]
     assert found.names == ("3", "7")
 

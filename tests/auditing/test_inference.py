@@ -17,13 +17,13 @@ from evenout.auditing.inference import (
     wilson,
     within_range,
 )
-from evenout.auditing.kinds import KINDS, Kind
+from evenout.auditing.meanings import MEANINGS, Meaning
 from evenout.auditing.measures import score_measures
 from evenout.auditing.tables import level_table
 
-GAP = Kind("gap", 0.0, "high", "squared")
-RATIO = Kind("ratio", 1.0, "low", "extremes", 1.0, "rate")
-RATE = Kind("rate", shape="rate")
+GAP = Meaning("gap", 0.0, "high", "squared")
+RATIO = Meaning("ratio", 1.0, "low", "extremes", 1.0, "rate")
+RATE = Meaning("rate", shape="rate")
 Z = stats.norm.ppf(0.975)
 FEW = {"n_bootstrap": 150, "n_permutations": 0}
 
@@ -33,7 +33,7 @@ def test_p_value_counts_the_value_among_its_permutations():
     assert p_value(GAP, np.array([0.3]), permuted) == 3 / 5
     assert p_value(RATIO, np.array([0.15]), permuted) == 2 / 5
     assert p_value(GAP, np.array([0.5]), permuted) == 1 / 5
-    assert np.isnan(p_value(KINDS["mean_score"], np.array([0.5]), permuted))
+    assert np.isnan(p_value(MEANINGS["mean_score"], np.array([0.5]), permuted))
     assert np.isnan(p_value(GAP, np.array([0.5]), permuted[:0]))
 
 
@@ -136,7 +136,7 @@ def test_the_uneven_end_is_that_of_one_pair_and_the_even_end_holds_for_all():
         asked.append(z)
         return value - 0.1 * z, value + 0.1 * z
 
-    low, high = extremes_interval(Kind("gap", 0.0, shape="extremes"), value, ends, np.zeros((9, 4)), 0.95)
+    low, high = extremes_interval(Meaning("gap", 0.0, shape="extremes"), value, ends, np.zeros((9, 4)), 0.95)
     assert asked == pytest.approx([1.95996, 3.633 / np.sqrt(2)], abs=5e-4)
     assert high == pytest.approx(3 + np.sqrt(2) * 0.1 * asked[0])
     assert low == pytest.approx(3 - np.sqrt(2) * 0.1 * asked[1])
@@ -156,7 +156,7 @@ def test_correlations_are_those_of_numpy_and_0_for_what_does_not_vary():
 
 def test_an_interval_holds_its_value_and_stays_in_range():
     value, low, high = np.array([-0.1, 0.3, 0.9]), np.array([0.1, -0.2, 0.2]), np.array([0.5, 0.4, 7.0])
-    low, high = within_range(Kind("gap", 0.0, largest=1.0), value, low, high)
+    low, high = within_range(Meaning("gap", 0.0, largest=1.0), value, low, high)
     assert low.tolist() == [-0.1, 0.0, 0.2]
     assert high.tolist() == [0.5, 0.4, 1.0]
 
@@ -170,7 +170,7 @@ def test_no_interval_depends_on_a_test():
     one, other = (audit(scores, **rest, n_bootstrap=100, n_permutations=n) for n in (0, 99))
     not_rejected = [m for m in other.measures if m.p > 0.05]
     assert len(not_rejected) > 5
-    for m in (m for m in other.measures if not KINDS[m.measure].about_rows):
+    for m in (m for m in other.measures if not MEANINGS[m.measure].about_rows):
         same = one.get(m.measure, m.group, m.detail)
         assert (same.low, same.high) == pytest.approx((m.low, m.high), nan_ok=True), m
 
@@ -191,7 +191,7 @@ def test_permutation_p_values_are_uniform_without_a_gap():
     for _ in range(300):
         value, _, permuted = resampled(rng.standard_t(3, 40), groups, rng, 1, 99)
         for name in names:
-            p[name] += p_value(KINDS[name], value[name][0], permuted[name]).tolist()
+            p[name] += p_value(MEANINGS[name], value[name][0], permuted[name]).tolist()
     for values in p.values():
         assert stats.kstest(np.array(values) - rng.random(300) / 100, "uniform").pvalue > 0.01
         assert np.mean(np.array(values) <= 0.05) < 0.08
@@ -210,7 +210,7 @@ def test_flag_test_has_its_level_and_its_power():
             value, _, permuted = resampled(scores, groups, rng, 1, 99)
             for name in p:
                 ties = value["threshold_free_gap"][0], permuted["threshold_free_gap"]
-                p[name] += p_value(KINDS[name], value[name][0], permuted[name], ties).tolist()
+                p[name] += p_value(MEANINGS[name], value[name][0], permuted[name], ties).tolist()
         found[rates] = {name: np.mean(np.array(values) <= 0.05) for name, values in p.items()}
     even, uneven = found.values()
     assert 0.02 < even["flag_rate_test"] < 0.085

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from evenout.auditing import audit
-from evenout.auditing.inputs import bin_column, read_inputs, read_strata
+from evenout.auditing.inputs import bin_column, read_audit_inputs, read_strata
 
 SCORES = [0.1, 0.2, 0.3, 0.4]
 GROUPS = ["a", "a", "b", "b"]
@@ -40,7 +40,7 @@ def quick(scores=SCORES, groups=GROUPS, **more):
         (lambda: quick(groups=["a"] * 4), "one group only"),
         (
             lambda: quick(groups=["a", "a", "a", "b"], small_groups="error"),
-            r"'b' \(1\).*'leave_out' or 'merge'",
+            r"'b' \(1\).*'leave_out' or small_groups='merge'",
         ),
         (
             lambda: quick(groups=["a", "a", "a", "b"]),
@@ -51,11 +51,14 @@ def quick(scores=SCORES, groups=GROUPS, **more):
             r"fewer than two groups have min_group_size=30 .*too small: 'a' \(2\), 'b' \(2\)",
         ),
         (lambda: quick(y=[0, 1, 1]), "y has 3 rows, but scores has 4"),
-        (lambda: quick(y=[-1, 1, 1, -1]), "y has the value -1; labels must be 0 .inlier. or 1 .outlier."),
-        (lambda: quick(y=["0", "1", "1", "0"]), "y has the value 0; labels must be"),
-        (lambda: quick(y=[0.0, 1.0, np.nan, 1.0]), "y has the value nan"),
-        (lambda: quick(y=[1, 1, 1, 1]), "y has one class only .1."),
-        (lambda: quick(y=[[0], [1], [1], [0]]), "y must have one label per row"),
+        (lambda: quick(y=[-1, 1, 1, -1]), "y is '-1' in row 0; labels must be 0, or 1 for an outlier"),
+        (lambda: quick(y=["0", "1", "1", "0"]), "y is '0' in row 0; labels must be"),
+        (lambda: quick(y=[0.0, 1.0, np.nan, 1.0]), "y is empty in row 2"),
+        (lambda: quick(y=[1, 1, 1, 1]), "y is 1 in every row; to evaluate, both 0 and 1 must occur"),
+        (
+            lambda: quick(y=[[0], [1], [1], [0]]),
+            "y must hold one label per row, shape .n,., got shape .4, 1.",
+        ),
         (lambda: quick(X=[[1.0], [2.0]]), "X has 2 rows, but scores has 4"),
         (
             lambda: quick(X=pd.DataFrame({"u": [1, 2, None, 4]})),
@@ -98,7 +101,7 @@ def test_another_order_of_the_same_index_is_refused(name):
 
 
 def test_rows_of_unknown_group_are_not_compared():
-    inputs = read_inputs(
+    inputs = read_audit_inputs(
         [0.1, 0.9, 0.2, 0.3, 0.4],
         ["a", None, "a", "b", "b"],
         [0, 1, 0, 0, 1],

@@ -6,7 +6,6 @@ import pytest
 
 from evenout import FairOutlierEnsemble
 from evenout.backends.columns import count_unknown, encoded, learn_table
-from evenout.backends.out_of_core import fit_partitions
 from evenout.backends.parquet import parquet_parts
 from evenout.backends.partitions import LocalEngine
 from evenout.preprocess import TableEncoder
@@ -47,7 +46,7 @@ def test_partitions_teach_the_encoder_of_the_whole_table(engine_of, frame):
 def test_text_and_gaps_give_the_weights_of_memory(engine_of, frame):
     engine = engine_of()
     table = learn_table(engine)
-    model = fit_partitions(FairOutlierEnsemble(alpha=300.0, random_state=0), encoded(engine, table))
+    model = FairOutlierEnsemble(alpha=300.0, random_state=0).fit_partitions(encoded(engine, table))
     memory = FairOutlierEnsemble(alpha=300.0, random_state=0).fit(
         table.transform(frame.drop(columns=["sex", "old"])), sensitive_features=frame[["sex", "old"]]
     )

@@ -6,7 +6,6 @@ import pytest
 
 from evenout import FairOutlierEnsemble
 from evenout.backends.folders import open_folder
-from evenout.backends.out_of_core import fit_partitions
 from evenout.backends.parquet import parquet_parts
 from evenout.backends.partitions import LocalEngine
 from evenout.output import atomic_folder
@@ -38,7 +37,7 @@ def test_a_folder_is_fitted_as_the_table_in_memory(folder, table, monkeypatch):
     memory = _model().fit(table.X, sensitive_features=table.sensitive)
     for rows in (1, 250, 10_000):  # one part per row group, some together, one per file
         monkeypatch.setattr("evenout.backends.parquet.ROWS", rows)
-        model = fit_partitions(_model(), _engine(folder))
+        model = _model().fit_partitions(_engine(folder))
         np.testing.assert_allclose(model.weights_, memory.weights_, rtol=1e-8)
         assert model.feature_names_in_.tolist() == ["a", "b", "c", "d"]
 
@@ -109,7 +108,7 @@ def test_bad_files_are_named_in_one_line_and_nothing_is_written(spoil, message, 
     spoil(folder, table=table)
     out = tmp_path / "out"
     with pytest.raises(ValueError, match=message) as caught, atomic_folder(out) as work:
-        fit_partitions(_model(), _engine(folder), scores_to=work)
+        _model().fit_partitions(_engine(folder), scores_to=work)
     assert "\n" not in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 

@@ -37,7 +37,7 @@ def test_a_folder_is_fitted_like_the_file(run, fitted):
     assert summary["correlation"] == pytest.approx(of_file["correlation"])
     for name in ("flagged_beyond_equal_rates", "unflagged_rate_ratio"):
         assert summary[name]["after"] == pytest.approx(of_file[name]["after"])
-    assert summary["unseen_estimate"] == "weights only"
+    assert summary["unseen_estimate"] == "everything refitted"
     assert "Bias, unseen by the weights: " in result.stdout
     assert "on rows that the weights have not seen (95% interval " in result.stdout
     assert "Lowest / highest rate of not being flagged: " in result.stdout

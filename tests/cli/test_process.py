@@ -62,7 +62,13 @@ def test_wrong_file_ends_the_process_with_status_2(tmp_path):
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 1), (signal.SIGTERM, 143)])
 def test_an_interrupted_process_leaves_nothing(number, status, tmp_path):
     process = subprocess.Popen(
-        [*EVENOUT, "fit", "credit"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*EVENOUT, "fit", "credit"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a parent may ignore it, and hand that on
     )
     until = time.monotonic() + 60
     while not list(tmp_path.iterdir()) and time.monotonic() < until:  # its workplace

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout.persistence.archive import read_plain, write_plain
+from evenout.storage.archive import read_plain, write_plain
 
 FIT = ("--sensitive", "sex", "--drop", "person")
 GOOD = "sex,x,y\n" + "".join(f"{'fm'[i % 2]},{i * i % 7},{i % 5}\n" for i in range(20))
@@ -41,7 +41,7 @@ WRONG_FIT = {
     "small.csv": (
         GOOD.encode() + b"z,1,1\n",
         ("--small-groups", "error", "--min-group-size", "5"),
-        "'z' (1); merge or bin values yourself, or set --small-groups leave_out or 'merge'",
+        "'z' (1); merge or bin values yourself, or set --small-groups leave_out or --small-groups merge",
     ),
     "clusters.csv": (
         GOOD.encode(),
@@ -52,7 +52,7 @@ WRONG_FIT = {
     "sure.csv": (
         GOOD.encode(),
         ("--confidence", "0.9", "--alpha", "1"),
-        "confidence goes with --bias-reduction",
+        "--confidence goes with --bias-reduction, but --alpha was given",
     ),
     "all-missing.csv": (b"sex,x,y\nf,1,\nm,2,NA\n", (), "no value at all in column 'y'"),
     "no-feature.csv": (GOOD.encode(), ("--drop", "x,y"), "no column is left to serve as a feature"),
@@ -60,10 +60,16 @@ WRONG_FIT = {
     "blank-label.csv": (b"sex,x,l\nf,1,0\nm,2,\n", ("--label", "l"), "(--label) is empty in row 2"),
     "one-label.csv": (b"sex,x,l\nf,1,0\nm,2,0\n", ("--label", "l"), "(--label) is 0 in every row"),
     "infinite.csv": (b"sex,x\nf,1\nm,inf\n", (), "column 'x' is infinite in row 2"),
+    "random-state.csv": (
+        GOOD.replace("x,y", "random_state,y").encode(),
+        ("--drop", "random_stat"),
+        "no column 'random_stat' (--drop); did you mean 'random_state'?",
+    ),
+    "jobs.csv": (GOOD.encode(), ("--n-jobs", "0"), "0 is no number of threads; give 1 or more"),
     "two.csv": (
         GOOD.encode(),
         ("--alpha", "1", "--bias-reduction", "1"),
-        "give at most one of --bias-reduction",
+        "give at most one of --bias-reduction, --flag-rate-ratio and --alpha",
     ),
 }
 

@@ -12,7 +12,10 @@ import pytest
 
 import evenout
 
-EXTRAS = ("torch", "dask", "distributed", "pyod", "fairlearn", "pytest", "hypothesis", "playwright")
+EXTRAS = (
+    *("torch", "dask", "distributed", "pyod", "fairlearn", "matplotlib", "vl_convert"),
+    *("pytest", "hypothesis", "playwright"),
+)
 
 WITHOUT_EXTRAS = f"""
 from importlib.machinery import PathFinder
@@ -48,6 +51,15 @@ main(["--help"])
     [
         ("FairOutlierEnsemble(device='cuda').fit(X, sensitive_features=a)", "pip install 'evenout[gpu]'"),
         ("main(['fit', 'rows', '--sensitive', 'a', '--engine', 'dask'])", "pip install 'evenout[dask]'"),
+        (
+            "main(['reproduce', '--quick'])",
+            "Error: reproduce needs the extra pages: pip install 'evenout[pages]'",
+        ),
+        (
+            "GroupScoresDisplay.from_scores([1.0] * 20, sensitive_features=a)",
+            "a display needs the extra pages",
+        ),
+        ("write_report(None, 'r.html', X=X, sensitive_features=a)", "the report needs the extra pages"),
     ],
 )
 def test_a_missing_extra_is_named_with_how_to_install_it(code, words, tmp_path):
@@ -58,6 +70,8 @@ import pandas as pd
 from pathlib import Path
 from evenout import FairOutlierEnsemble
 from evenout.cli import main
+from evenout.displays import GroupScoresDisplay
+from evenout.report import write_report
 X, a = [[float(i)] for i in range(20)], ["p", "q"] * 10
 Path("rows").mkdir()
 pd.DataFrame({{"a": a, "x": range(20)}}).to_parquet("rows/part.parquet")
@@ -67,6 +81,19 @@ pd.DataFrame({{"a": a, "x": range(20)}}).to_parquet("rows/part.parquet")
     )
     assert done.returncode != 0
     assert words in done.stderr.splitlines()[-1]
+
+
+def test_fit_without_the_extra_for_pages_writes_all_but_the_report_and_says_so(tmp_path):
+    out = tmp_path / "evenout-out"
+    out.mkdir()
+    (out / "report.html").write_text("of an earlier fit")
+    done = run(WITHOUT_EXTRAS + "from evenout.cli import main\nmain(['fit', 'breastw'])", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        "Note: report.html is not written: the report needs the extra pages: pip install 'evenout[pages]'"
+    )
+    assert done.stdout.splitlines()[-1] == "Written to evenout-out: scores.csv, model.skops, summary.json"
+    assert sorted(path.name for path in out.iterdir()) == ["model.skops", "scores.csv", "summary.json"]
 
 
 SMALL = """

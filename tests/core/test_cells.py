@@ -128,39 +128,43 @@ def test_pairs_of_folds_are_all_those_outside_and_those_inside(problem):
             )
             for cells, rows in ((problem.cross.training, outside), (problem.cross.held, inside)):
                 form = np.einsum("i,ia,ib->ab", M[rows], gaps[rows], gaps[rows])
-                np.testing.assert_allclose(cells.pairs.form[fold, place], form, rtol=1e-4, atol=1e-6)
-                assert cells.pairs.mass[fold, place] == pytest.approx(M[rows].sum(), rel=1e-5)
+                np.testing.assert_allclose(
+                    cells.sums["individual.form"][fold, place], form, rtol=1e-4, atol=1e-6
+                )
+                assert cells.sums["individual.mass"][fold, place] == pytest.approx(M[rows].sum(), rel=1e-5)
         form = np.einsum("i,ia,ib->ab", M[pair], gaps[pair], gaps[pair])
-        np.testing.assert_allclose(problem.cross.whole.pairs.form[0, place], form, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            problem.cross.whole.sums["individual.form"][0, place], form, rtol=1e-4, atol=1e-6
+        )
 
 
 def test_own_form_and_base_are_the_same_in_every_set(make):
     own, base = np.diag(np.arange(5.0)), np.arange(5.0)
     cross = make(own=own, base=base, pairs=False).cross
     for cells in (cross.whole, cross.training, cross.held):
-        np.testing.assert_array_equal(cells.own, np.broadcast_to(own, (cells.n_sets, 5, 5)))
+        np.testing.assert_array_equal(cells.sums["own.form"], np.broadcast_to(own, (cells.n_sets, 5, 5)))
         np.testing.assert_array_equal(cells.base, np.broadcast_to(base, (cells.n_sets, 5)))
 
 
 def test_stacked_sets_come_one_after_the_other(make):
     own, base, weight = np.diag(np.arange(5.0)), np.arange(5.0), np.arange(80.0)
     cross = make(own=own, base=base, sample_weight=weight).cross
-    stacked = Cells.stacked([cross.held.none(), cross.whole, cross.held])
+    stacked = Cells.stacked([cross.held.at(slice(0)), cross.whole, cross.held])
     assert stacked.n_sets == 6
     for field in fields(Cells):
         first, rest, found = (getattr(cells, field.name) for cells in (cross.whole, cross.held, stacked))
-        if field.name == "pairs":
-            np.testing.assert_array_equal(found.form, np.concatenate([first.form, rest.form]))
-            np.testing.assert_array_equal(found.mass, np.concatenate([first.mass, rest.mass]))
+        if field.name == "sums":
+            for name, values in found.items():
+                np.testing.assert_array_equal(values, np.concatenate([first[name], rest[name]]))
         elif field.name != "compared":
             np.testing.assert_array_equal(found, np.concatenate([first, rest]))
     plain = make(pairs=False).cross
     assert Cells.stacked([plain.whole, plain.held]).spread is None
-    assert Cells.stacked([plain.whole, plain.held.none()]).pairs is None
+    assert not Cells.stacked([plain.whole, plain.held]).sums
 
 
 def test_nothing_left_out_has_no_folds(problem):
-    none = problem.cross.whole.none()
+    none = problem.cross.whole.at(slice(0))
     cross = CrossFit(problem.cross.whole, none, none)
     assert (cross.n_folds, none.n_groups, none.n_detectors) == (0, 3, 5)
     assert cross.kept_share.shape == (0,)

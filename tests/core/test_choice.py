@@ -302,13 +302,13 @@ def test_message_of_an_interval_without_a_lower_end_can_be_read(few):
 def test_message_of_no_gap():
     assert no_gap_message(0.3) == (
         "no group gap was found in the base score (p = 0.3 for 'no gap'): what differs between the groups is within "
-        "sampling noise, so the scores are the base scores, unchanged. Give alpha to remove bias all the same."
+        "sampling noise, so the scores are the base scores, unchanged. Give {@alpha} to remove bias all the same."
     )
     assert no_gap_message(float("nan")).startswith("no group gap was found in the base score: what differs")
     # A gap that the test finds, but held-out rows do not show: it is not said that there is none.
     assert no_gap_message(0.01) == (
         "the group gap of the base score (p = 0.01 for 'no gap') or the groups are too small to be measured on "
-        "held-out rows, so the scores are the base scores, unchanged. Give alpha to remove bias all the same."
+        "held-out rows, so the scores are the base scores, unchanged. Give {@alpha} to remove bias all the same."
     )
 
 

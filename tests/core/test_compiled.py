@@ -2,8 +2,9 @@ from threading import get_ident
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from evenout.core.compiled import compiled, map_blocks
+from evenout.core.compiled import compiled, map_blocks, one_blas_thread
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 7])
@@ -26,3 +27,14 @@ def test_function_without_a_file_is_compiled_though_not_kept():
     names = {}
     exec("def double(x):\n    return 2.0 * x", names)
     assert compiled()(names["double"])(np.float64(1.5)) == 3.0
+
+
+def test_small_matrices_keep_to_one_thread_and_leave_the_setting_as_it_was():
+    def threads():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    with threadpool_limits(2, "blas"):
+        assert threads() == {2}
+        with one_blas_thread():
+            assert threads() == {1}
+        assert threads() == {2}

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, nnls
 
-from evenout.core.constrained import _KNOTS, _descend, constrain, nonnegative_least_squares
-from evenout.core.notions import NOTIONS
+from evenout.core.constrained import constrain
+from evenout.core.registry import NOTIONS
 from evenout.core.spectrum import factorise
 
 KINDS = ["nonnegative", "simplex"]
@@ -85,40 +85,6 @@ def test_weights_equal_a_generic_optimiser(problem, kind, form):
         ours = constrain(A, b, c0, C, kind).solutions(np.array([alpha]))[0]
         assert ours @ H @ ours - 2 * b @ ours + c0 <= found.fun + 1e-9 * c0
         np.testing.assert_allclose(ours, found.x, atol=1e-4)
-
-
-def test_nonnegative_least_squares_equals_scipy_from_any_start():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        R, d = rng.normal(size=(15, 8)), rng.normal(size=15)
-        expected = nnls(R, d)[0]
-        for start in (np.zeros(8), np.ones(8), rng.random(8) * (rng.random(8) > 0.5)):
-            np.testing.assert_allclose(nonnegative_least_squares(R, d, start), expected, atol=1e-12)
-
-
-def descend_literally(R, d, w):
-    """Lawson and Hanson's inner loop, column by column."""
-    free, w = set(np.flatnonzero(w > 0)), w.copy()
-    while free:
-        columns = sorted(free)
-        z = dict(zip(columns, np.linalg.lstsq(R[:, columns], d, rcond=None)[0], strict=True))
-        step, first = min(((w[j] / (w[j] - z[j]), j) for j in columns if z[j] <= 0), default=(1.0, None))
-        for j in columns:
-            w[j] += step * (z[j] - w[j])
-        if first is None:
-            break
-        w[first] = 0.0
-        free.remove(first)
-    return w
-
-
-def test_descent_stops_where_a_weight_reaches_zero():
-    rng = np.random.default_rng(0)
-    for _ in range(100):
-        R, d, w = rng.normal(size=(12, 10)), rng.normal(size=12), rng.random(10)
-        moved = _descend(R, d, w, w > 0)
-        np.testing.assert_allclose(moved, descend_literally(R, d, w), atol=1e-10)
-        assert np.linalg.norm(R @ moved - d) <= np.linalg.norm(R @ w - d)
 
 
 def test_simplex_by_hand():
@@ -285,13 +251,6 @@ def test_alpha_counts_in_units_of_the_misfit(problem, kind, factor):
     one, other = constrain(A, b, c0, C, kind), constrain(factor * A, factor * b, factor * c0, C, kind)
     np.testing.assert_allclose(other.solutions(factor * alphas), one.solutions(alphas), atol=1e-7)
     assert other.alpha_at(0.7) == pytest.approx(factor * one.alpha_at(0.7), rel=1e-6)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_knots_are_solutions(problem, kind):
-    solutions = constrain(*arrays(problem), kind)
-    expected = solutions.solutions(solutions.unit * _KNOTS)
-    np.testing.assert_allclose(solutions._knots @ solutions.members.T, expected, atol=1e-9)
 
 
 def test_nothing_to_solve():

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from evenout.core.cells import CrossFit, collect_cells
+from evenout.core.cells import CrossFit, collect_cells, unit_target, variances
 from evenout.core.forms import wald_p_value
 from evenout.core.membership import Block, Comparison, Membership
-from evenout.core.notions import PARITY
-from evenout.core.parity import effective_sizes, mean_covariances, unit_target, variances
+from evenout.core.parity import effective_sizes, mean_covariances
+from evenout.core.registry import PARITY
 
 RNG = np.random.default_rng(0)
 N, K = 120, 4

@@ -5,20 +5,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenout.core.cells import CrossFit, collect_cells, rank_weights
+from evenout.core.cells import (
+    CrossFit,
+    collect_cells,
+    fold_variances,
+    rank_weights,
+    unit_target,
+    variances,
+)
 from evenout.core.folds import assign_folds
 from evenout.core.membership import Comparison
-from evenout.core.notions import PARITY
 from evenout.core.parity import (
     Means,
     _Found,
     effective_sizes,
-    fold_variances,
     mean_covariances,
-    unit_target,
-    variances,
 )
 from evenout.core.path import TradeoffPath
+from evenout.core.registry import PARITY
 from evenout.metrics import demographic_parity, no_gap_test
 
 SIZES = [(30, 12), (25, 14, 9), (20, 15, 8, 5)]

@@ -16,8 +16,8 @@ import pytest
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
 from evenout.core.choice import choose
-from evenout.core.notions import PARITY
 from evenout.core.path import TradeoffPath
+from evenout.core.registry import PARITY
 
 DEEP = bool(os.environ.get("EVENOUT_DEEP"))
 REPEATS = 600 if DEEP else 100

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, nnls
 
-from evenout.core.notions import NOTIONS, PARITY, combined_form
+from evenout.core.notions import combined_form
 from evenout.core.problem import METHODS, WEIGHTS, Mixture, solve
+from evenout.core.registry import NOTIONS, PARITY, weighted_notions
 
 ALPHAS = np.array([0.0, 0.1, 1.0, 10.0, 300.0, 1e5])
 ALWAYS = {"ridge": False, "constraint": "free", "method": "anchored"}
@@ -186,7 +187,7 @@ def test_free_weights_need_not_know_whether_the_target_is_linear(averaged, linea
 @pytest.mark.parametrize("constraint", WEIGHTS)
 def test_each_set_is_solved_on_its_own_rows(problem, build, method, constraint):
     training = problem.cross.training
-    forms = combined_form(training, {"demographic_parity": 1.0})
+    forms = combined_form(training, weighted_notions({"demographic_parity": 1.0}))
     for fold in (0, 3):
         rows = problem.folds != fold
         alone = build(problem.X[rows], problem.S[rows], problem.t[rows], problem.groups[rows], pairs=False)

@@ -184,7 +184,11 @@ def test_sampled_gap_shows_in_the_scores_of_detectors():
         ("german", {"sensitive": "sex"}, "only 'credit' has a choice"),
         ("pima", {"sensitive": "sex"}, "only 'credit' has a choice"),
         ("german", {"strength": 0.0}, "has groups of its own"),
-        ("credit", {"sensitive": "income"}, "'income'; choose from education, age, sex, marriage"),
+        (
+            "credit",
+            {"sensitive": "income"},
+            r"'income'\] is not allowed; choose from education, age, sex, marriage",
+        ),
         ("credit", {"sensitive": []}, "choose from"),
         ("credit", {"sensitive": ["sex", "sex"]}, "each once"),
     ],

@@ -60,8 +60,11 @@ def test_sample_groups_keeps_the_index_of_the_labels():
     [
         ({"y": [0, 1, 1], "n_groups": 1}, "n_groups is 1; it must lie between 2 and the number of rows, 3"),
         ({"y": [0, 1, 1], "n_groups": 4}, "n_groups is 4"),
-        ({"y": [0, 1, 2], "n_groups": 2}, r"values such as \[0, 1, 2\]"),
-        ({"y": [[0], [1]], "n_groups": 2}, r"y has shape \(2, 1\)"),
+        ({"y": [0, 1, 2], "n_groups": 2}, "y is '2' in row 2; labels must be 0, or 1"),
+        (
+            {"y": [[0], [1]], "n_groups": 2},
+            r"y must hold one label per row, shape \(n,\), got shape \(2, 1\)",
+        ),
         ({"y": [0, 1], "n_groups": 2, "strength": np.nan}, "strength is nan; it must be a finite number"),
     ],
 )

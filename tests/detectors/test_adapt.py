@@ -29,6 +29,8 @@ def rows():
         OneClassSVM(),
         KernelDensity(),
         make_pipeline(StandardScaler(), OneClassSVM()),
+        make_pipeline(StandardScaler(), LocalOutlierFactor()),
+        make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), KNN())),
         KNN(),
         ECOD(),
         lambda X: np.abs(X).sum(axis=1),
@@ -54,6 +56,16 @@ def test_scores_are_the_detectors_own(rows):
     np.testing.assert_array_equal(part.score(new)[:, 0], own.decision_function(new))
     part, training = fit_foreign("forest", IsolationForest(random_state=4), X, seed=0)
     np.testing.assert_array_equal(training[:, 0], -IsolationForest(random_state=4).fit(X).score_samples(X))
+
+
+def test_a_pipeline_scores_as_its_last_step_on_transformed_rows(rows):
+    X, new = rows
+    scaler = StandardScaler().fit(X)
+    for detector in (LocalOutlierFactor(7), LocalOutlierFactor(7, novelty=True), KNN(), IsolationForest()):
+        part, training = fit_foreign("whole", make_pipeline(StandardScaler(), detector), X, seed=0)
+        alone, expected = fit_foreign("last", detector, scaler.transform(X), seed=0)
+        np.testing.assert_array_equal(training, expected)
+        np.testing.assert_array_equal(part.score(new), alone.score(scaler.transform(new)))
 
 
 def test_given_detectors_are_cloned_and_open_seeds_are_set(rows):

@@ -7,7 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import kruskal
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import LocalOutlierFactor
+from sklearn.utils.validation import check_is_fitted
 
 from evenout.datasets import list_scenarios, load_dataset, make_biased_outliers
 from evenout.detectors.fairlof import FairLOF
@@ -75,7 +77,7 @@ def literal_steer(groups, plain):
 def test_lambda_zero_is_lof_with_ties_and_duplicates(name, k):
     data = load_dataset(name)
     X, groups = data.X.to_numpy(float)[:3000], data.sensitive[:3000]
-    ours = FairLOF(k, lambda_=0.0).fit(X, sensitive_features=groups).outlier_factor_
+    ours = FairLOF(k, lambda_=0.0).fit(X, sensitive_features=groups).outlier_scores_
     assert_allclose(ours, Neighbours.fit(X, lof=[k], knn=[])[1][:, 0], rtol=1e-12)
 
 
@@ -83,7 +85,7 @@ def test_lambda_zero_is_scikit_learns_lof():
     X, groups = simulated()
     expected = -LocalOutlierFactor(7).fit(X).negative_outlier_factor_
     model = FairLOF(7, lambda_=0.0).fit(X, sensitive_features=groups)
-    assert_allclose(model.outlier_factor_, expected, rtol=1e-10)
+    assert_allclose(model.outlier_scores_, expected, rtol=1e-10)
     Q, asked = simulated(seed=5)
     expected = -LocalOutlierFactor(7, novelty=True).fit(X).score_samples(Q)
     assert_allclose(model.outlier_scores(Q, sensitive_features=asked), expected, rtol=1e-10)
@@ -97,9 +99,9 @@ def test_scores_equal_the_formulas_by_loops(strength, seed):
     steer = literal_steer(groups, plain)
     expected, score = literal_fairlof(X, groups, 4, strength, steer)
     model = FairLOF(4, lambda_=strength, direction="printed").fit(X, sensitive_features=groups)
-    assert_allclose(model.outlier_factor_, expected, rtol=1e-9)
+    assert_allclose(model.outlier_scores_, expected, rtol=1e-9)
     assert (model.strength_, model.sign_) == (strength, np.sign(steer))
-    assert np.abs(model.outlier_factor_ - plain).max() > 0.01
+    assert np.abs(model.outlier_scores_ - plain).max() > 0.01
     Q, asked = simulated(n=30, seed=seed + 10)
     expected = [score(x, g) for x, g in zip(Q, asked, strict=True)]
     assert_allclose(model.outlier_scores(Q, sensitive_features=asked), expected, rtol=1e-9)
@@ -120,7 +122,7 @@ def test_even_takes_the_sign_that_brings_the_groups_closest(strength):
         model = FairLOF(4, lambda_=strength).fit(X, sensitive_features=groups)
         assert model.sign_ == sign
         assert model.strength_ == (strength if sign else 0.0)
-        assert_allclose(model.outlier_factor_, scores[sign], rtol=1e-9)
+        assert_allclose(model.outlier_scores_, scores[sign], rtol=1e-9)
         signs.add(sign)
     assert len(signs) > 1
 
@@ -169,7 +171,7 @@ def test_copies_within_a_group_count_as_rows_of_their_own():
     plain = np.array(literal_fairlof(X, groups, 4, 0.0, 0.0)[0])
     model = FairLOF(4, lambda_=0.5, direction="printed").fit(X, sensitive_features=groups)
     expected, _ = literal_fairlof(X, groups, 4, 0.5, literal_steer(groups, plain))
-    assert_allclose(model.outlier_factor_, expected, rtol=1e-9)
+    assert_allclose(model.outlier_scores_, expected, rtol=1e-9)
 
 
 def test_tied_copies_of_other_groups_count_by_their_share():
@@ -182,8 +184,8 @@ def test_tied_copies_of_other_groups_count_by_their_share():
     # the top: s W = -1.5.
     across = 1 + 1.5 * 0.5
     reach = 2 / 3 * 1.0 + 1 / 3 * across
-    assert_allclose(model.outlier_factor_[0], 1e10 * (reach + 1e-10), rtol=1e-9)
-    assert_allclose(model.outlier_factor_[1:], 1.0, rtol=1e-9)
+    assert_allclose(model.outlier_scores_[0], 1e10 * (reach + 1e-10), rtol=1e-9)
+    assert_allclose(model.outlier_scores_[1:], 1.0, rtol=1e-9)
 
 
 @pytest.mark.parametrize("direction", ["even", "printed"])
@@ -195,13 +197,13 @@ def test_order_of_the_rows_changes_nothing(lambda_, direction):
     one = FairLOF(**settings).fit(X, sensitive_features=groups)
     two = FairLOF(**settings, n_jobs=2).fit(X[order], sensitive_features=groups[order])
     assert (one.strength_, one.sign_) == (two.strength_, two.sign_)
-    assert_allclose(two.outlier_factor_, one.outlier_factor_[order], rtol=1e-12)
+    assert_allclose(two.outlier_scores_, one.outlier_scores_[order], rtol=1e-12)
 
 
 def test_training_rows_score_the_same_again():
     X, groups = with_copies(*simulated(), n=150)
     model = FairLOF(lambda_=0.8, direction="printed").fit(X, sensitive_features=groups)
-    assert_array_equal(model.outlier_scores(X, sensitive_features=groups), model.outlier_factor_)
+    assert_array_equal(model.outlier_scores(X, sensitive_features=groups), model.outlier_scores_)
 
 
 def test_a_training_point_of_another_group_is_a_new_row():
@@ -211,17 +213,17 @@ def test_a_training_point_of_another_group_is_a_new_row():
     scores = model.outlier_scores(X, sensitive_features=other)
     nudged = model.outlier_scores(X + 1e-9, sensitive_features=other)
     assert_allclose(scores, nudged, rtol=1e-5)
-    assert np.abs(scores - model.outlier_factor_).max() > 0.01
+    assert np.abs(scores - model.outlier_scores_).max() > 0.01
 
 
 def test_auto_takes_the_strength_nearest_to_the_wanted_agreement():
     X, groups = simulated(n=800)
-    plain = FairLOF(10, lambda_=0.0).fit(X, sensitive_features=groups).outlier_factor_
+    plain = FairLOF(10, lambda_=0.0).fit(X, sensitive_features=groups).outlier_scores_
     top = set(np.argsort(-plain)[:40])
     agreement = {}
     for strength in np.arange(1, 11) / 10:
         model = FairLOF(10, lambda_=strength, direction="printed").fit(X, sensitive_features=groups)
-        fair = model.outlier_factor_
+        fair = model.outlier_scores_
         mine = set(np.argsort(-fair)[:40])
         agreement[strength] = len(top & mine) / len(top | mine)
     best = min(agreement, key=lambda strength: (abs(agreement[strength] - 0.9), strength))
@@ -232,15 +234,15 @@ def test_auto_takes_the_strength_nearest_to_the_wanted_agreement():
 
 def test_scaling_and_moving_the_features_changes_nothing():
     X, groups = simulated()
-    one = FairLOF().fit(X, sensitive_features=groups).outlier_factor_
-    two = FairLOF().fit(8.0 * X + 3.0, sensitive_features=groups).outlier_factor_
+    one = FairLOF().fit(X, sensitive_features=groups).outlier_scores_
+    two = FairLOF().fit(8.0 * X + 3.0, sensitive_features=groups).outlier_scores_
     assert_allclose(one, two, rtol=1e-8)
 
 
 def test_one_group_is_plain_lof():
     X, _ = simulated()
     model = FairLOF(6, lambda_=1.0).fit(X, sensitive_features=["x"] * len(X))
-    assert_allclose(model.outlier_factor_, Neighbours.fit(X, lof=[6], knn=[])[1][:, 0], rtol=1e-12)
+    assert_allclose(model.outlier_scores_, Neighbours.fit(X, lof=[6], knn=[])[1][:, 0], rtol=1e-12)
 
 
 def test_frames_and_intersectional_groups_are_read():
@@ -251,7 +253,7 @@ def test_frames_and_intersectional_groups_are_read():
     one = FairLOF().fit(pd.DataFrame(X, columns=list("pqr")), sensitive_features=table)
     two = FairLOF().fit(X, sensitive_features=joined)
     assert one.groups_ == two.groups_ == tuple(sorted(set(joined)))
-    assert_array_equal(one.outlier_factor_, two.outlier_factor_)
+    assert_array_equal(one.outlier_scores_, two.outlier_scores_)
     assert list(one.feature_names_in_) == ["p", "q", "r"]
 
 
@@ -277,6 +279,7 @@ def test_groups_are_asked_for_when_fitting_and_when_scoring():
         {"lambda_": 1.5},
         {"lambda_": "best"},
         {"direction": "up"},
+        {"contamination": 0.7},
         {"n_jobs": 0},
     ],
 )
@@ -286,11 +289,24 @@ def test_bad_parameters_are_refused_at_fit(bad):
         FairLOF(**bad).fit(X, sensitive_features=groups)
 
 
+def test_scikit_learns_methods_follow_from_the_scores():
+    X, groups = simulated()
+    asked = {"sensitive_features": groups}
+    model = FairLOF(contamination=20).fit(X, **asked)
+    scores, flags = model.outlier_scores(X, **asked), model.predict(X, **asked)
+    assert_array_equal(model.score_samples(X, **asked), -scores)
+    assert_array_equal(model.decision_function(X, **asked), -scores - model.offset_)
+    assert_array_equal(np.flatnonzero(flags == -1), np.sort(np.argsort(-scores)[:20]))
+    assert_array_equal(FairLOF(contamination=20).fit_predict(X, **asked), flags)
+
+
 def test_unfitted_and_cloned_models():
     X, groups = simulated()
     model = FairLOF(7, lambda_=0.2)
-    with pytest.raises(Exception, match="not fitted"):
-        model.outlier_scores(X, sensitive_features=groups)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(model)
+    with pytest.raises(NotFittedError, match="not fitted"):
+        model.predict(X, sensitive_features=groups)
     assert clone(model.fit(X, sensitive_features=groups)).get_params() == model.get_params()
     assert FairLOF.needs_groups
 
@@ -302,10 +318,10 @@ def test_too_many_neighbours_are_capped_with_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         full = FairLOF(11, lambda_=0.5, direction="printed").fit(X, sensitive_features=groups)
-    assert_array_equal(capped.outlier_factor_, full.outlier_factor_)
+    assert_array_equal(capped.outlier_scores_, full.outlier_scores_)
 
 
 def test_rows_that_are_all_equal_have_no_outlier():
     model = FairLOF(3, lambda_=0.5).fit(np.zeros((8, 2)), sensitive_features=list("aaaaabbb"))
-    assert_allclose(model.outlier_factor_, 1.0)
+    assert_allclose(model.outlier_scores_, 1.0)
     assert model.outlier_scores([[1.0, 0.0]], sensitive_features=["a"])[0] > 1e6

@@ -26,11 +26,11 @@ def test_ensemble_with_a_group_aware_detector_scores_training_rows_again(data):
     np.testing.assert_allclose(again, model.outlier_scores_, rtol=1e-12)
     flags = model.predict(data.X, sensitive_features=data.sensitive)
     np.testing.assert_array_equal(flags, model.fit_predict(data.X, sensitive_features=data.sensitive))
-    own = FairLOF(10).fit(data.X, sensitive_features=data.sensitive).outlier_factor_
+    own = FairLOF(10).fit(data.X, sensitive_features=data.sensitive).outlier_scores_
     scaled = (own - own.min()) / np.ptp(own)
     parts = model.contributions(data.X, sensitive_features=data.sensitive)
     assert parts.shape == (600, 5)
-    added = parts[:, 0] - scaled * model._mixture.weights[0]
+    added = parts[:, 0] - scaled * model._result.mixture.weights[0]
     np.testing.assert_allclose(added, added[0], atol=1e-12)  # centred
     np.testing.assert_array_equal(parts[:, -1], model.target_)
 

@@ -251,11 +251,11 @@ def test_group_aware_detectors_are_refitted_with_the_groups_that_are_left(wrap):
     X = simulated(200)
     groups, folds = groups_of(X), dealt(X)
     _, raw, without = cross_fit_pool([FairLOF(6)], X, folds, seed=0, sensitive_features=wrap(groups))
-    assert_array_equal(raw[:, 0], FairLOF(6).fit(X, sensitive_features=groups).outlier_factor_)
+    assert_array_equal(raw[:, 0], FairLOF(6).fit(X, sensitive_features=groups).outlier_scores_)
     for fold in (0, 3):
         held, found = folds == fold, without(fold)
         refit = FairLOF(6).fit(X[~held], sensitive_features=groups[~held])
-        assert_array_equal(found[~held, 0], refit.outlier_factor_)
+        assert_array_equal(found[~held, 0], refit.outlier_scores_)
         assert_array_equal(found[held, 0], refit.outlier_scores(X[held], sensitive_features=groups[held]))
 
 

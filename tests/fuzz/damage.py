@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evenout.persistence.archive import read_plain, write_plain
+from evenout.storage.archive import read_plain, write_plain
 
 
 def damaged(rng, content, other=b""):

@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import evenout
 from evenout.persistence import ModelFileError, load_model
-from evenout.persistence.archive import read_plain, write_plain
+from evenout.storage.archive import read_plain, write_plain
 
 
 def refused(path, words=""):
@@ -66,7 +66,7 @@ def test_every_index_out_of_bounds_is_refused(data, tmp_path):
     file, tried = tmp_path / "m.skops", 0
     for place, array in arrays(data):
         if array.dtype.kind == "i":
-            for wrong in (-1, np.iinfo(array.dtype).max):
+            for wrong in (-2, np.iinfo(array.dtype).max):  # -1 is a row without a group
                 changed = array.copy()
                 changed.flat[-1] = wrong
                 write_plain(put(data, place, changed), file)
@@ -121,24 +121,26 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (("format",), 3, f"a later evenout ({evenout.__version__}, format 3) wrote it, and this one"),
-        (("format",), 3, "reads format 2; update evenout"),
+        (("format",), 4, f"a later evenout ({evenout.__version__}, format 4) wrote it, and this one"),
+        (("format",), 4, "reads format 3; update evenout"),
         (("format",), True, "format"),
         (("format",), "2", "format"),
-        (("ensemble", "learnt", "request_met_"), None, "request_met_"),
-        (("ensemble", "learnt", "reduction_low"), "-inf", "reduction_low"),
-        (("ensemble", "learnt", "left_out_groups_"), {"x": -1}, "x is out of range"),
+        (("ensemble", "choice", "met"), None, "met"),
+        (("ensemble", "choice", "low"), "-inf", "low"),
+        (("ensemble", "choice", "kind"), "eval", "kind"),
+        (("ensemble", "groups", "left_out"), {"x": -1}, "x is out of range"),
+        (("ensemble", "rows", "n"), 3, "n is out of range"),
+        (("objects",), np.zeros(3), "objects"),
         (("ensemble", "mixture", "target"), float("inf"), "target is not finite"),
         (("ensemble", "path", "method"), "magic", "method"),
         (("ensemble", "path", "cross", "refitted"), None, "refitted"),
-        (("ensemble", "path", "cross", "held", "pairs"), None, "held does not go with the rest"),
+        (("ensemble", "path", "cross", "held", "sums"), {}, "individual.form is missing"),
         (("ensemble", "path", "cross", "whole", "base"), np.ones((1, 24)), "held does not go with the rest"),
         (("ensemble",), None, "ensemble"),
-        (("ensemble", "learnt", "alpha_"), float("nan"), "alpha_"),
-        (("ensemble", "learnt", "gap_detected_"), 1, "gap_detected_"),
-        (("ensemble", "learnt", "n_features_in_"), 4, ""),
-        (("ensemble", "learnt", "group_names_"), ["f", "m"], ""),
-        (("ensemble", "learnt", "group_names_"), [1, 2, 3, 4], "group_names_"),
+        (("ensemble", "choice", "alpha"), float("nan"), "alpha"),
+        (("ensemble", "n_features"), 4, ""),
+        (("ensemble", "groups", "labels"), ["f", "m"], ""),
+        (("ensemble", "groups", "labels"), [1, 2, 3, 4], "labels"),
         (("ensemble", "parameters", "device_of_tomorrow"), "x", "is unknown: update evenout"),
         (("ensemble", "parameters", "n_jobs"), 10**9, "is unknown"),
         (("ensemble", "feature_names"), ["a"], "feature_names"),
@@ -148,9 +150,10 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
         (("ensemble", "scores", "combination", "buckets"), [], "buckets"),
         (("ensemble", "scores", "combination", "buckets"), [[0]], "bucket"),
         (("ensemble", "scores", "scaling", "kind"), "minmax", "sorted_scores"),
-        (("ensemble", "path", "fairness"), {}, "fairness"),
-        (("ensemble", "path", "fairness"), {"demographic_parity": -1.0}, "fairness"),
-        (("ensemble", "path", "fairness"), {"equal_luck": 1.0}, "fairness"),
+        (("ensemble", "path", "notions"), [], "notions"),
+        (("ensemble", "path", "notions"), [{"name": "demographic_parity", "weight": -1.0}], "weight"),
+        (("ensemble", "path", "notions"), [{"name": "equal_luck", "weight": 1.0}], "of no known kind"),
+        (("ensemble", "path", "notions"), [{"name": "own", "weight": 1.0, "object": 0}], "object is missing"),
         (("ensemble", "path", "constraint"), "whatever", "constraint"),
         (("table", "columns"), ["a", "b", "c"], "columns"),
         (("table", "categories", "home"), ["own"], "has other features than its ensemble"),
@@ -175,7 +178,7 @@ def test_a_file_of_the_first_format_names_its_writer_and_its_reader(data, tmp_pa
     older = {**data, "format": 1, "evenout": "0.0.9\n\x1b[2J" + "9" * 1000}
     write_plain(older, tmp_path / "m.skops")
     refused(tmp_path / "m.skops", "not loaded: an earlier evenout (0.0.9[2J999")
-    reader = f", format 1) wrote it, and this one ({evenout.__version__}) reads format 2; fit the model anew"
+    reader = f", format 1) wrote it, and this one ({evenout.__version__}) reads format 3; fit the model anew"
     refused(tmp_path / "m.skops", reader)
     write_plain({**older, "evenout": None}, tmp_path / "m.skops")
     refused(tmp_path / "m.skops", "evenout is no text")

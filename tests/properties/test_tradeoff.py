@@ -1,5 +1,6 @@
 """Along the path misfit never falls, raw bias never rises, constraints hold, and no other weights do better."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from evenout.core.cells import CrossFit
 from evenout.core.pairwise import pair_sums
 from evenout.core.path import TradeoffPath
 from evenout.core.problem import METHODS, WEIGHTS
@@ -19,9 +21,14 @@ LINEAR = st.booleans()  # whether it is known that the target is linear in the d
 
 
 def open_path(problem, features, notions, **settings):
-    shape = {"n_groups": problem.groups.max() + 1, "n_folds": problem.folds.max() + 1}
-    pairs = pair_sums(features, problem.Z, problem.groups, problem.folds, **shape)
-    return TradeoffPath(problem.cross(pairs=pairs), notions, **settings)
+    """All that is asked here is told by the training rows, so nothing is left out."""
+    one = np.zeros_like(problem.folds)
+    pairs = pair_sums(features, problem.Z, problem.groups, one, n_groups=problem.groups.max() + 1, n_folds=1)
+    form, mass = pairs.total()
+    whole = replace(
+        problem.cross().whole, sums={"individual.form": form[None], "individual.mass": mass[None]}
+    )
+    return TradeoffPath(CrossFit(whole, whole.at(slice(0)), whole.at(slice(0))), notions, **settings)
 
 
 def alphas_of(path):

@@ -236,7 +236,7 @@ def test_other_rows_than_those_of_the_fit_are_refused(case):
 
 
 def test_wrong_labels_and_ids_are_refused(case):
-    with pytest.raises(ValueError, match="y must hold 0"):
+    with pytest.raises(ValueError, match="y is '2' in row 0; labels must be 0, or 1 for an outlier"):
         case.collect(y=np.full(1000, 2))
     with pytest.raises(ValueError, match="ids must hold one id for each of the 1000 rows"):
         case.collect(ids=["a"])

@@ -4,7 +4,7 @@ import pytest
 
 from evenout.core.exceptions import NoGapWarning
 from evenout.report import render, words
-from evenout.report.data import Request
+from evenout.report.data import RequestOutcome
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,18 @@ def test_headline_says_that_alpha_was_given(data):
 
 
 def test_headline_says_that_the_request_was_missed(data):
-    missed = replace(data, gap_detected=True, request=Request("bias_reduction", 0.8, (0.63, 0.63), met=False))
+    missed = replace(
+        data, gap_detected=True, request=RequestOutcome("bias_reduction", 0.8, (0.63, 0.63), met=False)
+    )
     headline = words.headline(missed)
     assert headline.tone == "caution"
     assert "not by as much as asked" in headline.title
     assert "80%" in headline.text
     assert "63%" in headline.text
     assert "AUC" in headline.text
-    ratio = replace(data, gap_detected=True, request=Request("flag_rate_ratio", 0.9, (0.7, 0.7), met=False))
+    ratio = replace(
+        data, gap_detected=True, request=RequestOutcome("flag_rate_ratio", 0.9, (0.7, 0.7), met=False)
+    )
     assert "less even than asked" in words.headline(ratio).title
     none = words.headline(replace(ratio, gap_detected=False))
     assert (none.tone, none.title) == ("neutral", "No gap in flag rates was detected")
@@ -81,7 +85,7 @@ def test_headline_says_that_the_request_was_missed(data):
 
 def test_headline_states_what_the_interval_allows(data):
     def text(reached, interval, **more):
-        request = Request("bias_reduction", 0.8, (reached, reached), reached > 0.7, interval)
+        request = RequestOutcome("bias_reduction", 0.8, (reached, reached), reached > 0.7, interval)
         return words.headline(replace(data, gap_detected=True, request=request, **more)).text
 
     met = text(0.79, (0.604, 0.9))
@@ -94,7 +98,7 @@ def test_headline_states_what_the_interval_allows(data):
 
 
 def test_headline_says_that_even_averages_are_not_even_flags(data):
-    met = replace(data, gap_detected=True, request=Request("bias_reduction", 0.5, (0.5, 0.5)))
+    met = replace(data, gap_detected=True, request=RequestOutcome("bias_reduction", 0.5, (0.5, 0.5)))
     flags, before = met.steps[met.chosen].score.flags, met.base.flags
     assert before.ratio[1] < flags.ratio[0] < 0.8
     headline = words.headline(met)
@@ -111,7 +115,7 @@ def test_headline_says_that_even_averages_are_not_even_flags(data):
 
 def test_headline_warns_where_flags_have_become_less_even(data):
     worse = data.base.flags.ratio[0] / 2
-    met = replace(with_chosen_ratio(data, worse), request=Request("bias_reduction", 0.5, (0.5, 0.5)))
+    met = replace(with_chosen_ratio(data, worse), request=RequestOutcome("bias_reduction", 0.5, (0.5, 0.5)))
     headline = words.headline(met)
     assert headline.tone == "caution"
     assert headline.title == "Scores are more even, flags are less even"
@@ -132,18 +136,20 @@ def with_chosen_ratio(data, ratio):
 
 
 def test_headline_says_what_was_reached_and_what_it_cost(data):
-    even = replace(with_chosen_ratio(data, 0.93), request=Request("bias_reduction", 0.5, (0.5, 0.5)))
+    even = replace(with_chosen_ratio(data, 0.93), request=RequestOutcome("bias_reduction", 0.5, (0.5, 0.5)))
     headline = words.headline(even)
     assert headline.tone == "good"
     assert headline.text.startswith("50% of the gap between groups is gone")
-    by_flags = words.headline(replace(even, request=Request("flag_rate_ratio", 0.9, (0.93, 0.93))))
+    by_flags = words.headline(replace(even, request=RequestOutcome("flag_rate_ratio", 0.9, (0.93, 0.93))))
     assert by_flags.tone == "good"
     assert "at least 0.90" in by_flags.text
     assert "to 0.93" in by_flags.text
 
 
 def test_headline_says_that_nothing_had_to_be_done(data):
-    first = replace(data, chosen=0, gap_detected=True, request=Request("flag_rate_ratio", 0.1, (0.4, 0.4)))
+    first = replace(
+        data, chosen=0, gap_detected=True, request=RequestOutcome("flag_rate_ratio", 0.1, (0.4, 0.4))
+    )
     assert first.steps[0].alpha == 0
     assert words.headline(first).title == "Already as even as was asked for"
 

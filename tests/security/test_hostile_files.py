@@ -15,7 +15,7 @@ import pytest
 from evenout import FairOutlierEnsemble
 from evenout.datasets import load_dataset
 from evenout.persistence import ModelFileError, load_model, save_model
-from evenout.persistence.archive import write_plain
+from evenout.storage.archive import write_plain
 
 # Reads files and prints what was said of each, then how much memory, in MiB, was taken at most above what the
 # libraries need, and which events happened that could run code from a file: Python itself reports them.

@@ -10,8 +10,8 @@ from evenout.auditing.drivers import TEST_ROWS, gap_drivers
 from evenout.auditing.families import individual_family, label_family, score_family, strata_family
 from evenout.auditing.individual import MAX_ROWS, pair_limit, sample_rows
 from evenout.auditing.inference import holm
-from evenout.auditing.inputs import Inputs, read_inputs
-from evenout.auditing.kinds import KINDS
+from evenout.auditing.inputs import AuditInputs, read_audit_inputs
+from evenout.auditing.meanings import MEANINGS
 from evenout.auditing.result import AuditResult, LeftOut, Measure
 from evenout.auditing.summary import Settings
 from evenout.auditing.tables import MAX_LEVELS
@@ -19,15 +19,7 @@ from evenout.auditing.words import TOO_FEW
 from evenout.core.flags import flagged_share
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, warn_few_pairs
 from evenout.groups import warn_left_out
-from evenout.parameters import (
-    MEDIAN_MULTIPLE,
-    SHARE_OR_COUNT,
-    Rule,
-    check_parameters,
-    number,
-    one_of,
-    whole,
-)
+from evenout.parameters import CONFIDENCE, ENSEMBLE, check_parameters, integer
 from evenout.rows import as_seed
 
 if TYPE_CHECKING:
@@ -35,15 +27,11 @@ if TYPE_CHECKING:
 
 MIN_FLAGGED = 10  # a flag rate that rests on fewer flagged rows is called rough
 
-_RULES = {
-    "contamination": SHARE_OR_COUNT,
-    "n_bootstrap": whole(0),
-    "n_permutations": whole(0),
-    "confidence": Rule(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1"),
-    "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
-    "min_group_size": whole(2),
-    "small_groups": one_of(("leave_out", "merge", "error")),
-    "unknown_groups": one_of(("error", "ignore")),
+_SHARED = ("contamination", "length_scale", "min_group_size", "small_groups", "unknown_groups")
+_RULES = {name: ENSEMBLE[name] for name in _SHARED} | {
+    "n_bootstrap": integer(0),
+    "n_permutations": integer(0),
+    "confidence": CONFIDENCE,
 }
 
 
@@ -142,7 +130,7 @@ def audit(
         "unknown_groups": unknown_groups,
     }
     check_parameters(options, _RULES)
-    inputs = read_inputs(
+    inputs = read_audit_inputs(
         scores,
         sensitive_features,
         y,
@@ -166,7 +154,7 @@ def audit(
 
 
 def _result(
-    inputs: Inputs, measures: list[Measure], settings: Settings, options: dict[str, Any]
+    inputs: AuditInputs, measures: list[Measure], settings: Settings, options: dict[str, Any]
 ) -> AuditResult:
     threshold = inputs.threshold(settings.share)
     flagged = inputs.groups.codes[inputs.scores > threshold]
@@ -188,7 +176,7 @@ def _result(
     )
 
 
-def _measures(inputs: Inputs, settings: Settings, seed: int) -> list[Measure]:
+def _measures(inputs: AuditInputs, settings: Settings, seed: int) -> list[Measure]:
     """All families, each with random numbers of its own, so that asking for more does not change the rest."""
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(5)]
     measures = score_family(inputs, settings, streams[0])
@@ -204,7 +192,7 @@ def _measures(inputs: Inputs, settings: Settings, seed: int) -> list[Measure]:
 
 
 def _driver_family(
-    inputs: Inputs, features: "pd.DataFrame", settings: Settings, rng: np.random.Generator
+    inputs: AuditInputs, features: "pd.DataFrame", settings: Settings, rng: np.random.Generator
 ) -> list[Measure]:
     codes, G = inputs.groups.codes, len(inputs.groups.labels)
     drivers = gap_drivers(
@@ -239,7 +227,9 @@ def _corrected(measures: list[Measure]) -> list[Measure]:
         for m, p in zip(asked, holm(np.array([m.p for m in asked])), strict=True):
             adjusted[m.measure, m.detail] = float(p)
     return [
-        replace(m, p_adjusted=adjusted.get((KINDS[m.measure].tested_as or m.measure, m.detail), float("nan")))
+        replace(
+            m, p_adjusted=adjusted.get((MEANINGS[m.measure].tested_as or m.measure, m.detail), float("nan"))
+        )
         for m in measures
     ]
 
@@ -248,14 +238,14 @@ def _questions(measures: list[Measure]) -> list[list[Measure]]:
     """The tests made, by the question that they are corrected with."""
     asked: dict[str, list[Measure]] = {}
     for m in measures:
-        if KINDS[m.measure].tested_as is None and not np.isnan(m.p):
-            asked.setdefault(KINDS[m.measure].question, []).append(m)
+        if MEANINGS[m.measure].tested_as is None and not np.isnan(m.p):
+            asked.setdefault(MEANINGS[m.measure].question, []).append(m)
     return list(asked.values())
 
 
 def _noted(m: Measure, min_group_size: int) -> Measure:
     """The measure with a warning where it rests on few rows."""
-    notes = [note for note in (m.note, KINDS[m.measure].note) if note]
+    notes = [note for note in (m.note, MEANINGS[m.measure].note) if note]
     if m.n < min_group_size:
         notes.append(f"only {m.n} rows")
     if m.measure == "flag_rate" and round(m.value * m.n) < MIN_FLAGGED:
@@ -273,7 +263,7 @@ def _of_left_out(groups: tuple[LeftOut, ...]) -> list[Measure]:
     ]
 
 
-def _rough(inputs: Inputs, flagged: list[int]) -> list[str]:
+def _rough(inputs: AuditInputs, flagged: list[int]) -> list[str]:
     """Groups whose flag rates rest on few flagged rows, in words."""
     return [
         f"{name!r} ({n:,} rows, {k:,} flagged)"
@@ -282,7 +272,7 @@ def _rough(inputs: Inputs, flagged: list[int]) -> list[str]:
     ]
 
 
-def _notes(inputs: Inputs, measures: list[Measure], settings: Settings) -> list[str]:
+def _notes(inputs: AuditInputs, measures: list[Measure], settings: Settings) -> list[str]:
     """What was rounded, sampled or could not be shown."""
     n, notes = len(inputs.scores), []
     levels = len(np.unique(inputs.scores))

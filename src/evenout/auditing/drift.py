@@ -7,10 +7,11 @@ import numpy as np
 from scipy.stats import chi2_contingency, ks_2samp, wasserstein_distance
 
 from evenout.auditing.inference import holm
-from evenout.auditing.kinds import KINDS
-from evenout.auditing.result import AuditResult, Measure, plain
+from evenout.auditing.meanings import MEANINGS
+from evenout.auditing.result import AuditResult, Measure
 from evenout.auditing.words import between, chance, number, shown
 from evenout.core.types import FloatArray, IntArray
+from evenout.output import finite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +97,7 @@ class DriftResult:
             "confidence": self.confidence,
             "verdict": list(self.verdict),
             "notes": list(self.notes),
-            "changes": [plain(asdict(change)) for change in self.changes],
+            "changes": finite([asdict(change) for change in self.changes]),
         }
 
     def __repr__(self) -> str:
@@ -104,8 +105,8 @@ class DriftResult:
         lines = [f"{'':<42} {'earlier':>9} {'later':>9} {'change':>9}  interval"]
         for c in self.changes:
             if c.group is None and c.detail is None and not np.isnan(c.low):
-                row = f"{KINDS[c.measure].words:<42} {number(c.earlier):>9} {number(c.later):>9} {number(c.change):>9}"
-                lines.append(f"{row}  {between(c.low, c.high)}")
+                figures = " ".join(f"{number(x):>9}" for x in (c.earlier, c.later, c.change))
+                lines.append(f"{MEANINGS[c.measure].words:<42} {figures}  {between(c.low, c.high)}")
         verdict = [f"* {sentence}" for sentence in self.verdict]
         notes = [f"Note: {note}." for note in self.notes]
         return "\n\n".join("\n".join(part) for part in ([head], lines, verdict, notes) if part)
@@ -139,7 +140,7 @@ class DriftResult:
         biases = [c for c in self.changes if c.measure in _BIASES and not np.isnan(c.low)]
         if not biases:
             return "The change in bias has no interval, so it cannot be told from noise."
-        names = [KINDS[c.measure].words.split(" (")[0] for c in biases if c.low > 0 or c.high < 0]
+        names = [MEANINGS[c.measure].words.split(" (")[0] for c in biases if c.low > 0 or c.high < 0]
         if names:
             return f"Bias has changed (0 lies outside the interval of the change): {'; '.join(names)}."
         return "No change in bias can be told from noise."
@@ -183,7 +184,7 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
     before = {(m.measure, m.group, m.detail): m for m in earlier.measures}
     for m in later.measures:
         key = (m.measure, m.group, m.detail)
-        if key in before and not KINDS[m.measure].about_rows:
+        if key in before and not MEANINGS[m.measure].about_rows:
             changes.append(_change(m, before[key]))
     only = [
         f"group {shown(name)!r} is in the {which} batch only, so the gaps are between different groups"

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenout.auditing.individual import MAX_ROWS, PairMeasures, individual_values, pair_rows, sample_rows
 from evenout.auditing.inference import wilson
-from evenout.auditing.inputs import Inputs
+from evenout.auditing.inputs import AuditInputs
 from evenout.auditing.measures import Values, label_measures, score_measures
 from evenout.auditing.membership import Codes
 from evenout.auditing.moments import group_moments
@@ -38,7 +38,7 @@ _OF_ALL_GROUPS = (
 )
 
 
-def score_family(inputs: Inputs, settings: Settings, rng: np.random.Generator) -> list[Measure]:
+def score_family(inputs: AuditInputs, settings: Settings, rng: np.random.Generator) -> list[Measure]:
     """Measures of scores and groups alone; groups are shuffled among all rows."""
     G, n = len(inputs.groups.labels), len(inputs.scores)
     exact, rounded = _level_tables(inputs)
@@ -68,7 +68,7 @@ def score_family(inputs: Inputs, settings: Settings, rng: np.random.Generator) -
 
 
 def label_family(
-    inputs: Inputs, labels: IntArray, settings: Settings, rng: np.random.Generator
+    inputs: AuditInputs, labels: IntArray, settings: Settings, rng: np.random.Generator
 ) -> list[Measure]:
     """Measures against known outliers; groups are shuffled among rows of the same label."""
     G = len(inputs.groups.labels)
@@ -102,7 +102,7 @@ def label_family(
 
 
 def strata_family(
-    inputs: Inputs, strata: Codes, settings: Settings, rng: np.random.Generator
+    inputs: AuditInputs, strata: Codes, settings: Settings, rng: np.random.Generator
 ) -> list[Measure]:
     """Gaps among rows of the same stratum; groups are shuffled within strata."""
     codes, G, S = inputs.groups.codes, len(inputs.groups.labels), len(strata.names)
@@ -134,7 +134,7 @@ def strata_family(
 
 
 def individual_family(
-    inputs: Inputs, features: "pd.DataFrame", settings: Settings, rng: np.random.Generator
+    inputs: AuditInputs, features: "pd.DataFrame", settings: Settings, rng: np.random.Generator
 ) -> list[Measure]:
     """Individual unfairness; resampled on m of the n rows, the interval narrowed by ``sqrt(m / n)`` accordingly."""
     import pandas as pd
@@ -190,7 +190,7 @@ def _resample(
     )
 
 
-def _columns(inputs: Inputs, used: BoolArray) -> list[Column]:
+def _columns(inputs: AuditInputs, used: BoolArray) -> list[Column]:
     """A column per group, of those rows that are used."""
     of_group = [used & (inputs.groups.codes == g) for g in range(len(inputs.groups.labels))]
     return [
@@ -199,7 +199,7 @@ def _columns(inputs: Inputs, used: BoolArray) -> list[Column]:
     ]
 
 
-def _level_tables(inputs: Inputs, labels: IntArray | None = None) -> tuple[Table, Table]:
+def _level_tables(inputs: AuditInputs, labels: IntArray | None = None) -> tuple[Table, Table]:
     """The table of the rows as they are, and of rounded scores; by label where there are any."""
     classes = () if labels is None else (labels, 2)
     exact, rounded = (
@@ -217,7 +217,7 @@ def _level_tables(inputs: Inputs, labels: IntArray | None = None) -> tuple[Table
     return exact, rounded
 
 
-def _group_shares(inputs: Inputs, groups: list[Column], confidence: float) -> list[Measure]:
+def _group_shares(inputs: AuditInputs, groups: list[Column], confidence: float) -> list[Measure]:
     """Shares of the groups; clusters of rows count as ``n^2 / sum of their squared sizes`` rows."""
     n = float(len(inputs.scores))
     rows = n if inputs.clusters is None else n**2 / float((np.bincount(inputs.clusters) ** 2).sum())
@@ -228,6 +228,6 @@ def _group_shares(inputs: Inputs, groups: list[Column], confidence: float) -> li
     ]
 
 
-def _on_top(inputs: Inputs, share: float) -> Column:
+def _on_top(inputs: AuditInputs, share: float) -> Column:
     n = int((inputs.scores > inputs.threshold(share)).sum())
     return Column(None, f"top {share:.0%}", n, n)

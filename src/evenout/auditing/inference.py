@@ -6,12 +6,12 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from evenout.auditing.kinds import Kind
+from evenout.auditing.meanings import Meaning
 from evenout.core.types import FloatArray
 
 
 def p_value(
-    kind: Kind,
+    kind: Meaning,
     value: FloatArray,
     permuted: FloatArray,
     ties: tuple[FloatArray, FloatArray] | None = None,
@@ -20,7 +20,7 @@ def p_value(
 
     Parameters
     ----------
-    kind : Kind
+    kind : Meaning
     value : array of shape (w,)
     permuted : array of shape (P, w)
     ties : two such arrays, optional
@@ -31,7 +31,7 @@ def p_value(
     array of shape (w,)
         ``(1 + number at least as unfair) / (1 + P)``; NaN for a level, without permutations, or where value is NaN.
 
-    >>> p_value(Kind("a gap", 0.0, "high"), np.array([0.3]), np.array([[0.1], [0.3], [0.2]])).tolist()
+    >>> p_value(Meaning("a gap", 0.0, "high"), np.array([0.3]), np.array([[0.1], [0.3], [0.2]])).tolist()
     [0.5]
     """
     if kind.worse is None or len(permuted) == 0:
@@ -61,7 +61,7 @@ def percentiles(drawn: FloatArray, confidence: float) -> tuple[FloatArray, Float
 
 
 def level_interval(
-    kind: Kind, value: FloatArray, drawn: FloatArray, units: FloatArray, z: float
+    kind: Meaning, value: FloatArray, drawn: FloatArray, units: FloatArray, z: float
 ) -> tuple[FloatArray, FloatArray]:
     """Interval of each level, with ``z`` standard deviations to each side of a normal one.
 
@@ -71,7 +71,7 @@ def level_interval(
 
     Parameters
     ----------
-    kind : Kind
+    kind : Meaning
     value : array of shape (w,)
     drawn : array of shape (B, w)
     units : array of shape (w,)
@@ -91,7 +91,7 @@ def level_interval(
 
 
 def gap_interval(
-    kind: Kind, value: FloatArray, drawn: FloatArray, noise: FloatArray, confidence: float
+    kind: Meaning, value: FloatArray, drawn: FloatArray, noise: FloatArray, confidence: float
 ) -> tuple[FloatArray, FloatArray]:
     """Interval of each gap, a quantity that is never below 0 and that noise pushes up.
 
@@ -102,16 +102,15 @@ def gap_interval(
 
     Parameters
     ----------
-    kind : Kind
+    kind : Meaning
     value : array of shape (w,)
     drawn, noise : arrays of shape (B, w)
         Resamples of the gap, and of what it is if the groups differ by their resampling errors alone.
     confidence : float
     """
     _, high = percentiles(drawn, confidence)
-    _, push = percentiles(
-        noise, 2 * confidence - 1
-    )  # one-sided: where the gap is 0, the high end cannot miss it
+    # One-sided: where the gap is 0, the high end cannot miss it.
+    _, push = percentiles(noise, 2 * confidence - 1)
     if kind.shape == "gap":
         return np.maximum(value - push, 0.0), high
     root, push = np.sqrt(np.maximum(value, 0.0)), np.sqrt(push)
@@ -119,7 +118,7 @@ def gap_interval(
 
 
 def extremes_interval(
-    kind: Kind,
+    kind: Meaning,
     value: FloatArray,
     ends: Callable[[float], tuple[FloatArray, FloatArray]],
     drawn: FloatArray,
@@ -135,7 +134,7 @@ def extremes_interval(
 
     Parameters
     ----------
-    kind : Kind
+    kind : Meaning
         A ratio if its even value is 1, else a difference.
     value : array of shape (G,)
         NaN for groups without the rows needed.
@@ -204,7 +203,7 @@ def correlations(drawn: FloatArray) -> FloatArray:
 
 
 def within_range(
-    kind: Kind, value: FloatArray, low: FloatArray, high: FloatArray
+    kind: Meaning, value: FloatArray, low: FloatArray, high: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Keep an interval in the measure's range, and its value in the interval."""
     if kind.even is not None:

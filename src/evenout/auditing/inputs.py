@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenout.auditing.membership import Codes, compared_groups, read_clusters
+from evenout.auditing.membership import Codes, compared_groups, name_clusters
+from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold
-from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.groups import Groups
+from evenout.metrics import read_labels
 from evenout.rows import LARGEST
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ MAX_CATEGORIES = 50  # a text column with more distinct values says who, not wha
 
 
 @dataclass(frozen=True)
-class Inputs:
+class AuditInputs:
     """What is audited: n rows with a score and a group each; labels, features and strata where given.
 
     ``background`` has the scores of rows that are not compared, because their group is unknown or small: they count
@@ -49,20 +51,21 @@ class Inputs:
         return float(flag_threshold(np.concatenate([self.scores, self.background]), contamination))
 
 
-def read_inputs(
+def read_audit_inputs(
     scores: Any, sensitive_features: Any, y: Any, X: Any, given: Any, clusters: Any = None, **group_rules: Any
-) -> Inputs:
+) -> AuditInputs:
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
     values = _numbers(scores, "scores")
     if len(values) == 0:
-        raise ValueError("scores has no rows; give one score per row")
+        raise InputError("{@scores} has no rows; give one score per row")
     if 0 < np.ptp(values) < _SMALLEST:
-        raise ValueError(
-            f"scores differ by {np.ptp(values):.3g} at most, too little to square; multiply them by a large number"
+        raise InputError(
+            "{@scores} differ by {most:.3g} at most, too little to square; multiply them by a large number",
+            most=np.ptp(values),
         )
     if sensitive_features is not None:
         _aligned(sensitive_features, "sensitive_features", scores, len(values))
-    members = None if clusters is None else read_clusters(_aligned(clusters, "clusters", scores, len(values)))
+    members = None if clusters is None else name_clusters(_aligned(clusters, "clusters", scores, len(values)))
     groups, left_out = compared_groups(sensitive_features, values, members, **group_rules)
     labels = None if y is None else _labels(_aligned(y, "y", scores, len(values)))
     features, unused = (None, []) if X is None else _features(_aligned(X, "X", scores, len(values)))
@@ -76,8 +79,8 @@ def read_inputs(
         )
     if known.all():
         codes = None if members is None else members.codes
-        return Inputs(values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes))
-    return Inputs(
+        return AuditInputs(values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes))
+    return AuditInputs(
         values[known],
         Groups(groups.codes[known], groups.labels, groups.left_out),
         None if labels is None else _labels(labels[known]),
@@ -151,22 +154,29 @@ def _numbers(values: Any, name: str) -> FloatArray:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         row, value = next((i, value) for i, value in enumerate(values) if not _is_number(value))
-        raise ValueError(
-            f"{name} must be numbers, one per row; got {str(value)!r} (first: row {row})"
-        ) from None
+        raise InputError(
+            "{$name} must be numbers, one per row; got {value!r} (first: {#row}); correct it, or leave the row out",
+            name=name, value=str(value), row=row,
+        ) from None  # fmt: skip
     if numbers.ndim != 1:
-        raise ValueError(f"{name} must have one number per row, shape (n,), got shape {numbers.shape}")
+        raise InputError(
+            "{$name} must have one number per row, shape (n,), got shape {shape!r}",
+            name=name,
+            shape=numbers.shape,
+        )
     bad = ~np.isfinite(numbers)
     if bad.any():
-        raise ValueError(
-            f"{name} has missing or infinite values in {int(bad.sum())} of {len(bad)} rows "
-            f"(first: row {int(bad.argmax())}); leave these rows out of all arguments"
-        )
+        raise InputError(
+            "{$name} has missing or infinite values in {bad} of {n_rows} rows (first: {#row}); "
+            "leave these rows out",
+            name=name, bad=bad.sum(), n_rows=len(bad), row=bad.argmax(),
+        )  # fmt: skip
     if np.abs(numbers).max(initial=0.0) > LARGEST:
-        raise ValueError(
-            f"{name} has the value {numbers[np.abs(numbers).argmax()]:.3g} (first: row {np.abs(numbers).argmax()}); "
-            f"rescale values above {LARGEST:g} in magnitude"
-        )
+        row = int(np.abs(numbers).argmax())
+        raise InputError(
+            "{$name} has the value {value:.3g} (first: {#row}); rescale values above {most:g} in magnitude",
+            name=name, value=numbers[row], row=row, most=LARGEST,
+        )  # fmt: skip
     return numbers
 
 
@@ -179,16 +189,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _labels(y: Any) -> IntArray:
-    labels: AnyArray = np.asarray(y)
-    if labels.ndim != 1:
-        raise ValueError(f"y must have one label per row, shape (n,), got shape {labels.shape}")
-    ones, zeros = labels == 1, labels == 0
-    if not (ones | zeros).all():
-        odd = labels[~(ones | zeros)][0]
-        raise ValueError(f"y has the value {odd!s}; labels must be 0 (inlier) or 1 (outlier)")
-    if ones.all() or zeros.all():
-        raise ValueError(f"y has one class only ({int(ones[0])}); give rows of both classes, or leave y out")
-    return ones.astype(np.intp)
+    return read_labels(y, both=True).astype(np.intp)
 
 
 def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:
@@ -198,21 +199,23 @@ def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:
     frame = _frame(X, "X")
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
     if frame.columns.has_duplicates:
-        raise ValueError(f"X has more than one column {frame.columns[frame.columns.duplicated()][0]!r}")
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise InputError("{@X} has more than one column {twice!r}; give each once", twice=twice)
     gaps = frame.isna().sum()
     if gaps.any():
-        raise ValueError(
-            f"X has missing values in {int((gaps > 0).sum())} columns (first: {gaps.index[gaps > 0][0]!r}); "
-            "fill them in, or leave these columns out"
-        )
+        raise InputError(
+            "{@X} has missing values in {n} columns (first: {first!r}); fill them in, or leave these columns out",
+            n=(gaps > 0).sum(), first=gaps.index[gaps > 0][0],
+        )  # fmt: skip
     texts = [str(name) for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]
     left_out = [name for name in texts if frame[name].nunique() > MAX_CATEGORIES]
     frame = frame.drop(columns=left_out)
     if frame.shape[1] == 0:
-        raise ValueError("X has no usable column; give features, or leave X out")
+        raise InputError("{@X} has no usable column; give features, or leave {@X} out")
     if not (np.abs(frame.select_dtypes("number").to_numpy(dtype=float)) <= LARGEST).all():
-        raise ValueError(
-            f"X has infinite values, or values above {LARGEST:g} in magnitude; rescale them, or leave them out"
+        raise InputError(
+            "{@X} has infinite values, or values above {most:g} in magnitude; rescale them, or leave them out",
+            most=LARGEST,
         )
     return frame, left_out
 
@@ -229,9 +232,10 @@ def _frame(values: Any, name: str) -> "pd.DataFrame":
         try:
             frame.iloc[:, j].nunique()
         except TypeError:  # what has no hash cannot be told apart
-            raise ValueError(
-                f"{name} holds lists or other nested values in column {frame.columns[j]!r}; leave it out"
-            ) from None
+            raise InputError(
+                "{$name} holds lists or other nested values in column {column!r}; leave it out",
+                name=name, column=frame.columns[j],
+            ) from None  # fmt: skip
     return frame
 
 

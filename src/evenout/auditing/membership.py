@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
 from evenout.groups import Groups, read_groups
 
@@ -17,10 +18,10 @@ class Codes:
     names: tuple[str, ...]
 
 
-def read_clusters(clusters: Any) -> Codes:
+def name_clusters(clusters: Any) -> Codes:
     """Clusters by value, such as a person's number: rows with the same value belong together.
 
-    >>> read_clusters(["p7", "p3", "p7"])
+    >>> name_clusters(["p7", "p3", "p7"])
     Codes(codes=array([1, 0, 1]), names=('p3', 'p7'))
     """
     import pandas as pd
@@ -31,12 +32,13 @@ def read_clusters(clusters: Any) -> Codes:
     try:
         codes, values = pd.factorize(pd.Series(clusters).astype(object), use_na_sentinel=True)
     except TypeError:  # what has no hash cannot be told apart
-        raise ValueError("clusters holds lists or other nested values; give one value per row") from None
+        raise InputError("{@clusters} holds lists or other nested values; give one value per row") from None
     if (codes < 0).any():
-        raise ValueError(
-            f"clusters has missing values in {int((codes < 0).sum())} of {len(codes)} rows "
-            f"(first: row {int((codes < 0).argmax())}); give a row that belongs to no other a value of its own"
-        )
+        raise InputError(
+            "{@clusters} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
+            "give a row that belongs to no other a value of its own",
+            unknown=(codes < 0).sum(), n_rows=len(codes), row=(codes < 0).argmax(),
+        )  # fmt: skip
     names = np.array([str(value) for value in values], dtype=object)
     order = np.argsort(names, kind="stable")
     place = np.empty(len(order), dtype=np.intp)
@@ -73,10 +75,12 @@ def compared_groups(
     )
     if len(groups.labels) < 2:
         named = ", ".join(f"{name!r} ({size})" for name, size in [*groups.left_out.items()][:10])
-        raise ValueError(
-            f"fewer than two groups have min_group_size={min_group_size} {unit} or more, so nothing can be compared; "
-            f"too small: {named}; lower min_group_size, set small_groups='merge', or give more rows"
-        )
+        named += f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
+        raise InputError(
+            "fewer than two groups have {min_group_size=} {unit} or more, so nothing can be compared; "
+            "too small: {named}; lower {@min_group_size}, set {small_groups='merge'}, or give more rows",
+            min_group_size=min_group_size, unit=unit, named=named,
+        )  # fmt: skip
     codes = np.where(every.codes >= 0, groups.codes[of_unit], -1)
     left_out = {name: scores[every.codes == every.labels.index(name)] for name in groups.left_out}
     return Groups(codes, groups.labels, groups.left_out), left_out

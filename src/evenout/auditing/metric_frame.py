@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from evenout.core.flags import flag_threshold
+from evenout.metrics import average_precision, roc_auc
 
 MetricFunction = Callable[[Any, Any], float]
 
@@ -30,11 +31,6 @@ def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, Me
     >>> functions["flag_rate"]([0, 1], [0.3, 0.9])
     0.5
     """
-    from sklearn.metrics import (
-        average_precision_score,
-        roc_auc_score,
-    )  # loads much that `import evenout` should not
-
     threshold = float(flag_threshold(np.asarray(scores, dtype=float), contamination))
 
     def rate(y_true: Any, y_pred: Any, label: int) -> float:
@@ -46,8 +42,10 @@ def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, Me
     return {
         "mean_score": lambda _, y_pred: _mean(np.asarray(y_pred)),
         "flag_rate": lambda _, y_pred: _mean(np.asarray(y_pred) > threshold),
-        "auc": lambda y_true, y_pred: _with_both(roc_auc_score, y_true, y_pred),
-        "average_precision": lambda y_true, y_pred: _with_both(average_precision_score, y_true, y_pred),
+        "auc": roc_auc,
+        "average_precision": lambda y_true, y_pred: (
+            average_precision(y_true, y_pred) if len(np.unique(y_true)) == 2 else float("nan")
+        ),
         "true_positive_rate": lambda y_true, y_pred: rate(y_true, y_pred, 1),
         "false_positive_rate": lambda y_true, y_pred: rate(y_true, y_pred, 0),
         "precision": precision,
@@ -56,7 +54,3 @@ def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, Me
 
 def _mean(values: Any) -> float:
     return float(np.mean(values)) if len(values) else float("nan")
-
-
-def _with_both(metric: MetricFunction, y_true: Any, y_pred: Any) -> float:
-    return float(metric(y_true, y_pred)) if len(np.unique(y_true)) == 2 else float("nan")

@@ -4,11 +4,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from evenout.auditing import sentences, text
 from evenout.auditing.words import TOO_FEW
 from evenout.core.types import FloatArray, IntArray
+from evenout.output import finite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +22,7 @@ class Measure:
     Parameters
     ----------
     measure : str
-        A name of `evenout.auditing.kinds.KINDS`.
+        A name of `evenout.auditing.meanings.MEANINGS`.
     group : str or None
         The group it belongs to; None for a comparison of groups.
     detail : str or None
@@ -126,7 +125,7 @@ class AuditResult:
         return pd.DataFrame([asdict(m) for m in self.measures])
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the rows, of types that JSON has; NaN is None."""
+        """Everything but the rows, of types that JSON has; a number that does not exist is None."""
         return {
             "n_rows": len(self.scores),
             "n_clusters": self.n_clusters,
@@ -137,7 +136,7 @@ class AuditResult:
             "verdict": list(self.verdict),
             "rough": list(self.rough),
             "notes": list(self.notes),
-            "measures": [plain(asdict(m)) for m in self.measures],
+            "measures": finite([asdict(m) for m in self.measures]),
         }
 
     def compare(self, baseline: "AuditResult") -> "DriftResult":
@@ -148,10 +147,3 @@ class AuditResult:
 
     def __repr__(self) -> str:
         return text.audit_text(self)
-
-
-def plain(record: dict[str, Any]) -> dict[str, Any]:
-    """The record with None for NaN, as JSON has it."""
-    return {
-        key: None if isinstance(value, float) and np.isnan(value) else value for key, value in record.items()
-    }

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _NAME = 40  # of a group's name
 _LISTED = 10  # groups left out that are named
+_NOISE = 3  # the grade of what cannot be told from noise
 _NAMED = 3  # groups named with what they have beyond equal rates
 
 
@@ -23,7 +24,8 @@ def verdict(result: "AuditResult") -> tuple[str, ...]:
         sentences.append(_strata(result))
     if result.left_out:
         named = [
-            f"'{shown(g.name, _NAME)}' ({g.rows:,} rows, {g.flagged:,} flagged)" for g in result.left_out
+            f"'{shown(g.name, _NAME)}' ({g.rows:,} row{'s' * (g.rows != 1)}, {g.flagged:,} flagged)"
+            for g in result.left_out
         ]
         more = f" and {len(named) - _LISTED} more" if len(named) > _LISTED else ""
         sentences.append(f"Too few rows to measure, so left out: {', '.join(named[:_LISTED])}{more}.")
@@ -39,13 +41,13 @@ def _means(result: "AuditResult") -> str:
     low, high = _ends(result, "mean_score")
     apart = (high.value - low.value) / float(result.scores.std())
     who = f"the mean of {_quoted(high)} is {apart:.2g} standard deviations above that of {_quoted(low)}"
-    if np.isnan(gap.p):
-        return f"Mean scores, not tested: {who}."
-    if _beyond_chance(gap, result):
-        return f"Scores differ between groups: {who}, more than chance explains ({_p(gap)})."
-    if _weak(gap, result):
-        return f"A gap in mean scores is likely but not settled: {who} ({_p(gap)})."
-    return f"No gap in mean scores can be told from noise: {who} ({_p(gap)}). {_seen(result, 'mean_score')}"
+    return _graded(
+        gap, result, "mean_score",
+        f"Mean scores, not tested: {who}.",
+        f"Scores differ between groups: {who}, more than chance explains ({_p(gap)}).",
+        f"A gap in mean scores is likely but not settled: {who} ({_p(gap)}).",
+        f"No gap in mean scores can be told from noise: {who} ({_p(gap)}).",
+    )  # fmt: skip
 
 
 def _flags(result: "AuditResult") -> str:
@@ -53,15 +55,13 @@ def _flags(result: "AuditResult") -> str:
     low, high = _ends(result, "flag_rate")
     if high.value == 0:
         return "Nobody is flagged: ties leave no row above the threshold."
-    if np.isnan(ratio.p):
-        found = "Flag rates, not tested"
-    elif _beyond_chance(ratio, result):
-        found = f"Flag rates differ by more than chance explains ({_p(ratio)})"
-    elif _weak(ratio, result):
-        found = f"Flag rates are likely to differ, but that is not settled ({_p(ratio)})"
-    else:
-        found = f"No difference in flag rates can be told from noise ({_p(ratio)})"
-    unseen = f" {_seen(result, 'flag_rate')}" if found.startswith("No") else ""
+    found = (
+        "Flag rates, not tested",
+        f"Flag rates differ by more than chance explains ({_p(ratio)})",
+        f"Flag rates are likely to differ, but that is not settled ({_p(ratio)})",
+        f"No difference in flag rates can be told from noise ({_p(ratio)})",
+    )[_grade(ratio, result)]
+    unseen = f" {_seen(result, 'flag_rate')}" if _grade(ratio, result) == _NOISE else ""
     who = f"{_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}"
     if low.value == high.value:
         who = f"all groups are flagged {low.value:.1%} of the time"
@@ -94,16 +94,13 @@ def _labels(result: "AuditResult") -> str:
         return "Fewer than two groups have known outliers, so their detection cannot be compared."
     low, high = _ends(result, "true_positive_rate")
     who = f"of the known outliers, {low.value:.1%} in {_quoted(low)} and {high.value:.1%} in {_quoted(high)}"
-    if np.isnan(gap.p):
-        return f"Outliers found, not tested: {who} are flagged."
-    if _beyond_chance(gap, result):
-        return f"Outliers are found unevenly, more than chance explains: {who} are flagged ({_p(gap)})."
-    if _weak(gap, result):
-        return f"Outliers are likely to be found unevenly, but that is not settled: {who} are flagged ({_p(gap)})."
-    unseen = _seen(result, "true_positive_rate")
-    return (
-        f"No difference in finding outliers can be told from noise: {who} are flagged ({_p(gap)}). {unseen}"
-    )
+    return _graded(
+        gap, result, "true_positive_rate",
+        f"Outliers found, not tested: {who} are flagged.",
+        f"Outliers are found unevenly, more than chance explains: {who} are flagged ({_p(gap)}).",
+        f"Outliers are likely to be found unevenly, but that is not settled: {who} are flagged ({_p(gap)}).",
+        f"No difference in finding outliers can be told from noise: {who} are flagged ({_p(gap)}).",
+    )  # fmt: skip
 
 
 def _strata(result: "AuditResult") -> str:
@@ -113,13 +110,13 @@ def _strata(result: "AuditResult") -> str:
     corrected = result.get("conditional_parity_corrected").value
     size = f"typically {np.sqrt(max(corrected, 0.0)):.2g} standard deviations"
     alike = "mong rows that are alike in the given columns"
-    if np.isnan(gap.p):
-        return f"A{alike}, the gap is {size}, not tested."
-    if _beyond_chance(gap, result):
-        return f"A gap remains a{alike}: {size} ({_p(gap)})."
-    if _weak(gap, result):
-        return f"A{alike}, a gap is likely but not settled: {size} ({_p(gap)})."
-    return f"A{alike}, no gap can be told from noise ({_p(gap)}). {_seen(result, 'conditional')}"
+    return _graded(
+        gap, result, "conditional",
+        f"A{alike}, the gap is {size}, not tested.",
+        f"A gap remains a{alike}: {size} ({_p(gap)}).",
+        f"A{alike}, a gap is likely but not settled: {size} ({_p(gap)}).",
+        f"A{alike}, no gap can be told from noise ({_p(gap)}).",
+    )  # fmt: skip
 
 
 def _seen(result: "AuditResult", what: str) -> str:
@@ -148,13 +145,16 @@ def _of_the_highest(ratio: "Measure") -> str:
     return f"{ratio.value:.2f} of the highest{ends}"
 
 
-def _beyond_chance(m: "Measure", result: "AuditResult") -> bool:
-    return m.p_adjusted <= 1 - result.settings["confidence"]
+def _grade(m: "Measure", result: "AuditResult") -> int:
+    """0: not tested; 1: more than chance explains; 2: so by this test, but not corrected for many tests; 3: noise."""
+    level = 1 - result.settings["confidence"]
+    return 0 if np.isnan(m.p) else 1 if m.p_adjusted <= level else 2 if m.p <= level else _NOISE
 
 
-def _weak(m: "Measure", result: "AuditResult") -> bool:
-    """Whether the test alone finds more than chance, but not after the correction for many tests."""
-    return m.p <= 1 - result.settings["confidence"] < m.p_adjusted
+def _graded(m: "Measure", result: "AuditResult", what: str, *sentences: str) -> str:
+    """The sentence for the grade of a test; after noise, what would have been seen."""
+    grade = _grade(m, result)
+    return sentences[grade] + (f" {_seen(result, what)}" if grade == _NOISE else "")
 
 
 def _quoted(m: "Measure") -> str:

@@ -14,7 +14,7 @@ from evenout.auditing.inference import (
     p_value,
     within_range,
 )
-from evenout.auditing.kinds import KINDS, Kind
+from evenout.auditing.meanings import MEANINGS, Meaning
 from evenout.auditing.measures import Values
 from evenout.auditing.result import Measure
 from evenout.core.similarity import LengthScale
@@ -53,7 +53,7 @@ def summarise(found: Resamples, columns: Mapping[str, Sequence[Column]], setting
     """Turn values and resamples into measures with intervals and p-values."""
     measures = []
     for name, places in columns.items():
-        kind, value = KINDS[name], found.value[name][0]
+        kind, value = MEANINGS[name], found.value[name][0]
         p = _p_value(found, kind.tested_as or name)
         low, high = within_range(kind, value, *_interval(found, name, columns, settings))
         notes = _undefined(found.drawn[name])
@@ -65,7 +65,7 @@ def summarise(found: Resamples, columns: Mapping[str, Sequence[Column]], setting
 
 
 def _p_value(found: Resamples, name: str) -> FloatArray:
-    kind = KINDS[name]
+    kind = MEANINGS[name]
     ties = (found.value[kind.ties][0], found.permuted[kind.ties]) if kind.ties else None
     return p_value(kind, found.value[name][0], found.permuted[name], ties)
 
@@ -79,7 +79,7 @@ def plain_measure(name: str, at: Column, value: float, low: float = np.nan, high
 def _interval(
     found: Resamples, name: str, columns: Mapping[str, Sequence[Column]], settings: Settings
 ) -> tuple[FloatArray, FloatArray]:
-    kind, value, drawn = KINDS[name], found.value[name][0], found.drawn[name]
+    kind, value, drawn = MEANINGS[name], found.value[name][0], found.drawn[name]
     if kind.shape == "none" or len(drawn) == 0:
         return np.full(len(value), np.nan), np.full(len(value), np.nan)
     if kind.compares is not None:
@@ -93,13 +93,13 @@ def _interval(
 
 
 def _extremes(
-    found: Resamples, kind: Kind, compared: str, places: Sequence[Column], confidence: float
+    found: Resamples, kind: Meaning, compared: str, places: Sequence[Column], confidence: float
 ) -> tuple[FloatArray, FloatArray]:
     value, drawn = found.value[compared][0], found.drawn[compared]
     units = np.array([at.units for at in places], dtype=float)
 
     def ends(z: float) -> tuple[FloatArray, FloatArray]:
-        low, high = level_interval(KINDS[compared], value, drawn, units, z)
+        low, high = level_interval(MEANINGS[compared], value, drawn, units, z)
         return (1 - high, 1 - low) if kind.rest else (low, high)
 
     of_groups = 1 - value if kind.rest else value

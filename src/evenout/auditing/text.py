@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenout.auditing.kinds import KINDS
+from evenout.auditing.meanings import MEANINGS
 from evenout.auditing.words import TOO_FEW, between, chance, number, shown
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _comparisons(result: "AuditResult") -> list[str]:
     lines = [f"{'between groups':<{_WIDTH}} {'value':>9}  {'interval':<19} p, corrected"]
     for m in result.measures:
         if m.measure in _HEADLINES:
-            kind, ends = KINDS[m.measure], between(m.low, m.high)
+            kind, ends = MEANINGS[m.measure], between(m.low, m.high)
             p = "" if kind.twin or kind.rest else chance(m.p_adjusted)
             value = f"{m.value:,.0f}" if m.measure == "effective_pairs" else number(m.value)
             lines.append(f"{kind.words:<{_WIDTH}} {value:>9}  {ends:<19} {p}".rstrip())

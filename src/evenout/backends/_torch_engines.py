@@ -24,7 +24,7 @@ WIDEST = 128  # columns of scores that the fused kernels take
 NUMBERS = 2**26  # in a block: bounds the memory for it to some 1 GB
 
 
-class Rows(NamedTuple):
+class PaddedRows(NamedTuple):
     """Rows in the order of their cells, each cell padded with copies of its last row to whole tiles.
 
     Attributes
@@ -54,7 +54,7 @@ class Rows(NamedTuple):
         return (cell // self.n_folds + 1) * self.n_folds
 
 
-class Engine(Protocol):
+class PairEngine(Protocol):
     """Computes on the rows ``first..last - 1`` of one group and all cells from ``cell`` on."""
 
     tile: int
@@ -76,7 +76,7 @@ class Plain:
 
     tile = 1
 
-    def __init__(self, rows: Rows, dtype: torch.dtype) -> None:
+    def __init__(self, rows: PaddedRows, dtype: torch.dtype) -> None:
         self.rows, self.points = rows, rows.points.to(dtype)
 
     def _blocks(self, first: int, last: int, n_columns: int) -> list[slice]:
@@ -84,7 +84,7 @@ class Plain:
         return [slice(start, min(start + step, last)) for start in range(first, last, step)]
 
     def extremes(self, first: int, last: int, cell: int) -> tuple[Tensor, Tensor]:
-        """See `Engine`."""
+        """See `PairEngine`."""
         later = self.points[self.rows.starts[cell] :]
         low = self.points.new_full((last - first,), torch.inf)
         high = self.points.new_full((last - first,), -torch.inf)
@@ -97,7 +97,7 @@ class Plain:
     def products(
         self, first: int, last: int, cell: int, exponent: tuple[float, float], column: Tensor
     ) -> Tensor:
-        """See `Engine`."""
+        """See `PairEngine`."""
         rows, (slope, offset) = self.rows, exponent
         out = rows.scores.new_zeros(rows.n_cells - cell, last - first, rows.scores.shape[1])
         for c in range(cell, rows.n_cells):
@@ -115,7 +115,7 @@ class Fused:
 
     tile = TILE
 
-    def __init__(self, rows: Rows, real: Tensor, *, wide: bool) -> None:
+    def __init__(self, rows: PaddedRows, real: Tensor, *, wide: bool) -> None:
         self.rows, self.wide, self.unit = rows, wide, scale_to_halves(rows.points)
         scaled = rows.points * self.unit
         self.halves = split(scaled)
@@ -138,7 +138,7 @@ class Fused:
         }
 
     def extremes(self, first: int, last: int, cell: int) -> tuple[Tensor, Tensor]:
-        """See `Engine`."""
+        """See `PairEngine`."""
         from evenout.backends._triton_kernels import pair_extremes
 
         n_cells = self.rows.n_cells - cell
@@ -154,7 +154,7 @@ class Fused:
     def products(
         self, first: int, last: int, cell: int, exponent: tuple[float, float], column: Tensor
     ) -> Tensor:
-        """See `Engine`."""
+        """See `PairEngine`."""
         from evenout.backends._triton_kernels import pair_products
 
         n_cells, width = self.rows.n_cells - cell, self.high.shape[1]

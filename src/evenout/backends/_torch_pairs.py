@@ -20,10 +20,10 @@ from evenout.backends._torch_engines import (
     STEEPEST,
     TILE,
     WIDEST,
-    Engine,
     Fused,
+    PaddedRows,
+    PairEngine,
     Plain,
-    Rows,
 )
 from evenout.backends._torch_rows import can_fuse, squared_distances, upload
 from evenout.core.pairwise import _COARSE, PairSums, _exponent, nearest_psd
@@ -48,8 +48,8 @@ def pair_sums(
     real = torch.ones_like(order, dtype=torch.bool)
     real[1:] = order[1:] != order[:-1]
     scores = torch.cat([torch.ones_like(basis[:, :1]), basis], dim=1)[order] * real[:, None]
-    rows = Rows(points[order], scores, starts, n_folds)
-    engine: Engine = Fused(rows, real, wide=False) if fused else Plain(rows, torch.float32)
+    rows = PaddedRows(points[order], scores, starts, n_folds)
+    engine: PairEngine = Fused(rows, real, wide=False) if fused else Plain(rows, torch.float32)
     lo, hi = measure_range(rows, engine)
     if scale != "minmax":
         slope, offset = _exponent(0.0, max(scale / unit, 1e-30))
@@ -107,7 +107,7 @@ def _uncorrelated(Z: Tensor, known: Tensor) -> tuple[Tensor, FloatArray]:
     return Z @ torch.as_tensor(axes / spread).to(Z.device), unit * spread[:, None] * axes.T
 
 
-def measure_range(rows: Rows, engine: Engine) -> tuple[float, float]:
+def measure_range(rows: PaddedRows, engine: PairEngine) -> tuple[float, float]:
     """Range of the distances between rows of different groups: the engine finds the rows, float64 measures them."""
     found = [
         engine.extremes(rows.starts[cell], rows.starts[cell + 1], rows.later(cell))
@@ -130,7 +130,7 @@ def measure_range(rows: Rows, engine: Engine) -> tuple[float, float]:
 
 
 def _sum_cells(
-    rows: Rows, engine: Engine, n_groups: int, exponent: tuple[float, float]
+    rows: PaddedRows, engine: PairEngine, n_groups: int, exponent: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
     """Form (N, K, K, w, w), not yet symmetric, and mass (N, K, K) of all pairs of groups."""
     K, w, device = rows.n_folds, rows.scores.shape[1], rows.scores.device
@@ -153,7 +153,7 @@ def _sum_cells(
 
 
 def _sum_rows(
-    rows: Rows, engine: Engine, cell: int, exponent: tuple[float, float], column: Tensor
+    rows: PaddedRows, engine: PairEngine, cell: int, exponent: tuple[float, float], column: Tensor
 ) -> tuple[FloatArray, FloatArray]:
     """``Z' diag(r) Z - 2 Z' M Z_c`` (cells, w, w) and ``sum r`` (cells,) of a cell with each c of later groups."""
     first_cell, w = rows.later(cell), rows.scores.shape[1]

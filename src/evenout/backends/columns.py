@@ -11,14 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evenout.backends.partitions import Engine, Part, describe
+from evenout.core.exceptions import InputError, UnknownCategoryWarning
 from evenout.core.sketch import QuantileSketch
-from evenout.preprocess import (
-    MAX_CATEGORIES,
-    TableEncoder,
-    UnknownCategoryWarning,
-    column_numbers,
-    column_texts,
-)
+from evenout.preprocess import MAX_CATEGORIES, TableEncoder, column_numbers, column_texts
 
 SomeEngine = TypeVar("SomeEngine", bound=Engine)
 
@@ -122,4 +117,6 @@ def _located(part: Part, n_rows: int) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{describe(part, n_rows, counted_from=1)}: {error}") from None
+        raise InputError(
+            "{where}: {error}", where=describe(part, n_rows, counted_from=1), error=error
+        ) from None

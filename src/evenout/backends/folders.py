@@ -7,6 +7,7 @@ from pathlib import Path
 from evenout.backends.dask_backend import DaskEngine, dask_client
 from evenout.backends.parquet import parquet_parts
 from evenout.backends.partitions import Engine, LocalEngine
+from evenout.core.exceptions import InputError
 
 ENGINES = ("local", "dask")
 
@@ -37,7 +38,7 @@ def open_folder(
     if engine not in ENGINES:
         raise ValueError(f"engine={engine!r} is unknown; use {' or '.join(map(repr, ENGINES))}")
     if scheduler is not None and engine != "dask":
-        raise ValueError(f"scheduler={scheduler!r} needs engine='dask'")
+        raise InputError("{scheduler=} needs {engine='dask'}", scheduler=scheduler)
     parts, header = parquet_parts(where, sensitive=sensitive, features=features, exclude=exclude, text=text)
     if engine == "local":
         yield LocalEngine(parts, header, n_threads)

@@ -11,6 +11,7 @@ tests.
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from evenout.core.exceptions import InputError, from_extra
 from evenout.core.pairwise import PairSums
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.forest import Forest
@@ -28,12 +29,11 @@ def check_device(device: str) -> None:
     """
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device={device!r} is not allowed; use 'cpu' or 'cuda'")
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(f"device={device!r} needs the extra gpu: pip install 'evenout[gpu]'") from error
+    torch = from_extra("torch", "gpu", f"device={device!r}")
     if device != "cpu" and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r} was asked for, but torch finds no CUDA device; use device='cpu'")
+        raise InputError(
+            "{device=} was asked for, but torch finds no CUDA device; use {device='cpu'}", device=device
+        )
 
 
 def pair_sums(

@@ -1,4 +1,8 @@
-"""Parquet files: in as partitions, one per run of row groups, all footers checked before any row; out as scores."""
+"""Parquet files: in as partitions, one per run of row groups, all footers checked before any row; out as scores.
+
+Footers are compared here, not by `pyarrow.dataset`. It fills a column that a file lacks with gaps, reads text as
+numbers and skips names that begin with an underscore, all without a word.
+"""
 
 import glob
 from collections.abc import Collection, Iterable

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_array
 
+from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
 from evenout.groups import label_rows
 from evenout.rows import refuse_huge
@@ -89,7 +90,7 @@ def read_rows(part: Part) -> Rows:
         place[known] = groups.codes
         return Rows(features, groups.labels, place)
     except ValueError as error:
-        raise ValueError(f"{describe(part, len(X))}: {error}") from None
+        raise InputError("{where}: {error}", where=describe(part, len(X)), error=error) from None
 
 
 def describe(part: Part, n_rows: int, *, counted_from: int = 0) -> str:

@@ -1,36 +1,49 @@
-"""Passes over partitions of rows: raw scores once, then the sketch of the base score, the cells and the fair score.
+"""Passes over partitions of rows: raw scores once, then sketches, sums and flags.
 
 A partition is scored once. Its raw scores are kept in a scratch file, and the later passes walk through that file, or
 score the partition again where the file is lost. Sums over partitions are sums over rows, so what comes out is what
 all rows in memory would give.
+
+Passes see the rows through several models at a time: the first was learnt on all rows, and the one at place ``f + 1``
+without the rows of fold f.
 """
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from evenout.backends.dealing import Collected, Folds
 from evenout.backends.parquet import ScoresFile
 from evenout.backends.partitions import Engine, Part, read_rows
 from evenout.core.cells import Cells, collect_cells
-from evenout.core.folds import row_numbers
+from evenout.core.folds import N_FOLDS, row_numbers
 from evenout.core.problem import Mixture
-from evenout.core.scaling import Scaling, learn_scaling
 from evenout.core.sketch import QuantileSketch
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
 from evenout.scores import ScoreModel
 
 BLOCK = 65536  # rows of kept scores that are worked on together
 
 T = TypeVar("T")
-Blocks: TypeAlias = Iterable[tuple[FloatArray, IntArray]]
+
+
+class Block(NamedTuple):
+    """Consecutive rows: raw scores (b, k), codes of the groups (b,), folds (b,)."""
+
+    raw: FloatArray
+    codes: IntArray
+    folds: IntArray
+
+
+def hashed_folds(X: FloatArray, seed: int) -> IntArray:
+    """The fold of each row, by its content and the seed: rows need not be together to be dealt out."""
+    return (row_numbers(X, seed) % np.uint64(N_FOLDS)).astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,7 @@ class Scorer:
     pool : FittedPool
     codes : mapping
         From the name of a group to its code; other groups count as unknown.
-    n_threads : int
+    n_threads, seed : int
     scratch : callable
         Returns the folder for kept scores.
     """
@@ -50,16 +63,17 @@ class Scorer:
     pool: FittedPool
     codes: Mapping[str, int]
     n_threads: int
+    seed: int
     scratch: Callable[[], Path]
 
     def score(self, part: Part) -> FloatArray:
-        """Raw scores, and the group's code in the last column: shape (m, k + 1)."""
+        """Raw scores, and in the last columns the codes of groups and the folds: shape (m, k + 2)."""
         rows = read_rows(part)
-        table = np.full((len(rows.X), len(self.pool.names) + 1), -1.0)
+        table = np.full((len(rows.X), len(self.pool.names) + 2), -1.0)
         if len(rows.X):
             labels = rows.labels() if rows.names else None
-            table[:, :-1] = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
-            table[:, -1] = rows.codes(self.codes)
+            table[:, :-2] = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
+            table[:, -2], table[:, -1] = rows.codes(self.codes), hashed_folds(rows.X, self.seed)
         return table
 
     def keep(self, part: Part, table: FloatArray) -> dict[int, Path]:
@@ -71,26 +85,26 @@ class Scorer:
             return {part.index: Path(name)}
         return {}
 
-    def blocks(self, part: Part, files: Mapping[int, Path]) -> Iterator[tuple[FloatArray, IntArray]]:
-        """Raw scores (b, k) and group codes (b,) of consecutive rows, from the kept file or from the rows."""
+    def blocks(self, part: Part, files: Mapping[int, Path]) -> Iterator[Block]:
+        """The rows of a partition, from the kept file or scored again."""
         try:
             table = np.load(files[part.index], mmap_mode="r")
         except (KeyError, OSError, ValueError):
             table = self.score(part)
         for start in range(0, len(table), BLOCK):
             block = np.array(table[start : start + BLOCK])
-            yield block[:, :-1], block[:, -1].astype(np.intp)
+            yield Block(block[:, :-2], *block[:, -2:].T.astype(np.intp))
 
 
 @dataclass(frozen=True)
 class RawScores:
-    """Where the raw scores of each partition are kept, and their extremes by column.
+    """Where the raw scores of each partition are kept, and their extremes by fold and column.
 
     Parameters
     ----------
     files : mapping
         From a partition's index to its file.
-    low, high : arrays of shape (k,)
+    low, high : arrays of shape (K, k)
     """
 
     files: Mapping[int, Path]
@@ -101,27 +115,29 @@ class RawScores:
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
         return RawScores({**self.files, **other.files}, low, high)
 
-    def scaling(self) -> Scaling:
-        """The min-max scaling that all rows together would have learnt, bit for bit."""
-        return learn_scaling("minmax", np.stack([self.low, self.high]))
+    def extremes(self, fold: int) -> FloatArray:
+        """Lowest and highest scores of the rows outside of a fold, or of all (-1), shape (2, k)."""
+        others = np.arange(len(self.low)) != fold
+        return np.stack([self.low[others].min(axis=0), self.high[others].max(axis=0)])
 
 
 @dataclass(frozen=True)
 class BaseScores:
-    """The base score of all rows, and the rows that are to be dealt into folds."""
+    """The base score of all rows, or of those outside of a fold: ranks and extremes."""
 
     sketch: QuantileSketch
     low: float
     high: float
-    rows: Collected
+
+    @classmethod
+    def of(cls, scores: FloatArray, capacity: int | None) -> "BaseScores":
+        """Summarise scores of shape (n,)."""
+        low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
+        return cls(QuantileSketch.of(scores, capacity), float(low), float(high))
 
     def __add__(self, other: "BaseScores") -> "BaseScores":
-        return BaseScores(
-            self.sketch + other.sketch,
-            min(self.low, other.low),
-            max(self.high, other.high),
-            self.rows + other.rows,
-        )
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        return BaseScores(self.sketch + other.sketch, low, high)
 
 
 @dataclass(frozen=True)
@@ -141,13 +157,18 @@ class Walks:
     scorer: Scorer
     files: Mapping[int, Path]
 
-    def base_scores(self, model: ScoreModel, dealt: BoolArray, seed: int, capacity: int | None) -> BaseScores:
-        """Sketch and extremes of the base score, and the numbers of the rows of the groups to deal out."""
-        return self._walk(_base_part, BaseScores.__add__, model.without_detectors(), dealt, seed, capacity)
+    def base_scores(self, models: Sequence[ScoreModel], capacity: int | None) -> list[BaseScores]:
+        """The base score by each model, of the rows that it was learnt on."""
+        return self._walk(_base_part, _added, _light(models), capacity)
 
-    def cells(self, model: ScoreModel, ranks: QuantileSketch | None, folds: Folds, n_groups: int) -> Cells:
-        """Sums of all rows; ``beta = exp(rank / n)`` by the sketch, 1 without one."""
-        return self._walk(_cells_part, Cells.__add__, model.without_detectors(), ranks, folds, n_groups)
+    def cells(
+        self, models: Sequence[ScoreModel], ranks: Sequence[QuantileSketch] | None, n_groups: int
+    ) -> Cells:
+        """Sums as each model sees them, the rows outside of its fold and those inside: 2 (K + 1) sets.
+
+        ``beta = exp(rank / n)`` by the sketches, 1 without them.
+        """
+        return self._walk(_cells_part, Cells.__add__, _light(models), ranks, n_groups)
 
     def fair_scores(self, model: ScoreModel, mixture: Mixture, capacity: int | None) -> QuantileSketch:
         """Sketch of the fair score."""
@@ -193,10 +214,21 @@ def score_anew(engine: Engine, scorer: Scorer) -> Walks:
     return Walks(engine, engine.share(scorer), engine.share({}))
 
 
+def _light(models: Sequence[ScoreModel]) -> list[ScoreModel]:
+    return [model.without_detectors() for model in models]
+
+
+def _added(first: list[BaseScores], second: list[BaseScores]) -> list[BaseScores]:
+    return [one + two for one, two in zip(first, second, strict=True)]
+
+
 def _score_part(part: Part, scorer: Scorer) -> RawScores:
     table = scorer.score(part)
-    low, high = table.min(axis=0, initial=np.inf), table.max(axis=0, initial=-np.inf)
-    return RawScores(scorer.keep(part, table), low[:-1], high[:-1])
+    folds = [table[table[:, -1] == fold, :-2] for fold in range(N_FOLDS)]
+    low = np.stack([raw.min(axis=0, initial=np.inf) for raw in folds])
+    return RawScores(
+        scorer.keep(part, table), low, np.stack([raw.max(axis=0, initial=-np.inf) for raw in folds])
+    )
 
 
 def _walk_part(
@@ -206,54 +238,65 @@ def _walk_part(
 
 
 def _base_part(
-    part: Part, blocks: Blocks, model: ScoreModel, dealt: BoolArray, seed: int, capacity: int | None
-) -> BaseScores:
-    sketch, low, high = QuantileSketch.of(np.empty(0), capacity), np.inf, -np.inf
-    numbers, kept = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.intp)]
-    for raw, codes in blocks:
-        S = model.scaling.transform(raw)
-        base = model.base(S)
-        sketch = sketch + QuantileSketch.of(base, capacity)
-        low, high = min(low, base.min()), max(high, base.max())
-        rows = dealt[codes]
-        numbers.append(row_numbers(S[rows], seed))
-        kept.append(codes[rows])
-    collected = {part.index: np.concatenate(numbers)}, {part.index: np.concatenate(kept)}
-    return BaseScores(sketch, float(low), float(high), Collected(*collected))
+    part: Part,  # noqa: ARG001
+    blocks: Iterable[Block],
+    models: Sequence[ScoreModel],
+    capacity: int | None,
+) -> list[BaseScores]:
+    found = [BaseScores.of(np.empty(0), capacity) for _ in models]
+    for raw, _, folds in blocks:
+        parts = [
+            BaseScores.of(model.of_raw(raw[folds != place - 1])[1], capacity)
+            for place, model in enumerate(models)
+        ]
+        found = _added(found, parts)
+    return found
 
 
 def _cells_part(
-    part: Part, blocks: Blocks, model: ScoreModel, ranks: QuantileSketch | None, folds: Folds, n_groups: int
+    part: Part,  # noqa: ARG001
+    blocks: Iterable[Block],
+    models: Sequence[ScoreModel],
+    ranks: Sequence[QuantileSketch] | None,
+    n_groups: int,
 ) -> Cells:
-    shape: dict[str, Any] = {"n_groups": n_groups, "n_sets": folds.n_folds}
-    none, nobody = np.empty(0), np.empty(0, dtype=np.intp)
-    total = collect_cells(np.empty((0, len(model.scaling.low))), none, none, nobody, nobody, **shape)
-    given = iter(folds.given[part.index])
-    for raw, codes in blocks:
-        S = model.scaling.transform(raw)
-        t = model.base(S)
-        beta = np.ones(len(t)) if ranks is None else np.exp(ranks.ranks(t) / ranks.count)
-        total = total + collect_cells(S, t, beta, codes, folds.of(S, codes, given), **shape)
+    def of(block: Block) -> Cells:
+        parts = []
+        for place, model in enumerate(models):
+            S, t = model.of_raw(block.raw)
+            beta = np.ones(len(t)) if ranks is None else ranks_weights(ranks[place], t)
+            inside = (block.folds == place - 1).astype(np.intp)
+            parts.append(collect_cells(S, t, beta, block.codes, inside, n_groups=n_groups, n_sets=2))
+        return Cells.stacked(parts)
+
+    nobody = np.empty(0, dtype=np.intp)
+    total = of(Block(np.empty((0, len(models[0].scaling.low))), nobody, nobody))
+    for block in blocks:
+        total = total + of(block)
     return total
+
+
+def ranks_weights(ranks: QuantileSketch, t: FloatArray) -> FloatArray:
+    """``beta = exp(rank / n)`` by a sketch of the base score."""
+    return np.exp(ranks.ranks(t) / ranks.count)
 
 
 def _fair_part(
     part: Part,  # noqa: ARG001
-    blocks: Blocks,
+    blocks: Iterable[Block],
     model: ScoreModel,
     mixture: Mixture,
     capacity: int | None,
 ) -> QuantileSketch:
     sketch = QuantileSketch.of(np.empty(0), capacity)
-    for raw, _ in blocks:
-        S = model.scaling.transform(raw)
-        sketch = sketch + QuantileSketch.of(mixture.apply(S, model.base(S)), capacity)
+    for block in blocks:
+        sketch = sketch + QuantileSketch.of(mixture.apply(*model.of_raw(block.raw)), capacity)
     return sketch
 
 
 def _flag_part(
     part: Part,
-    blocks: Blocks,
+    blocks: Iterable[Block],
     model: ScoreModel,
     mixture: Mixture,
     above: tuple[float, float],
@@ -262,9 +305,8 @@ def _flag_part(
 ) -> IntArray:
     counts, row = np.zeros((len(labels) + 1, 3), dtype=np.intp), part.first_row
     with nullcontext() if to is None else ScoresFile(to, part, labels) as file:
-        for raw, codes in blocks:
-            S = model.scaling.transform(raw)
-            base = model.base(S)
+        for raw, codes, _ in blocks:
+            S, base = model.of_raw(raw)
             fair = mixture.apply(S, base)
             flagged = np.column_stack([np.ones(len(S), dtype=bool), base > above[0], fair > above[1]])
             np.add.at(counts, codes, flagged)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenout.backends.partitions import Engine, Part, Rows, describe, read_rows
+from evenout.core.exceptions import InputError
 from evenout.core.folds import row_numbers
 from evenout.core.sketch import FrequentValues
 from evenout.core.types import BoolArray, FloatArray, IntArray
@@ -161,11 +162,11 @@ def _survey_part(part: Part, unknown_groups: str, reference_size: int, seed: int
     rows = read_rows(part)
     unknown = rows.place < 0
     if unknown.any() and unknown_groups == "error":
-        raise ValueError(
-            f"{describe(part, len(unknown))}: sensitive_features has missing values in {unknown.sum()} of "
-            f"{len(unknown)} rows (first: row {unknown.argmax()}); fill them in, "
-            "or set unknown_groups='ignore' to use these rows without a group"
-        )
+        raise InputError(
+            "{where}: {@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
+            "fill them in, or set {unknown_groups='ignore'} to use these rows without a group",
+            where=describe(part, len(unknown)), unknown=unknown.sum(), n_rows=len(unknown), row=unknown.argmax(),
+        )  # fmt: skip
     counts = np.bincount(rows.place[~unknown], minlength=len(rows.names))
     tally = Counter(dict(zip(rows.names, counts.tolist(), strict=True)))
     frequent = FrequentValues.of(_content_numbers(rows, seed), reference_size)

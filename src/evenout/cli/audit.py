@@ -1,17 +1,15 @@
 """``evenout audit``: any score in a file, measured for gaps between groups."""
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenout.cli.messages import Step, plain_messages, progress
-from evenout.cli.options import SEED, FiniteRange, Place, length_scale_text, read_length_scale
-from evenout.core.similarity import DEFAULT_LENGTH
-from evenout.parameters import SHARE_OR_COUNT
+from evenout.cli.messages import Announce, plain_messages, progress
+from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options
+from evenout.core.exceptions import InputError
 
 if TYPE_CHECKING:
     from evenout.auditing import AuditResult
@@ -25,112 +23,49 @@ Examples:
 """
 
 
-def _share_or_count(ctx: click.Context, param: click.Parameter, value: str) -> float | int:
-    """A share of the rows above 0 and at most 0.5, or a whole number of rows."""
-    text = value.strip()
-    try:
-        found: float | int = int(text) if text.isascii() and text.isdigit() else float(text)
-    except ValueError:
-        found = 0
-    if not SHARE_OR_COUNT.allows(found):
-        raise click.BadParameter(f"{value!r} is not {SHARE_OR_COUNT.words}.", ctx, param)
-    return found
-
-
 def _names(_: Any, __: Any, value: str | None) -> list[str]:
     """Columns separated by commas."""
     return [name.strip() for name in value.split(",") if name.strip()] if value else []
 
 
 @click.command(epilog=_EXAMPLES, short_help="Measure any score for gaps between groups.")
-@click.argument("file", type=Place())
+@click.argument("file", type=NonEmptyPath())
 @click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
 @click.option(
     "--sensitive", required=True, callback=_names, metavar="COL[,COL...]", help="Protected columns."
 )
 @click.option("--label", metavar="COL", help="Column with known labels, 1 = outlier, 0 = inlier.")
 @click.option(
-    "--features",
-    callback=_names,
-    metavar="COL[,COL...]",
+    "--features", callback=_names, metavar="COL[,COL...]",
     help="Features: which go with the gap, and are similar rows scored alike?",
-)
+)  # fmt: skip
 @click.option(
-    "--given",
-    callback=_names,
-    metavar="COL[,COL...]",
+    "--given", callback=_names, metavar="COL[,COL...]",
     help="Columns that may justify a difference: gaps among rows alike in them.",
-)
+)  # fmt: skip
 @click.option(
     "--clusters",
     metavar="COL",
     help="Rows with the same value belong together, such as several rows of one person.",
 )
 @click.option(
-    "--contamination",
-    callback=_share_or_count,
-    default="0.1",
-    show_default=True,
-    metavar="SHARE|ROWS",
-    help="Share of rows that is flagged, or how many rows, such as 200.",
-)
-@click.option(
     "--baseline",
-    type=Place(),
+    type=NonEmptyPath(),
     metavar="FILE",
     help="An earlier batch with the same columns to compare with.",
 )
 @click.option(
-    "--confidence",
-    type=FiniteRange(0.5, 1, max_open=True),
-    default=0.95,
-    show_default=True,
-    metavar="SHARE",
+    "--confidence", type=FiniteRange(0.5, 1, max_open=True), default=0.95, show_default=True, metavar="SHARE",
     help="Confidence of the intervals.",
-)
+)  # fmt: skip
 @click.option(
-    "--length-scale",
-    callback=read_length_scale,
-    default=length_scale_text(DEFAULT_LENGTH),
-    show_default=True,
-    metavar="SCALE",
-    help="--features: the distance at which rows stop being similar; a multiple of the median distance, a number, "
-    "or minmax (the paper).",
-)
-@click.option(
-    "--resamples",
-    type=click.IntRange(0, 1_000_000),
-    default=1000,
-    show_default=True,
-    metavar="NUMBER",
+    "--resamples", type=click.IntRange(0, 1_000_000), default=1000, show_default=True, metavar="NUMBER",
     help="Bootstrap resamples and permutations; 0 for none.",
+)  # fmt: skip
+@estimator_options(
+    "contamination", "length_scale", "min_group_size", "small_groups", "unknown_groups", "random_state"
 )
-@click.option(
-    "--min-group-size",
-    type=click.IntRange(2),
-    default=30,
-    show_default=True,
-    metavar="ROWS",
-    help="Groups with fewer rows are small.",
-)
-@click.option(
-    "--small-groups",
-    type=click.Choice(["leave_out", "merge", "error"]),
-    default="leave_out",
-    show_default=True,
-    help="Do not compare small groups, merge them into one, or refuse them.",
-)
-@click.option(
-    "--unknown-groups",
-    type=click.Choice(["error", "ignore"]),
-    default="error",
-    show_default=True,
-    help="Rows without a group.",
-)
-@click.option(
-    "--seed", type=SEED, default=0, show_default=True, metavar="NUMBER", help="Seed of everything random."
-)
-@click.option("--out", type=Place(), metavar="FILE.csv", help="Write every measure to this file.")
+@click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write every measure to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the findings.")
 def audit(
@@ -164,7 +99,7 @@ def audit(
 
 def _audit_file(
     file: Path,
-    step: Step,
+    step: Announce,
     *,
     score: str,
     sensitive: Sequence[str],
@@ -173,11 +108,10 @@ def _audit_file(
     given: Sequence[str],
     clusters: str | None,
     resamples: int,
-    seed: int,
     **options: Any,
 ) -> "AuditResult":
     from evenout.auditing import audit as run_audit
-    from evenout.cli.inputs import read_labels
+    from evenout.cli.inputs import label_column
     from evenout.files import read_table, require_columns
 
     step(f"Reading {file}")
@@ -197,25 +131,13 @@ def _audit_file(
         return run_audit(
             table[score],
             sensitive_features=table[list(sensitive)],
-            y=read_labels(label, table[label]) if label else None,
+            y=label_column(label, table[label]) if label else None,
             X=table[list(features)] if features else None,
             given=table[list(given)] if given else None,
             clusters=table[clusters] if clusters else None,
             n_bootstrap=resamples,
             n_permutations=resamples,
-            random_state=seed,
             **options,
         )
     except ValueError as error:
-        raise ValueError(f"{file}: {_in_columns(str(error))}") from None
-
-
-def _in_columns(message: str) -> str:
-    """Name the arguments of Python by the options that name columns.
-
-    >>> _in_columns("y has the value 2; it is no column 'y'")
-    "--label has the value 2; it is no column 'y'"
-    """
-    for name, option in {"scores": "--score", "y": "--label", "X": "--features", "given": "--given"}.items():
-        message = re.sub(rf"(?<![\w'\"-]){name}(?![\w'\"-])", option, message)
-    return re.sub(r"^clusters (?=has |must |holds )", "--clusters ", message)  # elsewhere it is a word
+        raise InputError("{file}: {error}", file=file, error=error) from None

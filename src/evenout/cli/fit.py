@@ -8,16 +8,19 @@ import numpy as np
 
 from evenout.cli.folder import engine_options, fit_folder, is_folder
 from evenout.cli.messages import plain_messages, progress
-from evenout.cli.options import Place, common_options, estimator_options
+from evenout.cli.options import NonEmptyPath, common_options, estimator_options
+from evenout.core.exceptions import warn
 
 if TYPE_CHECKING:
     import pandas as pd
     from sklearn.pipeline import Pipeline
 
-    from evenout.cli.inputs import Inputs
+    from evenout.cli.inputs import FitInputs
     from evenout.cli.summary import FitSummary
     from evenout.estimator import FairOutlierEnsemble
     from evenout.groups import Groups
+
+_RESULTS = ("scores.csv", "model.skops", "summary.json", "report.html")
 
 _HELP = """\
 Fit a fair outlier ensemble on DATA, and show what fairness costs.
@@ -32,7 +35,7 @@ DIR gets
   scores.csv    id, group, base and fair score, their ranks, flagged or not
   model.skops   the model, for "evenout score"; keep it as safe as the data
   summary.json  settings, versions, hashes, bias, flag rates, weights
-  report.html   a page with a slider over every trade-off, to show to others
+  report.html   a page with a slider over every trade-off (extra: pages)
 Over a folder: scores/*.parquet in place of scores.csv, and no report.
 
 In CSV, text that a spreadsheet would run as a formula has a single quote put before it; to undo, take one leading
@@ -68,7 +71,7 @@ Examples:
     help="The protected group; several columns are crossed.",
 )
 @click.option(
-    "--out", type=Place(), default=Path("evenout-out"), show_default=True, metavar="DIR",
+    "--out", type=NonEmptyPath(), default=Path("evenout-out"), show_default=True, metavar="DIR",
     help="Folder for the results.",
 )  # fmt: skip
 @click.option(
@@ -86,7 +89,7 @@ Examples:
     is_flag=True,
     help="Report: also show counts of fewer than 10 people, and the group beside each id.",
 )
-@estimator_options
+@estimator_options()
 @engine_options
 @common_options
 def fit(
@@ -104,15 +107,15 @@ def fit(
                 scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs, **settings,
             )  # fmt: skip
             return
-        from evenout.cli.inputs import read_inputs
+        from evenout.cli.inputs import read_fit_inputs
         from evenout.cli.show import show_fit
         from evenout.output import atomic_folder, require_apart
 
-        for name in ("scores.csv", "model.skops", "summary.json", "report.html"):
+        for name in _RESULTS:
             require_apart(out / name, Path(data))
-        with progress(quiet=quiet) as step, atomic_folder(out) as folder:
+        with progress(quiet=quiet) as step, atomic_folder(out, stale="report.html") as folder:
             step(f"Reading {data}")
-            inputs = read_inputs(
+            inputs = read_fit_inputs(
                 data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop
             )
             step(f"Fitting on {len(inputs.features):,} rows")
@@ -120,16 +123,20 @@ def fit(
             step("Writing results")
             summary = _write(folder, inputs, pipeline, groups)
             step("Writing the report")
-            _write_report(
-                folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells
-            )
+            try:
+                _write_report(
+                    folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells
+                )
+            except ImportError as missing:
+                warn(f"report.html is not written: {missing}")
+            files = [name for name in _RESULTS if (folder / name).exists()]
         if as_json:
             click.echo(summary.to_json())
         elif not quiet:
-            show_fit(summary, str(out))
+            show_fit(summary, str(out), files)
 
 
-def _fit(inputs: "Inputs", settings: dict[str, Any]) -> "tuple[Pipeline, Groups]":
+def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Groups]":
     """Encoder and ensemble, fitted one after the other, and the groups by which they were fitted."""
     from sklearn.pipeline import Pipeline
 
@@ -148,7 +155,7 @@ def _fit(inputs: "Inputs", settings: dict[str, Any]) -> "tuple[Pipeline, Groups]
     return Pipeline([("table", table), ("ensemble", ensemble)]), groups
 
 
-def _write(folder: Path, inputs: "Inputs", pipeline: "Pipeline", groups: "Groups") -> "FitSummary":
+def _write(folder: Path, inputs: "FitInputs", pipeline: "Pipeline", groups: "Groups") -> "FitSummary":
     from evenout.cli.summary import summarise
     from evenout.files import sha256
     from evenout.output import write_table
@@ -162,27 +169,19 @@ def _write(folder: Path, inputs: "Inputs", pipeline: "Pipeline", groups: "Groups
 
 
 def _write_report(
-    path: Path, inputs: "Inputs", pipeline: "Pipeline", summary: "FitSummary", *, show_small_cells: bool
+    path: Path, inputs: "FitInputs", pipeline: "Pipeline", summary: "FitSummary", *, show_small_cells: bool
 ) -> None:
     """The page for colleagues and regulators."""
     from evenout.report import write_report
 
     write_report(
-        pipeline["ensemble"],
-        path,
-        X=pipeline["table"].transform(inputs.features),
-        sensitive_features=inputs.sensitive,
-        y=inputs.labels,
-        ids=inputs.ids,
-        title=inputs.name,
-        source=inputs.name,
-        input_sha256=summary.input["sha256"],
-        model_sha256=summary.model["sha256"],
-        show_small_cells=show_small_cells,
-    )
+        pipeline["ensemble"], path, X=pipeline["table"].transform(inputs.features), y=inputs.labels, ids=inputs.ids,
+        sensitive_features=inputs.sensitive, title=inputs.name, source=inputs.name, show_small_cells=show_small_cells,
+        input_sha256=summary.input["sha256"], model_sha256=summary.model["sha256"],
+    )  # fmt: skip
 
 
-def _scores(inputs: "Inputs", model: "FairOutlierEnsemble", groups: "Groups") -> "pd.DataFrame":
+def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", groups: "Groups") -> "pd.DataFrame":
     import pandas as pd
 
     base, fair = pd.Series(model.target_), pd.Series(model.outlier_scores_)
@@ -199,7 +198,7 @@ def _scores(inputs: "Inputs", model: "FairOutlierEnsemble", groups: "Groups") ->
     )
 
 
-def _group_names(inputs: "Inputs", groups: "Groups") -> Any:
+def _group_names(inputs: "FitInputs", groups: "Groups") -> Any:
     """The group of each row, also where it has too few rows to be compared; empty where it is not known."""
     from evenout.groups import read_groups
 

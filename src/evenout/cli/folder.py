@@ -45,7 +45,6 @@ def fit_folder(
 
     from evenout.backends.columns import encoded, learn_table
     from evenout.backends.folders import open_folder
-    from evenout.backends.out_of_core import fit_partitions
     from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
     from evenout.output import atomic_folder
@@ -70,7 +69,7 @@ def fit_folder(
         with open_folder(data, **columns, **workers, text=settings["detectors"] != "precomputed") as source:
             table = learn_table(source)
             rows = encoded(source, table)
-            fit_partitions(model, rows, reference_size=model.reference_size, scores_to=folder / "scores")
+            model.fit_partitions(rows, scores_to=folder / "scores")
         save_model(Pipeline([("table", table), ("ensemble", model)]), folder / "model.skops")
         outcome = Outcome.of(model, model.flag_rates_)
         summary = _summary(data, model, outcome)
@@ -90,7 +89,6 @@ def score_folder(
 
     from evenout.backends.columns import count_unknown, encoded
     from evenout.backends.folders import open_folder
-    from evenout.backends.out_of_core import score_partitions
     from evenout.cli.inputs import feature_names, parts_of
     from evenout.output import atomic_folder
     from evenout.persistence import load_model
@@ -107,7 +105,7 @@ def score_folder(
         step(f"Scoring {data}")
         with open_folder(data, features=names, text=table is not None, **workers) as source:
             rows = source if table is None else encoded(source, table)
-            n_rows, flagged = score_partitions(ensemble, rows, folder).sum(axis=0).tolist()
+            n_rows, flagged = ensemble.score_partitions(rows, folder).sum(axis=0).tolist()
             if not n_rows:
                 raise ValueError(f"{data} has no rows in any file")
             unknown = {} if table is None else count_unknown(source, table)
@@ -138,8 +136,8 @@ def _summary(data: str, model: Any, outcome: "Outcome") -> dict[str, Any]:
     found = outcome.to_dict()
     return {
         "input": data,
-        "rows": round(model.path_.cross.whole.counts[0]),
-        "reference_rows": len(model.reference_.X),
+        "rows": model.n_rows_,
+        "reference_rows": len(model.target_),
         "rank_error": model.rank_error_,
         "weights": dict(zip(model.detector_names_, model.weights_.tolist(), strict=True)),
         **found,

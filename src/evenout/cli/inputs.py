@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenout.core.exceptions import Message
 from evenout.datasets import list_datasets, load_dataset
-from evenout.files import KINDS, read_table, require_columns, sha256
+from evenout.files import SUFFIXES, read_table, require_columns, sha256
+from evenout.metrics import read_labels
 from evenout.output import require_apart
 from evenout.preprocess import numbers_or_gaps
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class FitInputs:
     """Rows to fit on, each part of the table in its role.
 
     Attributes
@@ -51,7 +53,7 @@ class Inputs:
     clusters: "pd.Series | None" = None
 
 
-def read_inputs(
+def read_fit_inputs(
     data: str,
     *,
     sensitive: str,
@@ -59,14 +61,14 @@ def read_inputs(
     id_column: str | None,
     clusters: str | None = None,
     drop: str,
-) -> Inputs:
+) -> FitInputs:
     """Read ``data``, a bundled name or a file."""
     if data in list_datasets():
         return _bundled(data, sensitive, drop, label or id_column or clusters)
     if not _names_a_file(data):
         near = get_close_matches(data.lower(), list_datasets(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
-        raise ValueError(f"{data!r} is neither a file ({', '.join(KINDS)}) nor a bundled data set; {hint}")
+        raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
     roles = {"--label": label, "--id": id_column, "--clusters": clusters}
     return _from_file(Path(data), sensitive, roles, drop)
 
@@ -98,7 +100,7 @@ def _names_a_file(data: str) -> bool:
     return data != "" and (Path(data).exists() or Path(data).name != data or "." in data)
 
 
-def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> Inputs:
+def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> FitInputs:
     import pandas as pd
 
     if other:
@@ -108,7 +110,7 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> Inputs:
     dataset = load_dataset(name, sensitive=sensitive.split(",") if sensitive else None)
     dropped = split_names(drop, list(dataset.X.columns))
     require_columns(dropped, dataset.X.columns, where=name, use="--drop")
-    return Inputs(
+    return FitInputs(
         name,
         sha256(files("evenout.datasets") / "data" / f"{name}.csv.gz"),
         dataset.X.drop(columns=dropped),
@@ -118,7 +120,7 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> Inputs:
     )
 
 
-def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str) -> Inputs:
+def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str) -> FitInputs:
     label, id_column, clusters = roles.values()
     if not sensitive:
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
@@ -133,12 +135,12 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
         require_columns(names, columns, where=str(path), use=use)
     _refuse_two_roles(used)
     taken = [name for names in used.values() for name in names]
-    return Inputs(
+    return FitInputs(
         str(path),
         sha256(path),
         frame.drop(columns=taken),
         frame[protected],
-        None if label is None else read_labels(label, frame[label]),
+        None if label is None else label_column(label, frame[label]),
         row_ids(frame, id_column),
         None if clusters is None else frame[clusters],
     )
@@ -160,23 +162,11 @@ def check_out(out: Path, *inputs: Path) -> None:
     require_apart(out, *inputs)
 
 
-def read_labels(name: str, column: "pd.Series") -> Any:
-    """0 and 1, from numbers or truth values."""
-    import pandas as pd
-
-    values = numbers_or_gaps(column)
-    wrong = ~values.isin([0, 1]).to_numpy()
-    if wrong.any():
-        row = int(wrong.argmax())
-        found = "is empty" if pd.isna(column.iloc[row]) else f"is {str(column.iloc[row])!r}"
-        raise ValueError(
-            f"column {name!r} (--label) {found} in row {row + 1}; labels must be 0, or 1 for an outlier"
-        )
-    if values.nunique() < 2:
-        raise ValueError(
-            f"column {name!r} (--label) is {values.iloc[0]:g} in every row; to evaluate, both 0 and 1 must occur"
-        )
-    return values.to_numpy(dtype=int)
+def label_column(name: str, column: "pd.Series") -> Any:
+    """0 and 1, from numbers or truth values, also as text."""
+    numbers = numbers_or_gaps(column)
+    values = numbers.astype(object).where(numbers.isin([0, 1]), column)  # others are shown as they stand
+    return read_labels(values, both=True, name=Message("column {name!r} ({@y})", name=name)).astype(int)
 
 
 def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":

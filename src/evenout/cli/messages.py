@@ -8,9 +8,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import click
+
+from evenout.core.exceptions import Message, Speech
 
 _LONGEST = 1000  # characters of a line; names of files and columns may have any number
 
@@ -35,7 +37,7 @@ class Commands(click.Group):
             return super().invoke(ctx)
 
 
-class Step(Protocol):
+class Announce(Protocol):
     """How a command says what it is doing."""
 
     def __call__(self, description: str, total: int | None = None) -> Callable[[int], None]:
@@ -50,19 +52,19 @@ def plain_messages() -> Iterator[None]:
         try:
             yield
         except (ValueError, OSError) as error:
-            raise Failure(one_line(_in_options(_words(error)))) from None
+            raise Failure(one_line(_words(error))) from None
         except ImportError as error:  # an optional package, named with how to install it
             raise Failure(one_line(str(error))) from None
         except MemoryError:
             raise Failure("there is not enough memory for this; use fewer rows") from None
         finally:
-            notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+            notes = [_words(w.message) for w in caught if issubclass(w.category, UserWarning)]
             for note in dict.fromkeys(notes):
-                click.echo(f"Note: {one_line(_in_options(note))}", err=True)
+                click.echo(f"Note: {one_line(note)}", err=True)
 
 
 @contextmanager
-def progress(*, quiet: bool) -> Iterator[Step]:
+def progress(*, quiet: bool) -> Iterator[Announce]:
     """Show on a terminal what is being done, and for how long; nothing elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -112,31 +114,32 @@ def _plain_usage() -> Iterator[None]:
         raise Failure(one_line(words)) from None
 
 
-def _words(error: ValueError | OSError) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        where = error.filename or "reading or writing failed"
-        return f"{where}: {error.strerror}; check the path, its permissions and the space on the disk"
-    return str(error)
+def _words(said: Exception | str) -> str:
+    if isinstance(said, OSError) and said.strerror:
+        where = said.filename or "reading or writing failed"
+        return f"{where}: {said.strerror}; check the path, its permissions and the space on the disk"
+    return said.told(_Options()) if isinstance(said, Message) else str(said)
 
 
-def _in_options(message: str) -> str:
-    """Name the arguments of Python by the options of the command line, and count rows from 1.
+class _Options(Speech):
+    """Arguments are options, and rows are counted from 1.
 
-    >>> _in_options("sensitive_features is wrong (first: row 0); set small_groups='merge'")
-    '--sensitive is wrong (first: row 1); set --small-groups merge'
+    >>> Message("{@y} and {n_jobs=} in {#row}", n_jobs=2, row=0).told(_Options())
+    '--label and --n-jobs 2 in row 1'
     """
-    from evenout.estimator import FairOutlierEnsemble
 
-    message = message.replace("sensitive_features", "--sensitive").replace("random_state", "--seed")
-    message = message.replace("datasets has ", "--datasets has ").replace("clusters has ", "--clusters has ")
-    for name in (*FairOutlierEnsemble._get_param_names(), "engine", "scheduler"):
-        option = f"--{name.replace('_', '-')}"
-        message = re.sub(rf"(?<![\w-]){name}='([^']*)'", rf"{option} \1", message)
-        message = re.sub(rf"(?<![\w-]){name}=([^\s'\",;:]+)", rf"{option} \1", message)
-        if "_" in name:  # others are words like any other
-            message = re.sub(rf"\b{name}\b", option, message)
-    message = message.replace("; use None or ", "; use ")
-    return re.sub(r"\(first: row (\d+)\)", lambda row: f"(first: row {int(row[1]) + 1})", message)
+    first_row = 1
+    names: ClassVar = {
+        "sensitive_features": "sensitive", "random_state": "seed", "scores": "score", "X": "features", "y": "label",
+    }  # fmt: skip
+
+    def argument(self, name: str) -> str:
+        return f"--{self.names.get(name, name).replace('_', '-')}"
+
+    def setting(self, name: str, value: Any, spec: str) -> str:
+        if isinstance(value, list | tuple):  # columns, or a length scale
+            value = ("," if isinstance(value, list) else ":").join(map(str, value))
+        return f"{self.argument(name)} {value:{spec}}"
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from evenout.core.combine import COMBINATIONS
-from evenout.core.notions import NAMED_NOTIONS
 from evenout.core.problem import METHODS as PROBLEM_METHODS
 from evenout.core.problem import WEIGHTS
+from evenout.core.registry import NOTIONS
 from evenout.core.sampling import METHODS
 from evenout.core.scaling import SCALINGS
 from evenout.core.similarity import LengthScale
@@ -31,7 +31,7 @@ class FiniteRange(click.FloatRange):
         return found
 
 
-class Place(click.Path):
+class NonEmptyPath(click.Path):
     """A path; an empty one, such as a shell makes of an unset variable, would be the current folder."""
 
     def __init__(self) -> None:
@@ -44,8 +44,6 @@ class Place(click.Path):
         return super().convert(value, param, ctx)
 
 
-SEED = click.IntRange(0, 2**32 - 1)  # of numpy's and scikit-learn's generators
-
 _DEFAULTS = FairOutlierEnsemble().get_params()
 _SHARE = FiniteRange(0, 1)
 _POSITIVE_SHARE = FiniteRange(0, 1, min_open=True)
@@ -54,9 +52,9 @@ _POSITIVE_SHARE = FiniteRange(0, 1, min_open=True)
 def read_fairness(ctx: click.Context, param: click.Parameter, value: str) -> str | dict[str, float]:
     """A notion, or several with weights: ``demographic_parity=1,individual=2``."""
     parts = [part.partition("=") for part in value.split(",")]
-    if any(name not in NAMED_NOTIONS for name, _, _ in parts):
+    if any(name not in NOTIONS for name, _, _ in parts):
         raise click.BadParameter(
-            f"{value!r} is not {' or '.join(NAMED_NOTIONS)}, or both with weights.", ctx, param
+            f"{value!r} is not {' or '.join(NOTIONS)}, or both with weights.", ctx, param
         )
     if len(parts) == 1 and not parts[0][1]:
         return value
@@ -93,10 +91,18 @@ def read_contamination(ctx: click.Context, param: click.Parameter, value: str) -
     return share
 
 
-def _option(name: str, flag: str | None = None, **settings: Any) -> Callable[[Command], Command]:
+def _threads(ctx: click.Context, param: click.Parameter, value: int) -> int:
+    if value == 0:
+        raise click.BadParameter(
+            "0 is no number of threads; give 1 or more, or -1 for all cores.", ctx, param
+        )
+    return value
+
+
+def _option(name: str, flag: str | None = None, **settings: Any) -> tuple[str, Callable[[Command], Command]]:
     """An option for the argument ``name``, with its default."""
     settings = {"default": _DEFAULTS[name], "show_default": _DEFAULTS[name] is not None} | settings
-    return click.option(flag or f"--{name.replace('_', '-')}", name, **settings)
+    return name, click.option(flag or f"--{name.replace('_', '-')}", name, **settings)
 
 
 def length_scale_text(value: LengthScale) -> str:
@@ -104,7 +110,7 @@ def length_scale_text(value: LengthScale) -> str:
     return f"median:{value[1]:g}" if isinstance(value, tuple) else str(value)
 
 
-_OPTIONS = [
+_OPTIONS = dict([
     _option(
         "bias_reduction", type=_SHARE, metavar="SHARE",
         help="Remove this share of the bias between groups.  [default: 0.8]",
@@ -133,12 +139,12 @@ _OPTIONS = [
     _option(
         "length_scale", callback=read_length_scale, metavar="SCALE",
         default=length_scale_text(_DEFAULTS["length_scale"]),
-        help="individual: the distance at which rows stop being similar; a multiple of the median distance, "
+        help="Individual fairness: the distance at which rows stop being similar; a multiple of the median distance, "
         "a number, or minmax (the paper).",
     ),
     _option(
         "pairs", type=click.Choice(METHODS),
-        help="individual: all pairs of rows, or a sample with a stated error; auto samples beyond 5e9 pairs.",
+        help="Individual fairness: all pairs of rows, or a sample with a stated error; auto samples beyond 5e9 pairs.",
     ),
     _option(
         "detectors", type=click.Choice(POOLS),
@@ -175,7 +181,7 @@ _OPTIONS = [
     ),
     _option(
         "unknown_groups", type=click.Choice(["error", "ignore"]),
-        help="Refuse rows without a group, or use them for the base score alone.",
+        help="Refuse rows without a group, or leave them out of the comparison.",
     ),
     _option(
         "device", type=click.Choice(["cpu", "cuda"]),
@@ -190,17 +196,21 @@ _OPTIONS = [
         help="Folders: rows that the detectors are fitted on.",
     ),
     _option(
-        "random_state", "--seed", type=SEED, default=0, show_default=True,
+        "random_state", "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
         metavar="NUMBER", help="Seed of everything random.",
     ),
-]  # fmt: skip
+])  # fmt: skip
 
 
-def estimator_options(command: Command) -> Command:
-    """Give a command an option for every argument of the ensemble, under the argument's name."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def estimator_options(*names: str) -> Callable[[Command], Command]:
+    """Options for some of the ensemble's arguments, by default all, under the arguments' names."""
+
+    def decorate(command: Command) -> Command:
+        for name in reversed(names or _OPTIONS):
+            command = _OPTIONS[name](command)
+        return command
+
+    return decorate
 
 
 def common_options(command: Command) -> Command:
@@ -209,7 +219,13 @@ def common_options(command: Command) -> Command:
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table."),
         click.option("--quiet", is_flag=True, help="Print nothing but notes and errors."),
         click.option(
-            "--n-jobs", type=int, default=-1, show_default=True, metavar="THREADS", help="-1: all cores."
+            "--n-jobs",
+            type=int,
+            default=-1,
+            show_default=True,
+            metavar="THREADS",
+            callback=_threads,
+            help="-1: all cores.",
         ),
     ):
         command = option(command)

@@ -1,6 +1,5 @@
 """What came of a request, how large the gap was and what is left of it: for files and for folders alike."""
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,11 +8,12 @@ import numpy as np
 from evenout.core.flags import beyond_equal_rates, rate_ratio
 from evenout.core.types import FloatArray
 from evenout.estimator import FairOutlierEnsemble
+from evenout.output import finite
 from evenout.request import DEFAULT_REDUCTION
 
 
 @dataclass(frozen=True)
-class Change:
+class BeforeAfter:
     """A figure of the base score (before) and of the fair score (after), with standard errors where known."""
 
     before: float
@@ -48,17 +48,17 @@ class Outcome:
         Its 95 % interval.
     unseen_estimate : {"everything refitted", "weights only"}
         What has not seen the rows that stand for unseen ones.
-    bias_unseen, bias_training : Change
+    bias_unseen, bias_training : BeforeAfter
         Scale-free bias, on unseen rows and on the training rows.
     bias_unseen_interval : dict of str to pair of float
         95 % intervals, ``before`` and ``after``.
-    flag_rates : dict of str to Change
+    flag_rates : dict of str to BeforeAfter
         By group.
-    flag_rate_ratio, unflagged_rate_ratio : Change
+    flag_rate_ratio, unflagged_rate_ratio : BeforeAfter
         Lowest over highest rate of being flagged, and of not being flagged.
-    flagged_in_groups : Change
+    flagged_in_groups : BeforeAfter
         Flagged rows of all groups that are compared.
-    flagged_beyond_equal_rates : Change
+    flagged_beyond_equal_rates : BeforeAfter
         How many of them are there beyond what equal rates would give.
     correlation : float
         Of base and fair score.
@@ -76,14 +76,14 @@ class Outcome:
     bias_reduction: float
     bias_reduction_interval: tuple[float, float]
     unseen_estimate: str
-    bias_unseen: Change
+    bias_unseen: BeforeAfter
     bias_unseen_interval: dict[str, tuple[float, float]]
-    bias_training: Change
-    flag_rates: dict[str, Change]
-    flag_rate_ratio: Change
-    unflagged_rate_ratio: Change
-    flagged_in_groups: Change
-    flagged_beyond_equal_rates: Change
+    bias_training: BeforeAfter
+    flag_rates: dict[str, BeforeAfter]
+    flag_rate_ratio: BeforeAfter
+    unflagged_rate_ratio: BeforeAfter
+    flagged_in_groups: BeforeAfter
+    flagged_beyond_equal_rates: BeforeAfter
     correlation: float
 
     @classmethod
@@ -106,15 +106,15 @@ class Outcome:
             bias_reduction=float(model.bias_reduction_),
             bias_reduction_interval=model.bias_reduction_interval_,
             unseen_estimate="everything refitted" if path.cross.refitted else "weights only",
-            bias_unseen=Change(
+            bias_unseen=BeforeAfter(
                 path.target_bias("unseen"),
                 float(path.bias(alpha, "unseen")),
                 path.target_standard_error(),
                 float(path.standard_error(alpha)),
             ),
             bias_unseen_interval={"before": path.target_interval(), "after": (float(low), float(high))},
-            bias_training=Change(path.target_bias("training"), float(path.bias(alpha, "training"))),
-            flag_rates={name: Change(*rates[g].tolist()) for g, name in enumerate(names)},
+            bias_training=BeforeAfter(path.target_bias("training"), float(path.bias(alpha, "training"))),
+            flag_rates={name: BeforeAfter(*rates[g].tolist()) for g, name in enumerate(names)},
             flag_rate_ratio=_change(rate_ratio(rates) if compared else None),
             unflagged_rate_ratio=_change(rate_ratio(1.0 - rates) if compared else None),
             flagged_in_groups=_change(flagged.sum(axis=0)),
@@ -127,17 +127,8 @@ class Outcome:
         return finite(asdict(self))
 
 
-def finite(value: Any) -> Any:
-    """The same with None for NaN and infinity, which JSON does not know."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _change(pair: FloatArray | None) -> Change:
-    return Change(*(np.full(2, np.nan) if pair is None else pair).tolist())
+def _change(pair: FloatArray | None) -> BeforeAfter:
+    return BeforeAfter(*(np.full(2, np.nan) if pair is None else pair).tolist())
 
 
 def _request(model: FairOutlierEnsemble) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evenout.cli.messages import one_line, plain_messages
-from evenout.cli.options import SEED, Place
+from evenout.cli.options import NonEmptyPath, estimator_options
 
 if TYPE_CHECKING:
     from evenout.reproduce import Claim
@@ -29,26 +29,16 @@ Examples:
     "--datasets", metavar="NAMES", help="Names of the paper's data sets, with commas.  [default: all eight]"
 )
 @click.option(
-    "--out",
-    type=Place(),
-    default=Path("results"),
-    show_default=True,
-    metavar="FOLDER",
+    "--out", type=NonEmptyPath(), default=Path("results"), show_default=True, metavar="FOLDER",
     help="Folder for the results.",
-)
+)  # fmt: skip
 @click.option(
-    "--repeats",
-    type=click.IntRange(1, 1000),
-    default=5,
-    show_default=True,
-    metavar="NUMBER",
+    "--repeats", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="NUMBER",
     help="Draws of forest, groups and alphas.",
-)
-@click.option(
-    "--seed", type=SEED, default=0, show_default=True, metavar="NUMBER", help="Seed of everything random."
-)
+)  # fmt: skip
+@estimator_options("random_state")
 @click.option("--quick", is_flag=True, help="Three small data sets, at most two repeats.")
-def reproduce(datasets: str | None, out: Path, repeats: int, seed: int, quick: bool) -> None:
+def reproduce(datasets: str | None, out: Path, repeats: int, random_state: int, quick: bool) -> None:
     """Rerun the experiments of the paper on its data sets.
 
     Writes every point behind every figure, the figures, a verdict on each claim by a stated rule, and a page that leads
@@ -61,14 +51,9 @@ def reproduce(datasets: str | None, out: Path, repeats: int, seed: int, quick: b
     names = None if datasets is None else [name.strip() for name in datasets.split(",") if name.strip()]
     with plain_messages(), _bar() as show:
         results = run(
-            out,
-            datasets=names,
-            repeats=repeats,
-            seed=seed,
-            quick=quick,
-            n_threads=effective_n_jobs(-1),
+            out, datasets=names, repeats=repeats, seed=random_state, quick=quick, n_threads=effective_n_jobs(-1),
             progress=show,
-        )
+        )  # fmt: skip
     _show_claims(results.claims)
     click.echo(one_line(f"Page: {results.page}"))
     click.echo(one_line(f"Points: {results.points}"))

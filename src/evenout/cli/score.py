@@ -8,8 +8,8 @@ import click
 import numpy as np
 
 from evenout.cli.folder import engine_options, is_folder, score_folder
-from evenout.cli.messages import Step, one_line, plain_messages, progress
-from evenout.cli.options import Place, common_options
+from evenout.cli.messages import Announce, one_line, plain_messages, progress
+from evenout.cli.options import NonEmptyPath, common_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,10 +29,14 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES, short_help="Score new rows with a fitted model.")
-@click.argument("model", type=Place())
-@click.argument("file", type=Place())
+@click.argument("model", type=NonEmptyPath())
+@click.argument("file", type=NonEmptyPath())
 @click.option(
-    "--out", required=True, type=Place(), metavar="FILE", help="The scores, as .csv; for folders, a folder."
+    "--out",
+    required=True,
+    type=NonEmptyPath(),
+    metavar="FILE",
+    help="The scores, as .csv; for folders, a folder.",
 )
 @click.option(
     "--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]"
@@ -81,7 +85,7 @@ def score(
 
 
 def _score(
-    path: Path, file: Path, target: Path, id_column: str | None, n_jobs: int, step: Step
+    path: Path, file: Path, target: Path, id_column: str | None, n_jobs: int, step: Announce
 ) -> dict[str, Any]:
     """Write the scores to ``target``; the figures to report."""
     import pandas as pd

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenout.cli.messages import one_line
-from evenout.cli.outcome import Change
+from evenout.cli.outcome import BeforeAfter
 from evenout.cli.sentences import gap_sentence, request_sentence, rows_words, small_groups_sentence
 from evenout.cli.summary import FitSummary
 
@@ -30,7 +30,7 @@ _BIAS = {
 }
 
 
-def show_fit(summary: FitSummary, out: str) -> None:
+def show_fit(summary: FitSummary, out: str, files: list[str]) -> None:
     """What a person wants to know: is it fairer, for whom, and at which price."""
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     sensitive = " and ".join(summary.columns["sensitive"])
@@ -40,9 +40,7 @@ def show_fit(summary: FitSummary, out: str) -> None:
     console.print(_table(summary, label_width=max(20, console.width - _NUMBERS)))
     for sentence in filter(None, _sentences(summary)):
         console.print(sentence)
-    console.print(
-        one_line(f"Written to {out}: scores.csv, model.skops, summary.json, report.html"), soft_wrap=True
-    )
+    console.print(one_line(f"Written to {out}: {', '.join(files)}"), soft_wrap=True)
 
 
 def _table(summary: FitSummary, label_width: int) -> Table:
@@ -93,7 +91,7 @@ def _bias(summary: FitSummary) -> tuple[str, str]:
     return _BIAS[notions[0] if len(notions) == 1 else "both"]
 
 
-def _figures(change: Change, style: str) -> tuple[str, str]:
+def _figures(change: BeforeAfter, style: str) -> tuple[str, str]:
     before, after = ("–" if math.isnan(x) else style.format(x) for x in (change.before, change.after))
     return before, after
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
-from sklearn.metrics import average_precision_score
 from sklearn.pipeline import Pipeline
 
 import evenout
-from evenout.cli.inputs import Inputs
-from evenout.cli.outcome import Change, Outcome, finite
+from evenout.cli.inputs import FitInputs
+from evenout.cli.outcome import BeforeAfter, Outcome
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.types import FloatArray
 from evenout.groups import Groups
-from evenout.metrics import roc_auc
+from evenout.metrics import average_precision, roc_auc
+from evenout.output import finite
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow", "skops")
 
@@ -42,7 +42,7 @@ class FitSummary:
         Spearman's, of base and fair score.
     flagged, flagged_kept : int
         Rows flagged by the fair score, and those of them that the base score flags too.
-    auc, average_precision : Change or None
+    auc, average_precision : BeforeAfter or None
         Where labels are known.
     """
 
@@ -56,8 +56,8 @@ class FitSummary:
     rank_correlation: float
     flagged: int
     flagged_kept: int
-    auc: Change | None
-    average_precision: Change | None
+    auc: BeforeAfter | None
+    average_precision: BeforeAfter | None
 
     def to_json(self) -> str:
         """One JSON object, what came of the fit among the rest; a number that does not exist is null."""
@@ -66,7 +66,7 @@ class FitSummary:
         return json.dumps(finite(record), indent=2, ensure_ascii=False)
 
 
-def summarise(inputs: Inputs, pipeline: Pipeline, groups: Groups, model_sha256: str) -> FitSummary:
+def summarise(inputs: FitInputs, pipeline: Pipeline, groups: Groups, model_sha256: str) -> FitSummary:
     """Collect the figures of a fitted pipeline of table and ensemble."""
     model: evenout.FairOutlierEnsemble = pipeline["ensemble"]
     base, fair = model.target_, model.outlier_scores_
@@ -92,7 +92,7 @@ def summarise(inputs: Inputs, pipeline: Pipeline, groups: Groups, model_sha256: 
         flagged=int(flags[1].sum()),
         flagged_kept=int((flags[0] & flags[1]).sum()),
         auc=_evaluated(roc_auc, inputs.labels, base, fair),
-        average_precision=_evaluated(average_precision_score, inputs.labels, base, fair),
+        average_precision=_evaluated(average_precision, inputs.labels, base, fair),
     )
 
 
@@ -102,5 +102,5 @@ def _rank_correlation(base: FloatArray, fair: FloatArray) -> float:
     return float("nan") if constant else float(spearmanr(base, fair).statistic)
 
 
-def _evaluated(measure: Any, labels: Any, base: FloatArray, fair: FloatArray) -> Change | None:
-    return None if labels is None else Change(float(measure(labels, base)), float(measure(labels, fair)))
+def _evaluated(measure: Any, labels: Any, base: FloatArray, fair: FloatArray) -> BeforeAfter | None:
+    return None if labels is None else BeforeAfter(float(measure(labels, base)), float(measure(labels, fair)))

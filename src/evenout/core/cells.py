@@ -6,25 +6,15 @@ its rows. Three kinds of sets are needed (`CrossFit`): all rows; for each of K f
 scored by what was learnt on them; and the rows of the fold, scored by the same. Chunks of rows add.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from evenout.core.compiled import one_blas_thread
 from evenout.core.membership import Comparison, Membership
-from evenout.core.pairwise import PairSums
 from evenout.core.types import FloatArray, IntArray
-
-
-class Pairs(NamedTuple):
-    """Sums over pairs of rows from different groups, for each of K sets of rows and each of N pairs of groups.
-
-    ``form`` (K, N, k + 1, k + 1) is ``sum M_ij (z_i - z_j)(z_i - z_j)'``, ``mass`` (K, N) is ``sum M_ij``.
-    """
-
-    form: FloatArray
-    mass: FloatArray
 
 
 @dataclass(frozen=True)
@@ -44,10 +34,8 @@ class Cells:
         `Comparison.joint`. Left out where groups are hard and each row is a cluster of weight 1: it is ``plain`` then.
     compared : Comparison, optional
         Which groups are compared; each with each other if left out, none sharing rows.
-    pairs : Pairs, optional
-        When individual fairness is asked for.
-    own : array of shape (K, k, k), optional
-        A fairness form of the user's own.
+    sums : dict of arrays of shape (K, ...)
+        What fairness notions have collected for themselves, as ``"name of the notion.name of the sum"``.
     base : array of shape (K, k), optional
         Weights of the detectors in t, where t is linear in them.
     """
@@ -55,8 +43,7 @@ class Cells:
     plain: FloatArray
     weighted: FloatArray
     spread: FloatArray | None = None
-    pairs: Pairs | None = None
-    own: FloatArray | None = None
+    sums: Mapping[str, FloatArray] = field(default_factory=dict)
     base: FloatArray | None = None
     compared: Comparison | None = None
 
@@ -122,26 +109,25 @@ class Cells:
             known = [array for array in arrays if array is not None]
             return np.concatenate(known) if known else None
 
-        pairs = [part.pairs for part in parts if part.pairs is not None]
         return cls(
             np.concatenate([part.plain for part in parts]),
             np.concatenate([part.weighted for part in parts]),
             joined([part.spread for part in parts]),
-            Pairs(*map(np.concatenate, zip(*pairs, strict=True))) if pairs else None,
-            joined([part.own for part in parts]),
+            {name: np.concatenate([part.sums[name] for part in parts]) for name in parts[0].sums},
             joined([part.base for part in parts]),
             parts[0].compared,
         )
 
-    def none(self) -> "Cells":
-        """No set at all, with room for the same kinds of sums."""
-        pairs = None if self.pairs is None else Pairs(self.pairs.form[:0], self.pairs.mass[:0])
-        arrays = {name: getattr(self, name) for name in ("plain", "weighted", "spread", "own", "base")}
-        empty: dict[str, Any] = {name: None if array is None else array[:0] for name, array in arrays.items()}
-        return replace(self, pairs=pairs, **empty)
+    def at(self, sets: slice) -> "Cells":
+        """Some of the sets."""
+        arrays = {name: getattr(self, name) for name in ("plain", "weighted", "spread", "base")}
+        some: dict[str, Any] = {
+            name: None if array is None else array[sets] for name, array in arrays.items()
+        }
+        return replace(self, sums={name: array[sets] for name, array in self.sums.items()}, **some)
 
     def __add__(self, other: "Cells") -> "Cells":
-        """Merge the sums of two chunks of rows (pair sums do not merge: pairs across chunks are missing)."""
+        """Merge the sums of two chunks of rows; what notions have collected does not merge, as pairs across chunks."""
         return self._joined(other, 1.0)
 
     def __sub__(self, other: "Cells") -> "Cells":
@@ -149,9 +135,9 @@ class Cells:
         return self._joined(other, -1.0)
 
     def _joined(self, other: "Cells", sign: float) -> "Cells":
-        if self.pairs is not None or other.pairs is not None:
+        if self.sums or other.sums:
             raise ValueError(
-                "cells with pair sums cannot be added: pairs of rows across the chunks are missing"
+                "cells with sums of a notion cannot be added: pairs of rows across the chunks are missing"
             )
         both = self.plain + sign * other.plain, self.weighted + sign * other.weighted
         if self.spread is None and other.spread is None:
@@ -181,44 +167,27 @@ class CrossFit:
     refitted: bool = True
 
     @classmethod
-    def of_folds(
-        cls,
-        cells: Cells,
-        *,
-        pairs: PairSums | None = None,
-        own: FloatArray | None = None,
-        base: FloatArray | None = None,
-    ) -> "CrossFit":
+    def of_folds(cls, cells: Cells, base: FloatArray | None = None) -> "CrossFit":
         """From sums over each fold, all rows scored by what was learnt on all rows: folds subtract.
 
         Parameters
         ----------
         cells : Cells
             One set for each fold.
-        pairs : PairSums, optional
-        own : array of shape (k, k), optional
         base : array of shape (k,), optional
         """
-        K = cells.n_sets
-        sums: dict[str, Any] = {"plain": cells.plain, "weighted": cells.weighted, "spread": cells.spread}
-        held = Cells(**sums, compared=cells.compared)
-        whole, training = (
-            replace(held, **{name: None if part is None else add(part) for name, part in sums.items()})
-            for add in (_total, _others)
-        )
-        if pairs is not None:
-            whole = replace(whole, pairs=_stacked([pairs.total()]))
-            training = replace(training, pairs=_stacked([pairs.without(f).total() for f in range(K)]))
-            form, mass = pairs.within()
-            held = replace(held, pairs=Pairs(form.swapaxes(0, 1), mass.T))
 
-        def completed(part: Cells) -> Cells:
-            own_forms, bases = (
-                None if a is None else np.repeat(a[None], part.n_sets, axis=0) for a in (own, base)
+        def added(add: Callable[[FloatArray], FloatArray]) -> Cells:
+            spread = None if cells.spread is None else add(cells.spread)
+            return replace(cells, plain=add(cells.plain), weighted=add(cells.weighted), spread=spread)
+
+        whole, training, held = added(_total), added(_others), cells
+        if base is not None:
+            whole, training, held = (
+                replace(part, base=np.repeat(base[None], part.n_sets, axis=0))
+                for part in (whole, training, held)
             )
-            return replace(part, own=own_forms, base=bases)
-
-        return cls(completed(whole), completed(training), completed(held), refitted=False)
+        return cls(whole, training, held, refitted=False)
 
     @property
     def n_folds(self) -> int:
@@ -249,6 +218,7 @@ def rank_weights(t: FloatArray, sample_weight: FloatArray | None = None) -> Floa
     return np.exp(below[place] + 0.5 / len(t))
 
 
+@one_blas_thread()
 def collect_cells(
     S: FloatArray,
     t: FloatArray,
@@ -305,6 +275,27 @@ def collect_cells(
     return Cells(plain, weighted, spread, compared=None if compared.simple else compared)
 
 
+def variances(cells: Cells, V: FloatArray) -> FloatArray:
+    """Variance over all rows of each set of the scores with weights V (K, m, k + 1), shape (K, m)."""
+    total = cells.total
+    n = np.maximum(total[:, 0, 0], np.finfo(float).tiny)[:, None]
+    mean = np.einsum("fk,fmk->fm", total[:, 0, 1:], V) / n
+    square = ((V @ total[:, 1:, 1:]) * V).sum(axis=2) / n
+    return np.maximum(square - mean**2, 0.0)
+
+
+def fold_variances(cross: CrossFit, V: FloatArray) -> FloatArray:
+    """Variance of each score over all rows, those of the fold and those outside, as each fold's model sees them."""
+    return variances(Cells(cross.training.plain + cross.held.plain, cross.held.weighted), V)
+
+
+def unit_target(cells: Cells) -> FloatArray:
+    """The weights that make the base score of ``(s, t)``, for each set, shape (K, 1, k + 1)."""
+    V = np.zeros((cells.n_sets, 1, cells.n_detectors + 1))
+    V[:, :, -1] = 1.0
+    return V
+
+
 def _joint(one: tuple[IntArray, FloatArray], two: tuple[IntArray, FloatArray]) -> FloatArray:
     """``sum_c u_c v_c'`` over the clusters, or rows, that two groups share."""
     _, mine, others = np.intersect1d(one[0], two[0], assume_unique=True, return_indices=True)
@@ -325,8 +316,3 @@ def _total(part: FloatArray) -> FloatArray:
 def _others(part: FloatArray) -> FloatArray:
     """Sum of all other entries along the first axis, never by taking away, so that nothing cancels."""
     return np.stack([np.delete(part, f, axis=0).sum(axis=0) for f in range(len(part))])
-
-
-def _stacked(parts: list[tuple[FloatArray, FloatArray]]) -> Pairs:
-    forms, masses = zip(*parts, strict=True)
-    return Pairs(np.stack(forms), np.stack(masses))

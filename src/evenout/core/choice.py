@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning, warn
+from evenout.core.exceptions import EvenoutWarning, NoGapWarning, TargetNotReachedWarning, warn
 from evenout.core.intervals import expected_shortfall
 from evenout.core.path import SIGNIFICANCE, Target, TradeoffPath
 from evenout.core.types import FloatArray
@@ -45,8 +45,8 @@ class Choice:
     correlation : float
         Of the score with the base score.
     message : str
-        What a user must know; empty if all is well.
-    kind : type of Warning
+        What a user must know, the template of `kind`; empty if all is well.
+    kind : type of EvenoutWarning
     """
 
     alpha: float
@@ -56,12 +56,13 @@ class Choice:
     interval: tuple[float, float]
     correlation: float
     message: str = ""
-    kind: type[Warning] = TargetNotReachedWarning
+    kind: type[EvenoutWarning] = TargetNotReachedWarning
 
     def announced(self, price: str = "") -> "Choice":
         """Give the message, with the price put in, as a warning; the choice itself."""
         if self.message:
-            warn(self.message.format(price=price), self.kind)
+            asked = {"bias_reduction": self.asked, "flag_rate_ratio": self.asked}
+            warn(self.kind(self.message, alpha=self.alpha, price=price, **asked))
         return self
 
 
@@ -83,7 +84,7 @@ def choose(
     met, message = alpha is not None and (stated.supports or confidence is not None), ""
     if not met:
         stated = _State.at(path, worthwhile_alpha(path, target, alpha), bias_reduction, target)
-        message = _missed(bias_reduction, target, confidence, stated, promised=alpha is not None)
+        message = _missed(target, confidence, stated, promised=alpha is not None)
     return Choice(
         stated.alpha, bias_reduction, met, stated.reached, stated.interval, stated.correlation, message
     )
@@ -165,7 +166,9 @@ def no_gap_message(p: float) -> str:
     what = f"no group gap was found in the base score{tested}: {why}"
     if p <= SIGNIFICANCE:
         what = f"the group gap of the base score{tested} or the groups are too small to be measured on held-out rows"
-    return f"{what}, so the scores are the base scores, unchanged. Give alpha to remove bias all the same."
+    return (
+        f"{what}, so the scores are the base scores, unchanged. Give {{@alpha}} to remove bias all the same."
+    )
 
 
 def _bound(path: TradeoffPath, asked: float, confidence: float) -> Callable[[FloatArray], FloatArray]:
@@ -194,8 +197,8 @@ def _bound(path: TradeoffPath, asked: float, confidence: float) -> Callable[[Flo
     return measure
 
 
-def _missed(asked: float, target: Target, confidence: float | None, stated: _State, *, promised: bool) -> str:
-    """What was reached, what it cost and what would reach more; ``{price}`` is left open."""
+def _missed(target: Target, confidence: float | None, stated: _State, *, promised: bool) -> str:
+    """What was reached, what it cost and what would reach more; a template."""
     low, high = stated.interval
     ends = f" (95 % interval {low:.2f} to {high:.2f})"
     if not np.isfinite(low):
@@ -205,7 +208,7 @@ def _missed(asked: float, target: Target, confidence: float | None, stated: _Sta
         found = "no step away from the base score removes more than its own standard error, so it is kept as it is"
     else:
         found = (
-            f"the estimate is {stated.reached:.2f}{ends}, at alpha={stated.alpha:.4g}, "
+            f"the estimate is {stated.reached:.2f}{ends}, at {{alpha=:.4g}}, "
             f"where the score's correlation with the base score is {stated.correlation:.2f}{{price}}"
         )
     if promised:
@@ -216,6 +219,6 @@ def _missed(asked: float, target: Target, confidence: float | None, stated: _Sta
             "Going on would gain less than its own standard error. Other",
         )
     return (
-        f"bias_reduction={asked:g} {head}: {found}. {more} detectors (detectors='diverse'), or ScoreRepair where the "
-        "group may be used, may reach more."
+        f"{{bias_reduction=:g}} {head}: {found}. {more} detectors ({{detectors='diverse'}}), or ScoreRepair "
+        "where the group may be used, may reach more."
     )

@@ -72,10 +72,9 @@ def learn_combination(kind: str | Combiner, S: FloatArray, usable: IntArray, see
 def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE) -> IntArray:
     """Greedy model selection (Schubert et al. 2012): a small, diverse set of detectors that agrees with the pool.
 
-    The pool's opinion is the union of every detector's ``top_share`` highest rows. Rows in it share half of
-    the weight, the
-    rest the other half. Start with the detector of highest weighted correlation to that opinion; then take the detector
-    least correlated with the running average, and keep it only if the average then correlates better.
+    The pool's opinion is the union of every detector's ``top_share`` highest rows. Rows in it share half of the weight,
+    the rest the other half. Start with the detector of highest weighted correlation to that opinion. Then take the
+    detector least correlated with the running average, and keep it only if the average then correlates better.
 
     Parameters
     ----------

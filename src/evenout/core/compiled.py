@@ -1,16 +1,20 @@
 """Compiled code: one decorator for every kernel, one way to run a kernel over blocks of rows.
 
-Kernels release the interpreter's lock and know nothing of threads; `map_blocks` runs them on slices of the
-rows. So the number of threads is decided in one place, results come back in the order of the rows whatever
-the number of threads, and nothing depends on a compiler's own thread pool.
+Kernels release the interpreter's lock and know nothing of threads; `map_blocks` runs them on slices of the rows. So
+the number of threads is decided in one place. Results come back in the order of the rows, whatever that number is, and
+nothing depends on a compiler's own thread pool.
 
-Importing numba takes longer than importing the rest of this package: only modules named ``_*_kernels`` may
-import this decorator's users at module level, and they are themselves imported when first needed.
+Importing numba takes longer than importing the rest of this package. So only modules named ``_*_kernels`` use this
+decorator, and they are imported when first needed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 
@@ -46,3 +50,17 @@ def map_blocks(work: Callable[[slice], T], n_rows: int, block: int, n_threads: i
         return [work(rows) for rows in slices]
     with ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(work, slices))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep linear algebra to one thread: with some hundred columns, several only wait for each other."""
+    with _blas().limit(limits=1):
+        yield
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401 (it brings a library beside numpy's)
+
+    return ThreadpoolController().select(user_api="blas")

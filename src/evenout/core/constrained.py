@@ -11,23 +11,20 @@ and both constraints lead to nonnegative least squares. For shares: where ``1'u 
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.linalg import eigh, lstsq
-from scipy.optimize import brentq
+from scipy.optimize import brentq, nnls
 
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.compiled import one_blas_thread
+from evenout.core.spectrum import root
+from evenout.core.types import FloatArray, IntArray
 
 Constraint: TypeAlias = Literal["nonnegative", "simplex"]
 
 _FARTHEST = 1e12  # in units of tr A / tr C; beyond, the misfit has drowned in rounding
-# In the same units. These are solved once; any other alpha starts from the nearest of them below.
-_KNOTS = np.r_[0.0, np.geomspace(1e-8, 1e8, 33)]
-_ROUNDS = 20  # per column; about one is usual from a cold start
+_ROUNDS = 100  # per column; about one is usual
 _EQUAL = 1e-12  # relative difference of products with equal columns
-_TOLERANCE = 1e-13  # of |column| |goal|: a slope that is rounding alone
 
 
 @dataclass(frozen=True)
@@ -38,14 +35,10 @@ class ConstrainedSolutions:
 
     Parameters
     ----------
-    fit_root : array of shape (r, u)
-        ``F``, over the u columns that differ from each other.
-    goal : array of shape (r,)
-        ``g``.
-    bias_root : array of shape (q, u)
-        ``G``.
-    bias_goal : array of shape (q,)
-        ``h``.
+    fit_root, goal : arrays of shape (r, u) and (r,)
+        ``F`` and ``g``, over the u columns that differ from each other.
+    bias_root, bias_goal : arrays of shape (q, u) and (q,)
+        ``G`` and ``h``.
     f1_least : float
         The smallest value of f1 without constraints.
     members : array of shape (k, u)
@@ -88,7 +81,9 @@ class ConstrainedSolutions:
         The way leads from ``f2(x(0))`` to the least value under the constraint, which may be above 0.
         """
         start, end = self.f2(np.array([0.0, np.inf]))
-        rounding = 1e-14 * (self._knots[0] @ np.abs(self.bias_root).T + np.abs(self.bias_goal))
+        rounding = 1e-14 * (
+            self._distinct_weights(np.zeros(1))[0] @ np.abs(self.bias_root).T + np.abs(self.bias_goal)
+        )
         if start - end <= 1e-12 * start + (rounding**2).sum():
             return 0.0
         level = end + (1.0 - fall) * (start - end)
@@ -97,38 +92,21 @@ class ConstrainedSolutions:
             return float(np.exp(low))
         return float(np.exp(brentq(lambda x: self.f2(np.exp([x]))[0] - level, low, high, xtol=1e-9)))
 
-    @cached_property
-    def _knots(self) -> FloatArray:
-        """Solutions at ``unit * _KNOTS``, each found from the one before, shape (34, u)."""
-        W = np.zeros((len(_KNOTS) + 1, self.fit_root.shape[1]))
-        for i, knot in enumerate(_KNOTS):
-            W[i + 1] = self._solve(self.unit * knot, W[i])
-        return W[1:]
-
     def _distinct_weights(self, alpha: FloatArray) -> FloatArray:
-        alphas = np.minimum(alpha, self.unit * _FARTHEST)
-        below = np.searchsorted(self.unit * _KNOTS, alphas, side="right") - 1
-        if not len(alphas):
-            return np.zeros((0, self.fit_root.shape[1]))
-        return np.stack([self._solve(a, self._knots[i]) for a, i in zip(alphas, below, strict=True)])
-
-    def _solve(self, alpha: float, start: FloatArray) -> FloatArray:
-        root = np.sqrt(alpha)
-        if self.total is None:
-            R = np.vstack([self.fit_root, root * self.bias_root])
-            return nonnegative_least_squares(R, np.r_[self.goal, root * self.bias_goal], start)
-        E = np.vstack(
-            [
-                self.total * self.fit_root - self.goal[:, None],
-                root * (self.total * self.bias_root - self.bias_goal[:, None]),
-            ]
-        )
-        r = np.linalg.norm(E) or 1.0
-        R = np.vstack([E, np.full(E.shape[1], r)])
-        u = nonnegative_least_squares(R, np.r_[np.zeros(len(E)), r], start / self.total)
-        return self.total * u / u.sum()
+        """Weights of the distinct columns, shape (m, u)."""
+        W = np.empty((len(alpha), self.fit_root.shape[1]))
+        for i, scale in enumerate(np.sqrt(np.minimum(alpha, self.unit * _FARTHEST))):
+            R = np.vstack([self.fit_root, scale * self.bias_root])
+            d = np.r_[self.goal, scale * self.bias_goal]
+            if self.total is not None:
+                E = self.total * R - d[:, None]
+                r = np.linalg.norm(E) or 1.0
+                R, d = np.vstack([E, np.full(E.shape[1], r)]), np.append(np.zeros(len(E)), r)
+            W[i] = nnls(R, d, maxiter=_ROUNDS * R.shape[1])[0]
+        return W if self.total is None else self.total * W / W.sum(axis=1, keepdims=True)
 
 
+@one_blas_thread()
 def constrain(
     A: FloatArray,
     b: FloatArray,
@@ -175,14 +153,11 @@ def constrain(
         label[:] = 0
     columns = np.unique(label[label >= 0])
     members = (label[:, None] == columns).astype(float)
-    values, vectors = _eigen(A[np.ix_(columns, columns)], eps)
-    goal = vectors.T @ b[columns] / np.sqrt(values)
-    bias_values, bias_vectors = _eigen(C[np.ix_(columns, columns)], eps)
-    bias_goal = -bias_vectors.T @ c[columns] / np.sqrt(bias_values)
+    fit_root, goal = _least_squares(A[np.ix_(columns, columns)], b[columns], eps)
+    bias_root, bias_goal = _least_squares(C[np.ix_(columns, columns)], -c[columns], eps)
     rest = max(d0 - float(bias_goal @ bias_goal), 0.0)  # what no weights can remove
-    bias_root = (bias_vectors * np.sqrt(bias_values)).T
     return ConstrainedSolutions(
-        fit_root=(vectors * np.sqrt(values)).T,
+        fit_root=fit_root,
         goal=goal,
         bias_root=np.vstack([bias_root, np.zeros(len(columns))]),
         bias_goal=np.r_[bias_goal, np.sqrt(rest)],
@@ -194,68 +169,13 @@ def constrain(
     )
 
 
-def nonnegative_least_squares(R: FloatArray, d: FloatArray, start: FloatArray) -> FloatArray:
-    """Minimise ``|R w - d|^2`` over ``w >= 0`` by active sets (Lawson and Hanson 1974, chapter 23).
-
-    Columns are free or held at 0. The free ones are solved for; the step towards that solution stops where a
-    weight reaches 0, which is then held; at a solution, the held column of steepest slope is freed. The sum of
-    squares falls with every column freed, so no free set comes twice. A limit on the rounds, never met in
-    trials, keeps rounding from undoing this.
-
-    Parameters
-    ----------
-    R : array of shape (r, u)
-    d : array of shape (r,)
-    start : array of shape (u,), nonnegative
-        The closer to the solution, the fewer the steps.
-
-    Returns
-    -------
-    array of shape (u,), with slope ``R_j'(d - R w)`` 0 where ``w_j > 0``, and at most 0 where ``w_j = 0``
-    """
-    flat = _TOLERANCE * np.linalg.norm(R, axis=0) * np.linalg.norm(d)
-    w = _descend(R, d, start, start > 0)
-    refused = np.zeros(len(w), dtype=bool)
-    for _ in range(_ROUNDS * len(w)):
-        slope = R.T @ (d - R @ w)
-        open_ = (w == 0) & (slope > flat) & ~refused
-        if not open_.any():
-            break
-        j = int(np.argmax(np.where(open_, slope, -np.inf)))
-        free = w > 0
-        free[j] = True
-        moved = _descend(R, d, w, free)
-        if np.array_equal(moved > 0, w > 0):  # j came back at once: its slope was rounding
-            refused[j] = True
-        else:
-            w, refused[:] = moved, False
-    return w
-
-
-def _descend(R: FloatArray, d: FloatArray, w: FloatArray, free: BoolArray) -> FloatArray:
-    """Move from ``w`` to the least-squares solution over the free columns; those that reach 0 are held."""
-    while free.any():
-        z = np.zeros_like(w)
-        z[free] = lstsq(R[:, free], d, lapack_driver="gelsy", check_finite=False)[0]
-        blocking = free & (z <= 0)
-        if not blocking.any():
-            return z
-        room = np.full(len(w), np.inf)
-        room[blocking] = w[blocking] / np.maximum(w[blocking] - z[blocking], np.finfo(float).tiny)
-        w = w + room.min() * (z - w)
-        free = free & (room > room.min())
-        w = np.where(free, np.maximum(w, 0.0), 0.0)
-    return np.zeros_like(w)
-
-
 def _first_equal(columns: FloatArray) -> IntArray:
     """For each column, the first one equal to it up to rounding."""
     apart = np.abs(columns[:, :, None] - columns[:, None, :]).max(axis=0)
     return np.argmax(apart <= _EQUAL * np.abs(columns).max(), axis=1)
 
 
-def _eigen(A: FloatArray, eps: float) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues above rounding, and their vectors as columns."""
-    values, vectors = eigh(A)
-    kept = values > max(eps * values[-1], 0.0)
-    return values[kept], vectors[:, kept]
+def _least_squares(A: FloatArray, b: FloatArray, eps: float) -> tuple[FloatArray, FloatArray]:
+    """``F`` and ``g`` with ``|F x - g|^2 = x'Ax - 2b'x`` and a constant; rows of F are orthogonal."""
+    F = root(A, eps)
+    return F, F @ b / (F**2).sum(axis=1)

@@ -1,34 +1,127 @@
-"""Warnings of their own kind, so that a caller can silence or catch each one alone, and the one way to give them."""
+"""Errors and warnings whose sentences know their arguments, the one way to warn, and that to load an extra.
+
+The library says ``random_state=-1`` and ``row 0`` where the command line says ``--seed -1`` and ``row 1``.
+Both sentences come from one template and its fields; see `Message`.
+"""
 
 import sys
 import warnings
+from ast import literal_eval
+from importlib import import_module
+from string import Formatter
+from typing import Any
 
 _INSIDE = ("evenout", "sklearn", "joblib")
 
 
-class NoGapWarning(UserWarning):
+class Speech:
+    """How Python names arguments and counts rows; the command line has its own."""
+
+    first_row = 0
+
+    def argument(self, name: str) -> str:
+        """The argument alone."""
+        return name
+
+    def setting(self, name: str, value: Any, spec: str) -> str:
+        """The argument with a value."""
+        return f"{name}={format(value, spec) if spec else repr(value)}"
+
+
+_PYTHON = Speech()
+
+
+class Message:
+    """A sentence in which arguments and rows are fields, so that each reader gets them in words of his own.
+
+    Parameters
+    ----------
+    template : str
+        ``{name}`` stands for a field, as in `str.format`. ``{@name}`` is an argument, and ``{$name}`` the argument
+        that the field names. ``{name=}`` is an argument with its value from the fields, and ``{name='merge'}`` one
+        with the value that stands there. ``{#name}`` is a row, which the fields count from 0.
+    **fields : object
+        Values, other messages, and every text that comes from a user, which no template may hold.
+
+    >>> str(Message("{$where} has {n=} and no {text!r} ({#row}); set {pairs='all'}", where="X", n=3, text="{a}", row=0))
+    "X has n=3 and no '{a}' (row 0); set pairs='all'"
+    """
+
+    def __init__(self, template: str = "", /, **fields: Any) -> None:
+        self.template, self.fields = template, fields
+
+    def __str__(self) -> str:
+        return self.told(_PYTHON)
+
+    def told(self, speech: Speech) -> str:
+        """The sentence in the words of ``speech``."""
+        return "".join(
+            text if name is None else text + self._word(name, spec or "", conversion, speech)
+            for text, name, spec, conversion in Formatter().parse(self.template)
+        )
+
+    def _word(self, field: str, spec: str, conversion: str | None, speech: Speech) -> str:
+        name, sets, literal = field.partition("=")
+        if sets:
+            return speech.setting(name, literal_eval(literal) if literal else self.fields[name], spec)
+        if name[0] in "@$":
+            return speech.argument(name[1:] if name[0] == "@" else self.fields[name[1:]])
+        if name[0] == "#":
+            return f"row {self.fields[name[1:]] + speech.first_row}"
+        value = self.fields[name]
+        return (
+            value.told(speech)
+            if isinstance(value, Message)
+            else format(repr(value) if conversion else value, spec)
+        )
+
+
+class InputError(Message, ValueError):
+    """What was given cannot be used; the message says what, where and what to do."""
+
+
+class EvenoutWarning(Message, UserWarning):
+    """All warnings of this package, each of a kind of its own, so that a caller can silence or catch one alone."""
+
+
+class NoGapWarning(EvenoutWarning):
     """The group gap of the base score cannot be told from sampling noise: there is nothing to remove."""
 
 
-class TargetNotReachedWarning(UserWarning):
+class TargetNotReachedWarning(EvenoutWarning):
     """What was asked for is not reached; the message says what was, at which price, and what would reach more."""
 
 
-class SmallGroupWarning(UserWarning):
+class SmallGroupWarning(EvenoutWarning):
     """Groups with too few rows to be measured are left out of the comparison."""
 
 
-class FewPairsWarning(UserWarning):
+class FewPairsWarning(EvenoutWarning):
     """Individual fairness rests on few pairs of similar rows."""
 
 
-class ConstantScoreWarning(UserWarning):
+class ConstantScoreWarning(EvenoutWarning):
     """A detector gives every training row the same score, so it takes no part in the ensemble."""
 
 
-def warn(message: str, category: type[Warning]) -> None:
+class UnknownCategoryWarning(EvenoutWarning):
+    """A new table holds text values that the training table did not have."""
+
+
+def warn(message: EvenoutWarning | str, category: type[Warning] = EvenoutWarning) -> None:
     """Give a warning that points at the caller's own line: the first one outside this package and scikit-learn."""
     level, frame = 2, sys._getframe(1)  # 1 would be this function, 2 is its caller
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    if isinstance(message, str):
+        kind = category if issubclass(category, EvenoutWarning) else EvenoutWarning
+        message = kind("{text}", text=message)
+    warnings.warn(message, stacklevel=level)
+
+
+def from_extra(module: str, extra: str, user: str) -> Any:
+    """A module that comes with an extra; where it is missing, one line says how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{user} needs the extra {extra}: pip install 'evenout[{extra}]'") from error

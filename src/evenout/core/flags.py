@@ -4,7 +4,8 @@ from numbers import Integral
 
 import numpy as np
 
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.exceptions import InputError
+from evenout.core.types import BoolArray, FloatArray, IntArray
 
 
 def flagged_share(contamination: float, n_rows: int) -> float:
@@ -15,9 +16,10 @@ def flagged_share(contamination: float, n_rows: int) -> float:
     """
     if isinstance(contamination, Integral):
         if contamination > n_rows // 2:
-            raise ValueError(
-                f"contamination={contamination} is more than half of the {n_rows} rows; use a smaller count, or a share"
-            )
+            raise InputError(
+                "{contamination=} is more than half of the {n_rows} rows; use a smaller count, or a share",
+                contamination=int(contamination), n_rows=n_rows,
+            )  # fmt: skip
         return int(contamination) / n_rows
     return float(contamination)
 
@@ -25,6 +27,18 @@ def flagged_share(contamination: float, n_rows: int) -> float:
 def flag_threshold(scores: FloatArray, contamination: float) -> FloatArray:
     """The score above which a row is flagged, per column of ``scores``: the top share of the rows, or so many rows."""
     return np.percentile(scores, 100.0 * (1.0 - flagged_share(contamination, len(scores))), axis=0)
+
+
+def weighted_quantile(values: FloatArray, weight: FloatArray, share: float) -> float:
+    """The value below which ``share`` of the weight lies.
+
+    >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]), 0.5)
+    2.0
+    """
+    order = np.argsort(values, kind="stable")
+    upto = np.cumsum(weight[order])
+    place = np.searchsorted(upto, share * upto[-1], side="left")
+    return float(values[order][min(int(place), len(values) - 1)])
 
 
 def flag_rates(scores: FloatArray, groups: IntArray, n_groups: int, contamination: float) -> FloatArray:
@@ -46,7 +60,15 @@ def flag_rates(scores: FloatArray, groups: IntArray, n_groups: int, contaminatio
     [0.0, 0.5]
     """
     flagged = scores > flag_threshold(scores, contamination)
-    return np.stack([flagged[groups == group].mean(axis=0) for group in range(n_groups)])
+    return group_rates(flagged, groups, n_groups)
+
+
+def group_rates(marked: BoolArray, groups: IntArray, n_groups: int) -> FloatArray:
+    """Share of the marked rows, (n,) or (n, m), in each group, shape (G,) or (G, m)."""
+    rates = np.zeros((n_groups, *marked.shape[1:]))
+    for group in range(n_groups):
+        rates[group] = marked[groups == group].mean(axis=0)
+    return rates
 
 
 def rate_ratio(rates: FloatArray) -> FloatArray:

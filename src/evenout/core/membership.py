@@ -70,8 +70,10 @@ class Comparison:
         pairs = np.array([*((g, g) for g in range(self.n_groups)), *both], dtype=np.intp).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
 
-    def laplacian(self, known: BoolArray, size: FloatArray) -> FloatArray:
-        """``L`` of each of K sets, shape (K, G, G), among the groups that are known there.
+    def root(self, known: BoolArray, size: FloatArray) -> FloatArray:
+        """R of each of K sets, with ``L = R'R``, among the groups that are known there: shape (K, rows, G).
+
+        Each block has a row for each of its groups: the group less the block's mean, times the root of its weight.
 
         Parameters
         ----------
@@ -79,26 +81,23 @@ class Comparison:
         size : array of shape (K, G)
             Rows of each group.
         """
-        total = np.zeros((len(known), self.n_groups, self.n_groups))
-        counted = np.zeros(len(known))
+        rows, counted = [], np.zeros((len(known), 1, 1))
         for block in self.blocks:
             own = list(block.groups)
-            inside = known[:, own].astype(float)
-            n = inside.sum(axis=1)
-            pair = n * (n - 1) / 2.0
-            if block.by_size:
-                inside *= size[:, own]
-                pair = inside.sum(axis=1) ** 2
-            part = block.weight * inside[:, :, None] * inside[:, None]
-            part /= np.where(n >= 2, pair, np.inf)[:, None, None]
-            total[np.ix_(range(len(known)), own, own)] += part
-            counted += np.where(n >= 2, block.weight, 0.0)
-        total /= np.where(counted > 0, counted, 1.0)[:, None, None]
-        places = np.arange(self.n_groups)
-        total[:, places, places] = 0.0
-        laplacian = -total
-        laplacian[:, places, places] = total.sum(axis=2)
-        return laplacian
+            inside = np.where(known[:, own], size[:, own] if block.by_size else 1.0, 0.0)
+            n = known[:, own].sum(axis=1)[:, None]
+            share = inside / np.where(n >= 2, inside.sum(axis=1, keepdims=True), np.inf)
+            weight = block.weight * (share if block.by_size else 2.0 * share * n / np.maximum(n - 1, 1))
+            part = np.zeros((len(known), len(own), self.n_groups))
+            part[:, :, own] = np.sqrt(weight)[:, :, None] * (np.eye(len(own)) - share[:, None])
+            rows.append(part)
+            counted += np.where(n >= 2, block.weight, 0.0)[:, :, None]
+        return np.concatenate(rows, axis=1) / np.sqrt(np.where(counted > 0, counted, 1.0))
+
+    def laplacian(self, known: BoolArray, size: FloatArray) -> FloatArray:
+        """``L`` of each of K sets, shape (K, G, G); see `root`."""
+        root = self.root(known, size)
+        return root.swapaxes(1, 2) @ root
 
 
 @dataclass(frozen=True)

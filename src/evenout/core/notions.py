@@ -1,131 +1,132 @@
-"""Fairness notions: each gives a form to solve with and a scale-free bias to state, from sums over sets of rows.
+"""What a fairness notion is: a form to solve with, a scale-free bias to state, its error, and the sums that these need.
 
 ``V`` weighs the columns of ``(s_1, ..., s_k, t)``: the ensemble ``t + S v`` is ``(v, 1)``, the base score
 ``(0, ..., 0, 1)``, so that both are measured by the same code. On held-out rows every fold has weights of its own.
+
+A notion is one object in one file: `evenout.core.parity`, `evenout.core.individual`, `evenout.core.own`. One of a
+user's own gives a name and a form, and has all the rest from `Notion`; ``docs/extending.md`` shows one.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from evenout.core.cells import Cells, CrossFit, Pairs
+from evenout.core.cells import Cells, CrossFit, fold_variances, unit_target, variances
 from evenout.core.forms import ratio
-from evenout.core.parity import DemographicParity, fold_variances, unit_target, variances
-from evenout.core.types import FloatArray
+from evenout.core.pairwise import PairSums
+from evenout.core.types import BoolArray, FloatArray, IntArray
+
+# From S (n, k), t (n,) and the rows of a set, as a mask (n,), to the sums of the notion over that set, by name.
+Collector: TypeAlias = Callable[[FloatArray, FloatArray, BoolArray], dict[str, FloatArray]]
 
 
-class Notion(Protocol):
-    """A fairness notion; arrays as in `DemographicParity`."""
+@dataclass(frozen=True)
+class NotionRows:
+    """The rows that a notion may look at before any score is known.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Features.
+    groups : array of shape (n,)
+        Codes, -1 for a row without a group.
+    n_groups : int
+    stands_for : array of shape (G,)
+        How many rows each row of a group stands for.
+    settings : mapping
+        Parameters of the estimator.
+    seed, n_threads : int
+    pair_sums : callable, optional
+        `evenout.core.pairwise.pair_sums` on another device.
+    """
+
+    X: FloatArray
+    groups: IntArray
+    n_groups: int
+    stands_for: FloatArray
+    settings: Mapping[str, Any]
+    seed: int
+    n_threads: int
+    pair_sums: Callable[..., PairSums] | None = None
+
+
+class Notion:
+    """A fairness notion. One of your own needs `form`, and `collect` where the form needs more than group means.
+
+    Subclasses set ``name``, the word that ``fairness`` and the command line know it by.
+    """
+
+    name = ""
+
+    def collect(self, rows: NotionRows) -> Collector:  # noqa: ARG002
+        """What sums up the rows of a set; called once for a fit. None are needed by default."""
+        return lambda S, t, of: {}  # noqa: ARG005
+
+    def read_sums(self, data: Any, n_sets: int, n_groups: int, k: int) -> dict[str, FloatArray]:  # noqa: ARG002
+        """The sums of `collect` out of a model file (`evenout.storage.fields.Fields`), for each set."""
+        own = [name for name in data.names() if name.startswith(f"{self.name}.")]
+        sums = {name.removeprefix(f"{self.name}."): data.array(name) for name in own}
+        for name, values in sums.items():
+            data.require(len(values) == n_sets, f"{self.name}.{name}", "has the wrong shape")
+        return sums
 
     def form(self, cells: Cells) -> FloatArray:
-        """The form of ``(s, t)`` to solve with, for each set."""
+        """The positive semidefinite form of ``(s, t)`` to solve with, for each set, shape (K, k + 1, k + 1)."""
+        raise NotImplementedError
 
     def noise(self, cells: Cells) -> FloatArray:
-        """What sampling alone adds to the form, on average."""
+        """What sampling alone adds to the form, on average; nothing by default."""
+        return np.zeros((cells.n_sets, cells.n_detectors + 1, cells.n_detectors + 1))
 
     def training_bias(self, cells: Cells, V: FloatArray) -> FloatArray:
-        """Scale-free bias on the rows that the weights were solved on."""
+        """Scale-free bias, ``form / Var(y)``, on the rows of one set, weights V (m, k + 1), shape (m,)."""
+        squared = np.einsum("mk,kl,ml->m", V, self.form(cells)[0], V, optimize=True)
+        return ratio(np.maximum(squared, 0.0), variances(cells, V[None])[0])
+
+    def fold_biases(self, cross: CrossFit, V: FloatArray) -> FloatArray:
+        """The same on the rows of each fold, whose weights V (K, m, k + 1) have not seen them, shape (K, m)."""
+        squared = np.einsum(
+            "fmk,fkl,fml->fm", V, self.form(cross.held) - self.noise(cross.held), V, optimize=True
+        )
+        return ratio(squared, fold_variances(cross, V))
 
     def bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """Scale-free bias on unseen rows, right on average."""
+        """Scale-free bias on unseen rows, shape (m,): the mean over folds, by their rows."""
+        return cross.held.counts / cross.held.counts.sum() @ self.fold_biases(cross, V)
 
     def choice(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """The same with less variance, to compare alphas with."""
-
-    def target_bias(self, cross: CrossFit) -> FloatArray:
-        """The base score's bias on unseen rows."""
-
-    def covariance(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """Covariance of the biases and, last, of the base score's."""
-
-
-class _Plain:
-    """What notions share whose bias carries no correction for sampling noise."""
-
-    def noise(self: Notion, cells: Cells) -> FloatArray:
-        """None is known."""
-        return np.zeros_like(self.form(cells))
-
-    def choice(self: Notion, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """`bias` itself."""
+        """The same with less variance, to compare alphas with; `bias` itself by default."""
         return self.bias(cross, V)
 
-    def target_bias(self: Notion, cross: CrossFit) -> FloatArray:
-        """`bias` of the base score, shape (1,)."""
+    def target_bias(self, cross: CrossFit) -> FloatArray:
+        """The base score's bias on unseen rows, shape (1,)."""
         return self.bias(cross, unit_target(cross.held))
-
-
-class Individual(_Plain):
-    """Equal scores of similar rows from different groups."""
-
-    def form(self, cells: Cells) -> FloatArray:
-        """``1/N sum_{p<q} 1/(n_p n_q) sum_ij M_ij (z_i - z_j)(z_i - z_j)'`` of each set, shape (K, k + 1, k + 1)."""
-        n = cells.group_counts
-        p, q = np.triu_indices(cells.n_groups, 1)
-        return (_pairs(cells).form / np.maximum(n[:, p] * n[:, q], 1.0)[:, :, None, None]).mean(axis=1)
-
-    def training_bias(self, cells: Cells, V: FloatArray) -> FloatArray:
-        """``sum M (y_i - y_j)^2 / sum M / Var(y)``, the mean over pairs of groups, on the rows of one set."""
-        pairs = _pairs(cells)
-        squared = np.einsum("pkl,mk,ml->mp", pairs.form[0], V, V, optimize=True)
-        return ratio(_per_mass(squared, pairs.mass[0]), variances(cells, V[None])[0])
-
-    def bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """The same on pairs with both rows in one fold."""
-        squared, mass = self._squared(cross, V)
-        return _per_mass(squared.sum(axis=0), mass.sum(axis=0))
 
     def covariance(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """Covariance of `bias` of m scores and, last, of the base score, from the spread over the folds."""
-        squared, mass = self._squared(cross, np.concatenate([V, unit_target(cross.held)], axis=1))
-        by_fold = _per_mass(squared, mass[:, None, :])
+        both = np.concatenate([V, unit_target(cross.held)], axis=1)
+        by_fold = self.fold_biases(cross, both)
         return np.cov(by_fold.T, ddof=1).reshape((V.shape[1] + 1,) * 2) / len(by_fold)
 
-    def _squared(self, cross: CrossFit, V: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Sums of squared differences in units of the variance (K, m, N), and masses (K, N)."""
-        pairs = _pairs(cross.held)
-        squared = np.einsum("fpkl,fmk,fml->fmp", pairs.form, V, V, optimize=True)
-        return ratio(squared, fold_variances(cross, V)[:, :, None]), pairs.mass
+    def chi_square(self, cross: CrossFit, V: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | None:  # noqa: ARG002
+        """The bias as a shifted noncentral chi-square; see `DemographicParity`. None: its error is taken as normal."""
+        return None
+
+    def target_chi_square(self, cross: CrossFit) -> tuple[FloatArray, FloatArray, FloatArray] | None:  # noqa: ARG002
+        """The same of the base score."""
+        return None
+
+    def gap_p_value(self, cells: Cells) -> float:  # noqa: ARG002
+        """p-value of "the base score has no bias"; NaN where there is no such test."""
+        return float("nan")
 
 
-class Own(_Plain):
-    """A form of the user's own, ``w'Cw`` of the detectors' weights, those that they have in t included.
-
-    Where t is not linear in the detectors, nothing is said of it.
-    """
-
-    def form(self, cells: Cells) -> FloatArray:
-        """``J'CJ`` of each set, where ``J (v, 1) = v + base`` are the weights of the sum."""
-        if cells.own is None:
-            raise ValueError("no form of your own was given")
-        k = cells.n_detectors
-        base = np.zeros((cells.n_sets, k)) if cells.base is None else cells.base
-        J = np.concatenate([np.broadcast_to(np.eye(k), (cells.n_sets, k, k)), base[:, :, None]], axis=2)
-        return J.swapaxes(1, 2) @ cells.own @ J
-
-    def training_bias(self, cells: Cells, V: FloatArray) -> FloatArray:
-        """``w'Cw / Var(y)``."""
-        squared = np.einsum("mk,kl,ml->m", V, self.form(cells)[0], V, optimize=True)
-        return ratio(squared, variances(cells, V[None])[0])
-
-    def bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """The same with C of each fold's held-out rows; the mean over folds by their rows."""
-        share = cross.held.counts / cross.held.counts.sum()
-        squared = np.einsum("fmk,fkl,fml->fm", V, self.form(cross.held), V, optimize=True)
-        return share @ ratio(squared, fold_variances(cross, V))
-
-    def covariance(self, cross: CrossFit, V: FloatArray) -> FloatArray:  # noqa: ARG002
-        """Unknown: C is taken as it is given."""
-        return np.full((V.shape[1] + 1,) * 2, np.nan)
+Weighted: TypeAlias = Sequence[tuple[Notion, float]]
 
 
-PARITY = DemographicParity()
-NOTIONS: dict[str, Notion] = {"demographic_parity": PARITY, "individual": Individual(), "own": Own()}
-NAMED_NOTIONS = ("demographic_parity", "individual")  # those that a user asks for by name
-
-
-def combined_form(cells: Cells, fairness: Mapping[str, float], *, noise_aware: bool = False) -> FloatArray:
+def combined_form(cells: Cells, fairness: Weighted, *, noise_aware: bool = False) -> FloatArray:
     """``sum_m weight_m C_m / f2_m(t)`` of each set: each notion in units of the target's bias; one alone as it is.
 
     ``noise_aware`` adds what sampling adds to a form once more: to solve with ``C + V`` keeps the weights from evening
@@ -133,21 +134,9 @@ def combined_form(cells: Cells, fairness: Mapping[str, float], *, noise_aware: b
     """
     if cells.n_groups < 2:
         return np.zeros((cells.n_sets, cells.n_detectors + 1, cells.n_detectors + 1))
-    forms = {name: NOTIONS[name].form(cells) for name in fairness}
-    if noise_aware:
-        forms = {name: C + NOTIONS[name].noise(cells) for name, C in forms.items()}
+    forms = [notion.form(cells) + (notion.noise(cells) if noise_aware else 0.0) for notion, _ in fairness]
     if len(forms) == 1:
-        return next(iter(forms.values()))
-    units = {name: np.where(C[:, -1, -1] == 0, 1.0, C[:, -1, -1])[:, None, None] for name, C in forms.items()}
-    return np.sum([fairness[name] * C / units[name] for name, C in forms.items()], axis=0)
-
-
-def _pairs(cells: Cells) -> Pairs:
-    if cells.pairs is None:
-        raise ValueError("individual fairness needs the pair sums of the cells; none were collected")
-    return cells.pairs
-
-
-def _per_mass(squared: FloatArray, mass: FloatArray) -> FloatArray:
-    """Mean of ``squared / mass`` over pairs of groups (the last axis); 0 for a pair without any similar rows."""
-    return (squared / np.maximum(mass, np.finfo(float).tiny)).mean(axis=-1)
+        return forms[0]
+    units = [np.where(C[:, -1, -1] == 0, 1.0, C[:, -1, -1])[:, None, None] for C in forms]
+    parts = zip(fairness, forms, units, strict=True)
+    return np.sum([weight * C / unit for (_, weight), C, unit in parts], axis=0)

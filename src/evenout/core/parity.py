@@ -14,9 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenout.core.cells import Cells, CrossFit
+from evenout.core.cells import Cells, CrossFit, fold_variances, unit_target, variances
+from evenout.core.compiled import one_blas_thread
 from evenout.core.forms import ratio, wald_p_value
 from evenout.core.membership import Comparison
+from evenout.core.notions import Notion
 from evenout.core.types import BoolArray, FloatArray
 
 _SOUND = 30  # rows from which a group's spread is known well enough
@@ -72,41 +74,23 @@ def mean_covariances(cells: Cells) -> FloatArray:
     return scatter * (factor[:, g] * factor[:, h])[:, :, None, None]
 
 
-def variances(cells: Cells, V: FloatArray) -> FloatArray:
-    """Variance over all rows of each set of the scores with weights V (K, m, k + 1), shape (K, m)."""
-    total = cells.total
-    n = np.maximum(total[:, 0, 0], np.finfo(float).tiny)[:, None]
-    mean = np.einsum("fk,fmk->fm", total[:, 0, 1:], V) / n
-    square = ((V @ total[:, 1:, 1:]) * V).sum(axis=2) / n
-    return np.maximum(square - mean**2, 0.0)
-
-
-def fold_variances(cross: CrossFit, V: FloatArray) -> FloatArray:
-    """Variance of each score over all rows, those of the fold and those outside, as each fold's model sees them."""
-    both = Cells(cross.training.plain + cross.held.plain, cross.held.weighted)
-    return variances(both, V)
-
-
-class DemographicParity:
+class DemographicParity(Notion):
     """Equal mean scores of the groups."""
+
+    name = "demographic_parity"
 
     def form(self, cells: Cells) -> FloatArray:
         """``sum_gh L_gh m_g m_h'`` of each set, shape (K, k + 1, k + 1): the mean of ``(m_g - m_h)(m_g - m_h)'``."""
         n = cells.group_counts
         mean = cells.plain[:, :-1, 0, 1:] / np.maximum(n, np.finfo(float).tiny)[:, :, None]
-        centred = _centred(mean.swapaxes(1, 2), (n > 0)[:, None])
-        return centred @ cells.comparison.laplacian(n > 0, n) @ centred.swapaxes(1, 2)
+        gaps = _centred(mean.swapaxes(1, 2), (n > 0)[:, None]) @ cells.comparison.root(n > 0, n).swapaxes(1, 2)
+        return gaps @ gaps.swapaxes(1, 2)
 
     def noise(self, cells: Cells) -> FloatArray:
         """``sum_gh L_gh N_gh``: what sampling alone adds to `form`, on average."""
         n = cells.group_counts
         L, (g, h) = cells.comparison.laplacian(n > 0, n), cells.comparison.joint
         return np.einsum("fp,fpkl->fkl", L[:, g, h], mean_covariances(cells))
-
-    def training_bias(self, cells: Cells, V: FloatArray) -> FloatArray:
-        """``DP / Var(y)`` on the rows of one set, weights V (m, k + 1); no correction: the weights have used it up."""
-        squared = np.einsum("mk,kl,ml->m", V, self.form(cells)[0], V, optimize=True)
-        return ratio(np.maximum(squared, 0.0), variances(cells, V[None])[0])
 
     def bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """Corrected ``DP / Var(y)`` on held-out rows, squared within folds; the mean over folds by their rows.
@@ -273,6 +257,7 @@ class _Found:
         )
 
 
+@one_blas_thread()
 def _means(cross: CrossFit, V: FloatArray, cells: Cells) -> Means:
     """Group means of the rows in ``cells``, the inside or the outside of each fold, less the mean over groups."""
     deviation = np.sqrt(fold_variances(cross, V))
@@ -282,13 +267,6 @@ def _means(cross: CrossFit, V: FloatArray, cells: Cells) -> Means:
     mean = np.einsum("fgk,fmk->fmg", cells.plain[:, :-1, 0, 1:] / np.maximum(n, 1e-300)[:, :, None], unit)
     cov = unit[:, None] @ mean_covariances(cells) @ unit[:, None].swapaxes(2, 3)
     return Means(_centred(mean, known[:, None]), cov, n, known, cells.comparison)
-
-
-def unit_target(cells: Cells) -> FloatArray:
-    """The weights that make the base score of ``(s, t)``, for each set, shape (K, 1, k + 1)."""
-    V = np.zeros((cells.n_sets, 1, cells.n_detectors + 1))
-    V[:, :, -1] = 1.0
-    return V
 
 
 def _chi_square(

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from evenout.core.cells import CrossFit
+from evenout.core.cells import CrossFit, unit_target
 from evenout.core.exceptions import NoGapWarning, warn
 from evenout.core.intervals import noncentral_interval, normal_interval, ratio_interval
-from evenout.core.notions import NOTIONS, PARITY, Notion, combined_form
-from evenout.core.parity import unit_target
+from evenout.core.notions import Notion, combined_form
 from evenout.core.problem import Method, Mixture, Solutions, Weights, solve
+from evenout.core.registry import PARITY, weighted_notions
 from evenout.core.types import FloatArray
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class TradeoffPath:
     cross : CrossFit
         Sums of the training rows, and of what is outside and inside of each fold.
     fairness : mapping
-        Notion to weight. Several notions: each form is divided by the target's own bias.
+        Notion, or its name, to weight. Several notions: each form is divided by the target's own bias.
     method : {"anchored", "published"}
         ``y = t + S v``, or the paper's ``y = S w``; see `evenout.core.problem`.
     noise_aware : bool
@@ -56,14 +56,15 @@ class TradeoffPath:
     def __init__(
         self,
         cross: CrossFit,
-        fairness: Mapping[str, float],
+        fairness: Mapping[Any, float],
         *,
         method: Method = "anchored",
         noise_aware: bool = False,
         constraint: Weights = "free",
     ) -> None:
         self.cross = cross
-        self.fairness = dict(fairness)
+        self.notions = weighted_notions(fairness)
+        self.fairness = {notion.name: weight for notion, weight in self.notions}
         self.method = method
         self.noise_aware = noise_aware
         self.constraint = constraint
@@ -98,7 +99,7 @@ class TradeoffPath:
         alphas = _checked(alpha)
         if not self.noise_aware:
             return self._solution.inner.f2(alphas.ravel()).reshape(alphas.shape)
-        form = combined_form(self.cross.whole, self.fairness)[0]
+        form = combined_form(self.cross.whole, self.notions)[0]
         return _quadratic(form, self._mixed(alphas)).reshape(alphas.shape)
 
     def correlation(self, alpha: float | FloatArray) -> FloatArray:
@@ -151,8 +152,9 @@ class TradeoffPath:
         """Interval of the unseen `target_bias`."""
         error = np.array([self.target_standard_error()])
         low, high = normal_interval(self._of_target("unseen"), error, confidence)
-        if self._by_chi_square:
-            ends = noncentral_interval(*PARITY.target_chi_square(self.cross), confidence)
+        shape = self._only.target_chi_square(self.cross) if self._only else None
+        if shape is not None:
+            ends = noncentral_interval(*shape, confidence)
             low, high = (
                 np.where(np.isnan(end), normal, end) for end, normal in zip(ends, (low, high), strict=True)
             )
@@ -197,8 +199,8 @@ class TradeoffPath:
 
     @cached_property
     def gap_p_value(self) -> float:
-        """p-value of "the groups have the same mean base score" (Welch); NaN without group fairness."""
-        return PARITY.gap_p_value(self.cross.whole) if "demographic_parity" in self.fairness else float("nan")
+        """p-value of "the groups have the same mean base score" (Welch); NaN for notions without such a test."""
+        return float(np.fmin.reduce([notion.gap_p_value(self.cross.whole) for notion, _ in self.notions]))
 
     @cached_property
     def gap_detected(self) -> bool:
@@ -262,11 +264,11 @@ class TradeoffPath:
         if self.cross.whole.n_groups < 2:
             return np.full((len(alphas) + 1,) * 2, np.nan)
         V = _in_units(self.fold_weights(alphas, "unseen"))
-        if len(self.fairness) == 1:
-            return self._notion.covariance(self.cross, V)
+        if self._only is not None:
+            return self._only.covariance(self.cross, V)
         parts = [
-            (weight / self._unit_bias(name, "unseen")) ** 2 * NOTIONS[name].covariance(self.cross, V)
-            for name, weight in self.fairness.items()
+            (weight / self._unit_bias(notion, "unseen")) ** 2 * notion.covariance(self.cross, V)
+            for notion, weight in self.notions
         ]
         return np.sum(parts, axis=0) / sum(self.fairness.values()) ** 2  # as if independent
 
@@ -275,19 +277,16 @@ class TradeoffPath:
         return self.method == "anchored" and alpha == 0
 
     @property
-    def _notion(self) -> Notion:
-        return NOTIONS[next(iter(self.fairness))]
-
-    @property
-    def _by_chi_square(self) -> bool:
-        return list(self.fairness) == ["demographic_parity"] and self.cross.whole.n_groups >= 2
+    def _only(self) -> Notion | None:
+        """The notion where there is one, and two groups to compare."""
+        return self.notions[0][0] if len(self.notions) == 1 and self.cross.whole.n_groups >= 2 else None
 
     def _mixed(self, alphas: FloatArray) -> FloatArray:
         return self._solution.mixed(alphas.ravel())
 
     def _solve(self, *, training: bool) -> list[Solutions]:
         cells = self.cross.training if training else self.cross.whole
-        forms = combined_form(cells, self.fairness, noise_aware=self.noise_aware)
+        forms = combined_form(cells, self.notions, noise_aware=self.noise_aware)
         rules: dict[str, Any] = {
             "method": self.method,
             "constraint": self.constraint,
@@ -305,8 +304,8 @@ class TradeoffPath:
             return np.full(len(alphas), np.nan)
         V = _in_units(self.fold_weights(alphas, target))
         parts = [
-            weight * self._one(NOTIONS[name], V, target, choosing) / self._unit_bias(name, target)
-            for name, weight in self.fairness.items()
+            weight * self._one(notion, V, target, choosing) / self._unit_bias(notion, target)
+            for notion, weight in self.notions
         ]
         return np.sum(parts, axis=0) / sum(self.fairness.values())
 
@@ -319,26 +318,23 @@ class TradeoffPath:
         """The base score's bias, shape (1,); 1 by definition of the mean of several notions."""
         if self.cross.whole.n_groups < 2:
             return np.full(1, np.nan)
-        if len(self.fairness) > 1:
-            return np.ones(1)
-        return self._target_bias(self._notion, target)
+        return np.ones(1) if self._only is None else self._target_bias(self._only, target)
 
     def _target_bias(self, notion: Notion, target: Target) -> FloatArray:
         if target == "training":
             return notion.training_bias(self.cross.whole, unit_target(self.cross.whole)[0])
         return notion.target_bias(self.cross)
 
-    def _unit_bias(self, name: str, target: Target) -> float:
+    def _unit_bias(self, notion: Notion, target: Target) -> float:
         """1 for one notion; of several the target's bias by this one, or 1 if it has none."""
-        if len(self.fairness) == 1:
-            return 1.0
-        return float(self._target_bias(NOTIONS[name], target)[0]) or 1.0
+        return 1.0 if self._only is not None else float(self._target_bias(notion, target)[0]) or 1.0
 
     def _bias_interval(self, alphas: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
         low, high = normal_interval(self.bias(alphas), self.standard_error(alphas), confidence)
-        if self._by_chi_square:
-            V = _in_units(self.fold_weights(alphas, "unseen"))
-            lowest, highest = noncentral_interval(*PARITY.chi_square(self.cross, V), confidence)
+        V = _in_units(self.fold_weights(alphas, "unseen"))
+        shape = self._only.chi_square(self.cross, V) if self._only else None
+        if shape is not None:
+            lowest, highest = noncentral_interval(*shape, confidence)
             # A gap that was learnt from noise has an error that is nearly normal, with the higher lower end.
             low, high = np.fmax(low, lowest), np.where(np.isnan(highest), high, highest)
         if self.method == "anchored" and (alphas == 0).any():  # the base score itself
@@ -346,17 +342,19 @@ class TradeoffPath:
         return low, high
 
 
-def open_path(cross: CrossFit, fairness: Mapping[str, float], **settings: Any) -> TradeoffPath:
-    """The path; of two notions, group fairness is left out, with a warning, where there is no group gap to remove."""
+def open_path(cross: CrossFit, fairness: Mapping[Any, float], **settings: Any) -> TradeoffPath:
+    """The path; of several notions, group fairness is left out, with a warning, where there is no gap to remove."""
     path = TradeoffPath(cross, fairness, **settings)
-    one_of_two = len(fairness) > 1 and cross.whole.n_groups >= 2
-    if one_of_two and not TradeoffPath(cross, {"demographic_parity": 1.0}).gap_detected:
+    rest = {notion: weight for notion, weight in path.notions if notion is not PARITY}
+    several = rest and len(rest) < len(path.notions) and cross.whole.n_groups >= 2
+    if several and not TradeoffPath(cross, {PARITY: 1.0}).gap_detected:
+        named = " and ".join(notion.name for notion in rest)
         warn(
             f"no group gap was found in the base score (p = {path.gap_p_value:.2g} for 'no gap'); "
-            "only individual fairness is pursued",
+            f"only {named} fairness is pursued",
             NoGapWarning,
         )
-        return TradeoffPath(cross, {"individual": 1.0}, **settings)
+        return TradeoffPath(cross, rest if len(rest) > 1 else dict.fromkeys(rest, 1.0), **settings)
     return path
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.spatial import cKDTree
 
-from evenout.core.compiled import map_blocks
+from evenout.core.compiled import map_blocks, one_blas_thread
 from evenout.core.cycles import BLOCK, Rows, Sample, cell_pairs
 from evenout.core.folds import row_numbers
 from evenout.core.pairwise import (
@@ -94,6 +94,7 @@ def estimate_pair_sums(
     return sampled_pair_sums(X, Z, groups, folds, **settings, tolerance=tolerance, seed=seed)
 
 
+@one_blas_thread()
 def sampled_pair_sums(
     X: FloatArray,
     Z: FloatArray,

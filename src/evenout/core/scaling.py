@@ -1,8 +1,7 @@
 """Score scalings, learnt on the training rows: raw detector scores in, comparable columns out.
 
-A column that is constant on the training rows says nothing and becomes 0 everywhere. New rows may leave the
-training range;
-they are not clipped, because that would tie the most outlying of them.
+A column that is constant on the training rows says nothing and becomes 0 everywhere. New rows may leave the training
+range. They are not clipped, because that would tie the most outlying of them.
 """
 
 from dataclasses import dataclass
@@ -22,9 +21,8 @@ class Scaling:
     Parameters
     ----------
     kind : str
-        ``"minmax"``: to [0, 1]. ``"rank"``: the share of training rows below, ties counted half. ``"zscore"``:
-        mean 0 and standard
-        deviation 1. ``"gaussian"``: ``max(0, erf((s - mean) / (std sqrt 2)))`` (Kriegel et al. 2011).
+        ``"minmax"``: to [0, 1]. ``"rank"``: the share of training rows below, ties counted half. ``"zscore"``: mean 0
+        and standard deviation 1. ``"gaussian"``: ``max(0, erf((s - mean) / (std sqrt 2)))`` (Kriegel et al. 2011).
     low, high, mean, std : arrays of shape (k,)
         Of the training rows.
     varies : array of shape (k,)

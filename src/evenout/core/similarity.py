@@ -117,11 +117,12 @@ def warn_few_pairs(effective: float, *, n_weights: int = 0) -> None:
     if effective >= needed:
         return
     what = f"choose {n_weights} weights" if n_weights else "measure a score"
-    warn(
-        f"individual fairness rests on about {effective:.0f} pairs of similar rows, too few to {what} by them "
-        f"({needed} are wanted): a few of them decide. Give more rows or a longer length_scale, say ('median', 0.2).",
-        FewPairsWarning,
+    template = (
+        "individual fairness rests on about {effective:.0f} pairs of similar rows, too few to {what} by them "
+        "({needed} are wanted): a few of them decide. Give more rows or a longer {@length_scale}, "
+        "say {length_scale=('median', 0.2)}."
     )
+    warn(FewPairsWarning(template, effective=effective, what=what, needed=needed))
 
 
 def draw_rows(features: FloatArray, groups: IntArray, size: int) -> IntArray:

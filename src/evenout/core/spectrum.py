@@ -14,9 +14,10 @@ with the target as a column, ``y = t + S v``, it is b that is 0, and ``x(0) = 0`
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import eigh, svd
+from scipy.linalg import eigh
 from scipy.optimize import brentq
 
+from evenout.core.compiled import one_blas_thread
 from evenout.core.types import FloatArray
 
 _FAR = 1e150  # the largest alpha that is told apart from infinity
@@ -94,6 +95,7 @@ class Spectrum:
         return self.misfit + _bounded(alpha) * self.bias
 
 
+@one_blas_thread()
 def factorise(
     A: FloatArray,
     b: FloatArray,
@@ -127,11 +129,8 @@ def factorise(
     tau = trace_A / trace_C if trace_A > 0 and trace_C > 0 else 1.0
     values, vectors = eigh(A + tau * C)
     kept = values > max(eps * values[-1], 0.0)
-    if not kept.any():
-        none = np.zeros(0)
-        return Spectrum(np.zeros((k, 0)), none, none, none, none, max(c0, 0.0), max(d0, 0.0))
     half = vectors[:, kept] / np.sqrt(values[kept])
-    share, rotation = _shares(np.sqrt(tau) * _root(C, eps) @ half)
+    share, rotation = _shares(np.sqrt(tau) * root(C, eps) @ half)
     share[share < eps] = 0.0
     misfit = 1.0 - share
     misfit[misfit < eps] = 0.0
@@ -155,7 +154,7 @@ def _quotient(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     return np.where(some, numerator, 0.0) / np.where(some, denominator, 1.0)
 
 
-def _root(C: FloatArray, eps: float) -> FloatArray:
+def root(C: FloatArray, eps: float) -> FloatArray:
     """``R`` of full row rank with ``R'R = C``: a form of few gaps stays exactly blind to all other directions."""
     values, vectors = eigh(C)
     kept = values > max(eps * values[-1], 0.0)
@@ -164,9 +163,7 @@ def _root(C: FloatArray, eps: float) -> FloatArray:
 
 def _shares(R: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues of ``R'R`` in [0, 1], and its eigenvectors as columns; exact zeros beyond the rank of R."""
-    if len(R) == 0:
-        return np.zeros(R.shape[1]), np.eye(R.shape[1])
-    _, singular, rotation = svd(R)
+    _, singular, rotation = np.linalg.svd(R)  # scipy's refuses an empty array
     share = np.zeros(R.shape[1])
     share[: len(singular)] = np.minimum(singular**2, 1.0)[: len(share)]
     return share, rotation.T

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeAlias
 
+from evenout.core.exceptions import InputError
 from evenout.datasets._dataset import Dataset
 from evenout.datasets._sampling import RandomState, sample_groups
 
@@ -94,10 +95,15 @@ def _check(name: str, sensitive: str | Sequence[str] | None, strength: float) ->
     if sensitive is None:
         return
     if len(protected) < 2:
-        raise ValueError(f"sensitive is {sensitive!r}, but only 'credit' has a choice; leave it out here.")
+        raise InputError(
+            "{sensitive=} was given, but only 'credit' has a choice; leave it out here", sensitive=sensitive
+        )
     asked = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     if not asked or len(set(asked)) < len(asked) or not set(asked) <= set(protected):
-        raise ValueError(f"sensitive is {sensitive!r}; choose from {', '.join(protected)}, each once.")
+        known = ", ".join(protected)
+        raise InputError(
+            "{sensitive=} is not allowed; choose from {known}, each once", sensitive=asked, known=known
+        )
 
 
 def _split_plain(frame: pd.DataFrame) -> Parts:
@@ -175,10 +181,7 @@ class BundledFile:
 BUNDLED = {
     "communities": BundledFile(
         "25b6fb38952841141e2119cecfb0ff4e1b8ab0a51adb97a7fbf4b26dee9019e8",
-        n_rows=1994,
-        n_features=96,
-        n_outliers=277,
-        n_groups=4,
+        n_rows=1994, n_features=96, n_outliers=277, n_groups=4,
         row="a community of the United States: census of 1990 and crime report of 1995, scaled to [0, 1]",
         outlier="more than 0.5 on the scaled number of violent crimes per head",
         groups="the largest of the four scaled shares of population: black, white, asian or hispanic",
@@ -188,10 +191,7 @@ BUNDLED = {
     ),
     "german": BundledFile(
         "efd183540fa65a24233f08c2b628aa089cce28b1414c80ef77c0217fdddc4980",
-        n_rows=1000,
-        n_features=23,
-        n_outliers=300,
-        n_groups=4,
+        n_rows=1000, n_features=23, n_outliers=300, n_groups=4,
         row="a person who took a credit in Germany, numeric coding",
         outlier="a bad credit risk",
         groups="personal status and sex: three groups of men, one of women",
@@ -201,50 +201,35 @@ BUNDLED = {
     ),
     "annthyroid": BundledFile(
         "d18fe5e6c2bf9a2401551806bceb483a76b2d61a04fda39032fa2db1a22861a1",
-        n_rows=7200,
-        n_features=6,
-        n_outliers=534,
-        n_groups=2,
+        n_rows=7200, n_features=6, n_outliers=534, n_groups=2,
         row="a patient: age and five measurements of thyroid hormones",
         outlier="a thyroid that does not function normally",
         source="UCI, Thyroid Disease (R. Quinlan; this part R. Werner), doi:10.24432/C5D010",
     ),
     "cardio": BundledFile(
         "785583b5a31c1ca323de67aaf2a1530749f9ad27102f06994240598758cab1dd",
-        n_rows=1831,
-        n_features=21,
-        n_outliers=176,
-        n_groups=2,
+        n_rows=1831, n_features=21, n_outliers=176, n_groups=2,
         row="a cardiotocogram (heart rate of a fetus, contractions), z-scored",
         outlier="judged pathologic; suspect ones are left out",
         source="UCI, Cardiotocography (D. Campos, J. Bernardes), doi:10.24432/C51S4N, in the form of ODDS",
     ),
     "vowels": BundledFile(
         "03d2c077044c3b1d2306184d5747b1574b439ece70247c1052a627528db01bf8",
-        n_rows=1456,
-        n_features=12,
-        n_outliers=50,
-        n_groups=3,
+        n_rows=1456, n_features=12, n_outliers=50, n_groups=3,
         row="a frame of a Japanese vowel as spoken by a man: 12 cepstrum coefficients, z-scored",
         outlier="spoken by speaker 1; the others are by speakers 6, 7 and 8",
         source="UCI, Japanese Vowels (M. Kudo et al.), doi:10.24432/C5NS47, in the form of ODDS",
     ),
     "breastw": BundledFile(
         "ffeef0f72dc6237b3f3aaa4d95f5013710b83490ed10418be9b3340a6b9a5d2e",
-        n_rows=683,
-        n_features=9,
-        n_outliers=239,
-        n_groups=3,
+        n_rows=683, n_features=9, n_outliers=239, n_groups=3,
         row="a sample of breast tissue: nine properties of its cells, graded 1 to 10",
         outlier="malignant",
         source="UCI, Breast Cancer Wisconsin Original (W. Wolberg), doi:10.24432/C5HP4Z, in the form of ODDS",
     ),
     "mammography": BundledFile(
         "d8c31a8a4e2cd63608baea5579c273b4025d8eadcbb8d66e4a95ee2775a4c5df",
-        n_rows=11183,
-        n_features=6,
-        n_outliers=260,
-        n_groups=4,
+        n_rows=11183, n_features=6, n_outliers=260, n_groups=4,
         row="a candidate spot in a mammogram: six measurements of the image",
         outlier="a calcification",
         source="Woods et al. 1993, in the form of ODDS and OpenML",
@@ -252,10 +237,7 @@ BUNDLED = {
     ),
     "pima": BundledFile(
         "701ba92495aa22b652d20028636b979a4a20da380889c6f07b8895b54bd2ea77",
-        n_rows=768,
-        n_features=8,
-        n_outliers=268,
-        n_groups=4,
+        n_rows=768, n_features=8, n_outliers=268, n_groups=4,
         row="a woman of Pima heritage, 21 or older: eight medical measurements",
         outlier="has diabetes",
         source="NIDDK (donor V. Sigillito; Smith et al. 1988), in the form of ODDS",
@@ -263,10 +245,7 @@ BUNDLED = {
     ),
     "credit": BundledFile(
         "4a276ea74be1c98ee602e5cb259d4ad6d330b045a1bfae1ef6255d7b457029ae",
-        n_rows=30000,
-        n_features=19,
-        n_outliers=6636,
-        n_groups=4,
+        n_rows=30000, n_features=19, n_outliers=6636, n_groups=4,
         row="a holder of a credit card in Taiwan, 2005: limit, and six months of bills and payments",
         outlier="did not pay in the next month",
         groups="education, age, sex or marriage, as chosen by `sensitive`",
@@ -274,4 +253,4 @@ BUNDLED = {
         protected=("education", "age", "sex", "marriage"),
         split=_split_credit,
     ),
-}
+}  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from evenout.core.types import BoolArray, IntArray
+from evenout.core.types import IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,9 @@ def sample_groups(
     """
     import pandas as pd
 
-    labels = _checked_labels(y)
+    from evenout.metrics import read_labels  # imports scikit-learn in turn
+
+    labels = read_labels(y)
     n = labels.size
     if not 2 <= n_groups <= n:
         raise ValueError(f"n_groups is {n_groups}; it must lie between 2 and the number of rows, {n}.")
@@ -96,16 +98,6 @@ def check_strength(strength: float, *, least: float) -> None:
     if not (np.isfinite(strength) and strength >= least):
         allowed = "a finite number" if np.isinf(least) else f"a finite number, at least {least:g}"
         raise ValueError(f"strength is {strength}; it must be {allowed} (0 means no bias, 1 a clear one).")
-
-
-def _checked_labels(y: npt.ArrayLike) -> BoolArray:
-    labels = np.asarray(y)
-    if labels.ndim != 1 or not np.isin(labels, (0, 1)).all():
-        raise ValueError(
-            f"y has shape {labels.shape} and values such as {np.unique(labels)[:5].tolist()}; "
-            "it must be one column of 0 (inlier) and 1 (outlier)."
-        )
-    return labels.astype(bool)
 
 
 def _fill_empty(codes: IntArray, n_groups: int, rng: np.random.RandomState) -> None:

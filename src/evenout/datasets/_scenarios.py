@@ -21,10 +21,9 @@ COLUMNS = [f"{kind}_{i + 1}" for kind in ("informative", "nuisance") for i in ra
 class Scenario:
     """The ways in which the group enters; each is 0 unless the scenario is about it.
 
-    In group j, of effect s_j, nuisance features are multiplied by 1 + `spread` s_j and moved by `shift` s_j;
-    Student noise (3 degrees of freedom) times `noise` s_j is added to them; outliers are drawn with weight
-    1 + `rate` s_j; nuisance feature j of group j >= 1 is moved by `place` s, and these groups are small
-    if `place` is not 0.
+    Group j has the effect s_j. Its nuisance features are multiplied by 1 + `spread` s_j and moved by `shift` s_j.
+    Student noise (3 degrees of freedom) times `noise` s_j is added to them. Outliers are drawn with weight
+    1 + `rate` s_j. Nuisance feature j of group j >= 1 is moved by `place` s; such groups are small if `place` is not 0.
     """
 
     cause: str

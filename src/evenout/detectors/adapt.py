@@ -2,12 +2,13 @@
 
 Recognised by interface, so that no other library need be imported:
 
-- ``decision_scores_`` after ``fit`` (PyOD): these are the training scores, ``decision_function`` scores new
-  rows; higher is more outlying.
-- ``score_samples``, else ``decision_function`` (scikit-learn): lower is more outlying.
-  ``negative_outlier_factor_`` has the training
-  scores where it exists, because a local outlier factor leaves the row itself out.
+- ``decision_scores_`` after ``fit`` (PyOD): these are the training scores, ``decision_function`` scores new rows;
+  higher is more outlying.
+- ``score_samples``, else ``decision_function`` (scikit-learn): lower is more outlying. ``negative_outlier_factor_`` has
+  the training scores where it exists, because a local outlier factor leaves the row itself out.
 - a function of X: its scores are taken as they are, higher is more outlying.
+
+A pipeline is what its last step is.
 """
 
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def fit_group_aware(
     """Fit a clone of a detector with ``needs_groups``; the fitted column and its training scores of shape (n, 1)."""
     fitted = clone(detector)
     fitted.fit(X, sensitive_features=sensitive_features)
-    return GroupAware(name, fitted), _column(name, fitted.outlier_factor_, len(X), 1.0)
+    return GroupAware(name, fitted), _column(name, fitted.outlier_scores_, len(X), 1.0)
 
 
 def cross_fit_group_aware(
@@ -103,13 +104,16 @@ def fit_foreign(name: str, detector: Any, X: FloatArray, seed: int) -> tuple[For
         return column, column.score(X)
     fitted = _prepared(detector, seed)
     fitted.fit(X)
-    if hasattr(fitted, "decision_scores_"):
+    last = fitted
+    while hasattr(last, "steps"):
+        last = last.steps[-1][1]
+    if hasattr(last, "decision_scores_"):
         column = Foreign(name, fitted.decision_function, 1.0)
-        return column, _column(name, fitted.decision_scores_, len(X), 1.0)
+        return column, _column(name, last.decision_scores_, len(X), 1.0)
     for method in ("score_samples", "decision_function"):
         if hasattr(fitted, method):
             column = Foreign(name, getattr(fitted, method), -1.0)
-            own = getattr(fitted, "negative_outlier_factor_", None)
+            own = getattr(last, "negative_outlier_factor_", None)
             return column, column.score(X) if own is None else _column(name, own, len(X), -1.0)
     raise ValueError(
         f"detector {name!r} ({type(detector).__name__}) has none of score_samples, decision_function and "
@@ -150,13 +154,12 @@ def _prepared(detector: Any, seed: int) -> Any:
     fresh = clone(detector, safe=False)
     if not hasattr(fresh, "get_params"):
         return fresh
-    settings = {
-        key: seed
-        for key, value in fresh.get_params(deep=True).items()
-        if key.endswith("random_state") and value is None
-    }
-    if fresh.get_params(deep=False).get("novelty") is False:
-        settings["novelty"] = True  # scikit-learn's LocalOutlierFactor scores new rows in this mode only
+    settings: dict[str, Any] = {}
+    for key, value in fresh.get_params(deep=True).items():
+        if key.endswith("random_state") and value is None:
+            settings[key] = seed
+        elif key.split("__")[-1] == "novelty" and value is False:
+            settings[key] = True  # scikit-learn's LocalOutlierFactor scores new rows in this mode only
     if settings:
         fresh.set_params(**settings)
     return fresh

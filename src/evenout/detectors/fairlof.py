@@ -26,12 +26,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.core.exceptions import warn
+from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.detectors.neighbours import distinct_rows
 from evenout.detectors.search import Ids, cut_blocks, nearest
 from evenout.groups import Groups, label_rows, match_groups
-from evenout.parameters import ANY_JOBS, check_parameters, number, one_of, whole
+from evenout.parameters import ANY_JOBS, SHARE_OR_COUNT, check_parameters, integer, number, one_of
 from evenout.rows import new_rows, training_rows
+from evenout.scikit import OutlierScorer
 
 _LAMBDAS = np.arange(1, 11) / 10
 _AGREEMENT = 0.9  # Jaccard index with plain LOF's top rows that "auto" looks for
@@ -39,14 +41,15 @@ _LEAST = 0.01  # no distance shrinks further than to this share
 _GUARD = 1e-10  # scikit-learn's: keeps the density finite where all neighbours are duplicates
 
 _RULES = {
-    "n_neighbors": whole(1),
+    "n_neighbors": integer(1),
     "lambda_": one_of(("auto",)) | number(0, 1),
     "direction": one_of(("even", "printed")),
+    "contamination": SHARE_OR_COUNT,
     "n_jobs": ANY_JOBS,
 }
 
 
-class FairLOF(BaseEstimator):
+class FairLOF(OutlierScorer, BaseEstimator):
     """Local outlier factor meant to even out how often groups are found among the top rows.
 
     It uses the group of every row that it scores, new ones too. It is a heuristic, here for comparison and as one
@@ -61,17 +64,21 @@ class FairLOF(BaseEstimator):
     direction : {"even", "printed"}, default="even"
         The sign s. ``"printed"``: that of the paper. ``"even"``: the one with which the groups' mean ranks on the
         training rows come out closest, or lambda = 0, plain LOF, where both signs move them apart.
+    contamination : float in (0, 0.5] or int, default=0.1
+        Share of the training rows that `predict` flags, or how many of them.
     n_jobs : int or None, default=None
         Threads; None means 1, -1 all cores.
 
     Attributes
     ----------
-    outlier_factor_ : array of shape (n,)
+    outlier_scores_ : array of shape (n,)
         Scores of the training rows, higher = more outlying.
     strength_ : float
         The lambda used.
     sign_ : int
         The s used: 1 shortens distances across groups, -1 stretches them; 0 where lambda is 0.
+    offset_ : float
+        ``decision_function = score_samples - offset_``; negative means flagged.
     groups_ : tuple of str
     n_features_in_ : int
 
@@ -92,9 +99,9 @@ class FairLOF(BaseEstimator):
     Examples
     --------
     >>> X, groups = [[0.0], [1.0], [2.0], [4.0], [9.0]], ["a", "a", "a", "b", "b"]
-    >>> FairLOF(n_neighbors=2, lambda_=0.0).fit(X, sensitive_features=groups).outlier_factor_.round(2)
+    >>> FairLOF(n_neighbors=2, lambda_=0.0).fit(X, sensitive_features=groups).outlier_scores_.round(2)
     array([0.75, 1.17, 0.9 , 1.25, 2.7 ])
-    >>> FairLOF(n_neighbors=2, lambda_=0.5).fit(X, sensitive_features=groups).outlier_factor_.round(2)
+    >>> FairLOF(n_neighbors=2, lambda_=0.5).fit(X, sensitive_features=groups).outlier_scores_.round(2)
     array([1.15, 1.44, 0.6 , 1.31, 3.8 ])
     """
 
@@ -106,11 +113,13 @@ class FairLOF(BaseEstimator):
         *,
         lambda_: float | str = "auto",
         direction: str = "even",
+        contamination: float = 0.1,
         n_jobs: int | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.lambda_ = lambda_
         self.direction = direction
+        self.contamination = contamination
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Self:  # noqa: ARG002
@@ -129,8 +138,10 @@ class FairLOF(BaseEstimator):
         graph = _Graph.of(rows, groups, self._capped(len(rows)), effective_n_jobs(self.n_jobs))
         strength, steer = self._steered(graph, groups)
         rating = graph.rate(strength * steer)
+        scores = graph.training_scores(rating)
+        threshold = flag_threshold(scores, self.contamination)
         self._graph, self._rating = graph, rating
-        self.outlier_factor_ = graph.training_scores(rating)
+        self.outlier_scores_, self.offset_ = scores, -float(threshold)
         self.strength_, self.groups_ = strength, groups.labels
         self.sign_ = int(np.sign(strength * steer))
         validate_data(self, X, skip_check_array=True)
@@ -138,10 +149,13 @@ class FairLOF(BaseEstimator):
 
     def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Scores of new rows of known groups, shape (m,), higher = more outlying."""
-        check_is_fitted(self, "outlier_factor_")
+        check_is_fitted(self)
         rows = new_rows(self, X)
         codes = match_groups(sensitive_features, len(rows), self.groups_, rows=X)
         return self._graph.score(rows, codes, self._rating, effective_n_jobs(self.n_jobs))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "outlier_scores_")  # lambda_ is a parameter, though its name looks learnt
 
     def _capped(self, n_rows: int) -> int:
         if self.n_neighbors > n_rows - 1:

@@ -11,7 +11,7 @@ are grown by scikit-learn, compared with X in float32 and summed in the same ord
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from evenout.core.compiled import map_blocks
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.parts import Without, by_refitting
+from evenout.storage.fields import Fields
 
 ROWS = 1024  # rows that go down a tree together: their nodes and features stay in the cache
 TREES = 25  # trees per piece of work handed to a thread
@@ -65,6 +66,36 @@ class Forest:
     sizes: IntArray
     depth: int
     max_samples: int
+    kind: ClassVar[str] = "forest"
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.sizes)
+
+    @classmethod
+    def read(cls, data: Fields, n_rows: int, n_features: int) -> "Forest":
+        """Out of a model file."""
+        threshold = data.floats("threshold", None)
+        v = len(threshold)
+        root = data.integers("root", None, low=0, high=v - 1)
+        data.require(len(root) and root[0] == 0 and (np.diff(root) > 0).all(), "root", "is out of order")
+        size_of_tree = np.diff(root, append=v)
+        first = np.repeat(root, size_of_tree)[:, None]  # of the tree that a node is in
+        child = data.integers("child", v, 2, low=0, high=v - 1, dtype=np.int32)
+        inside = (first <= child) & (child < first + np.repeat(size_of_tree, size_of_tree)[:, None])
+        data.require(inside.all(), "child", "leaves its tree")
+        feature = data.integers("feature", v, low=0, high=n_features - 1, dtype=np.int32)
+        return cls(
+            feature=feature.astype(np.int32),
+            threshold=threshold,
+            child=child.astype(np.int32),
+            length=data.floats("length", v),
+            root=root,
+            sizes=data.integers("sizes", None, low=1, high=len(root)),
+            depth=data.whole("depth", 0, int(size_of_tree.max())),
+            max_samples=data.whole("max_samples", 1, n_rows),
+        )
 
     @classmethod
     def fit(

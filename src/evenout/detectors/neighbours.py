@@ -15,7 +15,7 @@ once.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from evenout.core.exceptions import warn
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.detectors.parts import Without, by_refitting
 from evenout.detectors.search import Blocks, Ids, cut_blocks, drop_points, nearest
+from evenout.storage.fields import Fields
 
 ROWS = 4096  # rows per piece of work handed to a thread
 SPARE = 3.0  # standard deviations by which lists are longer than needed, so that a fold may be left out
@@ -70,6 +71,25 @@ class Neighbours:
     k_distance: FloatArray
     density: FloatArray
     scores: FloatArray
+    kind: ClassVar[str] = "neighbours"
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.lof) + len(self.knn)
+
+    @classmethod
+    def read(cls, data: Fields, n_rows: int, n_features: int) -> "Neighbours":
+        """Out of a model file."""
+        locations = data.floats("locations", None, n_features)
+        u = len(locations)
+        counts = data.integers("counts", u, low=1, high=n_rows)
+        data.require(counts.sum() == n_rows, "counts", "is out of range")
+        lof, knn = (data.integers(name, None, low=1, high=n_rows - 1) for name in ("lof", "knn"))
+        data.require(len(lof) + len(knn) > 0, "lof", "is empty")
+        k_distance, density = (data.floats(name, u, len(lof)) for name in ("k_distance", "density"))
+        scores = data.floats("scores", u, len(lof) + len(knn))
+        return cls(locations, counts, lof, knn, k_distance, density, scores)
 
     @classmethod
     def fit(

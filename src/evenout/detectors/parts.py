@@ -1,11 +1,12 @@
 """What every fitted source of score columns can do, and scores by detectors that have not seen a fold of the rows."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 
 from evenout.core.types import FloatArray, IntArray
+from evenout.storage.fields import Fields
 
 # The raw scores of all n rows by detectors that were fitted without the rows of the given fold.
 Without: TypeAlias = Callable[[int], FloatArray]
@@ -16,6 +17,26 @@ class Part(Protocol):
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Raw scores of shape (m, columns)."""
+
+
+class Family(Part, Protocol):
+    """A fitted family of score columns whose state is plain arrays: a dataclass of them can be saved as it is.
+
+    A family of a user's own is an object with ``fit_columns(X, seed=..., n_threads=...)``, which returns a `Part` and
+    the scores of the training rows, (n, columns); the part may have ``names`` of the columns. See
+    ``docs/extending.md``.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+
+    @classmethod
+    def read(cls, data: Fields, n_rows: int, n_features: int) -> Self:
+        """Out of a model file: nothing is believed before it has been checked."""
+        ...
 
 
 def by_refitting(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from evenout.detectors.adapt import (
 )
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
-from evenout.detectors.parts import Part, Without
+from evenout.detectors.parts import Family, Part, Without, by_refitting
 from evenout.detectors.tails import Tails
+from evenout.storage.fields import Fields
 
 POOLS = ("paper", "diverse", "precomputed")
 
@@ -30,9 +31,23 @@ _TREES = (25, 50, 75, 100, 125, 150, 175)
 class Precomputed:
     """Scores that come ready: X is the score matrix."""
 
+    width: int
+    kind: ClassVar[str] = "precomputed"
+
+    @classmethod
+    def read(cls, data: Fields, n_rows: int, n_features: int) -> "Precomputed":  # noqa: ARG003
+        """Out of a model file."""
+        return cls(n_features)
+
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
         """X itself."""
         return X
+
+
+# The families whose state is plain arrays, so that a model file can hold them.
+FAMILIES: dict[str, type[Family]] = {
+    family.kind: family for family in (Neighbours, Forest, Tails, Precomputed)
+}
 
 
 @dataclass(frozen=True)
@@ -161,7 +176,7 @@ def cross_fit_pool(
 def _fit(detectors: Any, task: _Task) -> tuple[FittedPool, FloatArray, Without]:
     if isinstance(detectors, str) and detectors == "precomputed":
         names = tuple(f"score_{j}" for j in range(task.X.shape[1]))
-        return FittedPool(names, (Precomputed(),)), task.X, lambda fold: task.X  # noqa: ARG005
+        return FittedPool(names, (Precomputed(len(names)),)), task.X, lambda fold: task.X  # noqa: ARG005
     fitted: list[_Fitted] = []
     for entry in [detectors] if isinstance(detectors, str) else _entries(detectors):
         taken = [name for part in fitted for name in part.names]
@@ -183,11 +198,30 @@ def _fit_given(entry: Any, taken: Sequence[str], task: _Task) -> _Fitted:
     while unique in taken:
         copies += 1
         unique = f"{name}_{copies}"
+    if hasattr(detector, "fit_columns"):
+        return _fit_columns(unique, detector, task)
     given = {"name": unique, "detector": detector}
     if getattr(detector, "needs_groups", False) and not isinstance(detector, type):
         groups = task.sensitive_features
         return task.fit([unique], fit_group_aware, cross_fit_group_aware, **given, sensitive_features=groups)
     return task.fit([unique], fit_foreign, cross_fit_foreign, **given, seed=task.seed)
+
+
+def _fit_columns(name: str, family: Any, task: _Task) -> _Fitted:
+    """A family of the user's own: several columns at once; folds are left out by fitting again."""
+
+    def fit(rows: FloatArray, fold: int = -1) -> tuple[Part, FloatArray]:  # noqa: ARG001
+        part, scores = family.fit_columns(rows, seed=task.seed, n_threads=task.n_threads)
+        return part, np.asarray(scores, dtype=float)
+
+    part, scores = fit(task.X)
+    if scores.ndim != 2 or len(scores) != len(task.X) or not np.isfinite(scores).all():
+        raise ValueError(
+            f"detector {name!r} returned scores of shape {scores.shape}; finite scores of shape ({len(task.X)}, "
+            "number of columns) are needed"
+        )
+    names = [f"{name}:{column}" for column in getattr(part, "names", range(scores.shape[1]))]
+    return _Fitted(names, part, scores, None if task.folds is None else by_refitting(task.X, task.folds, fit))
 
 
 def _fit_named(name: str, task: _Task) -> list[_Fitted]:

@@ -1,16 +1,17 @@
 """Tail scores: how far out a row lies in each feature alone.
 
-One column per feature gives the fair solution something that mixed detectors cannot: it can turn away from the
-very features in
-which groups differ for no good reason, and keep the others.
+One column per feature gives the fair solution something that mixed detectors cannot: it can turn away from the very
+features in which groups differ for no good reason, and keep the others.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.parts import Without, by_refitting
+from evenout.storage.fields import Fields
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class Tails:
 
     features: IntArray
     known: FloatArray
+    kind: ClassVar[str] = "tails"
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.features)
 
     @classmethod
     def fit(cls, X: FloatArray) -> tuple["Tails", FloatArray]:
@@ -47,6 +54,15 @@ class Tails:
         return fitted, scores, by_refitting(X, folds, refit)
 
     @classmethod
+    def read(cls, data: Fields, n_rows: int, n_features: int) -> "Tails":
+        """Out of a model file."""
+        features = data.integers("features", None, low=0, high=n_features - 1)
+        known = data.floats("known", n_rows, len(features))
+        ordered = (np.diff(known, axis=0) >= 0).all() and (known[-1] > known[0]).all()
+        data.require(ordered, "known", "is out of order")
+        return cls(features, known)
+
+    @classmethod
     def _learn(cls, X: FloatArray, features: IntArray) -> tuple["Tails", FloatArray]:
         fitted = cls(features, np.sort(X[:, features], axis=0))
         return fitted, fitted.score(X)
@@ -54,10 +70,9 @@ class Tails:
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002 (sorting is quick)
         """``-log min(1, 2 min(P(<= x), P(>= x)))`` for each feature, shape (m_rows, m); higher = further out.
 
-        Probabilities are shares of training rows. Outside their range, where both shares of an end are 0, half
-        a row is counted, and
-        the logarithm of the distance to the range, in units of the range, is added: no two such rows are tied.
-        A range of one point is no unit, and nothing is added.
+        Probabilities are shares of training rows. Outside their range, where both shares of an end are 0, half a row is
+        counted, and the logarithm of the distance to the range, in units of the range, is added: no two such rows are
+        tied. A range of one point is no unit, and nothing is added.
         """
         scores = np.empty((len(X), len(self.features)))
         for j, feature in enumerate(self.features):

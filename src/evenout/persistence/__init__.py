@@ -1,28 +1,32 @@
 """Models in files that run no code when loaded.
 
-A model file is a skops file of plain data alone: numbers, text and arrays (`evenout.persistence.archive`). evenout
+A model file is a skops file of plain data alone: numbers, text and arrays (`evenout.storage.archive`). evenout
 rebuilds the model from them after it has checked every shape and bound (`evenout.persistence.parts`), so a damaged or
 crafted file is refused and never reaches compiled code. The file holds the feature values of the training rows, which
 neighbour detectors need: keep it as safe as the data.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import evenout
+from evenout.core.types import AnyArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.output import atomic_file
-from evenout.persistence.archive import ModelFileError, plain, read_plain, write_plain
 from evenout.persistence.ensemble import describe_ensemble, read_ensemble
-from evenout.persistence.fields import Fields
 from evenout.preprocess import TableEncoder
+from evenout.storage.archive import ModelFileError, plain, read_plain, write_plain
+from evenout.storage.fields import Fields
 
 __all__ = ["ModelFileError", "load_model", "save_model"]
 
-FORMAT = 2
+FORMAT = 3
+_OURS = ("evenout.detectors.adapt.Foreign", "evenout.detectors.adapt.GroupAware")
 _VERSION = 30  # characters of the name of a version
 
 
@@ -34,23 +38,33 @@ def save_model(model: FairOutlierEnsemble | Pipeline, path: str | Path) -> None:
     Parameters
     ----------
     model : FairOutlierEnsemble or Pipeline
-        A fitted ensemble, or a fitted ``Pipeline`` of a `TableEncoder` and an ensemble. Functions of your own and
-        detectors of other libraries are refused: a file of plain data cannot hold them.
+        A fitted ensemble, or a fitted ``Pipeline`` of a `TableEncoder` and an ensemble. Detectors of other libraries,
+        notions and functions of your own are kept as skops objects, which `load_model` takes only by name.
     path : str or Path
     """
     table, ensemble = _steps(model)
+    objects: list[Any] = []
     data = {
         "format": FORMAT,
         "evenout": evenout.__version__,
         "table": None if table is None else _describe_table(table),
-        "ensemble": describe_ensemble(ensemble),
+        "ensemble": describe_ensemble(ensemble, objects),
+        "objects": _dumped(objects) if objects else None,
     }
     with atomic_file(Path(path)) as file:
         write_plain(data, file)
 
 
-def load_model(path: str | Path) -> Any:
+def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
     """Read a model that `save_model` wrote: no code from the file is run, and every bound is checked.
+
+    Parameters
+    ----------
+    path : str or Path
+    trusted : sequence of str
+        Names of types, such as ``"sklearn.svm._classes.OneClassSVM"``, that the file may bring back. Only a model with
+        detectors of other libraries, notions or functions of your own has any; the error names those that are missing
+        here. Loading them can run code: trust no file from strangers.
 
     Returns
     -------
@@ -63,16 +77,54 @@ def load_model(path: str | Path) -> Any:
         In one line, if the file is damaged, of another kind, or asks for more than plain data.
     """
     try:
-        return _restore(Fields(read_plain(Path(path))))
+        return _restore(Fields(read_plain(Path(path))), trusted)
     except ModelFileError as error:
         raise ModelFileError(f"{path} was not loaded: {error}") from error.__cause__
 
 
-def _restore(data: Fields) -> FairOutlierEnsemble | Pipeline:
+def _dumped(objects: list[Any]) -> AnyArray:
+    """Objects that are not plain data, as the bytes of a skops file."""
+    import skops.io
+
+    try:
+        kept = skops.io.dumps(objects)
+        skops.io.loads(
+            kept, trusted=skops.io.get_untrusted_types(data=kept)
+        )  # what cannot come back is not kept
+        return np.frombuffer(kept, dtype=np.uint8)
+    except Exception as error:  # whatever an object says that cannot be kept
+        named = ", ".join(sorted({type(thing).__name__ for thing in objects}))
+        raise ValueError(
+            f"the model holds objects that cannot be saved ({named}: {error}); define classes and functions in a "
+            "module that can be imported, or keep the model in Python"
+        ) from None
+
+
+def _objects(data: Fields, trusted: Sequence[str]) -> list[Any]:
+    """The objects, if every type among them is trusted."""
+    if "objects" not in data:
+        return []
+    import skops.io
+
+    kept = data.bytes("objects")
+    unknown = [name for name in skops.io.get_untrusted_types(data=kept) if name not in (*trusted, *_OURS)]
+    if unknown:
+        listed = ", ".join(map(repr, unknown))
+        raise ModelFileError(
+            f"it holds objects of {listed}; loading them can run code. If you trust whoever wrote it, "
+            f"pass trusted=[{listed}]"
+        )
+    try:
+        return list(skops.io.loads(kept, trusted=[*trusted, *_OURS]))
+    except Exception as error:  # whatever a damaged file makes an object's class say
+        raise ModelFileError(f"its objects are damaged ({type(error).__name__})") from error
+
+
+def _restore(data: Fields, trusted: Sequence[str]) -> FairOutlierEnsemble | Pipeline:
     found = data.whole("format", 1, 2**31)
     if found != FORMAT:
         raise ModelFileError(_other_format(found, data.text("evenout")))
-    ensemble = read_ensemble(data.fields("ensemble"))
+    ensemble = read_ensemble(data.fields("ensemble"), _objects(data, trusted))
     if "table" not in data:
         return ensemble
     table = _read_table(data.fields("table"))

@@ -1,144 +1,184 @@
 """A fitted ensemble as plain data, and back."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.cells import Cells
-from evenout.core.combine import COMBINATIONS
-from evenout.core.problem import Mixture
+from evenout.core.path import TradeoffPath
+from evenout.core.registry import NOTIONS
+from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.estimator import FairOutlierEnsemble
-from evenout.persistence.archive import plain
-from evenout.persistence.fields import Fields
-from evenout.persistence.parts import KINDS, read_path, read_scores
+from evenout.fitting.result import FitResult
+from evenout.groups import Groups
+from evenout.persistence.parts import (
+    KINDS_OF_CHOICE,
+    read_choice,
+    read_mixture,
+    read_path,
+    read_scores,
+)
+from evenout.request import FlagRows
+from evenout.storage.archive import plain
+from evenout.storage.fields import Fields
 
 _MACHINE = ("n_jobs", "device")  # parameters that belong to the machine, not to the model
-_LEARNT = (
-    "outlier_scores_",
-    "target_",
-    "weights_",
-    "alpha_",
-    "bias_reduction_",
-    "request_met_",
-    "gap_detected_",
-    "pair_error_",
-    "effective_pairs_",
-    "offset_",
-    "group_names_",
-    "group_counts_",
-    "left_out_groups_",
-    "n_features_in_",
-)
-_ENDS = ("reduction_low", "reduction_high")
 _MOST = 2**31 - 1  # rows and features are numbered in 32 bits
 
 
-def describe_ensemble(model: FairOutlierEnsemble) -> dict[str, Any]:
-    """A fitted ensemble as plain data; a ValueError that names what plain data cannot hold."""
+def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[str, Any]:
+    """A fitted ensemble as plain data; what plain data cannot hold is put into ``objects``."""
     check_is_fitted(model)
-    scores, path = model._scores, model.path_
-    for part in scores.pool.parts:
-        if type(part) not in KINDS:
-            raise ValueError(
-                f"detector {getattr(part, 'name', type(part).__name__)!r} is not one of evenout's and cannot be saved: "
-                "a model file holds plain data alone; use 'paper' or 'diverse', or keep the model in Python"
-            )
-    if callable(scores.combination.kind):
-        raise ValueError(
-            "combination is a function of your own and cannot be saved: a model file holds plain data alone; "
-            f"use one of {', '.join(map(repr, COMBINATIONS))}, or keep the model in Python"
-        )
-    if "own" in path.fairness:
-        raise ValueError(
-            "fairness is a form of your own and cannot be saved; use 'demographic_parity' or 'individual', "
-            "or keep the model in Python"
-        )
-    names = getattr(model, "feature_names_in_", None)
+    found = model._result
+    scores, seen, names = found.scores, found.seen, getattr(model, "feature_names_in_", None)
+    kind = next(name for name, kind in KINDS_OF_CHOICE.items() if found.choice.kind is kind)
+    low, high = found.choice.interval
     return plain(
         {
-            "parameters": _parameters(model),
-            "learnt": {name: getattr(model, name) for name in _LEARNT}
-            | dict(zip(_ENDS, model.bias_reduction_interval_, strict=True)),
-            "mixture": model._mixture,
+            "parameters": _parameters(model, objects),
+            "n_features": model.n_features_in_,
             "feature_names": None if names is None else [*names],
+            "groups": {
+                "codes": found.groups.codes.astype(np.int64),
+                "labels": found.groups.labels,
+                "left_out": found.groups.left_out,
+                "counts": found.counts.astype(np.int64),
+                "rates": found.flag_rates,
+            },
+            "rows": {
+                "n": found.n_rows,
+                "S": found.S,
+                "target": found.target,
+                "seen_S": seen.S,
+                "seen_t": seen.t,
+                "folds": seen.folds.astype(np.int64),
+            },
+            "choice": {
+                **_without(vars(found.choice), "kind", "interval"),
+                "kind": kind,
+                "low": low,
+                "high": high,
+            },
+            "mixture": found.mixture,  # kept, so that scores are the same bit for bit wherever the path is solved again
+            "threshold": found.threshold,
+            "rank_error": found.rank_error,
             "scores": {
-                "pool": {
-                    "names": scores.pool.names,
-                    "parts": [{"kind": KINDS[type(part)], **plain(part)} for part in scores.pool.parts],
-                },
+                "pool": _pool(scores.pool, objects),
                 "scaling": scores.scaling,
-                "combination": scores.combination,
+                "combination": _with_object(scores.combination.kind, "kind", objects)
+                | {"buckets": scores.combination.buckets},
                 "base_scaling": scores.base_scaling,
             },
-            "path": {
-                "cross": {
-                    "whole": _cells(path.cross.whole),
-                    "training": _cells(path.cross.training),
-                    "held": _cells(path.cross.held),
-                    "refitted": path.cross.refitted,
-                },
-                "fairness": path.fairness,
-                "method": path.method,
-                "noise_aware": path.noise_aware,
-                "constraint": path.constraint,
-            },
+            "path": _path(found.path, objects),
         }
     )
 
 
-def read_ensemble(data: Fields) -> FairOutlierEnsemble:
+def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
     """The ensemble; a `ModelFileError` if any of its parts does not fit the others."""
-    learnt = data.fields("learnt")
-    n, d = len(learnt.floats("target_", None)), learnt.whole("n_features_in_", 1, _MOST)
-    learnt.require(2 <= n <= _MOST, "target_", "is out of range")
-    group_names = learnt.texts("group_names_") if learnt.items("group_names_") else ()
-    model = _unfitted(data.fields("parameters"))
-    model._scores = read_scores(data.fields("scores"), n, d)
-    k = len(model._scores.pool.names)
-    model.path_ = read_path(data.fields("path"), len(group_names), k)
-    model.target_, model.outlier_scores_ = learnt.floats("target_", n), learnt.floats("outlier_scores_", n)
-    model.weights_ = learnt.floats("weights_", k)
-    model.alpha_, model.offset_ = learnt.number("alpha_"), learnt.number("offset_")
-    model.bias_reduction_ = learnt.number("bias_reduction_", finite=False)
-    model.gap_detected_, model.request_met_ = learnt.flag("gap_detected_"), learnt.flag("request_met_")
-    low, high = (learnt.number(end, finite=False) for end in _ENDS)
-    model.bias_reduction_interval_ = low, high
-    score = data.fields(
-        "mixture"
-    )  # kept, so that scores are the same bit for bit wherever the path is solved again
-    model._mixture = Mixture(score.floats("weights", k), score.floats("centre", k), score.number("target"))
-    left_out = learnt.fields("left_out_groups_")
-    model.left_out_groups_ = {name: left_out.whole(name, 0, 2**53) for name in left_out.names()}
-    model.pair_error_ = learnt.number("pair_error_")
-    model.effective_pairs_ = learnt.number("effective_pairs_", finite=False)
-    model.detector_names_ = model._scores.pool.names
-    model.group_names_ = group_names
-    model.group_counts_ = learnt.integers("group_counts_", len(group_names), low=0, high=2**53)
+    rows, groups, d = data.fields("rows"), data.fields("groups"), data.whole("n_features", 1, _MOST)
+    n = len(rows.floats("target", None))
+    rows.require(2 <= n <= _MOST, "target", "is out of range")
+    labels = groups.texts("labels") if groups.items("labels") else ()
+    G, left_out = len(labels), groups.fields("left_out")
+    codes = groups.integers("codes", n, low=-1, high=G - 1)
+    scores = read_scores(data.fields("scores"), n, d, objects)
+    k = len(scores.pool.names)
+    folds = rows.integers("folds", n, low=0, high=_MOST)
+    model = _unfitted(data.fields("parameters"), objects)
+    model._store(
+        FitResult(
+            scores=scores,
+            path=read_path(data.fields("path"), G, k, objects),
+            choice=read_choice(data.fields("choice")),
+            mixture=read_mixture(data.fields("mixture"), k),
+            groups=Groups(codes, labels, {name: left_out.whole(name, 0, 2**53) for name in left_out.names()}),
+            counts=groups.integers("counts", G, low=0, high=2**53),
+            n_rows=rows.whole("n", n, 2**53),
+            S=rows.floats("S", n, k),
+            target=rows.floats("target", n),
+            seen=FlagRows(rows.floats("seen_S", n, k), rows.floats("seen_t", n), codes, folds),
+            threshold=data.number("threshold"),
+            flag_rates=groups.floats("rates", G, 2),
+            rank_error=data.number("rank_error"),
+        )
+    )
     model.n_features_in_ = d
     if "feature_names" in data:
         model.feature_names_in_ = np.array(data.texts("feature_names", d), dtype=object)
     return model
 
 
+def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _with_object(value: Any, name: str, objects: list[Any]) -> dict[str, Any]:
+    """Text as it is; anything else by its place among the objects."""
+    if isinstance(value, str):
+        return {name: value}
+    objects.append(value)
+    return {"object": len(objects) - 1}
+
+
+def _pool(pool: FittedPool, objects: list[Any]) -> dict[str, Any]:
+    parts = []
+    for part in pool.parts:
+        kind = next((kind for kind, family in FAMILIES.items() if type(part) is family), None)
+        if kind is not None:
+            parts.append({"kind": kind, **plain(part)})
+        else:
+            parts.append(_with_object(part, "kind", objects) | {"width": getattr(part, "width", 1)})
+    return {"names": pool.names, "parts": parts}
+
+
+def _path(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:
+    notions = []
+    for notion, weight in path.notions:
+        known = notion in NOTIONS.values() or notion.name == "own"
+        stored = {} if known else _with_object(notion, "name", objects)
+        notions.append({"name": notion.name, "weight": weight, **stored})
+    cross = path.cross
+    parts = {"whole": cross.whole, "training": cross.training, "held": cross.held}
+    return {
+        "cross": {name: _cells(cells) for name, cells in parts.items()} | {"refitted": cross.refitted},
+        "notions": notions,
+        "method": path.method,
+        "noise_aware": path.noise_aware,
+        "constraint": path.constraint,
+    }
+
+
 def _cells(cells: Cells) -> dict[str, Any]:
-    parts = {"plain": cells.plain, "weighted": cells.weighted, "spread": cells.spread, "base": cells.base}
-    pairs = None if cells.pairs is None else {"form": cells.pairs.form, "mass": cells.pairs.mass}
-    return {**parts, "pairs": pairs}
+    compared = None
+    if cells.compared is not None:
+        blocks = [{**vars(block), "groups": np.array(block.groups)} for block in cells.compared.blocks]
+        overlaps = np.array(cells.compared.overlaps, dtype=np.int64).reshape(-1, 2)
+        compared = {"blocks": blocks, "overlaps": overlaps}
+    return {**_without(vars(cells), "compared"), "compared": compared}
 
 
-def _parameters(model: FairOutlierEnsemble) -> dict[str, Any]:
-    values = {name: value for name, value in model.get_params(deep=False).items() if name not in _MACHINE}
+def _parameters(model: FairOutlierEnsemble, objects: list[Any]) -> dict[str, Any]:
+    values = _without(model.get_params(deep=False), *_MACHINE)
     if not isinstance(values["random_state"], int | np.integer):
         values["random_state"] = None  # a generator that has moved on since
+    for name, value in values.items():
+        try:
+            plain(value)
+        except TypeError:
+            values[name] = _with_object(value, name, objects)
     return values
 
 
-def _unfitted(data: Fields) -> FairOutlierEnsemble:
+def _unfitted(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
     known = set(FairOutlierEnsemble._get_param_names()) - set(_MACHINE)
     values: dict[str, Any] = {}
     for name in data.names():
         data.require(name in known, name, "is unknown: update evenout")
         value = data.raw(name)
+        if isinstance(value, dict) and list(value) == ["object"]:
+            value = objects[data.fields(name).whole("object", 0, len(objects) - 1)]
         values[name] = tuple(value) if isinstance(value, list) else value
     return FairOutlierEnsemble(**values)

@@ -1,46 +1,56 @@
 """The parts of a fitted ensemble, out of a model file: each is checked so that no later step can leave its arrays."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from evenout.core.cells import Cells, CrossFit, Pairs
+from evenout.core.cells import Cells, CrossFit
+from evenout.core.choice import Choice
 from evenout.core.combine import COMBINATIONS, Combination
-from evenout.core.notions import NAMED_NOTIONS
+from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout.core.membership import Block, Comparison
+from evenout.core.notions import Notion
 from evenout.core.path import TradeoffPath
-from evenout.core.problem import METHODS, WEIGHTS
+from evenout.core.problem import METHODS, WEIGHTS, Mixture
+from evenout.core.registry import weighted_notions
 from evenout.core.scaling import SCALINGS, Scaling
-from evenout.detectors.forest import Forest
-from evenout.detectors.neighbours import Neighbours
-from evenout.detectors.parts import Part
-from evenout.detectors.pool import FittedPool, Precomputed
-from evenout.detectors.tails import Tails
-from evenout.persistence.archive import ModelFileError
-from evenout.persistence.fields import Fields
+from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.scores import ScoreModel
+from evenout.storage.archive import ModelFileError
+from evenout.storage.fields import Fields
+
+KINDS_OF_CHOICE = {"missed": TargetNotReachedWarning, "no_gap": NoGapWarning}
 
 
-def read_scores(data: Fields, n_rows: int, n_features: int) -> ScoreModel:
+def read_scores(data: Fields, n_rows: int, n_features: int, objects: Sequence[Any]) -> ScoreModel:
     """Detectors, scalings and base ensemble of a model of ``n_rows`` training rows with ``n_features`` features."""
-    pool = _read_pool(data.fields("pool"), n_rows, n_features)
+    pool = _read_pool(data.fields("pool"), n_rows, n_features, objects)
     k = len(pool.names)
     return ScoreModel(
         pool,
         _read_scaling(data.fields("scaling"), n_rows, k),
-        _read_combination(data.fields("combination"), k),
+        _read_combination(data.fields("combination"), k, objects),
         _read_scaling(data.fields("base_scaling"), n_rows, 1),
     )
 
 
-def read_path(data: Fields, n_groups: int, k: int) -> TradeoffPath:
+def read_path(data: Fields, n_groups: int, k: int, objects: Sequence[Any]) -> TradeoffPath:
     """The trade-off path of ``k`` detectors, solved again from its sums."""
-    fairness = data.fields("fairness")
-    notions = {name: fairness.number(name) for name in fairness.names()}
-    allowed = notions and set(notions) <= set(NAMED_NOTIONS) and min(notions.values()) > 0
-    data.require(allowed, "fairness", "is of no known kind")
-    cross = _read_cross(data.fields("cross"), n_groups, k)
-    needs_pairs = "individual" in notions and n_groups >= 2
-    data.require(not needs_pairs or cross.whole.pairs is not None, "cross", "has no sums over pairs")
+    notions: dict[Notion, float] = {}
+    for item in data.parts("notions"):
+        name, weight = item.text("name"), item.number("weight")
+        item.require(weight > 0, "weight", "is out of range")
+        if "object" in item:
+            notion = _object(item, objects)
+        else:
+            try:
+                ((notion, _),) = weighted_notions({name: weight})
+            except KeyError:
+                raise ModelFileError("its notion is of no known kind") from None
+        notions[notion] = weight
+    data.require(notions, "notions", "is empty")
+    cross = _read_cross(data.fields("cross"), n_groups, k, list(notions))
     method = next(name for name in METHODS if name == data.text("method", METHODS))
     constraint = next(name for name in WEIGHTS if name == data.text("constraint", WEIGHTS))
     noise_aware = data.flag("noise_aware")
@@ -51,64 +61,39 @@ def read_path(data: Fields, n_groups: int, k: int) -> TradeoffPath:
         raise ModelFileError(f"its path has no solution ({type(error).__name__})") from error
 
 
-def _read_pool(data: Fields, n_rows: int, n_features: int) -> FittedPool:
-    parts, columns = [], 0
+def read_choice(data: Fields) -> Choice:
+    """What was chosen."""
+    numbers = {name: data.number(name, finite=False) for name in ("asked", "reached", "correlation")}
+    kind = KINDS_OF_CHOICE[data.text("kind", KINDS_OF_CHOICE)]
+    interval = data.number("low", finite=False), data.number("high", finite=False)
+    given = {"alpha": data.number("alpha"), "met": data.flag("met"), "message": data.text("message")}
+    return Choice(**given, **numbers, interval=interval, kind=kind)  # type: ignore[arg-type]
+
+
+def read_mixture(data: Fields, k: int) -> Mixture:
+    """The fair score."""
+    return Mixture(data.floats("weights", k), data.floats("centre", k), data.number("target"))
+
+
+def _object(data: Fields, objects: Sequence[Any]) -> Any:
+    """One of the objects that are not plain data."""
+    place = data.whole("object", 0, max(len(objects) - 1, 0))
+    data.require(place < len(objects), "object", "is missing")
+    return objects[place]
+
+
+def _read_pool(data: Fields, n_rows: int, n_features: int, objects: Sequence[Any]) -> FittedPool:
+    parts: list[Any] = []
+    columns = 0
     for part in data.parts("parts"):
-        found, width = _READERS[part.text("kind", _READERS)](part, n_rows, n_features)
-        parts.append(found)
-        columns += width
+        if "object" in part:
+            parts.append(_object(part, objects))
+            columns += part.whole("width", 1, 2**31)
+        else:
+            parts.append(FAMILIES[part.text("kind", FAMILIES)].read(part, n_rows, n_features))
+            columns += parts[-1].width
     data.require(columns > 0, "parts", "is empty")
     return FittedPool(data.texts("names", columns), tuple(parts))
-
-
-def _read_neighbours(data: Fields, n_rows: int, n_features: int) -> tuple[Part, int]:
-    locations = data.floats("locations", None, n_features)
-    u = len(locations)
-    counts = data.integers("counts", u, low=1, high=n_rows)
-    data.require(counts.sum() == n_rows, "counts", "is out of range")
-    lof = data.integers("lof", None, low=1, high=n_rows - 1)
-    knn = data.integers("knn", None, low=1, high=n_rows - 1)
-    width = len(lof) + len(knn)
-    data.require(width > 0, "lof", "is empty")
-    k_distance, density = (data.floats(name, u, len(lof)) for name in ("k_distance", "density"))
-    scores = data.floats("scores", u, width)
-    return Neighbours(locations, counts, lof, knn, k_distance, density, scores), width
-
-
-def _read_forest(data: Fields, n_rows: int, n_features: int) -> tuple[Part, int]:
-    threshold = data.floats("threshold", None)
-    v = len(threshold)
-    root = data.integers("root", None, low=0, high=v - 1)
-    data.require(len(root) and root[0] == 0 and (np.diff(root) > 0).all(), "root", "is out of order")
-    size_of_tree = np.diff(root, append=v)
-    first = np.repeat(root, size_of_tree)[:, None]  # of the tree that a node is in
-    child = data.integers("child", v, 2, low=0, high=v - 1, dtype=np.int32)
-    inside = (first <= child) & (child < first + np.repeat(size_of_tree, size_of_tree)[:, None])
-    data.require(inside.all(), "child", "leaves its tree")
-    sizes = data.integers("sizes", None, low=1, high=len(root))
-    forest = Forest(
-        feature=data.integers("feature", v, low=0, high=n_features - 1, dtype=np.int32).astype(np.int32),
-        threshold=threshold,
-        child=child.astype(np.int32),
-        length=data.floats("length", v),
-        root=root,
-        sizes=sizes,
-        depth=data.whole("depth", 0, int(size_of_tree.max())),
-        max_samples=data.whole("max_samples", 1, n_rows),
-    )
-    return forest, len(sizes)
-
-
-def _read_tails(data: Fields, n_rows: int, n_features: int) -> tuple[Part, int]:
-    features = data.integers("features", None, low=0, high=n_features - 1)
-    known = data.floats("known", n_rows, len(features))
-    ordered = (np.diff(known, axis=0) >= 0).all() and (known[-1] > known[0]).all()
-    data.require(ordered, "known", "is out of order")
-    return Tails(features, known), len(features)
-
-
-def _read_precomputed(data: Fields, n_rows: int, n_features: int) -> tuple[Part, int]:  # noqa: ARG001
-    return Precomputed(), n_features
 
 
 def _read_scaling(data: Fields, n_rows: int, k: int) -> Scaling:
@@ -118,50 +103,47 @@ def _read_scaling(data: Fields, n_rows: int, k: int) -> Scaling:
     return Scaling(kind, low, high, mean, std, data.flags("varies", k), data.floats("sorted_scores", kept, k))
 
 
-def _read_combination(data: Fields, k: int) -> Combination:
-    kind = data.text("kind", COMBINATIONS)
+def _read_combination(data: Fields, k: int, objects: Sequence[Any]) -> Combination:
+    kind = _object(data, objects) if "object" in data else data.text("kind", COMBINATIONS)
     buckets = data.items("buckets")
     data.require(buckets, "buckets", "is empty")
     each = [Fields({"bucket": bucket}, "combination") for bucket in buckets]
     return Combination(kind, tuple(bucket.integers("bucket", None, low=0, high=k - 1) for bucket in each))
 
 
-def _read_cross(data: Fields, n_groups: int, k: int) -> CrossFit:
-    whole = _read_cells(data.fields("whole"), 1, n_groups, k)
-    training, held = (_read_cells(data.fields(name), None, n_groups, k) for name in ("training", "held"))
+def _read_cross(data: Fields, n_groups: int, k: int, notions: list[Notion]) -> CrossFit:
+    whole = _read_cells(data.fields("whole"), 1, n_groups, k, notions)
+    training, held = (
+        _read_cells(data.fields(name), None, n_groups, k, notions) for name in ("training", "held")
+    )
     same = training.n_sets == held.n_sets and all(
         (getattr(part, name) is None) == (getattr(whole, name) is None)
         for part in (training, held)
-        for name in ("spread", "base", "pairs")
+        for name in ("spread", "base")
     )
     data.require(same, "held", "does not go with the rest")
     return CrossFit(whole, training, held, data.flag("refitted"))
 
 
-def _read_cells(data: Fields, n_sets: int | None, n_groups: int, k: int) -> Cells:
+def _read_cells(data: Fields, n_sets: int | None, n_groups: int, k: int, notions: list[Notion]) -> Cells:
     plain = data.floats("plain", n_sets, n_groups + 1, k + 2, k + 2)
     n = len(plain)
     weighted = data.floats("weighted", n, k + 2, k + 2)
-    spread = data.floats("spread", *plain.shape) if "spread" in data else None
+    compared = _read_comparison(data.fields("compared"), n_groups) if "compared" in data else None
+    pairs = len((compared or Comparison.of_all(n_groups)).joint[0])
+    spread = data.floats("spread", n, pairs, k + 2, k + 2) if "spread" in data else None
     base = data.floats("base", n, k) if "base" in data else None
-    pairs = None
-    if "pairs" in data:
-        sums, n_pairs = data.fields("pairs"), n_groups * (n_groups - 1) // 2
-        pairs = Pairs(sums.floats("form", n, n_pairs, k + 1, k + 1), sums.floats("mass", n, n_pairs))
-    return Cells(plain, weighted, spread, pairs, base=base)
+    sums: dict[str, Any] = {}
+    for notion in notions if n_groups >= 2 else ():
+        found = notion.read_sums(data.fields("sums"), n, n_groups, k)
+        sums |= {f"{notion.name}.{name}": values for name, values in found.items()}
+    return Cells(plain, weighted, spread, sums, base, compared)
 
 
-_READERS: dict[str, Callable[[Fields, int, int], tuple[Part, int]]] = {
-    "neighbours": _read_neighbours,
-    "forest": _read_forest,
-    "tails": _read_tails,
-    "precomputed": _read_precomputed,
-}
-
-# The detectors that a model file may hold: their state is plain arrays.
-KINDS: dict[type, str] = {
-    Neighbours: "neighbours",
-    Forest: "forest",
-    Tails: "tails",
-    Precomputed: "precomputed",
-}
+def _read_comparison(data: Fields, n_groups: int) -> Comparison:
+    blocks = []
+    for block in data.parts("blocks"):
+        groups = block.integers("groups", None, low=0, high=n_groups - 1)
+        blocks.append(Block(tuple(groups.tolist()), block.number("weight"), block.flag("by_size")))
+    overlaps = data.integers("overlaps", None, 2, low=0, high=n_groups - 1)
+    return Comparison(n_groups, tuple(blocks), tuple((int(g), int(h)) for g, h in overlaps))

@@ -13,8 +13,9 @@ from evenout.core.flags import flagged_share
 from evenout.core.types import BoolArray, FloatArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.groups import Groups, read_groups
-from evenout.report.data import Origin, Person, ReportData, Request, Score, Step
-from evenout.report.measure import EDGES, People, detection, gather, read_labels, shortened
+from evenout.metrics import average_precision, roc_auc
+from evenout.report.data import Origin, Person, ReportData, RequestOutcome, Score, Step
+from evenout.report.measure import EDGES, People, gather, shortened, show_labels
 from evenout.report.moves import Namer, crossing, list_moves
 from evenout.report.privacy import SMALLEST_CELL
 from evenout.request import DEFAULT_REDUCTION
@@ -30,27 +31,24 @@ def collect(
     sensitive_features: Any,
     y: Any = None,
     ids: Any = None,
-    title: str | None = None,
-    source: str | None = None,
-    input_sha256: str | None = None,
-    model_sha256: str | None = None,
     show_small_cells: bool = False,
-    date: datetime | None = None,
+    title: str | None = None,
+    **origin: Any,
 ) -> ReportData:
     """Measure everything that the report of a fitted model shows; the parameters are those of `write_report`."""
     check_is_fitted(model)
     smallest = 0 if show_small_cells else SMALLEST_CELL
-    S = model._scaled_scores(X)
+    S = model.detector_scores(X)
     groups = _groups(model, X, sensitive_features, len(S))
     people = _people(model, groups, sensitive_features, smallest)
-    outlier, labels = read_labels(y, len(S), smallest)
+    outlier, labels = show_labels(y, len(S), smallest)
     name, id_name = _namer(ids, people, len(S))
     alphas = _alphas(model)
     base, steps, listed = _measure(model, S, alphas, people, outlier, name)
     chosen = int(np.flatnonzero(alphas == model.alpha_)[0])
     return ReportData(
-        title=shortened(title or source or "Fairness report"),
-        origin=_origin(model, date, source, input_sha256, model_sha256),
+        title=shortened(title or origin.get("source") or "Fairness report"),
+        origin=_origin(model, **origin),
         rows=len(S),
         n_groups=people.n_groups,
         groups=people.groups(),
@@ -85,7 +83,7 @@ def _measure(
     name: Namer,
 ) -> tuple[Score, tuple[Step, ...], tuple[Person, ...]]:
     """The base ensemble, every step, and the people who move."""
-    path, base = model.path_, model._scores.base(S)
+    path, base = model.path_, model._result.scores.base(S)
     base_biases = path.target_bias("unseen"), *path.target_interval(), path.target_bias("training")
     base_score, flagged = _score(people, base, outlier, base_biases)
     biases = zip(
@@ -122,7 +120,6 @@ def _score(
     """What is shown of one score, and whom it flags."""
     threshold = people.threshold(scores)
     flagged = scores > threshold
-    auc, average_precision = (None, None) if outlier is None else detection(scores, outlier)
     bias, low, high, training_bias = map(float, biases)
     score = Score(
         bias=bias,
@@ -130,8 +127,8 @@ def _score(
         training_bias=training_bias,
         apart=people.apart(scores),
         beyond=people.beyond(flagged),
-        auc=auc,
-        average_precision=average_precision,
+        auc=None if outlier is None else roc_auc(outlier, scores),
+        average_precision=None if outlier is None else average_precision(outlier, scores),
         flags=people.flags(flagged),
         spread=people.spread(scores, threshold),
     )
@@ -150,11 +147,9 @@ def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int)
     )
     fitted = dict(zip(model.group_names_, model.group_counts_.tolist(), strict=True))
     found = dict(zip(groups.labels, groups.counts.tolist(), strict=True))
-    partitioned = hasattr(model, "reference_")  # whose attributes are those of some of the rows
-    fitted_rows = round(model.path_.cross.whole.counts[0]) if partitioned else len(model.target_)
-    if n != fitted_rows or found != fitted:
+    if n != model.n_rows_ or found != fitted:
         raise ValueError(
-            f"X has {n} rows in {len(found)} groups, but the model was fitted on {fitted_rows} rows in "
+            f"X has {n} rows in {len(found)} groups, but the model was fitted on {model.n_rows_} rows in "
             f"{len(fitted)} groups, or the groups differ in size; pass the rows and groups that were given to fit"
         )
     return groups
@@ -186,16 +181,18 @@ def _namer(ids: Any, people: People, n: int) -> tuple[Namer, str]:
     return name, "row" if ids is None else shortened(getattr(ids, "name", None) or "id")
 
 
-def _request(model: FairOutlierEnsemble, chosen: Step) -> Request:
+def _request(model: FairOutlierEnsemble, chosen: Step) -> RequestOutcome:
     """What was asked for; a flag-rate ratio is compared with that of the rows shown."""
     if model.alpha is not None:
-        return Request("alpha", float(model.alpha), None)
+        return RequestOutcome("alpha", float(model.alpha), None)
     if model.flag_rate_ratio is not None:
         ratio = chosen.score.flags.ratio
-        return Request("flag_rate_ratio", float(model.flag_rate_ratio), ratio, bool(model.request_met_))
+        return RequestOutcome(
+            "flag_rate_ratio", float(model.flag_rate_ratio), ratio, bool(model.request_met_)
+        )
     asked = DEFAULT_REDUCTION if model.bias_reduction is None else float(model.bias_reduction)
     reached, interval = float(model.bias_reduction_), model.bias_reduction_interval_
-    return Request(
+    return RequestOutcome(
         "bias_reduction",
         asked,
         (reached, reached) if model.gap_detected_ else None,
@@ -204,23 +201,15 @@ def _request(model: FairOutlierEnsemble, chosen: Step) -> Request:
     )
 
 
-def _origin(
-    model: FairOutlierEnsemble,
-    date: datetime | None,
-    source: str | None,
-    input_sha256: str | None,
-    model_sha256: str | None,
-) -> Origin:
+def _origin(model: FairOutlierEnsemble, *, date: datetime | None = None, **known: str | None) -> Origin:
     moment = (date or datetime.now(UTC)).astimezone(UTC)
     versions = [("Python", platform.python_version()), *((name, version(name)) for name in _PACKAGES)]
     settings = model.get_params(deep=False).items()
     return Origin(
         date=moment.strftime("%Y-%m-%d %H:%M UTC"),
-        source=source,
-        input_sha256=input_sha256,
-        model_sha256=model_sha256,
         versions=tuple(versions),
         settings=tuple((name, _setting(value)) for name, value in settings),
+        **known,
     )
 
 

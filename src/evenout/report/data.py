@@ -101,7 +101,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Request:
+class RequestOutcome:
     """What the model was asked for, and what it reached (None for a given alpha, or without a gap).
 
     ``met``: whether what is stated supports it. ``interval``: of a share of the bias that is gone on unseen rows.
@@ -119,11 +119,11 @@ class Origin:
     """Where the page comes from; ``versions`` and ``settings`` as pairs of name and value."""
 
     date: str
-    source: str | None
-    input_sha256: str | None
-    model_sha256: str | None
     versions: tuple[tuple[str, str], ...]
     settings: tuple[tuple[str, str], ...]
+    source: str | None = None
+    input_sha256: str | None = None
+    model_sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,11 @@ class ReportData:
     """All that a report shows.
 
     ``steps`` ascend in alpha and start at 0; ``chosen`` is the place of the model's own alpha. ``base`` is the base
-    ensemble, with which every step is compared. ``groups`` may end with the rows of unknown group, which
-    ``n_groups`` does not count. ``edges`` are the bins of every `Spread`. No count of 1 to
-    ``smallest_cell - 1`` people is given away; ``unlisted_groups`` are counted in, but not shown one by one;
-    ``small_groups`` are too small to be compared. ``refitted``: whether unseen people are unseen by the detectors too,
-    or by the weights alone. ``weights_of_sum``: whether a step's weights make up the whole score, or are added to the
-    base score.
+    ensemble, with which every step is compared. ``groups`` may end with the rows of unknown group, which ``n_groups``
+    does not count. ``edges`` are the bins of every `Spread`. No count of 1 to ``smallest_cell - 1`` people is given
+    away. ``unlisted_groups`` are counted in, but not shown one by one; ``small_groups`` are too small to be compared.
+    ``refitted`` tells whether unseen people are unseen by the detectors too, or by the weights alone.
+    ``weights_of_sum`` tells whether a step's weights make up the whole score, or are added to the base score.
     """
 
     title: str
@@ -149,7 +148,7 @@ class ReportData:
     contamination: float
     fairness: tuple[str, ...]
     target: str
-    request: Request
+    request: RequestOutcome
     gap_detected: bool
     gap_p_value: float
     refitted: bool

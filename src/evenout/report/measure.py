@@ -8,6 +8,7 @@ import numpy as np
 from evenout.core.flags import beyond_equal_rates, flag_threshold
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.groups import Groups
+from evenout.metrics import read_labels
 from evenout.report.data import Flags, Group, Labels, Spread
 from evenout.report.privacy import guard_counts, pool_bins
 
@@ -126,36 +127,13 @@ def gather(groups: Groups, known: BoolArray, *, contamination: float, smallest: 
     return People(codes, names, sizes, n_groups, listed, contamination, smallest)
 
 
-def read_labels(y: Any, n: int, smallest: int) -> tuple[BoolArray | None, Labels]:
+def show_labels(y: Any, n: int, smallest: int) -> tuple[BoolArray | None, Labels]:
     """Known outliers as a mask, if there are enough of both kinds to be shown."""
     if y is None:
         return None, "absent"
-    labels = np.asarray(y)
-    if labels.shape != (n,) or not np.isin(labels, (0, 1)).all():
-        raise ValueError(
-            f"y must hold 0 (inlier) or 1 (outlier) for each of the {n} rows, got shape {labels.shape} "
-            f"with {len(np.unique(labels.astype(str)))} different values; leave y out if labels are not known"
-        )
-    outlier = labels.astype(bool)
+    outlier = read_labels(y, n)
     few = min(int(outlier.sum()), n - int(outlier.sum())) < max(smallest, 1)
     return (None, "too few") if few else (outlier, "shown")
-
-
-def detection(scores: FloatArray, outlier: BoolArray) -> tuple[float, float]:
-    """Area under the ROC curve and average precision, from one sort.
-
-    >>> detection(np.array([0.9, 0.8, 0.7, 0.1]), np.array([True, False, True, False]))
-    (0.75, 0.8333333333333333)
-    """
-    order = np.argsort(-scores, kind="stable")
-    ranked = scores[order]
-    ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
-    hits = np.cumsum(outlier[order])[ends]
-    recall = np.append(0.0, hits / hits[-1])
-    misses = ends + 1 - hits
-    false_alarms = np.append(0.0, misses / misses[-1])
-    area = np.diff(false_alarms) @ (recall[1:] + recall[:-1]) / 2
-    return float(area), float(np.diff(recall) @ (hits / (ends + 1)))
 
 
 def shortened(text: object) -> str:

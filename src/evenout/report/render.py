@@ -9,6 +9,7 @@ from functools import lru_cache, reduce
 from importlib.resources import files
 from typing import Any
 
+from evenout.core.exceptions import from_extra
 from evenout.report import words
 from evenout.report.data import ReportData
 
@@ -18,19 +19,10 @@ _SCRIPTS = ("charts.js", "people.js", "report.js")
 
 def render(data: ReportData) -> str:
     """The page as a string; the same data give the same bytes."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("evenout.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.filters |= {"at": _at, "percent": words.percent, "people": words.people}
     library, script = _plotting_library(), _own_script()
     steps = [words.step_words(data, place) for place in range(len(data.steps))]
-    return environment.get_template("report.html.j2").render(
+    page = template("evenout.report", "report.html.j2", at=_at, percent=words.percent, people=words.people)
+    return page.render(
         data=data,
         headline=words.headline(data),
         gap=words.gap_name(data),
@@ -43,6 +35,16 @@ def render(data: ReportData) -> str:
         script=_safe(script),
         policy=_policy(library, script),
     )
+
+
+def template(package: str, name: str, **filters: Any) -> Any:
+    """A template of a package: what is put in is escaped, and what is not there is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    settings: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader(package), undefined=StrictUndefined, **settings)
+    environment.filters |= filters
+    return environment.get_template(name)
 
 
 def _payload(data: ReportData, steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -91,8 +93,7 @@ def _safe(trusted: str) -> Any:
 @lru_cache(maxsize=1)
 def _plotting_library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, which puts ``vegaEmbed`` into the page."""
-    import vl_convert
-
+    vl_convert = from_extra("vl_convert", "pages", "the report")
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from evenout.core.exceptions import from_extra
 from evenout.estimator import FairOutlierEnsemble
 from evenout.output import atomic_file
 from evenout.report.collect import collect
@@ -62,19 +63,11 @@ def write_report(
     >>> write_report(model, "report.html", X=X, sensitive_features=groups)  # doctest: +SKIP
     """
     place = Path(path)
+    from_extra("vl_convert", "pages", "the report")  # told before the work, not after it
     with atomic_file(place) as draft:
         data = collect(
-            model,
-            X=X,
-            sensitive_features=sensitive_features,
-            y=y,
-            ids=ids,
-            title=title,
-            source=source,
-            input_sha256=input_sha256,
-            model_sha256=model_sha256,
-            show_small_cells=show_small_cells,
-            date=date,
-        )
+            model, X=X, sensitive_features=sensitive_features, y=y, ids=ids, show_small_cells=show_small_cells,
+            title=title, source=source, input_sha256=input_sha256, model_sha256=model_sha256, date=date,
+        )  # fmt: skip
         draft.write_text(render(data), encoding="utf-8", newline="\n")
     return place

@@ -134,7 +134,7 @@ def _negative(held: Sequence[Setting], against: Sequence[Setting]) -> str:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ClaimRule:
     """A claim about settings: which of them it speaks of, when one agrees, and what to tell of both sides."""
 
     id: str
@@ -163,43 +163,38 @@ def _about(dataset: str, fairness: str) -> Callable[[Setting], bool]:
 
 
 RULES = (
-    Rule(
-        "A1",
-        "paper",
+    ClaimRule(
+        "A1", "paper",
         "The bias f2 falls and the distance f1 to the target rises with alpha, in every setting.",
         "From each alpha of the curve to the next f2 does not rise and f1 does not fall, in both frameworks and "
         "every repeat.",
         lambda s: s.monotone,
     ),
-    Rule(
-        "A2",
-        "paper",
+    ClaimRule(
+        "A2", "paper",
         "The AUC falls as the bias falls.",
         "The AUC at the largest alpha is below that at alpha = 0, and Spearman's correlation of f2 and AUC along the "
         "weighted curve is positive, each in the median repeat.",
         lambda s: s.auc_falls,
     ),
-    Rule(
-        "A2a",
-        "paper",
+    ClaimRule(
+        "A2a", "paper",
         "It always does: nowhere does the AUC rise while the bias falls.",
         f"From no point of the weighted curve to a later one does the AUC rise by more than {NOTABLE}, in the median "
         "repeat.",
         lambda s: s.auc_rise <= NOTABLE,
         details=_count,
     ),
-    Rule(
-        "A2b",
-        "paper",
+    ClaimRule(
+        "A2b", "paper",
         "Exception: on Breast Cancer under group fairness the AUC rises as the bias falls.",
         "A2 with both signs turned around.",
         lambda s: s.auc_change > 0 > s.correlation,
         concerns=_about("breastw", "group"),
         details=_changes,
     ),
-    Rule(
-        "A2c",
-        "paper",
+    ClaimRule(
+        "A2c", "paper",
         "Exception: on Mammography under individual fairness the AUC fluctuates.",
         f"From some point of the weighted curve to a later one the AUC rises by more than {NOTABLE}, in the median "
         "repeat.",
@@ -207,41 +202,36 @@ RULES = (
         concerns=_about("mammography", "individual"),
         details=_rises,
     ),
-    Rule(
-        "A2d",
-        "added",
+    ClaimRule(
+        "A2d", "added",
         "Where the target is good, as the method assumes, the AUC falls as the bias falls.",
         "A2, where the target's AUC is at least the average combination's in the median repeat.",
         lambda s: s.auc_falls,
         concerns=lambda s: s.good_target,
     ),
-    Rule(
-        "A3",
-        "paper",
+    ClaimRule(
+        "A3", "paper",
         "The cost of fairness (cof) is lower with beta than without.",
         "The median of cof over the random alphas of all repeats is lower in the weighted framework.",
         lambda s: _lower(s.median_cof()),
         details=_count,
     ),
-    Rule(
-        "A3a",
-        "paper",
+    ClaimRule(
+        "A3a", "paper",
         "Its absolute value is lower with beta than without, which is said where cof is negative.",
         "A3, for the median of the absolute value of cof.",
         lambda s: _lower(s.median_cof(absolute=True)),
         details=_count,
     ),
-    Rule(
-        "A3b",
-        "added",
+    ClaimRule(
+        "A3b", "added",
         "The answer to A3 does not hang on the draw of forest, groups and alphas.",
         "The weighted median of cof is the lower one in every repeat, or in none.",
         lambda s: s.repeats_with_lower_cof[0] in (0, s.repeats_with_lower_cof[1]),
         details=_count,
     ),
-    Rule(
-        "A3c",
-        "added",
+    ClaimRule(
+        "A3c", "added",
         "The fair version of A3: at equal scale-free bias the AUC is higher with beta than without.",
         "The mean difference of AUC over 20 levels of bias, each framework at its smallest alpha that reaches the "
         f"level, is above 0 in the median repeat; where both can remove {LEAST_COMMON:.0%} of the bias.",
@@ -249,9 +239,8 @@ RULES = (
         concerns=lambda s: bool(np.isfinite(s.gain)),
         details=_gains,
     ),
-    Rule(
-        "C1",
-        "added",
+    ClaimRule(
+        "C1", "added",
         "Group bias falls by more than a shrinking of all scores.",
         f"Where {LAST_FALL:.0%} of f2 is gone, at most {HALF:.0%} of the scale-free bias at alpha = 0 is left, in the "
         "median repeat.",
@@ -259,21 +248,19 @@ RULES = (
         concerns=lambda s: s.fairness == "group",
         details=_left,
     ),
-    Rule(
-        "C2",
-        "added",
+    ClaimRule(
+        "C2", "added",
         "Individual bias falls by more than a shrinking of all scores.",
         "C1, for individual fairness.",
         lambda s: s.scale_free_left <= HALF,
         concerns=lambda s: s.fairness == "individual",
         details=_left,
     ),
-    Rule(
-        "C3",
-        "added",
+    ClaimRule(
+        "C3", "added",
         "No detector counts backwards: every weight is 0 or more.",
         "No weight is below 0 at alpha = 0, nor at the largest alpha, in the median repeat.",
         lambda s: max(s.negative_weights) == 0,
         details=_negative,
     ),
-)
+)  # fmt: skip

@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import rankdata
 
-from evenout.core.cells import CrossFit, Pairs, collect_cells, rank_weights
+from evenout.core.cells import CrossFit, collect_cells, rank_weights
 from evenout.core.combine import learn_combination
 from evenout.core.compiled import map_blocks
-from evenout.core.notions import NOTIONS
 from evenout.core.pairwise import PairSums, pair_sums
 from evenout.core.path import TradeoffPath
+from evenout.core.registry import NOTIONS
 from evenout.core.scaling import learn_scaling, unit_range
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.datasets import list_datasets, load_dataset
 from evenout.detectors.pool import fit_pool
 from evenout.groups import read_groups
+from evenout.metrics import roc_auc
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,9 +122,9 @@ class Scored:
         cells = collect_cells(self.S, t, beta, self.groups, one, n_groups=n_groups, n_sets=1)
         columns = [*range(self.S.shape[1]), self.S.shape[1] + list(self.targets).index(base)]
         form, mass = self.pairs.total()
-        pairs = Pairs(form[None][..., columns, :][..., columns], mass[None])
-        whole = replace(cells, pairs=pairs)
-        return CrossFit(whole, whole.none(), whole.none())
+        pairs = {"individual.form": form[None][..., columns, :][..., columns], "individual.mass": mass[None]}
+        whole = replace(cells, sums=pairs)
+        return CrossFit(whole, whole.at(slice(0)), whole.at(slice(0)))
 
 
 def score(dataset: str, seeds: Seeds, *, n_threads: int = 1, pairs: bool = True) -> Scored:
@@ -205,7 +205,7 @@ def _target_points(scored: Scored) -> "pd.DataFrame":
     rows = []
     for base, t in scored.targets.items():
         sums = scored.sums(base, "unweighted")
-        auc = aucs(t[:, None], scored.outlier)[0]
+        auc = roc_auc(scored.outlier, t)
         for fairness, notion in FAIRNESS.items():
             f2 = NOTIONS[notion].form(sums.whole)[0, -1, -1]
             bias = TradeoffPath(sums, {notion: 1.0}, method="published").target_bias("training")
@@ -231,13 +231,6 @@ def weighted_aucs(S: FloatArray, W: FloatArray, outlier: BoolArray, *, n_threads
     distinct, place = np.unique(S, axis=0, return_inverse=True)
 
     def work(block: slice) -> FloatArray:
-        return aucs((distinct @ W[block].T)[place.ravel()], outlier)
+        return roc_auc(outlier, (distinct @ W[block].T)[place.ravel()])
 
     return np.concatenate(map_blocks(work, len(W), _BLOCK, n_threads))
-
-
-def aucs(scores: FloatArray, outlier: BoolArray) -> FloatArray:
-    """AUC of each column from the ranks of the outliers (Mann and Whitney); ties count half."""
-    n_out = int(outlier.sum())
-    ranks = rankdata(scores, axis=0)[outlier].sum(axis=0)
-    return (ranks - n_out * (n_out + 1) / 2) / (n_out * (len(outlier) - n_out))

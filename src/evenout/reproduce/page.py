@@ -14,6 +14,7 @@ import numpy as np
 
 from evenout import __version__
 from evenout.datasets import load_dataset
+from evenout.report.render import template
 from evenout.reproduce.claims import NOTABLE, PAPER_AUC, Claim, breast_cancer_aucs
 from evenout.reproduce.experiment import (
     BASES,
@@ -46,24 +47,10 @@ def render(
     seed: int,
 ) -> str:
     """The page as a string of HTML; ``folder`` holds the SVG files to put into it."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     settings = read_settings(points)
-    environment = Environment(
-        loader=PackageLoader("evenout.reproduce"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.filters |= {
-        "signed": _signed,
-        "number": _number,
-        "percent": _percent,
-        "significant": _significant,
-    }
+    filters = {"signed": _signed, "number": _number, "percent": _percent, "significant": _significant}
     names = list(dict.fromkeys(points["dataset"]))
-    return environment.get_template("index.html.j2").render(
+    return template("evenout.reproduce", "index.html.j2", **filters).render(
         version=__version__,
         seed=seed,
         n_repeats=points["repeat"].nunique(),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from threadpoolctl import threadpool_limits
 
 from evenout import __version__
+from evenout.core.exceptions import InputError, from_extra
 from evenout.output import atomic_folder
 from evenout.reproduce import figures
 from evenout.reproduce.claims import Claim, judge
@@ -99,6 +100,7 @@ def reproduce(
     names = _checked(
         datasets if datasets is not None else QUICK_DATASETS if quick else tuple(TITLES), repeats, seed
     )
+    from_extra("matplotlib", "pages", "reproduce")  # told before the work, not after it
     n_repeats = min(repeats, QUICK_REPEATS) if quick else repeats
     steps = _Steps(progress, total=len(names) * n_repeats + figures.count(names) + 3)
     # One BLAS thread: sums of products then do not depend on how many cores the machine has.
@@ -123,7 +125,10 @@ def _checked(datasets: Sequence[str], repeats: int, seed: int) -> list[str]:
     unknown = [name for name in datasets if name not in TITLES]
     if unknown or not datasets:
         found = ", ".join(map(repr, unknown)) or "nothing"
-        raise ValueError(f"datasets has {found}; the paper's data sets are {', '.join(TITLES)}")
+        known = ", ".join(TITLES)
+        raise InputError(
+            "{@datasets} has {found}; the paper's data sets are {known}", found=found, known=known
+        )
     if repeats < 1:
         raise ValueError(f"repeats is {repeats}; at least 1 is needed")
     if seed < 0:

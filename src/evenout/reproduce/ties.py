@@ -12,7 +12,8 @@ import numpy as np
 from evenout.core.types import FloatArray
 from evenout.datasets import load_dataset
 from evenout.detectors.pool import fit_pool
-from evenout.reproduce.experiment import aucs, combine, derive_seeds
+from evenout.metrics import roc_auc
+from evenout.reproduce.experiment import combine, derive_seeds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,7 @@ def compare_searches(seed: int, n_repeats: int) -> "pd.DataFrame":
             if search in factors:
                 scores[:, lof] = factors[search]
             for base, t in combine(scores)[1].items():
-                auc = float(aucs(t[:, None], outlier)[0])
+                auc = roc_auc(outlier, t)
                 rows.append({"repeat": repeat, "search": search, "base": base, "auc": auc})
     return pd.DataFrame(rows)
 

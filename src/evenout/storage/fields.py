@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
-from evenout.persistence.archive import ModelFileError
+from evenout.storage.archive import ModelFileError
 
 Shape = tuple[int | None, ...]
 
@@ -97,6 +97,16 @@ class Fields:
         values = self._array(name, np.float64, shape)
         self.require(np.isfinite(values).all(), name, "is not finite")
         return values
+
+    def array(self, name: str) -> FloatArray:
+        """An array of finite float64, of any shape but that of a single number."""
+        values = self.raw(name)
+        shape = (None,) * max(np.ndim(values), 1)
+        return self.floats(name, *shape)
+
+    def bytes(self, name: str) -> bytes:
+        """An array of bytes."""
+        return self._array(name, np.uint8, (None,)).tobytes()
 
     def flags(self, name: str, *shape: int | None) -> BoolArray:
         """An array of truth values."""

@@ -7,7 +7,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Kind:
+class Meaning:
     """One measure.
 
     Parameters
@@ -56,36 +56,36 @@ class Kind:
     about_rows: bool = False
 
 
-def _squared(words: str, **more: Any) -> Kind:
-    return Kind(words, 0.0, "high", "squared", **more)
+def _squared(words: str, **more: Any) -> Meaning:
+    return Meaning(words, 0.0, "high", "squared", **more)
 
 
-def _difference(words: str, compares: str, **more: Any) -> Kind:
-    return Kind(words, 0.0, "high", "extremes", 1.0, compares, question="labels", **more)
+def _difference(words: str, compares: str, **more: Any) -> Meaning:
+    return Meaning(words, 0.0, "high", "extremes", 1.0, compares, question="labels", **more)
 
 
-def _ratio(words: str, **more: Any) -> Kind:
-    return Kind(words, 1.0, "low", "extremes", 1.0, "flag_rate", tested_as="flag_rate_test", **more)
+def _ratio(words: str, **more: Any) -> Meaning:
+    return Meaning(words, 1.0, "low", "extremes", 1.0, "flag_rate", tested_as="flag_rate_test", **more)
 
 
-def _test(words: str, **more: Any) -> Kind:
-    return Kind(words, worse="high", shape="none", about_rows=True, **more)
+def _test(words: str, **more: Any) -> Meaning:
+    return Meaning(words, worse="high", shape="none", about_rows=True, **more)
 
 
-def _seen(words: str) -> Kind:
-    return Kind(words, shape="none", about_rows=True)
+def _seen(words: str) -> Meaning:
+    return Meaning(words, shape="none", about_rows=True)
 
 
 _RATES = "also reflects unequal shares of outliers"
 _NOISE = "  the same less sampling noise"
 
-KINDS: dict[str, Kind] = {
-    "group_share": Kind("share of the rows"),
-    "left_out_rows": Kind("rows of a group left out", shape="none", about_rows=True),
-    "left_out_flagged": Kind("of these flagged", shape="none", about_rows=True),
-    "mean_score": Kind("mean score"),
-    "score_quantile": Kind("quantile of the scores"),
-    "flag_rate": Kind("flag rate", shape="rate"),
+MEANINGS: dict[str, Meaning] = {
+    "group_share": Meaning("share of the rows"),
+    "left_out_rows": Meaning("rows of a group left out", shape="none", about_rows=True),
+    "left_out_flagged": Meaning("of these flagged", shape="none", about_rows=True),
+    "mean_score": Meaning("mean score"),
+    "score_quantile": Meaning("quantile of the scores"),
+    "flag_rate": Meaning("flag rate", shape="rate"),
     "flag_rate_ratio": _ratio("lowest / highest flag rate (1 is even)"),
     "unflagged_rate_ratio": _ratio("lowest / highest rate of not being flagged", rest=True),
     "flag_rate_test": _test("chi-square of groups and flags", ties="threshold_free_gap"),
@@ -95,24 +95,24 @@ KINDS: dict[str, Kind] = {
     "mean_score_test": _test("chi-square of mean scores, each by its precision"),
     "mean_score_detectable": _seen("gap of mean scores seen with 80% power"),
     "flag_rate_detectable": _seen("difference of flag rates seen with 80% power"),
-    "welch_test": Kind("p-value of equal mean scores (Welch)", shape="none", about_rows=True),
-    "threshold_free_gap": Kind("flag-rate gap, mean over all thresholds", 0.0, "high", "gap", 1.0),
+    "welch_test": Meaning("p-value of equal mean scores (Welch)", shape="none", about_rows=True),
+    "threshold_free_gap": Meaning("flag-rate gap, mean over all thresholds", 0.0, "high", "gap", 1.0),
     "top_share_drift": _squared("drift of the group mix on top (KL)"),
-    "individual_unfairness_raw": Kind(
+    "individual_unfairness_raw": Meaning(
         "squared gap of similar rows", worse="high", tested_as="individual_unfairness"
     ),
-    "individual_unfairness": Kind(
+    "individual_unfairness": Meaning(
         "squared gap of similar rows / variance", worse="high", question="individuals"
     ),
-    "effective_pairs": Kind(
+    "effective_pairs": Meaning(
         "pairs of similar rows it rests on", shape="none", question="individuals", about_rows=True
     ),
-    "outlier_rate": Kind("share of known outliers", shape="rate"),
-    "auc": Kind("AUC"),
-    "average_precision": Kind("average precision"),
-    "true_positive_rate": Kind("outliers flagged", shape="rate"),
-    "false_positive_rate": Kind("inliers flagged", shape="rate"),
-    "precision": Kind("flagged that are outliers", shape="rate"),
+    "outlier_rate": Meaning("share of known outliers", shape="rate"),
+    "auc": Meaning("AUC"),
+    "average_precision": Meaning("average precision"),
+    "true_positive_rate": Meaning("outliers flagged", shape="rate"),
+    "false_positive_rate": Meaning("inliers flagged", shape="rate"),
+    "precision": Meaning("flagged that are outliers", shape="rate"),
     "auc_gap": _difference("gap in AUC", "auc"),
     "average_precision_gap": _difference("gap in average precision", "average_precision", note=_RATES),
     "true_positive_rate_gap": _difference(
@@ -134,5 +134,5 @@ KINDS: dict[str, Kind] = {
     "conditional_parity_corrected": _squared(_NOISE, tested_as="strata_test", twin="conditional_parity"),
     "strata_test": _test("chi-square of mean scores within strata", question="strata"),
     "parity_within": _squared("squared gap in one stratum / variance", question="strata"),
-    "gap_explained": Kind("part of the gap that goes with a feature", question="features"),
+    "gap_explained": Meaning("part of the gap that goes with a feature", question="features"),
 }

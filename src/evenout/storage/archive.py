@@ -26,7 +26,7 @@ TRUSTED = {
     ("NdArrayNode", "numpy", "ndarray"),
     ("TypeNode", "builtins", "str"),  # of the keys of a dict
 }
-_DTYPES = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.bool_))
+_DTYPES = tuple(np.dtype(kind) for kind in (np.float64, np.int64, np.int32, np.bool_, np.uint8))
 _SCHEMA = "schema.json"
 
 

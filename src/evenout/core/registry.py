@@ -1,0 +1,18 @@
+"""The fairness notions that are known by name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evenout.core.individual import Individual
+from evenout.core.notions import Notion
+from evenout.core.own import Own
+from evenout.core.parity import DemographicParity
+
+PARITY = DemographicParity()
+NOTIONS: dict[str, Notion] = {notion.name: notion for notion in (PARITY, Individual())}
+
+
+def weighted_notions(fairness: Mapping[Any, float]) -> list[tuple[Notion, float]]:
+    """Notions, given by name or as they are, with their weights; ``"own"`` is a form that has been collected."""
+    known = {**NOTIONS, "own": Own()}
+    return [(known[n] if isinstance(n, str) else n, float(weight)) for n, weight in fairness.items()]

@@ -1,0 +1,96 @@
+"""What a fit has learnt, and the same fit elsewhere on its path."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evenout.core.choice import Choice
+from evenout.core.flags import flag_threshold, flagged_share, group_rates, weighted_quantile
+from evenout.core.path import TradeoffPath
+from evenout.core.problem import Mixture
+from evenout.core.types import FloatArray, IntArray
+from evenout.groups import Groups
+from evenout.request import FlagRows, Request
+from evenout.scores import ScoreModel
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """All that a fit has learnt.
+
+    Parameters
+    ----------
+    scores : ScoreModel
+        From feature rows to detector scores and target.
+    path : TradeoffPath
+    choice : Choice
+    mixture : Mixture
+        The fair score at the chosen alpha.
+    groups : Groups
+        Of the rows in memory.
+    counts : array of shape (G,)
+        Rows of each group, in memory or not.
+    n_rows : int
+        All rows, in memory or not.
+    S : array of shape (n, k)
+        Detector scores of the rows in memory.
+    target : array of shape (n,)
+        Their base score.
+    seen : FlagRows
+        The same rows, each scored by what has not seen it.
+    threshold : float
+        Rows that score above are flagged.
+    flag_rates : array of shape (G, 2)
+        Share of each group, of all rows, that base and fair score flag.
+    rank_error : float
+        What the ranks behind the row weights may be off, as a share of the rows.
+    """
+
+    scores: ScoreModel
+    path: TradeoffPath
+    choice: Choice
+    mixture: Mixture
+    groups: Groups
+    counts: IntArray
+    n_rows: int
+    S: FloatArray
+    target: FloatArray
+    seen: FlagRows
+    threshold: float
+    flag_rates: FloatArray
+    rank_error: float
+
+    @property
+    def fair(self) -> FloatArray:
+        """The fair score of the rows in memory, shape (n,)."""
+        return self.mixture.apply(self.S, self.target)
+
+    def at(self, request: Request) -> "FitResult":
+        """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these."""
+        choice = request.choose(self.path, self.seen)
+        mixture = self.path.mixture(choice.alpha)
+        fair = mixture.apply(self.S, self.target)
+        choice.announced(list_kept(self.target, fair, request.contamination))
+        both, codes, weight = np.column_stack([self.target, fair]), self.groups.codes, self._weight()
+        if weight is None:
+            above = flag_threshold(both, request.contamination)
+        else:
+            share = 1.0 - flagged_share(request.contamination, self.n_rows)
+            above = np.array([weighted_quantile(y, weight, share) for y in both.T])
+        rates = group_rates(both > above, codes, len(self.counts))
+        return replace(self, choice=choice, mixture=mixture, threshold=float(above[1]), flag_rates=rates)
+
+    def _weight(self) -> FloatArray | None:
+        """How many rows each row in memory stands for, shape (n,); None if each stands for itself."""
+        if self.n_rows == len(self.target):
+            return None
+        drawn = np.append(self.groups.counts, (self.groups.codes < 0).sum())
+        rows = np.append(self.counts, self.n_rows - self.counts.sum())
+        return (rows / np.maximum(drawn, 1))[self.groups.codes]
+
+
+def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:
+    """How much of the list of the rows that the base score flags is still flagged, in words."""
+    before, after = (y > flag_threshold(y, contamination) for y in (base, fair))
+    kept = (before & after).sum() / max(before.sum(), 1)
+    return f" and {kept:.0%} of the flagged list is kept"

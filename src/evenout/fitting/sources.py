@@ -1,0 +1,173 @@
+"""Where the rows of a fit come from: all in memory, or a reference in memory and partitions beyond it.
+
+The two differ in how extremes, sums and flags of all rows are found. That is what `Source` and `Views` are for; every
+other step of a fit is written once, in `evenout.fitting.fit`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from evenout.core.cells import Cells, collect_cells, rank_weights
+from evenout.core.flags import flag_rates, flag_threshold
+from evenout.core.folds import N_FOLDS, assign_folds
+from evenout.core.problem import Mixture
+from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.detectors.pool import FittedPool
+from evenout.groups import Groups
+from evenout.scores import ScoreModel, learn_scores
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Rows to fit on, cleaned.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    groups : Groups
+    sensitive_features : object
+        As given, for detectors that use the group.
+    clusters : array of shape (n,) or None
+        Codes of rows that belong together.
+    sample_weight : array of shape (n,) or None
+    """
+
+    X: FloatArray
+    groups: Groups
+    sensitive_features: Any
+    clusters: IntArray | None = None
+    sample_weight: FloatArray | None = None
+
+    def cells(self, S: FloatArray, t: FloatArray, beta: FloatArray, of: BoolArray) -> Cells:
+        """Sums over some of the rows as one set; ``beta`` has one number for each of them."""
+        sums: dict[str, Any] = {
+            "sample_weight": None if self.sample_weight is None else self.sample_weight[of],
+            "clusters": None if self.clusters is None else self.clusters[of],
+        }
+        one = np.zeros(int(of.sum()), dtype=np.intp)
+        n_groups = len(self.groups.labels)
+        return collect_cells(
+            S[of], t[of], beta, self.groups.codes[of], one, n_groups=n_groups, n_sets=1, **sums
+        )
+
+
+class View(NamedTuple):
+    """What was learnt on all rows, or without a fold, and what it makes of the rows in memory: S (n, k) and t (n,)."""
+
+    model: ScoreModel
+    S: FloatArray
+    t: FloatArray
+
+
+class Views(Protocol):
+    """All rows, as seen by what was learnt on all of them (fold -1) and without each fold."""
+
+    def learn(self, fold: int, raw: FloatArray) -> View:
+        """Learn scaling and base ensemble, from the raw scores of the rows in memory by detectors without the fold."""
+        ...
+
+    def cells(self, fold: int, view: View, of: BoolArray, *, inside: bool) -> Cells:
+        """Sums over all rows inside of the fold, or outside; ``of`` marks them among the rows in memory."""
+        ...
+
+    def flags(self, view: View, mixture: Mixture) -> tuple[float, FloatArray]:
+        """The threshold of the fair score, and the share of each group that base and fair score flag, (G, 2)."""
+        ...
+
+    @property
+    def rank_error(self) -> float:
+        """What ranks may be off, as a share of the rows."""
+        ...
+
+
+class Source(Protocol):
+    """Where rows come from.
+
+    ``rows`` are those in memory, and ``folds`` (n,) their folds, of which there are ``n_folds``. ``counts`` (G,) are
+    the rows of each group, and ``n_rows`` all rows, in memory or not.
+    """
+
+    @property
+    def rows(self) -> TrainingRows: ...  # noqa: D102
+    @property
+    def folds(self) -> IntArray: ...  # noqa: D102
+    @property
+    def n_folds(self) -> int: ...  # noqa: D102
+    @property
+    def counts(self) -> IntArray: ...  # noqa: D102
+    @property
+    def n_rows(self) -> int: ...  # noqa: D102
+
+    def views(self, pool: FittedPool, raw: FloatArray) -> Views:
+        """See all rows through fitted detectors, whose raw scores of the rows in memory are given."""
+        ...
+
+
+@dataclass(frozen=True)
+class Memory:
+    """All rows are in memory."""
+
+    rows: TrainingRows
+    parameters: Mapping[str, Any]
+    folds: IntArray
+    seed: int
+
+    @classmethod
+    def of(cls, rows: TrainingRows, parameters: Mapping[str, Any], seed: int) -> "Memory":
+        """Deal the rows into folds."""
+        folds = assign_folds(rows.X, rows.groups.codes, N_FOLDS, seed, rows.clusters)
+        if len(rows.groups.labels) >= 2 and folds.max() < 1:
+            raise ValueError("clusters has too few values to leave some of them out; give finer ones")
+        return cls(rows, parameters, folds, seed)
+
+    @property
+    def n_folds(self) -> int:
+        """Few rows or clusters fill fewer than five."""
+        return int(self.folds.max()) + 1
+
+    @property
+    def counts(self) -> IntArray:
+        """Rows of each group."""
+        return self.rows.groups.counts
+
+    @property
+    def n_rows(self) -> int:
+        """All rows."""
+        return len(self.rows.X)
+
+    def views(self, pool: FittedPool, raw: FloatArray) -> "MemoryViews":  # noqa: ARG002
+        """See `Source`."""
+        return MemoryViews(self, pool)
+
+
+@dataclass(frozen=True)
+class MemoryViews:
+    """What detectors make of rows in memory; see `Views`."""
+
+    source: Memory
+    pool: FittedPool
+    rank_error = 0.0
+
+    def learn(self, fold: int, raw: FloatArray) -> View:
+        """See `Views`."""
+        settings = {name: self.source.parameters[name] for name in ("scaling", "combination")}
+        model = learn_scores(self.pool, raw[self.source.folds != fold], **settings, seed=self.source.seed)
+        return View(model, *model.of_raw(raw))
+
+    def cells(self, fold: int, view: View, of: BoolArray, *, inside: bool) -> Cells:  # noqa: ARG002
+        """See `Views`."""
+        weight = self.source.rows.sample_weight
+        beta = np.ones(int(of.sum()))
+        if self.source.parameters["weighting"] == "rank" and len(beta):
+            beta = rank_weights(view.t[of], None if weight is None else weight[of])
+        return self.source.rows.cells(view.S, view.t, beta, of)
+
+    def flags(self, view: View, mixture: Mixture) -> tuple[float, FloatArray]:
+        """See `Views`."""
+        fair, contamination = mixture.apply(view.S, view.t), self.source.parameters["contamination"]
+        groups, both = self.source.rows.groups, np.column_stack([view.t, fair])
+        rates = flag_rates(both, groups.codes, len(groups.labels), contamination)
+        return float(flag_threshold(fair, contamination)), rates
