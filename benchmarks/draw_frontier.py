@@ -51,9 +51,7 @@ def detection(found: dict[str, Any], figure: Figure) -> None:
         ax.axvline(values["base"], color="#999999", linewidth=1, linestyle=":")
         for place, (method, value) in zip(places, values.items(), strict=True):
             ax.plot(value, place, "o", color=COLOURS[method], markersize=9)
-            ax.annotate(
-                f"{value:.3f}", (value, place), xytext=(0, 8), textcoords="offset points", ha="center"
-            )
+            ax.annotate(f"{value:.3f}", (value, place), xytext=(0, 8), textcoords="offset points", ha="center")
         ax.set_yticks(places, list(values))
         ax.margins(x=0.15, y=0.15)
         ax.set_title(title, fontsize=10)
@@ -69,9 +67,7 @@ def _open(ax: Axes) -> None:
 
 def main() -> None:
     """Read, draw, save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("found", type=Path, help="output of frontier.py --json")
     parser.add_argument("folder", type=Path, help="where the pictures go")
     options = parser.parse_args()

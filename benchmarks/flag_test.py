@@ -53,15 +53,10 @@ def p_values(
     G = int(groups.max()) + 1
     table = level_table(scores, groups, G)
     flagged = scores > np.percentile(scores, 90)
-    drawn = [
-        score_measures(c, table.values, 0.1)["flag_rate_ratio"]
-        for c in table.permutations(n_permutations, rng)
-    ]
+    drawn = [score_measures(c, table.values, 0.1)["flag_rate_ratio"] for c in table.permutations(n_permutations, rng)]
     ratio = score_measures(table.counts[None], table.values, 0.1)["flag_rate_ratio"][0]
     seed = int(rng.integers(2**31))
-    found = audit(
-        scores, sensitive_features=groups, n_bootstrap=0, n_permutations=n_permutations, random_state=seed
-    )
+    found = audit(scores, sensitive_features=groups, n_bootstrap=0, n_permutations=n_permutations, random_state=seed)
     counts = np.array([[(flagged[groups == g] == f).sum() for f in (True, False)] for g in range(G)])
     return (
         found.get("flag_rate_test").p,
@@ -99,17 +94,13 @@ def coverage(
         ratio = found.get("flag_rate_ratio")
         ends["audit"].append((ratio.low, ratio.high))
         ends["group intervals"].append(group_intervals(scores, groups, rng))
-    return {
-        name: [covered(pairs, truth), float(np.median(np.ptp(pairs, axis=1)))] for name, pairs in ends.items()
-    }
+    return {name: [covered(pairs, truth), float(np.median(np.ptp(pairs, axis=1)))] for name, pairs in ends.items()}
 
 
 def group_intervals(scores: FloatArray, groups: IntArray, rng: np.random.Generator) -> tuple[float, float]:
     """What was used before, without being stretched to 1: percentile intervals of the rates, and what they allow."""
     table = level_table(scores, groups, int(groups.max()) + 1)
-    drawn = np.concatenate(
-        [score_measures(c, table.values, 0.1)["flag_rate"] for c in table.bootstrap(400, rng)]
-    )
+    drawn = np.concatenate([score_measures(c, table.values, 0.1)["flag_rate"] for c in table.bootstrap(400, rng)])
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     return float(low.min() / high.max()), float(min(high.min() / max(low.max(), 1e-12), 1.0))
 
@@ -143,26 +134,18 @@ def level_and_power(
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=2000, help="simulated tables for the level")
     parser.add_argument("--power-tables", type=int, default=300)
-    parser.add_argument(
-        "--intervals", type=int, default=400, help="simulated intervals per setting; 0 for none"
-    )
+    parser.add_argument("--intervals", type=int, default=400, help="simulated intervals per setting; 0 for none")
     parser.add_argument("--permutations", type=int, default=199)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    result: dict[str, object] = {
-        **level_and_power(options.tables, options.power_tables, options.permutations)
-    }
+    result: dict[str, object] = {**level_and_power(options.tables, options.power_tables, options.permutations)}
     held, rng = {}, np.random.default_rng(1)
     for name, (sizes, shifts) in COVERED.items() if options.intervals else ():
         held[name] = coverage(sizes, shifts, options.intervals, rng)
-        shown = "".join(
-            f"  {k} {share:6.1%} (length {length:.2f})" for k, (share, length) in held[name].items()
-        )
+        shown = "".join(f"  {k} {share:6.1%} (length {length:.2f})" for k, (share, length) in held[name].items())
         print(f"covers {name:28s}{shown}", flush=True)
     if options.json:
         print(json.dumps(result | {"coverage": held}))

@@ -77,9 +77,7 @@ class Curve:
         share = (reduction - reached[first - 1]) / (reached[first] - reached[first - 1])
         ends = np.array([first - 1, first])
         weights = np.array([1 - share, share])
-        return float(weights @ np.mean(self.auc, axis=0)[ends]), float(
-            weights @ np.mean(self.precision, axis=0)[ends]
-        )
+        return float(weights @ np.mean(self.auc, axis=0)[ends]), float(weights @ np.mean(self.precision, axis=0)[ends])
 
 
 @dataclass
@@ -89,9 +87,7 @@ class Story:
     name: str
     before: list[float] = field(default_factory=list)
     base_auc: list[float] = field(default_factory=list)
-    asked: dict[tuple[str, float], list[tuple[float, float]]] = field(
-        default_factory=partial(defaultdict, list)
-    )
+    asked: dict[tuple[str, float], list[tuple[float, float]]] = field(default_factory=partial(defaultdict, list))
     curves: dict[str, Curve] = field(default_factory=partial(defaultdict, Curve))
     flags: list[tuple[FloatArray, FloatArray]] = field(default_factory=list)
     fairlof: list[FloatArray] = field(default_factory=list)  # gap and AUC of LOF, FairLOF, as printed
@@ -125,9 +121,7 @@ def auc(split: Split, scores: FloatArray) -> float:
     return roc_auc(split.judge.y, scores)
 
 
-def judge_path(
-    story: Story, split: Split, method: str, pool: Pool, path: TradeoffPath, target: Target
-) -> None:
+def judge_path(story: Story, split: Split, method: str, pool: Pool, path: TradeoffPath, target: Target) -> None:
     """Ask for each reduction, and draw the whole curve."""
     for request in REQUESTS:
         alpha = _chosen(path, request, target)
@@ -162,9 +156,7 @@ def judge_repair(story: Story, split: Split) -> None:
 def judge_flags(story: Story, split: Split, n_threads: int) -> None:
     """Ask for a flag-rate ratio of 0.8; flag the judged rows at the threshold of the fitted ones."""
     diverse = split.diverse.model
-    model = FairOutlierEnsemble(
-        **diverse.get_params(deep=False) | {"flag_rate_ratio": 0.8, "n_jobs": n_threads}
-    )
+    model = FairOutlierEnsemble(**diverse.get_params(deep=False) | {"flag_rate_ratio": 0.8, "n_jobs": n_threads})
     model.fit(split.fit.X, sensitive_features=split.fit.groups)
 
     def rates(fitted: FloatArray, judged: FloatArray) -> FloatArray:
@@ -194,9 +186,7 @@ def tell(name: str, splits: int, combination: str, n_threads: int) -> Story:
         story.before.append(gap(split, split.paper.Z[:, -1]))
         story.base_auc.append(auc(split, split.paper.Z[:, -1]))
         evenout, cross = split.paper.model.path_, split.paper.model.path_.cross
-        judge_path(
-            story, split, "paper", split.paper, TradeoffPath(cross, PARITY, method="published"), "training"
-        )
+        judge_path(story, split, "paper", split.paper, TradeoffPath(cross, PARITY, method="published"), "training")
         judge_path(story, split, "evenout", split.paper, evenout, "unseen")
         nonnegative = TradeoffPath(cross, PARITY, noise_aware=True, constraint="nonnegative")
         judge_path(story, split, "nonnegative", split.paper, nonnegative, "unseen")
@@ -244,14 +234,10 @@ def show(story: Story, say: Callable[[str], None]) -> None:
 
 def summary(stories: dict[str, Story]) -> dict[str, object]:
     """The object of --json."""
-    calibrated = [
-        s for n, s in stories.items() if n in ("communities", "breastw", "credit", *list_scenarios())
-    ]
+    calibrated = [s for n, s in stories.items() if n in ("communities", "breastw", "credit", *list_scenarios())]
     errors: dict[str, float] = {}
     for method in ("paper", "evenout"):
-        missed = [
-            abs(s.achieved(method, r) - r) for s in calibrated for r in REQUESTS if s.reachable(method, r)
-        ]
+        missed = [abs(s.achieved(method, r) - r) for s in calibrated for r in REQUESTS if s.reachable(method, r)]
         errors[method] = float(np.mean(missed)) if missed else float("nan")
     floor = [abs(s.oracle(r) - r) for s in calibrated for r in REQUESTS if s.reachable("evenout", r)]
     errors["oracle"] = float(np.mean(floor)) if floor else float("nan")
@@ -272,9 +258,7 @@ def summary(stories: dict[str, Story]) -> dict[str, object]:
             "base_auc": float(np.mean(s.base_auc)),
             "gap_before": float(np.mean(s.before)),
             "achieved": {m: {str(r): s.achieved(m, r) for r in REQUESTS} for m in s.curves},
-            "auc": {
-                m: {str(r): float(np.mean([a for _, a in s.asked[m, r]])) for r in REQUESTS} for m in s.curves
-            },
+            "auc": {m: {str(r): float(np.mean([a for _, a in s.asked[m, r]])) for r in REQUESTS} for m in s.curves},
             "fairlof": dict(zip(FAIRLOF, np.mean(s.fairlof, axis=0).tolist(), strict=True)),
             "flag_rate_ratio": float(rate_ratio(np.mean([after for _, after in s.flags], axis=0))),
         }
@@ -291,9 +275,7 @@ def summary(stories: dict[str, Story]) -> dict[str, object]:
 def main() -> None:
     """Parse the command line, run, print."""
     names = [*[n for n in list_datasets() if n != "credit"], "credit", "credit_with_other", *list_scenarios()]
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--combination", choices=["average", "maximum"], default="average")

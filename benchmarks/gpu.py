@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from evenout.backends import gpu
+from evenout import gpu
 from evenout.core.cells import CrossFit, collect_cells, rank_weights
 from evenout.core.combine import learn_combination
 from evenout.core.folds import N_FOLDS, assign_folds
@@ -108,9 +108,7 @@ def fit(X: FloatArray, groups: IntArray, n_groups: int, device: str, clock: Cloc
         whole = CrossFit.of_folds(cells).whole
         form, mass = pairs.total()
         whole = replace(whole, sums={"individual.form": form[None], "individual.mass": mass[None]})
-        path = TradeoffPath(
-            CrossFit(whole, whole.at(slice(0)), whole.at(slice(0))), FAIRNESS, noise_aware=True
-        )
+        path = TradeoffPath(CrossFit(whole, whole.at(slice(0)), whole.at(slice(0))), FAIRNESS, noise_aware=True)
         weights = path.weights(path.alpha_for(REDUCTION, "training"))
     return Fitted(neighbours, forest, scores, folds, pairs, weights)
 
@@ -130,9 +128,7 @@ def local_pairs(
     features, scale = comparable_rows(X, groups, DEFAULT_LENGTH)
     shape = {"n_groups": n_groups, "n_folds": fitted.pairs.mass.shape[1]}
     with clock("local form"):
-        pairs = gpu.pair_sums(
-            features, fitted.scores, groups, fitted.folds, **shape, scale=scale, device=device
-        )
+        pairs = gpu.pair_sums(features, fitted.scores, groups, fitted.folds, **shape, scale=scale, device=device)
     return features, float(scale), pairs
 
 
@@ -224,9 +220,7 @@ def main() -> None:
     print(f"{options.n} rows, {options.d} features, {options.groups} groups, {summary['device']}")
     for stage, took in seconds.items():
         print(f"{stage:24} {took:8.3f} s")
-    print(
-        f"{'whole fit':24} {summary['fit_s']:8.3f} s   (first fit, {SMALL} rows, {summary['first_fit_s']:.1f} s)"
-    )
+    print(f"{'whole fit':24} {summary['fit_s']:8.3f} s   (first fit, {SMALL} rows, {summary['first_fit_s']:.1f} s)")
     print(f"{'individual form':24} {1e3 * summary['ns_per_pair']:8.3f} ps a pair")
     print(f"{'with a short scale':24} {summary['local_if_s']:8.3f} s")
     for name, difference in summary["agree"].items():

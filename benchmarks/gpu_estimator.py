@@ -44,9 +44,7 @@ def main() -> None:
     X, groups = rows(options.n, options.d)
     ours, first = fit(X[:SMALL], groups[:SMALL], "cuda", options.n_jobs)
     expected, cpu = fit(X[:SMALL], groups[:SMALL], "cpu", options.n_jobs)
-    difference = np.abs(ours.outlier_scores_ - expected.outlier_scores_).max() / np.ptp(
-        expected.outlier_scores_
-    )
+    difference = np.abs(ours.outlier_scores_ - expected.outlier_scores_).max() / np.ptp(expected.outlier_scores_)
     _, seconds = fit(X, groups, "cuda", options.n_jobs)
     result = {
         "n": options.n,

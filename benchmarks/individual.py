@@ -60,9 +60,7 @@ def reference(problem: Problem, n_groups: int) -> FloatArray:
     return form
 
 
-def cross_blocks(
-    problem: Problem, n_groups: int, block: int = 512
-) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
+def cross_blocks(problem: Problem, n_groups: int, block: int = 512) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
     """Blocks of rows of one group, the rows of all later groups, and the distances between them."""
     for group in range(n_groups - 1):
         rows, later = np.flatnonzero(problem.groups == group), np.flatnonzero(problem.groups > group)
@@ -88,18 +86,14 @@ def seconds(run: Callable[[], object]) -> float:
 
 def main() -> None:
     """Run the comparison and print it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("n", 20000), ("d", 10), ("k", 18), ("groups", 4), ("n-jobs", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--no-reference", action="store_true", help="time only ours, for large n")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
 
-    first_call = seconds(
-        lambda: ours(make_problem(200, args.d, args.k, args.groups), args.groups, args.n_jobs)
-    )
+    first_call = seconds(lambda: ours(make_problem(200, args.d, args.k, args.groups), args.groups, args.n_jobs))
     problem = make_problem(args.n, args.d, args.k, args.groups)
     sizes = np.bincount(problem.groups, minlength=args.groups)
     pairs = int(sizes.sum() ** 2 - (sizes**2).sum()) // 2

@@ -137,14 +137,10 @@ def judge_null(outcomes: list[tuple[bool, bool, float]]) -> dict[str, Any]:
 
 def main() -> None:
     """Parse the command line, run, print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fits", type=int, default=100, help="per gap and number of rows")
     parser.add_argument("--null", type=int, default=300, help="random groupings of each bundled table")
-    parser.add_argument(
-        "--flag-tables", type=int, default=2000, help="simulated tables for the level of the flag test"
-    )
+    parser.add_argument("--flag-tables", type=int, default=2000, help="simulated tables for the level of the flag test")
     parser.add_argument("--n-jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -155,9 +151,7 @@ def main() -> None:
             fits = work(delayed(judge)(gap, n, seed) for seed in range(options.fits))
             cells[f"{gap:g}, {n}"] = summarise(fits)
             print(f"gap {gap:g}, {n} rows: {cells[f'{gap:g}, {n}']}", flush=True)
-    sure = work(
-        delayed(judge)(GAPS[-1], SIZES[-1], seed, 0.95) for seed in range(1000, 1000 + options.fits + 20)
-    )
+    sure = work(delayed(judge)(GAPS[-1], SIZES[-1], seed, 0.95) for seed in range(1000, 1000 + options.fits + 20))
     met = [fit for fit in sure if fit.says_met]
     kept = float(np.mean([fit.got >= ASKED for fit in met])) if met else None
     confident = {"share": kept, "n": len(met), "asked": len(sure)}

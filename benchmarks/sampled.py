@@ -40,11 +40,7 @@ def compare(problem: Problem, length: LengthScale, options: argparse.Namespace) 
     runs, took = [], []
     for seed in range(options.seeds):
         start = time.perf_counter()
-        runs.append(
-            sampled_pair_sums(
-                *data, **shape, tolerance=options.tolerance, seed=seed, n_threads=options.n_jobs
-            )
-        )
+        runs.append(sampled_pair_sums(*data, **shape, tolerance=options.tolerance, seed=seed, n_threads=options.n_jobs))
         took.append(time.perf_counter() - start)
     result = {"sampled_s": min(took), "stated_error": float(np.mean([error for _, error in runs]))}
     if options.no_exact:
@@ -68,9 +64,7 @@ def compare(problem: Problem, length: LengthScale, options: argparse.Namespace) 
 
 def main() -> None:
     """Run the comparison and print it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("n", 100000), ("d", 10), ("k", 18), ("groups", 4), ("n-jobs", 2), ("seeds", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--tolerance", type=float, default=0.01)

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evenout.backends.dask_backend import DaskEngine
-from evenout.backends.partitions import Part
+from evenout.partitions.dask_engine import DaskEngine
+from evenout.partitions.engines import Part
 
 D = 10
 FILE_ROWS = 500_000
@@ -88,7 +88,7 @@ def measure(n: int, reference_size: int, n_workers: int) -> dict[str, Any]:
     from distributed import Client, LocalCluster
 
     from evenout import FairOutlierEnsemble
-    from evenout.backends.parquet import parquet_parts
+    from evenout.partitions.parquet import parquet_parts
 
     with tempfile.TemporaryDirectory() as folder:
         size = generate(Path(folder), n)

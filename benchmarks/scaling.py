@@ -45,9 +45,7 @@ def draw(tables: dict[str, list[dict[str, float]]], file: Path) -> None:
 
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     axes = figure.subplots(1, 2)
-    for ax, name, label in zip(
-        axes, ("seconds", "peak_mb"), ("seconds", "peak extra memory, MB"), strict=True
-    ):
+    for ax, name, label in zip(axes, ("seconds", "peak_mb"), ("seconds", "peak extra memory, MB"), strict=True):
         for fairness, rows in tables.items():
             ax.loglog([r["n"] for r in rows], [r[name] for r in rows], "o-", label=fairness.replace("_", " "))
         ax.set_xlabel("rows")
@@ -61,9 +59,7 @@ def main() -> None:
     """Measure each size in its own process, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000, 1_000_000])
-    parser.add_argument(
-        "--individual-up-to", type=int, default=100_000, help="largest n with individual fairness"
-    )
+    parser.add_argument("--individual-up-to", type=int, default=100_000, help="largest n with individual fairness")
     parser.add_argument("--n-jobs", type=int, default=2)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--json", action="store_true")
@@ -82,9 +78,7 @@ def main() -> None:
             command = [sys.executable, __file__, "--one", str(n), fairness, "--n-jobs", str(options.n_jobs)]
             found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             tables[fairness].append(found)
-            print(
-                f"{fairness:20s} n {n:>9,}  {found['seconds']:8.2f} s  {found['peak_mb']:8.0f} MB", flush=True
-            )
+            print(f"{fairness:20s} n {n:>9,}  {found['seconds']:8.2f} s  {found['peak_mb']:8.0f} MB", flush=True)
         slopes = {name: round(exponent(tables[fairness], name), 2) for name in ("seconds", "peak_mb")}
         print(f"{fairness:20s} exponents over the last decade: {slopes}")
     if options.picture:

@@ -25,7 +25,7 @@ from evenout.core.similarity import (
 )
 from evenout.core.types import FloatArray, IntArray
 from evenout.datasets import list_datasets, load_dataset
-from evenout.groups import read_groups
+from evenout.inputs.groups import read_groups
 from similar import judge
 
 LENGTHS = (0.02, 0.05, 0.1, 0.2, 0.5)
@@ -66,9 +66,7 @@ def removed(name: str, length: float, splits: int, n_jobs: int) -> float:
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", choices=list_datasets(), default=list_datasets(), metavar="NAME")
     parser.add_argument("--splits", type=int, default=0, help="fits per table and length; credit is left out")
     parser.add_argument("--n-jobs", type=int, default=2)
@@ -83,9 +81,7 @@ def main() -> None:
         cells.append(f"{found['minmax']['similar_rows']:.3g}")
         print(f"{name:12s}" + "".join(f"{cell:>16}" for cell in cells), flush=True)
     enough = [
-        length
-        for length in LENGTHS
-        if all(found[str(length)]["similar_rows"] >= WANTED for found in tables.values())
+        length for length in LENGTHS if all(found[str(length)]["similar_rows"] >= WANTED for found in tables.values())
     ]
     print(f"shortest length with at least {WANTED:g} on every table: {enough[0] if enough else 'none'}")
     print(f"the default is {DEFAULT_LENGTH}")

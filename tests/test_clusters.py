@@ -50,9 +50,7 @@ def test_a_weight_of_two_counts_for_two_rows():
     np.testing.assert_allclose(weighted.weights_, repeated.weights_, rtol=1e-9)
     np.testing.assert_allclose(weighted.outlier_scores_[twice], repeated.outlier_scores_, rtol=1e-9)
     for alpha in (0.0, 30.0):
-        assert weighted.path_.bias(alpha, "training") == pytest.approx(
-            float(repeated.path_.bias(alpha, "training"))
-        )
+        assert weighted.path_.bias(alpha, "training") == pytest.approx(float(repeated.path_.bias(alpha, "training")))
 
 
 def test_rows_of_no_weight_change_nothing_but_the_scaling():
@@ -76,7 +74,5 @@ def test_unequal_weights_leave_more_doubt():
 def test_fewer_clusters_than_folds_are_enough_but_one_is_not():
     X, groups = make_scores()
     assert np.isfinite(fit(X, groups, clusters=np.arange(600) % 3).outlier_scores_).all()
-    with pytest.raises(
-        ValueError, match="group 'a' has 1 clusters of positive weight; at least 2 are needed"
-    ):
+    with pytest.raises(ValueError, match="group 'a' has 1 clusters of positive weight; at least 2 are needed"):
         fit(X, groups, clusters=np.zeros(600))

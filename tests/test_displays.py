@@ -79,9 +79,7 @@ def test_group_scores_display_shows_shares_above_and_flag_rates():
 
 
 def test_group_scores_display_takes_a_count_of_rows():
-    display = GroupScoresDisplay.from_scores(
-        np.arange(40.0), sensitive_features=["a", "b"] * 20, contamination=10
-    )
+    display = GroupScoresDisplay.from_scores(np.arange(40.0), sensitive_features=["a", "b"] * 20, contamination=10)
     assert display.flag_rates_ == {"a": 0.25, "b": 0.25}
     assert display.ax_.get_legend().get_texts()[0].get_text() == "threshold: 10 of 40 flagged"
 

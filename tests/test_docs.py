@@ -90,13 +90,9 @@ def test_every_block_is_run_or_is_no_code():
             where = f"{page.name}:{line}"
             if language.startswith("{") or page.name == OUT_OF_CORE:
                 continue
-            assert language in ("pycon", "console", "sh", "text", ""), (
-                f"{where}: {language!r} would not be run"
-            )
+            assert language in ("pycon", "console", "sh", "text", ""), f"{where}: {language!r} would not be run"
             if language in ("text", ""):
-                assert not re.search(r"^(\$|>>>|evenout|pip|python) ", text, re.MULTILINE), (
-                    f"{where} runs nowhere"
-                )
+                assert not re.search(r"^(\$|>>>|evenout|pip|python) ", text, re.MULTILINE), f"{where} runs nowhere"
 
 
 def test_installation_lines_name_extras_that_exist():

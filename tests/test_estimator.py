@@ -92,9 +92,7 @@ def test_confidence_asks_for_more(data):
 
 def test_training_target_meets_the_request_on_training_rows(data):
     X, groups = data
-    model = FairOutlierEnsemble(bias_reduction=0.6, target="training", random_state=0).fit(
-        X, sensitive_features=groups
-    )
+    model = FairOutlierEnsemble(bias_reduction=0.6, target="training", random_state=0).fit(X, sensitive_features=groups)
     before = demographic_parity(model.target_, sensitive_features=groups, scale_free=True)
     after = demographic_parity(model.outlier_scores_, sensitive_features=groups, scale_free=True)
     assert 1 - after / before == pytest.approx(0.6, abs=1e-4)
@@ -113,9 +111,7 @@ def test_flag_rate_ratio_is_met_on_training_rows(data):
 
 def test_flag_rate_ratio_out_of_reach_is_said(data):
     X, groups = data
-    model = FairOutlierEnsemble(
-        [IsolationForest(n_estimators=30), ECOD()], flag_rate_ratio=1.0, random_state=0
-    )
+    model = FairOutlierEnsemble([IsolationForest(n_estimators=30), ECOD()], flag_rate_ratio=1.0, random_state=0)
     with pytest.warns(TargetNotReachedWarning, match="flag_rate_ratio=1 is not reached on unseen rows"):
         model.fit(X, sensitive_features=groups)
     assert not model.request_met_
@@ -203,8 +199,7 @@ def test_sampled_pairs_come_close_to_all_pairs_and_say_how_close():
     X, groups = rng.normal(size=(6000, 3)), rng.integers(0, 2, size=6000)
     common = {"fairness": "individual", "length_scale": "minmax", "alpha": 1e3, "random_state": 0}
     exact, sampled = (
-        FairOutlierEnsemble(pairs=pairs, **common).fit(X, sensitive_features=groups)
-        for pairs in ("exact", "sampled")
+        FairOutlierEnsemble(pairs=pairs, **common).fit(X, sensitive_features=groups) for pairs in ("exact", "sampled")
     )
     assert exact.pair_error_ == 0.0
     assert 0.0 <= sampled.pair_error_ <= 0.01
@@ -256,9 +251,7 @@ def test_warnings_point_at_the_line_that_asked(data, even):
 def test_unknown_groups_count_for_the_target_alone(data):
     X, groups = data
     holes = groups.astype(object).where(np.arange(800) % 10 > 0, None)
-    model = FairOutlierEnsemble(alpha=1.0, unknown_groups="ignore", random_state=0).fit(
-        X, sensitive_features=holes
-    )
+    model = FairOutlierEnsemble(alpha=1.0, unknown_groups="ignore", random_state=0).fit(X, sensitive_features=holes)
     assert model.group_counts_.sum() == 720
     assert model.left_out_groups_ == {}
     assert len(model.outlier_scores_) == 800

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from evenout import FairOutlierEnsemble, audit
 from evenout.detectors.fairlof import FairLOF
-from evenout.rows import as_seed
+from evenout.inputs.rows import as_seed
 
 BOTH = {"demographic_parity": 1, "individual": 1}
 
@@ -68,9 +68,7 @@ def test_results_do_not_depend_on_row_order_given_the_scores(fitted, data):
     S = fitted.detector_scores(X)
     order = np.random.default_rng(1).permutation(800)
     one = FairOutlierEnsemble("precomputed", random_state=0).fit(S, sensitive_features=groups)
-    two = FairOutlierEnsemble("precomputed", random_state=0).fit(
-        S[order], sensitive_features=groups.to_numpy()[order]
-    )
+    two = FairOutlierEnsemble("precomputed", random_state=0).fit(S[order], sensitive_features=groups.to_numpy()[order])
     assert one.alpha_ == pytest.approx(two.alpha_, rel=1e-8)
     np.testing.assert_allclose(two.outlier_scores_, one.outlier_scores_[order], rtol=1e-8, atol=1e-10)
 
@@ -102,10 +100,7 @@ def test_a_seed_out_of_range_is_one_clear_line(data, seed):
 def test_one_seed_one_result(data):
     X, groups = data
     state = pickle.dumps(np.random.RandomState(3))
-    models = [
-        FairOutlierEnsemble(random_state=pickle.loads(state)).fit(X, sensitive_features=groups)
-        for _ in range(2)
-    ]
+    models = [FairOutlierEnsemble(random_state=pickle.loads(state)).fit(X, sensitive_features=groups) for _ in range(2)]
     np.testing.assert_array_equal(models[0].outlier_scores_, models[1].outlier_scores_)
 
 
@@ -164,9 +159,7 @@ def test_read_only_and_memory_mapped_input(data, tmp_path, fitted):
         )
         np.testing.assert_array_equal(model.outlier_scores(given), model.outlier_scores_)
     frozen = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(
-        frozen.outlier_scores(pd.DataFrame(array, columns=X.columns)), fitted.outlier_scores_
-    )
+    np.testing.assert_array_equal(frozen.outlier_scores(pd.DataFrame(array, columns=X.columns)), fitted.outlier_scores_)
 
 
 def _with(X, value, row=7, column=2):

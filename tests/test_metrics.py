@@ -23,20 +23,14 @@ def test_demographic_parity_by_hand():
     assert metrics.demographic_parity(SCORES, sensitive_features=GROUPS) == pytest.approx(expected)
     free = metrics.demographic_parity(SCORES, sensitive_features=GROUPS, scale_free=True)
     assert free == pytest.approx(expected / SCORES.var())
-    assert metrics.demographic_parity(
-        7 * SCORES - 3, sensitive_features=GROUPS, scale_free=True
-    ) == pytest.approx(free)
+    assert metrics.demographic_parity(7 * SCORES - 3, sensitive_features=GROUPS, scale_free=True) == pytest.approx(free)
 
 
 def test_correction_subtracts_the_sampling_noise():
     parts = [SCORES[g == GROUPS] for g in "abc"]
-    noise = (
-        sum(part.var(ddof=1) / len(part) for part in parts) * 2 / 3
-    )  # each group is in two of the three pairs
+    noise = sum(part.var(ddof=1) / len(part) for part in parts) * 2 / 3  # each group is in two of the three pairs
     plain = metrics.demographic_parity(SCORES, sensitive_features=GROUPS)
-    assert metrics.demographic_parity(SCORES, sensitive_features=GROUPS, corrected=True) == pytest.approx(
-        plain - noise
-    )
+    assert metrics.demographic_parity(SCORES, sensitive_features=GROUPS, corrected=True) == pytest.approx(plain - noise)
 
 
 def test_no_gap_test_is_welch_for_two_groups():
@@ -75,9 +69,7 @@ def test_a_whole_contamination_is_a_count_of_rows():
     assert metrics.flag_rates(scores, sensitive_features=groups, contamination=10) == {"a": 0.25, "b": 0.25}
     with pytest.raises(ValueError, match="contamination=21 is more than half of the 40 rows"):
         metrics.flag_rates(scores, sensitive_features=groups, contamination=21)
-    with pytest.raises(
-        ValueError, match=r"contamination=1.5 is not allowed; use a share .* or a count of rows"
-    ):
+    with pytest.raises(ValueError, match=r"contamination=1.5 is not allowed; use a share .* or a count of rows"):
         metrics.flag_rate_ratio(scores, sensitive_features=groups, contamination=1.5)
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout import FairLOF, FairOutlierEnsemble, ScoreRepair
-from evenout.preprocess import TableEncoder
+from evenout.inputs.table import TableEncoder
 
 # The checks' data are small, random and without groups: these warnings are the right answer to them.
 pytestmark = [
@@ -25,9 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*text that the training table did not have:UserWarning"),
 ]
-SEEN_ONCE = (
-    "detectors see each row once, whatever its weight: a weight counts in misfit, bias and errors alone"
-)
+SEEN_ONCE = "detectors see each row once, whatever its weight: a weight counts in misfit, bias and errors alone"
 EXPECTED = {
     "check_sample_weight_equivalence_on_dense_data": SEEN_ONCE,
     "check_sample_weight_equivalence_on_sparse_data": SEEN_ONCE,  # asked by scikit-learn 1.6 of dense models too

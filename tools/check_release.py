@@ -61,9 +61,7 @@ def main() -> None:
         run([builder / "python", "-m", "build", "--wheel", "--outdir", work / "tree", ROOT])
         (wheel,), (source,) = (work / "dist").glob("*.whl"), (work / "dist").glob("*.tar.gz")
         (direct,) = (work / "tree").glob("*.whl")
-        require(
-            contents(wheel) == contents(direct), "the source distribution builds another wheel than the tree"
-        )
+        require(contents(wheel) == contents(direct), "the source distribution builds another wheel than the tree")
         check_wheel(wheel)
         check_source(source)
         print(f"built and looked into {wheel.name} ({wheel.stat().st_size / 2**20:.1f} MiB)", flush=True)
@@ -114,9 +112,7 @@ def try_out(wheel: Path, work: Path) -> None:
     """Install the wheel alone into a new environment, use it from an empty folder, then add the extra for pages."""
     tools, desk = environment(work / "user", str(wheel)), work / "desk"
     desk.mkdir()
-    rows = (
-        "from evenout.datasets import load_dataset; load_dataset('breastw').X.to_csv('rows.csv', index=False)"
-    )
+    rows = "from evenout.datasets import load_dataset; load_dataset('breastw').X.to_csv('rows.csv', index=False)"
     for program, *arguments in (["python", "-c", rows], *COMMANDS):
         run([tools / program, *arguments], desk)
         print(f"  {program} {' '.join(arguments)}".partition("\n")[0], flush=True)

@@ -26,9 +26,7 @@ def keep_lines(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any
     lines[:] = kept
 
 
-def skip_foreign(
-    _app: Sphinx, _what: str, name: str, _object: Any, _skip: bool, _options: Any
-) -> bool | None:
+def skip_foreign(_app: Sphinx, _what: str, name: str, _object: Any, _skip: bool, _options: Any) -> bool | None:
     """Leave out ``set_fit_request`` and its kin."""
     return True if _FOREIGN.fullmatch(name) else None
 

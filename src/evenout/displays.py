@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 from evenout.core.exceptions import from_extra
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.types import FloatArray
-from evenout.groups import Groups, read_groups
-from evenout.parameters import SHARE_OR_COUNT, check_parameters
+from evenout.inputs.groups import Groups, read_groups
+from evenout.inputs.parameters import SHARE_OR_COUNT, check_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,9 +60,7 @@ class TradeoffDisplay:
     lines_: dict[str, Any]
     band_: Any
 
-    def __init__(
-        self, *, table: "pd.DataFrame", base_bias: dict[str, float], chosen: dict[str, float]
-    ) -> None:
+    def __init__(self, *, table: "pd.DataFrame", base_bias: dict[str, float], chosen: dict[str, float]) -> None:
         self.table = table
         self.base_bias = base_bias
         self.chosen = chosen
@@ -101,9 +99,7 @@ class TradeoffDisplay:
             self.ax_.axhline(self.base_bias[target], color=colour, linestyle=dash, linewidth=0.8, alpha=0.5)
             self.ax_.plot(self.chosen["f1"], self.chosen[f"bias_{target}"], "o", color=colour)
         low, high = self.table["low_unseen"], self.table["high_unseen"]
-        self.band_ = self.ax_.fill_between(
-            self.table["f1"], low, high, color=_COLOURS[0], alpha=0.12, linewidth=0
-        )
+        self.band_ = self.ax_.fill_between(self.table["f1"], low, high, color=_COLOURS[0], alpha=0.12, linewidth=0)
         self.ax_.axhline(0.0, color="0.6", linewidth=0.8)
         self.ax_.annotate(
             f"alpha = {self.chosen['alpha']:.3g}",
@@ -205,9 +201,7 @@ class GroupScoresDisplay:
             x, share = _share_above(self.scores[self.groups.codes == place], span)
             (self.lines_[name],) = self.ax_.plot(x, share, drawstyle="steps-post", **options)
             self.ax_.plot(threshold, rate, "o", color=self.lines_[name].get_color())
-        self.ax_.set(
-            xlabel="score (higher = more outlying)", ylabel="share of the group above", ylim=(-0.02, 1.02)
-        )
+        self.ax_.set(xlabel="score (higher = more outlying)", ylabel="share of the group above", ylim=(-0.02, 1.02))
         self.ax_.yaxis.set_major_formatter("{x:.0%}")
         self.ax_.legend(frameon=False)
         return self

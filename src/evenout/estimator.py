@@ -10,34 +10,33 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evenout.backends import gpu
-from evenout.backends.beyond import EXACT_ROWS, Beyond, Plan, open_source, score_partitions
-from evenout.backends.dask_backend import collection_engine, is_collection, score_collection
-from evenout.backends.partitions import Engine
+from evenout import gpu
 from evenout.core.exceptions import InputError, NoGapWarning
 from evenout.core.own import OwnForm
 from evenout.core.path import Target
 from evenout.core.problem import Method, Weights
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale
 from evenout.core.types import FloatArray, IntArray
+from evenout.fitting.beyond import EXACT_ROWS, Beyond, Plan, open_source
 from evenout.fitting.fit import fit_rows
+from evenout.fitting.request import Request
 from evenout.fitting.result import FitResult
 from evenout.fitting.sources import Memory, Source, TrainingRows
-from evenout.groups import read_groups, warn_left_out
-from evenout.parameters import ENSEMBLE, check_parameters
-from evenout.request import Request
-from evenout.rows import (
+from evenout.inputs.groups import read_groups, warn_left_out
+from evenout.inputs.parameters import ENSEMBLE, check_parameters
+from evenout.inputs.rows import (
     as_seed,
-    new_rows,
     read_clusters,
     read_sample_weight,
     refuse_lone_clusters,
     training_rows,
 )
-from evenout.scikit import OutlierScorer
+from evenout.partitions.dask_engine import collection_engine, is_collection
+from evenout.partitions.engines import Engine
+from evenout.scoring import FittedScores
 
 
-class FairOutlierEnsemble(OutlierScorer, BaseEstimator):
+class FairOutlierEnsemble(FittedScores, BaseEstimator):
     """One outlier score from many detectors that treats protected groups evenly.
 
     Detectors score the rows (``S``, n x k), a base ensemble combines them into a target ``t``, and the fair score is
@@ -252,9 +251,7 @@ class FairOutlierEnsemble(OutlierScorer, BaseEstimator):
         request = Request.read(self.get_params(deep=False))
         if is_collection(X):
             if clusters is not None or sample_weight is not None:
-                raise ValueError(
-                    "clusters and sample_weight need rows in memory; leave them out for Dask collections"
-                )
+                raise ValueError("clusters and sample_weight need rows in memory; leave them out for Dask collections")
             return self.fit_partitions(collection_engine(X, sensitive_features))
         features = training_rows(self, X)
         groups = read_groups(
@@ -273,15 +270,13 @@ class FairOutlierEnsemble(OutlierScorer, BaseEstimator):
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
         return self._fit(Memory.of(rows, parameters, seed), request, seed, X)
 
-    def fit_partitions(
-        self, engine: Engine, *, exact_rows: int = EXACT_ROWS, scores_to: Path | None = None
-    ) -> Self:
+    def fit_partitions(self, engine: Engine, *, exact_rows: int = EXACT_ROWS, scores_to: Path | None = None) -> Self:
         """Fit on all rows of an engine's partitions, such as a folder of Parquet files; see ``docs/scale.md``.
 
         Parameters
         ----------
         engine : Engine
-            See `evenout.backends.folders.open_folder`.
+            See `evenout.partitions.folders.open_folder`.
         exact_rows : int
             Up to so many rows, the ranks behind beta are exact. Beyond, they come from a sketch, and ``rank_error_``
             is what they may be off, as a share of the rows.
@@ -297,15 +292,6 @@ class FairOutlierEnsemble(OutlierScorer, BaseEstimator):
         if scores_to is not None and not isinstance(source, Beyond):
             self.score_partitions(engine, scores_to)
         return self
-
-    def score_partitions(self, engine: Engine, scores_to: Path) -> IntArray:
-        """Write the scores of all rows of an engine's partitions; rows and flagged rows by group, shape (G + 1, 2)."""
-        check_is_fitted(self)
-        validate_data(self, engine.header, reset=False, skip_check_array=True)
-        found = self._result
-        return score_partitions(
-            engine, found.scores, found.mixture, found.threshold, self.group_names_, scores_to
-        )
 
     def _fit(self, source: Source, request: Request, seed: int, X: Any) -> Self:
         """Nothing is stored before everything has succeeded: a failed refit leaves the model as it was."""
@@ -354,38 +340,6 @@ class FairOutlierEnsemble(OutlierScorer, BaseEstimator):
         other = copy(self).set_params(**asked)
         other._store(self._result.at(Request.read(parameters)))
         return other
-
-    def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """The fair score of new rows, shape (m,), higher = more outlying.
-
-        Groups are needed only if a detector uses them itself, such as `FairLOF`; so in all methods for new rows.
-        """
-        if is_collection(X):
-            return score_collection(self.outlier_scores, X, sensitive_features)
-        S = self.detector_scores(X, sensitive_features=sensitive_features)
-        return self._result.mixture.apply(S, self._result.scores.base(S))
-
-    def base_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """The base ensemble's score of new rows, on the scale of ``target_`` (new rows may leave [0, 1])."""
-        if is_collection(X):
-            return score_collection(self.base_scores, X, sensitive_features)
-        return self._result.scores.base(self.detector_scores(X, sensitive_features=sensitive_features))
-
-    def detector_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """``S``: the scaled score of new rows by each of the ``detector_names_``, shape (m, k)."""
-        if is_collection(X):
-            return score_collection(self.detector_scores, X, sensitive_features, columns=len(self.weights_))
-        check_is_fitted(self)
-        rows = new_rows(self, X)
-        machine: dict[str, Any] = {"n_threads": effective_n_jobs(self.n_jobs), "device": self.device}
-        return self._result.scores.scaled(rows, sensitive_features=sensitive_features, **machine)
-
-    def contributions(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """What each detector adds to a row's score and, last, the base score: (m, k + 1); rows sum to the score."""
-        if is_collection(X):
-            return score_collection(self.contributions, X, sensitive_features, columns=len(self.weights_) + 1)
-        S = self.detector_scores(X, sensitive_features=sensitive_features)
-        return self._result.mixture.parts(S, self._result.scores.base(S))
 
     def _store(self, result: FitResult) -> None:
         """Everything that is public of a fit; the rest stays in one place."""

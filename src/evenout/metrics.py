@@ -18,9 +18,9 @@ from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
 from evenout.core.pairwise import pair_sums
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, comparable_rows
 from evenout.core.types import BoolArray, FloatArray
-from evenout.groups import Groups, read_groups
-from evenout.parameters import SHARE_OR_COUNT, check_parameters
-from evenout.rows import LARGEST
+from evenout.inputs.groups import Groups, read_groups
+from evenout.inputs.parameters import SHARE_OR_COUNT, check_parameters
+from evenout.inputs.rows import LARGEST
 
 __all__ = [
     "average_precision",
@@ -251,7 +251,5 @@ def one_per_row(values: Any, name: str) -> FloatArray:
         raise ValueError(f"{name} must have one number per row, shape (n,), got shape {vector.shape}")
     if np.abs(vector).max() > LARGEST:
         row = int(np.abs(vector).argmax())
-        raise ValueError(
-            f"{name} has {vector[row]:.3g} in row {row}; rescale values above {LARGEST:g} in magnitude"
-        )
+        raise ValueError(f"{name} has {vector[row]:.3g} in row {row}; rescale values above {LARGEST:g} in magnitude")
     return vector

@@ -12,9 +12,9 @@ from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning, warn
 from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
 from evenout.core.path import SIGNIFICANCE
 from evenout.core.types import FloatArray, IntArray
-from evenout.groups import Groups, label_rows, match_groups, read_groups, warn_left_out
+from evenout.inputs.groups import Groups, label_rows, match_groups, read_groups, warn_left_out
+from evenout.inputs.parameters import ENSEMBLE, check_parameters
 from evenout.metrics import one_per_row
-from evenout.parameters import ENSEMBLE, check_parameters
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
 
@@ -167,9 +167,7 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
             scores, sensitive_features=sensitive_features
         )
 
-    def _read_groups(
-        self, sensitive_features: Any, scores: Any, n_rows: int
-    ) -> tuple[Groups, dict[str, int]]:
+    def _read_groups(self, sensitive_features: Any, scores: Any, n_rows: int) -> tuple[Groups, dict[str, int]]:
         """The groups that are compared, and the place of every group among them, -1 for one that is left out."""
         every = label_rows(sensitive_features, n_rows, rows=scores)
         groups = read_groups(

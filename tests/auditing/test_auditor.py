@@ -37,18 +37,14 @@ def test_values_are_those_of_the_metrics(result):
     expected = {
         "demographic_parity_raw": metrics.demographic_parity(scores, **of),
         "demographic_parity": metrics.demographic_parity(scores, **of, scale_free=True),
-        "demographic_parity_corrected": metrics.demographic_parity(
-            scores, **of, scale_free=True, corrected=True
-        ),
+        "demographic_parity_corrected": metrics.demographic_parity(scores, **of, scale_free=True, corrected=True),
         "welch_test": metrics.no_gap_test(scores, **of),
         "flag_rate_ratio": metrics.flag_rate_ratio(scores, **of),
         "unflagged_rate_ratio": metrics.unflagged_rate_ratio(scores, **of),
     }
     for name, value in expected.items():
         assert result.get(name).value == pytest.approx(value), name
-    assert result.get("mean_score", "y").value == pytest.approx(
-        scores[of["sensitive_features"] == "y"].mean()
-    )
+    assert result.get("mean_score", "y").value == pytest.approx(scores[of["sensitive_features"] == "y"].mean())
     encoded = pd.get_dummies(rest["X"], dtype=float)
     individual = metrics.individual_unfairness(scores, encoded, **of, scale_free=True)
     assert result.get("individual_unfairness").value == pytest.approx(individual)
@@ -64,9 +60,7 @@ def test_every_interval_holds_its_value_and_every_gap_has_a_p_value(result):
 
 def test_p_values_are_corrected_within_each_question(result):
     for question in ("scores", "labels", "strata", "individuals", "features"):
-        kinds = [
-            name for name, kind in MEANINGS.items() if kind.question == question and kind.tested_as is None
-        ]
+        kinds = [name for name, kind in MEANINGS.items() if kind.question == question and kind.tested_as is None]
         tested = [m for m in result.measures if m.measure in kinds and not np.isnan(m.p)]
         assert len(tested) > 0, question
         np.testing.assert_allclose([m.p_adjusted for m in tested], holm(np.array([m.p for m in tested])))
@@ -252,8 +246,7 @@ def test_too_few_permutations_are_said():
     scores, rest = make()
     result = audit(scores, sensitive_features=rest["sensitive_features"], n_bootstrap=10, n_permutations=19)
     assert any(
-        "19 permutations are too few for 7 tests" in note and "n_permutations=140" in note
-        for note in result.notes
+        "19 permutations are too few for 7 tests" in note and "n_permutations=140" in note for note in result.notes
     )
 
 

@@ -43,9 +43,7 @@ def test_bootstrap_draws_whole_clusters_within_groups(table):
     np.testing.assert_allclose(drawn.mean(axis=0), table.counts, atol=0.25)
     for group in range(3):
         mine = table.members.toarray()[table.owner == group]
-        np.testing.assert_allclose(
-            drawn[:, group].var(axis=0), len(mine) * mine.var(axis=0), rtol=0.25, atol=0.1
-        )
+        np.testing.assert_allclose(drawn[:, group].var(axis=0), len(mine) * mine.var(axis=0), rtol=0.25, atol=0.1)
         per_cluster = mine.sum(axis=1)
         rows = drawn[:, group].sum(axis=1)
         assert rows.var() == pytest.approx(len(mine) * per_cluster.var(), rel=0.1)
@@ -97,9 +95,7 @@ def test_an_audit_of_copies_says_what_an_audit_of_people_says():
 def test_clusters_of_one_row_change_nothing_but_the_draws():
     (scores, groups), _ = copies(300, gap=0.4)
     plain = audit(scores, sensitive_features=groups, n_bootstrap=800, n_permutations=99)
-    each = audit(
-        scores, sensitive_features=groups, clusters=np.arange(300), n_bootstrap=800, n_permutations=99
-    )
+    each = audit(scores, sensitive_features=groups, clusters=np.arange(300), n_bootstrap=800, n_permutations=99)
     for m in plain.measures:
         other = each.get(m.measure, m.group, m.detail)
         if "detectable" not in m.measure:
@@ -124,12 +120,8 @@ def test_intervals_cover_and_tests_hold_their_level_with_clusters_alone():
             )
             means = [found.get("mean_score", str(g)) for g in (0, 1)]
             gap, ratio = found.get("demographic_parity"), found.get("flag_rate_ratio")
-            covered[known].append(
-                [*(m.low <= 0 <= m.high for m in means), gap.low <= 1e-12, ratio.high >= 1 - 1e-12]
-            )
-            tests = [
-                found.get(name).p for name in ("mean_score_test", "flag_rate_test", "threshold_free_gap")
-            ]
+            covered[known].append([*(m.low <= 0 <= m.high for m in means), gap.low <= 1e-12, ratio.high >= 1 - 1e-12])
+            tests = [found.get(name).p for name in ("mean_score_test", "flag_rate_test", "threshold_free_gap")]
             rejected[known].append(np.array([*tests, found.get("welch_test").value]) <= 0.1)
     assert (np.mean(covered[True], axis=0) > 0.83).all()
     assert (np.mean(rejected[True], axis=0) < 0.17).all()
@@ -182,9 +174,7 @@ def test_labels_strata_and_features_know_of_clusters():
         assert b.high - b.low == pytest.approx(a.high - a.low, rel=0.35), name
     assert np.isnan(ten.get("gap_explained", None, "u").p)
     assert any("features are not tested where rows come in clusters" in note for note in ten.notes)
-    assert ten.get("conditional_detectable").value == pytest.approx(
-        one.get("conditional_detectable").value, rel=0.2
-    )
+    assert ten.get("conditional_detectable").value == pytest.approx(one.get("conditional_detectable").value, rel=0.2)
 
 
 def test_a_group_is_as_large_as_its_number_of_clusters():
@@ -192,9 +182,7 @@ def test_a_group_is_as_large_as_its_number_of_clusters():
     groups = np.repeat(["a", "b", "c"], [200, 200, 300])
     clusters = np.r_[np.arange(400), 400 + np.arange(300) // 100]  # the third group has three people
     scores = rng.normal(size=700)
-    with pytest.warns(
-        SmallGroupWarning, match=r"fewer than min_group_size=30 clusters are left out: 'c' \(3\)"
-    ):
+    with pytest.warns(SmallGroupWarning, match=r"fewer than min_group_size=30 clusters are left out: 'c' \(3\)"):
         found = audit(scores, sensitive_features=groups, clusters=clusters, n_bootstrap=0, n_permutations=0)
     assert found.group_names == ("a", "b")
     assert [(g.name, g.rows) for g in found.left_out] == [("c", 300)]

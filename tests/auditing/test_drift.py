@@ -60,9 +60,7 @@ def test_interval_of_a_share_is_newcombes():
 
     def shares(k, n):
         groups = ["a"] * k + ["b"] * (n - k)
-        return audit(
-            np.arange(n), sensitive_features=groups, min_group_size=2, n_bootstrap=0, n_permutations=0
-        )
+        return audit(np.arange(n), sensitive_features=groups, min_group_size=2, n_bootstrap=0, n_permutations=0)
 
     change = shares(56, 70).compare(shares(48, 80)).get("group_share", "a")
     assert change.change == pytest.approx(0.2)

@@ -27,9 +27,7 @@ def test_share_explained_by_hand():
     assert _shares(count, count * bins) == pytest.approx(1.0)
     assert _shares(count, count * group) == pytest.approx(0.0, abs=1e-6)
     assert _shares(count, count * (group + 2 * bins)) == pytest.approx(0.5)  # gap 1 + 2 * 0.5
-    assert _shares(count, count * (group - bins)) == pytest.approx(
-        -1.0
-    )  # gap 1 - 0.5: the feature hides a part
+    assert _shares(count, count * (group - bins)) == pytest.approx(-1.0)  # gap 1 - 0.5: the feature hides a part
     assert np.isnan(_shares(count, np.zeros((2, 2))))
 
 

@@ -53,9 +53,7 @@ def test_fit_audit_and_metrics_mean_the_same_likeness():
     model = FairOutlierEnsemble(fairness="individual", length_scale=DEFAULT_LENGTH, alpha=1.0, random_state=0)
     model.fit(X, sensitive_features=groups)
     found = audit(model.target_, sensitive_features=groups, X=X, n_bootstrap=0, n_permutations=0)
-    assert found.get("individual_unfairness").value == pytest.approx(
-        model.path_.target_bias("training"), rel=1e-4
-    )
+    assert found.get("individual_unfairness").value == pytest.approx(model.path_.target_bias("training"), rel=1e-4)
 
 
 def test_few_similar_pairs_are_said():

@@ -21,9 +21,7 @@ def measure_scores(scores, groups, contamination, shares=(), quantiles=()):
 def measure_labels(scores, groups, labels, contamination):
     G = groups.max() + 1
     table = level_table(scores, groups, G, labels, 2)
-    return {
-        name: v[0] for name, v in label_measures(table.counts.reshape(1, G, 2, -1), contamination).items()
-    }
+    return {name: v[0] for name, v in label_measures(table.counts.reshape(1, G, 2, -1), contamination).items()}
 
 
 def measure_strata(scores, groups, strata):
@@ -69,9 +67,7 @@ def test_score_measures_agree_with_the_metrics(sample):
     assert found["flag_rate_ratio"] == metrics.flag_rate_ratio(scores, **of, contamination=0.13)
     parts = [scores[groups == g] for g in range(3)]
     np.testing.assert_allclose(found["mean_score"], [p.mean() for p in parts])
-    np.testing.assert_allclose(
-        found["score_quantile"].reshape(3, 2), [np.quantile(p, (0.1, 0.37)) for p in parts]
-    )
+    np.testing.assert_allclose(found["score_quantile"].reshape(3, 2), [np.quantile(p, (0.1, 0.37)) for p in parts])
 
 
 def test_threshold_free_gap_and_drift_by_slow_formulas(sample):

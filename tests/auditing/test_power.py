@@ -101,9 +101,7 @@ def test_stated_difference_of_flag_rates_is_seen_80_percent_of_the_time(sizes):
 
     options = {"sensitive_features": groups, "contamination": 0.2, **PLAIN}
     even = [audit(draw([0.2] * len(sizes)), **options, random_state=i) for i in range(40)]
-    stated = [
-        m.value for m in (a.get("flag_rate_detectable") for a in even) if m.note.startswith("'0' above '1'")
-    ]
+    stated = [m.value for m in (a.get("flag_rate_detectable") for a in even) if m.note.startswith("'0' above '1'")]
     d, two = float(np.mean(stated)), sizes[0] + sizes[1]
     rates = [0.2 + d * sizes[1] / two, 0.2 - d * sizes[0] / two, *[0.2] * (len(sizes) - 2)]
     p = [audit(draw(rates), **options, random_state=i).get("flag_rate_test").p for i in range(280)]

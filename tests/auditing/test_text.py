@@ -92,9 +92,7 @@ def test_the_size_of_a_difference_in_flags_is_given_in_rows():
     assert sentence.endswith("Of the 40 flagged rows, 7 in 'q' are beyond what equal rates give.")
     scores, groups = with_flags((2, 14, 24), (100, 100, 200))
     sentence = audit(scores, sensitive_features=groups, **few).verdict[1]
-    assert sentence.endswith(
-        "Of the 40 flagged rows, 4 in 'q' and 4 in 'r' are beyond what equal rates give."
-    )
+    assert sentence.endswith("Of the 40 flagged rows, 4 in 'q' and 4 in 'r' are beyond what equal rates give.")
     scores, groups = with_flags((10, 10, 20), (100, 100, 200))
     sentence = audit(scores, sensitive_features=groups, **few).verdict[1]
     assert "all groups are flagged 10.0% of the time" in sentence
@@ -130,9 +128,7 @@ def test_labels_and_strata_have_their_sentence():
 
 def test_strata_that_hold_one_group_each_leave_nothing_to_compare():
     groups = np.repeat(["a", "b"], 40)
-    result = audit(
-        np.arange(80.0), sensitive_features=groups, given=groups, n_bootstrap=20, n_permutations=20
-    )
+    result = audit(np.arange(80.0), sensitive_features=groups, given=groups, n_bootstrap=20, n_permutations=20)
     assert "nothing can be compared within strata" in result.verdict[2]
 
 

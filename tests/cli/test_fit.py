@@ -10,10 +10,10 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from evenout import FairOutlierEnsemble
-from evenout.files import read_table, sha256
+from evenout.inputs.files import read_table, sha256
+from evenout.inputs.table import TableEncoder
 from evenout.metrics import flag_rate_ratio, flag_rates
 from evenout.persistence import load_model
-from evenout.preprocess import TableEncoder
 
 FAST = ("--alpha", "2", "--quiet")
 
@@ -96,10 +96,7 @@ def test_size_of_the_gap_is_told_in_deviations_and_in_people(fitted, model, peop
 def test_label_id_and_protected_columns_never_change_the_scores(fitted, people, run):
     shuffled = people.assign(fraud=people["fraud"].to_numpy()[::-1], person=range(360), notes=[*"ab"] * 180)
     shuffled.to_parquet("p.parquet")
-    assert (
-        run("fit", "p.parquet", "--sensitive", "sex,age", "--drop", "person,notes,fraud", *FAST).exit_code
-        == 0
-    )
+    assert run("fit", "p.parquet", "--sensitive", "sex,age", "--drop", "person,notes,fraud", *FAST).exit_code == 0
     mine, other = pd.read_csv(fitted / "scores.csv"), pd.read_csv("evenout-out/scores.csv")
     assert other["id"].tolist() == list(range(1, 361))
     pd.testing.assert_frame_equal(mine.drop(columns="id"), other.drop(columns="id"))
@@ -142,9 +139,7 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
     assert not set(FairOutlierEnsemble().get_params()) - {"device"} - set(settings) - others
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("minmax", "minmax"), ("3.5", 3.5), ("median:2", ["median", 2.0])]
-)
+@pytest.mark.parametrize(("text", "value"), [("minmax", "minmax"), ("3.5", 3.5), ("median:2", ["median", 2.0])])
 def test_length_scale_is_read(text, value, people, run):
     people.to_csv("p.csv", index=False)
     options = ("--sensitive", "sex", "--drop", "person,fraud,home", "--fairness", "individual")
@@ -154,9 +149,7 @@ def test_length_scale_is_read(text, value, people, run):
 
 def test_a_flag_rate_ratio_can_be_asked_for(people, run):
     people.to_csv("p.csv", index=False)
-    result = run(
-        "fit", "p.csv", "--sensitive", "sex", "--drop", "person", "--flag-rate-ratio", "0.1", "--json"
-    )
+    result = run("fit", "p.csv", "--sensitive", "sex", "--drop", "person", "--flag-rate-ratio", "0.1", "--json")
     assert json.loads(result.stdout)["settings"]["flag_rate_ratio"] == 0.1
 
 
@@ -332,10 +325,7 @@ def test_warnings_of_the_library_are_notes_on_the_error_stream(people, run):
 def test_repeated_ids_are_noted(people, run):
     people.assign(person="same").to_csv("p.csv", index=False)
     result = run("fit", "p.csv", "--sensitive", "sex", "--id", "person", *FAST)
-    assert (
-        "Note: column 'person' (--id) does not tell rows apart: 359 of 360 repeat an earlier id"
-        in result.stderr
-    )
+    assert "Note: column 'person' (--id) does not tell rows apart: 359 of 360 repeat an earlier id" in result.stderr
 
 
 def test_unknown_groups_are_left_blank(people, run):

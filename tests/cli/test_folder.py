@@ -38,7 +38,7 @@ def test_a_folder_is_fitted_like_the_file(run, fitted):
     for name in ("flagged_beyond_equal_rates", "unflagged_rate_ratio"):
         assert summary[name]["after"] == pytest.approx(of_file[name]["after"])
     assert summary["unseen_estimate"] == "everything refitted"
-    assert "Bias, unseen by the weights: " in result.stdout
+    assert "Bias, unseen rows: " in result.stdout
     assert "on rows that the weights have not seen (95% interval " in result.stdout
     assert "Lowest / highest rate of not being flagged: " in result.stdout
 
@@ -71,9 +71,7 @@ def test_models_of_files_and_folders_score_both(run, fitted, new_people):
             _scores("new-scores")["fair_score"], pd.read_csv("new-scores.csv")["fair_score"], atol=1e-8
         )
         assert json.loads(by_folder.stdout)["unknown_values"] == {"home": 40}
-        assert (
-            "column 'home': 40 of 40 rows have text that the training table did not have" in by_folder.stderr
-        )
+        assert "column 'home': 40 of 40 rows have text that the training table did not have" in by_folder.stderr
 
 
 def test_dask_workers_write_the_same_scores(run):

@@ -49,9 +49,7 @@ def test_module_shows_progress_on_a_terminal_and_json_alone_on_stdout(people, tm
 
 
 def test_wrong_file_ends_the_process_with_status_2(tmp_path):
-    done = subprocess.run(
-        [*EVENOUT, "fit", "no.csv"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*EVENOUT, "fit", "no.csv"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (
         2,
         "",
@@ -66,9 +64,7 @@ def test_an_interrupted_process_leaves_nothing(number, status, tmp_path):
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        ),  # a parent may ignore it, and hand that on
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a parent may ignore it, and hand that on
     )
     until = time.monotonic() + 60
     while not list(tmp_path.iterdir()) and time.monotonic() < until:  # its workplace

@@ -9,7 +9,7 @@ import pytest
 
 from evenout import FairOutlierEnsemble
 from evenout.datasets import load_dataset
-from evenout.files import read_table, sha256
+from evenout.inputs.files import read_table, sha256
 from evenout.persistence import load_model, save_model
 
 
@@ -24,9 +24,7 @@ def test_one_half_of_german_fits_and_the_other_is_scored_from_the_file_alone(run
     result = run("score", "fair/model.skops", "second.csv", "--out", "scores.csv")
     assert result.exit_code == 0, result.stderr
 
-    model = FairOutlierEnsemble(random_state=0).fit(
-        data.X.iloc[first], sensitive_features=data.sensitive.iloc[first]
-    )
+    model = FairOutlierEnsemble(random_state=0).fit(data.X.iloc[first], sensitive_features=data.sensitive.iloc[first])
     scores = pd.read_csv("scores.csv")
     expected = model.outlier_scores(data.X.iloc[second])
     np.testing.assert_allclose(scores["fair_score"], expected, rtol=0, atol=1e-12)
@@ -38,9 +36,7 @@ def test_one_half_of_german_fits_and_the_other_is_scored_from_the_file_alone(run
 
 def test_training_rows_score_as_in_fitting_whatever_else_the_file_holds(fitted, people, run):
     people[people.columns[::-1]].assign(more="text").to_parquet("p.parquet")
-    assert (
-        run("score", fitted / "model.skops", "p.parquet", "--id", "person", "--out", "s.csv").exit_code == 0
-    )
+    assert run("score", fitted / "model.skops", "p.parquet", "--id", "person", "--out", "s.csv").exit_code == 0
     training, scores = pd.read_csv(fitted / "scores.csv"), pd.read_csv("s.csv")
     assert list(scores) == ["id", "fair_score", "flagged"]
     pd.testing.assert_frame_equal(scores, training[["id", "fair_score", "flagged"]])
@@ -49,9 +45,7 @@ def test_training_rows_score_as_in_fitting_whatever_else_the_file_holds(fitted, 
 def test_text_is_read_as_in_fitting_though_it_looks_like_numbers(people, new_people, run):
     codes = people.assign(home=np.where(people["debt"] > 0, "1", "none"))
     codes.to_csv("p.csv", index=False)
-    assert (
-        run("fit", "p.csv", "--sensitive", "sex", "--drop", "person,fraud,age", "--alpha", "1").exit_code == 0
-    )
+    assert run("fit", "p.csv", "--sensitive", "sex", "--drop", "person,fraud,age", "--alpha", "1").exit_code == 0
     new_people.assign(home="1")[["home", "income", "debt"]].to_csv("n.csv", index=False)
     result = run("score", "evenout-out/model.skops", "n.csv", "--out", "s.csv", "--json")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -62,9 +56,7 @@ def test_new_categories_are_scored_and_counted(fitted, new_people, run):
     new_people.assign(home=["boat"] * 3 + ["own"] * 37).to_csv("n.csv", index=False)
     result = run("score", fitted / "model.skops", "n.csv", "--out", "s.csv", "--json")
     assert result.exit_code == 0
-    assert result.stderr.startswith(
-        "Note: column 'home': 3 of 40 rows have text that the training table did not have"
-    )
+    assert result.stderr.startswith("Note: column 'home': 3 of 40 rows have text that the training table did not have")
     assert result.stderr.count("\n") == 1
     summary = json.loads(result.stdout)
     assert summary["unknown_values"] == {"home": 3}
@@ -89,9 +81,7 @@ def test_models_saved_in_python_are_scored_by_column_name(run):
     (X + 0.1)[["v", "u"]].to_csv("n.csv", index=False)
     assert run("score", "m.skops", "n.csv", "--out", "s.csv", "--quiet").exit_code == 0
     np.testing.assert_array_equal(read_table(Path("s.csv"))["fair_score"], model.outlier_scores(X + 0.1))
-    save_model(
-        FairOutlierEnsemble(alpha=1.0).fit(X.to_numpy(), sensitive_features=["p", "q"] * 30), "m.skops"
-    )
+    save_model(FairOutlierEnsemble(alpha=1.0).fit(X.to_numpy(), sensitive_features=["p", "q"] * 30), "m.skops")
     assert "knows no column names" in run("score", "m.skops", "n.csv", "--out", "s.csv").stderr
 
 

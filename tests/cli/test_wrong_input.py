@@ -100,12 +100,8 @@ def test_fit_refuses_what_is_no_file(run, tmp_path):
     )
     (tmp_path / "a.csv").write_text(GOOD)
     assert_refused(run("fit", "a.csv"), "--sensitive is missing")
-    assert_refused(
-        run("fit", "a.csv", "--sensitive", "sex", "--out", "a.csv"), "a.csv is a file, not a folder"
-    )
-    pd.DataFrame({"sex": ["f", "m"], "when": pd.to_datetime(["2020-01-01", "2021-01-01"])}).to_parquet(
-        "d.parquet"
-    )
+    assert_refused(run("fit", "a.csv", "--sensitive", "sex", "--out", "a.csv"), "a.csv is a file, not a folder")
+    pd.DataFrame({"sex": ["f", "m"], "when": pd.to_datetime(["2020-01-01", "2021-01-01"])}).to_parquet("d.parquet")
     assert_refused(run("fit", "d.parquet", "--sensitive", "sex"), "'when' holds dates or times")
 
 
@@ -160,17 +156,12 @@ def test_hostile_names_ids_and_groups_are_inert(run, tmp_path):
     frame.to_csv("h.csv", index=False, quoting=csv.QUOTE_ALL)
     result = run("fit", "h.csv", "--sensitive", "@group, really", "--id", "=id", "--alpha", "1")
     assert result.exit_code == 0, result.stderr
-    assert (
-        run("score", "evenout-out/model.skops", "h.csv", "--id", "=id", "--out", "s.csv", "--quiet").exit_code
-        == 0
-    )
+    assert run("score", "evenout-out/model.skops", "h.csv", "--id", "=id", "--out", "s.csv", "--quiet").exit_code == 0
     for file in ("evenout-out/scores.csv", "s.csv"):
         with (tmp_path / file).open(newline="", encoding="utf-8") as stream:
             rows = list(csv.reader(stream))
         assert len(rows) == n + 1
-        assert [row[0] for row in rows[1:9]] == [
-            "'" + text if text[0] in "=+-@\t\r" else text for text in HOSTILE
-        ]
+        assert [row[0] for row in rows[1:9]] == ["'" + text if text[0] in "=+-@\t\r" else text for text in HOSTILE]
         assert not [cell for row in rows for cell in row if cell[:1] in ("=", "+", "@", "\t", "\r")]
         assert all(float(cell) == float(cell) for row in rows[1:] for cell in row[-2:])
 

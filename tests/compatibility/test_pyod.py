@@ -42,9 +42,7 @@ REFUSES = {
     "devnet": "'y'",  # learns from labels
     "embedding": "'encoder'|'modalities'",  # texts and pictures, through an encoder of the user's
     "mad": "univariate",
-    **dict.fromkeys(
-        (f"pyg_{name}" for name in ("anomalous", "anomalydae", "cola", "conad")), "torch"
-    ),  # graphs
+    **dict.fromkeys((f"pyg_{name}" for name in ("anomalous", "anomalydae", "cola", "conad")), "torch"),  # graphs
     **dict.fromkeys((f"pyg_{name}" for name in ("dominant", "guide", "radar", "scan")), "torch"),
     "so_gaal_new": "criterion",  # its own default is refused by PyOD
     "ts_anomaly_transformer": "shorter than window_size",

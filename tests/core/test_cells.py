@@ -8,9 +8,7 @@ from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
 
 def collect(problem, rows, *, one=False):
     """Sums over some rows, by fold or as one set."""
-    weight, clusters = (
-        None if part is None else part[rows] for part in (problem.sample_weight, problem.clusters)
-    )
+    weight, clusters = (None if part is None else part[rows] for part in (problem.sample_weight, problem.clusters))
     return collect_cells(
         problem.S[rows],
         problem.t[rows],
@@ -123,19 +121,13 @@ def test_pairs_of_folds_are_all_those_outside_and_those_inside(problem):
     for place, (p, q) in enumerate(((0, 1), (0, 2), (1, 2))):
         pair = (groups[:, None] == p) & (groups == q)
         for fold in range(5):
-            outside, inside = (
-                pair & np.logical_and.outer(rows, rows) for rows in (folds != fold, folds == fold)
-            )
+            outside, inside = (pair & np.logical_and.outer(rows, rows) for rows in (folds != fold, folds == fold))
             for cells, rows in ((problem.cross.training, outside), (problem.cross.held, inside)):
                 form = np.einsum("i,ia,ib->ab", M[rows], gaps[rows], gaps[rows])
-                np.testing.assert_allclose(
-                    cells.sums["individual.form"][fold, place], form, rtol=1e-4, atol=1e-6
-                )
+                np.testing.assert_allclose(cells.sums["individual.form"][fold, place], form, rtol=1e-4, atol=1e-6)
                 assert cells.sums["individual.mass"][fold, place] == pytest.approx(M[rows].sum(), rel=1e-5)
         form = np.einsum("i,ia,ib->ab", M[pair], gaps[pair], gaps[pair])
-        np.testing.assert_allclose(
-            problem.cross.whole.sums["individual.form"][0, place], form, rtol=1e-4, atol=1e-6
-        )
+        np.testing.assert_allclose(problem.cross.whole.sums["individual.form"][0, place], form, rtol=1e-4, atol=1e-6)
 
 
 def test_own_form_and_base_are_the_same_in_every_set(make):

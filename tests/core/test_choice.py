@@ -181,9 +181,7 @@ def test_no_score_is_lost_for_a_request_that_is_out_of_reach(make):
     """Where no alpha is found, nothing below a correlation of 0.9 is taken, however much less bias it has."""
     out_of_reach = 0
     for seed in range(8):
-        path = TradeoffPath(
-            make((200, 150), k=3, gap=2.0, seed=seed, pairs=False).cross, DP, noise_aware=True
-        )
+        path = TradeoffPath(make((200, 150), k=3, gap=2.0, seed=seed, pairs=False).cross, DP, noise_aware=True)
         for target in ("unseen", "training"):
             if aimed_at(path, 1.0, target) is None:
                 out_of_reach += 1

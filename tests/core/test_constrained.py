@@ -197,9 +197,7 @@ def test_duplicate_detectors_share_the_weight_of_one(problem, build, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_zero_detector_gets_no_weight(problem, build, kind):
-    padded = build(
-        problem.X, np.column_stack([problem.S, np.zeros((len(problem.S), 2))]), problem.t, problem.groups
-    )
+    padded = build(problem.X, np.column_stack([problem.S, np.zeros((len(problem.S), 2))]), problem.t, problem.groups)
     w = constrain(*arrays(padded), kind).solutions(ALPHAS)
     np.testing.assert_array_equal(w[:, -2:], 0.0)
     np.testing.assert_allclose(w[:, :-2], constrain(*arrays(problem), kind).solutions(ALPHAS), atol=1e-9)
@@ -209,9 +207,7 @@ def test_zero_detector_gets_no_weight(problem, build, kind):
 def test_order_of_the_detectors_changes_nothing(problem, kind):
     A, b, c0, C = arrays(problem)
     order = np.random.default_rng(3).permutation(len(b))
-    shuffled = constrain(A[np.ix_(order, order)], b[order], c0, C[np.ix_(order, order)], kind).solutions(
-        ALPHAS
-    )
+    shuffled = constrain(A[np.ix_(order, order)], b[order], c0, C[np.ix_(order, order)], kind).solutions(ALPHAS)
     np.testing.assert_allclose(shuffled, constrain(A, b, c0, C, kind).solutions(ALPHAS)[:, order], atol=1e-9)
 
 
@@ -255,9 +251,7 @@ def test_alpha_counts_in_units_of_the_misfit(problem, kind, factor):
 
 def test_nothing_to_solve():
     zero = np.zeros((3, 3))
-    np.testing.assert_array_equal(
-        constrain(zero, np.zeros(3), 1.5, zero, "nonnegative").solutions(np.ones(1)), 0.0
-    )
+    np.testing.assert_array_equal(constrain(zero, np.zeros(3), 1.5, zero, "nonnegative").solutions(np.ones(1)), 0.0)
     simplex = constrain(zero, np.zeros(3), 1.5, zero, "simplex")
     np.testing.assert_allclose(simplex.solutions(np.ones(1)), 1 / 3, rtol=1e-15)
     assert simplex.f1(np.ones(1))[0] == 1.5
@@ -325,10 +319,7 @@ def test_known_start_is_given_back_bit_for_bit(kind):
     found = solutions.solutions(np.array([0.0, 1e-9, 0.0]))
     np.testing.assert_array_equal(found[[0, 2]], [start, start])
     assert solutions.f1(np.zeros(1))[0] < 1e-12 * (start @ A @ start)
-    assert (
-        constrain(A, np.zeros(18), 0.0, C, "nonnegative", start=np.zeros(18)).solutions(np.zeros(1)).max()
-        == 0
-    )
+    assert constrain(A, np.zeros(18), 0.0, C, "nonnegative", start=np.zeros(18)).solutions(np.zeros(1)).max() == 0
 
 
 def test_nonnegative_step_from_nothing_equals_scipy(problem):

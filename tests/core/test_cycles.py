@@ -101,9 +101,7 @@ def test_sample_is_taken_of_twice_as_many_pairs_and_no_fewer():
     rows = make_rows(10 * BLOCK, slope=0.0)
     four = empty((0, 4 * BLOCK), (4 * BLOCK, 10 * BLOCK), runs=2).grown(rows, goal=0.0)
     assert four.visited == four.pairs / 2  # two of four shifts
-    assert (
-        empty((6 * BLOCK, 10 * BLOCK), (0, 6 * BLOCK), runs=2).grown(rows, goal=0.0).visited == four.visited
-    )
+    assert empty((6 * BLOCK, 10 * BLOCK), (0, 6 * BLOCK), runs=2).grown(rows, goal=0.0).visited == four.visited
     three = empty((0, 3 * BLOCK), (3 * BLOCK, 10 * BLOCK), runs=2).grown(rows, goal=0.0)
     assert three.visited == three.pairs
     assert four.grown(rows, goal=four.visited) is four

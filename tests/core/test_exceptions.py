@@ -81,8 +81,6 @@ def test_no_user_text_can_stand_in_a_template():
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "InputError"
     ]
     assert len(calls) > 30
-    formatted = [
-        f"{name}:{node.lineno}" for name, node in calls if not isinstance(node.args[0], ast.Constant)
-    ]
+    formatted = [f"{name}:{node.lineno}" for name, node in calls if not isinstance(node.args[0], ast.Constant)]
     # What stands in these comes from tables and texts of our own.
     assert {where.partition(":")[0] for where in formatted} == {"metrics.py", "parameters.py", "request.py"}

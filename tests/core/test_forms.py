@@ -61,9 +61,7 @@ def test_no_gap_test_with_two_groups_is_welchs_t_test(make):
     np.testing.assert_allclose(no_gap_p_value(moments_of(S, groups)), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("means", "p"), [([0.0, 0.0, 0.0], 1.0), ([0.3, 0.3, 0.3], 1.0), ([0.3, 0.3, 0.4], 0.0)]
-)
+@pytest.mark.parametrize(("means", "p"), [([0.0, 0.0, 0.0], 1.0), ([0.3, 0.3, 0.3], 1.0), ([0.3, 0.3, 0.4], 0.0)])
 def test_groups_without_spread_leave_no_doubt(means, p):
     mean = np.array([means])
     moments = GroupMoments(np.array([5.0, 4.0, 3.0]), mean, np.zeros((1, 3)), mean.var(axis=1))
@@ -90,6 +88,4 @@ def test_corrected_gap_is_unbiased_in_simulation():
 
 
 def test_quotient_by_nothing_is_nan():
-    np.testing.assert_array_equal(
-        ratio(np.array([1.0, 0.0, 3.0]), np.array([2.0, 0.0, -1.0])), [0.5, np.nan, np.nan]
-    )
+    np.testing.assert_array_equal(ratio(np.array([1.0, 0.0, 3.0]), np.array([2.0, 0.0, -1.0])), [0.5, np.nan, np.nan])

@@ -43,9 +43,7 @@ def test_no_sample_proves_that_there_is_nothing():
     np.testing.assert_array_equal(low, 0.0)
     np.testing.assert_allclose(high, high[-1], rtol=1e-6)
     assert high[0] > 1.0
-    below = noncentral_interval(
-        np.array([-5.0]), np.ones(1), np.array([2.0]), 0.95
-    )  # estimates can be negative
+    below = noncentral_interval(np.array([-5.0]), np.ones(1), np.array([2.0]), 0.95)  # estimates can be negative
     np.testing.assert_allclose(np.concatenate(below), [0.0, high[0]])
 
 

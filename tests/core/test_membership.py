@@ -83,9 +83,7 @@ def test_form_and_noise_are_the_literal_sums_over_comparisons(members, more):
         noise += weight * ((one**2).sum() + (two**2).sum() - 2.0 * shared * (one @ two))
     assert v @ PARITY.form(cells)[0] @ v == pytest.approx(form, rel=1e-10)
     assert v @ PARITY.noise(cells)[0] @ v == pytest.approx(noise, rel=1e-10)
-    assert variances(cells, v[None, None])[0, 0] == pytest.approx(
-        np.average((y - w @ y / w.sum()) ** 2, weights=w)
-    )
+    assert variances(cells, v[None, None])[0, 0] == pytest.approx(np.average((y - w @ y / w.sum()) ** 2, weights=w))
 
 
 def test_chunks_and_folds_add_up(members):
@@ -94,8 +92,7 @@ def test_chunks_and_folds_add_up(members):
     cells = collect_cells(S, T, np.ones(N), members, sets, **args)
     halves = np.arange(N) < 50, np.arange(N) >= 50
     one, two = (
-        collect_cells(S[h], T[h], np.ones(h.sum()), members.among(np.flatnonzero(h)), sets[h], **args)
-        for h in halves
+        collect_cells(S[h], T[h], np.ones(h.sum()), members.among(np.flatnonzero(h)), sets[h], **args) for h in halves
     )
     cross = CrossFit.of_folds(one + two)
     for name in ("plain", "weighted", "joint_spread"):
@@ -118,9 +115,7 @@ def test_a_hard_group_by_probabilities_is_the_hard_group():
 
 
 def test_wald_is_welch_where_groups_are_hard():
-    compared = Comparison(
-        3, (Block((0, 1, 2)),), overlaps=((0, 1), (1, 2), (0, 2))
-    )  # no row is shared all the same
+    compared = Comparison(3, (Block((0, 1, 2)),), overlaps=((0, 1), (1, 2), (0, 2)))  # no row is shared all the same
     mean, own, size = (
         np.array([0.1, 0.25, 0.2]),
         np.array([0.002, 0.004, 0.001]),
@@ -128,9 +123,7 @@ def test_wald_is_welch_where_groups_are_hard():
     )
     arguments = np.ones(3, dtype=bool), mean
     welch = wald_p_value(Comparison.of_all(3), *arguments, own, size, 1.0)
-    assert wald_p_value(compared, *arguments, np.r_[own, np.zeros(6)], size, 1.0) == pytest.approx(
-        welch, rel=1e-9
-    )
+    assert wald_p_value(compared, *arguments, np.r_[own, np.zeros(6)], size, 1.0) == pytest.approx(welch, rel=1e-9)
     assert 0.001 < welch < 0.5
 
 
@@ -158,9 +151,7 @@ def test_overlapping_groups_without_a_gap_are_found_to_have_none():
 def test_bias_of_overlapping_groups_and_its_error_are_right_in_a_population():
     rng = np.random.default_rng(2)
     members, t = drawn(1.0, rng, 400_000)
-    cells = collect_cells(
-        t[:, None], t, np.ones(len(t)), members, np.zeros(len(t), dtype=int), n_groups=6, n_sets=1
-    )
+    cells = collect_cells(t[:, None], t, np.ones(len(t)), members, np.zeros(len(t), dtype=int), n_groups=6, n_sets=1)
     truth = float(PARITY.training_bias(cells, unit_target(cells)[0])[0])
     bias, error = [], []
     for _ in range(300):
@@ -177,9 +168,7 @@ def test_covariance_of_overlapping_means_is_that_of_repeated_draws():
     rng, means, stated = np.random.default_rng(3), [], []
     for _ in range(600):
         members, t = drawn(0.5, rng, 200)
-        cells = collect_cells(
-            t[:, None], t, np.ones(200), members, np.zeros(200, dtype=int), n_groups=6, n_sets=1
-        )
+        cells = collect_cells(t[:, None], t, np.ones(200), members, np.zeros(200, dtype=int), n_groups=6, n_sets=1)
         means.append(cells.plain[0, :-1, 0, -1] / cells.group_counts[0])
         V = np.zeros((6, 6))
         V[members.compared.joint] = mean_covariances(cells)[0, :, -1, -1]

@@ -73,10 +73,7 @@ def test_individual_covariance_is_the_spread_over_folds(problem):
     both = np.concatenate([V, unit_target(problem.cross.held)], axis=1)
     form, mass = (problem.cross.held.sums[f"individual.{name}"] for name in ("form", "mass"))
     by_fold = [
-        [
-            np.mean([v @ form[f, p] @ v / mass[f, p] for p in range(3)]) / (problem.Z @ v).var()
-            for v in both[f]
-        ]
+        [np.mean([v @ form[f, p] @ v / mass[f, p] for p in range(3)]) / (problem.Z @ v).var() for v in both[f]]
         for f in range(5)
     ]
     expected = np.cov(np.array(by_fold).T) / 5
@@ -147,9 +144,7 @@ def test_combined_form_is_in_units_of_the_target(problem):
 
 def test_one_notion_alone_stays_as_it_is(problem):
     whole = problem.cross.whole
-    np.testing.assert_array_equal(
-        combined_form(whole, weighted_notions({"individual": 7.0})), INDIVIDUAL.form(whole)
-    )
+    np.testing.assert_array_equal(combined_form(whole, weighted_notions({"individual": 7.0})), INDIVIDUAL.form(whole))
 
 
 def test_target_without_bias_by_a_notion_is_no_unit(make):

@@ -80,9 +80,7 @@ def test_block_sums_over_several_tiles_equal_the_formula():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(
-    ("n", "first", "last", "start"), [(10, 0, 4, 4), (23, 1, 6, 8), (TILE + 40, 2, 9, 9)]
-)
+@pytest.mark.parametrize(("n", "first", "last", "start"), [(10, 0, 4, 4), (23, 1, 6, 8), (TILE + 40, 2, 9, 9)])
 def test_block_extremes_are_those_of_the_distances(n, first, last, start, dtype):
     x, _ = make_rows(n, dtype=dtype)
     low, low_row, high, high_row = block_extremes(x, first, last, start)

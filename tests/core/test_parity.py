@@ -76,8 +76,7 @@ def literal_group(y, rows, problem):
 def literal_gap(y, rows, problem):
     """Mean squared gap over pairs of groups among some rows, and what noise adds to it."""
     found = [
-        literal_group(y, np.flatnonzero(rows & (problem.groups == g)), problem)[:2]
-        for g in range(problem.n_groups)
+        literal_group(y, np.flatnonzero(rows & (problem.groups == g)), problem)[:2] for g in range(problem.n_groups)
     ]
     pairs = list(combinations(found, 2))
     gap = np.mean([(p[0] - q[0]) ** 2 for p, q in pairs])
@@ -200,14 +199,10 @@ def test_base_score_has_one_bias_by_all_ways(counted):
 
 def test_base_scores_bias_is_close_to_the_corrected_measure(make):
     problem = make((300, 200, 100), gap=1.5, pairs=False)
-    expected = demographic_parity(
-        problem.t, sensitive_features=problem.groups, scale_free=True, corrected=True
-    )
+    expected = demographic_parity(problem.t, sensitive_features=problem.groups, scale_free=True, corrected=True)
     assert PARITY.target_bias(problem.cross)[0] == pytest.approx(expected, rel=0.02)
     # The folds' means lose nothing to the means of all rows but for the sizes of folds, which differ by a row.
-    assert PARITY.choice(problem.cross, unit_target(problem.cross.held))[0] == pytest.approx(
-        expected, rel=0.02
-    )
+    assert PARITY.choice(problem.cross, unit_target(problem.cross.held))[0] == pytest.approx(expected, rel=0.02)
 
 
 def test_units_and_shifts_of_scores_do_not_matter(counted):
@@ -239,12 +234,8 @@ def test_a_weight_of_two_is_a_row_that_comes_twice(make):
         np.testing.assert_allclose(cells.weighted, heavy.weighted, rtol=1e-12)
         np.testing.assert_allclose(PARITY.form(cells), PARITY.form(heavy), rtol=1e-9)
     np.testing.assert_allclose(together.spread, heavy.spread, rtol=1e-12)
-    np.testing.assert_allclose(
-        mean_covariances(heavy), mean_covariances(problem.cells), rtol=1e-9, atol=1e-15
-    )
-    np.testing.assert_allclose(
-        mean_covariances(together), mean_covariances(problem.cells), rtol=1e-9, atol=1e-15
-    )
+    np.testing.assert_allclose(mean_covariances(heavy), mean_covariances(problem.cells), rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(mean_covariances(together), mean_covariances(problem.cells), rtol=1e-9, atol=1e-15)
     assert (effective_sizes(repeated) == 2 * effective_sizes(problem.cells)).all()
     V = varied_weights(problem)
     one, two = (CrossFit.of_folds(cells) for cells in (problem.cells, together))
@@ -278,9 +269,7 @@ def test_no_gap_test_is_the_one_of_the_metrics_on_plain_rows(make):
 def test_no_gap_test_goes_by_effective_sizes(counted):
     """Two groups: Welch's test with the noise of the means, and effective sizes for the degrees of freedom."""
     two = replace_groups(counted, np.where(counted.groups == 2, -1, counted.groups))
-    (a, va, ea), (b, vb, eb) = (
-        literal_group(counted.t, np.flatnonzero(counted.groups == g), counted) for g in (0, 1)
-    )
+    (a, va, ea), (b, vb, eb) = (literal_group(counted.t, np.flatnonzero(counted.groups == g), counted) for g in (0, 1))
     freedom = (va + vb) ** 2 / (va**2 / (ea - 1) + vb**2 / (eb - 1))
     expected = 2 * stats.t.sf(abs(a - b) / np.sqrt(va + vb), freedom)
     assert PARITY.gap_p_value(two) == pytest.approx(expected, rel=1e-8)
@@ -312,14 +301,9 @@ def test_covariance_of_means_equals_a_bootstrap_by_clusters():
     S = rng.normal(size=(150, 2))[clusters] + 0.5 * rng.normal(size=(n, 2))
     t, weight = S.sum(axis=1) + 0.3 * rng.normal(size=n), rng.random(n)
     zero = np.zeros(n, dtype=int)
-    cells = collect_cells(
-        S, t, np.ones(n), zero, zero, n_groups=1, n_sets=1, sample_weight=weight, clusters=clusters
-    )
+    cells = collect_cells(S, t, np.ones(n), zero, zero, n_groups=1, n_sets=1, sample_weight=weight, clusters=clusters)
     sums = np.stack(
-        [
-            (weight[:, None] * np.column_stack([np.ones(n), S, t]))[clusters == c].sum(axis=0)
-            for c in range(150)
-        ]
+        [(weight[:, None] * np.column_stack([np.ones(n), S, t]))[clusters == c].sum(axis=0) for c in range(150)]
     )
     drawn = rng.multinomial(150, np.full(150, 1 / 150), size=20_000) @ sums
     expected = np.cov((drawn[:, 1:] / drawn[:, :1]).T)
@@ -489,9 +473,7 @@ def test_chi_square_has_the_mean_and_the_variance_of_the_bias(problem):
 
 
 def test_rank_weights_enter_no_bias(problem):
-    other = collect_cells(
-        problem.S, problem.t, np.ones(80), problem.groups, problem.folds, n_groups=3, n_sets=5
-    )
+    other = collect_cells(problem.S, problem.t, np.ones(80), problem.groups, problem.folds, n_groups=3, n_sets=5)
     V = varied_weights(problem)
     assert (rank_weights(problem.t) != 1).all()
     np.testing.assert_array_equal(PARITY.bias(CrossFit.of_folds(other), V), PARITY.bias(problem.cross, V))

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from evenout.core.cells import CrossFit, collect_cells, unit_target
+from evenout.core.choice import open_path
 from evenout.core.exceptions import NoGapWarning
-from evenout.core.path import TradeoffPath, open_path
+from evenout.core.path import TradeoffPath
 from evenout.core.registry import NOTIONS, PARITY
 from evenout.metrics import demographic_parity
 
@@ -50,9 +51,7 @@ def test_weights_without_a_fold_equal_explicit_refits(make, unknown, method):
         expected = refit_out_of_fold(problem, alpha, parity_by_hand, method)
         np.testing.assert_allclose(V, expected, rtol=1e-6, atol=1e-9)
         assert path.bias(alpha) == pytest.approx(PARITY.bias(problem.cross, expected[:, None])[0], rel=1e-6)
-        assert path.choice(alpha) == pytest.approx(
-            PARITY.choice(problem.cross, expected[:, None])[0], rel=1e-6
-        )
+        assert path.choice(alpha) == pytest.approx(PARITY.choice(problem.cross, expected[:, None])[0], rel=1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -80,9 +79,7 @@ def test_unseen_individual_equals_explicit_refits(problem, method):
         for f in range(5):
             y = problem.Z @ V[f]
             held = (folds[:, None] == f) & (folds[None] == f)
-            pairs = [
-                held & (groups[:, None] == p) & (groups[None] == q) for p, q in combinations(range(3), 2)
-            ]
+            pairs = [held & (groups[:, None] == p) & (groups[None] == q) for p, q in combinations(range(3), 2)]
             gaps = M * (y[:, None] - y[None]) ** 2 / y.var()
             squared = squared + np.array([gaps[pair].sum() for pair in pairs])
             mass = mass + np.array([M[pair].sum() for pair in pairs])
@@ -237,8 +234,7 @@ def test_covariances_of_two_notions_add_as_if_independent(problem):
     path = TradeoffPath(problem.cross, BOTH)
     V = path.fold_weights(ALPHAS, "unseen")
     parts = [
-        (weight / NOTIONS[name].target_bias(problem.cross)[0]) ** 2
-        * NOTIONS[name].covariance(problem.cross, V)
+        (weight / NOTIONS[name].target_bias(problem.cross)[0]) ** 2 * NOTIONS[name].covariance(problem.cross, V)
         for name, weight in BOTH.items()
     ]
     np.testing.assert_allclose(path.covariance(ALPHAS), sum(parts) / 16, rtol=1e-9)
@@ -251,8 +247,7 @@ def test_both_notions_measure_in_units_of_the_target(problem):
     whole, V = problem.cross.whole, path.fold_weights(np.array([5.0]), "training")[0]
     unit = unit_target(whole)[0]
     shares = {
-        name: NOTIONS[name].training_bias(whole, V)[0] / NOTIONS[name].training_bias(whole, unit)[0]
-        for name in NOTIONS
+        name: NOTIONS[name].training_bias(whole, V)[0] / NOTIONS[name].training_bias(whole, unit)[0] for name in NOTIONS
     }
     expected = (shares["demographic_parity"] + 3 * shares["individual"]) / 4
     assert path.bias(5.0, "training") == pytest.approx(expected)
@@ -308,9 +303,7 @@ def test_groups_without_any_noise_leave_no_doubt():
 
 
 def test_no_gap_in_the_population_is_said(make):
-    detected = [
-        TradeoffPath(make((80, 60), gap=0.0, seed=s, pairs=False).cross, DP).gap_detected for s in range(60)
-    ]
+    detected = [TradeoffPath(make((80, 60), gap=0.0, seed=s, pairs=False).cross, DP).gap_detected for s in range(60)]
     assert np.mean(detected) < 0.15  # the test's level is 5 %
     seed = detected.index(False)
     path = TradeoffPath(make((80, 60), gap=0.0, seed=seed, pairs=False).cross, DP)
@@ -319,9 +312,7 @@ def test_no_gap_in_the_population_is_said(make):
 
 
 def test_real_gap_is_detected(make):
-    assert all(
-        TradeoffPath(make((80, 60), gap=6.0, seed=s, pairs=False).cross, DP).gap_detected for s in range(20)
-    )
+    assert all(TradeoffPath(make((80, 60), gap=6.0, seed=s, pairs=False).cross, DP).gap_detected for s in range(20))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -393,9 +384,7 @@ def test_alpha_range_goes_the_shares_asked_for(problem, fairness, method):
     path = TradeoffPath(problem.cross, fairness, method=method)
     first, there, last = path.f2(np.array([0.0, *path.alpha_range(0.001, 0.99)]))
     end = path.f2(np.inf)
-    assert [(first - there) / (first - end), (first - last) / (first - end)] == pytest.approx(
-        [0.001, 0.99], rel=1e-5
-    )
+    assert [(first - there) / (first - end), (first - last) / (first - end)] == pytest.approx([0.001, 0.99], rel=1e-5)
     assert path.grid(7)[[0, -1]] == pytest.approx(path.alpha_range(0.001, 0.9999))
 
 
@@ -440,8 +429,7 @@ def test_noise_aware_path_keeps_nearly_equal_detectors_from_cancelling(problem, 
     t = problem.t + 1e5 * (twin - problem.S[:, 0])
     near = build(problem.X, np.column_stack([problem.S, twin]), (t - t.min()) / np.ptp(t), problem.groups)
     published, robust = (
-        TradeoffPath(near.cross, DP, noise_aware=aware, method=method).weights(10.0)
-        for aware in (False, True)
+        TradeoffPath(near.cross, DP, noise_aware=aware, method=method).weights(10.0) for aware in (False, True)
     )
     assert np.abs(published).max() > 1e3
     assert np.abs(robust).max() < 10

@@ -191,9 +191,7 @@ def test_standard_error_is_the_spread_of_the_errors(name):
     found = study(name, 1000)
     stated = np.sqrt((found.error**2).mean(axis=0))
     spread = (found.bias - found.own).std(axis=0, ddof=1)
-    np.testing.assert_allclose(
-        stated / spread, 1.0, atol=0.15 + (0.0 if DEEP else 2.0 / np.sqrt(2 * REPEATS))
-    )
+    np.testing.assert_allclose(stated / spread, 1.0, atol=0.15 + (0.0 if DEEP else 2.0 / np.sqrt(2 * REPEATS)))
 
 
 def test_pooling_the_folds_before_squaring_is_optimistic():
@@ -246,9 +244,7 @@ def weighted_draws(gap, n, repeats, seed, n_sets):
     for _ in range(repeats):
         y = rng.normal(size=n) * (1.0 + 0.5 * groups) + gap * groups
         weight = rng.exponential(size=n)
-        yield collect_cells(
-            y[:, None], y, np.ones(n), groups, sets, n_groups=2, n_sets=n_sets, sample_weight=weight
-        )
+        yield collect_cells(y[:, None], y, np.ones(n), groups, sets, n_groups=2, n_sets=n_sets, sample_weight=weight)
 
 
 def test_no_gap_test_keeps_its_level_with_random_weights():

@@ -154,8 +154,7 @@ def test_copies_stand_apart_among_other_rows():
 def test_columns_in_many_copies_have_the_error_of_one(rows):
     X, Z, groups, folds = rows
     error = [
-        sampled_pair_sums(X, Z[:, columns], groups, folds, **SHAPE, tolerance=1e9)[1]
-        for columns in ([0], [0, 0, 0, 0])
+        sampled_pair_sums(X, Z[:, columns], groups, folds, **SHAPE, tolerance=1e9)[1] for columns in ([0], [0, 0, 0, 0])
     ]
     assert error[1] == pytest.approx(error[0], rel=0.3)  # the rows are drawn anew
 

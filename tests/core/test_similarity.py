@@ -12,7 +12,7 @@ from evenout.core.similarity import (
     warn_few_pairs,
 )
 from evenout.datasets import load_dataset
-from evenout.groups import read_groups
+from evenout.inputs.groups import read_groups
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)) * [1.0, 100.0, 0.01] + [5.0, 0.0, -3.0]
@@ -48,9 +48,7 @@ def test_number_is_a_length_between_standardised_features():
 
 
 def test_units_of_features_do_not_matter():
-    one, two = (
-        comparable_rows(X * unit, GROUPS, ("median", 0.1)) for unit in (1.0, np.array([1e-300, 1e25, 7.0]))
-    )
+    one, two = (comparable_rows(X * unit, GROUPS, ("median", 0.1)) for unit in (1.0, np.array([1e-300, 1e25, 7.0])))
     np.testing.assert_allclose(one[0], two[0], rtol=1e-9)
     assert one[1] == pytest.approx(two[1])
 
@@ -59,9 +57,7 @@ def test_row_order_does_not_matter_when_rows_are_drawn():
     many = RNG.normal(size=(3000, 2))
     groups = np.arange(3000) % 2
     order = RNG.permutation(3000)
-    assert median_distance(many, groups) == pytest.approx(
-        median_distance(many[order], groups[order]), rel=1e-12
-    )
+    assert median_distance(many, groups) == pytest.approx(median_distance(many[order], groups[order]), rel=1e-12)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
@@ -76,12 +72,7 @@ def test_effective_pairs_by_slow_formula(scale):
     features, _ = comparable_rows(X, GROUPS, 1.0)
     known = range(55)
     d = np.array(
-        [
-            np.linalg.norm(features[i] - features[j])
-            for i in known
-            for j in known
-            if i < j and GROUPS[i] != GROUPS[j]
-        ]
+        [np.linalg.norm(features[i] - features[j]) for i in known for j in known if i < j and GROUPS[i] != GROUPS[j]]
     )
     M = np.exp(-(d - d.min()) / (d.max() - d.min()) if scale == "minmax" else -d / scale)
     assert effective_pairs(features, GROUPS, scale) == pytest.approx(M.sum() ** 2 / (M**2).sum())
@@ -138,9 +129,7 @@ def both(X, groups, length):
 def test_few_pairs_are_said():
     warn_few_pairs(100.0)
     warn_few_pairs(180.0, n_weights=18)
-    with pytest.warns(
-        FewPairsWarning, match=r"about 39 pairs .* too few to measure a score .*\(100 are wanted"
-    ):
+    with pytest.warns(FewPairsWarning, match=r"about 39 pairs .* too few to measure a score .*\(100 are wanted"):
         warn_few_pairs(39.2)
     with pytest.warns(FewPairsWarning, match=r"too few to choose 18 weights .*\(180 are wanted"):
         warn_few_pairs(179.0, n_weights=18)

@@ -81,9 +81,7 @@ def test_mapped_sketch_ranks_the_mapped_values():
 @pytest.mark.parametrize("pieces", [1, 5, 40])
 def test_frequent_values_are_never_missed(pieces):
     rng = np.random.default_rng(0)
-    values = rng.permutation(np.r_[np.repeat([3, 5, 8], [900, 400, 90]), np.arange(100, 5_100)]).astype(
-        np.uint64
-    )
+    values = rng.permutation(np.r_[np.repeat([3, 5, 8], [900, 400, 90]), np.arange(100, 5_100)]).astype(np.uint64)
     parts = [FrequentValues.of(part, 50) for part in np.array_split(values, pieces)]
     found = sum(parts[1:], parts[0])
     assert len(found.values) <= 50

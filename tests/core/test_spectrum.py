@@ -179,9 +179,7 @@ def test_duplicate_detectors_share_the_weight_of_one(problem, build):
 
 
 def test_constant_zero_detector_gets_no_weight(problem, build):
-    padded = build(
-        problem.X, np.column_stack([problem.S, np.zeros(len(problem.S))]), problem.t, problem.groups
-    )
+    padded = build(problem.X, np.column_stack([problem.S, np.zeros(len(problem.S))]), problem.t, problem.groups)
     w = factorise(*_arrays(padded, "parity")).solutions(ALPHAS)
     np.testing.assert_array_equal(w[:, -1], 0.0)
     np.testing.assert_allclose(w[:, :-1], factorise(*_arrays(problem, "parity")).solutions(ALPHAS), rtol=1e-7)
@@ -200,9 +198,7 @@ def test_form_that_sees_the_null_space():
     v = np.array([1.0, 0.0, 1.0])  # C pulls on the third weight, of which A knows nothing
     spectrum = factorise(A, np.array([2.0, 1.0, 0.0]), 3.0, np.outer(v, v))
     for alpha, w in zip(ALPHAS, spectrum.solutions(ALPHAS), strict=True):
-        np.testing.assert_allclose(
-            (A + alpha * np.outer(v, v)) @ w, [2.0, 1.0, 0.0], atol=1e-9 + 1e-14 * alpha
-        )
+        np.testing.assert_allclose((A + alpha * np.outer(v, v)) @ w, [2.0, 1.0, 0.0], atol=1e-9 + 1e-14 * alpha)
     assert np.isfinite(spectrum.solutions(ALPHAS)).all()
     # The free weight cancels the bias at no cost, so every alpha above 0 reaches f2 = 0 and keeps f1.
     np.testing.assert_allclose(spectrum.f2(ALPHAS[1:]), 0.0, atol=1e-12)

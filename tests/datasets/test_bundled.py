@@ -131,8 +131,7 @@ def test_credit_several_columns_give_a_frame_in_the_order_asked():
     assert list(data.sensitive) == ["sex", "age", "marriage"]
     assert list(load_dataset("credit", sensitive=["sex"]).sensitive) == ["sex"]
     assert repr(data) == (
-        "Dataset('credit': 30000 rows, 19 features, 6636 outliers; "
-        "sex: 2 groups, age: 4 groups, marriage: 3 groups)"
+        "Dataset('credit': 30000 rows, 19 features, 6636 outliers; sex: 2 groups, age: 4 groups, marriage: 3 groups)"
     )
 
 

@@ -23,8 +23,7 @@ def parts(data):
 def pair(scenario, n_groups, strength):
     """The data without and with the effect, from one seed."""
     return (
-        make_biased_outliers(scenario, 1000, n_groups=n_groups, strength=s, random_state=5)
-        for s in (0.0, strength)
+        make_biased_outliers(scenario, 1000, n_groups=n_groups, strength=s, random_state=5) for s in (0.0, strength)
     )
 
 
@@ -117,9 +116,7 @@ def test_make_biased_outliers_depends_on_the_seed_alone():
     assert one.X.equals(same.X)
     assert one.sensitive.equals(same.sensitive)
     assert not one.X.equals(other.X)
-    by_generator = [
-        make_biased_outliers("shift", 200, random_state=np.random.default_rng(7)).X for _ in range(2)
-    ]
+    by_generator = [make_biased_outliers("shift", 200, random_state=np.random.default_rng(7)).X for _ in range(2)]
     assert by_generator[0].equals(by_generator[1])
 
 

@@ -106,9 +106,7 @@ def test_average_path_length_is_the_mean_depth_of_random_search_trees():
 def mixed_rows(n=300):
     """Skewed, rounded and constant features, and copies of a row."""
     rng = np.random.default_rng(0)
-    X = np.column_stack(
-        [rng.exponential(size=n), np.round(rng.normal(size=n)), np.ones(n), rng.normal(size=n)]
-    )
+    X = np.column_stack([rng.exponential(size=n), np.round(rng.normal(size=n)), np.ones(n), rng.normal(size=n)])
     X[-20:] = X[0]
     return X
 

@@ -114,9 +114,7 @@ def asked(monkeypatch):
     return searches
 
 
-@pytest.mark.parametrize(
-    "X", [simulated(), with_copies(), lattice(8, 3)], ids=["no ties", "copies", "lattice"]
-)
+@pytest.mark.parametrize("X", [simulated(), with_copies(), lattice(8, 3)], ids=["no ties", "copies", "lattice"])
 def test_rows_with_too_few_neighbours_left_are_searched_for_again(X, asked, monkeypatch):
     monkeypatch.setattr(neighbours, "SPARE", -30.0)  # no more than needed with all rows
     folds = dealt(X)
@@ -177,9 +175,7 @@ FAMILIES = {
     "given": lambda X, folds: cross_fit_pool(
         [LocalOutlierFactor(7), IsolationForest(n_estimators=30)], X, folds, seed=4
     ),
-    "group-aware": lambda X, folds: cross_fit_pool(
-        [FairLOF()], X, folds, seed=0, sensitive_features=groups_of(X)
-    ),
+    "group-aware": lambda X, folds: cross_fit_pool([FairLOF()], X, folds, seed=0, sensitive_features=groups_of(X)),
 }
 
 

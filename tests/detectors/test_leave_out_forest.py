@@ -58,9 +58,7 @@ def test_a_row_that_all_trees_have_drawn_keeps_its_score():
     drawn = IsolationForest(n_estimators=1, random_state=0).fit(X).estimators_samples_[0]
     first = without(0)[:, 0]
     assert_array_equal(first[drawn], scores[drawn, 0])
-    assert_array_equal(
-        np.delete(first, drawn), np.delete(scores[:, 0], drawn)
-    )  # the one tree is unseen anyway
+    assert_array_equal(np.delete(first, drawn), np.delete(scores[:, 0], drawn))  # the one tree is unseen anyway
     assert (without(0)[drawn, 1] != scores[drawn, 1]).all()
 
 

@@ -4,9 +4,7 @@ import pytest
 from evenout.detectors._neighbour_kernels import find_rows, select, squared_distances
 
 
-@pytest.mark.parametrize(
-    "d", [1, 3, 4, 5, 8, 11]
-)  # with and without features left over from the passes of four
+@pytest.mark.parametrize("d", [1, 3, 4, 5, 8, 11])  # with and without features left over from the passes of four
 def test_squared_distances_are_summed_over_all_features(d):
     rng = np.random.default_rng(d)
     point, values, out = rng.normal(size=d), rng.normal(size=(d, 6)), np.full(6, 9.0)

@@ -11,16 +11,12 @@ from tables import NAMES, NUMBERS, TEXTS, csv_bytes, odd_csv, odd_parquet, parqu
 CORPUS = Path(__file__).parent / "corpus"
 MODELS = {path.name: path.read_bytes() for path in sorted(CORPUS.glob("model-*.skops"))}
 SEEDS = {
-    path.name: path.read_bytes()
-    for path in sorted(CORPUS.iterdir())
-    if path.suffix in (".csv", ".gz", ".parquet")
+    path.name: path.read_bytes() for path in sorted(CORPUS.iterdir()) if path.suffix in (".csv", ".gz", ".parquet")
 }
 
 # A fit that takes milliseconds: three columns are scores already.
 QUICK = ["--detectors", "precomputed"]
-SMALL = [["--min-group-size", "2"]] * 3 + [
-    []
-]  # tables of 12 to 30 rows: by default there is nobody to compare
+SMALL = [["--min-group-size", "2"]] * 3 + [[]]  # tables of 12 to 30 rows: by default there is nobody to compare
 REQUESTS = [["--alpha", "2"]] * 4 + [
     ["--alpha", "0"],
     ["--bias-reduction", "1"],
@@ -103,9 +99,7 @@ def make(number):
     """The case of this number."""
     rng = random.Random(f"evenout {number}")
     command = rng.choices(("fit", "score", "audit", "reproduce", "main"), (40, 28, 26, 4, 2))[0]
-    case = {"fit": _fit, "score": _score, "audit": _audit, "reproduce": _reproduce, "main": _main}[command](
-        rng
-    )
+    case = {"fit": _fit, "score": _score, "audit": _audit, "reproduce": _reproduce, "main": _main}[command](rng)
     if not case.sound and rng.random() < 0.15:
         _clutter(rng, case)
     case.arguments = [word.replace("\0", "") for word in case.arguments]  # no shell can give one
@@ -143,9 +137,7 @@ def _fit(rng):
 
 def _fit_folder(rng):
     table = {name: values for name, values in people(rng).items() if name not in ("person", "home", "age")}
-    case = Case(
-        "fit sound folder", ["fit", "in", "--sensitive", "sex", *QUICK, *rng.choice(REQUESTS)], sound=True
-    )
+    case = Case("fit sound folder", ["fit", "in", "--sensitive", "sex", *QUICK, *rng.choice(REQUESTS)], sound=True)
     case.arguments += rng.choice(SMALL)
     case.arguments += ["--n-jobs", "1", rng.choice(("--quiet", "--json"))]
     case.files = {f"in/{part}.parquet": parquet_bytes(table.items()) for part in "ab"}
@@ -186,9 +178,7 @@ def _score(rng):
     if rng.random() < 0.1:
         case.arguments[2], case.kind = "in", f"{case.kind} folder"
         case.files.pop(name, None)
-        case.files["in/a.parquet"] = parquet_bytes(
-            [item for item in people(rng).items() if item[0] in FEATURES]
-        )
+        case.files["in/a.parquet"] = parquet_bytes([item for item in people(rng).items() if item[0] in FEATURES])
         case.sound = False
     case.arguments += [rng.choice(("--quiet", "--json", "--n-jobs=1"))]
     if rng.random() < 0.3:
@@ -219,9 +209,7 @@ def _audit(rng):
             case.arguments += [option, value]
     if rng.random() < 0.2:
         case.arguments += ["--baseline", "before.csv"]
-        case.files["before.csv"] = csv_bytes(
-            people(rng).items() if case.sound else spoil(rng, people(rng).items())
-        )
+        case.files["before.csv"] = csv_bytes(people(rng).items() if case.sound else spoil(rng, people(rng).items()))
     return _with_wrong_arguments(rng, case, "audit") if rng.random() < 0.3 else case
 
 

@@ -24,9 +24,7 @@ def damaged(rng, content, other=b""):
                 content = content[start:]
             case 2 | 3:
                 content = (
-                    content[:start]
-                    + bytes(b ^ 1 << rng.randrange(8) for b in content[start:stop])
-                    + content[stop:]
+                    content[:start] + bytes(b ^ 1 << rng.randrange(8) for b in content[start:stop]) + content[stop:]
                 )
             case 4:
                 content = content[:start] + rng.randbytes(stop - start) + content[start:]
@@ -35,9 +33,7 @@ def damaged(rng, content, other=b""):
             case 6:
                 content = content[:start] + content[start:stop] * 3 + content[stop:]
             case _:
-                content = content[:start] + rng.choice(
-                    (other[start:], b"\0" * 50, b"\xff" * 9, rng.randbytes(200))
-                )
+                content = content[:start] + rng.choice((other[start:], b"\0" * 50, b"\xff" * 9, rng.randbytes(200)))
     return content
 
 
@@ -49,12 +45,8 @@ def wrong_archive(rng, model):
         names = [name for name in source.namelist() if name != "schema.json"]
         packing = zipfile.ZIP_DEFLATED if rng.random() < 0.1 else zipfile.ZIP_STORED
         for place, name in enumerate(names):
-            renamed = (
-                rng.choice((f"../../{place}", f"/{place}", f"C:/{place}")) if rng.random() < 0.1 else name
-            )
-            content = (
-                source.read(name) if rng.random() < 0.95 else b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 70000
-            )
+            renamed = rng.choice((f"../../{place}", f"/{place}", f"C:/{place}")) if rng.random() < 0.1 else name
+            content = source.read(name) if rng.random() < 0.95 else b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 70000
             target.writestr(zipfile.ZipInfo(renamed), content, packing)
         match rng.randrange(9):
             case 0:

@@ -308,9 +308,7 @@ def show(number):
 
 
 def _main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("cases", "commands", "corpus", "show"))
     parser.add_argument("first", type=int, nargs="?", default=0)
     parser.add_argument("stop", type=int, nargs="?", default=0)
@@ -324,9 +322,7 @@ def _main():
     else:
         run, workers = (in_process, 1) if given.what == "cases" else (as_command, 2)
         endings, wrong = run_cases(numbers, run, workers)
-    click.echo(
-        json.dumps({"cases": sum(endings.values()), "wrong": wrong, "endings": dict(sorted(endings.items()))})
-    )
+    click.echo(json.dumps({"cases": sum(endings.values()), "wrong": wrong, "endings": dict(sorted(endings.items()))}))
     return int(wrong > 0)
 
 

@@ -107,9 +107,7 @@ def odd_csv(rng, columns):
             return text.encode(rng.choice(("latin1", "cp1252", "utf-7", "ascii")), "replace") + b"\xe9,\xff\n"
         case _:
             return text.encode("utf-8", "surrogatepass").replace(b"\n", rng.choice((b"\x85", b"\x0c", b"\0")))
-    return (text if text != "\n".join(lines) and line % 2 else "\n".join(lines)).encode(
-        "utf-8", "surrogatepass"
-    )
+    return (text if text != "\n".join(lines) and line % 2 else "\n".join(lines)).encode("utf-8", "surrogatepass")
 
 
 def parquet_bytes(columns, metadata=None, **options):
@@ -124,9 +122,7 @@ def odd_parquet(rng, columns):
         place = rng.randrange(len(columns))
         kind, *values = rng.choice(_ODD)
         gap = rng.choice((1, 3, 100, 100, 100))
-        array = [
-            None if i % gap == gap - 1 else values[i % len(values)] for i in range(len(columns[place][1]))
-        ]
+        array = [None if i % gap == gap - 1 else values[i % len(values)] for i in range(len(columns[place][1]))]
         columns = [*columns[:place], (columns[place][0], pa.array(array, kind)), *columns[place + 1 :]]
     name = rng.choice(columns)[0]
     index = rng.choice(('{"index_columns": ["NAME"]', '{"index_columns": [{"kind": "range"}]'))

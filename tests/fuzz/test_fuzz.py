@@ -16,8 +16,7 @@ def fuzz(capsys, *runs):
     """Run the program with each of these arguments, all at a time; the endings together, after none was wrong."""
     commands = [[sys.executable, str(HERE / "run.py"), *map(str, run)] for run in runs]
     processes = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for command in commands
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for command in commands
     ]
     endings = Counter()
     for process in processes:

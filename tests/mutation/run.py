@@ -242,9 +242,7 @@ def try_all(mutants: list[Mutant], jobs: int) -> Iterator[Outcome]:
             copies.put(copy)
             return outcome
 
-        yield from (
-            future.result() for future in as_completed([pool.submit(task, mutant) for mutant in mutants])
-        )
+        yield from (future.result() for future in as_completed([pool.submit(task, mutant) for mutant in mutants]))
 
 
 def summary(mutants: list[Mutant], outcomes: list[Outcome], listed: set[str]) -> tuple[str, bool]:
@@ -254,9 +252,7 @@ def summary(mutants: list[Mutant], outcomes: list[Outcome], listed: set[str]) ->
     tried = Counter(module_of[outcome.name] for outcome in outcomes)
     alive = Counter(module_of[outcome.name] for outcome in survived)
     lines = [f"{'module':20} {'mutants':>8} {'caught':>8} {'survived':>9}"]
-    lines += [
-        f"{module:20} {n:8} {n - alive[module]:8} {alive[module]:9}" for module, n in sorted(tried.items())
-    ]
+    lines += [f"{module:20} {n:8} {n - alive[module]:8} {alive[module]:9}" for module, n in sorted(tried.items())]
     share = 1 - len(survived) / max(len(outcomes), 1)
     lines.append(
         f"{'all':20} {len(outcomes):8} {len(outcomes) - len(survived):8} {len(survived):9}   {share:.1%} caught"
@@ -273,9 +269,7 @@ def read_list(mutants: list[Mutant]) -> set[str]:
     entries = tomllib.loads(LIST.read_text())["survivor"]
     for entry in entries:
         if line_of.get(entry["mutant"]) != entry["line"]:
-            sys.exit(
-                f"Error: {LIST.name} is out of date: there is no {entry['mutant']} with the line {entry['line']}"
-            )
+            sys.exit(f"Error: {LIST.name} is out of date: there is no {entry['mutant']} with the line {entry['line']}")
     return {entry["mutant"] for entry in entries}
 
 
@@ -287,9 +281,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="so many mutants, drawn at random; all by default")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--json", type=Path, help="file for the outcomes, written after every mutant")
-    parser.add_argument(
-        "--again", action="store_true", help="try listed survivors too, rather than believe the list"
-    )
+    parser.add_argument("--again", action="store_true", help="try listed survivors too, rather than believe the list")
     options = parser.parse_args()
     modules = [name for name in options.only.split(",") if name]
     mutants = [mutant for path in sorted((ROOT / CORE).glob("*.py")) for mutant in list_mutants(path)]

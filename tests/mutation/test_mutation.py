@@ -34,18 +34,14 @@ def test_every_comparison_and_sign_is_flipped_where_it_stands(tmp_path):
         ("small.keep: != to == #1", "return x == 0"),
     ]
     for mutant in mutants:
-        changed = [
-            a != b for a, b in zip(SOURCE.splitlines(), mutant.source.decode().splitlines(), strict=True)
-        ]
+        changed = [a != b for a, b in zip(SOURCE.splitlines(), mutant.source.decode().splitlines(), strict=True)]
         assert sum(changed) == 1
 
 
 def test_list_of_survivors_is_up_to_date():
     script = runpy.run_path(str(SCRIPT))
     mutants = [
-        mutant
-        for path in (script["ROOT"] / script["CORE"]).glob("*.py")
-        for mutant in script["list_mutants"](path)
+        mutant for path in (script["ROOT"] / script["CORE"]).glob("*.py") for mutant in script["list_mutants"](path)
     ]
     listed = script["read_list"](mutants)
     assert len(listed) < (1 - script["REQUIRED"]) * len(mutants)

@@ -6,17 +6,15 @@ import pytest
 from sklearn.pipeline import Pipeline
 
 from evenout import FairOutlierEnsemble
+from evenout.inputs.table import TableEncoder
 from evenout.persistence import save_model
-from evenout.preprocess import TableEncoder
 
 
 def make_table(n=80, seed=0):
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(rng.normal(size=(n, 3)).round(2), columns=["a", "b", "c"])
     frame["home"] = rng.choice(["own", "rent", "boat"], n, p=[0.5, 0.4, 0.1])
-    groups = pd.DataFrame(
-        {"sex": rng.choice(["f", "m"], n), "old": rng.choice(["no", "yes"], n, p=[0.7, 0.3])}
-    )
+    groups = pd.DataFrame({"sex": rng.choice(["f", "m"], n), "old": rng.choice(["no", "yes"], n, p=[0.7, 0.3])})
     wider = 1.0 + 2.0 * (groups["sex"] == "f") + 1.0 * (groups["old"] == "yes")  # and so more outlying
     frame[["a", "b", "c"]] = frame[["a", "b", "c"]].mul(wider, axis=0)
     return frame, groups
@@ -34,9 +32,7 @@ def fit_pipeline(**settings):
 def pipeline():
     """Every part that a file may hold: neighbours, forest, tails, kept ranks, sums over pairs."""
     settings = {"detectors": "diverse", "scaling": "rank", "combination": "aom", "alpha": 2.0}
-    return fit_pipeline(
-        fairness={"demographic_parity": 1.0, "individual": 2.0}, weights="simplex", **settings
-    )
+    return fit_pipeline(fairness={"demographic_parity": 1.0, "individual": 2.0}, weights="simplex", **settings)
 
 
 @pytest.fixture(scope="session")

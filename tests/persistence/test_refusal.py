@@ -299,9 +299,7 @@ def test_truncated_files_are_refused_at_every_length(model_file, tmp_path):
         refused(tmp_path / "m.skops")
 
 
-def test_files_with_a_changed_byte_are_refused_or_load_as_plain_models(
-    model_file, tmp_path, pipeline, new_rows
-):
+def test_files_with_a_changed_byte_are_refused_or_load_as_plain_models(model_file, tmp_path, pipeline, new_rows):
     content = model_file.read_bytes()
     rng = np.random.default_rng(0)
     directory = content.index(b"PK\x01\x02")

@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 from evenout import FairOutlierEnsemble
 from evenout.detectors.fairlof import FairLOF
+from evenout.inputs.table import TableEncoder
 from evenout.persistence import ModelFileError, load_model, save_model
-from evenout.preprocess import TableEncoder
 
 
 def test_pipeline_comes_back_to_the_last_bit(pipeline, model_file, new_rows):
@@ -45,9 +45,7 @@ def test_every_learnt_attribute_and_parameter_comes_back(pipeline, model_file):
 
 
 def test_path_comes_back_with_all_its_answers(pipeline, model_file):
-    pd.testing.assert_frame_equal(
-        load_model(model_file)["ensemble"].path_.table(), pipeline["ensemble"].path_.table()
-    )
+    pd.testing.assert_frame_equal(load_model(model_file)["ensemble"].path_.table(), pipeline["ensemble"].path_.table())
 
 
 GIVEN = {"detectors": "precomputed"}

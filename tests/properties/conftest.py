@@ -92,9 +92,7 @@ class Problem:
         return np.full(self.S.shape[1], weight)
 
     def rearranged(self, rows=slice(None), columns=slice(None)):
-        return Problem(
-            self.S[rows][:, columns], self.t[rows], self.beta[rows], self.groups[rows], self.folds[rows]
-        )
+        return Problem(self.S[rows][:, columns], self.t[rows], self.beta[rows], self.groups[rows], self.folds[rows])
 
 
 def _numbers(least=LEAST, largest=LARGEST):
@@ -110,9 +108,7 @@ def _columns(n, least=LEAST, largest=LARGEST):
     pair = st.tuples(number, number)
     return (
         number.map(lambda x: np.full(n, x))
-        | st.tuples(pair, st.lists(st.booleans(), min_size=n, max_size=n)).map(
-            lambda x: np.where(x[1], *x[0])
-        )
+        | st.tuples(pair, st.lists(st.booleans(), min_size=n, max_size=n)).map(lambda x: np.where(x[1], *x[0]))
         | arrays(float, n, elements=number)
     )
 
@@ -154,9 +150,7 @@ def _pose(table, scaling="minmax", weighting="rank", seed=0):
     S = learn_scaling(scaling, table.values).transform(table.values)
     t = unit_range(S.mean(axis=1))
     beta = rank_weights(t) if weighting == "rank" else np.ones(len(t))
-    return Problem(
-        S, t, beta, table.groups, assign_folds(S, table.groups, count_folds(table.groups), seed=seed)
-    )
+    return Problem(S, t, beta, table.groups, assign_folds(S, table.groups, count_folds(table.groups), seed=seed))
 
 
 def _fit(table, detectors="precomputed", *, counted=None, **parameters):

@@ -57,9 +57,7 @@ def assert_finite_fit(model):
 
 def assert_finite_on_new_rows(model, X, **groups):
     base = model.base_scores(X, **groups)
-    assert_finite(
-        new=model.outlier_scores(X, **groups), base=base, decision=model.decision_function(X, **groups)
-    )
+    assert_finite(new=model.outlier_scores(X, **groups), base=base, decision=model.decision_function(X, **groups))
     assert set(model.predict(X, **groups)) <= {-1, 1}
 
 
@@ -95,9 +93,7 @@ def test_biases_are_finite_unless_the_score_is_constant(data, wild_tables, fit):
     method = data.draw(st.sampled_from(METHODS))
     path = fit(table, method=method).path_
     alphas = np.r_[0.0, path.grid(4)]
-    measurable = (
-        (effective_sizes(path.cross.held) > 1.5).sum(axis=1) >= 2
-    ).any()  # two rows of two groups in a fold
+    measurable = ((effective_sizes(path.cross.held) > 1.5).sum(axis=1) >= 2).any()  # two rows of two groups in a fold
     for target in ("unseen", "training"):
         V = path.fold_weights(alphas, target)
         cells = path.cross.held if target == "unseen" else path.cross.whole
@@ -189,9 +185,7 @@ def test_metrics_are_finite(data, wild_tables):
         measured = [
             metrics.demographic_parity(y, scale_free=scale_free, **groups),
             metrics.demographic_parity(y, scale_free=scale_free, corrected=True, **groups),
-            metrics.individual_unfairness(
-                y, table.values, scale_free=scale_free, length_scale=length, **groups
-            ),
+            metrics.individual_unfairness(y, table.values, scale_free=scale_free, length_scale=length, **groups),
         ]
         constant = scale_free and np.ptp(y) == 0
         assert np.isnan(measured).all() if constant else np.isfinite(measured).all()

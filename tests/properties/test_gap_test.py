@@ -23,9 +23,7 @@ def test_two_groups_are_compared_by_welch(data):
     b = data.draw(levels.filter(lambda x: np.ptp(x) > 0))
     scores, groups = np.r_[a, b], np.repeat(["a", "b"], [len(a), len(b)])
     unit = data.draw(st.sampled_from([1e-250, 1e-5, 1.0, 1e25]))
-    assert metrics.no_gap_test(unit * scores, sensitive_features=groups) == pytest.approx(
-        welch(a, b), rel=1e-6
-    )
+    assert metrics.no_gap_test(unit * scores, sensitive_features=groups) == pytest.approx(welch(a, b), rel=1e-6)
 
 
 @given(data=st.data())

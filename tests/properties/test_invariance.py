@@ -22,9 +22,9 @@ ALPHAS = np.array([0.0, 0.1, 1.0, 10.0, 1e3])
 
 # Without folds: the random split is drawn from the bits of the scaled scores, so that other units of a score, or
 # another order of the detectors, draw another split, as another seed does.
-REQUESTS = st.sampled_from(
-    [{"alpha": 0.0}, {"alpha": 3.0}, {"bias_reduction": 0.5}, {"flag_rate_ratio": 0.5}]
-).map(lambda request: {**request, "target": "training"})
+REQUESTS = st.sampled_from([{"alpha": 0.0}, {"alpha": 3.0}, {"bias_reduction": 0.5}, {"flag_rate_ratio": 0.5}]).map(
+    lambda request: {**request, "target": "training"}
+)
 ORDERLY = st.sampled_from([name for name in COMBINATIONS if name not in ("aom", "moa")])  # no random buckets
 
 
@@ -87,8 +87,7 @@ def test_equal_weights_are_a_unit_of_alpha(data, tame_tables, fit):
     table, unit = data.draw(tame_tables()), data.draw(st.sampled_from([1.0, 2.0, 0.01]))
     asked = data.draw(st.sampled_from([{}, {"target": "training"}, {"flag_rate_ratio": 0.7}]))
     one, two = (
-        fit(table, counted=counted, **asked)
-        for counted in (None, {"sample_weight": np.full(len(table), unit)})
+        fit(table, counted=counted, **asked) for counted in (None, {"sample_weight": np.full(len(table), unit)})
     )
     np.testing.assert_allclose(two.outlier_scores_, one.outlier_scores_, rtol=1e-4, atol=1e-5)
     assert two.alpha_ == pytest.approx(unit * one.alpha_, rel=1e-4)
@@ -218,9 +217,7 @@ def test_row_order_changes_pair_sums_by_rounding_alone(data, wild_tables, pose):
 def test_scale_free_measures_do_not_depend_on_the_scale(data, tame_tables):
     table = data.draw(tame_tables(max_width=2))
     scores, groups = table.values[:, 0], {"sensitive_features": table.names}
-    unit = 2.0 ** data.draw(
-        st.integers(-990, 90)
-    )  # exact, so that nothing but under- and overflow can differ
+    unit = 2.0 ** data.draw(st.integers(-990, 90))  # exact, so that nothing but under- and overflow can differ
     for measure in (
         lambda y: metrics.demographic_parity(y, scale_free=True, **groups),
         lambda y: metrics.demographic_parity(y, scale_free=True, corrected=True, **groups),

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import rankdata
 
-from evenout.backends.passes import RawScores
 from evenout.core.cells import CrossFit
 from evenout.core.pairwise import pair_sums
 from evenout.core.scaling import SCALINGS, learn_scaling
 from evenout.core.sketch import FrequentValues, QuantileSketch
+from evenout.fitting.passes import RawScores
 
 
 def cut(draw, values):

@@ -17,9 +17,7 @@ def repaired(table, request):
     with warnings.catch_warnings():
         for category in (NoGapWarning, TargetNotReachedWarning):
             warnings.simplefilter("ignore", category)
-        return ScoreRepair(min_group_size=2, **request).fit(
-            table.values[:, 0], sensitive_features=table.names
-        )
+        return ScoreRepair(min_group_size=2, **request).fit(table.values[:, 0], sensitive_features=table.names)
 
 
 @given(data=st.data())

@@ -39,9 +39,7 @@ def test_ensembles_follow_their_seed(fairness, people, fit):
 
 
 def test_ensembles_take_random_states(people, fit):
-    one, two, other = (
-        fit(people, "paper", alpha=1.0, random_state=np.random.RandomState(seed)) for seed in (7, 7, 8)
-    )
+    one, two, other = (fit(people, "paper", alpha=1.0, random_state=np.random.RandomState(seed)) for seed in (7, 7, 8))
     np.testing.assert_array_equal(one.outlier_scores_, two.outlier_scores_)
     assert (one.outlier_scores_ != other.outlier_scores_).any()
 
@@ -76,9 +74,7 @@ def test_sampled_pairs_follow_their_seed(make_table):
 @given(seed=SEEDS, scenario=st.sampled_from(list(SCENARIOS)))
 def test_scenarios_follow_their_seed(seed, scenario):
     for kind in (int, np.random.RandomState, np.random.default_rng):
-        one, two, other = (
-            make_biased_outliers(scenario, 100, random_state=kind(s)) for s in (seed, seed, seed + 1)
-        )
+        one, two, other = (make_biased_outliers(scenario, 100, random_state=kind(s)) for s in (seed, seed, seed + 1))
         pd.testing.assert_frame_equal(one.X, two.X)
         pd.testing.assert_series_equal(one.sensitive, two.sensitive)
         pd.testing.assert_series_equal(one.y, two.y)
@@ -111,7 +107,6 @@ def test_repair_has_nothing_random(data, tame_tables):
     table = data.draw(tame_tables(max_width=1))
     groups = {"sensitive_features": table.names}
     one, two = (
-        ScoreRepair(min_group_size=2, strength=0.5).fit_transform(table.values[:, 0], **groups)
-        for _ in range(2)
+        ScoreRepair(min_group_size=2, strength=0.5).fit_transform(table.values[:, 0], **groups) for _ in range(2)
     )
     np.testing.assert_array_equal(one, two)

@@ -25,9 +25,7 @@ def open_path(problem, features, notions, **settings):
     one = np.zeros_like(problem.folds)
     pairs = pair_sums(features, problem.Z, problem.groups, one, n_groups=problem.groups.max() + 1, n_folds=1)
     form, mass = pairs.total()
-    whole = replace(
-        problem.cross().whole, sums={"individual.form": form[None], "individual.mass": mass[None]}
-    )
+    whole = replace(problem.cross().whole, sums={"individual.form": form[None], "individual.mass": mass[None]})
     return TradeoffPath(CrossFit(whole, whole.at(slice(0)), whole.at(slice(0))), notions, **settings)
 
 
@@ -54,9 +52,7 @@ def parity(problem, V):
 @given(data=st.data())
 def test_misfit_never_falls_and_raw_bias_never_rises(data, tame_tables, wild_tables, pose):
     table = data.draw(tame_tables() | wild_tables())
-    problem = pose(
-        table, data.draw(st.sampled_from(SCALINGS)), data.draw(st.sampled_from(["rank", "uniform"]))
-    )
+    problem = pose(table, data.draw(st.sampled_from(SCALINGS)), data.draw(st.sampled_from(["rank", "uniform"])))
     settings = {
         "constraint": data.draw(st.sampled_from(WEIGHTS)),
         "method": data.draw(st.sampled_from(METHODS)),
@@ -80,9 +76,7 @@ def test_gaps_that_cancel_at_the_start_leave_nothing_to_remove(constraint, metho
     table = type(make_table(2, 1))(np.column_stack([first, second]), groups)
     problem = pose(table)
     for base in (None, problem.base):
-        path = TradeoffPath(
-            problem.cross(base=base), {"demographic_parity": 1.0}, constraint=constraint, method=method
-        )
+        path = TradeoffPath(problem.cross(base=base), {"demographic_parity": 1.0}, constraint=constraint, method=method)
         assert path.f2(0.0) < 1e-30
         assert path.grid(5).size in (0, 5)
         assert (path.f2(np.array([1.0, 1e9])) < 1e-30).all()
@@ -103,15 +97,11 @@ def test_constrained_weights_are_feasible_and_no_others_do_better(data, tame_tab
     problem = pose(table, data.draw(st.sampled_from(SCALINGS)))
     constraint, method = data.draw(st.sampled_from(WEIGHTS)), data.draw(st.sampled_from(METHODS))
     base = problem.base if data.draw(LINEAR) else None
-    path = TradeoffPath(
-        problem.cross(base=base), {"demographic_parity": 1.0}, constraint=constraint, method=method
-    )
+    path = TradeoffPath(problem.cross(base=base), {"demographic_parity": 1.0}, constraint=constraint, method=method)
     alphas = alphas_of(path)
     V, W = path.fold_weights(alphas, "training")[0], path.weights(alphas)
     assert np.isfinite(V).all()
-    together = (
-        method == "anchored" and base is None and constraint == "simplex"
-    )  # shares, the target's among them
+    together = method == "anchored" and base is None and constraint == "simplex"  # shares, the target's among them
     held = V if together else W
     if constraint != "free":
         assert (held >= 0).all()

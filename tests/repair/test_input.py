@@ -65,9 +65,7 @@ def test_small_groups_keep_their_scores_and_are_named(simulated):
     repaired = repair.transform(y, sensitive_features=groups)
     assert_array_equal(repaired[small], y[small])
     alone = ScoreRepair(strength=0.7).fit(y[~small], sensitive_features=groups[~small])
-    assert_allclose(
-        repaired[~small], alone.transform(y[~small], sensitive_features=groups[~small]), rtol=1e-12
-    )
+    assert_allclose(repaired[~small], alone.transform(y[~small], sensitive_features=groups[~small]), rtol=1e-12)
     assert_array_equal(repair.transform([2.0, 5.0], sensitive_features=["d", "c"]), [2.0, 5.0])
     with pytest.raises(ValueError, match="not there in fit: 'e'"):
         repair.transform([1.0], sensitive_features=["e"])

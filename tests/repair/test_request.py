@@ -56,9 +56,7 @@ def test_the_expected_reduction_is_right_on_average(strength, simulated):
     assert len(promised) > 75
     assert np.mean(promised) == pytest.approx(np.mean(after), abs=0.12 * np.mean(before))
     if strength == 1.0:
-        assert np.mean(after) > 0.02 * np.mean(
-            before
-        )  # not nothing, though no gap is left on the training rows
+        assert np.mean(after) > 0.02 * np.mean(before)  # not nothing, though no gap is left on the training rows
 
 
 def test_small_groups_limit_what_can_be_promised(simulated):

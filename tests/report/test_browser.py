@@ -69,16 +69,12 @@ def test_slider_moves_bias_rates_and_list_to_what_python_computes(page, case, da
         step = data.steps[place]
         assert step.moves.enter[0] >= 10
         move_to(page, place)
-        refitted = (
-            clone(case.model).set_params(alpha=step.alpha).fit(case.X, sensitive_features=case.sensitive)
-        )
+        refitted = clone(case.model).set_params(alpha=step.alpha).fit(case.X, sensitive_features=case.sensitive)
         rates = flag_rates(refitted.outlier_scores_, sensitive_features=case.sensitive)
         shown = [live(page, f"rates.{g}") for g in range(3)]
         assert shown == [f"{100 * rates[name]:.1f}%" for name in names]
         assert live(page, "bias") == words.number(float(path.bias(step.alpha)))
-        assert live(page, "interval") == " to ".join(
-            words.number(float(end)) for end in path.interval(step.alpha)
-        )
+        assert live(page, "interval") == " to ".join(words.number(float(end)) for end in path.interval(step.alpha))
         before, now = target > np.percentile(target, 90), refitted.predict(case.X) == -1
         assert listed(page) == {f"<b>{row}</b>" for row in np.flatnonzero(before != now)}
         assert live(page, "enter") == str(int((now & ~before).sum()))

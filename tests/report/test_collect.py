@@ -49,9 +49,7 @@ def test_flag_rates_and_bias_equal_those_of_a_refitted_model(case, data):
         bias = demographic_parity(scores, sensitive_features=case.sensitive, scale_free=True)
         assert step.score.training_bias == pytest.approx(bias)
         shift = np.average(scores - case.model.target_, weights=rank_weights(case.model.target_))
-        assert step.f1 == pytest.approx(
-            misfit(scores - shift, case.model.target_), abs=1e-12
-        )  # a shift is free
+        assert step.f1 == pytest.approx(misfit(scores - shift, case.model.target_), abs=1e-12)  # a shift is free
 
 
 def test_unseen_bias_and_weights_are_those_of_the_path(case, data):
@@ -69,9 +67,7 @@ def test_detection_equals_scikit_learn_with_and_without_ties(case, data, make):
     for place in some_steps(data):
         scores = scores_at(case, data.steps[place].alpha)
         assert data.steps[place].score.auc == pytest.approx(roc_auc_score(case.y, scores))
-        assert data.steps[place].score.average_precision == pytest.approx(
-            average_precision_score(case.y, scores)
-        )
+        assert data.steps[place].score.average_precision == pytest.approx(average_precision_score(case.y, scores))
     tied = make(alpha=0.0)
     tied = type(tied)(tied.model, np.round(tied.X), tied.sensitive, tied.y)
     tied.model.fit(tied.X, sensitive_features=tied.sensitive)

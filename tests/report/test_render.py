@@ -10,9 +10,7 @@ import pytest
 from evenout import FairOutlierEnsemble
 from evenout.report import collect, render, write_report
 
-HOSTILE = (
-    "</script><script>alert(1)</script><!-- \"'`\n\r\u2028\u2029 <img src=x onerror=alert(1)> {{ 7*7 }} &lt;"
-)
+HOSTILE = "</script><script>alert(1)</script><!-- \"'`\n\r\u2028\u2029 <img src=x onerror=alert(1)> {{ 7*7 }} &lt;"
 
 
 class Page(HTMLParser):
@@ -58,9 +56,7 @@ def test_hostile_names_stay_text(make, date):
     model, case, names = hostile_case(make)
     ids = [f"{HOSTILE}{row}" for row in range(150)]
     text = {"title": f"T{HOSTILE}", "source": HOSTILE, "input_sha256": HOSTILE, "model_sha256": HOSTILE}
-    data = collect(
-        model, X=case.X, sensitive_features=names, ids=ids, date=date, show_small_cells=True, **text
-    )
+    data = collect(model, X=case.X, sensitive_features=names, ids=ids, date=date, show_small_cells=True, **text)
     page = Page(render(data))
     assert len(page.scripts) == 3
     assert not [tag for tag, _ in page.elements if tag == "img"]

@@ -63,18 +63,14 @@ def test_headline_says_that_alpha_was_given(data):
 
 
 def test_headline_says_that_the_request_was_missed(data):
-    missed = replace(
-        data, gap_detected=True, request=RequestOutcome("bias_reduction", 0.8, (0.63, 0.63), met=False)
-    )
+    missed = replace(data, gap_detected=True, request=RequestOutcome("bias_reduction", 0.8, (0.63, 0.63), met=False))
     headline = words.headline(missed)
     assert headline.tone == "caution"
     assert "not by as much as asked" in headline.title
     assert "80%" in headline.text
     assert "63%" in headline.text
     assert "AUC" in headline.text
-    ratio = replace(
-        data, gap_detected=True, request=RequestOutcome("flag_rate_ratio", 0.9, (0.7, 0.7), met=False)
-    )
+    ratio = replace(data, gap_detected=True, request=RequestOutcome("flag_rate_ratio", 0.9, (0.7, 0.7), met=False))
     assert "less even than asked" in words.headline(ratio).title
     none = words.headline(replace(ratio, gap_detected=False))
     assert (none.tone, none.title) == ("neutral", "No gap in flag rates was detected")
@@ -102,14 +98,9 @@ def test_headline_says_that_even_averages_are_not_even_flags(data):
     flags, before = met.steps[met.chosen].score.flags, met.base.flags
     assert before.ratio[1] < flags.ratio[0] < 0.8
     headline = words.headline(met)
-    assert (
-        headline.tone == "good"
-    )  # no threshold decides on the tone: the request was met, and flags are more even
+    assert headline.tone == "good"  # no threshold decides on the tone: the request was met, and flags are more even
     assert "Equal averages are not equal flags" in headline.text
-    assert (
-        f"{words.ratio_text(flags.ratio)} of the highest, before {words.ratio_text(before.ratio)}"
-        in headline.text
-    )
+    assert f"{words.ratio_text(flags.ratio)} of the highest, before {words.ratio_text(before.ratio)}" in headline.text
     assert f"not being flagged is {words.ratio_text(flags.unflagged)} of the highest" in headline.text
 
 
@@ -147,9 +138,7 @@ def test_headline_says_what_was_reached_and_what_it_cost(data):
 
 
 def test_headline_says_that_nothing_had_to_be_done(data):
-    first = replace(
-        data, chosen=0, gap_detected=True, request=RequestOutcome("flag_rate_ratio", 0.1, (0.4, 0.4))
-    )
+    first = replace(data, chosen=0, gap_detected=True, request=RequestOutcome("flag_rate_ratio", 0.1, (0.4, 0.4)))
     assert first.steps[0].alpha == 0
     assert words.headline(first).title == "Already as even as was asked for"
 

@@ -166,9 +166,7 @@ def test_b1_sets_breast_cancer_beside_the_paper(setting):
 
 def test_all_claims_are_stated_with_their_rules_in_order(setting):
     both = [
-        setting(name, fairness=fairness)
-        for name in ("breastw", "mammography")
-        for fairness in ("group", "individual")
+        setting(name, fairness=fairness) for name in ("breastw", "mammography") for fairness in ("group", "individual")
     ]
     claims = judge(pd.concat(both))
     assert [c.id for c in claims] == [

@@ -42,14 +42,10 @@ def test_points_agree_with_the_estimator_and_the_definitions(points, base, fairn
     ).fit(data.X, sensitive_features=data.sensitive)
     y, groups = model.outlier_scores_, data.sensitive
     if fairness == "group":
-        f2, bias = (
-            demographic_parity(y, sensitive_features=groups, scale_free=free) for free in (False, True)
-        )
+        f2, bias = (demographic_parity(y, sensitive_features=groups, scale_free=free) for free in (False, True))
     else:
         f2, bias = (
-            individual_unfairness(
-                y, data.X, sensitive_features=groups, scale_free=free, length_scale="minmax"
-            )
+            individual_unfairness(y, data.X, sensitive_features=groups, scale_free=free, length_scale="minmax")
             for free in (False, True)
         )
     assert row["f1"] == pytest.approx(misfit(y, model.target_, weighting=weighting), rel=1e-6)
@@ -85,9 +81,7 @@ def test_both_frameworks_see_the_same_random_alphas_within_the_weighted_range(po
         drawn = rows[rows["kind"] == "random"]
         alphas = {name: part["alpha"].to_numpy() for name, part in drawn.groupby("framework")}
         assert np.array_equal(alphas["weighted"], alphas["unweighted"])
-        curve = rows[(rows["kind"] == "curve") & (rows["framework"] == "weighted") & (rows["alpha"] > 0)][
-            "alpha"
-        ]
+        curve = rows[(rows["kind"] == "curve") & (rows["framework"] == "weighted") & (rows["alpha"] > 0)]["alpha"]
         assert curve.min() <= alphas["weighted"].min() < alphas["weighted"].max() <= curve.max()
 
 
@@ -108,10 +102,7 @@ def test_a_repeat_draws_forest_and_sampled_groups_but_keeps_groups_of_the_data()
 def test_seeds_differ_by_seed_data_set_and_repeat():
     seeds = {derive_seeds(seed, name, repeat) for seed in (0, 1) for name in TITLES for repeat in range(5)}
     assert len(seeds) == 2 * 8 * 5
-    assert (
-        len({s.forest for s in seeds} | {s.groups for s in seeds} | {s.alphas for s in seeds})
-        == 3 * 2 * 8 * 5
-    )
+    assert len({s.forest for s in seeds} | {s.groups for s in seeds} | {s.alphas for s in seeds}) == 3 * 2 * 8 * 5
 
 
 def test_aucs_agree_with_scikit_learn_also_where_rows_repeat():
@@ -121,6 +112,4 @@ def test_aucs_agree_with_scikit_learn_also_where_rows_repeat():
     distinct, place = np.unique(S, axis=0, return_inverse=True)
     expected = [roc_auc_score(outlier, (distinct @ w)[place]) for w in W]
     assert weighted_aucs(S, W, outlier, n_threads=2) == pytest.approx(expected, abs=1e-3)
-    assert weighted_aucs(S, np.eye(4), outlier) == pytest.approx(
-        [roc_auc_score(outlier, column) for column in S.T]
-    )
+    assert weighted_aucs(S, np.eye(4), outlier) == pytest.approx([roc_auc_score(outlier, column) for column in S.T])

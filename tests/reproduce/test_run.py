@@ -118,9 +118,7 @@ def test_unknown_data_sets_are_named_with_the_known_ones(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"), [({"repeats": 0}, "repeats is 0"), ({"seed": -1}, "seed is -1")]
-)
+@pytest.mark.parametrize(("wrong", "message"), [({"repeats": 0}, "repeats is 0"), ({"seed": -1}, "seed is -1")])
 def test_numbers_out_of_range_are_refused(tmp_path, wrong, message):
     with pytest.raises(ValueError, match=message):
         reproduce(tmp_path / "out", datasets=DATA, **wrong)

@@ -18,9 +18,9 @@ def test_held_out_rows_agree_with_the_estimator():
     seeds = derive_seeds(0, "breastw", 0)
     found = held_out(score("breastw", seeds, pairs=False), "maximum", seeds.forest)
     data = load_dataset("breastw", random_state=seeds.groups)
-    model = FairOutlierEnsemble.paper(
-        combination="maximum", bias_reduction=0.8, random_state=seeds.forest
-    ).fit(data.X, sensitive_features=data.sensitive)
+    model = FairOutlierEnsemble.paper(combination="maximum", bias_reduction=0.8, random_state=seeds.forest).fit(
+        data.X, sensitive_features=data.sensitive
+    )
     assert found["alpha"] == pytest.approx(model.alpha_, rel=1e-5)
     assert found["training"] == pytest.approx(model.bias_reduction_, rel=1e-6)
     assert found["training"] == pytest.approx(0.8, abs=1e-3)

@@ -23,7 +23,7 @@ WATCHED = """
 import resource, sys
 from pathlib import Path
 import pandas, pyarrow.parquet, skops.io
-from evenout.files import read_table
+from evenout.inputs.files import read_table
 from evenout.persistence import load_model
 
 forbidden = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")
@@ -97,9 +97,7 @@ def test_no_file_runs_code_when_it_is_loaded(model_file, tmp_path):
     assert not (tmp_path / "trace").exists()
 
 
-@pytest.mark.parametrize(
-    "place", ["../secret.npy", "/etc/passwd", "..\\0.npy", "0.npy\0", "", None, ["0.npy"]]
-)
+@pytest.mark.parametrize("place", ["../secret.npy", "/etc/passwd", "..\\0.npy", "0.npy\0", "", None, ["0.npy"]])
 def test_arrays_come_from_the_file_itself_alone(place, model_file, tmp_path):
     np.save(tmp_path / "secret.npy", np.zeros(3))
     content = members(model_file)
@@ -109,9 +107,7 @@ def test_arrays_come_from_the_file_itself_alone(place, model_file, tmp_path):
         load_model(tmp_path / "m.skops")
 
 
-@pytest.mark.parametrize(
-    "name", ["../data/credit", "/etc/passwd", "credit.csv.gz/../credit", "credit\0", "."]
-)
+@pytest.mark.parametrize("name", ["../data/credit", "/etc/passwd", "credit.csv.gz/../credit", "credit\0", "."])
 def test_names_of_data_sets_are_no_paths(name):
     with pytest.raises(ValueError, match="the data sets are"):
         load_dataset(name)

@@ -18,9 +18,9 @@ from evenout.auditing.tables import MAX_LEVELS
 from evenout.auditing.words import TOO_FEW
 from evenout.core.flags import flagged_share
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, warn_few_pairs
-from evenout.groups import warn_left_out
-from evenout.parameters import CONFIDENCE, ENSEMBLE, check_parameters, integer
-from evenout.rows import as_seed
+from evenout.inputs.groups import warn_left_out
+from evenout.inputs.parameters import CONFIDENCE, ENSEMBLE, check_parameters, integer
+from evenout.inputs.rows import as_seed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,9 +153,7 @@ def audit(
     return _result(inputs, measures, settings, {**options, "contamination": plain, "random_state": seed})
 
 
-def _result(
-    inputs: AuditInputs, measures: list[Measure], settings: Settings, options: dict[str, Any]
-) -> AuditResult:
+def _result(inputs: AuditInputs, measures: list[Measure], settings: Settings, options: dict[str, Any]) -> AuditResult:
     threshold = inputs.threshold(settings.share)
     flagged = inputs.groups.codes[inputs.scores > threshold]
     flagged_counts = np.bincount(flagged, minlength=len(inputs.groups.labels))
@@ -227,9 +225,7 @@ def _corrected(measures: list[Measure]) -> list[Measure]:
         for m, p in zip(asked, holm(np.array([m.p for m in asked])), strict=True):
             adjusted[m.measure, m.detail] = float(p)
     return [
-        replace(
-            m, p_adjusted=adjusted.get((MEANINGS[m.measure].tested_as or m.measure, m.detail), float("nan"))
-        )
+        replace(m, p_adjusted=adjusted.get((MEANINGS[m.measure].tested_as or m.measure, m.detail), float("nan")))
         for m in measures
     ]
 
@@ -289,9 +285,7 @@ def _notes(inputs: AuditInputs, measures: list[Measure], settings: Settings) -> 
         if not _gap_found(measures, settings):
             notes.append("no gap in mean scores can be told from noise, so no features behind it are listed")
         elif inputs.clusters is not None:
-            notes.append(
-                "features are not tested where rows come in clusters: their intervals say how sure they are"
-            )
+            notes.append("features are not tested where rows come in clusters: their intervals say how sure they are")
         elif n > TEST_ROWS:
             notes.append(f"tests of single features use {TEST_ROWS:,} rows")
     for asked in _questions(measures):

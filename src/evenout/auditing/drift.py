@@ -11,7 +11,7 @@ from evenout.auditing.meanings import MEANINGS
 from evenout.auditing.result import AuditResult, Measure
 from evenout.auditing.words import between, chance, number, shown
 from evenout.core.types import FloatArray, IntArray
-from evenout.output import finite
+from evenout.storage.output import finite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,9 +132,7 @@ class DriftResult:
             return f"Change in the mix of groups, not tested: Cramér's V is {mix.change:.2g}."
         if self._sure(mix):
             return f"The mix of groups has changed (corrected p {chance(mix.p_adjusted)})."
-        return (
-            f"No change in the mix of groups can be told from noise (corrected p {chance(mix.p_adjusted)})."
-        )
+        return f"No change in the mix of groups can be told from noise (corrected p {chance(mix.p_adjusted)})."
 
     def _bias(self) -> str:
         biases = [c for c in self.changes if c.measure in _BIASES and not np.isnan(c.low)]

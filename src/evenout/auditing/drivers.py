@@ -109,9 +109,7 @@ def gap_drivers(
     return sorted(drivers, key=lambda driver: -driver.share)
 
 
-def cluster_draws(
-    clusters: IntArray, groups: IntArray, n_groups: int, size: int, rng: np.random.Generator
-) -> IntArray:
+def cluster_draws(clusters: IntArray, groups: IntArray, n_groups: int, size: int, rng: np.random.Generator) -> IntArray:
     """How often each cluster is drawn, with replacement within its group, shape (clusters, size)."""
     owner = np.empty(int(clusters.max()) + 1, dtype=np.intp)
     owner[clusters] = groups
@@ -196,9 +194,7 @@ def _permutation_p(
 
     def shares(shuffled: FloatArray) -> FloatArray:
         sums = [(m @ shuffled.T).T for m in member]
-        return np.column_stack(
-            [_shares(n, s.reshape(-1, *n.shape)) for n, s in zip(counts, sums, strict=True)]
-        )
+        return np.column_stack([_shares(n, s.reshape(-1, *n.shape)) for n, s in zip(counts, sums, strict=True)])
 
     least = np.abs(shares(y[None])) * (1 - 1e-10)
     as_large = np.zeros(len(bins))

@@ -67,9 +67,7 @@ def score_family(inputs: AuditInputs, settings: Settings, rng: np.random.Generat
     return [*_group_shares(inputs, groups, settings.confidence), *measures]
 
 
-def label_family(
-    inputs: AuditInputs, labels: IntArray, settings: Settings, rng: np.random.Generator
-) -> list[Measure]:
+def label_family(inputs: AuditInputs, labels: IntArray, settings: Settings, rng: np.random.Generator) -> list[Measure]:
     """Measures against known outliers; groups are shuffled among rows of the same label."""
     G = len(inputs.groups.labels)
     exact, rounded = _level_tables(inputs, labels)
@@ -101,9 +99,7 @@ def label_family(
     return measures
 
 
-def strata_family(
-    inputs: AuditInputs, strata: Codes, settings: Settings, rng: np.random.Generator
-) -> list[Measure]:
+def strata_family(inputs: AuditInputs, strata: Codes, settings: Settings, rng: np.random.Generator) -> list[Measure]:
     """Gaps among rows of the same stratum; groups are shuffled within strata."""
     codes, G, S = inputs.groups.codes, len(inputs.groups.labels), len(strata.names)
     # many rows: the levels of all strata together are about as many as elsewhere
@@ -122,8 +118,7 @@ def strata_family(
     names = ("conditional_parity", "conditional_parity_corrected", "strata_test")
     columns = dict.fromkeys(names, everyone)
     columns["parity_within"] = [
-        Column(None, name, int(size), int(size))
-        for name, size in zip(strata.names, n.sum(axis=0), strict=True)
+        Column(None, name, int(size), int(size)) for name, size in zip(strata.names, n.sum(axis=0), strict=True)
     ]
     found = _resample(measure, exact, rounded, settings, rng)
     measures = summarise(found, columns, settings)
@@ -222,10 +217,7 @@ def _group_shares(inputs: AuditInputs, groups: list[Column], confidence: float) 
     n = float(len(inputs.scores))
     rows = n if inputs.clusters is None else n**2 / float((np.bincount(inputs.clusters) ** 2).sum())
     low, high = wilson(inputs.groups.counts.astype(float) * (rows / n), rows, confidence)
-    return [
-        plain_measure("group_share", at, at.n / n, lo, hi)
-        for at, lo, hi in zip(groups, low, high, strict=True)
-    ]
+    return [plain_measure("group_share", at, at.n / n, lo, hi) for at, lo, hi in zip(groups, low, high, strict=True)]
 
 
 def _on_top(inputs: AuditInputs, share: float) -> Column:

@@ -132,20 +132,14 @@ def sample_rows(groups: IntArray, n_groups: int, limit: int, rng: np.random.Gene
     parts = []
     for group in range(n_groups):
         rows = np.flatnonzero(groups == group)
-        parts.append(
-            rng.choice(rows, max(min(2, len(rows)), len(rows) * limit // len(groups)), replace=False)
-        )
+        parts.append(rng.choice(rows, max(min(2, len(rows)), len(rows) * limit // len(groups)), replace=False))
     return np.sort(np.concatenate(parts))
 
 
-def individual_values(
-    scores: FloatArray, X: FloatArray, groups: IntArray, length_scale: LengthScale
-) -> Values:
+def individual_values(scores: FloatArray, X: FloatArray, groups: IntArray, length_scale: LengthScale) -> Values:
     """Raw and scale-free individual unfairness of the rows, arrays of shape (1, 1)."""
     raw, free = (
-        individual_unfairness(
-            scores, X, sensitive_features=groups, scale_free=scale_free, length_scale=length_scale
-        )
+        individual_unfairness(scores, X, sensitive_features=groups, scale_free=scale_free, length_scale=length_scale)
         for scale_free in (False, True)
     )
     return {"individual_unfairness_raw": np.array([[raw]]), "individual_unfairness": np.array([[free]])}

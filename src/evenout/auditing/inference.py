@@ -52,10 +52,7 @@ def percentiles(drawn: FloatArray, confidence: float) -> tuple[FloatArray, Float
     """
     tails = ((1 - confidence) / 2, (1 + confidence) / 2)
     columns = [column[~np.isnan(column)] for column in drawn.T]
-    ends = [
-        np.quantile(column, tails, method="weibull") if len(column) else (np.nan, np.nan)
-        for column in columns
-    ]
+    ends = [np.quantile(column, tails, method="weibull") if len(column) else (np.nan, np.nan) for column in columns]
     low, high = np.array(ends, dtype=float).T
     return low, high
 
@@ -202,9 +199,7 @@ def correlations(drawn: FloatArray) -> FloatArray:
     return np.clip(off.T @ off, -1.0, 1.0)
 
 
-def within_range(
-    kind: Meaning, value: FloatArray, low: FloatArray, high: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def within_range(kind: Meaning, value: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Keep an interval in the measure's range, and its value in the interval."""
     if kind.even is not None:
         low, high = np.clip(low, 0.0, kind.largest), np.clip(high, 0.0, kind.largest)

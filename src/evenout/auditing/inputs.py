@@ -9,9 +9,9 @@ from evenout.auditing.membership import Codes, compared_groups, name_clusters
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.groups import Groups
+from evenout.inputs.groups import Groups
+from evenout.inputs.rows import LARGEST
 from evenout.metrics import read_labels
-from evenout.rows import LARGEST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,9 +74,7 @@ def read_audit_inputs(
     known = groups.codes >= 0
     unknown = int((~known).sum()) - sum(map(len, left_out.values()))
     if unknown:
-        notes.append(
-            f"{unknown} of {len(known)} rows have no known group: not compared, but counted when flagging"
-        )
+        notes.append(f"{unknown} of {len(known)} rows have no known group: not compared, but counted when flagging")
     if known.all():
         codes = None if members is None else members.codes
         return AuditInputs(values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes))

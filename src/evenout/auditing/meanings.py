@@ -101,9 +101,7 @@ MEANINGS: dict[str, Meaning] = {
     "individual_unfairness_raw": Meaning(
         "squared gap of similar rows", worse="high", tested_as="individual_unfairness"
     ),
-    "individual_unfairness": Meaning(
-        "squared gap of similar rows / variance", worse="high", question="individuals"
-    ),
+    "individual_unfairness": Meaning("squared gap of similar rows / variance", worse="high", question="individuals"),
     "effective_pairs": Meaning(
         "pairs of similar rows it rests on", shape="none", question="individuals", about_rows=True
     ),

@@ -129,10 +129,7 @@ def label_measures(counts: IntArray, contamination: float, *, background: IntArr
             ("false_positive_rate", flagged[..., 0], n[..., 0]),
         )
     }
-    spread = {
-        f"gap of {name}": _spread(reached[:, :, k], n[..., k])
-        for k, name in enumerate(("inliers", "outliers"))
-    }
+    spread = {f"gap of {name}": _spread(reached[:, :, k], n[..., k]) for k, name in enumerate(("inliers", "outliers"))}
     return {"outlier_rate": n[..., 1] / n.sum(axis=-1), **found, **gaps, **tests, **spread}
 
 
@@ -219,9 +216,7 @@ class _Cut(NamedTuple):
         return over(self.above[..., 1:], self.above[..., 1:].sum(axis=1, keepdims=True))
 
 
-def _cut(
-    counts: IntArray, values: FloatArray, shares: tuple[float, ...], background: IntArray | None
-) -> _Cut:
+def _cut(counts: IntArray, values: FloatArray, shares: tuple[float, ...], background: IntArray | None) -> _Cut:
     sizes = counts.sum(axis=-1)
     reached = np.cumsum(counts, axis=-1)
     total = reached.sum(axis=1)

@@ -7,7 +7,7 @@ import numpy as np
 
 from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
-from evenout.groups import Groups, read_groups
+from evenout.inputs.groups import Groups, read_groups
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,7 @@ def mean_gap(error: float, permuted: FloatArray, freedom: int, confidence: float
     return float(gap) * error
 
 
-def rate_gap(
-    n_low: float, n_high: float, share: float, permuted: FloatArray, freedom: int, confidence: float
-) -> Seen:
+def rate_gap(n_low: float, n_high: float, share: float, permuted: FloatArray, freedom: int, confidence: float) -> Seen:
     """The smallest difference of two rates that is found with 80 % power, at the same rate of both together.
 
     The group with the lower rate has ``share - d n_high / (n_low + n_high)``, the other ``share + d n_low / (n_low +

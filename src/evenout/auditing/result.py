@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from evenout.auditing import sentences, text
 from evenout.auditing.words import TOO_FEW
 from evenout.core.types import FloatArray, IntArray
-from evenout.output import finite
+from evenout.storage.output import finite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,9 +105,7 @@ class AuditResult:
             return self._by_key[measure, group, detail]
         except KeyError:
             known = ", ".join(dict.fromkeys(m.measure for m in self.measures))
-            raise KeyError(
-                f"no {measure!r} for group {group!r}, detail {detail!r}; measures: {known}"
-            ) from None
+            raise KeyError(f"no {measure!r} for group {group!r}, detail {detail!r}; measures: {known}") from None
 
     def has(self, measure: str) -> bool:
         """Whether the audit has such a measure."""

@@ -8,9 +8,7 @@ from evenout.auditing.measures import Values, over, standardised, variance_of_al
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 
-def strata_measures(
-    counts: IntArray, values: FloatArray, edges: IntArray, *, around: IntArray | None = None
-) -> Values:
+def strata_measures(counts: IntArray, values: FloatArray, edges: IntArray, *, around: IntArray | None = None) -> Values:
     """Group gaps among rows of the same stratum.
 
     ``conditional_parity``: the mean squared gap of group means within a stratum over the pairs of groups there,

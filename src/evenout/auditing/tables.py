@@ -171,9 +171,7 @@ def level_table(
     of_class = np.zeros(n, dtype=np.intp) if classes is None else classes
     edges = np.arange(n_classes + 1) * L
     beside = np.bincount(position[n:], minlength=L) if len(extra) else None
-    return _table(
-        of_class * L + position[:n], groups, n_groups, np.tile(levels, n_classes), edges, beside, clusters
-    )
+    return _table(of_class * L + position[:n], groups, n_groups, np.tile(levels, n_classes), edges, beside, clusters)
 
 
 def class_table(
@@ -258,9 +256,7 @@ def _shuffled_rows(counts: IntArray, batch: int, rng: np.random.Generator) -> In
     smaller = np.delete(np.arange(n_groups), largest)
     cell_of = np.repeat(np.arange(n_cells), counts.sum(axis=0))
     # with one group to draw, the order of its rows does not matter
-    rows = np.array(
-        [rng.choice(len(cell_of), n_drawn, replace=False, shuffle=n_groups > 2) for _ in range(batch)]
-    )
+    rows = np.array([rng.choice(len(cell_of), n_drawn, replace=False, shuffle=n_groups > 2) for _ in range(batch)])
     cells = np.repeat(smaller, sizes[smaller]) * n_cells + cell_of[rows]
     drawn = _count(cells, batch, counts.size).reshape(batch, n_groups, n_cells)
     drawn[:, largest] = counts.sum(axis=0) - drawn.sum(axis=1)

@@ -56,9 +56,7 @@ def _groups(result: "AuditResult") -> list[str]:
         rate = result.get("flag_rate", name)
         ends = "" if np.isnan(rate.low) else f"{rate.low:.1%} to {rate.high:.1%}"
         mean = number(result.get("mean_score", name).value)
-        lines.append(
-            f"{shown(name, width):<{width}} {n:>10,} {mean:>11} {k:>9,} {rate.value:>10.1%}  {ends}".rstrip()
-        )
+        lines.append(f"{shown(name, width):<{width}} {n:>10,} {mean:>11} {k:>9,} {rate.value:>10.1%}  {ends}".rstrip())
     lines += [
         f"{shown(g.name, width):<{width}} {g.rows:>10,} {'':>11} {g.flagged:>9,} {'':>10}  {TOO_FEW}"
         for g in result.left_out
@@ -81,9 +79,7 @@ def _drivers(result: "AuditResult") -> list[str]:
     found = [m for m in result.measures if m.measure == "gap_explained"]
     if not found:
         return []
-    lines = [
-        f"{'part of the gap that goes with a feature':<{_WIDTH}} {'value':>9}  {'interval':<19} p, corrected"
-    ]
+    lines = [f"{'part of the gap that goes with a feature':<{_WIDTH}} {'value':>9}  {'interval':<19} p, corrected"]
     lines += [
         f"{shown(str(m.detail), _WIDTH):<{_WIDTH}} {m.value:>9.0%}  "
         f"{'' if np.isnan(m.low) else f'{m.low:.0%} to {m.high:.0%}':<19} {chance(m.p_adjusted)}".rstrip()

@@ -31,9 +31,7 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
 @click.command(epilog=_EXAMPLES, short_help="Measure any score for gaps between groups.")
 @click.argument("file", type=NonEmptyPath())
 @click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
-@click.option(
-    "--sensitive", required=True, callback=_names, metavar="COL[,COL...]", help="Protected columns."
-)
+@click.option("--sensitive", required=True, callback=_names, metavar="COL[,COL...]", help="Protected columns.")
 @click.option("--label", metavar="COL", help="Column with known labels, 1 = outlier, 0 = inlier.")
 @click.option(
     "--features", callback=_names, metavar="COL[,COL...]",
@@ -62,22 +60,18 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
     "--resamples", type=click.IntRange(0, 1_000_000), default=1000, show_default=True, metavar="NUMBER",
     help="Bootstrap resamples and permutations; 0 for none.",
 )  # fmt: skip
-@estimator_options(
-    "contamination", "length_scale", "min_group_size", "small_groups", "unknown_groups", "random_state"
-)
+@estimator_options("contamination", "length_scale", "min_group_size", "small_groups", "unknown_groups", "random_state")
 @click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write every measure to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the findings.")
-def audit(
-    file: Path, baseline: Path | None, out: Path | None, as_json: bool, quiet: bool, **options: Any
-) -> None:
+def audit(file: Path, baseline: Path | None, out: Path | None, as_json: bool, quiet: bool, **options: Any) -> None:
     """Audit the scores in FILE (.csv, .csv.gz or .parquet), ours or not, for gaps between groups.
 
     Group sizes and means, how evenly groups are flagged and spared, gaps free of scale and of sampling noise, and with
     labels the rates of error by group; with intervals, and with tests that are corrected for how many there are.
     """
     from evenout.cli.inputs import check_out
-    from evenout.output import atomic_file, write_table
+    from evenout.storage.output import atomic_file, write_table
 
     with plain_messages():
         if out is not None:
@@ -112,7 +106,7 @@ def _audit_file(
 ) -> "AuditResult":
     from evenout.auditing import audit as run_audit
     from evenout.cli.inputs import label_column
-    from evenout.files import read_table, require_columns
+    from evenout.inputs.files import read_table, require_columns
 
     step(f"Reading {file}")
     table = read_table(file, text={*sensitive, clusters or ""})

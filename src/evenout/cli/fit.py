@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenout.cli.inputs import FitInputs
     from evenout.cli.summary import FitSummary
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.groups import Groups
+    from evenout.inputs.groups import Groups
 
 _RESULTS = ("scores.csv", "model.skops", "summary.json", "report.html")
 
@@ -74,12 +74,8 @@ Examples:
     "--out", type=NonEmptyPath(), default=Path("evenout-out"), show_default=True, metavar="DIR",
     help="Folder for the results.",
 )  # fmt: skip
-@click.option(
-    "--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]"
-)
-@click.option(
-    "--label", metavar="COL", help="Known outliers (1) and inliers (0): for evaluation, never for fitting."
-)
+@click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
+@click.option("--label", metavar="COL", help="Known outliers (1) and inliers (0): for evaluation, never for fitting.")
 @click.option(
     "--clusters", metavar="COL", help="Rows of one value here belong together, such as several of one person."
 )
@@ -109,7 +105,7 @@ def fit(
             return
         from evenout.cli.inputs import read_fit_inputs
         from evenout.cli.show import show_fit
-        from evenout.output import atomic_folder, require_apart
+        from evenout.storage.output import atomic_folder, require_apart
 
         for name in _RESULTS:
             require_apart(out / name, Path(data))
@@ -124,9 +120,7 @@ def fit(
             summary = _write(folder, inputs, pipeline, groups)
             step("Writing the report")
             try:
-                _write_report(
-                    folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells
-                )
+                _write_report(folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells)
             except ImportError as missing:
                 warn(f"report.html is not written: {missing}")
             files = [name for name in _RESULTS if (folder / name).exists()]
@@ -141,8 +135,8 @@ def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Grou
     from sklearn.pipeline import Pipeline
 
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.groups import read_groups
-    from evenout.preprocess import TableEncoder
+    from evenout.inputs.groups import read_groups
+    from evenout.inputs.table import TableEncoder
 
     table = TableEncoder().fit(inputs.features)
     if settings["detectors"] == "precomputed" and table.categories_:
@@ -157,9 +151,9 @@ def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Grou
 
 def _write(folder: Path, inputs: "FitInputs", pipeline: "Pipeline", groups: "Groups") -> "FitSummary":
     from evenout.cli.summary import summarise
-    from evenout.files import sha256
-    from evenout.output import write_table
+    from evenout.inputs.files import sha256
     from evenout.persistence import save_model
+    from evenout.storage.output import write_table
 
     write_table(_scores(inputs, pipeline["ensemble"], groups), folder / "scores.csv")
     save_model(pipeline, folder / "model.skops")
@@ -200,7 +194,7 @@ def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", groups: "Groups")
 
 def _group_names(inputs: "FitInputs", groups: "Groups") -> Any:
     """The group of each row, also where it has too few rows to be compared; empty where it is not known."""
-    from evenout.groups import read_groups
+    from evenout.inputs.groups import read_groups
 
     each = read_groups(inputs.sensitive, len(inputs.sensitive), min_group_size=1, unknown_groups="ignore")
     compared = np.array([*groups.labels, ""], dtype=object)[groups.codes]

@@ -43,12 +43,12 @@ def fit_folder(
     from joblib import effective_n_jobs
     from sklearn.pipeline import Pipeline
 
-    from evenout.backends.columns import encoded, learn_table
-    from evenout.backends.folders import open_folder
     from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.output import atomic_folder
+    from evenout.partitions.columns import encoded, learn_table
+    from evenout.partitions.folders import open_folder
     from evenout.persistence import save_model
+    from evenout.storage.output import atomic_folder
 
     if not sensitive:
         raise ValueError(f"{data}: --sensitive is missing; name the column of the protected group")
@@ -87,11 +87,11 @@ def score_folder(
     """Write one Parquet file of scores per part of the input into the folder ``out``."""
     from joblib import effective_n_jobs
 
-    from evenout.backends.columns import count_unknown, encoded
-    from evenout.backends.folders import open_folder
     from evenout.cli.inputs import feature_names, parts_of
-    from evenout.output import atomic_folder
+    from evenout.partitions.columns import count_unknown, encoded
+    from evenout.partitions.folders import open_folder
     from evenout.persistence import load_model
+    from evenout.storage.output import atomic_folder
 
     _require_apart(out, out, data)
     table, ensemble = parts_of(load_model(model))

@@ -12,16 +12,16 @@ import numpy as np
 
 from evenout.core.exceptions import Message
 from evenout.datasets import list_datasets, load_dataset
-from evenout.files import SUFFIXES, read_table, require_columns, sha256
+from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
+from evenout.inputs.table import numbers_or_gaps
 from evenout.metrics import read_labels
-from evenout.output import require_apart
-from evenout.preprocess import numbers_or_gaps
+from evenout.storage.output import require_apart
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.preprocess import TableEncoder
+    from evenout.inputs.table import TableEncoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +104,7 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> FitInpu
     import pandas as pd
 
     if other:
-        raise ValueError(
-            f"{name} is bundled, with its labels and row numbers; leave --label, --id and --clusters out"
-        )
+        raise ValueError(f"{name} is bundled, with its labels and row numbers; leave --label, --id and --clusters out")
     dataset = load_dataset(name, sensitive=sensitive.split(",") if sensitive else None)
     dropped = split_names(drop, list(dataset.X.columns))
     require_columns(dropped, dataset.X.columns, where=name, use="--drop")
@@ -180,7 +178,5 @@ def feature_names(fitted: Any, model: Path) -> list[str]:
     """The columns that a fitted encoder or ensemble, read from the file ``model``, asks for."""
     names = getattr(fitted, "feature_names_in_", None)
     if names is None:
-        raise ValueError(
-            f"{model} knows no column names: it was fitted on an array; score arrays with it in Python"
-        )
+        raise ValueError(f"{model} knows no column names: it was fitted on an array; score arrays with it in Python")
     return list(names)

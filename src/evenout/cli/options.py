@@ -53,9 +53,7 @@ def read_fairness(ctx: click.Context, param: click.Parameter, value: str) -> str
     """A notion, or several with weights: ``demographic_parity=1,individual=2``."""
     parts = [part.partition("=") for part in value.split(",")]
     if any(name not in NOTIONS for name, _, _ in parts):
-        raise click.BadParameter(
-            f"{value!r} is not {' or '.join(NOTIONS)}, or both with weights.", ctx, param
-        )
+        raise click.BadParameter(f"{value!r} is not {' or '.join(NOTIONS)}, or both with weights.", ctx, param)
     if len(parts) == 1 and not parts[0][1]:
         return value
     try:
@@ -72,9 +70,7 @@ def read_length_scale(ctx: click.Context, param: click.Parameter, value: str) ->
     try:
         return ("median", float(factor)) if word == "median" else float(value)
     except ValueError:
-        raise click.BadParameter(
-            f"{value!r} is not minmax, a number, or median:FACTOR.", ctx, param
-        ) from None
+        raise click.BadParameter(f"{value!r} is not minmax, a number, or median:FACTOR.", ctx, param) from None
 
 
 def read_contamination(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -93,9 +89,7 @@ def read_contamination(ctx: click.Context, param: click.Parameter, value: str) -
 
 def _threads(ctx: click.Context, param: click.Parameter, value: int) -> int:
     if value == 0:
-        raise click.BadParameter(
-            "0 is no number of threads; give 1 or more, or -1 for all cores.", ctx, param
-        )
+        raise click.BadParameter("0 is no number of threads; give 1 or more, or -1 for all cores.", ctx, param)
     return value
 
 

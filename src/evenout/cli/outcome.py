@@ -8,8 +8,8 @@ import numpy as np
 from evenout.core.flags import beyond_equal_rates, rate_ratio
 from evenout.core.types import FloatArray
 from evenout.estimator import FairOutlierEnsemble
-from evenout.output import finite
-from evenout.request import DEFAULT_REDUCTION
+from evenout.fitting.request import DEFAULT_REDUCTION
+from evenout.storage.output import finite
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from evenout.core.types import FloatArray
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.preprocess import TableEncoder
+    from evenout.inputs.table import TableEncoder
 
 _BATCH = 65536  # rows scored between two moves of the progress bar
 
@@ -38,9 +38,7 @@ Examples:
     metavar="FILE",
     help="The scores, as .csv; for folders, a folder.",
 )
-@click.option(
-    "--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]"
-)
+@click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
 @engine_options
 @common_options
 def score(
@@ -60,8 +58,8 @@ def score(
     """
     with plain_messages():
         from evenout.cli.inputs import check_out
-        from evenout.files import sha256
-        from evenout.output import atomic_file
+        from evenout.inputs.files import sha256
+        from evenout.storage.output import atomic_file
 
         if is_folder(str(file)):
             score_folder(
@@ -79,21 +77,17 @@ def score(
             click.echo(json.dumps(hashes | result | {"out": str(out)}, indent=2, ensure_ascii=False))
         elif not quiet:
             share = result["flagged"] / result["rows"]
-            click.echo(
-                one_line(f"{result['rows']:,} rows, {result['flagged']:,} flagged ({share:.1%}): {out}")
-            )
+            click.echo(one_line(f"{result['rows']:,} rows, {result['flagged']:,} flagged ({share:.1%}): {out}"))
 
 
-def _score(
-    path: Path, file: Path, target: Path, id_column: str | None, n_jobs: int, step: Announce
-) -> dict[str, Any]:
+def _score(path: Path, file: Path, target: Path, id_column: str | None, n_jobs: int, step: Announce) -> dict[str, Any]:
     """Write the scores to ``target``; the figures to report."""
     import pandas as pd
 
     from evenout.cli.inputs import parts_of, row_ids
-    from evenout.output import write_table
+    from evenout.inputs.table import number_columns
     from evenout.persistence import load_model
-    from evenout.preprocess import number_columns
+    from evenout.storage.output import write_table
 
     step(f"Loading {path}")
     table, ensemble = parts_of(load_model(path))
@@ -119,7 +113,7 @@ def _read(
 ) -> "pd.DataFrame":
     """The table, text columns as in fitting, with all the columns that ``reader`` needs."""
     from evenout.cli.inputs import feature_names
-    from evenout.files import read_table, require_columns
+    from evenout.inputs.files import read_table, require_columns
 
     names = feature_names(reader, model)
     frame = read_table(file, text=getattr(reader, "categories_", ()), verbatim={id_column or ""})

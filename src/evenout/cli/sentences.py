@@ -58,17 +58,11 @@ def _removed(outcome: Outcome) -> str:
     if outcome.alpha == 0 and share == 0:
         return "Nothing was removed, the scores are the base scores"
     gap = _gap(outcome)
-    what = (
-        f"Removed {min(share, 1.0):.0%} of the {gap}" if share >= 0 else f"Widened the {gap} by {-share:.0%}"
-    )
+    what = f"Removed {min(share, 1.0):.0%} of the {gap}" if share >= 0 else f"Widened the {gap} by {-share:.0%}"
     if outcome.request["target"] == "training":
         return f"{what} on the training rows"
     low, high = outcome.bias_reduction_interval
-    where = (
-        "unseen rows"
-        if outcome.unseen_estimate == "everything refitted"
-        else "rows that the weights have not seen"
-    )
+    where = "unseen rows" if outcome.unseen_estimate == "everything refitted" else "rows that the weights have not seen"
     ends = f"{_percent(low)} to {_percent(high)}" if math.isfinite(low) else f"at most {_percent(high)}"
     return f"{what} on {where} (95% interval {ends})"
 

@@ -15,9 +15,9 @@ from evenout.cli.inputs import FitInputs
 from evenout.cli.outcome import BeforeAfter, Outcome
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.types import FloatArray
-from evenout.groups import Groups
+from evenout.inputs.groups import Groups
 from evenout.metrics import average_precision, roc_auc
-from evenout.output import finite
+from evenout.storage.output import finite
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow", "skops")
 

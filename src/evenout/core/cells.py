@@ -121,9 +121,7 @@ class Cells:
     def at(self, sets: slice) -> "Cells":
         """Some of the sets."""
         arrays = {name: getattr(self, name) for name in ("plain", "weighted", "spread", "base")}
-        some: dict[str, Any] = {
-            name: None if array is None else array[sets] for name, array in arrays.items()
-        }
+        some: dict[str, Any] = {name: None if array is None else array[sets] for name, array in arrays.items()}
         return replace(self, sums={name: array[sets] for name, array in self.sums.items()}, **some)
 
     def __add__(self, other: "Cells") -> "Cells":
@@ -136,9 +134,7 @@ class Cells:
 
     def _joined(self, other: "Cells", sign: float) -> "Cells":
         if self.sums or other.sums:
-            raise ValueError(
-                "cells with sums of a notion cannot be added: pairs of rows across the chunks are missing"
-            )
+            raise ValueError("cells with sums of a notion cannot be added: pairs of rows across the chunks are missing")
         both = self.plain + sign * other.plain, self.weighted + sign * other.weighted
         if self.spread is None and other.spread is None:
             return Cells(*both, compared=self.compared)
@@ -184,8 +180,7 @@ class CrossFit:
         whole, training, held = added(_total), added(_others), cells
         if base is not None:
             whole, training, held = (
-                replace(part, base=np.repeat(base[None], part.n_sets, axis=0))
-                for part in (whole, training, held)
+                replace(part, base=np.repeat(base[None], part.n_sets, axis=0)) for part in (whole, training, held)
             )
         return cls(whole, training, held, refitted=False)
 

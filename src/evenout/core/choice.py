@@ -11,14 +11,17 @@ the standard error of the difference. If no alpha reaches it at all, none is con
 with the base score is below 0.9.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from evenout.core.cells import CrossFit
 from evenout.core.exceptions import EvenoutWarning, NoGapWarning, TargetNotReachedWarning, warn
 from evenout.core.intervals import expected_shortfall
 from evenout.core.path import SIGNIFICANCE, Target, TradeoffPath
+from evenout.core.registry import PARITY
 from evenout.core.types import FloatArray
 
 LEAST_CORRELATION = 0.9
@@ -66,15 +69,11 @@ class Choice:
         return self
 
 
-def choose(
-    path: TradeoffPath, bias_reduction: float, target: Target, confidence: float | None = None
-) -> Choice:
+def choose(path: TradeoffPath, bias_reduction: float, target: Target, confidence: float | None = None) -> Choice:
     """Choose alpha for a share of the bias to remove; see the head of this module."""
     nan = float("nan")
     if not path.gap_detected:
-        return Choice(
-            0.0, bias_reduction, False, nan, (nan, nan), 1.0, no_gap_message(path.gap_p_value), NoGapWarning
-        )
+        return Choice(0.0, bias_reduction, False, nan, (nan, nan), 1.0, no_gap_message(path.gap_p_value), NoGapWarning)
     if confidence is not None and target == "unseen":
         alpha = least_alpha(path, _bound(path, bias_reduction, confidence), 0.0)
     else:
@@ -85,9 +84,7 @@ def choose(
     if not met:
         stated = _State.at(path, worthwhile_alpha(path, target, alpha), bias_reduction, target)
         message = _missed(target, confidence, stated, promised=alpha is not None)
-    return Choice(
-        stated.alpha, bias_reduction, met, stated.reached, stated.interval, stated.correlation, message
-    )
+    return Choice(stated.alpha, bias_reduction, met, stated.reached, stated.interval, stated.correlation, message)
 
 
 @dataclass(frozen=True)
@@ -111,9 +108,7 @@ class _State:
         return cls(alpha, reached, (low, high), correlation, supports)
 
 
-def least_alpha(
-    path: TradeoffPath, measure: Callable[[FloatArray], FloatArray], request: float
-) -> float | None:
+def least_alpha(path: TradeoffPath, measure: Callable[[FloatArray], FloatArray], request: float) -> float | None:
     """The smallest alpha with ``measure(alpha) >= request``, by grid and bisection; None if there is none.
 
     ``measure`` takes m alphas and returns m values, larger is fairer. It need not be monotone.
@@ -159,6 +154,22 @@ def close_alphas(path: TradeoffPath) -> FloatArray:
     return np.r_[0.0, alphas[~(path.correlation(alphas) < LEAST_CORRELATION)]]
 
 
+def open_path(cross: CrossFit, fairness: Mapping[Any, float], **settings: Any) -> TradeoffPath:
+    """The path; of several notions, group fairness is left out, with a warning, where there is no gap to remove."""
+    path = TradeoffPath(cross, fairness, **settings)
+    rest = {notion: weight for notion, weight in path.notions if notion is not PARITY}
+    several = rest and len(rest) < len(path.notions) and cross.whole.n_groups >= 2
+    if several and not TradeoffPath(cross, {PARITY: 1.0}).gap_detected:
+        named = " and ".join(notion.name for notion in rest)
+        warn(
+            f"no group gap was found in the base score (p = {path.gap_p_value:.2g} for 'no gap'); "
+            f"only {named} fairness is pursued",
+            NoGapWarning,
+        )
+        return TradeoffPath(cross, rest if len(rest) > 1 else dict.fromkeys(rest, 1.0), **settings)
+    return path
+
+
 def no_gap_message(p: float) -> str:
     """Why nothing was changed."""
     tested = "" if np.isnan(p) else f" (p = {p:.2g} for 'no gap')"
@@ -166,9 +177,7 @@ def no_gap_message(p: float) -> str:
     what = f"no group gap was found in the base score{tested}: {why}"
     if p <= SIGNIFICANCE:
         what = f"the group gap of the base score{tested} or the groups are too small to be measured on held-out rows"
-    return (
-        f"{what}, so the scores are the base scores, unchanged. Give {{@alpha}} to remove bias all the same."
-    )
+    return f"{what}, so the scores are the base scores, unchanged. Give {{@alpha}} to remove bias all the same."
 
 
 def _bound(path: TradeoffPath, asked: float, confidence: float) -> Callable[[FloatArray], FloatArray]:

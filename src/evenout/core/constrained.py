@@ -81,9 +81,7 @@ class ConstrainedSolutions:
         The way leads from ``f2(x(0))`` to the least value under the constraint, which may be above 0.
         """
         start, end = self.f2(np.array([0.0, np.inf]))
-        rounding = 1e-14 * (
-            self._distinct_weights(np.zeros(1))[0] @ np.abs(self.bias_root).T + np.abs(self.bias_goal)
-        )
+        rounding = 1e-14 * (self._distinct_weights(np.zeros(1))[0] @ np.abs(self.bias_root).T + np.abs(self.bias_goal))
         if start - end <= 1e-12 * start + (rounding**2).sum():
             return 0.0
         level = end + (1.0 - fall) * (start - end)

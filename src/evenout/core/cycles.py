@@ -92,15 +92,11 @@ class Sample:
         form, mass, visited = self.form + form, self.mass + mass, self.visited + visited
         return replace(self, form=form, mass=mass, shifts=shifts, visited=visited)
 
-    def _visit(
-        self, rows: Rows, blocks: int, shift: int, length: int, runs: int
-    ) -> tuple[FloatArray, FloatArray, int]:
+    def _visit(self, rows: Rows, blocks: int, shift: int, length: int, runs: int) -> tuple[FloatArray, FloatArray, int]:
         """Sums of ``runs`` runs of ``length`` shifts, from ``shift`` on, and the number of pairs in them."""
         from evenout.core._cycle_kernels import cycle_sums
 
-        left, right = (
-            np.linspace(first, last, blocks + 1).astype(np.intp) for first, last in (self.small, self.large)
-        )
+        left, right = (np.linspace(first, last, blocks + 1).astype(np.intp) for first, last in (self.small, self.large))
         shift += int(self.start * blocks)
         form, mass = np.zeros((2 * runs, *self.form.shape[1:])), np.zeros(2 * runs)
         cycle_sums(rows.x, rows.z, left, right, shift, length, rows.slope, rows.offset, form, mass)

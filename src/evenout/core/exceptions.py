@@ -69,11 +69,7 @@ class Message:
         if name[0] == "#":
             return f"row {self.fields[name[1:]] + speech.first_row}"
         value = self.fields[name]
-        return (
-            value.told(speech)
-            if isinstance(value, Message)
-            else format(repr(value) if conversion else value, spec)
-        )
+        return value.told(speech) if isinstance(value, Message) else format(repr(value) if conversion else value, spec)
 
 
 class InputError(Message, ValueError):

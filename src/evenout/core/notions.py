@@ -87,9 +87,7 @@ class Notion:
 
     def fold_biases(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """The same on the rows of each fold, whose weights V (K, m, k + 1) have not seen them, shape (K, m)."""
-        squared = np.einsum(
-            "fmk,fkl,fml->fm", V, self.form(cross.held) - self.noise(cross.held), V, optimize=True
-        )
+        squared = np.einsum("fmk,fkl,fml->fm", V, self.form(cross.held) - self.noise(cross.held), V, optimize=True)
         return ratio(squared, fold_variances(cross, V))
 
     def bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:

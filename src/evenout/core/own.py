@@ -59,7 +59,5 @@ def _checked(given: Any, S: FloatArray, groups: IntArray) -> FloatArray:
     form = (form + form.T) / 2
     least, most = np.linalg.eigvalsh(form)[[0, -1]]
     if least < -1e-9 * max(most, 0.0) - 1e-300:
-        raise ValueError(
-            f"fairness is a form with the eigenvalue {least:.3g}; it must be positive semidefinite"
-        )
+        raise ValueError(f"fairness is a form with the eigenvalue {least:.3g}; it must be positive semidefinite")
     return form

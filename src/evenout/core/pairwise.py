@@ -123,9 +123,7 @@ def pair_sums(
     return PairSums((form + form.swapaxes(-1, -2)) / 2, np.concatenate([mass for _, mass in sums]))
 
 
-def distance_range(
-    X: FloatArray, groups: IntArray, n_groups: int, *, n_threads: int = 1
-) -> tuple[float, float]:
+def distance_range(X: FloatArray, groups: IntArray, n_groups: int, *, n_threads: int = 1) -> tuple[float, float]:
     """Smallest and largest Euclidean distance between rows of different groups; both 0 if there is no such pair.
 
     The two pairs of rows are found in float32 and measured in float64. Where several pairs are so close to an extreme
@@ -149,9 +147,7 @@ def nearest_psd(form: FloatArray) -> FloatArray:
     form = (form + form.swapaxes(-1, -2)) / 2
     for cell in np.ndindex(form.shape[:-2]):
         try:
-            np.linalg.cholesky(
-                form[cell]
-            )  # a fraction of the time of the eigenvalues, and mostly all that is needed
+            np.linalg.cholesky(form[cell])  # a fraction of the time of the eigenvalues, and mostly all that is needed
         except np.linalg.LinAlgError:
             values, vectors = eigh(form[cell], subset_by_value=(-np.inf, 0.0))
             form[cell] -= (vectors * values) @ vectors.T
@@ -196,9 +192,7 @@ def _range(points: FloatArray, bounds: IntArray, n_threads: int) -> tuple[float,
     return lo, hi
 
 
-def _range_found_in(
-    dtype: npt.DTypeLike, points: FloatArray, bounds: IntArray, n_threads: int
-) -> tuple[float, float]:
+def _range_found_in(dtype: npt.DTypeLike, points: FloatArray, bounds: IntArray, n_threads: int) -> tuple[float, float]:
     """Find the two pairs of rows in numbers of this type, and measure them in float64."""
     from evenout.core._pairwise_kernels import block_extremes
 

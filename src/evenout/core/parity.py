@@ -213,9 +213,7 @@ class _Found:
         means, solved = (_means(cross, both, cells) for cells in (cross.held, cross.training))
         share, unseen = _fold_shares(means), np.subtract(*_squared(means))
         gap, noise = _squared(solved)
-        left = np.nan_to_num(
-            ratio(gap, gap[:, -1:]), nan=1.0
-        )  # no gap in the solved rows: nothing was removed
+        left = np.nan_to_num(ratio(gap, gap[:, -1:]), nan=1.0)  # no gap in the solved rows: nothing was removed
         removed = 1.0 - np.sqrt(np.clip(left, 0.0, 1.0))
         learnt = share @ (removed / 2.0 * (unseen - gap + noise))
         within, base = share @ unseen, np.subtract(*_squared(_pooled(means)))[0, -1]
@@ -248,13 +246,7 @@ class _Found:
         squares = 2.0 / K * np.outer(part, part) * own
         shared = 2.0 * (K - 1) / K**2 * part * mixed + 4.0 / K**2 * J * part * np.sqrt(base * mixed)
         crossed = 4.0 / (K * (K - 1)) * (np.sqrt(base * own) + np.sqrt(np.outer(mixed, mixed)))
-        return (
-            squares
-            + 2.0 * (K - 1) / K**2 * base
-            + np.outer(J * part, J * part) * crossed
-            - shared[:, None]
-            - shared
-        )
+        return squares + 2.0 * (K - 1) / K**2 * base + np.outer(J * part, J * part) * crossed - shared[:, None] - shared
 
 
 @one_blas_thread()
@@ -269,9 +261,7 @@ def _means(cross: CrossFit, V: FloatArray, cells: Cells) -> Means:
     return Means(_centred(mean, known[:, None]), cov, n, known, cells.comparison)
 
 
-def _chi_square(
-    bias: FloatArray, means: Means, free: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _chi_square(bias: FloatArray, means: Means, free: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Value, scale and degrees of freedom of biases of shape (m,), whose variance without any gap is ``free``."""
     share, m = _fold_shares(means), len(bias)
     squared, noise = (share @ part for part in _squared(means))

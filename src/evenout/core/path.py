@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from evenout.core.cells import CrossFit, unit_target
-from evenout.core.exceptions import NoGapWarning, warn
 from evenout.core.intervals import noncentral_interval, normal_interval, ratio_interval
 from evenout.core.notions import Notion, combined_form
 from evenout.core.problem import Method, Mixture, Solutions, Weights, solve
-from evenout.core.registry import PARITY, weighted_notions
+from evenout.core.registry import weighted_notions
 from evenout.core.types import FloatArray
 
 if TYPE_CHECKING:
@@ -155,9 +154,7 @@ class TradeoffPath:
         shape = self._only.target_chi_square(self.cross) if self._only else None
         if shape is not None:
             ends = noncentral_interval(*shape, confidence)
-            low, high = (
-                np.where(np.isnan(end), normal, end) for end, normal in zip(ends, (low, high), strict=True)
-            )
+            low, high = (np.where(np.isnan(end), normal, end) for end, normal in zip(ends, (low, high), strict=True))
         return float(low[0]), float(high[0])
 
     def reduction(self, alpha: float | FloatArray, target: Target = "unseen") -> FloatArray:
@@ -167,9 +164,7 @@ class TradeoffPath:
             return np.full(np.shape(alpha), np.nan)
         return 1.0 - self.bias(alpha, target) / base
 
-    def reduction_interval(
-        self, alpha: float | FloatArray, confidence: float = 0.95
-    ) -> tuple[FloatArray, FloatArray]:
+    def reduction_interval(self, alpha: float | FloatArray, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Interval of the unseen `reduction`; it may reach down to minus infinity where t's bias is small.
 
         The base score's bias is an estimate too: like Fieller's interval, this one asks for which shares r the
@@ -209,9 +204,7 @@ class TradeoffPath:
             return False
         return bool(self.target_bias("unseen") > 0) and not self.gap_p_value > SIGNIFICANCE
 
-    def alpha_for(
-        self, bias_reduction: float, target: Target = "unseen", *, confidence: float | None = None
-    ) -> float:
+    def alpha_for(self, bias_reduction: float, target: Target = "unseen", *, confidence: float | None = None) -> float:
         """The smallest alpha that removes the share ``bias_reduction`` of the target's scale-free bias.
 
         Without a detectable gap the answer is 0, with a `NoGapWarning`. What is not reached is said in a
@@ -340,22 +333,6 @@ class TradeoffPath:
         if self.method == "anchored" and (alphas == 0).any():  # the base score itself
             low[alphas == 0], high[alphas == 0] = self.target_interval(confidence)
         return low, high
-
-
-def open_path(cross: CrossFit, fairness: Mapping[Any, float], **settings: Any) -> TradeoffPath:
-    """The path; of several notions, group fairness is left out, with a warning, where there is no gap to remove."""
-    path = TradeoffPath(cross, fairness, **settings)
-    rest = {notion: weight for notion, weight in path.notions if notion is not PARITY}
-    several = rest and len(rest) < len(path.notions) and cross.whole.n_groups >= 2
-    if several and not TradeoffPath(cross, {PARITY: 1.0}).gap_detected:
-        named = " and ".join(notion.name for notion in rest)
-        warn(
-            f"no group gap was found in the base score (p = {path.gap_p_value:.2g} for 'no gap'); "
-            f"only {named} fairness is pursued",
-            NoGapWarning,
-        )
-        return TradeoffPath(cross, rest if len(rest) > 1 else dict.fromkeys(rest, 1.0), **settings)
-    return path
 
 
 def _in_units(V: FloatArray) -> FloatArray:

@@ -83,9 +83,7 @@ class Solutions:
         return Mixture(V[:-1], self.centre, float(V[-1]))
 
 
-def solve(
-    cells: Cells, place: int, form: FloatArray, *, method: Method, constraint: Weights, ridge: bool
-) -> Solutions:
+def solve(cells: Cells, place: int, form: FloatArray, *, method: Method, constraint: Weights, ridge: bool) -> Solutions:
     """Solve for every alpha.
 
     Parameters

@@ -94,9 +94,7 @@ def effective_pairs(rows: FloatArray, groups: IntArray, scale: Literal["minmax"]
         width = np.ptp(distances)
         similar = np.exp(-(distances - distances.min()) / (width if width > 0 else 1.0))
     else:
-        similar = np.exp(
-            -(distances - distances.min()) / scale
-        )  # a common factor does not matter; no sum is 0
+        similar = np.exp(-(distances - distances.min()) / scale)  # a common factor does not matter; no sum is 0
     return float(similar.sum() ** 2 / (similar**2).sum()) * _count_pairs(groups) / len(distances)
 
 

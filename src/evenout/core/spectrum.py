@@ -75,9 +75,7 @@ class Spectrum:
     @property
     def _start(self) -> FloatArray:
         """Coordinates at alpha = 0, as seen from those at infinity."""
-        return np.where(
-            self.misfit > 0, _quotient(self.pull, self.misfit) + _quotient(self.push, self.bias), 0.0
-        )
+        return np.where(self.misfit > 0, _quotient(self.pull, self.misfit) + _quotient(self.push, self.bias), 0.0)
 
     def _left(self, alpha: FloatArray) -> FloatArray:
         """``f2 - f2_least``: each term is that of alpha = 0 times ``(a / (a + alpha mu))^2``."""

@@ -101,9 +101,7 @@ def _check(name: str, sensitive: str | Sequence[str] | None, strength: float) ->
     asked = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     if not asked or len(set(asked)) < len(asked) or not set(asked) <= set(protected):
         known = ", ".join(protected)
-        raise InputError(
-            "{sensitive=} is not allowed; choose from {known}, each once", sensitive=asked, known=known
-        )
+        raise InputError("{sensitive=} is not allowed; choose from {known}, each once", sensitive=asked, known=known)
 
 
 def _split_plain(frame: pd.DataFrame) -> Parts:

@@ -37,9 +37,7 @@ class Scenario:
 SCENARIOS = {
     "variance": Scenario("later groups vary more in the nuisance features", spread=1.0),
     "shift": Scenario("later groups are shifted in the nuisance features", shift=2.5),
-    "measurement_noise": Scenario(
-        "later groups are measured with gross errors in the nuisance features", noise=1.0
-    ),
+    "measurement_noise": Scenario("later groups are measured with gross errors in the nuisance features", noise=1.0),
     "under_representation": Scenario("later groups are small and lie elsewhere", place=4.0),
     "base_rate": Scenario("later groups have more outliers, so this gap is real", rate=3.0),
 }

@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.parts import Without, by_refitting
-from evenout.groups import label_rows
+from evenout.inputs.groups import label_rows
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,7 @@ class GroupAware:
         return _column(self.name, scores, len(X), 1.0)
 
 
-def fit_group_aware(
-    name: str, detector: Any, X: FloatArray, sensitive_features: Any
-) -> tuple[GroupAware, FloatArray]:
+def fit_group_aware(name: str, detector: Any, X: FloatArray, sensitive_features: Any) -> tuple[GroupAware, FloatArray]:
     """Fit a clone of a detector with ``needs_groups``; the fitted column and its training scores of shape (n, 1)."""
     fitted = clone(detector)
     fitted.fit(X, sensitive_features=sensitive_features)
@@ -142,11 +140,7 @@ def _taken(values: Any, rows: BoolArray) -> Any:
     """Some rows of an array, series, frame or list."""
     if hasattr(values, "iloc"):
         return values.iloc[rows]
-    return (
-        values[rows]
-        if hasattr(values, "dtype")
-        else [v for v, taken in zip(values, rows, strict=True) if taken]
-    )
+    return values[rows] if hasattr(values, "dtype") else [v for v, taken in zip(values, rows, strict=True) if taken]
 
 
 def _prepared(detector: Any, seed: int) -> Any:
@@ -169,9 +163,7 @@ def _column(name: str, scores: Any, n_rows: int, sign: float) -> FloatArray:
     try:
         values = np.asarray(scores, dtype=float)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"detector {name!r} returned {type(scores).__name__}, not one number per row"
-        ) from None
+        raise ValueError(f"detector {name!r} returned {type(scores).__name__}, not one number per row") from None
     if values.shape not in ((n_rows,), (n_rows, 1)):
         raise ValueError(
             f"detector {name!r} returned scores of shape {values.shape}; "

@@ -164,9 +164,7 @@ class Forest:
         return forest, scores, without
 
     @classmethod
-    def grow(
-        cls, X: FloatArray, *, sizes: Sequence[int], seed: int | Sequence[int], n_threads: int = 1
-    ) -> "Forest":
+    def grow(cls, X: FloatArray, *, sizes: Sequence[int], seed: int | Sequence[int], n_threads: int = 1) -> "Forest":
         """Grow ``max(sizes)`` trees by the law of scikit-learn's, but not from the same random numbers: much faster."""
         from evenout.detectors._forest_kernels import grow_trees
 
@@ -187,9 +185,7 @@ class Forest:
         )
         length, root = level + average_path_length(size), width * np.arange(n_trees)
         depth = int(level.max())
-        return cls(
-            feature, threshold, child, length, root, np.array(sizes, dtype=np.intp), depth, max_samples
-        )
+        return cls(feature, threshold, child, length, root, np.array(sizes, dtype=np.intp), depth, max_samples)
 
     @classmethod
     def _of_scikit_learn(cls, X: FloatArray, sizes: Sequence[int], random_state: int) -> tuple["Forest", Any]:

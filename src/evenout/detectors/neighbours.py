@@ -182,9 +182,7 @@ class Neighbours:
         locations, counts, home = distinct_rows(X)
         k_max = _largest(lof, knn)
         k = min(max(k_max, listed), len(locations) - 1)
-        found = (
-            nearest(cut_blocks(locations), k, n_threads=n_threads) if search is None else search(locations, k)
-        )
+        found = nearest(cut_blocks(locations), k, n_threads=n_threads) if search is None else search(locations, k)
         itself = np.arange(len(locations), dtype=np.int32)
         slots = _slots(found, counts, k_max, home=itself, own=counts - 1, n_threads=n_threads)
         return cls(locations, counts, lof, knn, *_rate(slots, lof, knn, n_threads)), home, found
@@ -275,9 +273,7 @@ def _capped(lof: Sequence[int], knn: Sequence[int], n_rows: int) -> tuple[IntArr
     return _cap(lof, knn, n_rows)
 
 
-def _cap(
-    lof: Sequence[int] | IntArray, knn: Sequence[int] | IntArray, n_rows: int
-) -> tuple[IntArray, IntArray]:
+def _cap(lof: Sequence[int] | IntArray, knn: Sequence[int] | IntArray, n_rows: int) -> tuple[IntArray, IntArray]:
     if n_rows < 2:
         raise ValueError(f"X has {n_rows} row(s); neighbours need at least 2: give more rows.")
     return np.minimum(lof, n_rows - 1).astype(np.intp), np.minimum(knn, n_rows - 1).astype(np.intp)
@@ -297,9 +293,7 @@ def _enough(k: int, share: float) -> int:
     """
     kept = 1.0 - share
     spread = SPARE * np.sqrt(share * kept)
-    root = (
-        spread + np.sqrt(spread**2 + 4.0 * kept * k)
-    ) / 2.0  # solves root^2 kept - spread root = k for root kept
+    root = (spread + np.sqrt(spread**2 + 4.0 * kept * k)) / 2.0  # solves root^2 kept - spread root = k for root kept
     return min(int(np.ceil((root / kept) ** 2)) if kept > 0 else 4 * k, 4 * k)
 
 

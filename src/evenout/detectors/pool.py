@@ -45,9 +45,7 @@ class Precomputed:
 
 
 # The families whose state is plain arrays, so that a model file can hold them.
-FAMILIES: dict[str, type[Family]] = {
-    family.kind: family for family in (Neighbours, Forest, Tails, Precomputed)
-}
+FAMILIES: dict[str, type[Family]] = {family.kind: family for family in (Neighbours, Forest, Tails, Precomputed)}
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ class FittedPool:
             elif device == "cpu":
                 columns.append(part.score(X, n_threads=n_threads))
             else:
-                from evenout.backends import gpu
+                from evenout import gpu
 
                 columns.append(gpu.score(part, X, n_threads=n_threads, device=device))
         return np.hstack(columns)
@@ -181,9 +179,7 @@ def _fit(detectors: Any, task: _Task) -> tuple[FittedPool, FloatArray, Without]:
     for entry in [detectors] if isinstance(detectors, str) else _entries(detectors):
         taken = [name for part in fitted for name in part.names]
         fitted += _fit_named(entry, task) if isinstance(entry, str) else [_fit_given(entry, taken, task)]
-    pool = FittedPool(
-        tuple(name for part in fitted for name in part.names), tuple(part.part for part in fitted)
-    )
+    pool = FittedPool(tuple(name for part in fitted for name in part.names), tuple(part.part for part in fitted))
     each = [part.without for part in fitted if part.without is not None]
     return (
         pool,
@@ -238,7 +234,7 @@ def _fit_named(name: str, task: _Task) -> list[_Fitted]:
         neighbours = task.fit(near_names, Neighbours.fit, Neighbours.cross_fit, **near)
         forest = task.fit(tree_names, Forest.fit, Forest.cross_fit, **trees)
     else:
-        from evenout.backends import gpu
+        from evenout import gpu
 
         near["device"] = trees["device"] = task.device
         neighbours = task.fit(near_names, gpu.fit_neighbours, gpu.cross_fit_neighbours, **near)

@@ -98,9 +98,7 @@ def drop_points(blocks: Blocks, dropped: BoolArray) -> Blocks:
     return blocks._replace(values=np.where(gone[:, None, :], np.nan, blocks.values))
 
 
-def nearest(
-    data: Blocks, k: int, *, queries: Blocks | None = None, n_threads: int = 1
-) -> tuple[FloatArray, Ids]:
+def nearest(data: Blocks, k: int, *, queries: Blocks | None = None, n_threads: int = 1) -> tuple[FloatArray, Ids]:
     """Distances and ids of the ``k`` nearest points of ``data``, each m x k, in the order of the queries.
 
     Neighbours are sorted by (Euclidean distance, id). Without ``queries`` they are those of every point of
@@ -114,9 +112,7 @@ def nearest(
     neighbours = np.full((m, k), np.iinfo(np.int32).max, dtype=np.int32)
     if k > 0:
         map_blocks(
-            lambda part: search_blocks(
-                asked, part.start, part.stop, data, queries is None, distances, neighbours
-            ),
+            lambda part: search_blocks(asked, part.start, part.stop, data, queries is None, distances, neighbours),
             n_rows=len(asked.size),
             block=QUERY_BLOCKS,
             n_threads=n_threads,

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenout.backends import gpu
+from evenout import gpu
 from evenout.core.cells import Cells, CrossFit
 from evenout.core.notions import Collector, NotionRows
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
+from evenout.fitting.request import FlagRows, Request
 from evenout.fitting.result import FitResult, list_kept
+from evenout.fitting.scores import warn_constant
 from evenout.fitting.sources import Source, View, Views
-from evenout.request import FlagRows, Request
-from evenout.scores import warn_constant
 
 
 def fit_rows(
@@ -71,9 +71,7 @@ class _Sums(NamedTuple):
     inside: Cells
 
 
-def _sums(
-    views: Views, fold: int, raw: FloatArray, outside: BoolArray, collectors: Mapping[str, Collector]
-) -> _Sums:
+def _sums(views: Views, fold: int, raw: FloatArray, outside: BoolArray, collectors: Mapping[str, Collector]) -> _Sums:
     view = views.learn(fold, raw)
     base = view.model.base_weights()
 

@@ -9,9 +9,9 @@ from evenout.core.flags import flag_threshold, flagged_share, group_rates, weigh
 from evenout.core.path import TradeoffPath
 from evenout.core.problem import Mixture
 from evenout.core.types import FloatArray, IntArray
-from evenout.groups import Groups
-from evenout.request import FlagRows, Request
-from evenout.scores import ScoreModel
+from evenout.fitting.request import FlagRows, Request
+from evenout.fitting.scores import ScoreModel
+from evenout.inputs.groups import Groups
 
 
 @dataclass(frozen=True)

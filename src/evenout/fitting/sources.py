@@ -16,8 +16,8 @@ from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.problem import Mixture
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
-from evenout.groups import Groups
-from evenout.scores import ScoreModel, learn_scores
+from evenout.fitting.scores import ScoreModel, learn_scores
+from evenout.inputs.groups import Groups
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,7 @@ class TrainingRows:
         }
         one = np.zeros(int(of.sum()), dtype=np.intp)
         n_groups = len(self.groups.labels)
-        return collect_cells(
-            S[of], t[of], beta, self.groups.codes[of], one, n_groups=n_groups, n_sets=1, **sums
-        )
+        return collect_cells(S[of], t[of], beta, self.groups.codes[of], one, n_groups=n_groups, n_sets=1, **sums)
 
 
 class View(NamedTuple):

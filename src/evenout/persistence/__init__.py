@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 import evenout
 from evenout.core.types import AnyArray
 from evenout.estimator import FairOutlierEnsemble
-from evenout.output import atomic_file
+from evenout.inputs.table import TableEncoder
 from evenout.persistence.ensemble import describe_ensemble, read_ensemble
-from evenout.preprocess import TableEncoder
 from evenout.storage.archive import ModelFileError, plain, read_plain, write_plain
 from evenout.storage.fields import Fields
+from evenout.storage.output import atomic_file
 
 __all__ = ["ModelFileError", "load_model", "save_model"]
 
@@ -88,9 +88,7 @@ def _dumped(objects: list[Any]) -> AnyArray:
 
     try:
         kept = skops.io.dumps(objects)
-        skops.io.loads(
-            kept, trusted=skops.io.get_untrusted_types(data=kept)
-        )  # what cannot come back is not kept
+        skops.io.loads(kept, trusted=skops.io.get_untrusted_types(data=kept))  # what cannot come back is not kept
         return np.frombuffer(kept, dtype=np.uint8)
     except Exception as error:  # whatever an object says that cannot be kept
         named = ", ".join(sorted({type(thing).__name__ for thing in objects}))

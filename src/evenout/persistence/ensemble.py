@@ -11,8 +11,9 @@ from evenout.core.path import TradeoffPath
 from evenout.core.registry import NOTIONS
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.estimator import FairOutlierEnsemble
+from evenout.fitting.request import FlagRows
 from evenout.fitting.result import FitResult
-from evenout.groups import Groups
+from evenout.inputs.groups import Groups
 from evenout.persistence.parts import (
     KINDS_OF_CHOICE,
     read_choice,
@@ -20,7 +21,6 @@ from evenout.persistence.parts import (
     read_path,
     read_scores,
 )
-from evenout.request import FlagRows
 from evenout.storage.archive import plain
 from evenout.storage.fields import Fields
 

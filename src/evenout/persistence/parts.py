@@ -16,7 +16,7 @@ from evenout.core.problem import METHODS, WEIGHTS, Mixture
 from evenout.core.registry import weighted_notions
 from evenout.core.scaling import SCALINGS, Scaling
 from evenout.detectors.pool import FAMILIES, FittedPool
-from evenout.scores import ScoreModel
+from evenout.fitting.scores import ScoreModel
 from evenout.storage.archive import ModelFileError
 from evenout.storage.fields import Fields
 
@@ -113,9 +113,7 @@ def _read_combination(data: Fields, k: int, objects: Sequence[Any]) -> Combinati
 
 def _read_cross(data: Fields, n_groups: int, k: int, notions: list[Notion]) -> CrossFit:
     whole = _read_cells(data.fields("whole"), 1, n_groups, k, notions)
-    training, held = (
-        _read_cells(data.fields(name), None, n_groups, k, notions) for name in ("training", "held")
-    )
+    training, held = (_read_cells(data.fields(name), None, n_groups, k, notions) for name in ("training", "held"))
     same = training.n_sets == held.n_sets and all(
         (getattr(part, name) is None) == (getattr(whole, name) is None)
         for part in (training, held)

@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from evenout.core.flags import flagged_share
 from evenout.core.types import BoolArray, FloatArray
 from evenout.estimator import FairOutlierEnsemble
-from evenout.groups import Groups, read_groups
+from evenout.fitting.request import DEFAULT_REDUCTION
+from evenout.inputs.groups import Groups, read_groups
 from evenout.metrics import average_precision, roc_auc
 from evenout.report.data import Origin, Person, ReportData, RequestOutcome, Score, Step
 from evenout.report.measure import EDGES, People, gather, shortened, show_labels
 from evenout.report.moves import Namer, crossing, list_moves
 from evenout.report.privacy import SMALLEST_CELL
-from evenout.request import DEFAULT_REDUCTION
 
 _GRID = 38  # with 0 and the chosen alpha: 40 steps
 _PACKAGES = ("evenout", "numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
@@ -86,9 +86,7 @@ def _measure(
     path, base = model.path_, model._result.scores.base(S)
     base_biases = path.target_bias("unseen"), *path.target_interval(), path.target_bias("training")
     base_score, flagged = _score(people, base, outlier, base_biases)
-    biases = zip(
-        path.bias(alphas, "unseen"), *path.interval(alphas), path.bias(alphas, "training"), strict=True
-    )
+    biases = zip(path.bias(alphas, "unseen"), *path.interval(alphas), path.bias(alphas, "training"), strict=True)
     weights = path.weights(alphas)
     scores, crossings = [], []
     for alpha, bias in zip(alphas, biases, strict=True):
@@ -187,9 +185,7 @@ def _request(model: FairOutlierEnsemble, chosen: Step) -> RequestOutcome:
         return RequestOutcome("alpha", float(model.alpha), None)
     if model.flag_rate_ratio is not None:
         ratio = chosen.score.flags.ratio
-        return RequestOutcome(
-            "flag_rate_ratio", float(model.flag_rate_ratio), ratio, bool(model.request_met_)
-        )
+        return RequestOutcome("flag_rate_ratio", float(model.flag_rate_ratio), ratio, bool(model.request_met_))
     asked = DEFAULT_REDUCTION if model.bias_reduction is None else float(model.bias_reduction)
     reached, interval = float(model.bias_reduction_), model.bias_reduction_interval_
     return RequestOutcome(

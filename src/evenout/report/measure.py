@@ -7,7 +7,7 @@ import numpy as np
 
 from evenout.core.flags import beyond_equal_rates, flag_threshold
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.groups import Groups
+from evenout.inputs.groups import Groups
 from evenout.metrics import read_labels
 from evenout.report.data import Flags, Group, Labels, Spread
 from evenout.report.privacy import guard_counts, pool_bins

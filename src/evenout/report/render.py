@@ -76,9 +76,7 @@ def _embedded(payload: dict[str, Any]) -> Any:
 
 def _at(tree: Any, path: str) -> Any:
     """``tree["rates"][0]`` for ``"rates.0"``."""
-    return reduce(
-        lambda node, key: node[int(key)] if isinstance(node, list) else node[key], path.split("."), tree
-    )
+    return reduce(lambda node, key: node[int(key)] if isinstance(node, list) else node[key], path.split("."), tree)
 
 
 def _safe(trusted: str) -> Any:

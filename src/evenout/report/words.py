@@ -30,9 +30,7 @@ def headline(data: ReportData) -> Headline:
     if not request.met and request.reached is not None:
         return Headline("caution", _missed_title(data), _missed(data))
     if data.steps[data.chosen].alpha == 0:
-        return Headline(
-            "neutral", "Already as even as was asked for", f"{_met(data)} No pressure was needed."
-        )
+        return Headline("neutral", "Already as even as was asked for", f"{_met(data)} No pressure was needed.")
     if data.steps[data.chosen].score.flags.ratio[1] < data.base.flags.ratio[0]:
         return Headline(
             "caution",
@@ -273,9 +271,7 @@ def _met(data: ReportData) -> str:
 def _gone(data: ReportData) -> str:
     """What is gone of the gap, and how sure that is."""
     share = data.request.reached[0] if data.request.reached else math.nan
-    where = (
-        data.target if data.refitted or data.target == "training" else "rows that the weights have not seen"
-    )
+    where = data.target if data.refitted or data.target == "training" else "rows that the weights have not seen"
     where = f"{where} rows" if where in ("unseen", "training") else where
     ends = data.request.interval
     if ends is None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from evenout.core.exceptions import from_extra
 from evenout.estimator import FairOutlierEnsemble
-from evenout.output import atomic_file
 from evenout.report.collect import collect
 from evenout.report.render import render
+from evenout.storage.output import atomic_file
 
 
 def write_report(

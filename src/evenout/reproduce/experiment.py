@@ -20,7 +20,7 @@ from evenout.core.scaling import learn_scaling, unit_range
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.datasets import list_datasets, load_dataset
 from evenout.detectors.pool import fit_pool
-from evenout.groups import read_groups
+from evenout.inputs.groups import read_groups
 from evenout.metrics import roc_auc
 
 if TYPE_CHECKING:
@@ -151,9 +151,7 @@ def combine(raw: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
     """Scale raw scores (n, k) to [0, 1]; the scaled scores, and ``t`` by each base ensemble and by the average."""
     scaling = learn_scaling("minmax", raw)
     S, usable = scaling.transform(raw), np.flatnonzero(scaling.varies)
-    return S, {
-        base: unit_range(learn_combination(base, S, usable, seed=0).apply(S)) for base in (*BASES, "average")
-    }
+    return S, {base: unit_range(learn_combination(base, S, usable, seed=0).apply(S)) for base in (*BASES, "average")}
 
 
 def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> "pd.DataFrame":

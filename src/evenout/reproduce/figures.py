@@ -123,9 +123,7 @@ def count(datasets: Sequence[str]) -> int:
     return n_parts * len(FAIRNESS) * (len(CURVES) + 1) + 2
 
 
-def _row(
-    name: str, alt: str, panels: Panels, fill: Callable[["Figure", list["Axes"], Panels], None]
-) -> Drawing:
+def _row(name: str, alt: str, panels: Panels, fill: Callable[["Figure", list["Axes"], Panels], None]) -> Drawing:
     """A row of panels under one legend."""
 
     def draw(figure: "Figure") -> None:
@@ -163,9 +161,7 @@ def _legend(figure: "Figure", n_panels: int, n_repeats: int) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles: list[Line2D | Patch] = [
-        Line2D([], [], color=COLOURS[base], label=LABELS[base]) for base in BASES
-    ]
+    handles: list[Line2D | Patch] = [Line2D([], [], color=COLOURS[base], label=LABELS[base]) for base in BASES]
     handles.append(Line2D([], [], color=INK, marker="s", linestyle="none", markersize=5, label="alpha = 0"))
     if n_repeats > 1:
         handles.append(Patch(color=INK, alpha=0.18, linewidth=0, label=f"range over {n_repeats} repeats"))
@@ -251,14 +247,10 @@ def _equal_bias(settings: Sequence[Setting]) -> Drawing:
             for place, name in enumerate(names):
                 if not any(np.isfinite(s.gain) for s in own if s.dataset == name):
                     where = ax.get_yaxis_transform()
-                    ax.text(
-                        0.03, place, "not comparable", transform=where, va="center", fontsize=7.5, alpha=0.6
-                    )
+                    ax.text(0.03, place, "not comparable", transform=where, va="center", fontsize=7.5, alpha=0.6)
         axes[0].set_yticks(range(len(names)), [TITLES[name] for name in names])
         axes[0].set_ylim(len(names) - 0.5, -0.5)
-        figure.supxlabel(
-            "AUC with beta less AUC without, at equal scale-free bias  (right: beta helps)", fontsize=8.5
-        )
+        figure.supxlabel("AUC with beta less AUC without, at equal scale-free bias  (right: beta helps)", fontsize=8.5)
         _base_legend(figure)
 
     alt = "Difference of AUC between the weighted and the unweighted framework at equal scale-free bias, by data set."

@@ -88,10 +88,7 @@ def _found(settings: Sequence[Setting]) -> dict[str, Any]:
     }
     cofs = [s.median_cof()["weighted"] for s in settings]
     return {
-        **{
-            key: {name: _spread(map(measure, part)) for name, part in own.items()}
-            for key, measure in measures.items()
-        },
+        **{key: {name: _spread(map(measure, part)) for name, part in own.items()} for key, measure in measures.items()},
         "alpha_ratio": _spread(s.alpha_ratio for s in settings),
         "negative_first": _spread(s.negative_weights[0] for s in settings),
         "negative_last": _spread(s.negative_weights[1] for s in settings),
@@ -150,9 +147,7 @@ def _inline(name: str, alt: str, folder: Path) -> "Markup":
 
     svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(
-        r"<metadata>.*?</metadata>|<style.*?</style>| xmlns(:\w+)?=\"[^\"]*\"", "", svg, flags=re.DOTALL
-    )
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>| xmlns(:\w+)?=\"[^\"]*\"", "", svg, flags=re.DOTALL)
     used = set(re.findall(r"(?:href=\"|url\()#([^\")]+)", svg))
     svg = re.sub(r" id=\"([^\"]*)\"", lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", svg)
     svg = re.sub(r"(href=\"|url\()#", rf"\1#{name}-", svg)
@@ -173,9 +168,7 @@ def _percent(share: float, digits: int = 0) -> str:
 
 def _significant(value: float) -> str:
     """A number of any size, with three digits that count."""
-    return (
-        f"{value:#.3g}".rstrip(".").replace("-", "\N{MINUS SIGN}") if math.isfinite(value) else "\N{EN DASH}"
-    )
+    return f"{value:#.3g}".rstrip(".").replace("-", "\N{MINUS SIGN}") if math.isfinite(value) else "\N{EN DASH}"
 
 
 def _number(value: float, digits: int = 3) -> str:

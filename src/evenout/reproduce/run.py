@@ -14,7 +14,6 @@ from threadpoolctl import threadpool_limits
 
 from evenout import __version__
 from evenout.core.exceptions import InputError, from_extra
-from evenout.output import atomic_folder
 from evenout.reproduce import figures
 from evenout.reproduce.claims import Claim, judge
 from evenout.reproduce.experiment import TITLES, derive_seeds, run_repeat
@@ -22,6 +21,7 @@ from evenout.reproduce.page import render
 from evenout.reproduce.settings import read_settings
 from evenout.reproduce.ties import compare_searches
 from evenout.reproduce.unseen import compare_rows
+from evenout.storage.output import atomic_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,9 +97,7 @@ def reproduce(
     progress : callable
         Called with what is being done, the steps done, and their total.
     """
-    names = _checked(
-        datasets if datasets is not None else QUICK_DATASETS if quick else tuple(TITLES), repeats, seed
-    )
+    names = _checked(datasets if datasets is not None else QUICK_DATASETS if quick else tuple(TITLES), repeats, seed)
     from_extra("matplotlib", "pages", "reproduce")  # told before the work, not after it
     n_repeats = min(repeats, QUICK_REPEATS) if quick else repeats
     steps = _Steps(progress, total=len(names) * n_repeats + figures.count(names) + 3)
@@ -126,9 +124,7 @@ def _checked(datasets: Sequence[str], repeats: int, seed: int) -> list[str]:
     if unknown or not datasets:
         found = ", ".join(map(repr, unknown)) or "nothing"
         known = ", ".join(TITLES)
-        raise InputError(
-            "{@datasets} has {found}; the paper's data sets are {known}", found=found, known=known
-        )
+        raise InputError("{@datasets} has {found}; the paper's data sets are {known}", found=found, known=known)
     if repeats < 1:
         raise ValueError(f"repeats is {repeats}; at least 1 is needed")
     if seed < 0:
@@ -159,9 +155,7 @@ def _write_ties(folder: Path, seed: int, n_repeats: int) -> "pd.DataFrame":
     return ties
 
 
-def _write_unseen(
-    folder: Path, names: list[str], seed: int, n_repeats: int, n_threads: int
-) -> "pd.DataFrame":
+def _write_unseen(folder: Path, names: list[str], seed: int, n_repeats: int, n_threads: int) -> "pd.DataFrame":
     unseen = compare_rows(names, seed, n_repeats, n_threads=n_threads)
     unseen.to_csv(folder / "unseen.csv", index=False, float_format="%.10g", lineterminator="\n")
     return unseen

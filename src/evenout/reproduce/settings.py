@@ -64,8 +64,7 @@ class Setting:
     def monotone(self) -> bool:
         """Whether f2 never rises and f1 never falls along the curve, in both frameworks and every repeat."""
         return all(
-            bool((np.diff(curve.f2) <= 0).all() and (np.diff(curve.f1) >= 0).all())
-            for curve in self.curves.values()
+            bool((np.diff(curve.f2) <= 0).all() and (np.diff(curve.f1) >= 0).all()) for curve in self.curves.values()
         )
 
     @property
@@ -129,9 +128,7 @@ class Setting:
     @property
     def repeats_with_lower_cof(self) -> tuple[int, int]:
         """In how many repeats the weighted median cof is the lower one, and the number of repeats."""
-        lower = [
-            _median(w) < _median(u) for w, u in zip(self.cof("weighted"), self.cof("unweighted"), strict=True)
-        ]
+        lower = [_median(w) < _median(u) for w, u in zip(self.cof("weighted"), self.cof("unweighted"), strict=True)]
         return sum(lower), len(lower)
 
     @cached_property

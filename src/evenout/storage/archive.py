@@ -16,7 +16,7 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
-from evenout.files import require_file
+from evenout.inputs.files import require_file
 
 # The whole list: how skops is asked to build a node, and of which type.
 TRUSTED = {
@@ -63,9 +63,7 @@ def read_plain(path: Path) -> Any:
         except ModelFileError:
             raise
         except Exception as error:  # whatever a damaged file makes the readers of zip, JSON and arrays say
-            raise ModelFileError(
-                f"it is damaged, or no model file of evenout ({type(error).__name__})"
-            ) from error
+            raise ModelFileError(f"it is damaged, or no model file of evenout ({type(error).__name__})") from error
 
 
 def plain(value: Any) -> Any:

@@ -112,9 +112,7 @@ class Fields:
         """An array of truth values."""
         return self._array(name, np.bool_, shape)
 
-    def integers(
-        self, name: str, *shape: int | None, low: int, high: int, dtype: npt.DTypeLike = np.int64
-    ) -> IntArray:
+    def integers(self, name: str, *shape: int | None, low: int, high: int, dtype: npt.DTypeLike = np.int64) -> IntArray:
         """An array of integers in [low, high]."""
         values = self._array(name, dtype, shape)
         self.require(((low <= values) & (values <= high)).all(), name, "is out of range")

@@ -1,0 +1,309 @@
+"""Passes over partitions of rows: raw scores once, then sketches, sums and flags.
+
+A partition is scored once. Its raw scores are kept in a scratch file, and the later passes walk through that file, or
+score the partition again where the file is lost. Sums over partitions are sums over rows, so what comes out is what
+all rows in memory would give.
+
+Passes see the rows through several models at a time: the first was learnt on all rows, and the one at place ``f + 1``
+without the rows of fold f.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from evenout.core.cells import Cells, collect_cells
+from evenout.core.folds import N_FOLDS, row_numbers
+from evenout.core.problem import Mixture
+from evenout.core.sketch import QuantileSketch
+from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.pool import FittedPool
+from evenout.fitting.scores import ScoreModel
+from evenout.partitions.engines import Engine, Part, read_rows
+from evenout.partitions.parquet import ScoresFile
+
+BLOCK = 65536  # rows of kept scores that are worked on together
+
+T = TypeVar("T")
+
+
+class Block(NamedTuple):
+    """Consecutive rows: raw scores (b, k), codes of the groups (b,), folds (b,)."""
+
+    raw: FloatArray
+    codes: IntArray
+    folds: IntArray
+
+
+def hashed_folds(X: FloatArray, seed: int) -> IntArray:
+    """The fold of each row, by its content and the seed: rows need not be together to be dealt out."""
+    return (row_numbers(X, seed) % np.uint64(N_FOLDS)).astype(np.intp)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """What turns a partition into raw scores, and where these are kept.
+
+    Parameters
+    ----------
+    pool : FittedPool
+    codes : mapping
+        From the name of a group to its code; other groups count as unknown.
+    n_threads, seed : int
+    scratch : callable
+        Returns the folder for kept scores.
+    """
+
+    pool: FittedPool
+    codes: Mapping[str, int]
+    n_threads: int
+    seed: int
+    scratch: Callable[[], Path]
+
+    def score(self, part: Part) -> FloatArray:
+        """Raw scores, and in the last columns the codes of groups and the folds: shape (m, k + 2)."""
+        rows = read_rows(part)
+        table = np.full((len(rows.X), len(self.pool.names) + 2), -1.0)
+        if len(rows.X):
+            labels = rows.labels() if rows.names else None
+            table[:, :-2] = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
+            table[:, -2], table[:, -1] = rows.codes(self.codes), hashed_folds(rows.X, self.seed)
+        return table
+
+    def keep(self, part: Part, table: FloatArray) -> dict[int, Path]:
+        """Write the scores of a partition to a file that appears whole; none if there is no room."""
+        with suppress(OSError):
+            handle, name = tempfile.mkstemp(dir=self.scratch(), suffix=".npy")
+            with os.fdopen(handle, "wb") as file:
+                np.save(file, table)
+            return {part.index: Path(name)}
+        return {}
+
+    def blocks(self, part: Part, files: Mapping[int, Path]) -> Iterator[Block]:
+        """The rows of a partition, from the kept file or scored again."""
+        try:
+            table = np.load(files[part.index], mmap_mode="r")
+        except (KeyError, OSError, ValueError):
+            table = self.score(part)
+        for start in range(0, len(table), BLOCK):
+            block = np.array(table[start : start + BLOCK])
+            yield Block(block[:, :-2], *block[:, -2:].T.astype(np.intp))
+
+
+@dataclass(frozen=True)
+class RawScores:
+    """Where the raw scores of each partition are kept, and their extremes by fold and column.
+
+    Parameters
+    ----------
+    files : mapping
+        From a partition's index to its file.
+    low, high : arrays of shape (K, k)
+    """
+
+    files: Mapping[int, Path]
+    low: FloatArray
+    high: FloatArray
+
+    def __add__(self, other: "RawScores") -> "RawScores":
+        low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        return RawScores({**self.files, **other.files}, low, high)
+
+    def extremes(self, fold: int) -> FloatArray:
+        """Lowest and highest scores of the rows outside of a fold, or of all (-1), shape (2, k)."""
+        others = np.arange(len(self.low)) != fold
+        return np.stack([self.low[others].min(axis=0), self.high[others].max(axis=0)])
+
+
+@dataclass(frozen=True)
+class BaseScores:
+    """The base score of all rows, or of those outside of a fold: ranks and extremes."""
+
+    sketch: QuantileSketch
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, scores: FloatArray, capacity: int | None) -> "BaseScores":
+        """Summarise scores of shape (n,)."""
+        low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
+        return cls(QuantileSketch.of(scores, capacity), float(low), float(high))
+
+    def __add__(self, other: "BaseScores") -> "BaseScores":
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        return BaseScores(self.sketch + other.sketch, low, high)
+
+
+@dataclass(frozen=True)
+class Walks:
+    """Scored partitions that can be walked through again and again.
+
+    Parameters
+    ----------
+    engine : Engine
+    scorer : Scorer
+        Shared with the workers.
+    files : mapping
+        Where the scores of a partition are kept, if they are; shared too.
+    """
+
+    engine: Engine
+    scorer: Scorer
+    files: Mapping[int, Path]
+
+    def base_scores(self, models: Sequence[ScoreModel], capacity: int | None) -> list[BaseScores]:
+        """The base score by each model, of the rows that it was learnt on."""
+        return self._walk(_base_part, _added, _light(models), capacity)
+
+    def cells(self, models: Sequence[ScoreModel], ranks: Sequence[QuantileSketch] | None, n_groups: int) -> Cells:
+        """Sums as each model sees them, the rows outside of its fold and those inside: 2 (K + 1) sets.
+
+        ``beta = exp(rank / n)`` by the sketches, 1 without them.
+        """
+        return self._walk(_cells_part, Cells.__add__, _light(models), ranks, n_groups)
+
+    def fair_scores(self, model: ScoreModel, mixture: Mixture, capacity: int | None) -> QuantileSketch:
+        """Sketch of the fair score."""
+        return self._walk(_fair_part, QuantileSketch.__add__, model.without_detectors(), mixture, capacity)
+
+    def flag_rows(
+        self,
+        model: ScoreModel,
+        mixture: Mixture,
+        above: tuple[float, float],
+        labels: tuple[str, ...],
+        to: Path | None,
+    ) -> IntArray:
+        """Count rows, rows flagged by the base score and rows flagged by the fair one, by group: shape (G + 1, 3).
+
+        Parameters
+        ----------
+        above : pair of float
+            The thresholds of base and fair score.
+        labels : tuple of str
+        to : Path or None
+            A folder for one Parquet file per partition: ``source`` and ``row`` say which row of the input it is;
+            ``group`` (null where it is not known, or too small to be compared), ``base_score``, ``fair_score``,
+            ``flagged``.
+        """
+        return self._walk(_flag_part, np.add, model.without_detectors(), mixture, above, labels, to)
+
+    def _walk(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
+        """``work(part, blocks, *shared)`` for every partition, merged."""
+        ready = (self.scorer, self.files, *map(self.engine.share, shared))
+        return self.engine.reduce(_walk_part, merge, work, *ready)
+
+
+def score_all(engine: Engine, scorer: Scorer) -> tuple[RawScores, Walks]:
+    """Score every partition and keep the scores."""
+    shared = engine.share(scorer)
+    raw = engine.reduce(_score_part, RawScores.__add__, shared)
+    return raw, Walks(engine, shared, engine.share(raw.files))
+
+
+def score_anew(engine: Engine, scorer: Scorer) -> Walks:
+    """Partitions that are scored when they are walked through."""
+    return Walks(engine, engine.share(scorer), engine.share({}))
+
+
+def _light(models: Sequence[ScoreModel]) -> list[ScoreModel]:
+    return [model.without_detectors() for model in models]
+
+
+def _added(first: list[BaseScores], second: list[BaseScores]) -> list[BaseScores]:
+    return [one + two for one, two in zip(first, second, strict=True)]
+
+
+def _score_part(part: Part, scorer: Scorer) -> RawScores:
+    table = scorer.score(part)
+    folds = [table[table[:, -1] == fold, :-2] for fold in range(N_FOLDS)]
+    low = np.stack([raw.min(axis=0, initial=np.inf) for raw in folds])
+    return RawScores(scorer.keep(part, table), low, np.stack([raw.max(axis=0, initial=-np.inf) for raw in folds]))
+
+
+def _walk_part(part: Part, work: Callable[..., T], scorer: Scorer, files: Mapping[int, Path], *shared: Any) -> T:
+    return work(part, scorer.blocks(part, files), *shared)
+
+
+def _base_part(
+    part: Part,  # noqa: ARG001
+    blocks: Iterable[Block],
+    models: Sequence[ScoreModel],
+    capacity: int | None,
+) -> list[BaseScores]:
+    found = [BaseScores.of(np.empty(0), capacity) for _ in models]
+    for raw, _, folds in blocks:
+        parts = [
+            BaseScores.of(model.of_raw(raw[folds != place - 1])[1], capacity) for place, model in enumerate(models)
+        ]
+        found = _added(found, parts)
+    return found
+
+
+def _cells_part(
+    part: Part,  # noqa: ARG001
+    blocks: Iterable[Block],
+    models: Sequence[ScoreModel],
+    ranks: Sequence[QuantileSketch] | None,
+    n_groups: int,
+) -> Cells:
+    def of(block: Block) -> Cells:
+        parts = []
+        for place, model in enumerate(models):
+            S, t = model.of_raw(block.raw)
+            beta = np.ones(len(t)) if ranks is None else ranks_weights(ranks[place], t)
+            inside = (block.folds == place - 1).astype(np.intp)
+            parts.append(collect_cells(S, t, beta, block.codes, inside, n_groups=n_groups, n_sets=2))
+        return Cells.stacked(parts)
+
+    nobody = np.empty(0, dtype=np.intp)
+    total = of(Block(np.empty((0, len(models[0].scaling.low))), nobody, nobody))
+    for block in blocks:
+        total = total + of(block)
+    return total
+
+
+def ranks_weights(ranks: QuantileSketch, t: FloatArray) -> FloatArray:
+    """``beta = exp(rank / n)`` by a sketch of the base score."""
+    return np.exp(ranks.ranks(t) / ranks.count)
+
+
+def _fair_part(
+    part: Part,  # noqa: ARG001
+    blocks: Iterable[Block],
+    model: ScoreModel,
+    mixture: Mixture,
+    capacity: int | None,
+) -> QuantileSketch:
+    sketch = QuantileSketch.of(np.empty(0), capacity)
+    for block in blocks:
+        sketch = sketch + QuantileSketch.of(mixture.apply(*model.of_raw(block.raw)), capacity)
+    return sketch
+
+
+def _flag_part(
+    part: Part,
+    blocks: Iterable[Block],
+    model: ScoreModel,
+    mixture: Mixture,
+    above: tuple[float, float],
+    labels: tuple[str, ...],
+    to: Path | None,
+) -> IntArray:
+    counts, row = np.zeros((len(labels) + 1, 3), dtype=np.intp), part.first_row
+    with nullcontext() if to is None else ScoresFile(to, part, labels) as file:
+        for raw, codes, _ in blocks:
+            S, base = model.of_raw(raw)
+            fair = mixture.apply(S, base)
+            flagged = np.column_stack([np.ones(len(S), dtype=bool), base > above[0], fair > above[1]])
+            np.add.at(counts, codes, flagged)
+            if file is not None:
+                file.write(row, codes, base, fair, flagged[:, 2])
+            row += len(S)
+    return counts

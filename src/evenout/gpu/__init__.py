@@ -1,0 +1,127 @@
+"""Detectors and pair sums on a GPU, with torch: what the CPU computes, from the same rows, many times faster.
+
+Each function is the twin of one on the CPU and returns the same type. Neighbours, LOF and kNN scores are the same bit
+for bit, forest scores up to the last digit of a power, and pair sums within 5e-4 in every direction. A fitted model is
+plain arrays: it may be fitted on one device and used on another.
+
+torch is imported when a function here is called, never before. ``device="cpu"`` runs the same code without a GPU, for
+tests.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from evenout.core.exceptions import InputError, from_extra
+from evenout.core.pairwise import PairSums
+from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.forest import Forest
+from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.parts import Without
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that cannot be used, in one line that says what to do.
+
+    >>> check_device("abacus")
+    Traceback (most recent call last):
+        ...
+    ValueError: device='abacus' is not allowed; use 'cpu' or 'cuda'
+    """
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"device={device!r} is not allowed; use 'cpu' or 'cuda'")
+    torch = from_extra("torch", "gpu", f"device={device!r}")
+    if device != "cpu" and not torch.cuda.is_available():
+        raise InputError("{device=} was asked for, but torch finds no CUDA device; use {device='cpu'}", device=device)
+
+
+def pair_sums(
+    X: FloatArray,
+    Z: FloatArray,
+    groups: IntArray,
+    folds: IntArray,
+    *,
+    n_groups: int,
+    n_folds: int,
+    scale: Literal["minmax"] | float = "minmax",
+    device: str = "cuda",
+) -> PairSums:
+    """`evenout.core.pairwise.pair_sums` on a device.
+
+    With ``"minmax"`` similarities are rounded to half precision, by 2^-11 at most; a bias ``v' F v`` is off by no more,
+    for any v, and the same bit for bit when repeated. Over many pairs rounding averages out: with 20,000 rows the
+    largest error by direction was 3e-6. With a length as scale, 16 bits are kept, and repeated sums may differ in the
+    last digits.
+    """
+    check_device(device)
+    from evenout.gpu import _torch_pairs
+
+    return _torch_pairs.pair_sums(X, Z, groups, folds, n_groups=n_groups, n_folds=n_folds, scale=scale, device=device)
+
+
+def fit_neighbours(
+    X: FloatArray, *, lof: Sequence[int], knn: Sequence[int], n_threads: int = 1, device: str = "cuda"
+) -> tuple[Neighbours, FloatArray]:
+    """`Neighbours.fit` on a device: the model and the raw training scores, the same bit for bit."""
+    check_device(device)
+    from evenout.gpu import _torch_neighbours
+
+    return _torch_neighbours.fit(X, lof, knn, device, n_threads)
+
+
+def cross_fit_neighbours(
+    X: FloatArray,
+    folds: IntArray,
+    *,
+    lof: Sequence[int],
+    knn: Sequence[int],
+    n_threads: int = 1,
+    device: str = "cuda",
+) -> tuple[Neighbours, FloatArray, Without]:
+    """`Neighbours.cross_fit` with the one search on a device: the same bit for bit."""
+    check_device(device)
+    from evenout.gpu import _torch_neighbours
+
+    return _torch_neighbours.cross_fit(X, folds, lof, knn, device, n_threads)
+
+
+def fit_forest(
+    X: FloatArray,
+    *,
+    sizes: Sequence[int],
+    random_state: int,
+    n_threads: int = 1,  # noqa: ARG001
+    device: str = "cuda",
+) -> tuple[Forest, FloatArray]:
+    """`Forest.fit` with the training rows scored on a device; the trees are grown by scikit-learn, on the CPU."""
+    check_device(device)
+    from evenout.gpu import _torch_forest
+
+    return _torch_forest.fit(X, sizes, random_state, device)
+
+
+def cross_fit_forest(
+    X: FloatArray,
+    folds: IntArray,
+    *,
+    sizes: Sequence[int],
+    random_state: int,
+    n_threads: int = 1,
+    device: str = "cuda",
+) -> tuple[Forest, FloatArray, Without]:
+    """`Forest.cross_fit` with the training rows scored on a device."""
+    check_device(device)
+    from evenout.gpu import _torch_forest
+
+    return _torch_forest.cross_fit(X, folds, sizes, random_state, device, n_threads)
+
+
+def score(part: Any, X: FloatArray, *, n_threads: int = 1, device: str = "cuda") -> FloatArray:
+    """``part.score(X, n_threads=n_threads)`` of a fitted detector, on the device if it is `Neighbours` or `Forest`."""
+    check_device(device)
+    from evenout.gpu import _torch_forest, _torch_neighbours
+
+    if isinstance(part, Neighbours):
+        return _torch_neighbours.score(part, X, device, n_threads)
+    if isinstance(part, Forest):
+        return _torch_forest.score(part, X, device)
+    return part.score(X, n_threads=n_threads)

@@ -1,0 +1,93 @@
+"""Rows on a device: how they get there, their squared distances, and the halves that the fused kernels multiply."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenout.core.types import AnyArray
+
+FAR = 1e37  # squared length of a row that is not there: further away than any row, and twice that is finite
+_LARGEST = 14  # scaled coordinates stay below 2^14: twice that is still a number of half precision
+
+
+def upload(array: AnyArray, device: torch.device | str) -> Tensor:
+    """The array as a tensor on the device; it must not be written to, since on the CPU the memory is shared."""
+    return torch.as_tensor(np.require(array, requirements=["C", "W"])).to(device)
+
+
+def can_fuse(device: torch.device | str, n_rows: int, width: int) -> bool:
+    """Whether fused kernels can run: they need Triton, which torch brings along on Linux, and count in 32 bits."""
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return False
+    return torch.device(device).type == "cuda" and n_rows * width < 2**31
+
+
+def squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """``|a_i - b_j|^2``, shape (len(a), len(b)): one sum over the features in their order, as on the CPU."""
+    total = torch.zeros(len(a), len(b), dtype=a.dtype, device=a.device)
+    gap = torch.empty_like(total)
+    for f in range(a.shape[1]):
+        torch.sub(a[:, f, None], b[None, :, f], out=gap)
+        total += gap.square_()
+    return total
+
+
+def roots(squared: Tensor) -> Tensor:
+    """Square roots, rounded correctly; those of torch on a CPU, unlike NumPy's, may be off by the last digit."""
+    return squared.sqrt() if squared.is_cuda else torch.from_numpy(np.sqrt(squared.numpy()))
+
+
+class Halves(NamedTuple):
+    """Rows split into numbers of half precision; see `evenout.gpu._triton_kernels`.
+
+    Attributes
+    ----------
+    left, right : tensors of float16, (n, width)
+    norm : tensor of float32, (n,)
+        Squared length of each scaled row.
+    chunk : int
+        How much of the width a kernel takes at a time.
+    """
+
+    left: Tensor
+    right: Tensor
+    norm: Tensor
+    chunk: int
+
+
+def scale_to_halves(*parts: Tensor) -> float:
+    """The power of two by which rows (n, d) must be multiplied before `split`."""
+    largest = max([float(part.abs().max()) for part in parts if part.numel()], default=0.0)
+    return math.ldexp(1.0, min(_LARGEST - math.frexp(largest)[1], 1000))
+
+
+def split(points: Tensor) -> Halves:
+    """Split scaled rows (n, d) of float64."""
+    high = points.half()
+    low = (points - high.double()).half()
+    used = 3 * points.shape[1]
+    chunk = 32 if used <= 32 else 64
+    empty = high.new_zeros(len(points), -used % chunk)
+    left = torch.cat([high, high, low, empty], dim=1)
+    right = -2 * torch.cat([high, low, high, empty], dim=1)
+    return Halves(left, right, points.square().sum(dim=1).float(), chunk)
+
+
+def rounding_of_halves(length: Tensor, width: int, n_features: int) -> Tensor:
+    """Bound on the error of ``norm_i + norm_j + left_i . right_j`` for two rows no longer than ``length``.
+
+    Half precision keeps 22 bits of a coordinate, or multiples of 2^-24; the products of two low halves are left out;
+    each of the ``width`` products is added up with 24 bits.
+    """
+    return length * (length * (width + 16) * 2.0**-23 + n_features**0.5 * 2.0**-22)
+
+
+def rounding_of_differences(length: Tensor, distance: Tensor, n_features: int) -> Tensor:
+    """Bound on the error of a squared distance near ``distance^2`` of two such rows, by differences in float32."""
+    shift = length * 2.0**-23
+    return shift * (2 * distance + shift) + distance**2 * (n_features + 2) * 2.0**-23

@@ -1,0 +1,211 @@
+"""The nearest points of many points with torch: exact, with the rule for ties of `evenout.detectors.search`.
+
+Points lie in random order in blocks of 128. A fused kernel finds, for each query, the smallest squared distance to
+every block, up to rounding. The k-th smallest of these, ``kth``, bounds the distance of the k-th nearest point, and any
+point within that bound lies in a block whose minimum is within it: with ``e`` the bound on the rounding, no block above
+``kth + 2 e`` can matter. That is seldom more than k blocks, and hardly more points than k lie within the bound; their
+distances are computed in float64, as on the CPU, and sorted by (distance, id).
+
+Queries with more blocks or points in reach than there was room for are asked again with more room and a kernel that
+rounds less, and then on the CPU.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenout.detectors import search
+from evenout.gpu._torch_rows import (
+    FAR,
+    can_fuse,
+    roots,
+    rounding_of_differences,
+    rounding_of_halves,
+    scale_to_halves,
+    split,
+    squared_distances,
+)
+
+BLOCK = 128  # points in a block, and queries in a tile
+NUMBERS = 2**27  # in a block of distances: bounds the memory for it to 1 GB
+NO_ID = torch.iinfo(torch.int64).max
+
+
+def nearest(points: Tensor, k: int, queries: Tensor | None = None, *, n_threads: int = 1) -> tuple[Tensor, Tensor]:
+    """Distances and ids of the ``k`` nearest of the ``points`` (n, d), sorted by (distance, id), each (m, k).
+
+    Without ``queries`` (m, d) they are those of every point, the point itself left out. ``n_threads`` of the CPU work
+    for queries that the GPU could not settle.
+    """
+    asked = points if queries is None else queries
+    itself = torch.arange(len(asked), device=asked.device) if queries is None else None
+    # A point finds itself first; one more neighbour makes up for it.
+    wanted = k if itself is None else k + 1
+    fused = can_fuse(points.device, len(points) + BLOCK, 3 * points.shape[1] + 64)
+    if fused and len(asked) and len(points) >= 4 * wanted * BLOCK:
+        return _nearest_by_blocks(points, asked, k, wanted, itself, n_threads)
+    return _nearest_of_all(points, asked, k, itself)
+
+
+def _nearest_of_all(points: Tensor, asked: Tensor, k: int, itself: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Compute and compare all distances, block by block."""
+    distances = points.new_empty(len(asked), k)
+    ids = torch.empty(len(asked), k, dtype=torch.int64, device=points.device)
+    step = max(NUMBERS // max(len(points), 1), 1)
+    for start in range(0, len(asked) if k else 0, step):
+        rows = slice(start, start + step)
+        found = roots(squared_distances(asked[rows], points))
+        if itself is not None:
+            found[torch.arange(len(found), device=found.device), itself[rows]] = torch.inf
+        distances[rows], ids[rows] = _smallest(found, k)
+    return distances, ids
+
+
+def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k smallest of each row with their columns, sorted by (value, column)."""
+    listed = min(k + 8, values.shape[1])
+    few, columns = torch.topk(values, listed, largest=False)
+    columns, order = columns.sort(dim=1)
+    few, order = few.gather(1, order).sort(dim=1, stable=True)
+    columns = columns.gather(1, order)
+    if listed < values.shape[1]:  # a tie that reaches the end of the list may go on beyond it
+        tied = (few[:, -1] == few[:, k - 1]).nonzero()[:, 0]
+        if len(tied):
+            whole, order = values[tied].sort(dim=1, stable=True)
+            few[tied], columns[tied] = whole[:, :listed], order[:, :listed]
+    return few[:, :k], columns[:, :k]
+
+
+def _nearest_by_blocks(
+    points: Tensor, asked: Tensor, k: int, wanted: int, itself: Tensor | None, n_threads: int
+) -> tuple[Tensor, Tensor]:
+    index = Index(points, asked)
+    distances = points.new_empty(len(asked), k)
+    ids = torch.empty(len(asked), k, dtype=torch.int64, device=points.device)
+    left = torch.arange(len(asked), device=points.device)
+    step = max(NUMBERS // index.n_blocks // BLOCK, 1) * BLOCK
+    for times, by_differences in ((2, False), (16, True)):
+        room = 1 << (times * wanted - 1).bit_length()
+        failed = []
+        for rows in left.split(step):
+            own = None if itself is None else itself[rows]
+            found, names, complete = index.search(asked[rows], wanted, room, own, by_differences)
+            distances[rows[complete]], ids[rows[complete]] = found[complete, :k], names[complete, :k]
+            failed.append(rows[~complete])
+        left = torch.cat(failed)
+        if not len(left):
+            return distances, ids
+    blocks = search.cut_blocks(points.cpu().numpy())
+    exact, names = search.nearest(
+        blocks, wanted, queries=search.cut_blocks(asked[left].cpu().numpy()), n_threads=n_threads
+    )
+    if itself is not None:
+        kept = names != itself[left].cpu().numpy()[:, None]
+        exact, names = exact[kept].reshape(-1, k), names[kept].reshape(-1, k)
+    distances[left] = torch.as_tensor(exact).to(distances)
+    ids[left] = torch.as_tensor(names.astype(np.int64)).to(ids)
+    return distances, ids
+
+
+class Index:
+    """Points in random order and whole blocks, ready to be searched; ``queries`` count for the scaling alone."""
+
+    def __init__(self, points: Tensor, queries: Tensor) -> None:
+        n, d = points.shape
+        self.n_blocks = -(-n // BLOCK)
+        shuffle = torch.randperm(n, generator=torch.Generator().manual_seed(0)).to(points.device)
+        # Places beyond the last point hold infinity for float64, and 0 with the norm FAR for the kernel.
+        self.columns = points.new_full((d, self.n_blocks * BLOCK), torch.inf)
+        self.columns[:, :n] = points[shuffle].T
+        self.ids = torch.full((self.n_blocks * BLOCK,), NO_ID, device=points.device)
+        self.ids[:n] = shuffle
+        self.centre = points.median(dim=0).values  # not the mean: rounding grows with the distance from here
+        self.unit = scale_to_halves(points - self.centre, queries - self.centre)
+        scaled = points.new_zeros(self.n_blocks * BLOCK, d)
+        scaled[:n] = self._scaled(points[shuffle])
+        self.halves = split(scaled)
+        self.halves.norm[n:] = FAR
+
+    def _scaled(self, rows: Tensor) -> Tensor:
+        return (rows - self.centre) * self.unit
+
+    def search(
+        self, asked: Tensor, wanted: int, room: int, itself: Tensor | None, by_differences: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Distances and ids (m, room) sorted by both, ``itself`` and empty places last, and where they are complete."""
+        scaled = self._scaled(asked)
+        minima = self._minima_by_differences(scaled) if by_differences else self._minima(scaled)
+        n_listed = min(room, self.n_blocks)
+        near, blocks = torch.topk(minima, n_listed, largest=False)
+        kth = near[:, wanted - 1].double().clamp(min=0.0)
+        length = 1.01 * (scaled.norm(dim=1) + kth.sqrt())
+        if by_differences:
+            slack = rounding_of_differences(length, 1.01 * kth.sqrt(), asked.shape[1])
+        else:
+            slack = rounding_of_halves(length, self.halves.left.shape[1], asked.shape[1])
+        visited = (near <= (kth + 2 * slack)[:, None]).sum(dim=1)
+        limit = (kth + slack) / self.unit / self.unit * (1 + 1e-9)
+        squared, places, count = self._near_points(asked, blocks, visited, limit, room)
+        complete = (count >= wanted) & (count <= room) & ((visited < n_listed) | (n_listed == self.n_blocks))
+        ids = torch.where(places < 0, NO_ID, self.ids[places])
+        distances = roots(squared)
+        if itself is not None:
+            distances.masked_fill_(ids == itself[:, None], torch.inf)
+        ids, order = ids.sort(dim=1)
+        distances, order = distances.gather(1, order).sort(dim=1, stable=True)
+        return distances, ids.gather(1, order), complete
+
+    def _minima(self, scaled: Tensor) -> Tensor:
+        """Smallest squared distance of each query to each block, (m, n_blocks), from products of halves."""
+        from evenout.gpu._triton_kernels import block_minima
+
+        halves = split(_padded(scaled))
+        minima, grid, n_each = self._minima_grid(len(halves.left))
+        block_minima[grid](
+            halves.left, self.halves.right, halves.norm, self.halves.norm, minima, self.n_blocks, n_each,
+            WIDTH=halves.left.shape[1], CHUNK=halves.chunk, ROWS=BLOCK, COLUMNS=BLOCK, num_warps=4,
+            num_stages=4 if halves.left.shape[1] == halves.chunk else 2,
+        )  # fmt: skip
+        return minima[: len(scaled)]
+
+    def _minima_by_differences(self, scaled: Tensor) -> Tensor:
+        """The same from differences of coordinates: slower, and with less rounding."""
+        from evenout.gpu._triton_kernels import block_minima_by_differences
+
+        rows = _padded(scaled).float().T.contiguous()
+        columns = self._scaled(self.columns.T).float().T.contiguous()
+        minima, grid, n_each = self._minima_grid(rows.shape[1])
+        block_minima_by_differences[grid](
+            rows, columns, minima, rows.shape[1], columns.shape[1], self.n_blocks, n_each, len(rows),
+            ROWS=BLOCK, COLUMNS=BLOCK, num_warps=8,
+        )  # fmt: skip
+        return minima[: len(scaled)]
+
+    def _minima_grid(self, n_rows: int) -> tuple[Tensor, tuple[int, int], int]:
+        """Room for the minima, programs by tiles of rows and parts of the blocks, and blocks in each part."""
+        n_tiles = n_rows // BLOCK
+        n_parts = min(self.n_blocks, max(1, 4096 // n_tiles))
+        minima = torch.empty(n_rows, self.n_blocks, device=self.ids.device)
+        return minima, (n_tiles, n_parts), -(-self.n_blocks // n_parts)
+
+    def _near_points(
+        self, asked: Tensor, blocks: Tensor, visited: Tensor, limit: Tensor, room: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Squared distances and places (m, room) of the points within the limits, and how many they are (m,)."""
+        from evenout.gpu._triton_kernels import near_points
+
+        m, d = asked.shape
+        squared = asked.new_full((m, room), torch.inf)
+        places = torch.full((m, room), -1, dtype=torch.int32, device=asked.device)
+        count = torch.empty(m, dtype=torch.int32, device=asked.device)
+        near_points[(m,)](
+            self.columns, asked.contiguous(), blocks.int(), visited.int(), limit, squared, places, count,
+            self.columns.shape[1], d, blocks.shape[1], COLUMNS=BLOCK, ROOM=room, num_warps=1,
+            enable_fp_fusion=False,
+        )  # fmt: skip
+        return squared, places.long(), count
+
+
+def _padded(rows: Tensor) -> Tensor:
+    """Rows of 0 added to whole tiles."""
+    return torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % BLOCK))

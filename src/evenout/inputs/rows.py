@@ -1,0 +1,102 @@
+"""Feature rows, seeds, clusters and weights, cleaned once at the door into what the inner code trusts."""
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, validate_data
+
+from evenout.core.exceptions import InputError
+from evenout.core.notions import Notion
+from evenout.core.types import FloatArray, IntArray
+from evenout.inputs.groups import Groups
+
+LARGEST = 1e30  # squares of larger numbers leave the range in which distances are exact
+
+
+def training_rows(estimator: Any, X: Any) -> FloatArray:
+    """Training rows as a C-contiguous float64 array, without touching the estimator."""
+    _refuse_sparse(X)
+    validate_data(BaseEstimator(), X, skip_check_array=True)  # refuses columns of mixed name types
+    rows = check_array(X, dtype=np.float64, order="C", ensure_min_samples=2, estimator=estimator, input_name="X")
+    return refuse_huge(rows)
+
+
+def new_rows(estimator: Any, X: Any) -> FloatArray:
+    """New rows likewise, with the columns that the fitted estimator knows."""
+    _refuse_sparse(X)
+    return refuse_huge(validate_data(estimator, X, dtype=np.float64, order="C", reset=False))
+
+
+def as_seed(random_state: Any) -> int:
+    """An integer is used as it is, so that detectors agree with scikit-learn's under the same seed."""
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    if not isinstance(random_state, int | np.integer) or not 0 <= random_state < 2**32:
+        allowed = "an integer from 0 to 4294967295, a RandomState or None"
+        raise ValueError(f"random_state={random_state!r} is not allowed; use {allowed}")
+    return int(random_state)
+
+
+def read_clusters(clusters: Any, n_rows: int) -> IntArray | None:
+    """Codes 0, 1, ... of the clusters of rows; None if each row stands for itself."""
+    import pandas as pd
+
+    if clusters is None:
+        return None
+    if np.ndim(clusters) != 1 or len(clusters) != n_rows:
+        raise ValueError(f"clusters must hold one value per row, shape ({n_rows},), got shape {np.shape(clusters)}")
+    codes, _ = pd.factorize(np.asarray(pd.Series(clusters), dtype=object))
+    if (codes < 0).any():
+        raise InputError(
+            "{@clusters} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
+            "give these rows a value of their own",
+            unknown=(codes < 0).sum(), n_rows=n_rows, row=(codes < 0).argmax(),
+        )  # fmt: skip
+    return codes.astype(np.intp)
+
+
+def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Notion]) -> FloatArray | None:
+    """Weights of the rows, 0 or more and not all 0; None if all count alike."""
+    if sample_weight is None:
+        return None
+    if any(notion.name == "individual" for notion in fairness):
+        raise ValueError("sample_weight does not go with fairness='individual', which compares rows; leave it out")
+    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if weights.shape != (n_rows,):
+        raise ValueError(f"sample_weight must hold one number per row, shape ({n_rows},), got shape {weights.shape}")
+    if (weights < 0).any() or not weights.any():
+        raise ValueError("sample_weight has negative numbers or zeros alone; give numbers of 0 or more")
+    return weights
+
+
+def refuse_lone_clusters(groups: Groups, clusters: IntArray | None, sample_weight: FloatArray | None) -> None:
+    """Raise an error for a group that one cluster alone, or one row of positive weight, stands for."""
+    counted = np.ones(len(groups.codes), dtype=bool) if sample_weight is None else sample_weight > 0
+    units = np.arange(len(groups.codes)) if clusters is None else clusters
+    for code, label in enumerate(groups.labels):
+        n = len(np.unique(units[counted & (groups.codes == code)]))
+        if n < 2:
+            kind = "rows" if clusters is None else "clusters"
+            raise ValueError(
+                f"group {label!r} has {n} {kind} of positive weight; at least 2 are needed to tell a gap from chance: "
+                f"give other weights or finer clusters, or leave its rows out"
+            )
+
+
+def _refuse_sparse(X: Any) -> None:
+    if scipy.sparse.issparse(X):
+        raise ValueError("X is sparse; dense data is needed: pass X.toarray()")
+
+
+def refuse_huge(X: FloatArray) -> FloatArray:
+    """X itself, unless it holds a value that distances cannot be computed with."""
+    if np.abs(X).max(initial=0.0) > LARGEST:
+        row, column = np.unravel_index(np.abs(X).argmax(), X.shape)
+        raise ValueError(
+            f"X has {X[row, column]:.3g} in row {row}, column {column}; rescale values above {LARGEST:g} in magnitude"
+        )
+    return X

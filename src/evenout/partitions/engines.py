@@ -1,0 +1,187 @@
+"""Rows in partitions: what a partition is, how its rows are cleaned, and what an engine does with all of them.
+
+An *engine* runs one function on every partition and merges the small results in the order of the partitions. The
+algorithms in `reference`, `passes` and `out_of_core` need no more than that: they know nothing of files or machines.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import scipy.sparse
+from sklearn.utils.validation import check_array
+
+from evenout.core.exceptions import InputError
+from evenout.core.types import FloatArray, IntArray
+from evenout.inputs.groups import label_rows
+from evenout.inputs.rows import refuse_huge
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that are read and worked on together.
+
+    Parameters
+    ----------
+    index : int
+        Place among the partitions.
+    source : str
+        Where the rows come from, for messages and tables: a file, or the number of a partition.
+    load : callable
+        Returns the features, array or frame of shape (m, d), and the protected columns, (m,) or (m, c), or None.
+    first_row : int
+        Place of the first row in the source.
+    """
+
+    index: int
+    source: str
+    load: Callable[[], tuple[Any, Any]]
+    first_row: int = 0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The cleaned rows of one partition.
+
+    Parameters
+    ----------
+    X : array of shape (m, d)
+    names : tuple of str
+        The groups that occur here.
+    place : array of shape (m,)
+        Which of ``names`` each row belongs to; -1 where the group is unknown.
+    """
+
+    X: FloatArray
+    names: tuple[str, ...]
+    place: IntArray
+
+    def codes(self, known: Mapping[str, int]) -> IntArray:
+        """The code of each row's group among the known ones, shape (m,); -1 for any other."""
+        return np.array([*(known.get(name, -1) for name in self.names), -1], dtype=np.intp)[self.place]
+
+    def labels(self) -> Any:
+        """The name of each row's group, or None, as an array of objects of shape (m,)."""
+        return np.array([*self.names, None], dtype=object)[self.place]
+
+
+def read_rows(part: Part) -> Rows:
+    """Load and clean a partition; every complaint begins with where the rows come from."""
+    X, sensitive = part.load()
+    try:
+        features = _features(X)
+        if sensitive is None or not len(features):
+            return Rows(features, (), np.full(len(features), -1))
+        known = _known(sensitive, len(features))
+        if known.all():
+            groups = label_rows(sensitive, len(features), rows=X)
+            return Rows(features, groups.labels, groups.codes)
+        place = np.full(len(features), -1)
+        if not known.any():
+            return Rows(features, (), place)
+        groups = label_rows(_frame(sensitive)[known], int(known.sum()))
+        place[known] = groups.codes
+        return Rows(features, groups.labels, place)
+    except ValueError as error:
+        raise InputError("{where}: {error}", where=describe(part, len(X)), error=error) from None
+
+
+def describe(part: Part, n_rows: int, *, counted_from: int = 0) -> str:
+    """The source, and which of its rows, if they are not the first ones."""
+    if not part.first_row:
+        return part.source
+    first = part.first_row + counted_from
+    return f"{part.source} (rows from {first} to {first + n_rows - 1}, here counted from {counted_from})"
+
+
+def _features(X: Any) -> FloatArray:
+    if scipy.sparse.issparse(X):
+        raise ValueError("X is sparse; dense data is needed")
+    return refuse_huge(check_array(X, dtype=np.float64, order="C", ensure_min_samples=0, input_name="X"))
+
+
+def _known(sensitive: Any, n_rows: int) -> Any:
+    """Which rows have a value in every protected column; all of them where the length is wrong (told later)."""
+    known = _frame(sensitive).notna().all(axis=1).to_numpy()
+    return known if len(known) == n_rows else np.ones(n_rows, dtype=bool)
+
+
+def _frame(sensitive: Any) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(sensitive)
+
+
+class Engine(Protocol):
+    """Runs work on all partitions."""
+
+    @property
+    def header(self) -> Any:
+        """A frame or array without rows that has the columns of the features."""
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that the work on one partition may use."""
+
+    def share(self, value: T) -> T:
+        """Make a value ready to be given to `reduce` more than once; the result stands for the value."""
+        ...
+
+    def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
+        """``work(part, *shared)`` for every partition, merged in a tree, in the order of the partitions."""
+        ...
+
+    def scratch(self) -> AbstractContextManager[Callable[[], Path]]:
+        """Yield a function that returns a folder for work to keep files in; it is removed at the end."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """One partition after the other in this process, with threads inside the work: memory for one partition."""
+
+    parts: Sequence[Part]
+    header: Any
+    n_threads: int = 1
+
+    def share(self, value: T) -> T:
+        """Nothing to do: everything is in this process."""
+        return value
+
+    def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
+        """See `Engine`."""
+        return merge_tree((work(part, *shared) for part in self.parts), merge)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Callable[[], Path]]:
+        """See `Engine`."""
+        with tempfile.TemporaryDirectory(prefix="evenout-", ignore_cleanup_errors=True) as folder:
+            yield partial(Path, folder)
+
+
+def merge_tree(results: Iterable[T], merge: Callable[[T, T], T]) -> T:
+    """Merge results pairwise as they come, in their order, holding one of each size at most.
+
+    >>> merge_tree("abcde", lambda a, b: f"({a}{b})")
+    '(((ab)(cd))e)'
+    """
+    waiting: list[tuple[int, T]] = []  # sizes fall from left to right, as powers of two
+    for result in results:
+        size = 1
+        while waiting and waiting[-1][0] == size:
+            result = merge(waiting.pop()[1], result)
+            size *= 2
+        waiting.append((size, result))
+    if not waiting:
+        raise ValueError("there are no partitions; give at least one file or partition")
+    total = waiting.pop()[1]
+    while waiting:
+        total = merge(waiting.pop()[1], total)
+    return total

@@ -1,0 +1,231 @@
+"""Parquet files: in as partitions, one per run of row groups, all footers checked before any row; out as scores.
+
+Footers are compared here, not by `pyarrow.dataset`. It fills a column that a file lacks with gaps, reads text as
+numbers and skips names that begin with an underscore, all without a word.
+"""
+
+import glob
+from collections.abc import Collection, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.partitions.engines import Part
+
+ROWS = 262_144  # row groups are read together up to so many rows
+
+_COLUMNS = ("source", "row", "group", "base_score", "fair_score", "flagged")
+
+
+def parquet_parts(
+    where: str | Path | Iterable[str | Path],
+    *,
+    sensitive: Collection[str] = (),
+    features: Collection[str] | None = None,
+    exclude: Collection[str] = (),
+    text: bool = False,
+) -> tuple[list[Part], Any]:
+    """Partitions of Parquet files that all have the same columns.
+
+    Parameters
+    ----------
+    where : path, glob or several paths
+        A folder stands for all ``*.parquet`` files in it, at any depth, in the order of their names.
+    sensitive : names
+        The protected columns; none for rows that are only scored.
+    features : names, optional
+        Default: all columns but the protected, the excluded and an index that pandas has written.
+    exclude : names
+    text : bool
+        Whether features may be text and have gaps; `columns.encoded` makes numbers of them.
+
+    Returns
+    -------
+    the partitions, and an empty frame with the feature columns: of type float, or object for text
+
+    Raises
+    ------
+    ValueError
+        That names the file which is no Parquet file, lacks a column, or has other columns than the first one.
+    """
+    import pandas as pd
+
+    files = _files(where)
+    footers = {path: _open(path).metadata for path in files}
+    names = _features(files[0], _schema(footers[files[0]]), sensitive, features, exclude)
+    columns = _columns({path: _schema(footer) for path, footer in footers.items()}, [*names, *sensitive])
+    texts = _text_columns(columns, names, allowed=text)
+    parts: list[Part] = []
+    for path, footer in footers.items():
+        start = 0
+        for groups, n_rows in _runs(footer):
+            load = partial(_read, path, groups, names, list(sensitive))
+            parts.append(Part(len(parts), str(path), load, start))
+            start += n_rows
+    return parts, pd.DataFrame({name: pd.Series(dtype=object if name in texts else float) for name in names})
+
+
+class ScoresFile:
+    """A Parquet file of scores of one partition, written block by block; it appears whole."""
+
+    def __init__(self, folder: Path, part: Part, labels: tuple[str, ...]) -> None:
+        self._place = folder / f"scores-{part.index:06d}.parquet"
+        self._source, self._names = part.source, np.array([*labels, None], dtype=object)
+
+    def __enter__(self) -> "ScoresFile":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        texts, scores = ("source", "group"), ("base_score", "fair_score")
+        kinds = dict.fromkeys(texts, pa.string()) | {"row": pa.int64(), "flagged": pa.bool_()}
+        kinds |= dict.fromkeys(scores, pa.float64())
+        self._schema = pa.schema([(name, kinds[name]) for name in _COLUMNS])
+        # A name of its own: where a partition is worked on twice at a time, neither writes into the other's file.
+        self._unfinished = self._place.with_suffix(f".{uuid4().hex}")
+        self._file = pq.ParquetWriter(self._unfinished, self._schema)
+        return self
+
+    def write(self, row: int, codes: IntArray, base: FloatArray, fair: FloatArray, flagged: BoolArray) -> None:
+        """Append consecutive rows, the first of which is ``row`` of the source."""
+        import pyarrow as pa
+
+        columns = [[self._source] * len(codes), np.arange(row, row + len(codes)), self._names[codes]]
+        self._file.write_table(pa.table([*columns, base, fair, flagged], schema=self._schema))
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        self._file.close()
+        if kind is None:
+            self._unfinished.replace(self._place)
+        else:
+            self._unfinished.unlink()
+
+
+def _files(where: str | Path | Iterable[str | Path]) -> list[Path]:
+    if not isinstance(where, str | Path):
+        found = [Path(path) for path in where]
+    elif Path(where).is_dir():
+        found = sorted(path for path in Path(where).rglob("*.parquet") if path.is_file())
+    elif Path(where).exists():
+        found = [Path(where)]
+    else:
+        found = [Path(path) for path in sorted(glob.glob(str(where), recursive=True))]  # noqa: PTH207 (may be absolute)
+    if not found:
+        raise ValueError(f"{where} has no Parquet file; name a folder, a file or a pattern such as data/*.parquet")
+    return found
+
+
+def _open(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path)
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist") from None
+    except (pa.ArrowException, OSError):
+        raise ValueError(f"{path} is no Parquet file, or a damaged one") from None
+
+
+def _features(
+    path: Path,
+    schema: Any,
+    sensitive: Collection[str],
+    features: Collection[str] | None,
+    exclude: Collection[str],
+) -> list[str]:
+    """The feature columns, after a check that all named columns exist."""
+    for name in [*sensitive, *(features or ()), *exclude]:
+        if name not in schema.names:
+            raise ValueError(f"{path} has no column {name!r}; its columns are {', '.join(map(repr, schema.names))}")
+    repeated = [name for name in {*schema.names} if schema.names.count(name) > 1]
+    if repeated:
+        raise ValueError(f"{path} has more than one column {min(repeated)!r}; rename all but one")
+    if features is None:
+        aside = {*sensitive, *exclude}
+        features = [n for n in schema.names if n not in aside and not n.startswith("__index_level_")]
+    if not features:
+        raise ValueError(f"{path} has no feature column beside {', '.join(map(repr, [*sensitive, *exclude]))}")
+    return list(features)
+
+
+def _schema(footer: Any) -> Any:
+    return footer.schema.to_arrow_schema()
+
+
+def _columns(schemas: dict[Path, Any], names: list[str]) -> dict[str, tuple[Path, Any]]:
+    """The type of each column, and the first file that shows it; a column of gaps alone goes with any type."""
+    import pyarrow as pa
+
+    found: dict[str, tuple[Path, Any]] = {}
+    for path, schema in schemas.items():
+        for name in names:
+            if schema.names.count(name) != 1:
+                raise ValueError(
+                    f"{path} has {schema.names.count(name)} columns {name!r}, but {next(iter(schemas))} has one"
+                )
+            kind = schema.field(name).type
+            first, known = found.get(name, (path, pa.null()))
+            if pa.types.is_null(known):
+                found[name] = path, kind
+            elif not pa.types.is_null(kind) and _kind(kind) != _kind(known):
+                raise ValueError(
+                    f"{path}: column {name!r} holds {_kind(kind)}, but {_kind(known)} in {first}; "
+                    "write all files with the same types"
+                )
+    return found
+
+
+def _text_columns(columns: dict[str, tuple[Path, Any]], features: list[str], *, allowed: bool) -> list[str]:
+    """Those that hold text; columns that hold neither numbers nor allowed text are refused."""
+    import pyarrow as pa
+
+    numbers = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null
+    others = [name for name in features if not any(holds(columns[name][1]) for holds in numbers)]
+    for name in others:
+        path, kind = columns[name]
+        if not (allowed and _kind(kind) == "text"):
+            wanted = "numbers or text" if allowed else "numbers"
+            raise ValueError(
+                f"{path}: column {name!r} holds {_kind(kind)}, not {wanted}; encode it, or leave it out (--drop)"
+            )
+    return others
+
+
+def _kind(kind: Any) -> str:
+    """The name of a type; the ways to store text are one."""
+    import pyarrow as pa
+
+    stored = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return "text" if "string" in str(stored) else str(stored)
+
+
+def _runs(metadata: Any) -> list[tuple[list[int], int]]:
+    """Consecutive row groups with at most ``ROWS`` rows, or a single larger one, and the number of their rows."""
+    runs: list[tuple[list[int], int]] = []
+    for group in range(metadata.num_row_groups):
+        n_rows = metadata.row_group(group).num_rows
+        if runs and runs[-1][1] + n_rows <= ROWS:
+            runs[-1] = ([*runs[-1][0], group], runs[-1][1] + n_rows)
+        else:
+            runs.append(([group], n_rows))
+    return runs
+
+
+def _read(path: Path, groups: list[int], features: list[str], sensitive: list[str]) -> tuple[Any, Any]:
+    """Features and protected columns of some row groups, as frames."""
+    import pyarrow as pa
+
+    file = _open(path)
+    try:
+        table = file.read_row_groups(groups, columns=[*features, *sensitive], use_threads=False)
+    except (pa.ArrowException, OSError):
+        raise ValueError(f"{path} is a damaged Parquet file") from None
+    table = table.replace_schema_metadata()  # notes of pandas, who would make an index of some columns
+    X = table.select(features).to_pandas()
+    # Whole numbers stay whole beside missing values: group 1 must not become group 1.0 in some files.
+    frame = table.select(sensitive).to_pandas(integer_object_nulls=True)
+    return X, frame if sensitive else None
