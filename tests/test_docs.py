@@ -76,6 +76,7 @@ def runnable():
 @pytest.mark.parametrize("page", list(runnable()))
 def test_snippets_of_a_page_give_what_is_shown(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(DOCS / "extending")
     names = {"__name__": "__main__"}
     for language, text, line in snippets(page):
         if language == "pycon":

@@ -22,14 +22,9 @@ from evenout.fitting.fit import fit_rows
 from evenout.fitting.request import Request
 from evenout.fitting.result import FitResult
 from evenout.fitting.sources import Memory, Source, TrainingRows
-from evenout.inputs.groups import read_groups, warn_left_out
 from evenout.inputs.parameters import ENSEMBLE, check_parameters
 from evenout.inputs.rows import (
     as_seed,
-    read_clusters,
-    read_sample_weight,
-    refuse_lone_clusters,
-    training_rows,
 )
 from evenout.partitions.dask_engine import collection_engine, is_collection
 from evenout.partitions.engines import Engine
@@ -253,21 +248,9 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
             if clusters is not None or sample_weight is not None:
                 raise ValueError("clusters and sample_weight need rows in memory; leave them out for Dask collections")
             return self.fit_partitions(collection_engine(X, sensitive_features))
-        features = training_rows(self, X)
-        groups = read_groups(
-            sensitive_features,
-            len(features),
-            min_group_size=self.min_group_size,
-            small_groups=self.small_groups,
-            unknown_groups=self.unknown_groups,
-            rows=X,
-        )
-        warn_left_out(groups, self.min_group_size)
-        codes = read_clusters(clusters, len(features))
-        weight = read_sample_weight(sample_weight, len(features), request.fairness)
-        refuse_lone_clusters(groups, codes, weight)
-        rows = TrainingRows(features, groups, sensitive_features, codes, weight)
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
+        given = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
+        rows = TrainingRows.read(self, X, parameters, request.fairness, **given)
         return self._fit(Memory.of(rows, parameters, seed), request, seed, X)
 
     def fit_partitions(self, engine: Engine, *, exact_rows: int = EXACT_ROWS, scores_to: Path | None = None) -> Self:

@@ -188,9 +188,10 @@ class TradeoffPath:
         if self._is_target(alpha):
             return 0.0
         cov, base = self.covariance(np.array([alpha])), self.target_bias()
-        left = float(self.bias(alpha)) / base if base > 0 else float("nan")
-        variance = cov[0, 0] + left**2 * cov[1, 1] - 2.0 * left * cov[0, 1]
-        return float(np.sqrt(max(variance, 0.0)) / base) if base > 0 else float("nan")
+        if not base > 0:
+            return float("nan")
+        change = np.array([1.0, -float(self.bias(alpha)) / base])
+        return float(np.sqrt(max(change @ cov @ change, 0.0)) / base)
 
     @cached_property
     def gap_p_value(self) -> float:

@@ -4,7 +4,7 @@ The two differ in how extremes, sums and flags of all rows are found. That is wh
 other step of a fit is written once, in `evenout.fitting.fit`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -13,11 +13,13 @@ import numpy as np
 from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.folds import N_FOLDS, assign_folds
+from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
 from evenout.fitting.scores import ScoreModel, learn_scores
-from evenout.inputs.groups import Groups
+from evenout.inputs.groups import Groups, read_groups, warn_left_out
+from evenout.inputs.rows import read_clusters, read_sample_weight, refuse_lone_clusters, training_rows
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,28 @@ class TrainingRows:
     sensitive_features: Any
     clusters: IntArray | None = None
     sample_weight: FloatArray | None = None
+
+    @classmethod
+    def read(
+        cls,
+        estimator: Any,
+        X: Any,
+        parameters: Mapping[str, Any],
+        fairness: Collection[Notion],
+        *,
+        sensitive_features: Any,
+        clusters: Any,
+        sample_weight: Any,
+    ) -> "TrainingRows":
+        """Clean what a user has given; the estimator is named in messages, and not touched."""
+        features = training_rows(estimator, X)
+        rules = {name: parameters[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
+        groups = read_groups(sensitive_features, len(features), **rules, rows=X)
+        warn_left_out(groups, parameters["min_group_size"])
+        codes = read_clusters(clusters, len(features))
+        weight = read_sample_weight(sample_weight, len(features), fairness)
+        refuse_lone_clusters(groups, codes, weight)
+        return cls(features, groups, sensitive_features, codes, weight)
 
     def cells(self, S: FloatArray, t: FloatArray, beta: FloatArray, of: BoolArray) -> Cells:
         """Sums over some of the rows as one set; ``beta`` has one number for each of them."""

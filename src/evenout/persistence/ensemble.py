@@ -130,7 +130,7 @@ def _pool(pool: FittedPool, objects: list[Any]) -> dict[str, Any]:
         if kind is not None:
             parts.append({"kind": kind, **plain(part)})
         else:
-            parts.append(_with_object(part, "kind", objects) | {"width": getattr(part, "width", 1)})
+            parts.append(_with_object(part, "kind", objects) | {"width": len(getattr(part, "names", " "))})
     return {"names": pool.names, "parts": parts}
 
 
