@@ -1,0 +1,277 @@
+"""A target learnt from the labels that are known: a linear stack of the detectors that leans on the base score.
+
+On labelled rows the chance of a 1 is modelled by
+
+    logit P = b + c z + Z w,        c ~ N(1, 1),   w ~ N(0, tau^2 I / k),
+
+where ``z`` is the base score and ``Z`` the k detector scores, each with mean 0 and deviation 1 over *all* rows. For
+``tau = 0`` this is the base score alone. The stack is an average over ``tau`` in 0.5, 1, 2, 4, by how well each
+explains the labels (marginal likelihood, Laplace's approximation). With ``B`` the Bayes factor of the stack against the
+base score,
+
+    label_weight = max(0, 1 - 1 / B),        target = (1 - label_weight) t + label_weight u,
+
+where ``u`` is the stack with the mean and the deviation of ``t``. Labels that do not speak for the stack (B <= 1)
+leave the base score as it is, bit for bit. Nothing is drawn at random and no label is set aside.
+
+Labels may turn away from the base score, but not against it: ``u`` keeps a correlation of at least `LEAST_AGREEMENT`
+with ``t``. Where the base score finds outliers at all, this costs nothing, and it bounds what wrong labels can do.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit
+
+from evenout.core.types import BoolArray, FloatArray
+
+STRENGTHS = (0.5, 1.0, 2.0, 4.0)  # tau: how far the stack may move the logit from that of the base score
+LEAST_AGREEMENT = 0.5
+LEAST_OF_A_KIND = 2  # labelled rows of either kind; fewer say nothing
+_BASE = np.array([0.0, 1.0])  # prior means of the intercept's shift and of c
+_BASE_PRECISION = np.array([1.0 / 25.0, 1.0])
+_BLOCK = 1 << 16
+_STEPS = 100
+_CONSTANT = 1e-9  # a deviation below this share of the size of a column is rounding
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A learnt target, linear in the detector scores S and the base score t.
+
+    Parameters
+    ----------
+    weights : array of shape (k,)
+        Of the scaled detector scores.
+    base_weight, intercept : float
+        ``target = base_weight t + S weights + intercept``.
+    label_weight : float
+        How much was learnt, in [0, 1]; 0 is the base score itself.
+    agreement : float
+        Correlation of the target with the base score over all rows.
+    n_labels, n_positive : int
+        Labelled rows, and those of them with a 1.
+    effective_labels : float
+        As many equally likely labels say as much; less than ``n_labels`` where propensities differ.
+    """
+
+    weights: FloatArray
+    base_weight: float
+    intercept: float
+    label_weight: float
+    agreement: float
+    n_labels: int
+    n_positive: int
+    effective_labels: float
+
+    def apply(self, S: FloatArray, t: FloatArray) -> FloatArray:
+        """The target of rows with scores S (m, k) and base score t (m,): shape (m,)."""
+        if self.label_weight == 0.0:
+            return t.copy()
+        return self.base_weight * t + S @ self.weights + self.intercept
+
+    def detector_weights(self, base: FloatArray) -> FloatArray:
+        """Weights of the detectors in the target, where ``base`` (k,) are those in t."""
+        return self.base_weight * base + self.weights
+
+
+@dataclass(frozen=True)
+class Population:
+    """Mean (k + 1,) and covariance (k + 1, k + 1) of the columns (s, t) over all rows, labelled or not."""
+
+    mean: FloatArray
+    covariance: FloatArray
+
+    @classmethod
+    def of(cls, S: FloatArray, t: FloatArray, sample_weight: FloatArray | None = None) -> "Population":
+        """Of scores S (n, k) and base score t (n,), in blocks: no copy of S is made."""
+        n, k = S.shape
+        weight = np.ones(n) if sample_weight is None else sample_weight
+        total = weight.sum()
+        mean = np.r_[weight @ S, weight @ t] / total
+        covariance = np.zeros((k + 1, k + 1))
+        for start in range(0, n, _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            centred = np.column_stack([S[rows], t[rows]]) - mean
+            covariance += (centred.T * weight[rows]) @ centred
+        return cls(mean, covariance / total)
+
+
+def learn_stack(
+    S: FloatArray,
+    t: FloatArray,
+    labels: FloatArray,
+    *,
+    propensity: FloatArray | None = None,
+    sample_weight: FloatArray | None = None,
+    population: Population | None = None,
+    least_agreement: float = LEAST_AGREEMENT,
+) -> Stack:
+    """Learn a target from labels, shrunk towards the base score; see the top of this module.
+
+    Parameters
+    ----------
+    S : array of shape (n, k)
+        Scaled scores of the detectors.
+    t : array of shape (n,)
+        The base score.
+    labels : array of shape (n,)
+        1 for an outlier, 0 for none, NaN where nobody knows.
+    propensity : array of shape (n,), optional
+        The chance, in (0, 1], that the label of a row became known; only those of labelled rows are read. Labelled rows
+        then count by its inverse, so that they stand for all rows. None: every row had the same chance.
+    sample_weight : array of shape (n,), optional
+    population : Population, optional
+        Of all rows, where S holds only some of them, with all the labelled ones.
+    least_agreement : float
+        The correlation with t over all rows that the learnt score keeps, in [0, 1).
+    """
+    known = ~np.isnan(labels)
+    y = labels[known]
+    weight = _label_weights(known, propensity, sample_weight)
+    effective = float(weight.sum())
+    positive = int(y.sum())
+    k = S.shape[1]
+    base = Stack(np.zeros(k), 1.0, 0.0, 0.0, 1.0, len(y), positive, effective)
+    if min(positive, len(y) - positive) < LEAST_OF_A_KIND:
+        return base
+    population = Population.of(S, t, sample_weight) if population is None else population
+    deviation, varies = _deviations(population)
+    if not (varies[-1] and varies[:-1].any()):  # t has no unit, or there is nothing to learn from
+        return base
+    use = varies[:-1]
+    Z = (S[known][:, use] - population.mean[:-1][use]) / deviation[:-1][use]
+    z = (t[known] - population.mean[-1]) / deviation[-1]
+    direction, label_weight = _average(Z, z, y, weight)
+    if label_weight == 0.0:
+        return base
+    return _on_scale_of_base(base, direction, label_weight, population, deviation, use, least_agreement)
+
+
+def inverse_propensity(propensity: FloatArray) -> FloatArray:
+    """``1 / propensity``, at most ``sqrt(n)`` times its mean (Ionides 2008), so that no single row decides."""
+    weight = 1.0 / propensity
+    return np.minimum(weight, np.sqrt(len(weight)) * weight.mean())
+
+
+def _label_weights(
+    known: BoolArray, propensity: FloatArray | None, sample_weight: FloatArray | None
+) -> FloatArray:
+    """Weights of the labelled rows; they sum to the effective number ``(sum w)^2 / sum w^2``."""
+    weight = np.ones(int(known.sum())) if sample_weight is None else sample_weight[known]
+    if propensity is not None and len(weight):
+        weight = weight * inverse_propensity(propensity[known])
+    squares = float(weight @ weight)
+    return weight * (weight.sum() / squares) if squares > 0 else np.zeros(len(weight))
+
+
+def _deviations(population: Population) -> tuple[FloatArray, BoolArray]:
+    deviation = np.sqrt(np.maximum(population.covariance.diagonal(), 0.0))
+    return deviation, deviation > _CONSTANT * np.abs(population.mean)
+
+
+def _average(Z: FloatArray, z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[FloatArray, float]:
+    """``(w, c)`` averaged over the strengths by their evidence, and the label weight.
+
+    The prior of w is the same in every direction, so a solution lies in the span of the labelled rows, and k columns can
+    be rotated into as few as there are labelled rows.
+    """
+    k = Z.shape[1]
+    rotation = np.eye(k)
+    if len(Z) < k:
+        left, size, rotation = np.linalg.svd(Z, full_matrices=False)
+        Z = left * size
+    share = (weight @ y + 0.5) / (weight.sum() + 1.0)
+    offset = np.full(len(y), np.log(share) - np.log1p(-share))
+    start, known = _fit(np.column_stack([np.ones(len(y)), z]), y, weight, offset, _BASE, _BASE_PRECISION)
+    F = np.column_stack([np.ones(len(y)), z, Z])
+    centre = np.r_[_BASE, np.zeros(Z.shape[1])]
+    point, found, evidence = np.r_[start, np.zeros(Z.shape[1])], [], []
+    for strength in STRENGTHS:
+        precision = np.r_[_BASE_PRECISION, np.full(Z.shape[1], k / strength**2)]
+        point, explained = _fit(F, y, weight, offset, centre, precision, point)
+        found.append(np.r_[rotation.T @ point[2:], point[1]])
+        evidence.append(explained - known)
+    best = max(evidence)
+    shares = np.exp(np.array(evidence) - best)
+    # 1 / B, where B is the mean of the Bayes factors
+    inverse = float(np.exp(-best) / shares.mean()) if best > 0 else float("inf")
+    return shares / shares.sum() @ np.array(found), max(0.0, 1.0 - inverse)
+
+
+def _fit(
+    F: FloatArray,
+    y: FloatArray,
+    weight: FloatArray,
+    offset: FloatArray,
+    centre: FloatArray,
+    precision: FloatArray,
+    start: FloatArray | None = None,
+) -> tuple[FloatArray, float]:
+    """Minimise ``sum weight (log(1 + e^g) - y g) + 1/2 sum precision (x - centre)^2``, ``g = offset + F x``.
+
+    The function is strictly convex; Newton's steps are halved until they descend. Returns x and the logarithm of the
+    marginal likelihood by Laplace's approximation.
+    """
+
+    def value(x: FloatArray) -> float:
+        g = offset + F @ x
+        loss = float(weight @ (np.logaddexp(0.0, g) - y * g))
+        return loss + 0.5 * float(precision @ (x - centre) ** 2)
+
+    x = centre.copy() if start is None else start
+    now = value(x)
+    for _ in range(_STEPS):
+        p = expit(offset + F @ x)
+        slope = F.T @ (weight * (p - y)) + precision * (x - centre)
+        root = cho_factor((F.T * (weight * p * (1.0 - p))) @ F + np.diag(precision))
+        step = cho_solve(root, slope)
+        fall = float(slope @ step)
+        if fall <= 1e-14 * max(1.0, abs(now)):
+            break
+        size = 1.0
+        while (then := value(x - size * step)) > now - 1e-4 * size * fall and size > 1e-8:
+            size *= 0.5
+        if then >= now:  # rounding
+            break
+        x, now = x - size * step, then
+    half_log_determinant = float(np.log(np.abs(np.diagonal(root[0]))).sum())
+    return x, -now + 0.5 * float(np.log(precision).sum()) - half_log_determinant
+
+
+def _on_scale_of_base(
+    base: Stack,
+    direction: FloatArray,
+    label_weight: float,
+    population: Population,
+    deviation: FloatArray,
+    use: BoolArray,
+    least_agreement: float,
+) -> Stack:
+    """From a direction ``(w, c)`` of standardised columns to a target with the mean of t and, before mixing, its spread."""
+    columns = np.r_[np.flatnonzero(use), len(use)]
+    unit = deviation[columns]
+    correlation = population.covariance[np.ix_(columns, columns)] / np.outer(unit, unit)
+    variance, along = float(direction @ correlation @ direction), float(correlation[-1] @ direction)
+    across = max(variance - along**2, 0.0)  # of the part of u that t does not explain
+    needed = least_agreement * np.sqrt(across / (1.0 - least_agreement**2))
+    direction = direction + np.r_[np.zeros(len(columns) - 1), max(0.0, needed - along)]
+    along = max(along, needed)
+    spread = np.sqrt(across + along**2)
+    if not spread > 0:
+        return base
+    mixed = label_weight * direction / spread
+    mixed[-1] += 1.0 - label_weight
+    raw = mixed * unit[-1] / unit
+    weights = np.zeros(len(use))
+    weights[use] = raw[:-1]
+    towards = (1.0 - label_weight) + label_weight * along / spread
+    return replace(
+        base,
+        weights=weights,
+        base_weight=float(raw[-1]),
+        intercept=float(population.mean[-1] * (1.0 - raw[-1]) - population.mean[:-1] @ weights),
+        label_weight=label_weight,
+        agreement=float(towards / np.sqrt(towards**2 + label_weight**2 * across / spread**2)),
+    )
