@@ -5,33 +5,44 @@ On labelled rows the chance of a 1 is modelled by
     logit P = b + c z + Z w,        c ~ N(1, 1),   w ~ N(0, tau^2 I / k),
 
 where ``z`` is the base score and ``Z`` the k detector scores, each with mean 0 and deviation 1 over *all* rows. For
-``tau = 0`` this is the base score alone. The stack is an average over ``tau`` in 0.5, 1, 2, 4, by how well each
-explains the labels (marginal likelihood, Laplace's approximation). With ``B`` the Bayes factor of the stack against the
-base score,
+``tau = 0`` this is the base score alone. The stack is an average over ``tau`` in `STRENGTHS`, by how well each explains
+the labels (marginal likelihood, Laplace's approximation). With ``B`` the Bayes factor of the stack against the base
+score,
 
-    label_weight = max(0, 1 - 1 / B),        target = (1 - label_weight) t + label_weight u,
+    label_weight = B / (1 + B), or 0 where B < 1/2,        target = (1 - label_weight) t + label_weight u,
 
-where ``u`` is the stack with the mean and the deviation of ``t``. Labels that do not speak for the stack (B <= 1)
-leave the base score as it is, bit for bit. Nothing is drawn at random and no label is set aside.
+where ``u`` is the stack with the mean and the deviation of ``t``: the label weight is the probability of the stack if
+it was as likely as not before. Labels that speak against it leave the base score as it is, bit for bit. Nothing is
+drawn at random and no label is set aside.
 
 Labels may turn away from the base score, but not against it: ``u`` keeps a correlation of at least `LEAST_AGREEMENT`
-with ``t``. Where the base score finds outliers at all, this costs nothing, and it bounds what wrong labels can do.
+with ``t``, which bounds what wrong labels can do.
+
+Which rows have a label may depend on the scores: they are in the model, and rows that score high even teach more.
+Where it depends on something else, inverse propensities correct for it. They cost labels, so they are flattened,
+``propensity ^ -power`` with ``power <= 1``, until enough labels count (Shimodaira 2000); see `inverse_propensity`. What
+no weight can mend is a kind of row that was never looked at; see `label_coverage`.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import brentq
 from scipy.special import expit
 
 from evenout.core.types import BoolArray, FloatArray
 
-STRENGTHS = (0.5, 1.0, 2.0, 4.0)  # tau: how far the stack may move the logit from that of the base score
-LEAST_AGREEMENT = 0.5
+STRENGTHS = (1.0, 2.0)  # tau: how far the stack may move the logit from that of the base score
+LEAST_AGREEMENT = 0.4
+LEAST_ODDS = 0.5  # of the stack against the base score; below, nothing is learnt
+KEPT_SHARE, ENOUGH_LABELS = 0.7, 300.0  # of labels, when propensities are flattened
+LEAST_COVERAGE = 0.5
 LEAST_OF_A_KIND = 2  # labelled rows of either kind; fewer say nothing
 _BASE = np.array([0.0, 1.0])  # prior means of the intercept's shift and of c
 _BASE_PRECISION = np.array([1.0 / 25.0, 1.0])
 _BLOCK = 1 << 16
+_LARGEST_LOG = 700.0
 _STEPS = 100
 _CONSTANT = 1e-9  # a deviation below this share of the size of a column is rounding
 
@@ -53,7 +64,9 @@ class Stack:
     n_labels, n_positive : int
         Labelled rows, and those of them with a 1.
     effective_labels : float
-        As many equally likely labels say as much; less than ``n_labels`` where propensities differ.
+        As many labels of equal weight say as much; less than ``n_labels`` where propensities differ.
+    propensity_power : float
+        How far propensities were used, in [0, 1]; 1 is in full, or none given.
     """
 
     weights: FloatArray
@@ -64,6 +77,7 @@ class Stack:
     n_labels: int
     n_positive: int
     effective_labels: float
+    propensity_power: float = 1.0
 
     def apply(self, S: FloatArray, t: FloatArray) -> FloatArray:
         """The target of rows with scores S (m, k) and base score t (m,): shape (m,)."""
@@ -120,7 +134,7 @@ def learn_stack(
         1 for an outlier, 0 for none, NaN where nobody knows.
     propensity : array of shape (n,), optional
         The chance, in (0, 1], that the label of a row became known; only those of labelled rows are read. Labelled rows
-        then count by its inverse, so that they stand for all rows. None: every row had the same chance.
+        then count by its inverse, flattened where this would leave too few. None: all count alike.
     sample_weight : array of shape (n,), optional
     population : Population, optional
         Of all rows, where S holds only some of them, with all the labelled ones.
@@ -129,12 +143,10 @@ def learn_stack(
     """
     known = ~np.isnan(labels)
     y = labels[known]
-    weight = _label_weights(known, propensity, sample_weight)
-    effective = float(weight.sum())
+    weight, power = _label_weights(known, propensity, sample_weight)
     positive = int(y.sum())
-    k = S.shape[1]
-    base = Stack(np.zeros(k), 1.0, 0.0, 0.0, 1.0, len(y), positive, effective)
-    if min(positive, len(y) - positive) < LEAST_OF_A_KIND:
+    base = Stack(np.zeros(S.shape[1]), 1.0, 0.0, 0.0, 1.0, len(y), positive, float(weight.sum()), power)
+    if min(positive, len(y) - positive) < LEAST_OF_A_KIND or not weight.sum() > 0:
         return base
     population = Population.of(S, t, sample_weight) if population is None else population
     deviation, varies = _deviations(population)
@@ -149,21 +161,62 @@ def learn_stack(
     return _on_scale_of_base(base, direction, label_weight, population, deviation, use, least_agreement)
 
 
-def inverse_propensity(propensity: FloatArray) -> FloatArray:
-    """``1 / propensity``, at most ``sqrt(n)`` times its mean (Ionides 2008), so that no single row decides."""
-    weight = 1.0 / propensity
-    return np.minimum(weight, np.sqrt(len(weight)) * weight.mean())
+def inverse_propensity(propensity: FloatArray) -> tuple[FloatArray, float]:
+    """Weights ``propensity ^ -power`` of the labelled rows, and the power.
+
+    The power is the largest one up to 1 that leaves an effective number ``(sum w)^2 / sum w^2`` of `KEPT_SHARE` of the
+    labels, or of `ENOUGH_LABELS` where there are many.
+
+    >>> inverse_propensity(np.array([0.5, 0.5, 0.25, 0.25]))
+    (array([2., 2., 4., 4.]), 1.0)
+    """
+    log = np.log(propensity.min()) - np.log(propensity)  # of weights, the largest being 1
+
+    def effective(power: float) -> float:
+        weight = np.exp(power * log)
+        return float(weight.sum() ** 2 / (weight @ weight))
+
+    least = min(KEPT_SHARE * len(propensity), ENOUGH_LABELS)
+    power = 1.0
+    if effective(1.0) < least:
+        power = float(brentq(lambda power: effective(power) - least, 0.0, 1.0, xtol=1e-9))
+    return propensity**-power, power
+
+
+def label_coverage(t: FloatArray, labels: FloatArray) -> float:
+    """Share of all rows that score at least as high as the labelled ones do, 5 % of those left aside.
+
+    Close to 1 for labels of random rows; 0.1 where only the tenth of highest base score was ever looked at.
+    """
+    known = ~np.isnan(labels)
+    if not known.any():
+        return 0.0
+    return float((t >= np.quantile(t[known], 0.05)).mean())
+
+
+def coverage_warning(coverage: float) -> str | None:
+    """What to tell the user where labels stem from rows of high base score alone; None where they do not."""
+    if coverage >= LEAST_COVERAGE:
+        return None
+    return (
+        f"labels are known almost only among the {max(coverage, 0.001):.1%} of rows with the highest base score, as if "
+        "only flagged rows had been looked at: outliers of a kind that was never flagged cannot be learnt from them, "
+        "whatever their weights; have some rows drawn at random labelled too (50 are a start), and give "
+        "label_propensity if rows were chosen by anything else than their scores"
+    )
 
 
 def _label_weights(
     known: BoolArray, propensity: FloatArray | None, sample_weight: FloatArray | None
-) -> FloatArray:
-    """Weights of the labelled rows; they sum to the effective number ``(sum w)^2 / sum w^2``."""
-    weight = np.ones(int(known.sum())) if sample_weight is None else sample_weight[known]
+) -> tuple[FloatArray, float]:
+    """Weights of the labelled rows, which sum to their effective number, and the power of the propensities."""
+    weight, power = np.ones(int(known.sum())), 1.0
     if propensity is not None and len(weight):
-        weight = weight * inverse_propensity(propensity[known])
+        weight, power = inverse_propensity(propensity[known])
+    if sample_weight is not None:
+        weight = weight * sample_weight[known]
     squares = float(weight @ weight)
-    return weight * (weight.sum() / squares) if squares > 0 else np.zeros(len(weight))
+    return weight * (weight.sum() / squares) if squares > 0 else np.zeros(len(weight)), power
 
 
 def _deviations(population: Population) -> tuple[FloatArray, BoolArray]:
@@ -174,8 +227,8 @@ def _deviations(population: Population) -> tuple[FloatArray, BoolArray]:
 def _average(Z: FloatArray, z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[FloatArray, float]:
     """``(w, c)`` averaged over the strengths by their evidence, and the label weight.
 
-    The prior of w is the same in every direction, so a solution lies in the span of the labelled rows, and k columns can
-    be rotated into as few as there are labelled rows.
+    The prior of w is the same in every direction, so a solution lies in the span of the labelled rows, and k columns
+    can be rotated into as few as there are labelled rows.
     """
     k = Z.shape[1]
     rotation = np.eye(k)
@@ -195,9 +248,8 @@ def _average(Z: FloatArray, z: FloatArray, y: FloatArray, weight: FloatArray) ->
         evidence.append(explained - known)
     best = max(evidence)
     shares = np.exp(np.array(evidence) - best)
-    # 1 / B, where B is the mean of the Bayes factors
-    inverse = float(np.exp(-best) / shares.mean()) if best > 0 else float("inf")
-    return shares / shares.sum() @ np.array(found), max(0.0, 1.0 - inverse)
+    odds = shares.mean() * np.exp(min(best, _LARGEST_LOG))
+    return shares / shares.sum() @ np.array(found), odds / (1.0 + odds) if odds >= LEAST_ODDS else 0.0
 
 
 def _fit(
@@ -249,7 +301,7 @@ def _on_scale_of_base(
     use: BoolArray,
     least_agreement: float,
 ) -> Stack:
-    """From a direction ``(w, c)`` of standardised columns to a target with the mean of t and, before mixing, its spread."""
+    """From a direction ``(w, c)`` of standardised columns to a target with the mean and, before mixing, the spread of t."""
     columns = np.r_[np.flatnonzero(use), len(use)]
     unit = deviation[columns]
     correlation = population.covariance[np.ix_(columns, columns)] / np.outer(unit, unit)
