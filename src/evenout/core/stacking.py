@@ -2,21 +2,22 @@
 
 On labelled rows the chance of a 1 is modelled by
 
-    logit P = b + c z + Z w,        c ~ N(1, 1),   w ~ N(0, tau^2 I / k),
+    logit P = b + c z + R w,        c ~ N(1, 1),   w ~ N(0, tau^2 I / v),
 
-where ``z`` is the base score and ``Z`` the k detector scores, each with mean 0 and deviation 1 over *all* rows. For
-``tau = 0`` this is the base score alone. The stack is an average over ``tau`` in `STRENGTHS`, by how well each explains
-the labels (marginal likelihood, Laplace's approximation). With ``B`` the Bayes factor of the stack against the base
-score,
+where ``z`` is the base score with mean 0 and deviation 1 over *all* rows, ``R`` what ``z`` leaves over of the k
+detector scores, which have deviation 1 themselves, and ``v`` the sum of the variances of R: the stack moves the logit
+by about ``tau`` from that of the base score alone, ``w = 0``. It is an average over ``tau`` in `STRENGTHS`, by how well
+each explains the labels (marginal likelihood, Laplace's approximation). With ``B`` the Bayes factor of the stack
+against the base score,
 
-    label_weight = B / (1 + B), or 0 where B < 1/2,        target = (1 - label_weight) t + label_weight u,
+    label_weight = max(0, (2 B - 1) / (2 B + 1)),        target = (1 - label_weight) t + label_weight u,
 
-where ``u`` is the stack with the mean and the deviation of ``t``: the label weight is the probability of the stack if
-it was as likely as not before. Labels that speak against it leave the base score as it is, bit for bit. Nothing is
-drawn at random and no label is set aside.
+where ``u`` is the stack with the mean and the deviation of ``t``. The label weight is the probability of the stack less
+that of the base score, if the stack was twice as likely before. Labels that speak against it, ``B <= 1/2``, leave the
+base score as it is, bit for bit. Nothing is drawn at random and no label is set aside.
 
-Labels may turn away from the base score, but not against it: ``u`` keeps a correlation of at least `LEAST_AGREEMENT`
-with ``t``, which bounds what wrong labels can do.
+Labels may turn away from the base score, but not against it: in ``u`` the coefficient c is at least `LEAST_BASE`, and
+the correlation with ``t`` at least `LEAST_AGREEMENT`. This costs little and bounds what wrong labels can do.
 
 Which rows have a label may depend on the scores: they are in the model, and rows that score high even teach more.
 Where it depends on something else, inverse propensities correct for it. They cost labels, so they are flattened,
@@ -33,9 +34,11 @@ from scipy.special import expit
 
 from evenout.core.types import BoolArray, FloatArray
 
-STRENGTHS = (1.0, 2.0)  # tau: how far the stack may move the logit from that of the base score
-LEAST_AGREEMENT = 0.4
-LEAST_ODDS = 0.5  # of the stack against the base score; below, nothing is learnt
+STRENGTHS = (0.5, 1.0, 2.0)  # tau
+LEAST_BASE = 0.3
+LEAST_AGREEMENT = 0.3
+FLAGGED_AGREEMENT = 0.7  # advisable where labels come from flagged rows alone; see `label_coverage`
+PRIOR_ODDS = 2.0  # of the stack against the base score, before the labels
 KEPT_SHARE, ENOUGH_LABELS = 0.7, 300.0  # of labels, when propensities are flattened
 LEAST_COVERAGE = 0.5
 LEAST_OF_A_KIND = 2  # labelled rows of either kind; fewer say nothing
@@ -153,12 +156,32 @@ def learn_stack(
     if not (varies[-1] and varies[:-1].any()):  # t has no unit, or there is nothing to learn from
         return base
     use = varies[:-1]
-    Z = (S[known][:, use] - population.mean[:-1][use]) / deviation[:-1][use]
+    unit = deviation[:-1][use]
+    shared = population.covariance[-1, :-1][use] / (unit * deviation[-1])  # correlation with t
     z = (t[known] - population.mean[-1]) / deviation[-1]
-    direction, label_weight = _average(Z, z, y, weight)
+    R = (S[known][:, use] - population.mean[:-1][use]) / unit - np.outer(z, shared)
+    w, c, label_weight = _average(R, z, y, weight, float((1.0 - shared**2).sum()))
     if label_weight == 0.0:
         return base
-    return _on_scale_of_base(base, direction, label_weight, population, deviation, use, least_agreement)
+    residual = population.covariance[:-1, :-1][np.ix_(use, use)] / np.outer(unit, unit) - np.outer(
+        shared, shared
+    )
+    across = max(float(w @ residual @ w), 0.0)  # the variance of R w
+    c = max(c, LEAST_BASE, least_agreement * np.sqrt(across / (1.0 - least_agreement**2)))
+    spread = np.sqrt(c**2 + across)
+    moved = label_weight * deviation[-1] / spread
+    weights = np.zeros(S.shape[1])
+    weights[use] = moved * w / unit
+    base_weight = 1.0 - label_weight + label_weight * float(c - shared @ w) / spread
+    along = 1.0 - label_weight + label_weight * c / spread
+    return replace(
+        base,
+        weights=weights,
+        base_weight=float(base_weight),
+        intercept=float((1.0 - base_weight) * population.mean[-1] - population.mean[:-1] @ weights),
+        label_weight=label_weight,
+        agreement=float(along / np.sqrt(along**2 + label_weight**2 * across / spread**2)),
+    )
 
 
 def inverse_propensity(propensity: FloatArray) -> tuple[FloatArray, float]:
@@ -224,32 +247,37 @@ def _deviations(population: Population) -> tuple[FloatArray, BoolArray]:
     return deviation, deviation > _CONSTANT * np.abs(population.mean)
 
 
-def _average(Z: FloatArray, z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[FloatArray, float]:
-    """``(w, c)`` averaged over the strengths by their evidence, and the label weight.
+def _average(
+    R: FloatArray, z: FloatArray, y: FloatArray, weight: FloatArray, variance: float
+) -> tuple[FloatArray, float, float]:
+    """``w`` and ``c`` averaged over the strengths by their evidence, and the label weight.
 
     The prior of w is the same in every direction, so a solution lies in the span of the labelled rows, and k columns
     can be rotated into as few as there are labelled rows.
     """
-    k = Z.shape[1]
+    k = R.shape[1]
+    if variance <= _CONSTANT * k:  # every detector says what t says
+        return np.zeros(k), 1.0, 0.0
     rotation = np.eye(k)
-    if len(Z) < k:
-        left, size, rotation = np.linalg.svd(Z, full_matrices=False)
-        Z = left * size
+    if len(R) < k:
+        left, size, rotation = np.linalg.svd(R, full_matrices=False)
+        R = left * size
     share = (weight @ y + 0.5) / (weight.sum() + 1.0)
     offset = np.full(len(y), np.log(share) - np.log1p(-share))
     start, known = _fit(np.column_stack([np.ones(len(y)), z]), y, weight, offset, _BASE, _BASE_PRECISION)
-    F = np.column_stack([np.ones(len(y)), z, Z])
-    centre = np.r_[_BASE, np.zeros(Z.shape[1])]
-    point, found, evidence = np.r_[start, np.zeros(Z.shape[1])], [], []
+    F = np.column_stack([np.ones(len(y)), z, R])
+    centre = np.r_[_BASE, np.zeros(R.shape[1])]
+    point, found, evidence = np.r_[start, np.zeros(R.shape[1])], [], []
     for strength in STRENGTHS:
-        precision = np.r_[_BASE_PRECISION, np.full(Z.shape[1], k / strength**2)]
+        precision = np.r_[_BASE_PRECISION, np.full(R.shape[1], variance / strength**2)]
         point, explained = _fit(F, y, weight, offset, centre, precision, point)
-        found.append(np.r_[rotation.T @ point[2:], point[1]])
+        found.append(point)
         evidence.append(explained - known)
     best = max(evidence)
     shares = np.exp(np.array(evidence) - best)
-    odds = shares.mean() * np.exp(min(best, _LARGEST_LOG))
-    return shares / shares.sum() @ np.array(found), odds / (1.0 + odds) if odds >= LEAST_ODDS else 0.0
+    odds = PRIOR_ODDS * float(shares.mean() * np.exp(min(best, _LARGEST_LOG)))
+    point = shares / shares.sum() @ np.array(found)
+    return rotation.T @ point[2:], float(point[1]), max(0.0, (odds - 1.0) / (odds + 1.0))
 
 
 def _fit(
@@ -290,40 +318,3 @@ def _fit(
         x, now = x - size * step, then
     half_log_determinant = float(np.log(np.abs(np.diagonal(root[0]))).sum())
     return x, -now + 0.5 * float(np.log(precision).sum()) - half_log_determinant
-
-
-def _on_scale_of_base(
-    base: Stack,
-    direction: FloatArray,
-    label_weight: float,
-    population: Population,
-    deviation: FloatArray,
-    use: BoolArray,
-    least_agreement: float,
-) -> Stack:
-    """From a direction ``(w, c)`` of standardised columns to a target with the mean and, before mixing, the spread of t."""
-    columns = np.r_[np.flatnonzero(use), len(use)]
-    unit = deviation[columns]
-    correlation = population.covariance[np.ix_(columns, columns)] / np.outer(unit, unit)
-    variance, along = float(direction @ correlation @ direction), float(correlation[-1] @ direction)
-    across = max(variance - along**2, 0.0)  # of the part of u that t does not explain
-    needed = least_agreement * np.sqrt(across / (1.0 - least_agreement**2))
-    direction = direction + np.r_[np.zeros(len(columns) - 1), max(0.0, needed - along)]
-    along = max(along, needed)
-    spread = np.sqrt(across + along**2)
-    if not spread > 0:
-        return base
-    mixed = label_weight * direction / spread
-    mixed[-1] += 1.0 - label_weight
-    raw = mixed * unit[-1] / unit
-    weights = np.zeros(len(use))
-    weights[use] = raw[:-1]
-    towards = (1.0 - label_weight) + label_weight * along / spread
-    return replace(
-        base,
-        weights=weights,
-        base_weight=float(raw[-1]),
-        intercept=float(population.mean[-1] * (1.0 - raw[-1]) - population.mean[:-1] @ weights),
-        label_weight=label_weight,
-        agreement=float(towards / np.sqrt(towards**2 + label_weight**2 * across / spread**2)),
-    )
