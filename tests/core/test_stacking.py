@@ -163,8 +163,11 @@ def test_useful_labels_help_on_new_rows():
     assert np.mean(gains, axis=1)[2] > 0.04
 
 
-@pytest.mark.parametrize(("n_labels", "loss"), [(20, 0.025), (60, 0.015), (300, 0.005)])
-def test_useless_labels_leave_the_base_nearly_as_it_is(n_labels, loss):
+@pytest.mark.parametrize(
+    ("n_labels", "loss", "said_no"), [(20, 0.025, 0.1), (60, 0.015, 0.5), (300, 0.005, 0.9)]
+)
+def test_useless_labels_leave_the_base_nearly_as_it_is(n_labels, loss, said_no):
+    """Over 400 draws the AUC of 0.790 fell by 0.017, 0.010 and 0.002 on average; the median is 0.001 or nothing."""
     S, t, y = table(5)
     rng = np.random.default_rng(5)
     change, untouched = [], []
@@ -175,8 +178,8 @@ def test_useless_labels_leave_the_base_nearly_as_it_is(n_labels, loss):
         change.append(auc(y, stack.apply(S, t)) - auc(y, t))
         untouched.append(stack.label_weight == 0.0)
     assert np.mean(change) > -loss
-    assert np.mean(untouched) > 0.4
-    assert np.median(change) > -0.002
+    assert np.mean(untouched) > said_no
+    assert np.median(change) > -0.003
 
 
 def test_order_of_rows_and_columns_does_not_matter():
