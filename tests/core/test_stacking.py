@@ -167,7 +167,7 @@ def test_useful_labels_help_on_new_rows():
     ("n_labels", "loss", "said_no"), [(20, 0.025, 0.1), (60, 0.015, 0.5), (300, 0.005, 0.9)]
 )
 def test_useless_labels_leave_the_base_nearly_as_it_is(n_labels, loss, said_no):
-    """Over 400 draws the AUC of 0.790 fell by 0.017, 0.010 and 0.002 on average; the median is 0.001 or nothing."""
+    """Over 400 draws the AUC of 0.790 fell by 0.016, 0.013 and 0.001 on average; the median by 0.001, 0 and 0."""
     S, t, y = table(5)
     rng = np.random.default_rng(5)
     change, untouched = [], []
@@ -179,7 +179,7 @@ def test_useless_labels_leave_the_base_nearly_as_it_is(n_labels, loss, said_no):
         untouched.append(stack.label_weight == 0.0)
     assert np.mean(change) > -loss
     assert np.mean(untouched) > said_no
-    assert np.median(change) > -0.003
+    assert np.median(change) > -0.005
 
 
 def test_order_of_rows_and_columns_does_not_matter():

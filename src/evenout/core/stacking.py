@@ -13,7 +13,7 @@ against the base score,
     label_weight = max(0, (2 B - 1) / (2 B + 1)),        target = (1 - label_weight) t + label_weight u,
 
 where ``u`` is the stack with the mean and the deviation of ``t``. The label weight is the probability of the stack less
-that of the base score, if the stack was twice as likely before. Labels that speak against it, ``B <= 1/2``, leave the
+that of the base score, if it was twice as likely before. Labels that speak against it, ``B <= 1/2``, leave the
 base score as it is, bit for bit. Nothing is drawn at random and no label is set aside.
 
 Labels may turn away from the base score, but not against it: in ``u`` the coefficient c is at least `LEAST_BASE`, and
@@ -34,7 +34,7 @@ from scipy.special import expit
 
 from evenout.core.types import BoolArray, FloatArray
 
-STRENGTHS = (0.5, 1.0, 2.0)  # tau
+STRENGTHS = (0.7, 1.4)  # tau
 LEAST_BASE = 0.3
 LEAST_AGREEMENT = 0.3
 FLAGGED_AGREEMENT = 0.7  # advisable where labels come from flagged rows alone; see `label_coverage`
