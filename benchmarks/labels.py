@@ -3,7 +3,7 @@
 Every table is cut into halves. On the first, detectors are fitted and a stack is learnt from the labels of some rows
 (`evenout.core.stacking`); the second is judged with all its labels. Detectors and halves are the same for every number.
 
-    python benchmarks/labels.py --json                 # everything, about four minutes on one core
+    python benchmarks/labels.py --json                 # everything, about two minutes on one core
     python benchmarks/labels.py --quick                # a look
     python benchmarks/labels.py --pool default         # another pool
 

@@ -151,37 +151,61 @@ def learn_stack(
     base = Stack(np.zeros(S.shape[1]), 1.0, 0.0, 0.0, 1.0, len(y), positive, float(weight.sum()), power)
     if min(positive, len(y) - positive) < LEAST_OF_A_KIND or not weight.sum() > 0:
         return base
-    population = Population.of(S, t, sample_weight) if population is None else population
-    deviation, varies = _deviations(population)
-    if not (varies[-1] and varies[:-1].any()):  # t has no unit, or there is nothing to learn from
+    standard = _Standard.of(Population.of(S, t, sample_weight) if population is None else population)
+    if standard is None:
         return base
-    use = varies[:-1]
-    unit = deviation[:-1][use]
-    shared = population.covariance[-1, :-1][use] / (unit * deviation[-1])  # correlation with t
-    z = (t[known] - population.mean[-1]) / deviation[-1]
-    R = (S[known][:, use] - population.mean[:-1][use]) / unit - np.outer(z, shared)
-    w, c, label_weight = _average(R, z, y, weight, float((1.0 - shared**2).sum()))
-    if label_weight == 0.0:
-        return base
-    residual = population.covariance[:-1, :-1][np.ix_(use, use)] / np.outer(unit, unit) - np.outer(
-        shared, shared
-    )
-    across = max(float(w @ residual @ w), 0.0)  # the variance of R w
-    c = max(c, LEAST_BASE, least_agreement * np.sqrt(across / (1.0 - least_agreement**2)))
-    spread = np.sqrt(c**2 + across)
-    moved = label_weight * deviation[-1] / spread
-    weights = np.zeros(S.shape[1])
-    weights[use] = moved * w / unit
-    base_weight = 1.0 - label_weight + label_weight * float(c - shared @ w) / spread
-    along = 1.0 - label_weight + label_weight * c / spread
-    return replace(
-        base,
-        weights=weights,
-        base_weight=float(base_weight),
-        intercept=float((1.0 - base_weight) * population.mean[-1] - population.mean[:-1] @ weights),
-        label_weight=label_weight,
-        agreement=float(along / np.sqrt(along**2 + label_weight**2 * across / spread**2)),
-    )
+    R, z = standard.columns(S[known], t[known])
+    w, c, label_weight = _average(R, z, y, weight, float((1.0 - standard.shared**2).sum()))
+    return base if label_weight == 0.0 else standard.target(base, w, c, label_weight, least_agreement)
+
+
+@dataclass(frozen=True)
+class _Standard:
+    """Units of the columns: deviations of those in use and of t, and their correlations ``shared`` with t."""
+
+    population: Population
+    use: BoolArray
+    unit: FloatArray
+    base_unit: float
+    shared: FloatArray
+
+    @classmethod
+    def of(cls, population: Population) -> "_Standard | None":
+        """None where t or every column is constant: t has no unit then, or there is nothing to learn from."""
+        deviation = np.sqrt(np.maximum(population.covariance.diagonal(), 0.0))
+        varies = deviation > _CONSTANT * np.abs(population.mean)
+        use = varies[:-1]
+        if not (varies[-1] and use.any()):
+            return None
+        unit, base_unit = deviation[:-1][use], float(deviation[-1])
+        return cls(population, use, unit, base_unit, population.covariance[-1, :-1][use] / (unit * base_unit))
+
+    def columns(self, S: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """``R`` and ``z`` of rows."""
+        z = (t - self.population.mean[-1]) / self.base_unit
+        standardised = (S[:, self.use] - self.population.mean[:-1][self.use]) / self.unit
+        return standardised - np.outer(z, self.shared), z
+
+    def target(self, base: Stack, w: FloatArray, c: float, label_weight: float, least: float) -> Stack:
+        """``(1 - label_weight) t + label_weight u``, u having a correlation with t of at least ``least``."""
+        scores = self.population.covariance[:-1, :-1][np.ix_(self.use, self.use)]
+        correlation = scores / np.outer(self.unit, self.unit)
+        across = max(float(w @ correlation @ w - (self.shared @ w) ** 2), 0.0)  # the variance of R w
+        c = max(c, LEAST_BASE, least * np.sqrt(across / (1.0 - least**2)))
+        share = label_weight / np.sqrt(c**2 + across)
+        weights = np.zeros(len(self.use))
+        weights[self.use] = share * w * self.base_unit / self.unit
+        base_weight = float(1.0 - label_weight + share * (c - self.shared @ w))
+        along = 1.0 - label_weight + share * c
+        centre = self.population.mean
+        return replace(
+            base,
+            weights=weights,
+            base_weight=base_weight,
+            intercept=float((1.0 - base_weight) * centre[-1] - centre[:-1] @ weights),
+            label_weight=label_weight,
+            agreement=float(along / np.sqrt(along**2 + share**2 * across)),
+        )
 
 
 def inverse_propensity(propensity: FloatArray) -> tuple[FloatArray, float]:
@@ -240,11 +264,6 @@ def _label_weights(
         weight = weight * sample_weight[known]
     squares = float(weight @ weight)
     return weight * (weight.sum() / squares) if squares > 0 else np.zeros(len(weight)), power
-
-
-def _deviations(population: Population) -> tuple[FloatArray, BoolArray]:
-    deviation = np.sqrt(np.maximum(population.covariance.diagonal(), 0.0))
-    return deviation, deviation > _CONSTANT * np.abs(population.mean)
 
 
 def _average(
