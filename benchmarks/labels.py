@@ -30,7 +30,7 @@ from evenout.core.stacking import Population, Stack, learn_stack
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.datasets import list_datasets, load_dataset
 from evenout.detectors.pool import fit_pool
-from evenout.scores import learn_scores
+from evenout.fitting.scores import learn_scores
 
 LABELS = (20, 50, 100, 300)
 WAYS = ("random", "flagged", "chosen", "weighted", "useless")
@@ -57,9 +57,7 @@ class Halves:
     def learn(self, rows: IntArray, y: FloatArray, propensity: FloatArray | None = None) -> Stack:
         """Learn from the labels y of some rows."""
         chances = None if propensity is None else propensity[rows]
-        return learn_stack(
-            self.S[rows], self.t[rows], y[rows], propensity=chances, population=self.population
-        )
+        return learn_stack(self.S[rows], self.t[rows], y[rows], propensity=chances, population=self.population)
 
     def judge(self, stack: Stack) -> float:
         """AUC on the other half."""
@@ -83,9 +81,7 @@ class Found:
     @property
     def error(self) -> float:
         """Standard error of the mean gain."""
-        return (
-            float(np.std(self.gain, ddof=1) / np.sqrt(len(self.gain))) if len(self.gain) > 1 else float("nan")
-        )
+        return float(np.std(self.gain, ddof=1) / np.sqrt(len(self.gain))) if len(self.gain) > 1 else float("nan")
 
     def summary(self, base: float) -> dict[str, float]:
         """For --json."""
@@ -195,9 +191,7 @@ def requirements(per_table: dict[str, dict[str, dict[str, dict[str, float]]]]) -
 
 def main() -> None:
     """Parse the command line, run, print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", choices=list_datasets(), metavar="NAME")
     parser.add_argument("--repeats", type=int, default=10, help="halvings of every table")
     parser.add_argument("--draws", type=int, default=5, help="of labels in every half")
@@ -211,9 +205,7 @@ def main() -> None:
     names = options.data or (QUICK if options.quick else list_datasets())
     warnings.simplefilter("ignore")
     per_table = {}
-    print(
-        f"AUC on unseen halves with {', '.join(map(str, LABELS))} labels (gain ± standard error, label weight)"
-    )
+    print(f"AUC on unseen halves with {', '.join(map(str, LABELS))} labels (gain ± standard error, label weight)")
     for name in names:
         base, found = tell(name, options)
         show(name, base, found)
@@ -222,10 +214,7 @@ def main() -> None:
             "none": {"0": {"auc": mean, "gain": 0.0, "error": 0.0, "label_weight": 0.0, "labels": 0.0}}
         }
     means = {
-        way: {
-            str(n): float(np.mean([entry[way][str(n)]["gain"] for entry in per_table.values()]))
-            for n in LABELS
-        }
+        way: {str(n): float(np.mean([entry[way][str(n)]["gain"] for entry in per_table.values()])) for n in LABELS}
         for way in WAYS
     }
     print("\nmean gain over tables")
@@ -234,9 +223,7 @@ def main() -> None:
     asked = requirements(per_table)
     print("\n" + "\n".join(f"{key}: {value}" for key, value in asked.items()))
     if options.json:
-        print(
-            json.dumps({"pool": options.pool, "per_table": per_table, "mean_gain": means, "required": asked})
-        )
+        print(json.dumps({"pool": options.pool, "per_table": per_table, "mean_gain": means, "required": asked}))
 
 
 if __name__ == "__main__":

@@ -81,9 +81,7 @@ def slow_stack(S, t, labels, propensity=None):
     return share, t.mean() + t.std() * ((1 - share) * z_all + share * (u - u.mean()) / u.std())
 
 
-@pytest.mark.parametrize(
-    ("n_labels", "k"), [(150, 8), (40, 60)], ids=["many labels", "more columns than labels"]
-)
+@pytest.mark.parametrize(("n_labels", "k"), [(150, 8), (40, 60)], ids=["many labels", "more columns than labels"])
 def test_agrees_with_a_general_solver(n_labels, k):
     S, t, y = table(3, k=k)
     labels = some(y, n_labels)
@@ -123,11 +121,7 @@ def test_evidence_is_close_to_the_integral():
 
     def density(c, b):
         g = b + c * F[:, 1]
-        prior = (
-            np.sqrt(precision.prod())
-            / (2 * np.pi)
-            * np.exp(-0.5 * precision @ (np.array([b, c]) - centre) ** 2)
-        )
+        prior = np.sqrt(precision.prod()) / (2 * np.pi) * np.exp(-0.5 * precision @ (np.array([b, c]) - centre) ** 2)
         return np.exp(y @ g - np.logaddexp(0, g).sum()) * prior
 
     integral = dblquad(density, -3, 3, -3, 3, epsabs=1e-14)[0]
@@ -148,10 +142,7 @@ def test_useful_labels_help_on_new_rows():
     S, t, y = table(1)
     S_new, t_new, y_new = table(2)
     gains = [
-        [
-            auc(y_new, learn_stack(S, t, some(y, n, seed)).apply(S_new, t_new)) - auc(y_new, t_new)
-            for seed in range(20)
-        ]
+        [auc(y_new, learn_stack(S, t, some(y, n, seed)).apply(S_new, t_new)) - auc(y_new, t_new) for seed in range(20)]
         for n in (20, 100, 300)
     ]
     assert np.mean(gains, axis=1)[0] > -0.005
@@ -159,9 +150,7 @@ def test_useful_labels_help_on_new_rows():
     assert np.mean(gains, axis=1)[2] > 0.04
 
 
-@pytest.mark.parametrize(
-    ("n_labels", "loss", "said_no"), [(20, 0.025, 0.1), (60, 0.015, 0.5), (300, 0.005, 0.9)]
-)
+@pytest.mark.parametrize(("n_labels", "loss", "said_no"), [(20, 0.025, 0.1), (60, 0.015, 0.5), (300, 0.005, 0.9)])
 def test_useless_labels_leave_the_base_nearly_as_it_is(n_labels, loss, said_no):
     """Over 400 draws the AUC of 0.790 fell by 0.016, 0.013 and 0.001 on average; the median by 0.001, 0 and 0."""
     S, t, y = table(5)

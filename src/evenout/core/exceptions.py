@@ -100,6 +100,10 @@ class ConstantScoreWarning(EvenoutWarning):
     """A detector gives every training row the same score, so it takes no part in the ensemble."""
 
 
+class LabelCoverageWarning(EvenoutWarning):
+    """Labels come from rows on top alone: what they say of others is not known."""
+
+
 class UnknownCategoryWarning(EvenoutWarning):
     """A new table holds text values that the training table did not have."""
 

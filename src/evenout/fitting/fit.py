@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenout import gpu
-from evenout.core.cells import Cells, CrossFit
+from evenout.core.cells import Cells, CrossFit, unit_target
 from evenout.core.notions import Collector, NotionRows
+from evenout.core.registry import PARITY
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
 from evenout.fitting.request import FlagRows, Request
 from evenout.fitting.result import FitResult, list_kept
-from evenout.fitting.scores import warn_constant
-from evenout.fitting.sources import Source, View, Views
+from evenout.fitting.scores import warn_constant, warn_labels
+from evenout.fitting.sources import Source, TrainingRows, View, Views
 
 
 def fit_rows(
@@ -30,6 +31,7 @@ def fit_rows(
     views = source.views(pool, raw)
     whole = _sums(views, -1, raw, np.ones(len(raw), dtype=bool), collectors)
     warn_constant(pool.names, whole.view.model.scaling)
+    warn_labels(whole.view, rows.known)
     none = whole.outside.at(slice(0))
     training, held = [none], [none]
     seen = FlagRows(whole.view.S.copy(), whole.view.t.copy(), rows.groups.codes, folds)
@@ -59,8 +61,20 @@ def fit_rows(
         seen=seen,
         threshold=threshold,
         flag_rates=rates,
+        label_gap=_label_gap(rows, whole.view),
         rank_error=views.rank_error,
     )
+
+
+def _label_gap(rows: TrainingRows, view: View) -> tuple[float, float]:
+    """Bias of the base score on the rows, before and after it has learnt from labels."""
+    if rows.known is None or len(rows.groups.labels) < 2:
+        return float("nan"), float("nan")
+    before = replace(view.model, stack=None).base(view.S)
+    one, every = np.ones(len(before)), np.ones(len(before), dtype=bool)
+    cells = [rows.cells(view.S, t, one, every) for t in (before, view.t)]
+    gaps = [float(PARITY.training_bias(part, unit_target(part)[0])[0]) for part in cells]
+    return gaps[0], gaps[1]
 
 
 class _Sums(NamedTuple):

@@ -17,9 +17,15 @@ from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
-from evenout.fitting.scores import ScoreModel, learn_scores
+from evenout.fitting.scores import KnownLabels, ScoreModel, learn_scores
 from evenout.inputs.groups import Groups, read_groups, warn_left_out
-from evenout.inputs.rows import read_clusters, read_sample_weight, refuse_lone_clusters, training_rows
+from evenout.inputs.rows import (
+    read_clusters,
+    read_known_labels,
+    read_sample_weight,
+    refuse_lone_clusters,
+    training_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,8 @@ class TrainingRows:
     clusters : array of shape (n,) or None
         Codes of rows that belong together.
     sample_weight : array of shape (n,) or None
+    known : KnownLabels or None
+        Labels that the target learns from.
     """
 
     X: FloatArray
@@ -42,6 +50,7 @@ class TrainingRows:
     sensitive_features: Any
     clusters: IntArray | None = None
     sample_weight: FloatArray | None = None
+    known: KnownLabels | None = None
 
     @classmethod
     def read(
@@ -54,6 +63,8 @@ class TrainingRows:
         sensitive_features: Any,
         clusters: Any,
         sample_weight: Any,
+        labels: Any,
+        label_propensity: Any,
     ) -> "TrainingRows":
         """Clean what a user has given; the estimator is named in messages, and not touched."""
         features = training_rows(estimator, X)
@@ -63,7 +74,9 @@ class TrainingRows:
         codes = read_clusters(clusters, len(features))
         weight = read_sample_weight(sample_weight, len(features), fairness)
         refuse_lone_clusters(groups, codes, weight)
-        return cls(features, groups, sensitive_features, codes, weight)
+        known = read_known_labels(labels, label_propensity, len(features), learn=parameters["learn"])
+        taught = KnownLabels(*known) if known is not None and parameters["learn"] else None
+        return cls(features, groups, sensitive_features, codes, weight, taught)
 
     def cells(self, S: FloatArray, t: FloatArray, beta: FloatArray, of: BoolArray) -> Cells:
         """Sums over some of the rows as one set; ``beta`` has one number for each of them."""
@@ -176,8 +189,14 @@ class MemoryViews:
     def learn(self, fold: int, raw: FloatArray) -> View:
         """See `Views`."""
         settings = {name: self.source.parameters[name] for name in ("scaling", "combination")}
-        model = learn_scores(self.pool, raw[self.source.folds != fold], **settings, seed=self.source.seed)
-        return View(model, *model.of_raw(raw))
+        outside, rows = self.source.folds != fold, self.source.rows
+        model = learn_scores(self.pool, raw[outside], **settings, seed=self.source.seed)
+        S, t = model.of_raw(raw)
+        if rows.known is None:
+            return View(model, S, t)
+        weight = None if rows.sample_weight is None else rows.sample_weight[outside]
+        model = model.taught(S[outside], t[outside], rows.known.of(outside), weight)
+        return View(model, S, model.base(S))
 
     def cells(self, fold: int, view: View, of: BoolArray, *, inside: bool) -> Cells:  # noqa: ARG002
         """See `Views`."""

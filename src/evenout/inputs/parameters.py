@@ -90,6 +90,7 @@ ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
     "contamination": SHARE_OR_COUNT,
     "reference_size": integer(2),
     "n_jobs": ANY_JOBS,
+    "learn": Rule(lambda value: isinstance(value, bool | np.bool_), "True or False"),
     "device": one_of(("cpu", "cuda")),
 }
 

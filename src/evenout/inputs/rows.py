@@ -73,6 +73,43 @@ def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Not
     return weights
 
 
+def read_known_labels(
+    labels: Any, label_propensity: Any, n_rows: int, *, learn: bool
+) -> tuple[FloatArray, FloatArray | None] | None:
+    """Labels, 1, 0 or NaN where nobody knows, and the chances with which they became known; None if there are none."""
+    import pandas as pd
+
+    if labels is None:
+        if learn:
+            raise InputError(
+                "{learn=} needs {@labels}: 1 for an outlier, 0 for none, missing where unknown", learn=True
+            )
+        if label_propensity is not None:
+            raise InputError("{@label_propensity} goes with {@labels}, which are missing; give both, or none")
+        return None
+    if np.ndim(labels) != 1 or len(labels) != n_rows:
+        got = np.shape(labels)
+        raise InputError("{@labels} must hold one value per row, ({n},), got shape {got!r}", n=n_rows, got=got)
+    values = pd.to_numeric(pd.Series(np.asarray(labels, dtype=object)), errors="coerce").to_numpy(float)
+    wrong = ~np.isin(values, (0.0, 1.0)) & pd.Series(np.asarray(labels, dtype=object)).notna().to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        found = np.asarray(labels, dtype=object)[row]
+        raise InputError(
+            "{@labels} is {found!r} in {#row}; labels are 1 for an outlier, 0 for none, or missing",
+            found=found,
+            row=row,
+        )
+    if learn and np.isnan(values).all():
+        raise InputError("{@labels} has no label at all; give some, or leave {@learn} out")
+    if label_propensity is None:
+        return values, None
+    chances = check_array(label_propensity, ensure_2d=False, dtype=np.float64, input_name="label_propensity")
+    if chances.shape != (n_rows,) or not ((chances > 0) & (chances <= 1)).all():
+        raise InputError("{@label_propensity} must hold one chance per row, ({n},), above 0 and at most 1", n=n_rows)
+    return values, chances
+
+
 def refuse_lone_clusters(groups: Groups, clusters: IntArray | None, sample_weight: FloatArray | None) -> None:
     """Raise an error for a group that one cluster alone, or one row of positive weight, stands for."""
     counted = np.ones(len(groups.codes), dtype=bool) if sample_weight is None else sample_weight > 0

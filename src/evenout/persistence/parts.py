@@ -15,6 +15,7 @@ from evenout.core.path import TradeoffPath
 from evenout.core.problem import METHODS, WEIGHTS, Mixture
 from evenout.core.registry import weighted_notions
 from evenout.core.scaling import SCALINGS, Scaling
+from evenout.core.stacking import Stack
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.fitting.scores import ScoreModel
 from evenout.storage.archive import ModelFileError
@@ -32,6 +33,7 @@ def read_scores(data: Fields, n_rows: int, n_features: int, objects: Sequence[An
         _read_scaling(data.fields("scaling"), n_rows, k),
         _read_combination(data.fields("combination"), k, objects),
         _read_scaling(data.fields("base_scaling"), n_rows, 1),
+        _read_stack(data.fields("stack"), k, n_rows) if "stack" in data else None,
     )
 
 
@@ -101,6 +103,13 @@ def _read_scaling(data: Fields, n_rows: int, k: int) -> Scaling:
     low, high, mean, std = (data.floats(name, k) for name in ("low", "high", "mean", "std"))
     kept = n_rows if kind == "rank" else 0
     return Scaling(kind, low, high, mean, std, data.flags("varies", k), data.floats("sorted_scores", kept, k))
+
+
+def _read_stack(data: Fields, k: int, n_rows: int) -> Stack:
+    numbers = ("base_weight", "intercept", "label_weight", "agreement", "effective_labels", "propensity_power")
+    counts: dict[str, Any] = {name: data.whole(name, 0, n_rows) for name in ("n_labels", "n_positive")}
+    counts |= {name: data.number(name) for name in numbers}
+    return Stack(data.floats("weights", k), **counts)
 
 
 def _read_combination(data: Fields, k: int, objects: Sequence[Any]) -> Combination:
