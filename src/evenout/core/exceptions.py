@@ -26,6 +26,10 @@ class ConstantScoreWarning(UserWarning):
     """A detector gives every training row the same score, so it takes no part in the ensemble."""
 
 
+class ConstantFeatureWarning(UserWarning):
+    """A column of X holds one value in all training rows, so it is dropped."""
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Give a warning that points at the caller's own line: the first one outside this package and scikit-learn."""
     level, frame = 2, sys._getframe(1)  # 1 would be this function, 2 is its caller
