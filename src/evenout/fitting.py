@@ -1,6 +1,6 @@
 """From feature rows to a fitted model: detect, scale, combine, leave folds out, sum, solve, choose."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.path import TradeoffPath
 from evenout.core.similarity import warn_few_pairs
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
+from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool, standard_units
+from evenout.detectors.units import Units
 from evenout.groups import Groups
 from evenout.pairs import Likeness
 from evenout.request import FlagRows, Request
@@ -68,6 +69,8 @@ class TrainingRows:
     clusters : array of shape (n,) or None
         Codes of rows that belong together.
     sample_weight : array of shape (n,) or None
+    feature_names : sequence of str or None
+        Of the d columns, for the names of score columns.
     """
 
     X: FloatArray
@@ -75,19 +78,23 @@ class TrainingRows:
     sensitive_features: Any
     clusters: IntArray | None
     sample_weight: FloatArray | None
+    feature_names: Sequence[str] | None = None
 
 
 def fit_rows(
     rows: TrainingRows, request: Request, parameters: Mapping[str, Any], *, seed: int, n_threads: int
 ) -> FitResult:
     """Fit on rows in memory; ``parameters`` are those of the estimator, checked."""
-    folds = assign_folds(rows.X, rows.groups.codes, N_FOLDS, seed, rows.clusters)
+    named, names = parameters["detectors"], rows.feature_names
+    units = standard_units(named, rows.X, names) if parameters["standardize"] else None
+    content = rows.X if units is None else units.apply(rows.X)  # units must not move a row to another fold
+    folds = assign_folds(content, rows.groups.codes, N_FOLDS, seed, rows.clusters)
     n_folds = int(folds.max()) + 1  # few rows or clusters fill fewer folds
     crossed = len(rows.groups.labels) >= 2  # else there is nobody to compare
     if crossed and n_folds < 2:
         raise ValueError("clusters has too few values to leave some of them out; give finer ones")
-    pool, raw, without = _detect(rows, parameters, folds if crossed else None, seed, n_threads)
-    adding = _Adding.up(rows, request, parameters, seed, n_threads)
+    pool, raw, without = _detect(rows, parameters, units, folds if crossed else None, seed, n_threads)
+    adding = _Adding.up(replace(rows, X=content), request, parameters, seed, n_threads)
     pairs = float("nan") if adding.likeness is None else adding.likeness.effective_pairs(rows.groups.codes)
     if not np.isnan(pairs):
         warn_few_pairs(pairs, n_weights=len(pool.names))
@@ -117,7 +124,12 @@ def fit_rows(
 
 
 def _detect(
-    rows: TrainingRows, parameters: Mapping[str, Any], folds: IntArray | None, seed: int, n_threads: int
+    rows: TrainingRows,
+    parameters: Mapping[str, Any],
+    units: Units | None,
+    folds: IntArray | None,
+    seed: int,
+    n_threads: int,
 ) -> tuple[FittedPool, FloatArray, Callable[[int], FloatArray]]:
     """Detectors, their raw scores of the rows, and those by detectors that have not seen a fold."""
     settings = {
@@ -125,6 +137,8 @@ def _detect(
         "n_threads": n_threads,
         "sensitive_features": rows.sensitive_features,
         "device": parameters["device"],
+        "units": units,
+        "feature_names": rows.feature_names,
     }
     if folds is not None:
         return cross_fit_pool(parameters["detectors"], rows.X, folds, **settings)

@@ -52,7 +52,8 @@ class ScoreModel:
         chosen = self.combination.buckets[0]
         if len(chosen) and self.base_scaling.varies[0]:
             span = float(self.base_scaling.high[0] - self.base_scaling.low[0])
-            weights[chosen] = 1.0 / (len(chosen) * span)
+            shares = self.combination.shares
+            weights[chosen] = 1.0 / (len(chosen) * span) if shares is None else shares / span
         return weights
 
     def without_detectors(self) -> "ScoreModel":
@@ -66,7 +67,7 @@ def learn_scores(
     """Learn scaling and base ensemble on the raw scores (n, k) of training rows."""
     scaler = learn_scaling(scaling, raw)
     S = scaler.transform(raw)
-    ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed)
+    ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed, pool.families)
     base_scaling = learn_scaling("minmax", _combined(ensemble, S))
     return ScoreModel(pool, scaler, ensemble, base_scaling)
 

@@ -28,7 +28,7 @@ from evenout.core.scaling import Scaling, learn_scaling
 from evenout.core.similarity import warn_few_pairs
 from evenout.core.sketch import CAPACITY
 from evenout.core.types import FloatArray, IntArray
-from evenout.detectors.pool import FittedPool, fit_pool
+from evenout.detectors.pool import FittedPool, fit_pool, standard_units
 from evenout.fitting import FitResult
 from evenout.pairs import Likeness
 from evenout.request import FlagRows, Request
@@ -174,6 +174,7 @@ def _start(estimator: Any, engine: Engine, reference_size: int, seed: int) -> _S
             "or give bias_reduction or alpha instead"
         )
     threads = effective_n_jobs(estimator.n_jobs)
+    units = standard_units(estimator.detectors, reference.X) if estimator.standardize else None
     pool, _ = fit_pool(
         estimator.detectors,
         reference.X,
@@ -181,6 +182,7 @@ def _start(estimator: Any, engine: Engine, reference_size: int, seed: int) -> _S
         n_threads=threads,
         sensitive_features=reference.labels,
         device=estimator.device,
+        units=units,
     )
     return _Start(groups, reference, pool)
 
@@ -233,7 +235,8 @@ def _base_ensemble(
     threads, reference = effective_n_jobs(estimator.n_jobs), start.reference
     raw = start.pool.score(reference.X, n_threads=threads, sensitive_features=reference.labels)
     S = scaling.transform(raw)
-    ensemble = learn_combination(estimator.combination, S, np.flatnonzero(scaling.varies), seed)
+    usable, families = np.flatnonzero(scaling.varies), start.pool.families
+    ensemble = learn_combination(estimator.combination, S, usable, seed, families)
     return ScoreModel(start.pool, scaling, ensemble, _AS_IS), S
 
 

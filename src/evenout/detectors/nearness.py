@@ -20,6 +20,7 @@ Fit: TypeAlias = Callable[..., Any]
 
 CLIP = 3.0  # spreads beyond which a value says no more about how features vary together
 LEAST = 1e-3  # variance of a direction, beside the largest, below which it is left out
+MANY = 100  # rows per feature from which on a fold's rows hardly move the coordinates: one search serves all folds
 _ROWS = 4096  # turned at a time
 
 
@@ -63,7 +64,7 @@ class Nearness:
             `Neighbours.fit`, or its twin on another device.
         """
         if decorrelate:
-            lof, knn = (np.minimum(ks, max(len(X) - 1, 1)).astype(np.intp) for ks in (lof, knn))
+            lof, knn = _capped(lof, len(X)), _capped(knn, len(X))
         turn = decorrelating(X) if decorrelate else None
         found, raw = fit(X=_turned(X, turn), lof=lof, knn=knn, n_threads=n_threads)
         fitted = cls(found, turn)
@@ -84,19 +85,21 @@ class Nearness:
     ) -> tuple["Nearness", FloatArray, Without]:
         """What `fit` returns, and a function of a fold: the scores of all rows, learnt without the fold.
 
-        Coordinates are learnt without the fold as well, so decorrelated ones need a search for each fold.
+        Decorrelated coordinates are learnt without the fold as well, which takes a search for each fold. From `MANY`
+        rows per feature on they are learnt once, on all rows: one row then has 1 % of a say in them or less.
         """
-        sought = {"lof": lof, "knn": knn, "n_threads": n_threads}
-        if decorrelate:
+        sought: dict[str, Any] = {"lof": lof, "knn": knn, "n_threads": n_threads}
+        if decorrelate and len(X) < MANY * X.shape[1]:
             fitted, scores = cls.fit(X, decorrelate=True, fit=fit, **sought)
 
             def refit(rows: FloatArray, fold: int) -> tuple[Nearness, FloatArray]:  # noqa: ARG001
                 return cls.fit(rows, decorrelate=True, fit=fit, **sought)
 
             return fitted, scores, by_refitting(X, folds, refit, n_threads=n_threads)
-        found, raw, without = cross_fit(X=X, folds=folds, **sought)
-        plain = cls(found, None)
-        return plain, plain.logarithms(raw), lambda fold: plain.logarithms(without(fold))
+        turn = decorrelating(X) if decorrelate else None
+        found, raw, without = cross_fit(X=_turned(X, turn), folds=folds, **sought)
+        one = cls(found, turn)
+        return one, one.logarithms(raw), lambda fold: one.logarithms(without(fold))
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``log LOF`` and ``log(1 + distance)`` of rows of shape (r, d), the LOF columns first."""
@@ -133,6 +136,11 @@ def decorrelating(X: FloatArray) -> FloatArray:
     turn = np.zeros((X.shape[1], X.shape[1]))
     turn[np.ix_(units.kept, units.kept)] = (V @ V.T) / units.spread[:, None]
     return turn
+
+
+def _capped(ks: Sequence[int], n_rows: int) -> list[int]:
+    """Numbers of neighbours that ``n_rows`` rows have."""
+    return [min(int(k), max(n_rows - 1, 1)) for k in ks]
 
 
 def _turned(X: FloatArray, turn: FloatArray | None) -> FloatArray:

@@ -94,7 +94,9 @@ def _of_numbers(ordered: FloatArray) -> tuple[FloatArray, FloatArray]:
     span = np.where(span > 0, span, 1.0)
     first, centre, third = np.percentile(ordered, [25, 50, 75], axis=0)
     quartiles = (third - first) / NORMAL_IQR
-    deviation = span * ((ordered - low) / span).std(axis=0)  # in ranges: no square leaves the floating-point range
+    deviation = span * ((ordered - low) / span).std(
+        axis=0
+    )  # in ranges: no square leaves the floating-point range
     spread = np.where(quartiles > _ROUNDING * span, quartiles, deviation)
     return centre, np.where(spread > 0, spread, 1.0)
 

@@ -42,7 +42,7 @@ def describe_ensemble(model: FairOutlierEnsemble) -> dict[str, Any]:
         if type(part) not in KINDS:
             raise ValueError(
                 f"detector {getattr(part, 'name', type(part).__name__)!r} is not one of evenout's and cannot be saved: "
-                "a model file holds plain data alone; use 'paper' or 'diverse', or keep the model in Python"
+                "a model file holds plain data alone; use 'default', 'paper' or 'diverse', or keep the model in Python"
             )
     if callable(scores.combination.kind):
         raise ValueError(
@@ -66,6 +66,8 @@ def describe_ensemble(model: FairOutlierEnsemble) -> dict[str, Any]:
                 "pool": {
                     "names": scores.pool.names,
                     "parts": [{"kind": KINDS[type(part)], **plain(part)} for part in scores.pool.parts],
+                    "families": scores.pool.families,
+                    "units": scores.pool.units,
                 },
                 "scaling": scores.scaling,
                 "combination": scores.combination,

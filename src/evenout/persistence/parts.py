@@ -11,10 +11,12 @@ from evenout.core.path import TradeoffPath
 from evenout.core.problem import METHODS, WEIGHTS
 from evenout.core.scaling import SCALINGS, Scaling
 from evenout.detectors.forest import Forest
+from evenout.detectors.nearness import Nearness
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.parts import Part
 from evenout.detectors.pool import FittedPool, Precomputed
 from evenout.detectors.tails import Tails
+from evenout.detectors.units import Units
 from evenout.persistence.archive import ModelFileError
 from evenout.persistence.fields import Fields
 from evenout.scores import ScoreModel
@@ -53,15 +55,34 @@ def read_path(data: Fields, n_groups: int, k: int) -> TradeoffPath:
 
 def _read_pool(data: Fields, n_rows: int, n_features: int) -> FittedPool:
     parts, columns = [], 0
+    units = _read_units(data.fields("units"), n_features) if "units" in data else None
+    inside = n_features if units is None else len(units.kept)
     for part in data.parts("parts"):
-        found, width = _READERS[part.text("kind", _READERS)](part, n_rows, n_features)
+        found, width = _READERS[part.text("kind", _READERS)](part, n_rows, inside)
         parts.append(found)
         columns += width
     data.require(columns > 0, "parts", "is empty")
-    return FittedPool(data.texts("names", columns), tuple(parts))
+    by_family = "families" in data and len(data.items("families")) > 0
+    families = data.texts("families", columns) if by_family else ()
+    return FittedPool(data.texts("names", columns), tuple(parts), families, units)
 
 
-def _read_neighbours(data: Fields, n_rows: int, n_features: int) -> tuple[Part, int]:
+def _read_units(data: Fields, n_features: int) -> Units:
+    kept = data.integers("kept", None, low=0, high=n_features - 1)
+    data.require(len(kept) and (np.diff(kept) > 0).all(), "kept", "is out of order")
+    centre, spread = (data.floats(name, len(kept)) for name in ("centre", "spread"))
+    data.require((spread > 0).all(), "spread", "is out of range")
+    return Units(kept, centre, spread)
+
+
+def _read_nearness(data: Fields, n_rows: int, n_features: int) -> tuple[Part, int]:
+    turn = data.floats("turn", n_features, None) if "turn" in data else None
+    inside = n_features if turn is None else turn.shape[1]
+    neighbours, width = _read_neighbours(data.fields("neighbours"), n_rows, inside)
+    return Nearness(neighbours, turn), width
+
+
+def _read_neighbours(data: Fields, n_rows: int, n_features: int) -> tuple[Neighbours, int]:
     locations = data.floats("locations", None, n_features)
     u = len(locations)
     counts = data.integers("counts", u, low=1, high=n_rows)
@@ -123,7 +144,9 @@ def _read_combination(data: Fields, k: int) -> Combination:
     buckets = data.items("buckets")
     data.require(buckets, "buckets", "is empty")
     each = [Fields({"bucket": bucket}, "combination") for bucket in buckets]
-    return Combination(kind, tuple(bucket.integers("bucket", None, low=0, high=k - 1) for bucket in each))
+    chosen = tuple(bucket.integers("bucket", None, low=0, high=k - 1) for bucket in each)
+    shares = data.floats("shares", len(chosen[0])) if "shares" in data else None
+    return Combination(kind, chosen, shares)
 
 
 def _read_cross(data: Fields, n_groups: int, k: int) -> CrossFit:
@@ -153,6 +176,7 @@ def _read_cells(data: Fields, n_sets: int | None, n_groups: int, k: int) -> Cell
 
 _READERS: dict[str, Callable[[Fields, int, int], tuple[Part, int]]] = {
     "neighbours": _read_neighbours,
+    "nearness": _read_nearness,
     "forest": _read_forest,
     "tails": _read_tails,
     "precomputed": _read_precomputed,
@@ -161,6 +185,7 @@ _READERS: dict[str, Callable[[Fields, int, int], tuple[Part, int]]] = {
 # The detectors that a model file may hold: their state is plain arrays.
 KINDS: dict[type, str] = {
     Neighbours: "neighbours",
+    Nearness: "nearness",
     Forest: "forest",
     Tails: "tails",
     Precomputed: "precomputed",
