@@ -96,7 +96,8 @@ def judge_peers(fit: Half, judged: Half, split: int) -> Figures:
                 raise
             continue
         sign = -1.0 if name == "IsolationForest" else 1.0
-        found[name] = quality(judged[1], sign * model.decision_function(new))
+        scores = sign * model.decision_function(new)
+        found[name] = quality(judged[1], np.nan_to_num(scores))  # PCA divides by variances of 0 on some tables
     return found
 
 

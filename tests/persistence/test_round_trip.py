@@ -47,6 +47,8 @@ def test_path_comes_back_with_all_its_answers(pipeline, model_file):
 GIVEN = {"detectors": "precomputed"}
 KINDS = {
     "default": ({}, {}),
+    "default pool": ({"detectors": "default", "standardize": True}, {}),
+    "default pool, raw": ({"detectors": "default", "combination": "median"}, {}),
     "greedy, nonnegative": ({**GIVEN, "combination": "greedy", "weights": "nonnegative"}, {}),
     "maximum, simplex": ({**GIVEN, "combination": "maximum", "weights": "simplex"}, {}),
     "gaussian": ({"scaling": "gaussian", "combination": "median", "weighting": "uniform"}, {}),
@@ -82,7 +84,7 @@ def test_every_kind_of_ensemble_comes_back_with_its_column_names_and_claims(kind
     assert (
         loaded.path_.cross.refitted
         == model.path_.cross.refitted
-        == (kind in ("default", "gaussian", "individual", "one group"))
+        == (KINDS[kind][0].get("detectors") != "precomputed")
     )
     np.testing.assert_equal(loaded.path_.reduction_interval(5.0), model.path_.reduction_interval(5.0))
     for name in (

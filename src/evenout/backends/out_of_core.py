@@ -32,7 +32,7 @@ from evenout.detectors.pool import FittedPool, fit_pool, standard_units
 from evenout.fitting import FitResult
 from evenout.pairs import Likeness
 from evenout.request import FlagRows, Request
-from evenout.rows import as_seed, own_form_of
+from evenout.rows import as_seed, column_names, own_form_of
 from evenout.scores import ScoreModel, warn_constant
 
 REFERENCE_SIZE = 100_000
@@ -174,7 +174,8 @@ def _start(estimator: Any, engine: Engine, reference_size: int, seed: int) -> _S
             "or give bias_reduction or alpha instead"
         )
     threads = effective_n_jobs(estimator.n_jobs)
-    units = standard_units(estimator.detectors, reference.X) if estimator.standardize else None
+    names = column_names(engine.header)
+    units = standard_units(estimator.detectors, reference.X, names) if estimator.standardize else None
     pool, _ = fit_pool(
         estimator.detectors,
         reference.X,
@@ -183,6 +184,7 @@ def _start(estimator: Any, engine: Engine, reference_size: int, seed: int) -> _S
         sensitive_features=reference.labels,
         device=estimator.device,
         units=units,
+        feature_names=names,
     )
     return _Start(groups, reference, pool)
 
@@ -246,7 +248,7 @@ def _reference_pairs(
     """Pair sums of the reference, or of a sample of its pairs, scaled up to all rows; their error; effective pairs."""
     reference, n_groups = start.reference, len(start.groups.labels)
     likeness = Likeness.of(
-        reference.X,
+        start.pool.inside(reference.X),
         reference.codes,
         estimator.length_scale,
         method=estimator.pairs,

@@ -51,6 +51,10 @@ class FittedPool:
     families: tuple[str, ...] = ()
     units: Units | None = None
 
+    def inside(self, X: FloatArray) -> FloatArray:
+        """Rows as the named pools see them."""
+        return X if self.units is None else self.units.apply(X)
+
     def score(
         self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None, device: str = "cpu"
     ) -> FloatArray:
@@ -61,8 +65,7 @@ class FittedPool:
                 f"sensitive_features is missing: these detectors use the group of every row: {', '.join(grouped)}; "
                 "pass sensitive_features=<array, Series or DataFrame>, or leave these detectors out"
             )
-        columns = []
-        inside = X if self.units is None else self.units.apply(X)
+        columns, inside = [], self.inside(X)
         for part in self.parts:
             rows = inside if isinstance(part, OWN) else X
             if isinstance(part, GroupAware):
