@@ -91,7 +91,7 @@ def _fit_default(task: Task) -> list[Fitted]:
     """Four families that see different things: isolation, distance, local density beside the joint pattern, tails.
 
     Chosen by AUC and average precision on unseen halves of the bundled tables, the scenarios and further simulated
-    tables (`benchmarks/target.py`, `docs/choosing.md`).
+    tables (`benchmarks/target.py`, `docs/target.md`).
     """
     ways = _ways(task.device)
     trees: dict[str, Any] = {"sizes": _DEFAULT_TREES, "random_state": task.seed, "n_threads": task.n_threads}
