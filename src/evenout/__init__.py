@@ -2,6 +2,7 @@
 
 from evenout.auditing import AuditResult, audit
 from evenout.core.exceptions import (
+    ConstantFeatureWarning,
     ConstantScoreWarning,
     FewPairsWarning,
     NoGapWarning,
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditResult",
+    "ConstantFeatureWarning",
     "ConstantScoreWarning",
     "FairLOF",
     "FairOutlierEnsemble",
