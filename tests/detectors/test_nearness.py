@@ -142,3 +142,12 @@ def test_units_hardly_matter_to_decorrelated_coordinates():
     assert_allclose(changed, scores, atol=1e-4)
     inside = Units.fit(X).apply(X)
     assert_allclose(Nearness.fit(inside, lof=[10], decorrelate=True)[1], scores, atol=1e-4)
+
+
+def test_rows_of_any_size_stay_finite():
+    X = np.random.default_rng(0).choice([1e-160, -1e-160, 0.0], size=(40, 3))
+    fitted, scores = Nearness.fit(X, lof=[5], decorrelate=True)
+    assert np.isfinite(scores).all()
+    assert np.isfinite(fitted.score(np.full((2, 3), [[1e30], [-1e30]]))).all()
+    X[0] = 1e30
+    assert np.isfinite(Nearness.fit(X, lof=[5], knn=[2], decorrelate=True)[1]).all()

@@ -206,3 +206,9 @@ def test_the_published_settings_leave_the_features_alone():
 
 def _norm(X):
     return np.abs(X).sum(axis=1)
+
+
+def test_differences_beyond_what_numbers_can_tell_are_none():
+    X = np.array([[1e-300], [-1e-300], [1e-300], [-1e-300]])
+    assert Units.fit(X).spread == [1.0]
+    assert_array_equal(Units.fit(X).apply(X), np.zeros((4, 1)))

@@ -14,7 +14,7 @@ import numpy as np
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.parts import Without, by_refitting
-from evenout.detectors.units import GRID, Units
+from evenout.detectors.units import FARTHEST, GRID, Units
 
 Fit: TypeAlias = Callable[..., Any]
 
@@ -152,4 +152,4 @@ def _turned(X: FloatArray, turn: FloatArray | None) -> FloatArray:
         rows, into = X[start : start + _ROWS], out[start : start + _ROWS]
         for column, weights in zip(rows.T, turn, strict=True):
             into += column[:, None] * weights
-    return np.rint(out / GRID) * GRID + 0.0
+    return np.rint(np.clip(out, -FARTHEST, FARTHEST) / GRID) * GRID + 0.0

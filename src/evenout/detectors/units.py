@@ -11,7 +11,7 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 GRID = 2.0**-20  # standardised values are multiples of it
 NORMAL_IQR = 1.3489795003921634  # interquartile range of the standard normal distribution
 APART = np.sqrt(2.0)  # two categories: as far apart as two numbers of variance 1 are, in root mean square
-_FARTHEST = 2.0**100  # of a new row; squares of such distances are still numbers
+FARTHEST = 2.0**100  # of a new row; squares of such distances are still numbers
 _ROUNDING = 1e-13  # a range this small beside the values is no information
 
 
@@ -60,7 +60,7 @@ class Units:
         two = ((ordered[:, kept] == low) | (ordered[:, kept] == high)).all(axis=0) & varies[kept]
         centre, spread = np.where(two, low, centre), np.where(two, (high - low) / APART, spread)
         one_hot = _one_hot(X[:, kept], two & (low == 0.0) & (high == 1.0))
-        return cls(kept, centre, np.where(one_hot, 1.0, spread))
+        return cls(kept, centre, np.where(one_hot | ~varies[kept], 1.0, spread))
 
     def apply(self, X: FloatArray) -> FloatArray:
         """Rows of shape (r, d) in these units, shape (r, m), rounded.
@@ -69,7 +69,7 @@ class Units:
         `GRID` and from 2 on to as many digits, takes those away: not even a tie is broken.
         """
         with np.errstate(over="ignore"):
-            z = np.clip((X[:, self.kept] - self.centre) / self.spread, -_FARTHEST, _FARTHEST)
+            z = np.clip((X[:, self.kept] - self.centre) / self.spread, -FARTHEST, FARTHEST)
         step = np.ldexp(GRID, np.maximum(np.frexp(z)[1] - 1, 0))
         return np.ascontiguousarray(np.rint(z / step) * step + 0.0)  # + 0.0: no -0.0 remains
 
