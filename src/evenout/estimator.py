@@ -52,7 +52,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         trees. ``"diverse"``: these, and each feature alone. ``"default"``: forest, distances, local density, and each
         feature alone. A list of scikit-learn and PyOD detectors and of functions that return scores (higher = more
         outlying), mixed freely, also as ``(name, detector)``. ``"precomputed"``: X is the score matrix.
-    standardize : bool, default=False
+    standardize : bool, default=True
         Named pools see features in spreads (`evenout.detectors.units`): no unit matters. False is the paper's way.
     combination : {"average", "maximum", "median", "aom", "moa", "greedy"} or callable, default="average"
         The base ensemble, or a function of the scaled (n, k) scores. "diverse" and "default" average by family.
@@ -160,7 +160,7 @@ class FairOutlierEnsemble(OutlierMixin, BaseEstimator):
         self,
         detectors: Any = "paper",
         *,
-        standardize: bool = False,
+        standardize: bool = True,
         combination: str | Callable[[FloatArray], FloatArray] = "average",
         scaling: str = "minmax",
         fairness: str | Mapping[str, float] | FloatArray | OwnForm = "demographic_parity",
