@@ -2,6 +2,7 @@
 
 from evenout.auditing import AuditResult, audit
 from evenout.core.exceptions import (
+    ConstantFeatureWarning,
     ConstantScoreWarning,
     EvenoutWarning,
     FewPairsWarning,
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditResult",
+    "ConstantFeatureWarning",
     "ConstantScoreWarning",
     "EvenoutWarning",
     "FairLOF",

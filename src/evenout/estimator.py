@@ -44,13 +44,15 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
 
     Parameters
     ----------
-    detectors : "paper", "diverse", "precomputed" or list, default="paper"
+    detectors : "paper", "diverse", "default", "precomputed" or list, default="paper"
         ``"paper"``: LOF with 5 to 30 neighbours, k-th neighbour distance with 2 to 10, isolation forests of 25 to 175
-        trees. ``"diverse"``: these, and how far out a row lies in each feature alone. A list of scikit-learn and PyOD
-        detectors and of functions that return scores (higher = more outlying), mixed freely, also as
-        ``(name, detector)``. ``"precomputed"``: X is the score matrix, higher = more outlying.
+        trees. ``"diverse"``: these, and each feature alone. ``"default"``: forest, distances, local density, and each
+        feature alone. A list of scikit-learn and PyOD detectors and of functions that return scores (higher = more
+        outlying), mixed freely, also as ``(name, detector)``. ``"precomputed"``: X is the score matrix.
+    standardize : bool, default=True
+        Named pools see features in spreads (`evenout.detectors.units`): no unit matters. False is the paper's way.
     combination : {"average", "maximum", "median", "aom", "moa", "greedy"} or callable, default="average"
-        The base ensemble, or a function from the scaled (n, k) scores to n numbers.
+        The base ensemble, or a function of the scaled (n, k) scores. "diverse" and "default" average by family.
     scaling : {"minmax", "rank", "zscore", "gaussian"}, default="minmax"
         How raw scores become comparable, learnt on the training rows.
     fairness : {"demographic_parity", "individual"}, dict, array or callable, default="demographic_parity"
@@ -167,6 +169,7 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         self,
         detectors: Any = "paper",
         *,
+        standardize: bool = True,
         combination: str | Callable[[FloatArray], FloatArray] = "average",
         scaling: str = "minmax",
         fairness: str | Mapping[str, float] | FloatArray | OwnForm = "demographic_parity",
@@ -191,6 +194,7 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         device: str = "cpu",
     ) -> None:
         self.detectors = detectors
+        self.standardize = standardize
         self.combination = combination
         self.scaling = scaling
         self.fairness = fairness
@@ -216,13 +220,9 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
-        """The published settings: 18 detectors, greedy, ``y = S w``, requests on the training rows; with changes."""
-        published = {
-            "detectors": "paper",
-            "combination": "greedy",
-            "method": "published",
-            "target": "training",
-        }
+        """The published settings: 18 detectors on raw features, greedy, ``y = S w``, requests on training rows."""
+        published: dict[str, Any] = {"detectors": "paper", "standardize": False, "combination": "greedy"}
+        published |= {"method": "published", "target": "training"}
         return cls(**(published | changes))
 
     def fit(

@@ -29,6 +29,11 @@ def data(model_file):
     return read_plain(model_file)
 
 
+@pytest.fixture(params=["model_file", "default_file"])
+def any_data(request):
+    return read_plain(request.getfixturevalue(request.param))
+
+
 def arrays(value, place=()):
     """Every array of plain data that has entries, with the keys that lead to it."""
     if isinstance(value, np.ndarray):
@@ -50,38 +55,38 @@ def put(data, place, value):
     return changed
 
 
-def test_every_array_of_another_length_type_or_dimension_is_refused(data, tmp_path):
+def test_every_array_of_another_length_type_or_dimension_is_refused(any_data, tmp_path):
     file, tried = tmp_path / "m.skops", 0
-    for place, array in arrays(data):
+    for place, array in arrays(any_data):
         other = np.int32 if array.dtype != np.int32 else np.int64
         shorter = () if "buckets" in place else (array[:-1],)  # a base ensemble may take any detectors
         for wrong in (*shorter, array.astype(other) if len(array) % 2 else array[None]):
-            write_plain(put(data, place, wrong), file)
+            write_plain(put(any_data, place, wrong), file)
             refused(file)
             tried += 1
     assert tried > 50
 
 
-def test_every_index_out_of_bounds_is_refused(data, tmp_path):
+def test_every_index_out_of_bounds_is_refused(any_data, tmp_path):
     file, tried = tmp_path / "m.skops", 0
-    for place, array in arrays(data):
+    for place, array in arrays(any_data):
         if array.dtype.kind == "i":
             for wrong in (-2, np.iinfo(array.dtype).max):  # -1 is a row without a group
                 changed = array.copy()
                 changed.flat[-1] = wrong
-                write_plain(put(data, place, changed), file)
+                write_plain(put(any_data, place, changed), file)
                 refused(file, place[-1] if isinstance(place[-1], str) else "")
                 tried += 1
     assert tried > 20
 
 
-def test_every_array_that_is_not_finite_is_refused(data, tmp_path):
+def test_every_array_that_is_not_finite_is_refused(any_data, tmp_path):
     file, tried = tmp_path / "m.skops", 0
-    for place, array in arrays(data):
+    for place, array in arrays(any_data):
         if array.dtype.kind == "f":
             changed = array.copy()
             changed.flat[0] = np.nan
-            write_plain(put(data, place, changed), file)
+            write_plain(put(any_data, place, changed), file)
             refused(file, "is not finite")
             tried += 1
     assert tried > 15
@@ -333,3 +338,19 @@ def test_absent_and_empty_files_and_folders_are_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match=words):
             load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("spread", lambda values: -values),
+        ("spread", np.zeros_like),
+        ("kept", lambda values: values[::-1].copy()),
+        ("kept", np.zeros_like),
+    ],
+)
+def test_units_that_no_table_has_are_refused(name, change, any_data, tmp_path):
+    place = ("ensemble", "scores", "pool", "units", name)
+    values = any_data["ensemble"]["scores"]["pool"]["units"][name]
+    write_plain(put(any_data, place, change(values)), tmp_path / "m.skops")
+    refused(tmp_path / "m.skops", name)

@@ -108,6 +108,10 @@ class UnknownCategoryWarning(EvenoutWarning):
     """A new table holds text values that the training table did not have."""
 
 
+class ConstantFeatureWarning(EvenoutWarning):
+    """A column of X holds one value in all training rows, so it is dropped."""
+
+
 def warn(message: EvenoutWarning | str, category: type[Warning] = EvenoutWarning) -> None:
     """Give a warning that points at the caller's own line: the first one outside this package and scikit-learn."""
     level, frame = 2, sys._getframe(1)  # 1 would be this function, 2 is its caller

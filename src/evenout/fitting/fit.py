@@ -112,6 +112,8 @@ def _detect(
         "n_threads": n_threads,
         "sensitive_features": rows.sensitive_features,
         "device": parameters["device"],
+        "units": rows.units,
+        "feature_names": rows.feature_names,
     }
     if n_folds:
         return cross_fit_pool(parameters["detectors"], rows.X, source.folds, **settings)
@@ -126,7 +128,7 @@ def _collectors(
     device = parameters["device"]
     groups = source.rows.groups
     rows = NotionRows(
-        source.rows.X,
+        source.rows.content,
         groups.codes,
         len(groups.labels),
         source.counts / np.maximum(groups.counts, 1),

@@ -72,7 +72,8 @@ class ScoreModel:
         chosen = self.combination.buckets[0]
         if len(chosen) and self.base_scaling.varies[0]:
             span = float(self.base_scaling.high[0] - self.base_scaling.low[0])
-            weights[chosen] = 1.0 / (len(chosen) * span)
+            shares = self.combination.shares
+            weights[chosen] = 1.0 / (len(chosen) * span) if shares is None else shares / span
         return weights if self.stack is None else self.stack.detector_weights(weights)
 
     def taught(self, S: FloatArray, t: FloatArray, known: "KnownLabels", weight: FloatArray | None) -> "ScoreModel":
@@ -120,7 +121,7 @@ def learn_scores(
     """
     scaler = learn_scaling(scaling, raw if extremes is None else extremes)
     S = scaler.transform(raw)
-    ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed)
+    ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed, pool.families)
     return ScoreModel(pool, scaler, ensemble, learn_scaling("minmax", _combined(ensemble, S)))
 
 

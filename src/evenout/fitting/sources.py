@@ -4,8 +4,9 @@ The two differ in how extremes, sums and flags of all rows are found. That is wh
 other step of a fit is written once, in `evenout.fitting.fit`.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,10 +17,12 @@ from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.detectors.pool import FittedPool
+from evenout.detectors.pool import FittedPool, standard_units
+from evenout.detectors.units import Units
 from evenout.fitting.scores import KnownLabels, ScoreModel, learn_scores
 from evenout.inputs.groups import Groups, read_groups, warn_left_out
 from evenout.inputs.rows import (
+    column_names,
     read_clusters,
     read_known_labels,
     read_sample_weight,
@@ -43,6 +46,10 @@ class TrainingRows:
     sample_weight : array of shape (n,) or None
     known : KnownLabels or None
         Labels that the target learns from.
+    feature_names : sequence of str or None
+        Of the d columns, for the names of score columns.
+    units : Units or None
+        In which named pools see the rows.
     """
 
     X: FloatArray
@@ -51,6 +58,8 @@ class TrainingRows:
     clusters: IntArray | None = None
     sample_weight: FloatArray | None = None
     known: KnownLabels | None = None
+    feature_names: Sequence[str] | None = None
+    units: Units | None = None
 
     @classmethod
     def read(
@@ -76,7 +85,19 @@ class TrainingRows:
         refuse_lone_clusters(groups, codes, weight)
         known = read_known_labels(labels, label_propensity, len(features), learn=parameters["learn"])
         taught = KnownLabels(*known) if known is not None and parameters["learn"] else None
-        return cls(features, groups, sensitive_features, codes, weight, taught)
+        rows = cls(features, groups, sensitive_features, codes, weight, taught, column_names(X))
+        return rows.measured(parameters)
+
+    def measured(self, parameters: Mapping[str, Any]) -> "TrainingRows":
+        """The same with the units that they have given themselves, where features are to be standardised."""
+        if not parameters["standardize"]:
+            return self
+        return replace(self, units=standard_units(parameters["detectors"], self.X, self.feature_names))
+
+    @cached_property
+    def content(self) -> FloatArray:
+        """The rows in their units, in which no unit moves a row to another fold or away from another row."""
+        return self.X if self.units is None else self.units.apply(self.X)
 
     def cells(self, S: FloatArray, t: FloatArray, beta: FloatArray, of: BoolArray) -> Cells:
         """Sums over some of the rows as one set; ``beta`` has one number for each of them."""
@@ -153,7 +174,7 @@ class Memory:
     @classmethod
     def of(cls, rows: TrainingRows, parameters: Mapping[str, Any], seed: int) -> "Memory":
         """Deal the rows into folds."""
-        folds = assign_folds(rows.X, rows.groups.codes, N_FOLDS, seed, rows.clusters)
+        folds = assign_folds(rows.content, rows.groups.codes, N_FOLDS, seed, rows.clusters)
         if len(rows.groups.labels) >= 2 and folds.max() < 1:
             raise ValueError("clusters has too few values to leave some of them out; give finer ones")
         return cls(rows, parameters, folds, seed)

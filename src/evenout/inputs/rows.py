@@ -31,6 +31,12 @@ def new_rows(estimator: Any, X: Any) -> FloatArray:
     return refuse_huge(validate_data(estimator, X, dtype=np.float64, order="C", reset=False))
 
 
+def column_names(X: Any) -> list[str] | None:
+    """Names of the columns of a frame; None where X has none, or not all are text."""
+    names = list(getattr(X, "columns", []))
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
 def as_seed(random_state: Any) -> int:
     """An integer is used as it is, so that detectors agree with scikit-learn's under the same seed."""
     if random_state is None or isinstance(random_state, np.random.RandomState):

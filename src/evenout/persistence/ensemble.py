@@ -69,7 +69,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
                 "pool": _pool(scores.pool, objects),
                 "scaling": scores.scaling,
                 "combination": _with_object(scores.combination.kind, "kind", objects)
-                | {"buckets": scores.combination.buckets},
+                | {"buckets": scores.combination.buckets, "shares": scores.combination.shares},
                 "base_scaling": scores.base_scaling,
                 "stack": scores.stack,
             },
@@ -134,7 +134,7 @@ def _pool(pool: FittedPool, objects: list[Any]) -> dict[str, Any]:
             parts.append({"kind": kind, **plain(part)})
         else:
             parts.append(_with_object(part, "kind", objects) | {"width": len(getattr(part, "names", " "))})
-    return {"names": pool.names, "parts": parts}
+    return {"names": pool.names, "parts": parts, "families": pool.families, "units": pool.units}
 
 
 def _path(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from evenout.core.registry import weighted_notions
 from evenout.core.scaling import SCALINGS, Scaling
 from evenout.core.stacking import Stack
 from evenout.detectors.pool import FAMILIES, FittedPool
+from evenout.detectors.units import Units
 from evenout.fitting.scores import ScoreModel
 from evenout.storage.archive import ModelFileError
 from evenout.storage.fields import Fields
@@ -86,16 +87,19 @@ def _object(data: Fields, objects: Sequence[Any]) -> Any:
 
 def _read_pool(data: Fields, n_rows: int, n_features: int, objects: Sequence[Any]) -> FittedPool:
     parts: list[Any] = []
-    columns = 0
+    columns, units = 0, Units.read(data.fields("units"), n_features) if "units" in data else None
+    inside = n_features if units is None else len(units.kept)
     for part in data.parts("parts"):
         if "object" in part:
             parts.append(_object(part, objects))
             columns += part.whole("width", 1, 2**31)
         else:
-            parts.append(FAMILIES[part.text("kind", FAMILIES)].read(part, n_rows, n_features))
+            parts.append(FAMILIES[part.text("kind", FAMILIES)].read(part, n_rows, inside))
             columns += parts[-1].width
     data.require(columns > 0, "parts", "is empty")
-    return FittedPool(data.texts("names", columns), tuple(parts))
+    by_family = "families" in data and len(data.items("families")) > 0
+    families = data.texts("families", columns) if by_family else ()
+    return FittedPool(data.texts("names", columns), tuple(parts), families, units)
 
 
 def _read_scaling(data: Fields, n_rows: int, k: int) -> Scaling:
@@ -117,7 +121,9 @@ def _read_combination(data: Fields, k: int, objects: Sequence[Any]) -> Combinati
     buckets = data.items("buckets")
     data.require(buckets, "buckets", "is empty")
     each = [Fields({"bucket": bucket}, "combination") for bucket in buckets]
-    return Combination(kind, tuple(bucket.integers("bucket", None, low=0, high=k - 1) for bucket in each))
+    chosen = tuple(bucket.integers("bucket", None, low=0, high=k - 1) for bucket in each)
+    shares = data.floats("shares", len(chosen[0])) if "shares" in data else None
+    return Combination(kind, chosen, shares)
 
 
 def _read_cross(data: Fields, n_groups: int, k: int, notions: list[Notion]) -> CrossFit:
