@@ -44,7 +44,7 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
 
     Parameters
     ----------
-    detectors : "paper", "diverse", "default", "precomputed" or list, default="paper"
+    detectors : "default", "diverse", "paper", "precomputed" or list, default="default"
         ``"paper"``: LOF with 5 to 30 neighbours, k-th neighbour distance with 2 to 10, isolation forests of 25 to 175
         trees. ``"diverse"``: these, and each feature alone. ``"default"``: forest, distances, local density, and each
         feature alone. A list of scikit-learn and PyOD detectors and of functions that return scores (higher = more
@@ -167,7 +167,7 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
 
     def __init__(
         self,
-        detectors: Any = "paper",
+        detectors: Any = "default",
         *,
         standardize: bool = True,
         combination: str | Callable[[FloatArray], FloatArray] = "average",

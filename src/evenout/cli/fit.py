@@ -75,7 +75,7 @@ Examples:
     help="Folder for the results.",
 )  # fmt: skip
 @click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
-@click.option("--label", metavar="COL", help="Known outliers (1) and inliers (0): for evaluation, never for fitting.")
+@click.option("--label", metavar="COL", help="Known outliers (1) and inliers (0): for evaluation, or with --learn.")
 @click.option(
     "--clusters", metavar="COL", help="Rows of one value here belong together, such as several of one person."
 )
@@ -96,8 +96,9 @@ def fit(
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
         if is_folder(data):
-            if clusters is not None:
-                raise ValueError(f"{data}: --clusters needs the rows in memory; give one file, not a folder")
+            for option, given in (("--clusters", clusters is not None), ("--learn", settings["learn"])):
+                if given:
+                    raise ValueError(f"{data}: {option} needs the rows in memory; give one file, not a folder")
             fit_folder(
                 data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column, label])), engine=engine,
                 scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs, **settings,
@@ -112,8 +113,9 @@ def fit(
         with progress(quiet=quiet) as step, atomic_folder(out, stale="report.html") as folder:
             step(f"Reading {data}")
             inputs = read_fit_inputs(
-                data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop
-            )
+                data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop,
+                learn=settings["learn"],
+            )  # fmt: skip
             step(f"Fitting on {len(inputs.features):,} rows")
             pipeline, groups = _fit(inputs, settings | {"n_jobs": n_jobs})
             step("Writing results")
@@ -145,7 +147,7 @@ def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Grou
     groups = read_groups(inputs.sensitive, len(inputs.features), **rules)
     ensemble = FairOutlierEnsemble(**settings)
     rows = table.transform(inputs.features)
-    ensemble.fit(rows, sensitive_features=inputs.sensitive, clusters=inputs.clusters)
+    ensemble.fit(rows, sensitive_features=inputs.sensitive, clusters=inputs.clusters, labels=inputs.known)
     return Pipeline([("table", table), ("ensemble", ensemble)]), groups
 
 
@@ -157,7 +159,7 @@ def _write(folder: Path, inputs: "FitInputs", pipeline: "Pipeline", groups: "Gro
 
     write_table(_scores(inputs, pipeline["ensemble"], groups), folder / "scores.csv")
     save_model(pipeline, folder / "model.skops")
-    summary = summarise(inputs, pipeline, groups, sha256(folder / "model.skops"))
+    summary = summarise(inputs, pipeline, sha256(folder / "model.skops"))
     (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
     return summary
 

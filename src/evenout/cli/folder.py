@@ -71,7 +71,7 @@ def fit_folder(
             rows = encoded(source, table)
             model.fit_partitions(rows, scores_to=folder / "scores")
         save_model(Pipeline([("table", table), ("ensemble", model)]), folder / "model.skops")
-        outcome = Outcome.of(model, model.flag_rates_)
+        outcome = Outcome.of(model)
         summary = _summary(data, model, outcome)
         (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     if as_json:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
@@ -39,6 +39,8 @@ class FitInputs:
     sensitive : DataFrame of shape (n, protected columns)
     labels : array of shape (n,) or None
         1 for an outlier; for evaluation alone.
+    known : array of shape (n,) or None
+        Labels to learn from, NaN where nobody knows.
     ids : array or list of length n
     clusters : Series of length n or None
         Rows of one value belong together; never a feature.
@@ -51,6 +53,7 @@ class FitInputs:
     labels: Any
     ids: Any
     clusters: "pd.Series | None" = None
+    known: Any = None
 
 
 def read_fit_inputs(
@@ -61,8 +64,11 @@ def read_fit_inputs(
     id_column: str | None,
     clusters: str | None = None,
     drop: str,
+    learn: bool = False,
 ) -> FitInputs:
-    """Read ``data``, a bundled name or a file."""
+    """Read ``data``, a bundled name or a file; to ``learn``, labels may have gaps, and none are left to evaluate by."""
+    if learn and label is None:
+        raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
     if data in list_datasets():
         return _bundled(data, sensitive, drop, label or id_column or clusters)
     if not _names_a_file(data):
@@ -70,7 +76,8 @@ def read_fit_inputs(
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
         raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
     roles = {"--label": label, "--id": id_column, "--clusters": clusters}
-    return _from_file(Path(data), sensitive, roles, drop)
+    inputs = _from_file(Path(data), sensitive, roles, drop, learn=learn)
+    return replace(inputs, labels=None, known=inputs.labels) if learn else inputs
 
 
 def split_names(text: str, columns: Sequence[str]) -> list[str]:
@@ -118,7 +125,7 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> FitInpu
     )
 
 
-def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str) -> FitInputs:
+def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str, *, learn: bool) -> FitInputs:
     label, id_column, clusters = roles.values()
     if not sensitive:
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
@@ -138,7 +145,7 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
         sha256(path),
         frame.drop(columns=taken),
         frame[protected],
-        None if label is None else label_column(label, frame[label]),
+        None if label is None else label_column(label, frame[label], gaps=learn),
         row_ids(frame, id_column),
         None if clusters is None else frame[clusters],
     )
@@ -160,11 +167,17 @@ def check_out(out: Path, *inputs: Path) -> None:
     require_apart(out, *inputs)
 
 
-def label_column(name: str, column: "pd.Series") -> Any:
-    """0 and 1, from numbers or truth values, also as text."""
+def label_column(name: str, column: "pd.Series", *, gaps: bool = False) -> Any:
+    """0 and 1, from numbers or truth values, also as text; with ``gaps``, NaN where nothing stands."""
     numbers = numbers_or_gaps(column)
     values = numbers.astype(object).where(numbers.isin([0, 1]), column)  # others are shown as they stand
-    return read_labels(values, both=True, name=Message("column {name!r} ({@y})", name=name)).astype(int)
+    told = Message("column {name!r} ({@y})", name=name)
+    if not gaps:
+        return read_labels(values, both=True, name=told).astype(int)
+    known = np.full(len(column), np.nan)
+    there = column.notna().to_numpy()
+    known[there] = read_labels(values[there], name=told)
+    return known
 
 
 def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":

@@ -151,6 +151,10 @@ _OPTIONS = dict([
         help="Measure features in their own spreads, so that no unit matters, or as they are (the paper).",
     ),
     _option(
+        "learn", is_flag=True,
+        help="Let the base score learn from --label, which may have gaps; few or useless labels leave it as it is.",
+    ),
+    _option(
         "method", type=click.Choice(PROBLEM_METHODS),
         help="Correct the base score (anchored), or mix detectors anew (published: the paper's problem).",
     ),
