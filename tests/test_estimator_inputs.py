@@ -36,7 +36,7 @@ def test_own_combination_is_used_and_checked(data):
     )
     np.testing.assert_array_equal(model.outlier_scores_, model.detector_scores(X)[:, 3])
     for wrong, message in (
-        (lambda S: S, r"shape \(800, 18\)"),
+        (lambda S: S, r"shape \(800, 12\)"),
         (lambda S: np.full(len(S), np.nan), "not finite"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -54,7 +54,7 @@ def test_own_combination_is_used_and_checked(data):
 def test_bad_forms_are_refused(data, form, message):
     X, groups = data
     with pytest.raises(ValueError, match=message):
-        FairOutlierEnsemble(fairness=form, alpha=1.0, random_state=0).fit(X, sensitive_features=groups)
+        FairOutlierEnsemble("paper", fairness=form, alpha=1.0, random_state=0).fit(X, sensitive_features=groups)
 
 
 def test_results_do_not_depend_on_group_names(fitted, data):
