@@ -322,7 +322,13 @@ def test_breast_cancer_base_ensembles_match_the_paper(combination, low, high):
     aucs = []
     for seed in range(5):
         data = load_dataset("breastw", random_state=seed)
-        settings = {"detectors": "paper", "standardize": False, "combination": combination, "alpha": 0.0, "random_state": seed}
+        settings = {
+            "detectors": "paper",
+            "standardize": False,
+            "combination": combination,
+            "alpha": 0.0,
+            "random_state": seed,
+        }
         model = FairOutlierEnsemble(**settings).fit(data.X, sensitive_features=data.sensitive)
         aucs.append(roc_auc(data.y, model.target_))
     assert low <= np.mean(aucs) <= high

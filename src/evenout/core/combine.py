@@ -11,6 +11,7 @@ from evenout.core.types import FloatArray, IntArray
 Combiner: TypeAlias = Callable[[FloatArray], FloatArray]
 
 COMBINATIONS = ("average", "maximum", "median", "aom", "moa", "greedy")
+SILENT = "side"  # a family whose columns take part in what is learnt from labels, and have no say in the base score
 LINEAR = ("average", "greedy")  # those that are a mean of chosen detectors
 _BUCKETS = 5
 _TOP_SHARE = 0.1
@@ -68,6 +69,7 @@ def learn_combination(
         The family of each column: ``"average"`` is then the mean over families of the mean within a family, so that
         many columns of one kind do not outvote a few of another.
     """
+    usable = usable[[families[j] != SILENT for j in usable]] if families else usable
     if len(usable) == 0:
         return Combination(kind, (usable,))
     if kind in ("aom", "moa"):

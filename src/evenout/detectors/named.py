@@ -10,7 +10,7 @@ from evenout.detectors.forest import Forest
 from evenout.detectors.nearness import Nearness
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.parts import Without
-from evenout.detectors.tails import Tails
+from evenout.detectors.tails import Sides, Tails
 from evenout.detectors.units import Units
 
 NAMED = ("paper", "diverse", "default")
@@ -23,7 +23,7 @@ _TREES = (25, 50, 75, 100, 125, 150, 175)
 _DEFAULT_LOF = (10, 20, 30)
 _DEFAULT_KNN = (5, 10, 20, 30)
 _DEFAULT_TREES = (200,)
-OWN = (Neighbours, Forest, Tails, Nearness)  # the parts of the named pools
+OWN = (Neighbours, Forest, Tails, Sides, Nearness)  # the parts of the named pools
 
 
 class Fitted(NamedTuple):
@@ -34,16 +34,19 @@ class Fitted(NamedTuple):
     scores: FloatArray
     without: Without | None = None
 
-    def families(self) -> list[str]:
-        """Of the columns: what stands before the first ``_`` or ``:``; a given detector is a family of its own."""
-        if not isinstance(self.part, OWN):
+    def families(self, *, by_family: bool = True) -> list[str]:
+        """Of the columns: what stands before the first ``_`` or ``:``; a given detector is a family of its own.
+
+        Without ``by_family`` each column is one, but for `Sides`.
+        """
+        if not isinstance(self.part, OWN if by_family else Sides):
             return list(self.names)
         return [name.replace(":", "_").partition("_")[0] for name in self.names]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to fit on, and how; see `cross_fit_pool`. ``features`` names the columns of X."""
+    """What to fit on, and how; see `cross_fit_pool`. ``features`` names the columns of X; ``sides`` adds `Sides`."""
 
     X: FloatArray
     folds: IntArray | None
@@ -53,6 +56,7 @@ class Task:
     device: str
     units: Units | None
     features: Sequence[str]
+    sides: bool = False
 
     def inside(self) -> "Task":
         """The same in the units of the named pools."""
@@ -75,8 +79,12 @@ def fit_named(name: str, task: Task) -> list[Fitted]:
     if name not in NAMED:
         known = ", ".join(map(repr, (*NAMED, "precomputed")))
         raise ValueError(f"detectors={name!r} is unknown; known names: {known}, or pass a list of detectors")
-    if name == "default":
-        return _fit_default(task)
+    found = _fit_default(task) if name == "default" else _fit_paper(name, task)
+    return [*found, _fit_by_feature(task, Sides, "side")] if task.sides else found
+
+
+def _fit_paper(name: str, task: Task) -> list[Fitted]:
+    """The 18 detectors of the paper, and for ``"diverse"`` the tails."""
     near: dict[str, Any] = {"lof": _LOF, "knn": _KNN, "n_threads": task.n_threads}
     trees: dict[str, Any] = {"sizes": _TREES, "random_state": task.seed, "n_threads": task.n_threads}
     near_names = [f"lof_{k}" for k in _LOF] + [f"knn_{k}" for k in _KNN]
@@ -84,7 +92,7 @@ def fit_named(name: str, task: Task) -> list[Fitted]:
     ways = _ways(task.device)
     neighbours = task.fit(near_names, ways.neighbours, ways.cross_neighbours, **near)
     forest = task.fit(tree_names, ways.forest, ways.cross_forest, **trees)
-    return [neighbours, forest] if name == "paper" else [neighbours, forest, _fit_tails(task)]
+    return [neighbours, forest] if name == "paper" else [neighbours, forest, _fit_by_feature(task, Tails, "tail")]
 
 
 def _fit_default(task: Task) -> list[Fitted]:
@@ -103,13 +111,14 @@ def _fit_default(task: Task) -> list[Fitted]:
         task.fit([f"iforest_{size}" for size in _DEFAULT_TREES], ways.forest, ways.cross_forest, **trees),
         task.fit([f"knn_{k}" for k in _DEFAULT_KNN], fit, cross, **far),
         task.fit([f"lof_{k}" for k in _DEFAULT_LOF], fit, cross, **local),
-        _fit_tails(task),
+        _fit_by_feature(task, Tails, "tail"),
     ]
 
 
-def _fit_tails(task: Task) -> Fitted:
-    tails = task.fit([], Tails.fit, Tails.cross_fit)
-    return tails._replace(names=[f"tail:{task.features[j]}" for j in tails.part.features])
+def _fit_by_feature(task: Task, family: type[Tails], name: str) -> Fitted:
+    """A column for each feature that varies."""
+    found = task.fit([], family.fit, family.cross_fit)
+    return found._replace(names=[f"{name}:{task.features[j]}" for j in found.part.features])
 
 
 class _Ways(NamedTuple):

@@ -102,6 +102,7 @@ def fit_pool(
     device: str = "cpu",
     units: Units | None = None,
     feature_names: Sequence[str] | None = None,
+    sides: bool = False,
 ) -> tuple[FittedPool, FloatArray]:
     """Fit a pool on the training rows.
 
@@ -122,13 +123,15 @@ def fit_pool(
         In which the named pools see the rows; without them they see X as it is, like given detectors.
     feature_names : sequence of str, optional
         Of the d columns of X, for the names of score columns.
+    sides : bool
+        Add `Sides` to the named pools, for a target that learns from labels.
 
     Returns
     -------
     the fitted pool, and the raw training scores of shape (n, k)
     """
     features = feature_labels(feature_names, X.shape[1])
-    task = Task(X, None, seed, n_threads, sensitive_features, device, units, features)
+    task = Task(X, None, seed, n_threads, sensitive_features, device, units, features, sides)
     pool, scores, _ = _fit(detectors, task)
     return pool, scores
 
@@ -144,12 +147,13 @@ def cross_fit_pool(
     device: str = "cpu",
     units: Units | None = None,
     feature_names: Sequence[str] | None = None,
+    sides: bool = False,
 ) -> tuple[FittedPool, FloatArray, Without]:
     """Fit a pool on the training rows, and be ready to score them by detectors that have not seen a fold.
 
     Parameters
     ----------
-    detectors, X, seed, n_threads, sensitive_features, device, units, feature_names
+    detectors, X, seed, n_threads, sensitive_features, device, units, feature_names, sides
         As in `fit_pool`.
     folds : array of int, shape (n,)
         The fold of each row.
@@ -164,7 +168,7 @@ def cross_fit_pool(
         on: a row of the fold is scored by the trees that have not drawn it.
     """
     features = feature_labels(feature_names, X.shape[1])
-    task = Task(X, np.asarray(folds), seed, n_threads, sensitive_features, device, units, features)
+    task = Task(X, np.asarray(folds), seed, n_threads, sensitive_features, device, units, features, sides)
     return _fit(detectors, task)
 
 
@@ -192,10 +196,11 @@ def _fit(detectors: Any, task: Task) -> tuple[FittedPool, FloatArray, Without]:
         taken = [name for part in fitted for name in part.names]
         fitted += fit_named(entry, inside) if isinstance(entry, str) else [_fit_given(entry, taken, task)]
     by_family = any(isinstance(entry, str) and entry in BY_FAMILY for entry in entries)
+    families = [family for part in fitted for family in part.families(by_family=by_family)]
     pool = FittedPool(
         tuple(name for part in fitted for name in part.names),
         tuple(part.part for part in fitted),
-        tuple(family for part in fitted for family in part.families()) if by_family else (),
+        tuple(families) if by_family or task.sides else (),
         task.units,
     )
     each = [part.without for part in fitted if part.without is not None]
@@ -234,7 +239,10 @@ def _fit_columns(name: str, family: Any, task: Task) -> Fitted:
             f"detector {name!r} returned scores of shape {scores.shape}; finite scores of shape ({len(task.X)}, "
             "number of columns) are needed"
         )
-    names = [f"{name}:{column}" for column in getattr(part, "names", range(scores.shape[1]))]
+    columns = list(getattr(part, "names", range(scores.shape[1])))
+    if len(columns) != scores.shape[1]:
+        raise ValueError(f"detector {name!r} has {len(columns)} names for {scores.shape[1]} columns; give one for each")
+    names = [f"{name}:{column}" for column in columns]
     return Fitted(names, part, scores, None if task.folds is None else by_refitting(task.X, task.folds, fit))
 
 

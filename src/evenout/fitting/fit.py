@@ -114,6 +114,7 @@ def _detect(
         "device": parameters["device"],
         "units": rows.units,
         "feature_names": rows.feature_names,
+        "sides": rows.known is not None,
     }
     if n_folds:
         return cross_fit_pool(parameters["detectors"], rows.X, source.folds, **settings)
