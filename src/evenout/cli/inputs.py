@@ -12,8 +12,8 @@ import numpy as np
 
 from evenout.core.exceptions import Message
 from evenout.datasets import list_datasets, load_dataset
+from evenout.inputs.columns import numbers_or_gaps
 from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
-from evenout.inputs.table import numbers_or_gaps
 from evenout.metrics import read_labels
 from evenout.storage.output import require_apart
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 # What a CSV file may say for "no value"; written out so that every file is read in the same way for ever.
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
+MISSING = (
+    "", "NA", "N/A", "n/a", "na", "n.a.", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "?", "-",
+    "--", ".", "#DIV/0!", "#VALUE!", "#REF!",
+)  # fmt: skip
 
 _HEAD = 65536  # bytes in which binary data is recognised
 _LINE = 2**24  # bytes; no table has longer lines
