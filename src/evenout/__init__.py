@@ -5,6 +5,7 @@ from evenout.core.exceptions import (
     ConstantScoreWarning,
     EvenoutWarning,
     FewPairsWarning,
+    GroupGivenAwayWarning,
     InputError,
     NoGapWarning,
     SmallGroupWarning,
@@ -14,6 +15,7 @@ from evenout.core.exceptions import (
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
+from evenout.inputs.table import TableEncoder
 from evenout.repair import ScoreRepair
 
 __version__ = "0.1.0"
@@ -25,10 +27,12 @@ __all__ = [
     "FairLOF",
     "FairOutlierEnsemble",
     "FewPairsWarning",
+    "GroupGivenAwayWarning",
     "InputError",
     "NoGapWarning",
     "ScoreRepair",
     "SmallGroupWarning",
+    "TableEncoder",
     "TargetNotReachedWarning",
     "TradeoffPath",
     "UnknownCategoryWarning",

@@ -14,6 +14,7 @@ from evenout.core.exceptions import Message
 from evenout.datasets import list_datasets, load_dataset
 from evenout.inputs.columns import numbers_or_gaps
 from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
+from evenout.inputs.readings import NUMBER
 from evenout.metrics import read_labels
 from evenout.storage.output import require_apart
 
@@ -132,6 +133,7 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
     for use, names in used.items():
         require_columns(names, columns, where=str(path), use=use)
     _refuse_two_roles(used)
+    _refuse_unclear(path, frame, used)
     taken = [name for names in used.values() for name in names]
     return FitInputs(
         str(path),
@@ -153,6 +155,16 @@ def _refuse_two_roles(used: dict[str, list[str]]) -> None:
             roles[name] = use
 
 
+def _refuse_unclear(path: Path, frame: "pd.DataFrame", used: dict[str, list[str]]) -> None:
+    """Refuse a role for one of several columns of a name, and rows that nothing can be held against."""
+    for use, names in used.items():
+        for name in names:
+            if f"{name} (2)" in frame.columns:
+                raise ValueError(f"{path} has more than one column {name!r} ({use}); rename all but one")
+    if len(frame) == 1:
+        raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
+
+
 def check_out(out: Path, *inputs: Path) -> None:
     """Refuse a place for a table of results that is no CSV file, or one of the files that it is computed from."""
     if out.suffix.lower() != ".csv":
@@ -167,6 +179,13 @@ def label_column(name: str, column: "pd.Series") -> Any:
     return read_labels(values, both=True, name=Message("column {name!r} ({@y})", name=name)).astype(int)
 
 
+def refuse_text(table: "TableEncoder") -> None:
+    """Refuse a column of scores that holds anything but numbers."""
+    for column in table.columns_:
+        if getattr(column, "way", "") != NUMBER or getattr(column, "unit", ""):
+            raise ValueError(f"column {column.name!r} holds text; scores must be numbers")
+
+
 def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
     """Encoder and ensemble; a model that was saved in Python may have no encoder."""
     from sklearn.pipeline import Pipeline
@@ -176,7 +195,7 @@ def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
 
 def feature_names(fitted: Any, model: Path) -> list[str]:
     """The columns that a fitted encoder or ensemble, read from the file ``model``, asks for."""
-    names = getattr(fitted, "feature_names_in_", None)
+    names = getattr(fitted, "columns_used", getattr(fitted, "feature_names_in_", None))
     if names is None:
         raise ValueError(f"{model} knows no column names: it was fitted on an array; score arrays with it in Python")
     return list(names)

@@ -100,6 +100,10 @@ class ConstantScoreWarning(EvenoutWarning):
     """A detector gives every training row the same score, so it takes no part in the ensemble."""
 
 
+class GroupGivenAwayWarning(EvenoutWarning):
+    """Some features nearly tell the protected group."""
+
+
 class UnknownCategoryWarning(EvenoutWarning):
     """A new table holds text values that the training table did not have."""
 

@@ -4,7 +4,7 @@ The two differ in how extremes, sums and flags of all rows are found. That is wh
 other step of a fit is written once, in `evenout.fitting.fit`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +18,7 @@ from evenout.core.problem import Mixture
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
 from evenout.fitting.scores import ScoreModel, learn_scores
+from evenout.inputs.giveaways import find_giveaways, read_attributes, warn_giveaways
 from evenout.inputs.groups import Groups, read_groups, warn_left_out
 from evenout.inputs.rows import read_clusters, read_sample_weight, refuse_lone_clusters, training_rows
 
@@ -64,6 +65,11 @@ class TrainingRows:
         weight = read_sample_weight(sample_weight, len(features), fairness)
         refuse_lone_clusters(groups, codes, weight)
         return cls(features, groups, sensitive_features, codes, weight)
+
+    def warn_giveaways(self, names: Sequence[str] | None) -> None:
+        """Warn of features that nearly tell the group; without names they are counted from 0."""
+        found = find_giveaways(self.X, read_attributes(self.sensitive_features, self.groups.codes))
+        warn_giveaways(found, [f"feature {i}" for i in range(self.X.shape[1])] if names is None else names)
 
     def cells(self, S: FloatArray, t: FloatArray, beta: FloatArray, of: BoolArray) -> Cells:
         """Sums over some of the rows as one set; ``beta`` has one number for each of them."""
