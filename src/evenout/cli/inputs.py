@@ -125,7 +125,10 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
     # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
     text = {sensitive, *sensitive.split(","), clusters or ""}
-    frame = read_table(path, text=text, verbatim={id_column or ""})
+    named = {*text, *filter(None, roles.values()), drop, *drop.split(",")}
+    frame = read_table(path, text=text, verbatim={id_column or ""}, once=named)
+    if len(frame) == 1:
+        raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
     columns = list(frame.columns)
     protected, dropped = split_names(sensitive, columns), split_names(drop, columns)
     used = {"--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}}
@@ -133,7 +136,6 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
     for use, names in used.items():
         require_columns(names, columns, where=str(path), use=use)
     _refuse_two_roles(used)
-    _refuse_unclear(path, frame, used)
     taken = [name for names in used.values() for name in names]
     return FitInputs(
         str(path),
@@ -153,16 +155,6 @@ def _refuse_two_roles(used: dict[str, list[str]]) -> None:
             if name in roles and use != "--drop":
                 raise ValueError(f"column {name!r} is given as {roles[name]} and as {use}; choose one")
             roles[name] = use
-
-
-def _refuse_unclear(path: Path, frame: "pd.DataFrame", used: dict[str, list[str]]) -> None:
-    """Refuse a role for one of several columns of a name, and rows that nothing can be held against."""
-    for use, names in used.items():
-        for name in names:
-            if f"{name} (2)" in frame.columns:
-                raise ValueError(f"{path} has more than one column {name!r} ({use}); rename all but one")
-    if len(frame) == 1:
-        raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
 
 
 def check_out(out: Path, *inputs: Path) -> None:

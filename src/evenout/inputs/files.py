@@ -37,7 +37,9 @@ _COMMA = re.compile(r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+")
 _WRITTEN = re.compile(r"\D{0,5}(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?[^\d.,]{0,15}")
 
 
-def read_table(path: Path, *, text: Collection[str] = (), verbatim: Collection[str] = ()) -> "pd.DataFrame":
+def read_table(
+    path: Path, *, text: Collection[str] = (), verbatim: Collection[str] = (), once: Collection[str] = ()
+) -> "pd.DataFrame":
     """Read a file of one of the `SUFFIXES`.
 
     Parameters
@@ -49,6 +51,8 @@ def read_table(path: Path, *, text: Collection[str] = (), verbatim: Collection[s
         Columns to keep as text even if they look like numbers.
     verbatim : collection of str
         Columns to keep exactly as they are written: text in which nothing is missing.
+    once : collection of str
+        Names that no two columns may have. Others are told apart by a number: ``x (2)``.
 
     Returns
     -------
@@ -64,7 +68,7 @@ def read_table(path: Path, *, text: Collection[str] = (), verbatim: Collection[s
     if name.endswith(".parquet"):
         frame = _read_parquet(path, verbatim)
     elif name.endswith((".csv", ".csv.gz")):
-        frame = _read_csv(path, text, verbatim)
+        frame = _read_csv(path, text, verbatim, once)
     else:
         raise ValueError(f"{path} is of no known kind; name it {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if not len(frame):
@@ -111,10 +115,10 @@ def sha256(path: Any) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_csv(path: Path, text: Collection[str], verbatim: Collection[str]) -> "pd.DataFrame":
+def _read_csv(path: Path, text: Collection[str], verbatim: Collection[str], once: Collection[str]) -> "pd.DataFrame":
     import pandas as pd
 
-    form = _check_csv(path)
+    form = _check_csv(path, once)
     # From 3.1 on pandas reads every digit by default, and asking for it is deprecated.
     old = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
     exact: dict[str, Any] = {"float_precision": "round_trip"} if old else {}
@@ -147,7 +151,7 @@ class _Form(NamedTuple):
     encoding: str
 
 
-def _check_csv(path: Path) -> _Form:
+def _check_csv(path: Path, once: Collection[str]) -> _Form:
     """How the file is written, after a pass over all lines: pandas would fill short rows silently."""
     encoding = _encoding(path)
     commas = False
@@ -156,7 +160,7 @@ def _check_csv(path: Path) -> _Form:
         separator = max(_SEPARATORS, key=lambda mark: first.count(mark))
         rows = csv.reader(chain([first], lines), delimiter=separator, strict=True)
         try:
-            header = _names(path, next(rows, []))
+            header = _names(path, next(rows, []), once)
             for row in rows:
                 if row and len(row) != len(header):
                     raise ValueError(
@@ -245,14 +249,15 @@ def _refuse_binary(path: Path, head: bytes) -> None:
         )
 
 
-def _names(path: Path, header: list[str]) -> list[str]:
+def _names(path: Path, header: list[str], once: Collection[str]) -> list[str]:
     """Names for all columns: a column without one is called by its place, as pandas does, and one of two is told apart.
 
-    >>> _names(Path("a.csv"), ["", "x", "y"])
+    >>> _names(Path("a.csv"), ["", "x", "y"], [])
     ['Unnamed: 0', 'x', 'y']
     """
     if not any(header):
         raise ValueError(f"{path} has no header; the first line must name the columns")
+    _refuse_repeated(path, [name for name in header if name in once])
     names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
     seen: Counter[str] = Counter()
     renamed = []
