@@ -54,7 +54,7 @@ WRONG_FIT = {
         ("--confidence", "0.9", "--alpha", "1"),
         "--confidence goes with --bias-reduction, but --alpha was given",
     ),
-    "all-missing.csv": (b"sex,y\nf,\nm,NA\n", (), "no column is left to serve as a feature: 'y' is left out: no value"),
+    "all-missing.csv": (b"sex,y\nf,\nm,NA\n", (), "no column is left to serve as a feature: 'y' is left out, no value"),
     "no-feature.csv": (GOOD.encode(), ("--drop", "x,y"), "no column is left to serve as a feature"),
     "words.csv": (GOOD.encode(), ("--label", "x"), "(--label) is '4' in row 3; labels must be 0, or 1"),
     "blank-label.csv": (b"sex,x,l\nf,1,0\nm,2,\n", ("--label", "l"), "(--label) is empty in row 2"),

@@ -92,7 +92,7 @@ def test_partitions_read_columns_as_memory_does(engine_of, frame):
     rows = np.concatenate([part.load()[0] for part in encoded(engine, learnt).parts])
     np.testing.assert_array_equal(rows, whole.transform(features))
     assert "person_id" in learn_table(engine, keep=["person_id"]).columns_used
-    assert learn_table(engine_of(frame=frame.assign(job=None))).notes_["job"] == "left out: no value in any row"
+    assert learn_table(engine_of(frame=frame.assign(job=None))).notes_["job"] == "left out, no value in any row"
 
 
 def test_impossible_numbers_name_their_file(engine_of, frame):

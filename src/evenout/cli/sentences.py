@@ -105,8 +105,8 @@ def _short(name: str) -> str:
 def notes_lines(notes: dict[str, str]) -> list[str]:
     """What was done with columns that were not taken as they are, a line for each of the first ones.
 
-    >>> notes_lines({"id": "left out: a running number, different in every row"})
-    ['Column id: left out: a running number, different in every row']
+    >>> notes_lines({"id": "left out, a running number, different in every row"})
+    ["Column 'id': left out, a running number, different in every row"]
     """
-    lines = [one_line(f"Column {name}: {note}") for name, note in [*notes.items()][:_NOTES]]
+    lines = [one_line(f"Column {name!r}: {note}") for name, note in [*notes.items()][:_NOTES]]
     return [*lines, f"... {len(notes) - _NOTES} more: summary.json"] if len(notes) > _NOTES else lines

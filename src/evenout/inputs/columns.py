@@ -1,5 +1,6 @@
 """The kinds of columns that a table may have: each knows its features, and how rows of it become numbers."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -17,6 +18,7 @@ from evenout.inputs.readings import (
     column_texts,
     date_parts,
     read_as,
+    shown_form,
     unit_of,
 )
 from evenout.inputs.rows import LARGEST
@@ -131,8 +133,7 @@ class Categories:
 
     def unknown(self, column: "pd.Series") -> dict[str, int]:
         """Text that is none of the values, and how many rows hold it."""
-        texts, counts = np.unique(_filled(column)[self._places(column) < 0].astype(str), return_counts=True)
-        return dict(zip(texts.tolist(), counts.tolist(), strict=True))
+        return dict(Counter(_filled(column)[self._places(column) < 0]))
 
     def _places(self, column: "pd.Series") -> AnyArray:
         import pandas as pd
@@ -181,6 +182,8 @@ def kind_of_values(column: "pd.Series") -> str:
 
 def column_values(name: str, column: "pd.Series", way: str, unit: str = "") -> FloatArray:
     """The column read in a way, NaN where a value is missing; a value that cannot be read so is an error."""
+    import pandas as pd
+
     kind = kind_of_values(column)
     if kind == "empty":
         return np.full(len(column), np.nan)
@@ -190,15 +193,15 @@ def column_values(name: str, column: "pd.Series", way: str, unit: str = "") -> F
         return column_numbers(name, column)
     texts = column_texts(column)
     known = texts != None  # noqa: E711 (each element)
-    distinct, place = np.unique(texts[known].astype(str), return_inverse=True)
-    read = read_as(way, distinct.astype(object))
+    place, distinct = pd.factorize(texts[known])
+    read = read_as(way, distinct)
     if way in (NUMBER, COMMA):
         read[[unit_of(text) not in ("", unit) for text in distinct]] = np.nan
     values = np.full(len(texts), np.nan)
     values[known] = read[place]
     slips = known & np.isnan(values)
     if slips.any():
-        meant = _MEANT.get(way, f"dates written as {way.removeprefix(DATE)}") + (f" in {unit!r}" if unit else "")
+        meant = _MEANT.get(way, f"dates written as {shown_form(way)}") + (f" in {unit!r}" if unit else "")
         row = int(slips.argmax())
         raise ValueError(f"column {name!r} must hold {meant}, but has {texts[row]!r} in row {row + 1}")
     return _checked(name, values)

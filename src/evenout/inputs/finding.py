@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from evenout.core.exceptions import InputError
 from evenout.core.sketch import CAPACITY, QuantileSketch
 from evenout.core.types import AnyArray, FloatArray
 from evenout.inputs.columns import (
@@ -37,6 +38,7 @@ from evenout.inputs.readings import (
     date_parts,
     read_as,
     shown_date,
+    shown_form,
     unit_of,
     ways_to_read,
 )
@@ -56,6 +58,10 @@ _ID = re.compile(
     r"(?i:unnamed: ?\d+|id|ids|index|idx|row|key|rowid|row[ _-]?(?:id|no|nr|number)|.*[ _.-](?:id|key|no|nr)|id[ _.-].*"
     r"|.*(?:uuid|guid).*)|.*[a-z](?:Id|ID)"
 )
+
+
+class SlipError(InputError):
+    """A column of numbers has text in it; the fields name one."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +104,11 @@ class Found:
             whole = kind == "number" and column.dtype.kind != "b" and bool((values == np.floor(values)).all())
             return cls(len(column), len(values), kind, whole, _hashes(values), way, Counter(), Counter())
         texts = column_texts(column)
-        distinct, counts = np.unique(texts[texts != None].astype(str), return_counts=True)  # noqa: E711
-        distinct, known = distinct.astype(object), int(counts.sum())
+        counted = Counter(texts[texts != None])  # noqa: E711 (each element)
+        known = counted.total()
+        distinct, counts = np.array([*counted], dtype=object), np.array([*counted.values()], dtype=np.int64)
         read = ways_to_read(distinct) if kind == "text" and known else {}
         ways = {way: QuantileSketch.of(np.repeat(values, counts), capacity) for way, values in read.items()}
-        counted = Counter(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
         beside: Counter[str] = Counter()
         for text, count in counted.items():
             beside[unit_of(text)] += count
@@ -142,13 +148,13 @@ def by_frequency(texts: Counter[str]) -> list[tuple[str, int]]:
 def taken_for(name: str, found: Found, *, keep: bool = False) -> Column:
     """What a column is taken for; one that is to be kept is a feature, whatever it holds."""
     if not found.known:
-        return LeftOut(name, "left out: no value in any row")
+        return LeftOut(name, "left out, no value in any row")
     if found.distinct == 1 and not keep and (found.kind in ("number", "date") or found.known == found.rows):
-        return LeftOut(name, "left out: the same value in all rows")
+        return LeftOut(name, "left out, the same value in all rows")
     way = _way(name, found)
     why = "" if keep else _identifier(name, found, way)
     if why:
-        return LeftOut(name, f"left out: {why}")
+        return LeftOut(name, f"left out, {why}")
     if way == "":
         return _categories(name, found)
     median = found.ways[way].quantile(0.5)
@@ -199,10 +205,11 @@ def _refuse_slips(name: str, found: Found) -> None:
     slips = np.array([found.texts[text] for text in texts[np.isnan(read)]], dtype=np.int64)
     if len(slips) and len(np.unique(read[~np.isnan(read)])) > _CODES and slips.sum() <= 0.5 * found.known:
         rows = f"{slips.sum()} row{'' if slips.sum() == 1 else 's'}"
-        raise ValueError(
-            f"column {name!r} is mostly numbers, but has {str(min(texts[np.isnan(read)]))!r} ({rows} with text); "
-            "correct it, leave it empty, or leave the column out (--drop)"
-        )
+        raise SlipError(
+            "column {name!r} is mostly numbers, but has {text!r}{where} ({rows} with text); correct it, leave it "
+            "empty, or leave the column out (--drop)",
+            name=name, text=str(min(texts[np.isnan(read)])), rows=rows, where="",
+        )  # fmt: skip
 
 
 def _identifier(name: str, found: Found, way: str) -> str:
@@ -227,7 +234,7 @@ def _dates(name: str, found: Found, way: str, median: float) -> Dates:
     sketch = found.ways[way]
     first, values = sketch.quantile(0.0), np.concatenate(sketch.levels)
     parts = tuple(part for part, each in date_parts(values).items() if _varies(each))
-    form = "" if found.kind == "date" or way == DATE + "ISO8601" else f" written as {way.removeprefix(DATE)}"
+    form = "" if found.kind == "date" or way == DATE + "ISO8601" else f" written as {shown_form(way)}"
     said = [f"dates{form}, as " + ", ".join([f"days since {shown_date(first)}", *parts])]
     if found.known < found.rows:
         said.append(f"{_gaps(found)} filled by the median, {shown_date(median)}")
@@ -242,7 +249,7 @@ def _categories(name: str, found: Found) -> Column:
     least = ordered[min(MAX_CATEGORIES, len(ordered) - 1)][1]  # what is as rare as the first that is too many is rare
     kept = Counter({text: count for text, count in ordered[:MAX_CATEGORIES] if count > least})
     if not kept:
-        return LeftOut(name, f"left out: {found.distinct:,} different texts, none of them frequent")
+        return LeftOut(name, f"left out, {found.distinct:,} different texts, none of them frequent")
     values = [text for text, _ in by_frequency(kept + Counter({GAP: found.rows - found.known})) if text != OTHER]
     note = f'{found.distinct:,} different texts: the {len(kept)} most frequent, and "other" for the rest'
     return Categories(name, (*values, OTHER), rest=True, note=note)

@@ -29,6 +29,7 @@ _SHAPES = {
     )
     for way, digits in ((NUMBER, _POINT), (COMMA, _WITH_COMMA))
 }
+_NO_VALUE = frozenset(MISSING)
 _TRUE, _FALSE = ("yes", "y", "true", "t", "on"), ("no", "n", "false", "f", "off")
 
 _ISO = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:[T ].+)?")
@@ -36,6 +37,9 @@ _DAYS = (
     "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", "%d %b %Y", "%d %B %Y",
     "%b %d, %Y", "%B %d, %Y", "%b-%Y", "%b %Y", "%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%b-%y",
 )  # fmt: skip
+_LETTERS = {
+    "%d": "DD", "%m": "MM", "%Y": "YYYY", "%y": "YY", "%b": "Jan", "%B": "January", "%H": "hh", "%M": "mm", "%S": "ss",
+}  # fmt: skip
 _CLOCKS = ("%H:%M:%S", "%H:%M")
 _FORMATS = ("ISO8601", *(day + clock for day in _DAYS for clock in ("", *(f" {clock}" for clock in _CLOCKS))))
 _SAMPLE = 20  # texts by which ways are told apart before all texts are read
@@ -47,9 +51,9 @@ def column_texts(column: "pd.Series") -> AnyArray:
 
     Text that stands for no value, such as ``?``, counts as missing; see `evenout.inputs.files.MISSING`.
     """
-    values = np.array([str(value).strip() for value in column], dtype=object)
-    values[column.isna().to_numpy() | np.isin(values.astype(str), MISSING)] = None
-    return values
+    texts = np.array([str(value).strip() for value in column], dtype=object)
+    texts[column.isna().to_numpy() | np.array([text in _NO_VALUE for text in texts], dtype=bool)] = None
+    return texts
 
 
 def ways_to_read(texts: AnyArray) -> dict[str, FloatArray]:
@@ -115,6 +119,18 @@ def shown_date(days: float) -> str:
     '2020-01-01'
     """
     return str(np.datetime64(int(np.floor(days)), "D"))
+
+
+def shown_form(way: str) -> str:
+    """How dates are written, for people.
+
+    >>> shown_form("date %d.%m.%Y %H:%M"), shown_form("date ISO8601")
+    ('DD.MM.YYYY hh:mm', 'YYYY-MM-DD')
+    """
+    form = way.removeprefix(DATE).replace("ISO8601", "%Y-%m-%d")
+    for code, letters in _LETTERS.items():
+        form = form.replace(code, letters)
+    return form
 
 
 def _number(way: str, text: str) -> float:

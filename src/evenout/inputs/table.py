@@ -11,7 +11,8 @@ from evenout.core.exceptions import UnknownCategoryWarning, warn
 from evenout.core.types import AnyArray, FloatArray
 from evenout.inputs.columns import Categories, Column, Dates, LeftOut, Numbers, column_numbers
 from evenout.inputs.files import require_columns
-from evenout.inputs.finding import Found, taken_for
+from evenout.inputs.finding import Found, SlipError, taken_for
+from evenout.inputs.readings import column_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"the table has more than one column {repeated[0]!r}; rename all but one")
         if len(X) == 1:
             raise ValueError("the table has one row, 1 sample; at least 2 are needed to hold rows against each other")
-        return self.learn({name: Found.of(X[name], None) for name in X.columns})
+        try:
+            return self.learn({name: Found.of(X[name], None) for name in X.columns})
+        except SlipError as slip:
+            row = int((column_texts(X[slip.fields["name"]]) == slip.fields["text"]).argmax())
+            slip.fields["where"] = f" in row {row + 1}"
+            raise
 
     def learn(self, found: dict[str, Found]) -> Self:
         """Learn from what was found in the columns."""
@@ -126,8 +132,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _store(self, columns: Sequence[Column]) -> Self:
         if all(isinstance(column, LeftOut) for column in columns):
+            more = f"; and {len(columns) - 3} more" if len(columns) > 3 else ""
             notes = "; ".join(f"{column.name!r} is {column.note}" for column in columns[:3])
-            raise ValueError(f"no column is left to serve as a feature{f': {notes}' if notes else ''}")
+            raise ValueError(f"no column is left to serve as a feature{f': {notes}' if notes else ''}{more}")
         self.columns_ = tuple(columns)
         self.notes_ = {column.name: column.note for column in columns if column.note}
         self.medians_ = {column.name: column.median for column in columns if isinstance(column, Numbers)}
