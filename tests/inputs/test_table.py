@@ -137,7 +137,7 @@ def test_encoder_reads_what_people_write(column, rows, note):
         ("c", [3.0] * 30, "left out, the same value in all rows"),
         ("c", ["x"] * 30, "left out, the same value in all rows"),
         ("c", range(5, 35), "left out, a running number, different in every row"),
-        ("Unnamed: 0", [*range(15)] * 2, "left out, an identifier by its name, different in 50% of rows"),
+        ("Unnamed: 0", [*range(15)] * 2, "left out, an identifier by its name, different in about 50% of the rows"),
         ("customerId", [i * i for i in range(30)], "left out, an identifier by its name, different in every row"),
         ("name", [f"name {i}" for i in range(30)], "left out, text that tells rows apart, different in every row"),
     ],

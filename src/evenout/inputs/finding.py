@@ -137,7 +137,7 @@ class Found:
         """How many different values there are."""
         if len(self.hashes) < _HASHES:
             return len(self.hashes)
-        return min(self.known, round((_HASHES - 1) / (float(self.hashes[-1]) / 2.0**64)))
+        return min(self.known - 1, round((_HASHES - 1) / (float(self.hashes[-1]) / 2.0**64)))
 
 
 def by_frequency(texts: Counter[str]) -> list[tuple[str, int]]:
@@ -215,8 +215,8 @@ def _refuse_slips(name: str, found: Found) -> None:
 def _identifier(name: str, found: Found, way: str) -> str:
     """Why the column tells rows apart and nothing more; empty if it may tell more."""
     named, nearly = _ID.fullmatch(str(name)) is not None, found.distinct >= _NEARLY * found.known
-    share = "every row" if found.distinct >= found.known else f"{min(found.distinct / found.known, 0.99):.0%} of rows"
-    differs = f"different in {share}"
+    share = found.distinct / found.known
+    differs = "different in " + ("every row" if share == 1.0 else f"about {min(share, 0.99):.0%} of the rows")
     if way == "":
         if (nearly and found.known >= _FEW_ROWS) or (named and found.distinct > MAX_CATEGORIES):
             return f"text that tells rows apart, {differs}"
