@@ -202,6 +202,11 @@ def test_a_label_among_the_features_and_kept_columns(run):
     summary = json.loads(run("fit", "p.csv", *FIT, "--label", "fraud", "--keep", "number", "--json").stdout)
     assert summary["columns"]["features"] == ["income", "debt", "number"]
     assert summary["column_notes"] == {}
+    noted = run("fit", "p.csv", *FIT, "--quiet")
+    line = (
+        "Note: column 'fraud' looks like a label and is used as a feature; name it as --label, or leave it out (--drop)"
+    )
+    assert (noted.exit_code, noted.output) == (0, f"{line}\n")
     refused = run("fit", "p.csv", *FIT, "--keep", "nummer")
     assert "no column 'nummer' (--keep); did you mean 'number'?" in refused.stderr
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenout.core.exceptions import Message
+from evenout.core.exceptions import Message, warn
 from evenout.datasets import list_datasets, load_dataset
 from evenout.inputs.columns import numbers_or_gaps
 from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.table import TableEncoder
+
+
+_ANSWERS = ("label", "labels", "outlier", "outliers", "anomaly", "fraud", "target", "groundtruth", "ytrue")
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,11 +139,13 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
     for use, names in used.items():
         require_columns(names, columns, where=str(path), use=use)
     _refuse_two_roles(used)
-    taken = [name for names in used.values() for name in names]
+    features = frame.drop(columns=[name for names in used.values() for name in names])
+    if label is None:
+        _note_labels(features)
     return FitInputs(
         str(path),
         sha256(path),
-        frame.drop(columns=taken),
+        features,
         frame[protected],
         None if label is None else label_column(label, frame[label]),
         row_ids(frame, id_column),
@@ -155,6 +160,16 @@ def _refuse_two_roles(used: dict[str, list[str]]) -> None:
             if name in roles and use != "--drop":
                 raise ValueError(f"column {name!r} is given as {roles[name]} and as {use}; choose one")
             roles[name] = use
+
+
+def _note_labels(features: "pd.DataFrame") -> None:
+    """Name a feature that must be the answer: outliers told by it are no finding."""
+    for name in features.columns:
+        if name.casefold().replace("_", "").removeprefix("is") in _ANSWERS and features[name].nunique() == 2:
+            warn(
+                f"column {name!r} looks like a label and is used as a feature; name it as --label, "
+                "or leave it out (--drop)"
+            )
 
 
 def check_out(out: Path, *inputs: Path) -> None:
