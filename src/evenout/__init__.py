@@ -6,6 +6,7 @@ from evenout.core.exceptions import (
     ConstantScoreWarning,
     EvenoutWarning,
     FewPairsWarning,
+    GroupGivenAwayWarning,
     InputError,
     NoGapWarning,
     SmallGroupWarning,
@@ -15,6 +16,7 @@ from evenout.core.exceptions import (
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
+from evenout.inputs.table import TableEncoder
 from evenout.repair import ScoreRepair
 
 __version__ = "0.1.0"
@@ -27,10 +29,12 @@ __all__ = [
     "FairLOF",
     "FairOutlierEnsemble",
     "FewPairsWarning",
+    "GroupGivenAwayWarning",
     "InputError",
     "NoGapWarning",
     "ScoreRepair",
     "SmallGroupWarning",
+    "TableEncoder",
     "TargetNotReachedWarning",
     "TradeoffPath",
     "UnknownCategoryWarning",

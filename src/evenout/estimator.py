@@ -299,6 +299,8 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         result = fit_rows(source, request, parameters, seed=seed, n_threads=effective_n_jobs(self.n_jobs))
         self._store(result)
         validate_data(self, X, skip_check_array=True)
+        if result.path.cross.refitted and len(result.groups.labels) >= 2:  # not of ready scores
+            source.rows.warn_giveaways(getattr(self, "feature_names_in_", None))
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:

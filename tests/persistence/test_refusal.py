@@ -16,6 +16,8 @@ import evenout
 from evenout.persistence import ModelFileError, load_model
 from evenout.storage.archive import read_plain, write_plain
 
+DATES = {"kind": "dates", "name": "a", "note": "", "median": 1.0, "first": 0.0, "way": "date %Y", "parts": []}
+
 
 def refused(path, words=""):
     with pytest.raises(ModelFileError, match="was not loaded") as caught:
@@ -126,8 +128,8 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (("format",), 4, f"a later evenout ({evenout.__version__}, format 4) wrote it, and this one"),
-        (("format",), 4, "reads format 3; update evenout"),
+        (("format",), 5, f"a later evenout ({evenout.__version__}, format 5) wrote it, and this one"),
+        (("format",), 5, "reads format 4; update evenout"),
         (("format",), True, "format"),
         (("format",), "2", "format"),
         (("ensemble", "choice", "met"), None, "met"),
@@ -161,9 +163,19 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
         (("ensemble", "path", "notions"), [{"name": "own", "weight": 1.0, "object": 0}], "object is missing"),
         (("ensemble", "path", "constraint"), "whatever", "constraint"),
         (("table", "columns"), ["a", "b", "c"], "columns"),
-        (("table", "categories", "home"), ["own"], "has other features than its ensemble"),
-        (("table", "categories", "home"), [], "home"),
-        (("table", "medians", "a"), float("inf"), "is not finite"),
+        (("table", "columns", 3, "values"), ["own"], "has other features than its ensemble"),
+        (("table", "columns", 3, "values"), ["own", "own"], "values names one twice"),
+        (("table", "columns", 3, "values"), [], "values"),
+        (("table", "columns", 3, "rest"), True, "values has no place for the rest"),
+        (("table", "columns", 3, "kind"), "eval", "kind"),
+        (("table", "columns", 3), {"kind": "left out", "name": "a", "note": ""}, "names one twice"),
+        (("table", "columns"), [{"kind": "left out", "name": "a", "note": ""}], "holds no feature"),
+        (("table", "columns", 0, "median"), float("inf"), "is not finite"),
+        (("table", "columns", 0, "way"), "date x", "way"),
+        *(
+            (("table", "columns", 0), {**DATES, name: wrong}, name)
+            for name, wrong in (("way", "number"), ("parts", ["era"]), ("median", 1e9), ("first", "x"))
+        ),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(place, value, words, data, tmp_path):
@@ -183,7 +195,7 @@ def test_a_file_of_the_first_format_names_its_writer_and_its_reader(data, tmp_pa
     older = {**data, "format": 1, "evenout": "0.0.9\n\x1b[2J" + "9" * 1000}
     write_plain(older, tmp_path / "m.skops")
     refused(tmp_path / "m.skops", "not loaded: an earlier evenout (0.0.9[2J999")
-    reader = f", format 1) wrote it, and this one ({evenout.__version__}) reads format 3; fit the model anew"
+    reader = f", format 1) wrote it, and this one ({evenout.__version__}) reads format 4; fit the model anew"
     refused(tmp_path / "m.skops", reader)
     write_plain({**older, "evenout": None}, tmp_path / "m.skops")
     refused(tmp_path / "m.skops", "evenout is no text")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenout.core.exceptions import Message
+from evenout.core.exceptions import Message, warn
 from evenout.datasets import list_datasets, load_dataset
+from evenout.inputs.columns import numbers_or_gaps
 from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
-from evenout.inputs.table import numbers_or_gaps
+from evenout.inputs.readings import NUMBER
 from evenout.metrics import read_labels
 from evenout.storage.output import require_apart
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.table import TableEncoder
+
+
+_ANSWERS = ("label", "labels", "outlier", "outliers", "anomaly", "fraud", "target", "groundtruth", "ytrue")
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +135,10 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
     # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
     text = {sensitive, *sensitive.split(","), clusters or ""}
-    frame = read_table(path, text=text, verbatim={id_column or ""})
+    named = {*text, *filter(None, roles.values()), drop, *drop.split(",")}
+    frame = read_table(path, text=text, verbatim={id_column or ""}, once=named)
+    if len(frame) == 1:
+        raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
     columns = list(frame.columns)
     protected, dropped = split_names(sensitive, columns), split_names(drop, columns)
     used = {"--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}}
@@ -139,11 +146,13 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
     for use, names in used.items():
         require_columns(names, columns, where=str(path), use=use)
     _refuse_two_roles(used)
-    taken = [name for names in used.values() for name in names]
+    features = frame.drop(columns=[name for names in used.values() for name in names])
+    if label is None:
+        _note_labels(features)
     return FitInputs(
         str(path),
         sha256(path),
-        frame.drop(columns=taken),
+        features,
         frame[protected],
         None if label is None else label_column(label, frame[label], gaps=learn),
         row_ids(frame, id_column),
@@ -158,6 +167,16 @@ def _refuse_two_roles(used: dict[str, list[str]]) -> None:
             if name in roles and use != "--drop":
                 raise ValueError(f"column {name!r} is given as {roles[name]} and as {use}; choose one")
             roles[name] = use
+
+
+def _note_labels(features: "pd.DataFrame") -> None:
+    """Name a feature that must be the answer: outliers told by it are no finding."""
+    for name in features.columns:
+        if name.casefold().replace("_", "").removeprefix("is") in _ANSWERS and features[name].nunique() == 2:
+            warn(
+                f"column {name!r} looks like a label and is used as a feature; name it as --label, "
+                "or leave it out (--drop)"
+            )
 
 
 def check_out(out: Path, *inputs: Path) -> None:
@@ -180,6 +199,13 @@ def label_column(name: str, column: "pd.Series", *, gaps: bool = False) -> Any:
     return known
 
 
+def refuse_text(table: "TableEncoder") -> None:
+    """Refuse a column of scores that holds anything but numbers."""
+    for column in table.columns_:
+        if getattr(column, "way", "") != NUMBER or getattr(column, "unit", ""):
+            raise ValueError(f"column {column.name!r} holds text; scores must be numbers")
+
+
 def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
     """Encoder and ensemble; a model that was saved in Python may have no encoder."""
     from sklearn.pipeline import Pipeline
@@ -189,7 +215,7 @@ def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
 
 def feature_names(fitted: Any, model: Path) -> list[str]:
     """The columns that a fitted encoder or ensemble, read from the file ``model``, asks for."""
-    names = getattr(fitted, "feature_names_in_", None)
+    names = getattr(fitted, "columns_used", getattr(fitted, "feature_names_in_", None))
     if names is None:
         raise ValueError(f"{model} knows no column names: it was fitted on an array; score arrays with it in Python")
     return list(names)

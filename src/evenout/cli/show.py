@@ -10,7 +10,7 @@ from rich.text import Text
 
 from evenout.cli.messages import one_line
 from evenout.cli.outcome import BeforeAfter
-from evenout.cli.sentences import gap_sentence, request_sentence, rows_words, small_groups_sentence
+from evenout.cli.sentences import gap_sentence, notes_lines, request_sentence, rows_words, small_groups_sentence
 from evenout.cli.summary import FitSummary
 
 _GROUPS = 12  # shown; the others are in summary.json
@@ -39,7 +39,7 @@ def show_fit(summary: FitSummary, out: str, files: list[str]) -> None:
     rows = f"{summary.input['rows']:,} rows, {n} group{'' if n == 1 else 's'} by {sensitive}"
     console.print(one_line(f"{summary.input['name']}: {rows}"))
     console.print(_table(summary, label_width=max(20, console.width - _NUMBERS)))
-    for sentence in filter(None, _sentences(summary)):
+    for sentence in filter(None, [*_sentences(summary), *notes_lines(summary.column_notes)]):
         console.print(sentence)
     console.print(one_line(f"Written to {out}: {', '.join(files)}"), soft_wrap=True)
 

@@ -33,6 +33,10 @@ class FitSummary:
         Every argument of the ensemble.
     columns : dict
         ``features``, ``sensitive`` and ``clusters``, by name.
+    column_notes : dict of str to str
+        What was done with each column that was not taken as it is.
+    gives_group_away : dict of str to float
+        Features that tell the group, and in which share of the rows.
     versions : dict
     outcome : Outcome
     weights : dict of str to float
@@ -52,6 +56,8 @@ class FitSummary:
     model: dict[str, Any]
     settings: dict[str, Any]
     columns: dict[str, list[str]]
+    column_notes: dict[str, str]
+    gives_group_away: dict[str, float]
     versions: dict[str, str]
     outcome: Outcome
     weights: dict[str, float]
@@ -69,7 +75,9 @@ class FitSummary:
         return json.dumps(finite(record), indent=2, ensure_ascii=False)
 
 
-def summarise(inputs: FitInputs, pipeline: Pipeline, model_sha256: str) -> FitSummary:
+def summarise(
+    inputs: FitInputs, pipeline: Pipeline, gives_group_away: dict[str, float], model_sha256: str
+) -> FitSummary:
     """Collect the figures of a fitted pipeline of table and ensemble."""
     model: evenout.FairOutlierEnsemble = pipeline["ensemble"]
     base, fair = model.target_, model.outlier_scores_
@@ -79,10 +87,12 @@ def summarise(inputs: FitInputs, pipeline: Pipeline, model_sha256: str) -> FitSu
         model={"file": "model.skops", "sha256": model_sha256},
         settings=model.get_params(deep=False),
         columns={
-            "features": [*inputs.features.columns],
+            "features": pipeline["table"].columns_used,
             "sensitive": [*inputs.sensitive.columns],
             "clusters": [] if inputs.clusters is None else [str(inputs.clusters.name)],
         },
+        column_notes=pipeline["table"].notes_,
+        gives_group_away=gives_group_away,
         versions={"evenout": evenout.__version__, "python": platform.python_version()}
         | {name: version(name) for name in _LIBRARIES},
         outcome=Outcome.of(model),

@@ -104,6 +104,10 @@ class LabelCoverageWarning(EvenoutWarning):
     """Labels come from rows on top alone: what they say of others is not known."""
 
 
+class GroupGivenAwayWarning(EvenoutWarning):
+    """Some features nearly tell the protected group."""
+
+
 class UnknownCategoryWarning(EvenoutWarning):
     """A new table holds text values that the training table did not have."""
 

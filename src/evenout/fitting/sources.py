@@ -20,6 +20,7 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.pool import FittedPool, standard_units
 from evenout.detectors.units import Units
 from evenout.fitting.scores import KnownLabels, ScoreModel, learn_scores
+from evenout.inputs.giveaways import find_giveaways, read_attributes, warn_giveaways
 from evenout.inputs.groups import Groups, read_groups, warn_left_out
 from evenout.inputs.rows import (
     column_names,
@@ -98,6 +99,11 @@ class TrainingRows:
     def content(self) -> FloatArray:
         """The rows in their units, in which no unit moves a row to another fold or away from another row."""
         return self.X if self.units is None else self.units.apply(self.X)
+
+    def warn_giveaways(self, names: Sequence[str] | None) -> None:
+        """Warn of features that nearly tell the group; without names they are counted from 0."""
+        found = find_giveaways(self.X, read_attributes(self.sensitive_features, self.groups.codes))
+        warn_giveaways(found, [f"feature {i}" for i in range(self.X.shape[1])] if names is None else names)
 
     def cells(self, S: FloatArray, t: FloatArray, beta: FloatArray, of: BoolArray) -> Cells:
         """Sums over some of the rows as one set; ``beta`` has one number for each of them."""

@@ -1,6 +1,7 @@
 """Feature rows, seeds, clusters and weights, cleaned once at the door into what the inner code trusts."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,43 @@ def training_rows(estimator: Any, X: Any) -> FloatArray:
     """Training rows as a C-contiguous float64 array, without touching the estimator."""
     _refuse_sparse(X)
     validate_data(BaseEstimator(), X, skip_check_array=True)  # refuses columns of mixed name types
-    rows = check_array(X, dtype=np.float64, order="C", ensure_min_samples=2, estimator=estimator, input_name="X")
+    with _named_columns(estimator, X):
+        rows = check_array(X, dtype=np.float64, order="C", ensure_min_samples=2, estimator=estimator, input_name="X")
     return refuse_huge(rows)
 
 
 def new_rows(estimator: Any, X: Any) -> FloatArray:
     """New rows likewise, with the columns that the fitted estimator knows."""
     _refuse_sparse(X)
-    return refuse_huge(validate_data(estimator, X, dtype=np.float64, order="C", reset=False))
+    with _named_columns(estimator, X):
+        rows = validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
+    return refuse_huge(rows)
+
+
+@contextmanager
+def _named_columns(estimator: Any, X: Any) -> Iterator[None]:
+    """Say which columns of a frame are no numbers, or have gaps, and what takes care of them."""
+    try:
+        yield
+    except (TypeError, ValueError):
+        if not hasattr(X, "iloc") or getattr(X, "ndim", 0) != 2:
+            raise
+        wrong = [str(name) for i, name in enumerate(X.columns) if not _is_complete(X.iloc[:, i])]
+        if not wrong:
+            raise
+        raise InputError(
+            "{@X} has text, dates or gaps in column {named}{more}; encode it: make_pipeline(TableEncoder(), {model}())",
+            named=", ".join(map(repr, wrong[:5])), more=f" and {len(wrong) - 5} more" if len(wrong) > 5 else "",
+            model=type(estimator).__name__,
+        ) from None  # fmt: skip
+
+
+def _is_complete(column: Any) -> bool:
+    """Whether all values are numbers."""
+    try:
+        return bool(np.isfinite(column.to_numpy(dtype=np.float64, na_value=np.nan)).all()) and column.dtype.kind != "M"
+    except (TypeError, ValueError):
+        return False
 
 
 def column_names(X: Any) -> list[str] | None:

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 import evenout
 from evenout.core.types import AnyArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.inputs.table import TableEncoder
 from evenout.persistence.ensemble import describe_ensemble, read_ensemble
-from evenout.storage.archive import ModelFileError, plain, read_plain, write_plain
+from evenout.persistence.table import describe_table, read_table
+from evenout.storage.archive import ModelFileError, read_plain, write_plain
 from evenout.storage.fields import Fields
 from evenout.storage.output import atomic_file
 
 __all__ = ["ModelFileError", "load_model", "save_model"]
 
-FORMAT = 3
+FORMAT = 4
 _OURS = ("evenout.detectors.adapt.Foreign", "evenout.detectors.adapt.GroupAware")
 _VERSION = 30  # characters of the name of a version
 
@@ -47,7 +47,7 @@ def save_model(model: FairOutlierEnsemble | Pipeline, path: str | Path) -> None:
     data = {
         "format": FORMAT,
         "evenout": evenout.__version__,
-        "table": None if table is None else _describe_table(table),
+        "table": None if table is None else describe_table(table),
         "ensemble": describe_ensemble(ensemble, objects),
         "objects": _dumped(objects) if objects else None,
     }
@@ -125,7 +125,7 @@ def _restore(data: Fields, trusted: Sequence[str]) -> FairOutlierEnsemble | Pipe
     ensemble = read_ensemble(data.fields("ensemble"), _objects(data, trusted))
     if "table" not in data:
         return ensemble
-    table = _read_table(data.fields("table"))
+    table = read_table(data.fields("table"))
     fits = len(table.get_feature_names_out()) == ensemble.n_features_in_
     data.require(fits, "table", "has other features than its ensemble")
     return Pipeline([("table", table), ("ensemble", ensemble)])
@@ -152,27 +152,4 @@ def _steps(model: Any) -> tuple[TableEncoder | None, FairOutlierEnsemble]:
     raise ValueError(
         f"model is {' and '.join(type(step).__name__ for step in steps)}; a FairOutlierEnsemble, "
         "or a Pipeline of a TableEncoder and one, can be saved"
-    )
-
-
-def _describe_table(table: TableEncoder) -> dict[str, Any]:
-    check_is_fitted(table)
-    return plain(
-        {
-            "columns": [*table.feature_names_in_],
-            "medians": table.medians_,
-            "categories": table.categories_,
-        }
-    )
-
-
-def _read_table(data: Fields) -> TableEncoder:
-    columns = data.texts("columns")
-    medians, categories = data.fields("medians"), data.fields("categories")
-    learnt = sorted([*medians.names(), *categories.names()])
-    data.require(sorted(columns) == learnt, "columns", "differs from what was learnt")
-    return TableEncoder.from_learnt(
-        columns,
-        {name: medians.number(name) for name in medians.names()},
-        {name: categories.texts(name) for name in categories.names()},
     )
