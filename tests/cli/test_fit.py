@@ -20,7 +20,7 @@ FAST = ("--alpha", "2", "--quiet")
 
 @pytest.fixture(scope="module")
 def model(people):
-    rows = TableEncoder().fit_transform(people[["home", "income", "debt"]])
+    rows = TableEncoder().set_output(transform="pandas").fit_transform(people[["home", "income", "debt"]])
     ensemble = FairOutlierEnsemble(alpha=2.0, random_state=0)
     return ensemble.fit(rows, sensitive_features=people[["sex", "age"]])
 

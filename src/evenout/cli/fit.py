@@ -152,7 +152,7 @@ def _fit(inputs: "FitInputs", keep: str, settings: dict[str, Any]) -> "tuple[Pip
     kept = split_names(keep, columns)
     require_columns(kept, columns, where=inputs.name, use="--keep")
     scores = settings["detectors"] == "precomputed"
-    table = TableEncoder(keep=columns if scores else kept).fit(inputs.features)
+    table = TableEncoder(keep=columns if scores else kept).set_output(transform="pandas").fit(inputs.features)
     if scores:
         refuse_text(table)
     rules = {name: settings[name] for name in ("min_group_size", "small_groups", "unknown_groups")}

@@ -25,14 +25,23 @@ def learn_table(engine: Engine, keep: Collection[str] = ()) -> TableEncoder:
     there are at most 16,384 different ones; beyond, those that are rare in every partition may be missed.
     """
     found: dict[str, Found] = engine.reduce(_found_in, _added_columns)
-    return TableEncoder(keep).learn(found)
+    return TableEncoder(keep).set_output(transform="pandas").learn(found)
 
 
 def encoded(engine: SomeEngine, table: TableEncoder) -> SomeEngine:
-    """The engine over encoded rows: arrays of numbers without gaps."""
+    """The engine over encoded rows: numbers without gaps, under the names of their columns."""
     given: Any = engine
     parts = [replace(part, load=partial(_encode, part, table)) for part in given.parts]
-    return replace(given, parts=parts, header=np.empty((0, len(table.get_feature_names_out()))))
+    return replace(given, parts=parts, header=_nothing(table))
+
+
+def _nothing(table: TableEncoder) -> Any:
+    """Encoded rows, none of them; names only where the encoder gives them to its rows."""
+    import pandas as pd
+
+    names = table.get_feature_names_out()
+    named = getattr(table, "_sklearn_output_config", {}).get("transform") == "pandas"
+    return pd.DataFrame(columns=names, dtype=float) if named else np.empty((0, len(names)))
 
 
 def count_unknown(engine: Engine, table: TableEncoder) -> dict[str, int]:
@@ -56,7 +65,7 @@ def _added_columns(columns: dict[str, Found], others: dict[str, Found]) -> dict[
 def _encode(part: Part, table: TableEncoder) -> tuple[Any, Any]:
     frame, sensitive = part.load()
     if not len(frame):
-        return np.empty((0, len(table.get_feature_names_out()))), sensitive
+        return _nothing(table), sensitive
     with _located(part, len(frame)), warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownCategoryWarning)  # counted over all partitions
         return table.transform(frame), sensitive

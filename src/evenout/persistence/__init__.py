@@ -126,6 +126,8 @@ def _restore(data: Fields, trusted: Sequence[str]) -> FairOutlierEnsemble | Pipe
     if "table" not in data:
         return ensemble
     table = read_table(data.fields("table"))
+    if hasattr(ensemble, "feature_names_in_"):
+        table.set_output(transform="pandas")
     fits = len(table.get_feature_names_out()) == ensemble.n_features_in_
     data.require(fits, "table", "has other features than its ensemble")
     return Pipeline([("table", table), ("ensemble", ensemble)])
