@@ -5,7 +5,7 @@ Every table is cut into halves. On the first, detectors are fitted and a stack i
 
     python benchmarks/labels.py --json                 # everything, about two minutes on one core
     python benchmarks/labels.py --quick                # a look
-    python benchmarks/labels.py --pool default         # another pool
+    python benchmarks/labels.py --pool diverse         # another pool
 
 random      labels of rows drawn at random
 flagged     labels of rows among the tenth with the highest base score alone: of the others nobody ever knew
@@ -29,7 +29,7 @@ from sklearn.metrics import roc_auc_score
 from evenout.core.stacking import Population, Stack, learn_stack
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.datasets import list_datasets, load_dataset
-from evenout.detectors.pool import fit_pool
+from evenout.detectors.pool import fit_pool, standard_units
 from evenout.fitting.scores import learn_scores
 
 LABELS = (20, 50, 100, 300)
@@ -94,22 +94,15 @@ class Found:
         }
 
 
-def units(fitted: FloatArray, X: FloatArray) -> FloatArray:
-    """X by the medians and interquartile ranges of the fitted rows, or deviations where those are 0."""
-    low, middle, high = np.percentile(fitted, [25, 50, 75], axis=0)
-    spread = np.where(high > low, high - low, fitted.std(axis=0))
-    return np.round((X - middle) / np.where(spread > 0, spread, 1.0) * 2.0**20) / 2.0**20
-
-
 def cut(name: str, repeat: int, pool: str, combination: str) -> Halves:
     """One random halving, with detectors, scaling and base score learnt on the first half."""
     data = load_dataset(name, random_state=repeat)
     X, y = data.X.to_numpy(), data.y.to_numpy()
     order = np.random.default_rng(1000 + repeat).permutation(len(X))
     first, second = order[: len(X) // 2], order[len(X) // 2 :]
-    fitted, raw = fit_pool(pool, units(X[first], X[first]), seed=repeat)
+    fitted, raw = fit_pool(pool, X[first], seed=repeat, units=standard_units(pool, X[first]), sides=True)
     model = learn_scores(fitted, raw, scaling="minmax", combination=combination, seed=repeat)
-    S, judged = model.scaling.transform(raw), model.scaled(units(X[first], X[second]))
+    S, judged = model.scaling.transform(raw), model.scaled(X[second])
     t = model.base(S)
     return Halves(S, t, y[first].astype(float), Population.of(S, t), judged, model.base(judged), y[second])
 
@@ -195,7 +188,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", choices=list_datasets(), metavar="NAME")
     parser.add_argument("--repeats", type=int, default=10, help="halvings of every table")
     parser.add_argument("--draws", type=int, default=5, help="of labels in every half")
-    parser.add_argument("--pool", default="diverse")
+    parser.add_argument("--pool", default="default")
     parser.add_argument("--combination", default="average")
     parser.add_argument("--quick", action="store_true", help="three small tables, two halvings")
     parser.add_argument("--json", action="store_true")
