@@ -98,8 +98,8 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         Rows that detectors are fitted on where X is a Dask collection, or a folder: as many are in memory. The
         attributes ``outlier_scores_`` and ``target_`` are those of these rows then.
     learn : bool, default=False
-        Let the base score learn from the ``labels`` given to `fit`; ``label_weight_`` says how much was learnt. Few or
-        useless labels leave it as it is. Labels carry the bias of those who gave them: see ``label_gap_``.
+        Let the base score learn from the ``labels`` given to `fit`; ``label_weight_`` says how much was learnt. Labels
+        that say nothing mostly leave it as it is. Labels carry the bias of those who gave them: see ``label_gap_``.
     random_state : int, RandomState or None, default=None
         Seed of the forests, of open random states in given detectors, and of the folds.
     n_jobs : int or None, default=None
@@ -299,8 +299,6 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         result = fit_rows(source, request, parameters, seed=seed, n_threads=effective_n_jobs(self.n_jobs))
         self._store(result)
         validate_data(self, X, skip_check_array=True)
-        if result.path.cross.refitted and len(result.groups.labels) >= 2:  # not of ready scores
-            source.rows.warn_giveaways(getattr(self, "feature_names_in_", None))
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:

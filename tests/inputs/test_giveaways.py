@@ -79,3 +79,15 @@ def test_bundled_tables_are_silent_and_taken_as_they_are(name):
     codes = pd.factorize(pd.DataFrame(data.sensitive).astype(str).agg(" ".join, axis=1))[0]
     assert find_giveaways(data.X.to_numpy(dtype=float), read_attributes(data.sensitive, codes)) == []
     assert TableEncoder().fit(data.X).notes_ == {}
+
+
+def test_a_warning_that_is_an_error_leaves_the_model_as_it_was():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["a", "b"], 100)
+    X = rng.normal(size=(200, 3))
+    model = FairOutlierEnsemble(alpha=0.0, random_state=0).fit(X, sensitive_features=groups)
+    before = dict(vars(model))
+    X[:, 2] = groups == "a"
+    with pytest.raises(GroupGivenAwayWarning, match="'feature 2' tells the group"):
+        model.fit(X, sensitive_features=groups)
+    assert vars(model) == before

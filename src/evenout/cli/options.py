@@ -152,7 +152,7 @@ _OPTIONS = dict([
     ),
     _option(
         "learn", is_flag=True,
-        help="Let the base score learn from --label, which may have gaps; few or useless labels leave it as it is.",
+        help="Let the base score learn from --label, gaps allowed; labels that say nothing hardly change it.",
     ),
     _option(
         "method", type=click.Choice(PROBLEM_METHODS),

@@ -83,10 +83,10 @@ class Stack:
     propensity_power: float = 1.0
 
     def apply(self, S: FloatArray, t: FloatArray) -> FloatArray:
-        """The target of rows with scores S (m, k) and base score t (m,): shape (m,)."""
+        """The target of rows with scores S (m, k) and base score t (m,), each by itself: shape (m,)."""
         if self.label_weight == 0.0:
             return t.copy()
-        return self.base_weight * t + S @ self.weights + self.intercept
+        return self.base_weight * t + np.einsum("ij,j->i", S, self.weights) + self.intercept
 
     def detector_weights(self, base: FloatArray) -> FloatArray:
         """Weights of the detectors in the target, where ``base`` (k,) are those in t."""

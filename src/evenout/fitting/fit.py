@@ -26,6 +26,9 @@ def fit_rows(
     """Fit; ``parameters`` are those of the estimator, checked."""
     rows, folds = source.rows, source.folds
     n_folds = source.n_folds if len(rows.groups.labels) >= 2 else 0  # else there is nobody to compare
+    ready = isinstance(parameters["detectors"], str) and parameters["detectors"] == "precomputed"
+    if n_folds and not ready:
+        rows.warn_giveaways()
     pool, raw, without = _detect(source, n_folds, parameters, seed, n_threads)
     collectors = _collectors(source, request, parameters, seed, n_threads) if n_folds else {}
     views = source.views(pool, raw)
@@ -42,8 +45,7 @@ def fit_rows(
         held.append(found.inside)
         if request.target == "unseen":
             seen.S[inside], seen.t[inside] = found.view.S[inside], found.view.t[inside]
-    refitted = not (isinstance(parameters["detectors"], str) and parameters["detectors"] == "precomputed")
-    path = request.path(CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted))
+    path = request.path(CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready))
     choice, (model, S, t) = request.choose(path, seen), whole.view
     mixture = path.mixture(choice.alpha)
     choice.announced(list_kept(t, mixture.apply(S, t), request.contamination))

@@ -100,10 +100,10 @@ class TrainingRows:
         """The rows in their units, in which no unit moves a row to another fold or away from another row."""
         return self.X if self.units is None else self.units.apply(self.X)
 
-    def warn_giveaways(self, names: Sequence[str] | None) -> None:
+    def warn_giveaways(self) -> None:
         """Warn of features that nearly tell the group; without names they are counted from 0."""
         found = find_giveaways(self.X, read_attributes(self.sensitive_features, self.groups.codes))
-        warn_giveaways(found, [f"feature {i}" for i in range(self.X.shape[1])] if names is None else names)
+        warn_giveaways(found, self.feature_names or [f"feature {i}" for i in range(self.X.shape[1])])
 
     def cells(self, S: FloatArray, t: FloatArray, beta: FloatArray, of: BoolArray) -> Cells:
         """Sums over some of the rows as one set; ``beta`` has one number for each of them."""

@@ -1,14 +1,17 @@
 """Models in files that run no code when loaded.
 
-A model file is a skops file of plain data alone: numbers, text and arrays (`evenout.storage.archive`). evenout
+A model file is a skops file of plain data: numbers, text and arrays (`evenout.storage.archive`). Objects that are none,
+such as detectors of other libraries, are bytes in it, which are opened only if the caller trusts every type. evenout
 rebuilds the model from them after it has checked every shape and bound (`evenout.persistence.parts`), so a damaged or
 crafted file is refused and never reaches compiled code. The file holds the feature values of the training rows, which
 neighbour detectors need: keep it as safe as the data.
 """
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 from sklearn.pipeline import Pipeline
@@ -105,17 +108,21 @@ def _objects(data: Fields, trusted: Sequence[str]) -> list[Any]:
     import skops.io
 
     kept = data.bytes("objects")
-    unknown = [name for name in skops.io.get_untrusted_types(data=kept) if name not in (*trusted, *_OURS)]
-    if unknown:
-        listed = ", ".join(map(repr, unknown))
-        raise ModelFileError(
-            f"it holds objects of {listed}; loading them can run code. If you trust whoever wrote it, "
-            f"pass trusted=[{listed}]"
-        )
     try:
-        return list(skops.io.loads(kept, trusted=[*trusted, *_OURS]))
+        with ZipFile(io.BytesIO(kept)) as members:
+            data.require(all(m.compress_type == ZIP_STORED for m in members.infolist()), "objects", "is compressed")
+        unknown = [name for name in skops.io.get_untrusted_types(data=kept) if name not in (*trusted, *_OURS)]
+        if not unknown:
+            return list(skops.io.loads(kept, trusted=[*trusted, *_OURS]))
+    except ModelFileError:
+        raise
     except Exception as error:  # whatever a damaged file makes an object's class say
         raise ModelFileError(f"its objects are damaged ({type(error).__name__})") from error
+    listed = ", ".join(map(repr, unknown))
+    raise ModelFileError(
+        f"it holds objects of {listed}; loading them can run code. If you trust whoever wrote it, "
+        f"pass trusted=[{listed}]"
+    )
 
 
 def _restore(data: Fields, trusted: Sequence[str]) -> FairOutlierEnsemble | Pipeline:
