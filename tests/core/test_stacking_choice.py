@@ -13,29 +13,7 @@ from evenout.core.stacking import (
     label_coverage,
     learn_stack,
 )
-
-
-def auc(y, scores):
-    ranks, positive = rankdata(scores), y == 1
-    above = ranks[positive].sum() - positive.sum() * (positive.sum() + 1) / 2
-    return above / (positive.sum() * (len(y) - positive.sum()))
-
-
-def table(seed, n=2000, k=8):
-    """Correlated scores; outliers show in the second column, and a little in the base score."""
-    rng = np.random.default_rng(seed)
-    z = rng.normal(size=(n, k)) + rng.normal(size=(n, 1))
-    y = (rng.random(n) < expit(-2.5 + 1.5 * z[:, 1])).astype(float)
-    S = expit(z * rng.uniform(0.3, 2.0, k) - 1.0)
-    return S, S.mean(axis=1), y
-
-
-def some(y, n_labels, seed=0):
-    """Labels of randomly drawn rows."""
-    labels = np.full(len(y), np.nan)
-    rows = np.random.default_rng(seed).permutation(len(y))[:n_labels]
-    labels[rows] = y[rows]
-    return labels
+from evenout.metrics import roc_auc
 
 
 def two_branches(rng, n=20_000):
@@ -61,24 +39,24 @@ def test_propensities_mend_labels_that_come_from_one_branch():
             learn_stack(S, t, np.where(looked, y, np.nan)),
             learn_stack(S, t, np.where(looked, y, np.nan), propensity=propensity),
         ]
-        found.append([auc(y_new, stack.apply(S_new, t_new)) for stack in stacks])
+        found.append([roc_auc(y_new, stack.apply(S_new, t_new)) for stack in stacks])
     random_rows, unweighted, weighted = np.mean(found, axis=0)
     assert unweighted < random_rows - 0.05
     assert weighted > random_rows - 0.02
 
 
-def test_labels_chosen_by_the_base_score_need_no_weights():
+def test_labels_chosen_by_the_base_score_need_no_weights(table, some):
     """The base score is in the model, so what it decides is not missing from it."""
     found = []
     for seed in range(10):
         rng = np.random.default_rng(seed)
         S, t, y = table(seed, n=4000)
-        S_new, t_new, y_new = table(seed, n=8000)
+        S_new, t_new, y_new = table(1000 + seed, n=8000)
         order = np.argsort(rng.exponential(size=len(t)) / np.exp(4.0 * rankdata(t) / len(t)))
         chosen = np.full(len(t), np.nan)
         chosen[order[:150]] = y[order[:150]]
         stacks = [learn_stack(S, t, some(y, 150, seed)), learn_stack(S, t, chosen)]
-        found.append([auc(y_new, stack.apply(S_new, t_new)) for stack in stacks])
+        found.append([roc_auc(y_new, stack.apply(S_new, t_new)) for stack in stacks])
     random_rows, by_score = np.mean(found, axis=0)
     assert by_score > random_rows - 0.01
 
@@ -99,7 +77,7 @@ def test_flagged_by_a_foreign_rule():
         labels = np.full(20_000, np.nan)
         labels[flagged[:200]] = y[flagged[:200]]
         stacks = [learn_stack(S, t, labels, least_agreement=least) for least in (0.0, LEAST_AGREEMENT, 0.8)]
-        loss.append([auc(y, t) - auc(y, stack.apply(S, t)) for stack in stacks])
+        loss.append([roc_auc(y, t) - roc_auc(y, stack.apply(S, t)) for stack in stacks])
     free, kept, close = np.mean(loss, axis=0)
     assert close <= kept <= free
     assert kept < 0.03
@@ -119,7 +97,7 @@ def test_propensities_are_flattened_until_enough_labels_count():
         assert weight.sum() ** 2 / (weight @ weight) == pytest.approx(expected, rel=1e-4)
 
 
-def test_coverage_tells_random_labels_from_flagged_ones():
+def test_coverage_tells_random_labels_from_flagged_ones(some):
     t = np.random.default_rng(0).random(1000)
     labels = np.full(1000, np.nan)
     assert label_coverage(t, labels) == 0.0
