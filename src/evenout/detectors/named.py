@@ -98,8 +98,7 @@ def _fit_paper(name: str, task: Task) -> list[Fitted]:
 def _fit_default(task: Task) -> list[Fitted]:
     """Four families that see different things: isolation, distance, local density beside the joint pattern, tails.
 
-    Chosen by AUC and average precision on unseen halves of the bundled tables, the scenarios and further simulated
-    tables (`benchmarks/target.py`, `docs/target.md`).
+    What each is worth is measured by `benchmarks/families.py`; `docs/target.md` says why all four are here.
     """
     ways = _ways(task.device)
     trees: dict[str, Any] = {"sizes": _DEFAULT_TREES, "random_state": task.seed, "n_threads": task.n_threads}
