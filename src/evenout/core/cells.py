@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evenout.core.compiled import one_blas_thread
-from evenout.core.membership import Comparison, Membership
+from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.types import FloatArray, IntArray
 
 
@@ -118,6 +118,15 @@ class Cells:
             parts[0].compared,
         )
 
+    def only(self, wanted: Callable[[Block], bool]) -> "Cells":
+        """The sums of the groups in some of the blocks that are compared."""
+        blocks = [block for block in self.comparison.blocks if wanted(block)]
+        if len(blocks) == len(self.comparison.blocks):
+            return self
+        compared, groups, pairs = self.comparison.only(blocks)
+        spread = None if self.spread is None else self.spread[:, pairs]
+        return replace(self, plain=self.plain[:, [*groups, -1]], spread=spread, compared=compared)
+
     def at(self, sets: slice) -> "Cells":
         """Some of the sets."""
         arrays = {name: getattr(self, name) for name in ("plain", "weighted", "spread", "base")}
@@ -183,6 +192,11 @@ class CrossFit:
                 replace(part, base=np.repeat(base[None], part.n_sets, axis=0)) for part in (whole, training, held)
             )
         return cls(whole, training, held, refitted=False)
+
+    def only(self, wanted: Callable[[Block], bool]) -> "CrossFit":
+        """The same of some of the blocks that are compared; see `Cells.only`."""
+        whole, training, held = (cells.only(wanted) for cells in (self.whole, self.training, self.held))
+        return CrossFit(whole, training, held, self.refitted)
 
     @property
     def n_folds(self) -> int:

@@ -100,6 +100,14 @@ class ConstantScoreWarning(EvenoutWarning):
     """A detector gives every training row the same score, so it takes no part in the ensemble."""
 
 
+class ContinuousWarning(EvenoutWarning):
+    """A protected column of many fractions is taken as a continuous attribute."""
+
+
+class AttributeWarning(EvenoutWarning):
+    """The bias of one attribute rises while that of another falls."""
+
+
 class UnknownCategoryWarning(EvenoutWarning):
     """A new table holds text values that the training table did not have."""
 

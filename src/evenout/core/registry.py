@@ -5,11 +5,13 @@ from typing import Any
 
 from evenout.core.individual import Individual
 from evenout.core.notions import Notion
+from evenout.core.outcomes import EqualFalseAlarms, EqualizedOdds, EqualOpportunity
 from evenout.core.own import Own
 from evenout.core.parity import DemographicParity
 
 PARITY = DemographicParity()
-NOTIONS: dict[str, Notion] = {notion.name: notion for notion in (PARITY, Individual())}
+_OUTCOMES = EqualOpportunity(), EqualizedOdds(), EqualFalseAlarms()
+NOTIONS: dict[str, Notion] = {notion.name: notion for notion in (PARITY, Individual(), *_OUTCOMES)}
 
 
 def weighted_notions(fairness: Mapping[Any, float]) -> list[tuple[Notion, float]]:
