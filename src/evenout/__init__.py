@@ -2,7 +2,9 @@
 
 from evenout.auditing import AuditResult, audit
 from evenout.core.exceptions import (
+    AttributeWarning,
     ConstantScoreWarning,
+    ContinuousWarning,
     EvenoutWarning,
     FewPairsWarning,
     InputError,
@@ -14,17 +16,21 @@ from evenout.core.exceptions import (
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
+from evenout.inputs.probable import GroupProbabilities
 from evenout.repair import ScoreRepair
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttributeWarning",
     "AuditResult",
     "ConstantScoreWarning",
+    "ContinuousWarning",
     "EvenoutWarning",
     "FairLOF",
     "FairOutlierEnsemble",
     "FewPairsWarning",
+    "GroupProbabilities",
     "InputError",
     "NoGapWarning",
     "ScoreRepair",

@@ -1,6 +1,6 @@
 """The fair outlier ensemble as a scikit-learn estimator: parameters, checks, scores of new rows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -84,6 +84,15 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         Any detector weights, as in the paper, where many come out negative; weights of at least 0, which are easier
         to defend; or such weights whose sum is fixed: what they sum to in the base score where that is linear in the
         detectors, else 1 with the base score's own. Constrained weights leave more bias or cost more detection.
+    continuous : tuple of str, default=()
+        Protected columns that are numbers, such as age: overlapping bands at their quantiles are compared, each two by
+        the shares of their rows, so that the bias is the share of the score's variance between bands. A float column
+        with fractions and more than 20 values is one by itself, with a warning; integers, text and categories never.
+    bands : int, default=5
+        How many bands a continuous attribute has.
+    intersections : True, False or "both", default=True
+        Several protected columns: compare each combination of their values; or the values of each column by itself,
+        where columns count alike; or both, where the crossing counts like one more column.
     min_group_size : int, default=30
         Groups with fewer rows are small.
     small_groups : {"leave_out", "merge", "error"}, default="leave_out"
@@ -174,6 +183,9 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         method: Method = "anchored",
         weighting: str = "rank",
         weights: Weights = "free",
+        continuous: Sequence[str] = (),
+        bands: int = 5,
+        intersections: bool | str = True,
         min_group_size: int = 30,
         small_groups: str = "leave_out",
         unknown_groups: str = "error",
@@ -197,6 +209,9 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         self.method = method
         self.weighting = weighting
         self.weights = weights
+        self.continuous = continuous
+        self.bands = bands
+        self.intersections = intersections
         self.min_group_size = min_group_size
         self.small_groups = small_groups
         self.unknown_groups = unknown_groups
@@ -225,6 +240,8 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         sensitive_features: Any = None,
         clusters: Any = None,
         sample_weight: Any = None,
+        given: Any = None,
+        labels: Any = None,
     ) -> Self:
         """Fit detectors, base ensemble and fair weights.
 
@@ -234,11 +251,17 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
             Features without the protected attribute, or the scores if ``detectors="precomputed"``.
         y : ignored
         sensitive_features : array, series or frame of shape (n,) or (n, c)
-            The protected group of each row; several columns make intersectional groups. Required.
+            The protected group of each row; several columns make intersectional groups. Required. Or the
+            `evenout.GroupProbabilities` of each row.
         clusters : array of shape (n,), optional
             Which rows belong together, such as several of one person. Folds, errors and tests go by cluster.
         sample_weight : array of shape (n,), optional
             How many rows each row counts for in misfit, bias and errors. Detectors see each row once.
+        given : array, series or frame of shape (n,) or (n, c), optional
+            What may justify a difference: rows are compared with others alike in these columns alone. Numbers are cut
+            at quantiles into five parts. Strata count by their rows; a row with a missing value is in none.
+        labels : array of shape (n,), optional
+            1 for a known outlier, 0 for a known inlier, missing for others; for notions of fairness that need them.
         """
         check_parameters(self.get_params(deep=False), ENSEMBLE)
         if self.device != "cpu":
@@ -249,8 +272,8 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
                 raise ValueError("clusters and sample_weight need rows in memory; leave them out for Dask collections")
             return self.fit_partitions(collection_engine(X, sensitive_features))
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
-        given = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
-        rows = TrainingRows.read(self, X, parameters, request.fairness, **given)
+        beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
+        rows = TrainingRows.read(self, X, parameters, request.fairness, **beside, given=given, labels=labels)
         return self._fit(Memory.of(rows, parameters, seed), request, seed, X)
 
     def fit_partitions(self, engine: Engine, *, exact_rows: int = EXACT_ROWS, scores_to: Path | None = None) -> Self:

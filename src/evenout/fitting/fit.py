@@ -24,7 +24,7 @@ def fit_rows(
 ) -> FitResult:
     """Fit; ``parameters`` are those of the estimator, checked."""
     rows, folds = source.rows, source.folds
-    n_folds = source.n_folds if len(rows.groups.labels) >= 2 else 0  # else there is nobody to compare
+    n_folds = source.n_folds if rows.members.n_groups >= 2 else 0  # else there is nobody to compare
     pool, raw, without = _detect(source, n_folds, parameters, seed, n_threads)
     collectors = _collectors(source, request, parameters, seed, n_threads) if n_folds else {}
     views = source.views(pool, raw)

@@ -73,6 +73,24 @@ def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Not
     return weights
 
 
+def read_outcomes(labels: Any, n_rows: int) -> FloatArray | None:
+    """1 for a known outlier, 0 for a known inlier, NaN for a row of unknown outcome; None if nothing is known."""
+    import pandas as pd
+
+    if labels is None:
+        return None
+    if np.ndim(labels) != 1 or len(labels) != n_rows:
+        raise ValueError(f"labels must hold one value per row, shape ({n_rows},), got shape {np.shape(labels)}")
+    column = pd.Series(labels).astype(object).reset_index(drop=True)
+    wrong = ~(column.isna() | column.isin([0, 1])).to_numpy()
+    if wrong.any():
+        raise InputError(
+            "{@labels} has {value!r} in {#row}; use 1 for a known outlier, 0 for a known inlier, missing for others",
+            value=column[int(wrong.argmax())], row=int(wrong.argmax()),
+        )  # fmt: skip
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
 def refuse_lone_clusters(groups: Groups, clusters: IntArray | None, sample_weight: FloatArray | None) -> None:
     """Raise an error for a group that one cluster alone, or one row of positive weight, stands for."""
     counted = np.ones(len(groups.codes), dtype=bool) if sample_weight is None else sample_weight > 0

@@ -17,7 +17,7 @@ from evenout.core.exceptions import InputError
 from evenout.core.folds import row_numbers
 from evenout.core.sketch import FrequentValues
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.inputs.groups import read_groups, warn_left_out
+from evenout.inputs.groups import settle_names, warn_left_out
 from evenout.partitions.engines import Engine, Part, Rows, describe, read_rows
 
 _LEAST = 1000  # rows of each group in the reference, where it has as many and the reference has room
@@ -91,24 +91,10 @@ def survey_rows(engine: Engine, *, unknown_groups: str, reference_size: int, see
 
 
 def settle_groups(survey: Survey, *, min_group_size: int, small_groups: str) -> Settled:
-    """Refuse or merge small groups by the rules for rows in memory.
-
-    Those rules look at small groups' sizes and at the order of the others' sizes: so `read_groups` is asked about fewer
-    rows, in which each larger group is as small as keeps that order.
-    """
+    """Refuse or merge small groups by the rules for rows in memory."""
+    groups, codes = settle_names(survey.tally, min_group_size=min_group_size, small_groups=small_groups)
     names = sorted(survey.tally)
     counts = np.array([survey.tally[name] for name in names], dtype=np.intp)
-    small = counts < min_group_size
-    _, order = np.unique(np.where(small, 0, counts), return_inverse=True)
-    stand_in = np.where(small, counts, min_group_size + order)
-    groups = read_groups(
-        np.repeat(np.array(names, dtype=object), stand_in),
-        int(stand_in.sum()),
-        min_group_size=min_group_size,
-        small_groups=small_groups,
-    )
-    first = np.cumsum(stand_in) - stand_in
-    codes = {name: int(groups.codes[row]) for name, row in zip(names, first, strict=True)}
     total = np.zeros(len(groups.labels) + 1, dtype=np.intp)
     np.add.at(total, [codes[name] for name in names], counts)
     total[-1] += survey.unknown
