@@ -17,6 +17,7 @@ from evenout.core.path import Target
 from evenout.core.problem import Method, Weights
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale
 from evenout.core.types import FloatArray, IntArray
+from evenout.fitting.attributes import attribute_bias
 from evenout.fitting.beyond import EXACT_ROWS, Beyond, Plan, open_source
 from evenout.fitting.fit import fit_rows
 from evenout.fitting.request import Request
@@ -139,6 +140,9 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         Share of each group that the base and the fair score flag, among all rows of the fit.
     rank_error_ : float
         What the ranks behind the row weights may be off, as a share of the rows; 0 in memory.
+    attribute_bias_ : dict of str to (before, after, error)
+        Bias of base and fair score for each attribute that is compared by itself, on the rows that ``target`` names,
+        and the standard error of the change; empty where crossed groups alone are compared.
     path_ : TradeoffPath
         Every other trade-off.
     effective_pairs_ : float
@@ -356,6 +360,7 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         self.gap_detected_ = choice.kind is not NoGapWarning if by_flags else path.gap_detected
         self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
         self.request_met_ = choice.met
+        self.attribute_bias_ = attribute_bias(path, choice.alpha, self.target)
         self.pair_error_ = float(sums.get("individual.error", np.zeros(1))[0])
         self.effective_pairs_ = float(sums.get("individual.pairs", np.full(1, np.nan))[0])
         self.target_, self.outlier_scores_ = result.target, result.fair

@@ -17,6 +17,8 @@ from scipy.sparse import csc_array, hstack
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
+AMONG = ("all", "outliers", "inliers")
+
 
 @dataclass(frozen=True)
 class Block:

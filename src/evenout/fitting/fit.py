@@ -13,6 +13,7 @@ from evenout.core.notions import Collector, NotionRows
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
+from evenout.fitting.attributes import attribute_bias, warn_rising
 from evenout.fitting.request import FlagRows, Request
 from evenout.fitting.result import FitResult, list_kept
 from evenout.fitting.scores import warn_constant
@@ -45,6 +46,7 @@ def fit_rows(
     choice, (model, S, t) = request.choose(path, seen), whole.view
     mixture = path.mixture(choice.alpha)
     choice.announced(list_kept(t, mixture.apply(S, t), request.contamination))
+    warn_rising(attribute_bias(path, choice.alpha, request.target))
     threshold, rates = views.flags(whole.view, mixture)
     return FitResult(
         scores=model,

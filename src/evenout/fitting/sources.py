@@ -15,7 +15,7 @@ from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.folds import N_FOLDS, assign_folds
-from evenout.core.membership import Membership
+from evenout.core.membership import AMONG, Membership
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
 from evenout.core.types import BoolArray, FloatArray, IntArray
@@ -106,7 +106,7 @@ def compared_rows(fairness: Collection[Notion], *, labelled: bool) -> list[str]:
     if wanted != {"all"} and not labelled:
         name = next(notion.name for notion in fairness if getattr(notion, "among", ("all",)) != ("all",))
         raise InputError("{fairness=} compares rows of known outcome, but {@labels} is missing", fairness=name)
-    return [kind for kind in ("all", "outliers", "inliers") if kind in wanted]
+    return [kind for kind in AMONG if kind in wanted]
 
 
 def check_soft(fairness: Collection[Notion], groups: Groups, parameters: Mapping[str, Any], *, plain: bool) -> None:
