@@ -274,7 +274,7 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         if is_collection(X):
             if clusters is not None or sample_weight is not None:
                 raise ValueError("clusters and sample_weight need rows in memory; leave them out for Dask collections")
-            return self.fit_partitions(collection_engine(X, sensitive_features))
+            return self.fit_partitions(collection_engine(X, sensitive_features, given, labels))
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
         beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
         rows = TrainingRows.read(self, X, parameters, request.fairness, **beside, given=given, labels=labels)
@@ -297,10 +297,10 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
         request = Request.read(parameters)
         with engine.scratch() as scratch:
-            source = open_source(Plan(engine, scratch, exact_rows, scores_to), parameters, seed)
+            source = open_source(Plan(engine, scratch, exact_rows, scores_to), parameters, seed, request.fairness)
             self._fit(source, request, seed, engine.header)
         if scores_to is not None and not isinstance(source, Beyond):
-            self.score_partitions(engine, scores_to)
+            self.score_partitions(engine, scores_to, coder=source.rows.coder)
         return self
 
     def _fit(self, source: Source, request: Request, seed: int, X: Any) -> Self:

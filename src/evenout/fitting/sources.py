@@ -21,6 +21,7 @@ from evenout.core.problem import Mixture
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
 from evenout.fitting.scores import ScoreModel, learn_scores
+from evenout.inputs.coder import Coder
 from evenout.inputs.grouping import read_members
 from evenout.inputs.groups import Groups
 from evenout.inputs.rows import (
@@ -47,6 +48,8 @@ class TrainingRows:
     sample_weight : array of shape (n,) or None
     soft : Membership or None
         How much each row belongs to each group that is compared; None: as ``groups`` says.
+    coder : Coder or None
+        What tells the groups of rows over partitions, where they are not hard, crossed groups.
     labels : array of shape (n,) or None
         1 for a known outlier, 0 for a known inlier, NaN for others.
     """
@@ -57,6 +60,7 @@ class TrainingRows:
     clusters: IntArray | None = None
     sample_weight: FloatArray | None = None
     soft: Membership | None = None
+    coder: Coder | None = None
     labels: FloatArray | None = None
 
     @classmethod
@@ -82,7 +86,7 @@ class TrainingRows:
         codes = read_clusters(clusters, n)
         weight = read_sample_weight(sample_weight, n, fairness)
         refuse_lone_clusters(groups, codes, weight)
-        return cls(features, groups, hard, codes, weight, soft, outcomes)
+        return cls(features, groups, hard, codes, weight, soft, labels=outcomes)
 
     @cached_property
     def members(self) -> Membership:

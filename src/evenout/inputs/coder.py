@@ -15,9 +15,8 @@ import numpy as np
 from evenout.core.exceptions import ContinuousWarning, InputError, warn
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import FloatArray, IntArray
-from evenout.inputs.groups import coded, protected_columns
+from evenout.inputs.groups import coded, protected_columns, quoted
 from evenout.inputs.probable import GroupProbabilities
-from evenout.inputs.table import numbers_or_gaps
 
 MANY = 20  # a column of fractions with more values than this is a continuous attribute
 CUTS = 5  # strata that a number is cut into
@@ -238,7 +237,7 @@ class Coder:
             if seen.many or name in continuous:
                 attributes.append(Attribute.of_bands(name, seen.numbers, bands))
             else:
-                names = sorted(seen.names) if len(sensitive) == 1 else sorted(coded_names(seen.names))
+                names = sorted(seen.names) if len(sensitive) == 1 else sorted(map(quoted, seen.names))
                 attributes.append(Attribute(name, tuple(names)))
         return cls(tuple(attributes), tuple(Cut.of(name, seen) for name, seen in given), labelled)
 
@@ -269,6 +268,11 @@ class Coder:
         if self.labelled:
             parts.append(np.asarray(labels, dtype=float)[:, None])
         return np.column_stack(parts)
+
+    @property
+    def width(self) -> int:
+        """Columns of numbers."""
+        return sum(attribute.width for attribute in self.attributes) + len(self.cuts) + self.labelled
 
     def attribute_columns(self) -> list[slice]:
         """Where the numbers of each attribute are."""
@@ -312,15 +316,10 @@ class Coder:
         return pd.DataFrame(columns, index=index if isinstance(index, pd.Index) else None)
 
 
-def coded_names(names: Collection[str]) -> list[str]:
-    """Names as they stand among those of several columns."""
-    from evenout.inputs.groups import quoted
-
-    return [quoted(name) for name in names]
-
-
 def _numbers(column: Any) -> FloatArray:
     """The column as floats, NaN where a value is missing; text that is no number is refused."""
+    from evenout.inputs.table import numbers_or_gaps  # loads what plain groups need not
+
     numbers = numbers_or_gaps(column)
     slips = (numbers.isna() & column.notna()).to_numpy()
     if slips.any():

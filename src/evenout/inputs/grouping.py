@@ -93,6 +93,11 @@ class Grouping:
     compared: Comparison
     n_strata: int
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each group of the membership."""
+        return tuple(self.parts[column.part].labels[column.code] for column in self.columns)
+
     def members(self, numbers: FloatArray) -> Membership:
         """The membership of rows whose columns are numbers (`Coder.encode`)."""
         strata, labels = self.coder.strata(numbers), self.coder.labels(numbers)

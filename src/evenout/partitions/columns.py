@@ -83,7 +83,7 @@ def _few(values: frozenset[str]) -> frozenset[str]:
 
 
 def _learn_part(part: Part, numbers: list[str], texts: list[str]) -> _Columns:
-    frame, _ = part.load()
+    frame, *_ = part.load()
     with _located(part, len(frame)):
         values = {name: column_numbers(name, frame[name]) for name in numbers}
     sketches = {name: QuantileSketch.of(column[~np.isnan(column)]) for name, column in values.items()}
@@ -91,17 +91,17 @@ def _learn_part(part: Part, numbers: list[str], texts: list[str]) -> _Columns:
     return _Columns(sketches, found, Counter({name: int(frame[name].notna().sum()) for name in frame.columns}))
 
 
-def _encode(part: Part, table: TableEncoder) -> tuple[Any, Any]:
-    frame, sensitive = part.load()
+def _encode(part: Part, table: TableEncoder) -> tuple[Any, ...]:
+    frame, *beside = part.load()
     if not len(frame):
-        return np.empty((0, len(table.get_feature_names_out()))), sensitive
+        return np.empty((0, len(table.get_feature_names_out()))), *beside
     with _located(part, len(frame)), warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownCategoryWarning)  # counted over all partitions
-        return table.transform(frame), sensitive
+        return table.transform(frame), *beside
 
 
 def _unknown_part(part: Part, table: TableEncoder) -> Counter[str]:
-    frame, _ = part.load()
+    frame, *_ = part.load()
     return Counter({name: sum(counts.values()) for name, counts in table.unknown_values(frame).items()})
 
 
