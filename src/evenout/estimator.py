@@ -1,17 +1,15 @@
 """The fair outlier ensemble as a scikit-learn estimator: parameters, checks, scores of new rows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from evenout import gpu
-from evenout.core.exceptions import InputError, NoGapWarning
+from evenout.core.exceptions import NoGapWarning
 from evenout.core.own import OwnForm
 from evenout.core.path import Target
 from evenout.core.problem import Method, Weights
@@ -32,7 +30,7 @@ from evenout.partitions.engines import Engine
 from evenout.scoring import FittedScores
 
 
-class FairOutlierEnsemble(FittedScores, BaseEstimator):
+class FairOutlierEnsemble(FittedScores):
     """One outlier score from many detectors that treats protected groups evenly.
 
     Detectors score the rows (``S``, n x k), a base ensemble combines them into a target ``t``, and the fair score is
@@ -316,40 +314,6 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         if is_collection(X):
             return self.fit(X, y, **params).predict(X, **params)
         return super().fit_predict(X, y, **params)
-
-    def at(
-        self,
-        *,
-        bias_reduction: float | None = None,
-        flag_rate_ratio: float | None = None,
-        alpha: float | None = None,
-        confidence: float | None = None,
-    ) -> Self:
-        """The fitted model elsewhere on its path, at once: nothing is fitted again, and this model stays as it is.
-
-        Parameters
-        ----------
-        bias_reduction, flag_rate_ratio, alpha, confidence
-            As in the constructor; all that is not given is None.
-        """
-        check_is_fitted(self)
-        asked = {
-            "bias_reduction": bias_reduction,
-            "flag_rate_ratio": flag_rate_ratio,
-            "alpha": alpha,
-            "confidence": confidence,
-        }
-        parameters = self.get_params(deep=False) | asked
-        check_parameters(parameters, ENSEMBLE)
-        if flag_rate_ratio is not None and self.n_rows_ > len(self.target_):
-            raise InputError(
-                "{flag_rate_ratio=:g} is searched for on rows in memory, which has {n} of {n_rows} rows; "
-                "give {@bias_reduction} or {@alpha} instead",
-                flag_rate_ratio=flag_rate_ratio, n=len(self.target_), n_rows=self.n_rows_,
-            )  # fmt: skip
-        other = copy(self).set_params(**asked)
-        other._store(self._result.at(Request.read(parameters)))
-        return other
 
     def _store(self, result: FitResult) -> None:
         """Everything that is public of a fit; the rest stays in one place."""

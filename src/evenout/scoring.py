@@ -1,22 +1,27 @@
-"""Scores of new rows by a fitted ensemble, in memory and over partitions."""
+"""A fitted ensemble: scores of new rows, in memory and over partitions, and the same fit elsewhere on its path."""
 
+from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.beyond import score_partitions
+from evenout.fitting.request import Request
 from evenout.fitting.result import FitResult
 from evenout.inputs.coder import Coder
+from evenout.inputs.parameters import ENSEMBLE, check_parameters
 from evenout.inputs.rows import new_rows
 from evenout.partitions.dask_engine import is_collection, score_collection
 from evenout.partitions.engines import Engine
 from evenout.scikit import OutlierScorer
 
 
-class FittedScores(OutlierScorer):
+class FittedScores(OutlierScorer, BaseEstimator):
     """What a fitted ensemble makes of rows.
 
     X is an array or frame of shape (m, d), of Dask too: then the scores are a lazy Dask array. ``sensitive_features``
@@ -26,6 +31,10 @@ class FittedScores(OutlierScorer):
     _result: FitResult
     n_jobs: int | None
     device: str
+
+    def _store(self, result: FitResult) -> None:
+        """Take over what was learnt."""
+        raise NotImplementedError
 
     def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The fair score of new rows, shape (m,), higher = more outlying."""
@@ -66,3 +75,37 @@ class FittedScores(OutlierScorer):
         found = self._result
         names = found.groups.labels
         return score_partitions(engine, found.scores, found.mixture, found.threshold, names, scores_to, coder)
+
+    def at(
+        self,
+        *,
+        bias_reduction: float | None = None,
+        flag_rate_ratio: float | None = None,
+        alpha: float | None = None,
+        confidence: float | None = None,
+    ) -> Self:
+        """The fitted model elsewhere on its path, at once: nothing is fitted again, and this model stays as it is.
+
+        Parameters
+        ----------
+        bias_reduction, flag_rate_ratio, alpha, confidence
+            As in the constructor; all that is not given is None.
+        """
+        check_is_fitted(self)
+        asked = {
+            "bias_reduction": bias_reduction,
+            "flag_rate_ratio": flag_rate_ratio,
+            "alpha": alpha,
+            "confidence": confidence,
+        }
+        parameters = self.get_params(deep=False) | asked
+        check_parameters(parameters, ENSEMBLE)
+        if flag_rate_ratio is not None and self._result.n_rows > len(self._result.target):
+            raise InputError(
+                "{flag_rate_ratio=:g} is searched for on rows in memory, which has {n} of {n_rows} rows; "
+                "give {@bias_reduction} or {@alpha} instead",
+                flag_rate_ratio=flag_rate_ratio, n=len(self._result.target), n_rows=self._result.n_rows,
+            )  # fmt: skip
+        other = copy(self).set_params(**asked)
+        other._store(self._result.at(Request.read(parameters)))
+        return other

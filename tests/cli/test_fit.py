@@ -117,6 +117,9 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
         "method": "published",
         "weighting": "uniform",
         "weights": "nonnegative",
+        "continuous": [],
+        "bands": 4,
+        "intersections": True,
         "min_group_size": 20,
         "small_groups": "merge",
         "unknown_groups": "ignore",
@@ -125,7 +128,12 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
         "random_state": 7,
         "n_jobs": 1,
     }
-    words = {"fairness": "demographic_parity,individual=2", "length_scale": "median:0.5"}
+    words = {
+        "fairness": "demographic_parity,individual=2",
+        "length_scale": "median:0.5",
+        "continuous": "",
+        "intersections": "crossed",
+    }
     options = []
     for name, value in settings.items():
         options += ["--" + name.replace("random_state", "seed").replace("_", "-"), words.get(name, value)]

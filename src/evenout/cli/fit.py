@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenout.cli.inputs import FitInputs
     from evenout.cli.summary import FitSummary
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.inputs.groups import Groups
+    from evenout.inputs.grouping import Crossed
 
 _RESULTS = ("scores.csv", "model.skops", "summary.json", "report.html")
 
@@ -55,6 +55,12 @@ Examples:
       until each group is flagged at least 0.9 times as often as any other
   evenout fit visits.csv --sensitive sex --clusters person --contamination 200
       several rows of one person, and time to look at 200 rows
+  evenout fit people.csv --sensitive sex --given product,region
+      only differences among people with the same product and region count
+  evenout fit people.csv --sensitive age,sex --continuous age --intersections each
+      age as a number, sex beside it, each by itself
+  evenout fit people.csv --sensitive sex --label fraud --fairness equal_false_alarms
+      people who are known to be innocent score alike
   evenout fit people.csv --sensitive sex --confidence 0.95
       until 80% of the gap is gone on unseen rows with that confidence
   evenout fit people.csv.gz --sensitive sex --label fraud --json
@@ -75,7 +81,17 @@ Examples:
     help="Folder for the results.",
 )  # fmt: skip
 @click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
-@click.option("--label", metavar="COL", help="Known outliers (1) and inliers (0): for evaluation, never for fitting.")
+@click.option(
+    "--label",
+    metavar="COL",
+    help="Known outliers (1) and inliers (0): for evaluation, and for notions of fairness that need them.",
+)
+@click.option(
+    "--given",
+    default="",
+    metavar="COL[,COL...]",
+    help="What may justify a difference: compare rows that are alike in these columns. They stay features.",
+)
 @click.option(
     "--clusters", metavar="COL", help="Rows of one value here belong together, such as several of one person."
 )
@@ -89,8 +105,8 @@ Examples:
 @engine_options
 @common_options
 def fit(
-    data: str, sensitive: str, out: Path, id_column: str | None, label: str | None, clusters: str | None, drop: str,
-    show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
+    data: str, sensitive: str, out: Path, id_column: str | None, label: str | None, given: str, clusters: str | None,
+    drop: str, show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
     **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
@@ -99,8 +115,9 @@ def fit(
             if clusters is not None:
                 raise ValueError(f"{data}: --clusters needs the rows in memory; give one file, not a folder")
             fit_folder(
-                data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column, label])), engine=engine,
-                scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs, **settings,
+                data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column])), given=given,
+                label=label, engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs,
+                **settings,
             )  # fmt: skip
             return
         from evenout.cli.inputs import read_fit_inputs
@@ -112,12 +129,12 @@ def fit(
         with progress(quiet=quiet) as step, atomic_folder(out, stale="report.html") as folder:
             step(f"Reading {data}")
             inputs = read_fit_inputs(
-                data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop
+                data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop, given=given
             )
             step(f"Fitting on {len(inputs.features):,} rows")
-            pipeline, groups = _fit(inputs, settings | {"n_jobs": n_jobs})
+            pipeline, crossed = _fit(inputs, settings | {"n_jobs": n_jobs})
             step("Writing results")
-            summary = _write(folder, inputs, pipeline, groups)
+            summary = _write(folder, inputs, pipeline, crossed)
             step("Writing the report")
             try:
                 _write_report(folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells)
@@ -130,34 +147,34 @@ def fit(
             show_fit(summary, str(out), files)
 
 
-def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Groups]":
+def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Crossed]":
     """Encoder and ensemble, fitted one after the other, and the groups by which they were fitted."""
     from sklearn.pipeline import Pipeline
 
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.inputs.groups import read_groups
+    from evenout.inputs.grouping import read_crossed
     from evenout.inputs.table import TableEncoder
 
     table = TableEncoder().fit(inputs.features)
     if settings["detectors"] == "precomputed" and table.categories_:
         raise ValueError(f"column {next(iter(table.categories_))!r} holds text; scores must be numbers")
-    rules = {name: settings[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
-    groups = read_groups(inputs.sensitive, len(inputs.features), **rules)
     ensemble = FairOutlierEnsemble(**settings)
+    crossed = read_crossed(inputs.sensitive, ensemble.get_params(deep=False), len(inputs.features))
     rows = table.transform(inputs.features)
-    ensemble.fit(rows, sensitive_features=inputs.sensitive, clusters=inputs.clusters)
-    return Pipeline([("table", table), ("ensemble", ensemble)]), groups
+    beside = {"clusters": inputs.clusters, "given": inputs.given, "labels": inputs.labels}
+    ensemble.fit(rows, sensitive_features=inputs.sensitive, **beside)
+    return Pipeline([("table", table), ("ensemble", ensemble)]), crossed
 
 
-def _write(folder: Path, inputs: "FitInputs", pipeline: "Pipeline", groups: "Groups") -> "FitSummary":
+def _write(folder: Path, inputs: "FitInputs", pipeline: "Pipeline", crossed: "Crossed") -> "FitSummary":
     from evenout.cli.summary import summarise
     from evenout.inputs.files import sha256
     from evenout.persistence import save_model
     from evenout.storage.output import write_table
 
-    write_table(_scores(inputs, pipeline["ensemble"], groups), folder / "scores.csv")
+    write_table(_scores(inputs, pipeline["ensemble"], crossed), folder / "scores.csv")
     save_model(pipeline, folder / "model.skops")
-    summary = summarise(inputs, pipeline, groups, sha256(folder / "model.skops"))
+    summary = summarise(inputs, pipeline, crossed.groups, sha256(folder / "model.skops"))
     (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
     return summary
 
@@ -175,14 +192,14 @@ def _write_report(
     )  # fmt: skip
 
 
-def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", groups: "Groups") -> "pd.DataFrame":
+def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", crossed: "Crossed") -> "pd.DataFrame":
     import pandas as pd
 
     base, fair = pd.Series(model.target_), pd.Series(model.outlier_scores_)
     return pd.DataFrame(
         {
             "id": inputs.ids,
-            "group": _group_names(inputs, groups),
+            "group": _group_names(crossed),
             "base_score": base,
             "fair_score": fair,
             "base_rank": base.rank(ascending=False, method="min").astype(int),
@@ -192,10 +209,11 @@ def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", groups: "Groups")
     )
 
 
-def _group_names(inputs: "FitInputs", groups: "Groups") -> Any:
+def _group_names(crossed: "Crossed") -> Any:
     """The group of each row, also where it has too few rows to be compared; empty where it is not known."""
     from evenout.inputs.groups import read_groups
 
-    each = read_groups(inputs.sensitive, len(inputs.sensitive), min_group_size=1, unknown_groups="ignore")
+    groups, named = crossed.groups, crossed.sensitive
+    each = read_groups(named, len(named), min_group_size=1, unknown_groups="ignore")
     compared = np.array([*groups.labels, ""], dtype=object)[groups.codes]
     return np.where(groups.codes >= 0, compared, np.array([*each.labels, ""], dtype=object)[each.codes])

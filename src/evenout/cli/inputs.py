@@ -42,6 +42,8 @@ class FitInputs:
     ids : array or list of length n
     clusters : Series of length n or None
         Rows of one value belong together; never a feature.
+    given : DataFrame of shape (n, columns) or None
+        What may justify a difference; features as well.
     """
 
     name: str
@@ -51,6 +53,7 @@ class FitInputs:
     labels: Any
     ids: Any
     clusters: "pd.Series | None" = None
+    given: "pd.DataFrame | None" = None
 
 
 def read_fit_inputs(
@@ -61,16 +64,17 @@ def read_fit_inputs(
     id_column: str | None,
     clusters: str | None = None,
     drop: str,
+    given: str = "",
 ) -> FitInputs:
     """Read ``data``, a bundled name or a file."""
     if data in list_datasets():
-        return _bundled(data, sensitive, drop, label or id_column or clusters)
+        return _bundled(data, sensitive, drop, given, label or id_column or clusters)
     if not _names_a_file(data):
         near = get_close_matches(data.lower(), list_datasets(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
         raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
     roles = {"--label": label, "--id": id_column, "--clusters": clusters}
-    return _from_file(Path(data), sensitive, roles, drop)
+    return _from_file(Path(data), sensitive, roles, drop, given)
 
 
 def split_names(text: str, columns: Sequence[str]) -> list[str]:
@@ -100,7 +104,7 @@ def _names_a_file(data: str) -> bool:
     return data != "" and (Path(data).exists() or Path(data).name != data or "." in data)
 
 
-def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> FitInputs:
+def _bundled(name: str, sensitive: str, drop: str, given: str, other: str | None) -> FitInputs:
     import pandas as pd
 
     if other:
@@ -108,6 +112,8 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> FitInpu
     dataset = load_dataset(name, sensitive=sensitive.split(",") if sensitive else None)
     dropped = split_names(drop, list(dataset.X.columns))
     require_columns(dropped, dataset.X.columns, where=name, use="--drop")
+    strata = split_names(given, list(dataset.X.columns))
+    require_columns(strata, dataset.X.columns, where=name, use="--given")
     return FitInputs(
         name,
         sha256(files("evenout.datasets") / "data" / f"{name}.csv.gz"),
@@ -115,10 +121,11 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> FitInpu
         pd.DataFrame(dataset.sensitive),
         dataset.y.to_numpy(),
         np.arange(1, len(dataset.X) + 1),
+        given=dataset.X[strata] if strata else None,
     )
 
 
-def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str) -> FitInputs:
+def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str, given: str) -> FitInputs:
     label, id_column, clusters = roles.values()
     if not sensitive:
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
@@ -126,7 +133,8 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
     text = {sensitive, *sensitive.split(","), clusters or ""}
     frame = read_table(path, text=text, verbatim={id_column or ""})
     columns = list(frame.columns)
-    protected, dropped = split_names(sensitive, columns), split_names(drop, columns)
+    protected, dropped, strata = (split_names(names, columns) for names in (sensitive, drop, given))
+    require_columns(strata, columns, where=str(path), use="--given")
     used = {"--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}}
     used["--drop"] = dropped
     for use, names in used.items():
@@ -141,6 +149,7 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
         None if label is None else label_column(label, frame[label]),
         row_ids(frame, id_column),
         None if clusters is None else frame[clusters],
+        frame[strata] if strata else None,
     )
 
 

@@ -22,7 +22,7 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
 from evenout.fitting.scores import ScoreModel, learn_scores
 from evenout.inputs.coder import Coder
-from evenout.inputs.grouping import read_members
+from evenout.inputs.grouping import read_crossed, read_members
 from evenout.inputs.groups import Groups
 from evenout.inputs.rows import (
     read_clusters,
@@ -81,12 +81,14 @@ class TrainingRows:
         features = training_rows(estimator, X)
         n, outcomes = len(features), read_outcomes(labels, len(features))
         among = compared_rows(fairness, labelled=outcomes is not None)
-        groups, soft, hard = read_members(sensitive_features, given, outcomes, among, parameters, X, n)
+        known = None if among == ["all"] else outcomes
+        crossed = read_crossed(sensitive_features, parameters, n, rows=X, given=given, labels=known)
+        soft, groups = read_members(crossed, among, parameters), crossed.groups
         check_soft(fairness, groups, parameters, plain=soft is None)
         codes = read_clusters(clusters, n)
         weight = read_sample_weight(sample_weight, n, fairness)
         refuse_lone_clusters(groups, codes, weight)
-        return cls(features, groups, hard, codes, weight, soft, labels=outcomes)
+        return cls(features, groups, crossed.sensitive, codes, weight, soft, labels=outcomes)
 
     @cached_property
     def members(self) -> Membership:

@@ -305,10 +305,10 @@ class Coder:
 
         if not any(attribute.soft for attribute in self.attributes):
             return sensitive
-        frame = pd.DataFrame({0: np.zeros(len(numbers))} if self.attributes[0].probable else sensitive)
-        codes, index = self.hard(numbers), getattr(sensitive, "index", None)
+        index, codes = getattr(sensitive, "index", None), self.hard(numbers)
+        frame = pd.DataFrame() if self.attributes[0].probable else pd.DataFrame(sensitive)
         columns = {
-            place: np.array([*attribute.values, None], dtype=object)[codes[:, place]]
+            attribute.name: np.array([*attribute.values, None], dtype=object)[codes[:, place]]
             if attribute.soft
             else frame.iloc[:, place].to_numpy(dtype=object, na_value=None)
             for place, attribute in enumerate(self.attributes)
@@ -320,6 +320,8 @@ def _numbers(column: Any) -> FloatArray:
     """The column as floats, NaN where a value is missing; text that is no number is refused."""
     from evenout.inputs.table import numbers_or_gaps  # loads what plain groups need not
 
+    if column.dtype.kind in "iuf":
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
     numbers = numbers_or_gaps(column)
     slips = (numbers.isna() & column.notna()).to_numpy()
     if slips.any():

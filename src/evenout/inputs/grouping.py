@@ -137,51 +137,69 @@ def count_rows(coder: Coder, numbers: FloatArray) -> Tally:
     return Counter(dict(zip(map(tuple, keys.tolist()), counts.tolist(), strict=True)))
 
 
-class Read(NamedTuple):
-    """Rows by group: hard codes, memberships (None for those of the codes), and protected columns by group name."""
+class Crossed(NamedTuple):
+    """Rows by hard, crossed groups; the protected columns by group name; the columns as numbers, and by what."""
 
     groups: Groups
-    members: Membership | None
     sensitive: Any
+    coder: Coder
+    numbers: FloatArray
 
 
-def read_members(
-    sensitive: Any, given: Any, labels: Any, among: Sequence[str], parameters: Mapping[str, Any], rows: Any, n_rows: int
-) -> Read:
-    """Read the groups of rows in memory.
+def read_crossed(
+    sensitive: Any,
+    parameters: Mapping[str, Any],
+    n_rows: int,
+    *,
+    rows: Any = None,
+    given: Any = None,
+    labels: FloatArray | None = None,
+) -> Crossed:
+    """Read the hard groups of rows in memory: bands and probable groups by what a row belongs to most.
 
     Parameters
     ----------
     sensitive, given : as in `evenout.FairOutlierEnsemble.fit`
-    labels : array of shape (n,) or None
-    among : sequence of {"all", "outliers", "inliers"}
-        The rows that notions compare.
     parameters : mapping
         Those of the estimator.
     rows : object
         The data itself, whose index must be in the same order.
+    labels : array of shape (n,), optional
+        Where notions compare rows of known outcome.
     """
-    labelled = set(among) != {"all"}
     columns = [] if given is None else protected_columns(given, n_rows, rows, name="given")
     strata = [(str(column.name), Seen.of(column)) for column in columns]
     rules = {name: parameters[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
     if isinstance(sensitive, GroupProbabilities):
-        coder = Coder.of_probable(sensitive, strata, labelled=labelled)
+        coder = Coder.of_probable(sensitive, strata, labelled=labels is not None)
     else:
         settings = {name: parameters[name] for name in ("continuous", "bands")}
         own = [(str(column.name), column) for column in protected_columns(sensitive, n_rows, rows)]
         seen = [(name, Seen.of(column, number=name in settings["continuous"])) for name, column in own]
-        coder = Coder.learn(seen, strata, **settings, labelled=labelled)
+        coder = Coder.learn(seen, strata, **settings, labelled=labels is not None)
     numbers = coder.encode(sensitive, given, labels, n_rows)
     hard = coder.hardened(sensitive, numbers)
     if not parameters["intersections"] and len(coder.attributes) > 1:
         rules["small_groups"] = "leave_out"  # crossings are counted, not compared
-    groups = read_groups(hard, n_rows, **rules, rows=rows)
+    return Crossed(read_groups(hard, n_rows, **rules, rows=rows), hard, coder, numbers)
+
+
+def read_members(crossed: Crossed, among: Sequence[str], parameters: Mapping[str, Any]) -> Membership | None:
+    """The memberships of these rows; None where they are those of the crossed groups.
+
+    Parameters
+    ----------
+    crossed : Crossed
+    among : sequence of {"all", "outliers", "inliers"}
+        The rows that notions compare.
+    parameters : mapping
+    """
+    coder, numbers = crossed.coder, crossed.numbers
     if parameters["intersections"] or len(coder.attributes) == 1:
-        warn_left_out(groups, rules["min_group_size"])
+        warn_left_out(crossed.groups, parameters["min_group_size"])
     if is_plain(coder, among, parameters["intersections"]):
-        return Read(groups, None, hard)
-    return Read(groups, settle(coder, count_rows(coder, numbers), among, parameters).members(numbers), hard)
+        return None
+    return settle(coder, count_rows(coder, numbers), among, parameters).members(numbers)
 
 
 def is_plain(coder: Coder, among: Collection[str], intersections: bool | str) -> bool:
