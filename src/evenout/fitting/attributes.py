@@ -9,6 +9,8 @@ from evenout.core.exceptions import AttributeWarning, warn
 from evenout.core.parity import DemographicParity
 from evenout.core.path import Target, TradeoffPath
 
+_CLEAR = 0.02  # changes below this share of the largest bias are no matter
+
 
 class AttributeBias(NamedTuple):
     """Bias between the groups of one attribute, of the base score and of the fair one.
@@ -48,9 +50,14 @@ def attribute_bias(path: TradeoffPath, alpha: float, target: Target) -> dict[str
 
 
 def warn_rising(found: dict[str, AttributeBias]) -> None:
-    """Say so where the bias of one attribute rises, beyond its error, while that of another falls."""
-    rising = [name for name, bias in found.items() if bias.after - bias.before > np.nan_to_num(bias.error)]
-    falling = [name for name, bias in found.items() if bias.before - bias.after > np.nan_to_num(bias.error)]
+    """Say so where the bias of one attribute rises while that of another falls, both clearly."""
+    least = max((_CLEAR * bias.before for bias in found.values()), default=0.0)
+
+    def clear(change: float, error: float) -> bool:
+        return least > 0 and change > max(least, 2.0 * float(np.nan_to_num(error)))
+
+    rising = [name for name, bias in found.items() if clear(bias.after - bias.before, bias.error)]
+    falling = [name for name, bias in found.items() if clear(bias.before - bias.after, bias.error)]
     if rising and falling:
         named = " and ".join(f"{name!r} ({found[name].before:.2g} to {found[name].after:.2g})" for name in rising)
         template = (

@@ -256,7 +256,7 @@ def _compared(
                 if n >= least or (kind == "all" and not coder.cuts):
                     measured.setdefault(stratum, {})[code] = n
             kept = {stratum: groups for stratum, groups in measured.items() if len(groups) >= 2}
-            left_out[kind] += len({stratum for stratum, _ in sizes} - kept.keys())
+            left_out[kind] = max(left_out[kind], len({stratum for stratum, _ in sizes} - kept.keys()))
             if kind != "all" and not coder.cuts and kept:
                 few = {part.labels[code]: n for (_, code), n in sizes.items() if n < least}
                 warn_left_out(Groups(np.empty(0, dtype=np.intp), part.labels, few), least, f"known {kind}")
