@@ -53,10 +53,12 @@ class FairOutlierEnsemble(FittedScores):
         The base ensemble, or a function from the scaled (n, k) scores to n numbers.
     scaling : {"minmax", "rank", "zscore", "gaussian"}, default="minmax"
         How raw scores become comparable, learnt on the training rows.
-    fairness : {"demographic_parity", "individual"}, dict, array or callable, default="demographic_parity"
-        Equal mean scores of the groups, or equal scores of similar rows from different groups, or both by weight. Or
-        a form of your own: a positive semidefinite k x k array C, or a function of the scaled scores (n, k) and the
-        group codes (n,) that returns one; ask by ``alpha`` or ``flag_rate_ratio`` then.
+    fairness : str, dict, array or callable, default="demographic_parity"
+        ``"demographic_parity"``: equal mean scores of the groups. ``"individual"``: equal scores of similar rows from
+        different groups. With ``labels``, equal mean scores of known outliers (``"equal_opportunity"``), of known
+        inliers (``"equal_false_alarms"``), or both (``"equalized_odds"``). Several by weight, as a dict. Or a form of
+        your own: a positive semidefinite k x k array C, or a function of the scaled scores (n, k) and the group codes
+        (n,) that returns one; ask by ``alpha`` or ``flag_rate_ratio`` then.
     length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
         Individual fairness: the distance at which likeness fades, in units of the median distance between rows of
         different groups, or as a number, on standardised features; ``"minmax"`` is the published similarity, under

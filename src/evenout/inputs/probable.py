@@ -32,8 +32,8 @@ class GroupProbabilities:
     --------
     >>> import numpy as np
     >>> sure = GroupProbabilities(np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.5, 0.5]]))
-    >>> {name: round(float(off), 3) for name, off in sure.bound().items()}
-    {'0': 0.707, '1': 0.707}
+    >>> sure
+    GroupProbabilities(4 rows; means may be off by at most, in standard deviations: 0 0.71, 1 0.71)
     """
 
     def __init__(self, frame: Any) -> None:
@@ -58,6 +58,10 @@ class GroupProbabilities:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __repr__(self) -> str:
+        bounds = ", ".join(f"{name} {off:.2f}" for name, off in self.bound().items())
+        return f"GroupProbabilities({len(self)} rows; means may be off by at most, in standard deviations: {bounds})"
 
     def bound(self) -> dict[str, float]:
         """How far each group's mean score may be from the truth, in standard deviations of the score.
