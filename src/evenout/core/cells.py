@@ -280,7 +280,8 @@ def collect_cells(
             plain[place, group] = Z[own].T @ belongs
             parts.append((own, belongs) if of_cluster is None else _cluster_sums(belongs, of_cluster[own]))
         if spread is not None:
-            spread[place] = [_joint(parts[g], parts[h]) for g, h in zip(first, second, strict=True)]
+            for pair, (g, h) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+                spread[place, pair] = _joint(parts[g], parts[h]) if g <= h else spread[place, pair - 1].T
     return Cells(plain, weighted, spread, compared=None if compared.simple else compared)
 
 
@@ -306,9 +307,12 @@ def unit_target(cells: Cells) -> FloatArray:
 
 
 def _joint(one: tuple[IntArray, FloatArray], two: tuple[IntArray, FloatArray]) -> FloatArray:
-    """``sum_c u_c v_c'`` over the clusters, or rows, that two groups share."""
-    _, mine, others = np.intersect1d(one[0], two[0], assume_unique=True, return_indices=True)
-    return one[1][mine].T @ two[1][others]
+    """``sum_c u_c v_c'`` over the clusters, or rows, that two groups share; each group has them in order."""
+    if one is two or not len(one[0]):
+        return one[1].T @ two[1][: len(one[0])]
+    place = np.minimum(np.searchsorted(one[0], two[0]), len(one[0]) - 1)
+    shared = one[0][place] == two[0]
+    return one[1][place[shared]].T @ two[1][shared]
 
 
 def _cluster_sums(Z: FloatArray, clusters: IntArray) -> tuple[IntArray, FloatArray]:

@@ -21,6 +21,7 @@ from evenout.inputs.coder import Coder, Corner, Seen
 from evenout.inputs.groups import Groups, protected_columns, read_groups, settle_names, warn_left_out
 from evenout.inputs.probable import GroupProbabilities
 
+MOST_OVERLAPS = 2000  # pairs of groups that share rows: their covariances are kept for every alpha
 LABELS = {"outliers": 1, "inliers": 0}  # rows of these labels; "all" are those of any
 
 # (values of the attributes, -1 for none; stratum; label) to rows.
@@ -217,6 +218,12 @@ def settle(coder: Coder, tally: Tally, among: Sequence[str], parameters: Mapping
     n_strata = int(np.prod([cut.size for cut in coder.cuts], initial=1))
     columns, blocks = _compared(coder, parts, tally, among, parameters["min_group_size"])
     overlaps = _overlaps(coder, parts, columns)
+    if len(overlaps) > MOST_OVERLAPS:
+        raise InputError(
+            "{n} groups are compared of which {pairs} pairs share rows, more than {most}; join values of "
+            "{@sensitive_features}, raise {@min_group_size}, or set {intersections=True}",
+            n=len(columns), pairs=len(overlaps), most=MOST_OVERLAPS,
+        )  # fmt: skip
     return Grouping(coder, parts, tuple(columns), Comparison(len(columns), tuple(blocks), overlaps), n_strata)
 
 
