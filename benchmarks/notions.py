@@ -23,7 +23,7 @@ from evenout.datasets import load_dataset
 from evenout.fitting.sources import compared_rows
 from evenout.inputs.grouping import count_rows, read_crossed, settle
 
-ASKED, FIT_ROWS, JUDGED_ROWS = 0.8, 10_000, 20_000
+ASKED, FIT_ROWS, JUDGED_ROWS = 0.8, 10_000, 40_000
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ _SHOWN = ("base_bias", "said", "got", "correlation", "says_met")
 def main() -> None:
     """Print a line for each notion, or all as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fits", type=int, default=5, help="simulated fits of each notion")
+    parser.add_argument("--fits", type=int, default=8, help="simulated fits of each notion")
     parser.add_argument("--splits", type=int, default=2, help="halvings of credit")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
