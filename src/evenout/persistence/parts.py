@@ -121,6 +121,7 @@ def _read_cross(data: Fields, n_groups: int, k: int, notions: list[Notion]) -> C
         for part in (training, held)
         for name in ("spread", "base")
     )
+    same = same and training.compared == held.compared == whole.compared
     data.require(same, "held", "does not go with the rest")
     return CrossFit(whole, training, held, data.flag("refitted"))
 
