@@ -314,7 +314,7 @@ class FairOutlierEnsemble(FittedScores):
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
         """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
         if is_collection(X):
-            return self.fit(X, y, **params).predict(X, **params)
+            return self.fit(X, y, **params).predict(X, sensitive_features=params.get("sensitive_features"))
         return super().fit_predict(X, y, **params)
 
     def _store(self, result: FitResult) -> None:

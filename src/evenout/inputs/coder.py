@@ -307,13 +307,14 @@ class Coder:
             return sensitive
         index, codes = getattr(sensitive, "index", None), self.hard(numbers)
         frame = pd.DataFrame() if self.attributes[0].probable else pd.DataFrame(sensitive)
-        columns = {
-            attribute.name: np.array([*attribute.values, None], dtype=object)[codes[:, place]]
+        columns = [
+            np.array([*attribute.values, None], dtype=object)[codes[:, place]]
             if attribute.soft
             else frame.iloc[:, place].to_numpy(dtype=object, na_value=None)
             for place, attribute in enumerate(self.attributes)
-        }
-        return pd.DataFrame(columns, index=index if isinstance(index, pd.Index) else None)
+        ]
+        named = pd.DataFrame(dict(enumerate(columns)), index=index if isinstance(index, pd.Index) else None)
+        return named.set_axis([attribute.name for attribute in self.attributes], axis=1)
 
 
 def _numbers(column: Any) -> FloatArray:

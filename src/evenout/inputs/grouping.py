@@ -172,6 +172,10 @@ def read_crossed(
     strata = [(str(column.name), Seen.of(column)) for column in columns]
     rules = {name: parameters[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
     if isinstance(sensitive, GroupProbabilities):
+        if len(sensitive) != n_rows:
+            raise ValueError(
+                f"sensitive_features has {len(sensitive)} rows, but X has {n_rows}; give one group per row of X"
+            )
         coder = Coder.of_probable(sensitive, strata, labelled=labels is not None)
     else:
         settings = {name: parameters[name] for name in ("continuous", "bands")}
