@@ -2,8 +2,10 @@
 
 from evenout.auditing import AuditResult, audit
 from evenout.core.exceptions import (
+    AttributeWarning,
     ConstantFeatureWarning,
     ConstantScoreWarning,
+    ContinuousWarning,
     EvenoutWarning,
     FewPairsWarning,
     GroupGivenAwayWarning,
@@ -17,20 +19,24 @@ from evenout.core.exceptions import (
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
+from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.table import TableEncoder
 from evenout.repair import ScoreRepair
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttributeWarning",
     "AuditResult",
     "ConstantFeatureWarning",
     "ConstantScoreWarning",
+    "ContinuousWarning",
     "EvenoutWarning",
     "FairLOF",
     "FairOutlierEnsemble",
     "FewPairsWarning",
     "GroupGivenAwayWarning",
+    "GroupProbabilities",
     "InputError",
     "LabelCoverageWarning",
     "NoGapWarning",
