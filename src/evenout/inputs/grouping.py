@@ -138,6 +138,19 @@ def count_rows(coder: Coder, numbers: FloatArray) -> Tally:
     return Counter(dict(zip(map(tuple, keys.tolist()), counts.tolist(), strict=True)))
 
 
+class Coded(NamedTuple):
+    """What tells columns, the columns as numbers, and the protected ones by group name, bands and all."""
+
+    coder: Coder
+    numbers: FloatArray
+    sensitive: Any
+
+    @property
+    def whole(self) -> bool:
+        """Whether each row is of one group, or of none."""
+        return not any(attribute.soft for attribute in self.coder.attributes)
+
+
 class Crossed(NamedTuple):
     """Rows by hard, crossed groups; the protected columns by group name; the columns as numbers, and by what."""
 
@@ -168,9 +181,25 @@ def read_crossed(
     labels : array of shape (n,), optional
         Where notions compare rows of known outcome.
     """
+    coder, numbers, hard = read_coded(sensitive, parameters, n_rows, rows=rows, given=given, labels=labels)
+    rules = {name: parameters[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
+    if not parameters["intersections"] and len(coder.attributes) > 1:
+        rules["small_groups"] = "leave_out"  # crossings are counted, not compared
+    return Crossed(read_groups(hard, n_rows, **rules, rows=rows), hard, coder, numbers)
+
+
+def read_coded(
+    sensitive: Any,
+    parameters: Mapping[str, Any],
+    n_rows: int,
+    *,
+    rows: Any = None,
+    given: Any = None,
+    labels: FloatArray | None = None,
+) -> Coded:
+    """The columns of rows in memory as numbers; the parameters are those of `read_crossed`."""
     columns = [] if given is None else protected_columns(given, n_rows, rows, name="given")
     strata = [(str(column.name), Seen.of(column)) for column in columns]
-    rules = {name: parameters[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
     if isinstance(sensitive, GroupProbabilities):
         if len(sensitive) != n_rows:
             raise ValueError(
@@ -183,10 +212,7 @@ def read_crossed(
         seen = [(name, Seen.of(column, number=name in settings["continuous"])) for name, column in own]
         coder = Coder.learn(seen, strata, **settings, labelled=labels is not None)
     numbers = coder.encode(sensitive, given, labels, n_rows)
-    hard = coder.hardened(sensitive, numbers)
-    if not parameters["intersections"] and len(coder.attributes) > 1:
-        rules["small_groups"] = "leave_out"  # crossings are counted, not compared
-    return Crossed(read_groups(hard, n_rows, **rules, rows=rows), hard, coder, numbers)
+    return Coded(coder, numbers, coder.hardened(sensitive, numbers))
 
 
 def read_members(crossed: Crossed, among: Sequence[str], parameters: Mapping[str, Any]) -> Membership | None:
