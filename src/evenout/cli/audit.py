@@ -20,7 +20,7 @@ Examples:
   evenout audit scores.csv --score fair_score --sensitive group
   evenout audit batch.csv --score risk --sensitive sex,age --label fraud --out audit.csv
   evenout audit june.csv --score risk --sensitive sex --given income --baseline may.csv
-  evenout audit scores.csv --score risk --sensitive age,sex --continuous age --intersections each
+  evenout audit a.csv --score risk --sensitive age,sex --continuous age
 """
 
 

@@ -32,7 +32,7 @@ class FitSummary:
     settings : dict
         Every argument of the ensemble.
     columns : dict
-        ``features``, ``sensitive`` and ``clusters``, by name.
+        ``features``, ``sensitive``, ``given`` and ``clusters``, by name.
     column_notes : dict of str to str
         What was done with each column that was not taken as it is.
     gives_group_away : dict of str to float
@@ -50,6 +50,8 @@ class FitSummary:
     labels : dict or None
         What was learnt from: rows with a label, outliers among them, the weight of what was learnt, and the bias of the
         base score before and after.
+    attribute_bias : dict of str to pair of float
+        Bias before and after of each attribute that is compared by itself.
     """
 
     input: dict[str, Any]
@@ -67,6 +69,7 @@ class FitSummary:
     auc: BeforeAfter | None
     average_precision: BeforeAfter | None
     labels: dict[str, Any] | None
+    attribute_bias: dict[str, tuple[float, float]]
 
     def to_json(self) -> str:
         """One JSON object, what came of the fit among the rest; a number that does not exist is null."""
@@ -89,6 +92,7 @@ def summarise(
         columns={
             "features": pipeline["table"].columns_used,
             "sensitive": [*inputs.sensitive.columns],
+            "given": [] if inputs.given is None else [str(name) for name in inputs.given.columns],
             "clusters": [] if inputs.clusters is None else [str(inputs.clusters.name)],
         },
         column_notes=pipeline["table"].notes_,
@@ -102,7 +106,8 @@ def summarise(
         flagged_kept=int((flags[0] & flags[1]).sum()),
         auc=_evaluated(roc_auc, inputs.labels, base, fair),
         average_precision=_evaluated(average_precision, inputs.labels, base, fair),
-        labels=None if inputs.known is None else _learnt(model, inputs.known),
+        labels=_learnt(model, inputs.known) if model.learn else None,
+        attribute_bias={name: (bias.before, bias.after) for name, bias in model.attribute_bias_.items()},
     )
 
 
