@@ -44,7 +44,7 @@ found = {
     )
 }
 rows = []
-for name, result in found.items():
+for result in found.values():
     apart = result.get("mean_apart", "women").value
     explained = result.get("apart_by_strata", "women").value
     rows.append([apart, explained, apart - explained])
