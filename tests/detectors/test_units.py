@@ -1,5 +1,7 @@
 """Units: hand-worked spreads, categories as one feature, and units of a table that do not matter at all."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from evenout import FairOutlierEnsemble
 from evenout.core.exceptions import ConstantFeatureWarning
 from evenout.datasets import load_dataset
-from evenout.detectors.measuring import NORMAL_IQR, Measures, Ranges
+from evenout.detectors.measuring import NORMAL_IQR, Measures, Ranges, _exact_sum
 from evenout.detectors.pool import cross_fit_pool, fit_pool, standard_units
 from evenout.detectors.units import GRID, Units
 
@@ -280,3 +282,14 @@ def one_hot_by_sums(X):
             found[start : stops[0]] = True
         start = stops[0] if stops else start + 1
     return found
+
+
+def test_sums_of_shares_are_exact_in_any_order_and_any_parts():
+    rng = np.random.default_rng(0)
+    values = rng.random(20_000) ** 8
+    whole = _exact_sum(values)
+    for _ in range(5):
+        parts = np.array_split(rng.permutation(values), 7)
+        assert tuple(np.sum([_exact_sum(part) for part in parts], axis=0)) == whole
+    error = sum(map(Fraction, values.tolist())) - sum(map(Fraction, whole))
+    assert abs(error) <= len(values) * Fraction(1, 2**58)

@@ -14,6 +14,7 @@ from evenout.detectors.pool import cross_fit_pool
 from evenout.fitting.beyond import Plan
 from evenout.fitting.opening import open_source
 from evenout.fitting.request import Request
+from evenout.fitting.scorer import hashed_folds
 from evenout.metrics import roc_auc
 from evenout.partitions.engines import LocalEngine, Part
 from evenout.persistence import load_model, save_model
@@ -82,9 +83,10 @@ def _same(model, memory, rtol=1e-8):
 
 @pytest.mark.parametrize("chances", [None, CHANCES], ids=["equal", "chosen"])
 def test_a_reference_of_all_rows_is_memory(chances):
-    memory = _make().fit(X, sensitive_features=GROUPS, labels=LABELS, label_propensity=chances)
+    make = partial(_make, detectors="diverse")
+    memory = make().fit(X, sensitive_features=GROUPS, labels=LABELS, label_propensity=chances)
     for cuts in (1, 5):
-        _same(_make().fit_partitions(_engine(cuts, chances=chances)), memory)
+        _same(make().fit_partitions(_engine(cuts, chances=chances)), memory)
 
 
 @pytest.mark.parametrize("chances", [None, CHANCES], ids=["equal", "chosen"])
@@ -123,11 +125,10 @@ def test_each_model_learns_by_the_formula_for_all_rows_in_memory():
     place = {row.tobytes(): i for i, row in enumerate(rows.X)}
     home = np.array([place.get(row.tobytes(), -1) for row in X.to_numpy()])
     assert (home >= 0).sum() == len(rows.X) < N / 2
-    folds = np.empty(N, dtype=int)
+    folds = hashed_folds(pool.inside(X.to_numpy()), source.seed)
     for fold in range(-1, 5):
         found = views.models[fold + 1]
         scores = np.where((home >= 0)[:, None], views.reference(fold)[home], pool.score(X.to_numpy()))
-        folds = _folds(source, pool)
         outside = folds != fold
         S, t = found.untaught().of_raw(scores[outside])
         least = 0.7 if label_coverage(t, LABELS[outside]) < 0.5 else 0.3
@@ -138,17 +139,9 @@ def test_each_model_learns_by_the_formula_for_all_rows_in_memory():
         assert found.stack.intercept == pytest.approx(right.intercept, rel=1e-6)
 
 
-def _folds(source, pool):
-    from evenout.fitting.scorer import hashed_folds
-
-    return hashed_folds(pool.inside(X.to_numpy()), source.seed)
-
-
 def test_what_is_stated_of_a_fold_does_not_rest_on_its_labels():
     first = _make(reference_size=REFERENCE).fit_partitions(_engine(3))
     units = first._result.scores.pool.units
-    from evenout.fitting.scorer import hashed_folds
-
     inside = hashed_folds(units.apply(X.to_numpy()), 3) == 0
     changed = np.where(inside & ~np.isnan(LABELS), 1.0 - LABELS, LABELS)
     second = _make(reference_size=REFERENCE).fit_partitions(_engine(3, changed))
@@ -190,15 +183,14 @@ def test_labels_serve_a_notion_and_the_base_score_at_once():
     _same(_functions(**settings, reference_size=REFERENCE).fit_partitions(_engine(3)), memory)
 
 
-def test_useless_labels_leave_the_base_score_as_it_is():
+def test_labels_of_one_kind_leave_the_base_score_as_it_is():
     labels = np.where(np.isnan(LABELS), np.nan, 0.0)
-    plain = _make(detectors="paper", learn=False, reference_size=REFERENCE).fit_partitions(_engine(2))
     taught = _functions(reference_size=REFERENCE).fit_partitions(_engine(2, labels))
     untaught = _functions(learn=False, reference_size=REFERENCE).fit_partitions(_engine(2))
     assert taught.label_weight_ == 0.0
     np.testing.assert_allclose(taught.base_scores(X), untaught.base_scores(X), rtol=1e-14)
-    assert plain.label_weight_ == 0.0
-    assert np.isnan(plain.label_gap_).all()
+    assert taught.label_gap_[0] == taught.label_gap_[1]
+    assert np.isnan(untaught.label_gap_).all()
 
 
 def test_lost_scratch_files_are_scored_again_with_their_labels():

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from evenout.core.cells import Cells
 from evenout.core.exceptions import InputError
@@ -94,10 +95,7 @@ class Beyond:
         """Three passes: raw scores, base scores, sums; with labels to learn from three more."""
         plan, folds, learn = self.plan, self.folds, self.parameters["learn"]
         coder = None if self.grouping is None else self.grouping.coder
-        seen, home = np.unique(
-            content_in_group(self.rows.content, self.rows.groups.codes, self.seed), return_index=True
-        )
-        kept = plan.scratch, coder, seen if learn else None
+        kept = plan.scratch, coder, self._seen[0] if learn else None
         found, walks = score_all(plan.engine, Scorer(pool, self.groups.codes, plan.engine.n_threads, self.seed, *kept))
         settings = {name: self.parameters[name] for name in ("scaling", "combination")}
         models = [
@@ -113,7 +111,7 @@ class Beyond:
             for base, scaling in zip(bases, scalings, strict=True)
         ]
         views = BeyondViews(self, walks, raw, without, models, ranks, self._sums(walks, models, ranks))
-        return self._taught(views, home) if learn else views
+        return self._taught(views) if learn else views
 
     def _sums(self, walks: Walks, models: Sequence[ScoreModel], ranks: Sequence[QuantileSketch]) -> Cells:
         by_rank = self.parameters["weighting"] == "rank"
@@ -122,15 +120,20 @@ class Beyond:
         _check_folds(sums.at(slice(3, None, 2)), names if self.grouping is None else self.grouping.names)
         return sums
 
-    def _taught(self, views: "BeyondViews", home: IntArray) -> "BeyondViews":
-        """The same after models have learnt from labels; ``home`` says which row of the reference a content is."""
+    @cached_property
+    def _seen(self) -> tuple[npt.NDArray[np.uint64], IntArray]:
+        """The numbers of the reference's contents, rising, and a row of it for each."""
+        return np.unique(content_in_group(self.rows.content, self.rows.groups.codes, self.seed), return_index=True)
+
+    def _taught(self, views: "BeyondViews") -> "BeyondViews":
+        """The same after the models have learnt from labels."""
         views = replace(views, without=cache(views.without))  # each fold is scored here and in `fit_rows`
         walks, models, coverages = views.walks, [], []
         labelled = gather(walks, views.raw.shape[1])
         for fold in range(-1, self.n_folds):
             view = views.learn(fold)
             sums = views.cells(fold, view, self.folds != fold, inside=False)
-            raw = labelled.scored(views.reference(fold), home)
+            raw = labelled.scored(views.reference(fold), self._seen[1])
             everyone = Population.of_sums(sums.total[0]), views.ranks[fold + 1]
             model, coverage = teach(view.model, labelled, fold, raw, *everyone)
             models.append(model)

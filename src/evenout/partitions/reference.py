@@ -88,7 +88,8 @@ def draw_reference(
     """
     rates = sampling_rates(groups.counts, reference_size)
     often = survey.frequent.at_least(1.0 / rates.min()) if rates.min() < 1 else np.empty(0, dtype=np.uint64)
-    drawn = engine.reduce(_draw_part, _Drawn.__add__, groups.codes, rates, often, seed, coder, units)
+    shared = groups.codes, rates, often, seed, coder, engine.share(units)
+    drawn = engine.reduce(_draw_part, _Drawn.__add__, *shared)
     complete = bool((rates == 1).all())
     copies = drawn.copies(rates)
     rows = np.repeat(np.arange(len(copies)), copies)

@@ -104,7 +104,8 @@ def count_again(
     units: Units | None,
 ) -> Survey:
     """Count the groups, and find rows that occur often, by what a first survey has told of columns and features."""
-    return engine.reduce(_count_part, Survey.__add__, unknown_groups, reference_size, seed, coder, units)
+    shared = unknown_groups, reference_size, seed, coder, engine.share(units)
+    return engine.reduce(_count_part, Survey.__add__, *shared)
 
 
 def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
@@ -113,8 +114,8 @@ def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
     Else their quartiles may be off in rank by less than 1e-5 of the rows: a first look has found bounds that leave
     at most some 1e-3 of them open, and these are sketched with a like error.
     """
-    measures = engine.reduce(_measure_part, Measures.__add__, ranges.outline(), None if exact else CAPACITY)
-    return Units.of(measures)
+    shared = engine.share(ranges.outline()), None if exact else CAPACITY
+    return Units.of(engine.reduce(_measure_part, Measures.__add__, *shared))
 
 
 def content_numbers(rows: Rows, seed: int, units: Units | None) -> Numbers:
