@@ -116,9 +116,8 @@ def fit(
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
         if is_folder(data):
-            for option, asked in (("--clusters", clusters is not None), ("--learn", settings["learn"])):
-                if asked:
-                    raise ValueError(f"{data}: {option} needs the rows in memory; give one file, not a folder")
+            if clusters is not None:
+                raise ValueError(f"{data}: --clusters needs the rows in memory; give one file, not a folder")
             fit_folder(
                 data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column])), keep=keep, given=given,
                 label=label, engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs,

@@ -1,6 +1,7 @@
 """What a fit has reached, in sentences that claim no more than its figures support."""
 
 import math
+from typing import Any
 
 from evenout.cli.messages import one_line
 from evenout.cli.outcome import Outcome
@@ -48,6 +49,19 @@ def small_groups_sentence(outcome: Outcome) -> str:
     named = [f"{_short(name)} ({small[name]:,})" for name in first]
     named += [f"{len(small) - _NAMED} more in summary.json"] if len(small) > _NAMED else []
     return f"Too few rows to compare: {', '.join(named)}."
+
+
+def labels_sentence(labels: dict[str, Any] | None) -> str:
+    """How much the base score has learnt from labels, and what that did to its bias."""
+    if labels is None:
+        return ""
+    told = f"Labels: {labels['known']:,} rows, {labels['outliers']:,} of them outliers; weight {labels['weight']:.2f}"
+    if not labels["weight"] > 0:
+        return f"{told}: too few, or they say nothing, so it is as without."
+    if labels["bias_before"] is None or math.isnan(labels["bias_before"]):
+        return f"{told}."
+    gap = f"bias of the base score {labels['bias_before']:.4f} before labels, {labels['bias_after']:.4f} after"
+    return f"{told}; {gap}."
 
 
 def rows_words(outcome: Outcome) -> str:
