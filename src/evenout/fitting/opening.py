@@ -33,8 +33,7 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
     if parameters["learn"]:
         require_labels(survey.known)
     among = compared_rows(fairness, labelled=survey.known is not None)
-    settings = {name: parameters[name] for name in ("continuous", "bands")}
-    learnt = Coder.learn(survey.sensitive, survey.given, **settings, labelled=among != ["all"])
+    learnt = _coder(survey, parameters, labelled=among != ["all"])
     coder = None if is_plain(learnt, among, parameters["intersections"]) else learnt
     units, grouping = None, None
     if survey.ranges is not None and survey.n_rows > size:
@@ -58,6 +57,13 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
     if units is not None:
         units.warn_dropped(feature_labels(rows.feature_names, rows.X.shape[1]))
     return Beyond(replace(rows, units=units), groups, plan, parameters, seed, grouping)
+
+
+def _coder(survey: Survey, parameters: Mapping[str, Any], *, labelled: bool) -> Coder:
+    if survey.probable:
+        return Coder.of_probable(survey.probable, survey.given, labelled=labelled)
+    settings = {name: parameters[name] for name in ("continuous", "bands")}
+    return Coder.learn(survey.sensitive, survey.given, **settings, labelled=labelled)
 
 
 def _settled(survey: Survey, parameters: Mapping[str, Any], *, n_attributes: int) -> Settled:

@@ -205,7 +205,7 @@ def read_coded(
             raise ValueError(
                 f"sensitive_features has {len(sensitive)} rows, but X has {n_rows}; give one group per row of X"
             )
-        coder = Coder.of_probable(sensitive, strata, labelled=labels is not None)
+        coder = Coder.of_probable(sensitive.names, strata, labelled=labels is not None)
     else:
         settings = {name: parameters[name] for name in ("continuous", "bands")}
         own = [(str(column.name), column) for column in protected_columns(sensitive, n_rows, rows)]
