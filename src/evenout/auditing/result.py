@@ -49,6 +49,38 @@ class Measure:
     note: str
 
 
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Mean score and flag rate against a number such as age, with pointwise intervals.
+
+    Parameters
+    ----------
+    name : str
+        The protected column.
+    at : array of shape (k,)
+        Values of the number. At each, rows count the more the nearer they are.
+    mean_score, flag_rate : arrays of shape (3, k)
+        Value, low and high end.
+    """
+
+    name: str
+    at: FloatArray
+    mean_score: FloatArray
+    flag_rate: FloatArray
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per value of the number: mean_score, low and high end, flag_rate, low and high end."""
+        import pandas as pd
+
+        found = {"mean_score": self.mean_score, "flag_rate": self.flag_rate}
+        columns = {
+            name + end: values[place]
+            for name, values in found.items()
+            for place, end in enumerate(("", "_low", "_high"))
+        }
+        return pd.DataFrame(columns, index=pd.Index(self.at, name=self.name))
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """A group with too few rows to be measured: its name, its rows, and how many of them are flagged."""
@@ -80,7 +112,11 @@ class AuditResult:
         What was left out, rounded or sampled.
     scores : array of shape (n,)
     groups : array of shape (n,)
-        Place of each row's group in ``group_names``.
+        Place of each row's group in ``group_names``; that which it belongs to most, where groups share rows.
+    shared : bool
+        Whether groups share rows, as bands of a number and probable groups do.
+    curves : tuple of Curve
+        For each protected column that is a number, such as age.
     """
 
     measures: tuple[Measure, ...]
@@ -94,6 +130,8 @@ class AuditResult:
     notes: tuple[str, ...]
     scores: FloatArray
     groups: IntArray
+    shared: bool = False
+    curves: tuple[Curve, ...] = ()
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str | None, str | None], Measure]:
@@ -135,6 +173,7 @@ class AuditResult:
             "rough": list(self.rough),
             "notes": list(self.notes),
             "measures": finite([asdict(m) for m in self.measures]),
+            "curves": {c.name: finite(c.to_frame().reset_index().to_dict("records")) for c in self.curves},
         }
 
     def compare(self, baseline: "AuditResult") -> "DriftResult":

@@ -12,7 +12,7 @@ from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options
 from evenout.core.exceptions import InputError
 
 if TYPE_CHECKING:
-    from evenout.auditing import AuditResult
+    from evenout.auditing import AttributeAudits, AuditResult
 
 _EXAMPLES = """
 \b
@@ -20,6 +20,7 @@ Examples:
   evenout audit scores.csv --score fair_score --sensitive group
   evenout audit batch.csv --score risk --sensitive sex,age --label fraud --out audit.csv
   evenout audit june.csv --score risk --sensitive sex --given income --baseline may.csv
+  evenout audit a.csv --score risk --sensitive age,sex --continuous age
 """
 
 
@@ -60,7 +61,10 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
     "--resamples", type=click.IntRange(0, 1_000_000), default=1000, show_default=True, metavar="NUMBER",
     help="Bootstrap resamples and permutations; 0 for none.",
 )  # fmt: skip
-@estimator_options("contamination", "length_scale", "min_group_size", "small_groups", "unknown_groups", "random_state")
+@estimator_options(
+    "contamination", "length_scale", "continuous", "bands", "intersections", "min_group_size", "small_groups",
+    "unknown_groups", "random_state",
+)  # fmt: skip
 @click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write every measure to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the findings.")
@@ -78,7 +82,8 @@ def audit(file: Path, baseline: Path | None, out: Path | None, as_json: bool, qu
             check_out(out, *filter(None, (file, baseline)))
         with progress(quiet=quiet or as_json) as step:
             result = _audit_file(file, step, **options)
-            drift = None if baseline is None else result.compare(_audit_file(baseline, step, **options))
+            earlier = None if baseline is None else _audit_file(baseline, step, **options)
+            drift = None if earlier is None else result.compare(earlier)  # type: ignore[arg-type]  # both of one kind
         if out is not None:
             with atomic_file(out) as place:
                 write_table(result.to_frame(), place)
@@ -88,7 +93,7 @@ def audit(file: Path, baseline: Path | None, out: Path | None, as_json: bool, qu
     elif quiet:
         click.echo("\n".join([*result.verdict, *(drift.verdict if drift else ())]))
     else:
-        click.echo("\n\n".join(map(repr, filter(None, (result, drift)))))
+        click.echo("\n\n".join(repr(part) for part in (result, drift) if part is not None))
 
 
 def _audit_file(
@@ -103,7 +108,7 @@ def _audit_file(
     clusters: str | None,
     resamples: int,
     **options: Any,
-) -> "AuditResult":
+) -> "AuditResult | AttributeAudits":
     from evenout.auditing import audit as run_audit
     from evenout.cli.inputs import label_column
     from evenout.inputs.files import read_table, require_columns

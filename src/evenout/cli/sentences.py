@@ -5,6 +5,7 @@ from typing import Any
 
 from evenout.cli.messages import one_line
 from evenout.cli.outcome import Outcome
+from evenout.fitting.words import gap_words
 
 _NAMED = 5  # small groups that are named
 _NAME = 40  # characters of a name
@@ -102,9 +103,7 @@ def _verdict(outcome: Outcome) -> str:
 
 
 def _gap(outcome: Outcome) -> str:
-    if len(outcome.notions) > 1:
-        return "bias"
-    return "gap between groups" if outcome.notions[0] == "demographic_parity" else "gap between similar rows"
+    return gap_words(outcome.notions)
 
 
 def _percent(share: float) -> str:

@@ -18,9 +18,14 @@ from evenout.cli.sentences import (
     small_groups_sentence,
 )
 from evenout.cli.summary import FitSummary
+from evenout.fitting.words import compared_words
 
 _GROUPS = 12  # shown; the others are in summary.json
 _NUMBERS = 36  # columns of a terminal that the two columns of numbers may take
+_OUTCOMES = (
+    "Group bias, known outcomes",
+    "Group bias: mean squared gap between groups' mean scores among rows of known outcome, over the variance of all.",
+)
 _BIAS = {
     "demographic_parity": (
         "Group bias",
@@ -31,9 +36,10 @@ _BIAS = {
         "Bias: mean squared gap between similar rows of two groups, over the variance.",
     ),
     "both": (
-        "Bias, both notions",
-        "Bias: mean over both notions of the share that is left of the base score's.",
+        "Bias, all notions",
+        "Bias: mean over the notions of the share that is left of the base score's.",
     ),
+    **dict.fromkeys(("equal_opportunity", "equalized_odds", "equal_false_alarms"), _OUTCOMES),
 }
 
 
@@ -85,12 +91,22 @@ def _sentences(summary: FitSummary) -> list[str]:
     auc = "" if summary.auc is None else f", AUC {summary.auc.after - summary.auc.before:+.3f}"
     return [
         labels_sentence(summary.labels),
+        *compared_words(
+            summary.outcome.notions, summary.settings, summary.columns["sensitive"], summary.columns["given"]
+        ),
+        *_attributes(summary.attribute_bias),
         small_groups_sentence(summary.outcome),
         _bias(summary)[1],
         gap_sentence(summary.outcome),
         request_sentence(summary.outcome),
         f"Price: {replaced}, {close}{auc}.",
     ]
+
+
+def _attributes(biases: dict[str, tuple[float, float]]) -> list[str]:
+    """What becomes of each attribute, where there are several."""
+    found = [f"{name} {before:.4f}, after {after:.4f}" for name, (before, after) in biases.items()]
+    return [one_line(f"Bias of each attribute: {'; '.join(found)}.")] if len(found) > 1 else []
 
 
 def _bias(summary: FitSummary) -> tuple[str, str]:

@@ -32,7 +32,7 @@ class FitSummary:
     settings : dict
         Every argument of the ensemble.
     columns : dict
-        ``features``, ``sensitive`` and ``clusters``, by name.
+        ``features``, ``sensitive``, ``given`` and ``clusters``, by name.
     column_notes : dict of str to str
         What was done with each column that was not taken as it is.
     gives_group_away : dict of str to float
@@ -49,6 +49,8 @@ class FitSummary:
         Where labels are known, and nothing has learnt from them.
     labels : dict or None
         What was learnt from, see `labels_learnt`.
+    attribute_bias : dict of str to pair of float
+        Bias before and after of each attribute that is compared by itself.
     """
 
     input: dict[str, Any]
@@ -66,6 +68,7 @@ class FitSummary:
     auc: BeforeAfter | None
     average_precision: BeforeAfter | None
     labels: dict[str, Any] | None
+    attribute_bias: dict[str, tuple[float, float]]
 
     def to_json(self) -> str:
         """One JSON object, what came of the fit among the rest; a number that does not exist is null."""
@@ -88,6 +91,7 @@ def summarise(
         columns={
             "features": pipeline["table"].columns_used,
             "sensitive": [*inputs.sensitive.columns],
+            "given": [] if inputs.given is None else [str(name) for name in inputs.given.columns],
             "clusters": [] if inputs.clusters is None else [str(inputs.clusters.name)],
         },
         column_notes=pipeline["table"].notes_,
@@ -102,6 +106,7 @@ def summarise(
         auc=_evaluated(roc_auc, inputs.labels, base, fair),
         average_precision=_evaluated(average_precision, inputs.labels, base, fair),
         labels=labels_learnt(model),
+        attribute_bias={name: (bias.before, bias.after) for name, bias in model.attribute_bias_.items()},
     )
 
 
