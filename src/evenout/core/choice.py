@@ -28,6 +28,8 @@ LEAST_CORRELATION = 0.9
 _SHORTFALL = 0.05  # mean shortfall up to which a request counts as met
 _ROUNDING = 1e-9  # of the bias at alpha = 0: a gain below is none
 _DRAWS = 4000  # of the largest error along the path
+_MORE = "detectors ({detectors='diverse'}), or ScoreRepair where the group may be used, may reach more."
+_ANYWAY = "Give {@alpha} to remove bias all the same."
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,23 @@ class Choice:
         return self
 
 
-def choose(path: TradeoffPath, bias_reduction: float, target: Target, confidence: float | None = None) -> Choice:
-    """Choose alpha for a share of the bias to remove; see the head of this module."""
+def choose(
+    path: TradeoffPath,
+    bias_reduction: float,
+    target: Target,
+    confidence: float | None = None,
+    *,
+    more: str = _MORE,
+    anyway: str = _ANYWAY,
+) -> Choice:
+    """Choose alpha for a share of the bias to remove; see the head of this module.
+
+    ``more`` ends the message "Other ... may reach more" where the request is not met, and ``anyway`` that of no gap.
+    """
     nan = float("nan")
     if not path.gap_detected:
-        return Choice(0.0, bias_reduction, False, nan, (nan, nan), 1.0, no_gap_message(path.gap_p_value), NoGapWarning)
+        message = no_gap_message(path.gap_p_value, anyway)
+        return Choice(0.0, bias_reduction, False, nan, (nan, nan), 1.0, message, NoGapWarning)
     if confidence is not None and target == "unseen":
         alpha = least_alpha(path, _bound(path, bias_reduction, confidence), 0.0)
     else:
@@ -83,7 +97,7 @@ def choose(path: TradeoffPath, bias_reduction: float, target: Target, confidence
     met, message = alpha is not None and (stated.supports or confidence is not None), ""
     if not met:
         stated = _State.at(path, worthwhile_alpha(path, target, alpha), bias_reduction, target)
-        message = _missed(target, confidence, stated, promised=alpha is not None)
+        message = _missed(target, confidence, stated, more, promised=alpha is not None)
     return Choice(stated.alpha, bias_reduction, met, stated.reached, stated.interval, stated.correlation, message)
 
 
@@ -170,14 +184,14 @@ def open_path(cross: CrossFit, fairness: Mapping[Any, float], **settings: Any) -
     return path
 
 
-def no_gap_message(p: float) -> str:
+def no_gap_message(p: float, anyway: str = _ANYWAY) -> str:
     """Why nothing was changed."""
     tested = "" if np.isnan(p) else f" (p = {p:.2g} for 'no gap')"
     why = "what differs between the groups is within sampling noise"
     what = f"no group gap was found in the base score{tested}: {why}"
     if p <= SIGNIFICANCE:
         what = f"the group gap of the base score{tested} or the groups are too small to be measured on held-out rows"
-    return f"{what}, so the scores are the base scores, unchanged. Give {{@alpha}} to remove bias all the same."
+    return f"{what}, so the scores are the base scores, unchanged. {anyway}".rstrip()
 
 
 def _bound(path: TradeoffPath, asked: float, confidence: float) -> Callable[[FloatArray], FloatArray]:
@@ -206,7 +220,7 @@ def _bound(path: TradeoffPath, asked: float, confidence: float) -> Callable[[Flo
     return measure
 
 
-def _missed(target: Target, confidence: float | None, stated: _State, *, promised: bool) -> str:
+def _missed(target: Target, confidence: float | None, stated: _State, other: str, *, promised: bool) -> str:
     """What was reached, what it cost and what would reach more; a template."""
     low, high = stated.interval
     ends = f" (95 % interval {low:.2f} to {high:.2f})"
@@ -227,7 +241,4 @@ def _missed(target: Target, confidence: float | None, stated: _State, *, promise
             f"is not reached on {target} rows{sure}",
             "Going on would gain less than its own standard error. Other",
         )
-    return (
-        f"{{bias_reduction=:g}} {head}: {found}. {more} detectors ({{detectors='diverse'}}), or ScoreRepair "
-        "where the group may be used, may reach more."
-    )
+    return f"{{bias_reduction=:g}} {head}: {found}. {more} {other}"

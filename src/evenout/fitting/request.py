@@ -148,7 +148,7 @@ class Request:
         share = flagged_share(self.contamination, len(rows.t))
         if self.target == "training":
             rows = FlagRows(rows.S, rows.t, rows.groups, np.zeros_like(rows.folds))
-        p = _flag_p_value(rows, share)
+        p = flag_p_value(rows, share)
         if p > SIGNIFICANCE:
             nan = float("nan")
             message = no_gap_message(p).replace(
@@ -162,14 +162,16 @@ class Request:
         alpha = least_alpha(path, ratios, asked)
         met = alpha is not None
         if alpha is None:
-            alpha = _worthwhile(path, rows, share, self.target)
+            alphas = close_alphas(path)
+            flagged = rows.flagged(path.fold_weights(alphas, self.target), share)
+            alpha = float(alphas[first_even(rows, flagged)])
         reached = float(ratios(np.array([alpha]))[0])
         given = self._given(path, alpha)
         message = "" if met else _missed(reached, given, self.target)
         return Choice(alpha, asked, met, given.reached, given.interval, given.correlation, message)
 
 
-def _flag_p_value(rows: FlagRows, share: float) -> float:
+def flag_p_value(rows: FlagRows, share: float) -> float:
     """p-value of "the base score flags all groups alike" (chi-square)."""
     base = np.zeros((int(rows.folds.max()) + 1, 1, rows.S.shape[1] + 1))
     base[..., -1] = 1.0
@@ -182,21 +184,18 @@ def _flag_p_value(rows: FlagRows, share: float) -> float:
     return float(chdtrc(len(n) - 1, statistic))
 
 
-def _worthwhile(path: TradeoffPath, rows: FlagRows, share: float, target: Target) -> float:
-    """The smallest alpha from which the best ratio is less than one standard error of the difference away.
+def first_even(rows: FlagRows, flagged: BoolArray) -> int:
+    """The first of m scores, by whom they flag (n, m), whose ratio is within one standard error of the best one's.
 
-    Alphas are left out where the correlation with the base score is below 0.9. Most rows are flagged at both of two
-    alphas or at none; the error of the difference stems from the others.
+    Most rows are flagged by both of two scores or by none; the error of the difference stems from the others.
     """
-    alphas = close_alphas(path)
-    flagged = rows.flagged(path.fold_weights(alphas, target), share)
     rates = rows.rates(flagged)
     found = rate_ratio(rates)
     best = int(found.argmax())
     low, high = rates[:, best].argmin(), rates[:, best].argmax()
     moved = rows.rates(flagged != flagged[:, [best]]) / rows.sizes[:, None]
     error = np.sqrt(moved[low] + found[best] ** 2 * moved[high]) / np.maximum(rates[high, best], 1e-12)
-    return float(alphas[int((found >= found[best] - error).argmax())])
+    return int((found >= found[best] - error).argmax())
 
 
 def _missed(reached: float, given: Choice, target: Target) -> str:

@@ -1,0 +1,132 @@
+"""Equal flags, solved: of all rules with even enough flag rates, the one that flags the rows of largest total score.
+
+A rule flags row i with the probability ``f_i``. With ``q_g = sum_i r_ig f_i / n`` the flag rate of group g, where r is
+how much a row resembles the group, the best rule solves a linear programme:
+
+    maximise sum_i t_i f_i    with    mean f = share,    low <= q_g <= low / ratio  for each g,    0 <= f <= 1
+
+Its multipliers say which rule that is: ``f_i = 1`` where ``t_i - sum_g lambda_g r_ig`` is above a threshold.
+
+Resemblance need not hold among the flagged as it does among all rows. So the rates of the rule are counted by the groups
+themselves, each ``r_g`` is multiplied by how far the count is off, and the programme is solved again.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+
+from evenout.core.flags import flag_threshold, group_rates, rate_ratio
+from evenout.core.types import BoolArray, FloatArray, IntArray
+
+_ROUNDS = 8  # of counting and solving again
+_CLOSE = 0.002  # a ratio counts as met up to this
+_ROWS = 30_000  # the programme is solved on so many rows, even along the score
+_LEAST = 0.01  # factors of a group's resemblance are kept between this and its inverse
+_DRAWS = 2000  # of rates, for the error of their ratio
+
+
+class RatioEstimate(NamedTuple):
+    """A ratio of flag rates: corrected for noise, its standard error and its 95 % interval."""
+
+    value: float
+    error: float
+    interval: tuple[float, float]
+
+
+def estimate_ratio(rates: FloatArray, sizes: FloatArray) -> RatioEstimate:
+    """The smallest of G rates over the largest, from rates that were counted among ``sizes`` rows.
+
+    Noise spreads rates, so a counted ratio is too low. By how much is seen when noise is added once more.
+    """
+    if len(rates) < 2:
+        nan = float("nan")
+        return RatioEstimate(nan, nan, (nan, nan))
+    noise = np.sqrt(rates * (1.0 - rates) / np.maximum(sizes, 1.0))
+    drawn = rates + noise * np.random.default_rng(0).standard_normal((_DRAWS, len(rates)))
+    found, again = float(rate_ratio(rates)), rate_ratio(np.maximum(drawn, 0.0).T)
+    low, high = np.percentile(again, [2.5, 97.5])
+
+    def inside(value: float) -> float:
+        return float(np.clip(value, 0.0, 1.0))
+
+    ends = inside(2.0 * found - high), inside(2.0 * found - low)
+    return RatioEstimate(inside(2.0 * found - again.mean()), float(again.std()), ends)
+
+
+def even_flags(
+    t: FloatArray, r: FloatArray, codes: IntArray, shares: FloatArray, *, flagged: float, ratio: float
+) -> FloatArray:
+    """``lambda`` of the best rule of a ratio, shape (G,); its sum is 0.
+
+    Parameters
+    ----------
+    t : array of shape (n,)
+        Not constant.
+    r : array of shape (n, G)
+        Resemblance, mean 1.
+    codes : array of shape (n,)
+        Groups; -1 for a row without one.
+    shares : array of shape (G,)
+        P(g), with ``r @ shares = 1``.
+    flagged : float
+        Share of the rows that is flagged.
+    ratio : float
+        Smallest over largest flag rate of the groups.
+    """
+    deviation, (n, n_groups) = t.std(), r.shape
+    z = (t - t.mean()) / deviation
+    some = np.argsort(t, kind="stable")[:: -(-n // _ROWS)]
+    factor, best, reached = np.ones(n_groups), np.zeros(n_groups), -1.0
+    for _ in range(_ROUNDS):
+        found = _programme(z[some], r[some] * factor, flagged, ratio)
+        if found is None:
+            break
+        price = -found[0] * factor
+        price -= shares * price.sum()
+        over = _above(z - r @ price, flagged)
+        rates = group_rates(over, codes, n_groups)
+        got = min(float(rate_ratio(rates)), ratio)
+        if got > reached:
+            best, reached = price, got
+        if got >= ratio - _CLOSE:
+            break
+        expected = np.maximum((r * over[:, None]).mean(axis=0), 1e-12)
+        factor = np.clip(np.sqrt(factor * np.maximum(rates / expected, 1e-12)), _LEAST, 1.0 / _LEAST)
+    return best * deviation
+
+
+def most_kept(t: FloatArray, r: FloatArray, *, flagged: float, ratio: float) -> tuple[float, float]:
+    """Share of t's flagged list that a rule of this ratio can keep at most, and the mean t of whom it flags."""
+    some = np.argsort(t, kind="stable")[:: -(-len(t) // _ROWS)]
+    base = _above(t, flagged)[some].astype(float)
+    found = _programme(base, r[some], flagged, ratio)
+    if found is None:
+        return float("nan"), float("nan")
+    chosen = found[1]
+    return float(chosen @ base / max(base.sum(), 1.0)), float(chosen @ t[some] / max(chosen.sum(), 1e-12))
+
+
+def _above(scores: FloatArray, flagged: float) -> BoolArray:
+    return np.asarray(scores > flag_threshold(scores, flagged))
+
+
+def _programme(
+    gain: FloatArray, r: FloatArray, flagged: float, ratio: float
+) -> tuple[FloatArray, FloatArray] | None:
+    """What a group's rate is worth, shape (G,), and how much each row is flagged, (n,); None if no rule is even."""
+    n, n_groups = r.shape
+    q, one = r.T / n, np.ones((n_groups, 1))
+    found = linprog(
+        -np.append(gain, 0.0) / n,
+        A_ub=np.block([[-q, one], [q, -one / ratio]]),
+        b_ub=np.zeros(2 * n_groups),
+        A_eq=np.append(np.full(n, 1.0 / n), 0.0)[None],
+        b_eq=[flagged],
+        bounds=(0.0, 1.0),
+        method="highs",
+    )
+    if found.status != 0:
+        return None
+    low, high = np.split(-found.ineqlin.marginals, 2)
+    return low - high, found.x[:-1]
