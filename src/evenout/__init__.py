@@ -1,12 +1,14 @@
 """Fair outlier detection: one score from many detectors that treats protected groups evenly."""
 
 from evenout.auditing import AuditResult, audit
+from evenout.blind import BlindRepair
 from evenout.core.exceptions import (
     ConstantScoreWarning,
     EvenoutWarning,
     FewPairsWarning,
     InputError,
     NoGapWarning,
+    ProxyWarning,
     SmallGroupWarning,
     TargetNotReachedWarning,
     UnknownCategoryWarning,
@@ -20,6 +22,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditResult",
+    "BlindRepair",
     "ConstantScoreWarning",
     "EvenoutWarning",
     "FairLOF",
@@ -27,6 +30,7 @@ __all__ = [
     "FewPairsWarning",
     "InputError",
     "NoGapWarning",
+    "ProxyWarning",
     "ScoreRepair",
     "SmallGroupWarning",
     "TargetNotReachedWarning",

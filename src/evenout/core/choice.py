@@ -25,7 +25,7 @@ from evenout.core.registry import PARITY
 from evenout.core.types import FloatArray
 
 LEAST_CORRELATION = 0.9
-_SHORTFALL = 0.05  # mean shortfall up to which a request counts as met
+SHORTFALL = 0.05  # mean shortfall up to which a request counts as met
 _ROUNDING = 1e-9  # of the bias at alpha = 0: a gain below is none
 _DRAWS = 4000  # of the largest error along the path
 _MORE = "detectors ({detectors='diverse'}), or ScoreRepair where the group may be used, may reach more."
@@ -118,7 +118,7 @@ class _State:
             return cls(alpha, reached, (float("nan"), float("nan")), correlation, reached >= asked - 1e-9)
         missing = expected_shortfall(asked, reached, path.reduction_error(alpha))
         low, high = map(float, path.reduction_interval(alpha))
-        supports = missing <= _SHORTFALL and low >= asked / 2.0
+        supports = missing <= SHORTFALL and low >= asked / 2.0
         return cls(alpha, reached, (low, high), correlation, supports)
 
 

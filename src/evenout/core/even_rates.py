@@ -7,8 +7,8 @@ how much a row resembles the group, the best rule solves a linear programme:
 
 Its multipliers say which rule that is: ``f_i = 1`` where ``t_i - sum_g lambda_g r_ig`` is above a threshold.
 
-Resemblance need not hold among the flagged as it does among all rows. So the rates of the rule are counted by the groups
-themselves, each ``r_g`` is multiplied by how far the count is off, and the programme is solved again.
+Resemblance need not hold among the flagged as it does among all rows. So the rates of the rule are counted by the
+groups themselves, each ``r_g`` is multiplied by how far the count is off, and the programme is solved again.
 """
 
 from typing import NamedTuple
@@ -77,7 +77,7 @@ def even_flags(
     deviation, (n, n_groups) = t.std(), r.shape
     z = (t - t.mean()) / deviation
     some = np.argsort(t, kind="stable")[:: -(-n // _ROWS)]
-    factor, best, reached = np.ones(n_groups), np.zeros(n_groups), -1.0
+    factor, best, reached = np.ones(n_groups), np.zeros(n_groups), (-1.0, 0.0)
     for _ in range(_ROUNDS):
         found = _programme(z[some], r[some] * factor, flagged, ratio)
         if found is None:
@@ -86,10 +86,11 @@ def even_flags(
         price -= shares * price.sum()
         over = _above(z - r @ price, flagged)
         rates = group_rates(over, codes, n_groups)
-        got = min(float(rate_ratio(rates)), ratio)
-        if got > reached:
-            best, reached = price, got
-        if got >= ratio - _CLOSE:
+        counted = float(rate_ratio(rates))
+        worth = min(counted, ratio - _CLOSE), float(z @ over)
+        if worth > reached:
+            best, reached = price, worth
+        if abs(counted - ratio) <= _CLOSE or not price.any():
             break
         expected = np.maximum((r * over[:, None]).mean(axis=0), 1e-12)
         factor = np.clip(np.sqrt(factor * np.maximum(rates / expected, 1e-12)), _LEAST, 1.0 / _LEAST)
@@ -111,9 +112,7 @@ def _above(scores: FloatArray, flagged: float) -> BoolArray:
     return np.asarray(scores > flag_threshold(scores, flagged))
 
 
-def _programme(
-    gain: FloatArray, r: FloatArray, flagged: float, ratio: float
-) -> tuple[FloatArray, FloatArray] | None:
+def _programme(gain: FloatArray, r: FloatArray, flagged: float, ratio: float) -> tuple[FloatArray, FloatArray] | None:
     """What a group's rate is worth, shape (G,), and how much each row is flagged, (n,); None if no rule is even."""
     n, n_groups = r.shape
     q, one = r.T / n, np.ones((n_groups, 1))

@@ -19,9 +19,10 @@ from sklearn.base import clone
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.fitting.request import FlagRows
 
 _LEAST = 1e-6  # probabilities below are taken as this
-_STEEPEST = 10.0
+_FLATTEST, _STEEPEST = 1e-3, 10.0  # slopes; below the first, nothing is known
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,12 @@ class Calibration:
         start = np.append(0.0, np.log(share))
         bounds = [(0.0, _STEEPEST)] + [(None, None)] * n_groups
         v = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"gtol": 1e-9, "ftol": 1e-14}).x
-        return cls(float(v[0]), v[1:] - v[1:].mean())
+        return cls(float(v[0]), v[1:] - v[1:].mean()) if v[0] > _FLATTEST else cls(0.0, np.log(share))
 
     def apply(self, p: FloatArray) -> FloatArray:
         """Calibrated probabilities, shape (n, G)."""
+        if self.slope == 0:
+            return np.tile(np.exp(self.offset), (len(p), 1))
         return np.exp(log_softmax(self.slope * _logarithm(p) + self.offset, axis=1))
 
 
@@ -110,6 +113,13 @@ class CrossFitted:
     folds: IntArray
     codes: IntArray
 
+    def held(self, t: FloatArray) -> FlagRows:
+        """The rows, each as it is seen by what has not seen its fold."""
+        S = np.zeros_like(self.own)
+        for fold, r in enumerate(self.without):
+            S[self.folds == fold] = r[self.folds == fold]
+        return FlagRows(S, t, self.codes, self.folds)
+
     @property
     def known(self) -> FloatArray:
         """Share of the variance of each group's indicator that is predicted, shape (G,); 1 if it is known for sure."""
@@ -119,7 +129,7 @@ class CrossFitted:
         return 1.0 - missed / (share * (1.0 - share))
 
     def sums(self, t: FloatArray) -> CrossFit:
-        """Sums of ``(1, r_1, ..., r_G, t)`` over all rows, and outside and inside of each fold; all rows count alike."""
+        """Sums of ``(1, r_1, ..., r_G, t)`` over all rows, and outside and inside of each fold; rows count alike."""
         whole = self._cells(self.own, t, np.ones(len(t), dtype=bool))
         parts = [(r, self.folds == fold) for fold, r in enumerate(self.without)]
         training = Cells.stacked([self._cells(r, t, ~inside) for r, inside in parts])
