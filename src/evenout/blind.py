@@ -236,10 +236,10 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         """What to take off, announced."""
         known = float(cross.known.max())
         if self.flag_rate_ratio is not None:
-            prices = flag_prices(cross, t, share, self.flag_rate_ratio, _more(known))
+            prices = flag_prices(cross, t, share, self.flag_rate_ratio, f"Other {_more(known)}")
         else:
             asked = DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction
-            choice = choose(path, asked, "unseen", self.confidence, more="rows or features, " + _more(known), anyway="")
+            choice = choose(path, asked, "unseen", self.confidence, more=_more(known), anyway="")
             prices = mean_prices(path, choice, cross.model.shares)
         prices.choice.announced(list_kept(t, prices.apply(t, cross.own), self.contamination))
         if known > _TELLING and prices.own.any():
@@ -265,9 +265,11 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         self.gap_detected_, self.request_met_, self.alpha_ = found, choice.met, choice.alpha
         self.bias_reduction_ = nan if path is None else prices.reduction(path)
         self.bias_reduction_interval_ = choice.interval
-        state = FlagState(np.full((G, 2), nan), RatioEstimate(nan, nan, (nan, nan)), {}) if flags is None else flags
+        state = (
+            FlagState(np.full((G, 2), nan), RatioEstimate(nan, nan, nan, (nan, nan)), {}) if flags is None else flags
+        )
         self.flag_rates_, self.flag_price_ = state.rates, state.cost
-        self.flag_rate_ratio_, _, self.flag_rate_ratio_interval_ = state.ratio
+        self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
 
 
 def _default_classifier() -> Any:
@@ -278,11 +280,9 @@ def _default_classifier() -> Any:
 
 
 def _more(known: float) -> str:
-    """The last sentence of what cannot be reached."""
-    repair = "or ScoreRepair where the group may be used, may reach more."
-    if known < _SILENT:
-        return f"but what is given of the rows says next to nothing of the groups, {repair}"
-    return repair
+    """What may reach more, after the word "other"."""
+    silent = " (these say next to nothing of the groups)" if known < _SILENT else ""
+    return f"features{silent}, or ScoreRepair where the group may be used, may reach more."
 
 
 def _refuse_other_length(t: FloatArray, X: FloatArray) -> None:
