@@ -9,8 +9,8 @@ weights      `FairOutlierEnsemble`, diverse pool: the place on its path of means
 resemblance  `BlindRepair` of the same base score, as detectors fitted without a row's fold give it
 
 For each request: how often a fit says that it is met, and the mean distance of the judged ratio from what was asked
-where it says so (of the share of the bias removed, over these splits together, where that was asked); the ratio of rates
-pooled over the splits; and the price: the share of the base score's flagged list that is kept, correlation with the
+where it says so (of the share of the bias removed, over these splits together, where that was asked); the ratio of
+rates pooled over the splits; and the price: the share of the base list that is kept, correlation with the
 base score, AUC, average precision, precision among the flagged.
 """
 
@@ -103,6 +103,12 @@ class Story:
         found = rate_ratio(np.mean(self.curve_rates, axis=0)) >= ratio
         return float(np.mean(self.curve_kept, axis=0)[int(found.argmax())]) if found.any() else None
 
+    def resemblance_kept_at(self, ratio: float) -> float:
+        """What resemblance keeps at a pooled ratio, on straight lines between the base score and the two requests."""
+        asked = [self.asked["resemblance", "flag_rate_ratio", request] for request in (0.8, 0.9)]
+        points = [judged.summary("flag_rate_ratio", 1.0) for judged in (self.base, *asked)]
+        return float(np.interp(ratio, [p["ratio_pooled"] for p in points], [p["kept"] for p in points]))
+
 
 def flagged(y: FloatArray) -> BoolArray:
     """The top tenth."""
@@ -156,11 +162,11 @@ def show(story: Story, say: Callable[[str], None]) -> None:
             f"{s['correlation']:.2f}  AUC {s['auc']:.3f}  AP {s['average_precision']:.3f}  "
             f"precision {s['precision_flagged']:.3f}"
         )
-    for request in (0.8, 0.9):
-        even = story.asked["resemblance", "flag_rate_ratio", request].summary("flag_rate_ratio", request)
-        kept = story.weights_kept_at(even["ratio_pooled"])
-        there = "never reached by weights" if kept is None else f"weights keep {kept:.2f}"
-        say(f"  at the pooled ratio {even['ratio_pooled']:.2f}: resemblance keeps {even['kept']:.2f}, {there}")
+    there = story.asked["weights", "flag_rate_ratio", 0.8].summary("flag_rate_ratio", 0.8)
+    kept = story.resemblance_kept_at(there["ratio_pooled"])
+    say(
+        f"  at the weights' ratio {there['ratio_pooled']:.2f}: weights keep {there['kept']:.2f}, resemblance {kept:.2f}"
+    )
 
 
 def summary(story: Story) -> dict[str, Any]:
@@ -174,6 +180,7 @@ def summary(story: Story) -> dict[str, Any]:
     for request in (0.8, 0.9):
         entry = found[f"flag_rate_ratio={request:g}"]
         entry["weights_kept_at_equal_ratio"] = story.weights_kept_at(entry["resemblance"]["ratio_pooled"])
+        entry["resemblance_kept_at_weights_ratio"] = story.resemblance_kept_at(entry["weights"]["ratio_pooled"])
         enough = story.flagged_in_all() >= ENOUGH
         entry["pooled_error"] = abs(entry["resemblance"]["ratio_pooled"] - request) if enough else None
     return found

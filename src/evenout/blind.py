@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evenout.core.choice import Choice, choose
+from evenout.core.choice import HALF_SHARED, Choice, choose
 from evenout.core.even_rates import RatioEstimate
 from evenout.core.exceptions import InputError, NoGapWarning, ProxyWarning, warn
 from evenout.core.flags import flag_threshold, flagged_share
@@ -91,7 +91,8 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         ``most_list_kept`` is what a rule of that ratio can keep at most, and ``mean_score_most_kept`` what it flags
         then, which is more ordinary rows.
     request_met_ : bool
-        Whether what is stated supports the request: at most 0.05 of it is missing, on average.
+        Whether what is stated supports the request: at most 0.05 of it is missing, on average. Never with a score whose
+        correlation with the given one is below 0.71, for the two share less than half of their variance then.
     gap_detected_ : bool
         False if the gap, in means or in flag rates as was asked, is within sampling noise; nothing is changed then.
     group_known_ : dict of str to float
@@ -239,7 +240,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
             prices = flag_prices(cross, t, share, self.flag_rate_ratio, f"Other {_more(known)}")
         else:
             asked = DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction
-            choice = choose(path, asked, "unseen", self.confidence, more=_more(known), anyway="")
+            choice = choose(path, asked, "unseen", self.confidence, least=HALF_SHARED, more=_more(known), anyway="")
             prices = mean_prices(path, choice, cross.model.shares)
         prices.choice.announced(list_kept(t, prices.apply(t, cross.own), self.contamination))
         if known > _TELLING and prices.own.any():

@@ -25,6 +25,7 @@ from evenout.core.registry import PARITY
 from evenout.core.types import FloatArray
 
 LEAST_CORRELATION = 0.9
+HALF_SHARED = 0.5**0.5  # correlation at which two scores share half of their variance
 SHORTFALL = 0.05  # mean shortfall up to which a request counts as met
 _ROUNDING = 1e-9  # of the bias at alpha = 0: a gain below is none
 _DRAWS = 4000  # of the largest error along the path
@@ -77,12 +78,15 @@ def choose(
     target: Target,
     confidence: float | None = None,
     *,
+    least: float = 0.0,
     more: str = _MORE,
     anyway: str = _ANYWAY,
 ) -> Choice:
     """Choose alpha for a share of the bias to remove; see the head of this module.
 
-    ``more`` ends the message "Other ... may reach more" where the request is not met, and ``anyway`` that of no gap.
+    ``least`` is the correlation with the base score below which a request is not met, whatever the bias: that would be
+    another score. ``more`` ends the message "Other ... may reach more" where it is not met, and ``anyway`` that of no
+    gap.
     """
     nan = float("nan")
     if not path.gap_detected:
@@ -94,10 +98,12 @@ def choose(
         base = path.target_bias(target)
         alpha = least_alpha(path, lambda alphas: 1.0 - path.choice(alphas, target) / base, bias_reduction)
     stated = _State.at(path, 0.0 if alpha is None else alpha, bias_reduction, target)
+    lost = stated.correlation if stated.correlation < least else None
+    alpha = alpha if lost is None else None
     met, message = alpha is not None and (stated.supports or confidence is not None), ""
     if not met:
         stated = _State.at(path, worthwhile_alpha(path, target, alpha), bias_reduction, target)
-        message = _missed(target, confidence, stated, more, promised=alpha is not None)
+        message = _missed(target, confidence, stated, more, lost, promised=alpha is not None)
     return Choice(stated.alpha, bias_reduction, met, stated.reached, stated.interval, stated.correlation, message)
 
 
@@ -220,7 +226,9 @@ def _bound(path: TradeoffPath, asked: float, confidence: float) -> Callable[[Flo
     return measure
 
 
-def _missed(target: Target, confidence: float | None, stated: _State, other: str, *, promised: bool) -> str:
+def _missed(
+    target: Target, confidence: float | None, stated: _State, other: str, lost: float | None, *, promised: bool
+) -> str:
     """What was reached, what it cost and what would reach more; a template."""
     low, high = stated.interval
     ends = f" (95 % interval {low:.2f} to {high:.2f})"
@@ -237,8 +245,8 @@ def _missed(target: Target, confidence: float | None, stated: _State, other: str
     if promised:
         head, more = f"cannot be promised on {target} rows", "More rows would tell; other"
     else:
-        head, more = (
-            f"is not reached on {target} rows{sure}",
-            "Going on would gain less than its own standard error. Other",
-        )
+        why = "Going on would gain less than its own standard error."
+        if lost is not None:
+            why = f"Where it is, the correlation is {lost:.2f}, and the score is another one."
+        head, more = f"is not reached on {target} rows{sure}", f"{why} Other"
     return f"{{bias_reduction=:g}} {head}: {found}. {more} {other}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenout.core.choice import LEAST_CORRELATION, SHORTFALL, Choice, no_gap_message
+from evenout.core.choice import HALF_SHARED, LEAST_CORRELATION, SHORTFALL, Choice, no_gap_message
 from evenout.core.even_rates import RatioEstimate, estimate_ratio, even_flags, most_kept
 from evenout.core.exceptions import NoGapWarning
 from evenout.core.flags import flag_threshold, rate_ratio
@@ -109,7 +109,8 @@ def flag_prices(cross: CrossFitted, t: FloatArray, share: float, asked: float, m
 
     The programme is solved for the ratio that is asked for. Where rows that it has not seen do not show it, for larger
     ones. A request counts as met if, by what these rows show, no more than 0.05 of it is missing on average, and half
-    of it is reached even at the lower end of the interval. Where none is met, going on must pay: smaller ratios are
+    of it is reached even at the lower end of the interval, by a score that shares half of its variance with the base
+    score: any other is another score. Where none is met, going on must pay: smaller ratios are
     solved for too, and the least even rule is taken that is within one standard error of the most even one, among those
     whose correlation with the base score is at least 0.9.
 
@@ -186,7 +187,7 @@ class _Tried:
     def supports(self, asked: float) -> bool:
         """Whether what unseen rows show supports the request; what was counted promises less than what is stated."""
         missing = expected_shortfall(asked, self.ratio.counted, self.ratio.error)
-        return missing <= SHORTFALL and self.ratio.interval[0] >= asked / 2.0
+        return missing <= SHORTFALL and self.ratio.interval[0] >= asked / 2.0 and self.correlation >= HALF_SHARED
 
     def prices(self, asked: float, met: bool, message: str) -> Prices:
         nan = float("nan")
