@@ -91,8 +91,9 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         ``most_list_kept`` is what a rule of that ratio can keep at most, and ``mean_score_most_kept`` what it flags
         then, which is more ordinary rows.
     request_met_ : bool
-        Whether what is stated supports the request: at most 0.05 of it is missing, on average. Never with a score whose
-        correlation with the given one is below 0.71, for the two share less than half of their variance then.
+        Whether what is stated supports the request: at most 0.05 of it is missing, on average. Never with a score that
+        shares less than half of its variance with the given one (correlation below 0.71), or, for flag rates, where
+        the flagged stand out by less than half of what they did: such a score is even because it says little.
     gap_detected_ : bool
         False if the gap, in means or in flag rates as was asked, is within sampling noise; nothing is changed then.
     group_known_ : dict of str to float

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenout.core.choice import HALF_SHARED, LEAST_CORRELATION, SHORTFALL, Choice, no_gap_message
+from evenout.core.choice import SHORTFALL, Choice, no_gap_message
 from evenout.core.even_rates import RatioEstimate, estimate_ratio, even_flags, most_kept
 from evenout.core.exceptions import NoGapWarning
 from evenout.core.flags import flag_threshold, rate_ratio
@@ -18,6 +18,8 @@ from evenout.core.registry import PARITY
 from evenout.core.types import BoolArray, FloatArray
 from evenout.fitting.request import FlagRows, first_even, flag_p_value
 from evenout.fitting.resemblance import CrossFitted
+
+_HALF, _CLOSE = 0.5, 0.9  # of how far the flagged stand out by the base score
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,10 @@ def flag_prices(cross: CrossFitted, t: FloatArray, share: float, asked: float, m
 
     The programme is solved for the ratio that is asked for. Where rows that it has not seen do not show it, for larger
     ones. A request counts as met if, by what these rows show, no more than 0.05 of it is missing on average, and half
-    of it is reached even at the lower end of the interval, by a score that shares half of its variance with the base
-    score: any other is another score. Where none is met, going on must pay: smaller ratios are
-    solved for too, and the least even rule is taken that is within one standard error of the most even one, among those
-    whose correlation with the base score is at least 0.9.
+    of it is reached even at the lower end of the interval. And the flagged must stand out: their mean base score must
+    be above that of all rows by half of what it was at least, for a rule that flags ordinary rows is even for a wrong
+    reason. Where none is met, going on must pay: smaller ratios are solved for too, and the least even rule is taken
+    that is within one standard error of the most even one, among those whose flagged stand out by nine tenths at least.
 
     Parameters
     ----------
@@ -143,20 +145,24 @@ def flag_prices(cross: CrossFitted, t: FloatArray, share: float, asked: float, m
     before = base.ratio.value
     lower = [before + part * (asked - before) for part in (1.0 / 3.0, 2.0 / 3.0) if 0 < before < asked]
     tried = [base, *(_Tried.solve(cross, rows, share, aim) for aim in lower), *tried]
-    close = [found for found in tried if found.correlation >= LEAST_CORRELATION]
+    close = [found for found in tried if found.stands_out >= _CLOSE]
     taken = close[first_even(rows, np.column_stack([found.flagged for found in close]))]
     return taken.prices(asked, False, taken.missed(more))
 
 
 @dataclass(frozen=True)
 class _Tried:
-    """One rule: lambda of all rows and without each fold, whom the latter flag (n, 1), and what that shows."""
+    """One rule: lambda of all rows and without each fold, whom the latter flag (n, 1), and what that shows.
+
+    ``stands_out`` is how far the mean base score of the flagged is above that of all rows, as a share of what it was.
+    """
 
     own: FloatArray
     without: FloatArray
     flagged: BoolArray
     ratio: RatioEstimate
     correlation: float
+    stands_out: float
 
     @classmethod
     def solve(cls, cross: CrossFitted, rows: FlagRows, share: float, aim: float) -> "_Tried":
@@ -182,12 +188,13 @@ class _Tried:
         ratio = estimate_ratio(rows.rates(flagged)[:, 0], rows.sizes)
         y = rows.t - cross.own @ own
         correlation = float(np.corrcoef(rows.t, y)[0, 1]) if y.std() > 0 else 0.0
-        return cls(own, without, flagged, ratio, correlation)
+        before, after = (rows.t[score > flag_threshold(score, share)].mean() - rows.t.mean() for score in (rows.t, y))
+        return cls(own, without, flagged, ratio, correlation, float(after / before))
 
     def supports(self, asked: float) -> bool:
         """Whether what unseen rows show supports the request; what was counted promises less than what is stated."""
         missing = expected_shortfall(asked, self.ratio.counted, self.ratio.error)
-        return missing <= SHORTFALL and self.ratio.interval[0] >= asked / 2.0 and self.correlation >= HALF_SHARED
+        return missing <= SHORTFALL and self.ratio.interval[0] >= asked / 2.0 and self.stands_out >= _HALF
 
     def prices(self, asked: float, met: bool, message: str) -> Prices:
         nan = float("nan")
@@ -197,11 +204,14 @@ class _Tried:
         """What was reached, at which price; a template."""
         low, high = self.ratio.interval
         if not self.own.any():
-            found = "no step away from the base score is worth its own standard error, so it is kept as it is"
+            found = (
+                "no step away from the base score is worth its own standard error and leaves the flagged standing out, "
+                "so it is kept as it is"
+            )
         else:
             found = (
-                f"the estimate is {self.ratio.value:.2f} (95 % interval {low:.2f} to {high:.2f}), where the score's "
-                f"correlation with the base score is {self.correlation:.2f}{{price}}"
+                f"the estimate is {self.ratio.value:.2f} (95 % interval {low:.2f} to {high:.2f}), where the flagged "
+                f"stand out by {self.stands_out:.0%} of what they did{{price}}"
             )
         return f"{{flag_rate_ratio=:g}} cannot be promised on unseen rows: {found}. {more}"
 
