@@ -7,7 +7,7 @@ from scipy import stats
 from evenout import FairOutlierEnsemble
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
 from evenout.core.flags import flag_rates, rate_ratio
-from evenout.fitting.request import FlagRows, Request, _flag_p_value
+from evenout.fitting.request import FlagRows, Request, flag_p_value
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ def test_flags_of_the_base_score_are_tested_by_chi_square(rows):
         over[mine] = rows.t[mine] > np.quantile(rows.t[mine], 0.7)
     table = [[(over & (rows.groups == g)).sum(), (~over & (rows.groups == g)).sum()] for g in range(3)]
     expected = stats.chi2_contingency(table, correction=False).pvalue
-    assert _flag_p_value(rows, 0.3) == pytest.approx(expected, rel=1e-9)
+    assert flag_p_value(rows, 0.3) == pytest.approx(expected, rel=1e-9)
     assert grouped.sum() == np.sum(table)
     flat = FlagRows(rows.S, np.zeros(90), rows.groups, rows.folds)
-    assert _flag_p_value(flat, 0.3) == 1.0  # nobody is above the rest
+    assert flag_p_value(flat, 0.3) == 1.0  # nobody is above the rest
 
 
 @pytest.mark.parametrize("target", ["training", "unseen"])
