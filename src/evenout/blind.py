@@ -80,7 +80,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
     bias_reduction_interval_ : tuple of float
         Its 95 % interval; NaN without a gap and where flag rates were asked for.
     flag_rate_ratio_ : float
-        Ratio of flag rates on unseen rows, corrected for the spread that noise adds.
+        Ratio of flag rates on unseen rows, as counted in each fold by what was learnt without it.
     flag_rate_ratio_interval_ : tuple of float
         Its 95 % interval.
     flag_rates_ : array of shape (G, 2)
@@ -267,9 +267,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         self.gap_detected_, self.request_met_, self.alpha_ = found, choice.met, choice.alpha
         self.bias_reduction_ = nan if path is None else prices.reduction(path)
         self.bias_reduction_interval_ = choice.interval
-        state = (
-            FlagState(np.full((G, 2), nan), RatioEstimate(nan, nan, nan, (nan, nan)), {}) if flags is None else flags
-        )
+        state = FlagState(np.full((G, 2), nan), RatioEstimate(nan, nan, (nan, nan)), {}) if flags is None else flags
         self.flag_rates_, self.flag_price_ = state.rates, state.cost
         self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
 

@@ -27,9 +27,8 @@ _DRAWS = 2000  # of rates, for the error of their ratio
 
 
 class RatioEstimate(NamedTuple):
-    """A ratio of flag rates: as counted, corrected for noise, its standard error and its 95 % interval."""
+    """A ratio of flag rates, its standard error and its 95 % interval."""
 
-    counted: float
     value: float
     error: float
     interval: tuple[float, float]
@@ -38,18 +37,17 @@ class RatioEstimate(NamedTuple):
 def estimate_ratio(rates: FloatArray, sizes: FloatArray) -> RatioEstimate:
     """The smallest of G rates over the largest, from rates that were counted among ``sizes`` rows.
 
-    Noise spreads rates, so a counted ratio is too low. By how much is seen when noise is added once more. The lower end
-    of the interval is what noise may make of the counted rates, and so is the upper end, mirrored.
+    Noise spreads rates, so a counted ratio is a little low. The lower end of the interval is what noise may make of the
+    counted rates once more; the upper end is as far away, in proportion.
     """
     if len(rates) < 2:
         nan = float("nan")
-        return RatioEstimate(nan, nan, nan, (nan, nan))
-    noise = np.sqrt(rates * (1.0 - rates) / np.maximum(sizes, 1.0))
-    drawn = rates + noise * np.random.default_rng(0).standard_normal((_DRAWS, len(rates)))
-    found, again = float(rate_ratio(rates)), rate_ratio(np.maximum(drawn, 0.0).T)
-    low = float(np.percentile(again, 2.5))
-    corrected, high = np.clip([2.0 * found - again.mean(), 2.0 * found - low], 0.0, 1.0)
-    return RatioEstimate(found, float(corrected), float(again.std()), (low, float(high)))
+        return RatioEstimate(nan, nan, (nan, nan))
+    flagged, rng = rates * sizes, np.random.default_rng(0)
+    again = rate_ratio(rng.beta(flagged + 0.5, sizes - flagged + 0.5, size=(_DRAWS, len(rates))).T)
+    found, low = float(rate_ratio(rates)), float(np.percentile(again, 2.5))
+    low = min(low, found)
+    return RatioEstimate(found, float(again.std()), (low, min(found**2 / low, 1.0) if low > 0 else 1.0))
 
 
 def even_flags(

@@ -192,8 +192,8 @@ class _Tried:
         return cls(own, without, flagged, ratio, correlation, float(after / before))
 
     def supports(self, asked: float) -> bool:
-        """Whether what unseen rows show supports the request; what was counted promises less than what is stated."""
-        missing = expected_shortfall(asked, self.ratio.counted, self.ratio.error)
+        """Whether what unseen rows show supports the request."""
+        missing = expected_shortfall(asked, self.ratio.value, self.ratio.error)
         return missing <= SHORTFALL and self.ratio.interval[0] >= asked / 2.0 and self.stands_out >= _HALF
 
     def prices(self, asked: float, met: bool, message: str) -> Prices:
