@@ -76,7 +76,12 @@ def cut(name: str, split: int, combination: str, n_threads: int) -> Split:
     pools = []
     for detectors, base in (("paper", combination), ("diverse", combine)):
         model = FairOutlierEnsemble(
-            detectors, combination=base, min_group_size=10, random_state=split, n_jobs=n_threads
+            detectors,
+            standardize=False,  # the figures of the documentation are those of features as they are
+            combination=base,
+            min_group_size=10,
+            random_state=split,
+            n_jobs=n_threads,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

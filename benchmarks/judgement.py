@@ -116,7 +116,9 @@ def null(table: str, seed: int) -> tuple[bool, bool, float]:
     groups = rng.integers(int(rng.integers(2, 5)), size=len(data.X))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = FairOutlierEnsemble(random_state=seed).fit(data.X, sensitive_features=groups)
+        model = FairOutlierEnsemble("paper", standardize=False, random_state=seed).fit(
+            data.X, sensitive_features=groups
+        )
     base, fair = model.target_, model.outlier_scores_
     lost = roc_auc(data.y, base) - roc_auc(data.y, fair)
     return model.gap_detected_, bool(np.array_equal(base, fair)), lost

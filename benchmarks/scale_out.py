@@ -96,7 +96,7 @@ def measure(n: int, reference_size: int, n_workers: int) -> dict[str, Any]:
         with LocalCluster(**settings) as cluster, Client(cluster) as client:
             start = time.perf_counter()
             engine = TimedEngine(*parquet_parts(folder, sensitive=["group"]))
-            model = FairOutlierEnsemble(random_state=0, n_jobs=n_workers, reference_size=reference_size)
+            model = FairOutlierEnsemble("paper", random_state=0, n_jobs=n_workers, reference_size=reference_size)
             model.fit_partitions(engine)
             seconds = time.perf_counter() - start
             workers = client.run(peak_mb)

@@ -10,7 +10,13 @@ from sklearn.ensemble import IsolationForest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evenout import ConstantScoreWarning, FairOutlierEnsemble, NoGapWarning, TargetNotReachedWarning
+from evenout import (
+    ConstantFeatureWarning,
+    ConstantScoreWarning,
+    FairOutlierEnsemble,
+    NoGapWarning,
+    TargetNotReachedWarning,
+)
 from evenout.datasets import load_dataset
 from evenout.metrics import demographic_parity, flag_rate_ratio, roc_auc
 
@@ -25,7 +31,7 @@ def even(data):
 
 def test_scores_are_the_base_score_and_what_detectors_add(fitted, data):
     parts = fitted.contributions(data[0])
-    assert parts.shape == (800, 19)
+    assert parts.shape == (800, 13)  # a forest, four distances, three LOFs, four tails, and the base score
     np.testing.assert_array_equal(parts[:, -1], fitted.target_)
     np.testing.assert_allclose(parts.sum(axis=1), fitted.outlier_scores_, rtol=1e-12)
     np.testing.assert_array_equal(fitted.weights_, fitted.path_.weights(fitted.alpha_))
@@ -75,7 +81,7 @@ def test_bias_falls_by_what_was_asked(fitted, data):
     assert 0.4 < low < fitted.bias_reduction_ < high <= 1.0
     before = demographic_parity(fitted.target_, sensitive_features=data[1], scale_free=True)
     after = demographic_parity(fitted.outlier_scores_, sensitive_features=data[1], scale_free=True)
-    assert after < 0.2 * before
+    assert after < 0.25 * before
 
 
 def test_confidence_asks_for_more(data):
@@ -188,7 +194,7 @@ def same_model(X, groups, detectors, request):
 @pytest.mark.parametrize("fairness", ["individual", {"demographic_parity": 1, "individual": 2}])
 def test_other_notions_reduce_their_bias(data, fairness):
     X, groups = data
-    model = FairOutlierEnsemble(fairness=fairness, length_scale=1.0, bias_reduction=0.1, target="training")
+    model = FairOutlierEnsemble("paper", fairness=fairness, length_scale=1.0, bias_reduction=0.1, target="training")
     model.set_params(random_state=0, combination="maximum").fit(X, sensitive_features=groups)
     assert model.bias_reduction_ == pytest.approx(0.1, abs=1e-3)
     assert model.path_.bias(model.alpha_, "training") < model.path_.target_bias("training")
@@ -269,9 +275,9 @@ def test_constant_detector_is_named_and_left_out(data):
 
 def test_identical_rows_give_finite_even_scores():
     X, groups = np.ones((80, 3)), np.arange(80) % 2
-    with pytest.warns(UserWarning, match="take no part|no group gap") as caught:
+    with pytest.warns(UserWarning, match="take no part|no group gap|are dropped") as caught:
         model = FairOutlierEnsemble(random_state=0).fit(X, sensitive_features=groups)
-    assert {w.category for w in caught} == {ConstantScoreWarning, NoGapWarning}
+    assert {w.category for w in caught} == {ConstantFeatureWarning, ConstantScoreWarning, NoGapWarning}
     np.testing.assert_array_equal(model.outlier_scores_, 0.0)
 
 
@@ -312,12 +318,17 @@ def test_constrained_weights_are_feasible_and_fairer_than_the_start(data, weight
     ("combination", "low", "high"), [("average", 0.97, 0.99), ("maximum", 0.88, 0.93), ("greedy", 0.70, 0.86)]
 )
 def test_breast_cancer_base_ensembles_match_the_paper(combination, low, high):
-    """The paper: 0.9784, 0.8954 and 0.7696."""
+    """The paper, on features as they are: 0.9784, 0.8954 and 0.7696."""
     aucs = []
     for seed in range(5):
         data = load_dataset("breastw", random_state=seed)
-        model = FairOutlierEnsemble(combination=combination, alpha=0.0, random_state=seed).fit(
-            data.X, sensitive_features=data.sensitive
-        )
+        settings = {
+            "detectors": "paper",
+            "standardize": False,
+            "combination": combination,
+            "alpha": 0.0,
+            "random_state": seed,
+        }
+        model = FairOutlierEnsemble(**settings).fit(data.X, sensitive_features=data.sensitive)
         aucs.append(roc_auc(data.y, model.target_))
     assert low <= np.mean(aucs) <= high

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evenout import FairOutlierEnsemble, audit
+from evenout import FairOutlierEnsemble, InputError, TableEncoder, audit
 from evenout.detectors.fairlof import FairLOF
 from evenout.inputs.rows import as_seed
 
@@ -36,7 +36,7 @@ def test_own_combination_is_used_and_checked(data):
     )
     np.testing.assert_array_equal(model.outlier_scores_, model.detector_scores(X)[:, 3])
     for wrong, message in (
-        (lambda S: S, r"shape \(800, 18\)"),
+        (lambda S: S, r"shape \(800, 12\)"),
         (lambda S: np.full(len(S), np.nan), "not finite"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -54,7 +54,7 @@ def test_own_combination_is_used_and_checked(data):
 def test_bad_forms_are_refused(data, form, message):
     X, groups = data
     with pytest.raises(ValueError, match=message):
-        FairOutlierEnsemble(fairness=form, alpha=1.0, random_state=0).fit(X, sensitive_features=groups)
+        FairOutlierEnsemble("paper", fairness=form, alpha=1.0, random_state=0).fit(X, sensitive_features=groups)
 
 
 def test_results_do_not_depend_on_group_names(fitted, data):
@@ -260,3 +260,31 @@ def test_few_rows_cap_the_neighbours_with_one_warning():
         )
     assert len([w for w in caught if "neighbo" in str(w.message)]) == 1
     assert np.isfinite(model.outlier_scores_).all()
+
+
+@pytest.mark.parametrize("model", [FairOutlierEnsemble(random_state=0), FairLOF()])
+def test_frames_with_text_or_gaps_are_refused_by_name_and_with_the_remedy(model, data):
+    X, groups = data
+    odd = X.assign(home="own", day=pd.Timestamp("2020-01-01"), gap=np.where(np.arange(len(X)) == 3, np.nan, 1.0))
+    name = type(model).__name__
+    words = (
+        f"X has text, dates or gaps in column 'home', 'day', 'gap'; encode it: make_pipeline(TableEncoder(), {name}())"
+    )
+    with pytest.raises(InputError) as caught:
+        clone(model).fit(odd, sensitive_features=groups)
+    assert str(caught.value) == words
+    fitted = clone(model).fit(X, sensitive_features=groups)
+    wrong = X.astype(object).assign(**{X.columns[0]: "x"})
+    with pytest.raises(InputError, match="X has text, dates or gaps in column 'w'"):
+        fitted.predict(wrong, sensitive_features=groups)
+
+
+def test_the_remedy_works_and_other_names_for_categories_change_no_score(data):
+    X, groups = data
+    words = pd.Series(np.random.default_rng(0).choice(["own", "rent", None], len(X), p=[0.6, 0.3, 0.1]), index=X.index)
+    scores = []
+    for home in (words, words.map({"own": "zelt", "rent": "Boot"})):
+        model = make_pipeline(TableEncoder(), FairOutlierEnsemble(alpha=2.0, random_state=0))
+        model.fit(X.assign(home=home), fairoutlierensemble__sensitive_features=groups)
+        scores.append(model.decision_function(X.assign(home=home)))
+    np.testing.assert_array_equal(*scores)

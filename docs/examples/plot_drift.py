@@ -15,7 +15,7 @@ from evenout.auditing import AuditResult
 from evenout.datasets import Dataset, make_biased_outliers
 
 may = make_biased_outliers("shift", n=6000, strength=0.4, random_state=0)
-model = FairOutlierEnsemble("diverse", random_state=0, n_jobs=-1)
+model = FairOutlierEnsemble("diverse", standardize=False, random_state=0, n_jobs=-1)
 model.fit(may.X, sensitive_features=may.sensitive)
 
 

@@ -3,10 +3,13 @@
 from evenout.auditing import AuditResult, audit
 from evenout.blind import BlindRepair
 from evenout.core.exceptions import (
+    ConstantFeatureWarning,
     ConstantScoreWarning,
     EvenoutWarning,
     FewPairsWarning,
+    GroupGivenAwayWarning,
     InputError,
+    LabelCoverageWarning,
     NoGapWarning,
     ProxyWarning,
     SmallGroupWarning,
@@ -16,6 +19,7 @@ from evenout.core.exceptions import (
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
+from evenout.inputs.table import TableEncoder
 from evenout.repair import ScoreRepair
 
 __version__ = "0.1.0"
@@ -23,16 +27,20 @@ __version__ = "0.1.0"
 __all__ = [
     "AuditResult",
     "BlindRepair",
+    "ConstantFeatureWarning",
     "ConstantScoreWarning",
     "EvenoutWarning",
     "FairLOF",
     "FairOutlierEnsemble",
     "FewPairsWarning",
+    "GroupGivenAwayWarning",
     "InputError",
+    "LabelCoverageWarning",
     "NoGapWarning",
     "ProxyWarning",
     "ScoreRepair",
     "SmallGroupWarning",
+    "TableEncoder",
     "TargetNotReachedWarning",
     "TradeoffPath",
     "UnknownCategoryWarning",

@@ -1,17 +1,16 @@
 """The fair outlier ensemble as a scikit-learn estimator: parameters, checks, scores of new rows."""
 
 from collections.abc import Callable, Mapping
-from copy import copy
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from evenout import gpu
-from evenout.core.exceptions import InputError, NoGapWarning
+from evenout.core.exceptions import NoGapWarning
 from evenout.core.own import OwnForm
 from evenout.core.path import Target
 from evenout.core.problem import Method, Weights
@@ -45,13 +44,15 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
 
     Parameters
     ----------
-    detectors : "paper", "diverse", "precomputed" or list, default="paper"
+    detectors : "default", "diverse", "paper", "precomputed" or list, default="default"
         ``"paper"``: LOF with 5 to 30 neighbours, k-th neighbour distance with 2 to 10, isolation forests of 25 to 175
-        trees. ``"diverse"``: these, and how far out a row lies in each feature alone. A list of scikit-learn and PyOD
-        detectors and of functions that return scores (higher = more outlying), mixed freely, also as
-        ``(name, detector)``. ``"precomputed"``: X is the score matrix, higher = more outlying.
+        trees. ``"diverse"``: these, and each feature alone. ``"default"``: forest, distances, local density, and each
+        feature alone. A list of scikit-learn and PyOD detectors and of functions that return scores (higher = more
+        outlying), mixed freely, also as ``(name, detector)``. ``"precomputed"``: X is the score matrix.
+    standardize : bool, default=True
+        Named pools see features in spreads (`evenout.detectors.units`): no unit matters. False is the paper's way.
     combination : {"average", "maximum", "median", "aom", "moa", "greedy"} or callable, default="average"
-        The base ensemble, or a function from the scaled (n, k) scores to n numbers.
+        The base ensemble, or a function of the scaled (n, k) scores. "diverse" and "default" average by family.
     scaling : {"minmax", "rank", "zscore", "gaussian"}, default="minmax"
         How raw scores become comparable, learnt on the training rows.
     fairness : {"demographic_parity", "individual"}, dict, array or callable, default="demographic_parity"
@@ -96,6 +97,9 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
     reference_size : int, default=100_000
         Rows that detectors are fitted on where X is a Dask collection, or a folder: as many are in memory. The
         attributes ``outlier_scores_`` and ``target_`` are those of these rows then.
+    learn : bool, default=False
+        Let the base score learn from the ``labels`` given to `fit`; ``label_weight_`` says how much was learnt. Labels
+        that say nothing mostly leave it as it is. Labels carry the bias of those who gave them: see ``label_gap_``.
     random_state : int, RandomState or None, default=None
         Seed of the forests, of open random states in given detectors, and of the folds.
     n_jobs : int or None, default=None
@@ -141,6 +145,10 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         Rows of the fit; of more than ``reference_size`` over partitions.
     left_out_groups_ : dict of str to int
         Groups too small to be measured, and their rows.
+    label_weight_ : float
+        How much of the target was learnt from labels, in [0, 1].
+    label_gap_ : tuple of float
+        Scale-free bias of the base score before and after it has learnt from labels, on the training rows.
     offset_ : float
         ``decision_function = score_samples - offset_``; negative means flagged.
     n_features_in_ : int
@@ -159,8 +167,9 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
 
     def __init__(
         self,
-        detectors: Any = "paper",
+        detectors: Any = "default",
         *,
+        standardize: bool = True,
         combination: str | Callable[[FloatArray], FloatArray] = "average",
         scaling: str = "minmax",
         fairness: str | Mapping[str, float] | FloatArray | OwnForm = "demographic_parity",
@@ -179,11 +188,13 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         unknown_groups: str = "error",
         contamination: float = 0.1,
         reference_size: int = 100_000,
+        learn: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
         device: str = "cpu",
     ) -> None:
         self.detectors = detectors
+        self.standardize = standardize
         self.combination = combination
         self.scaling = scaling
         self.fairness = fairness
@@ -202,19 +213,16 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         self.unknown_groups = unknown_groups
         self.contamination = contamination
         self.reference_size = reference_size
+        self.learn = learn
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
-        """The published settings: 18 detectors, greedy, ``y = S w``, requests on the training rows; with changes."""
-        published = {
-            "detectors": "paper",
-            "combination": "greedy",
-            "method": "published",
-            "target": "training",
-        }
+        """The published settings: 18 detectors on raw features, greedy, ``y = S w``, requests on training rows."""
+        published: dict[str, Any] = {"detectors": "paper", "standardize": False, "combination": "greedy"}
+        published |= {"method": "published", "target": "training"}
         return cls(**(published | changes))
 
     def fit(
@@ -225,6 +233,8 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         sensitive_features: Any = None,
         clusters: Any = None,
         sample_weight: Any = None,
+        labels: Any = None,
+        label_propensity: Any = None,
     ) -> Self:
         """Fit detectors, base ensemble and fair weights.
 
@@ -239,17 +249,24 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
             Which rows belong together, such as several of one person. Folds, errors and tests go by cluster.
         sample_weight : array of shape (n,), optional
             How many rows each row counts for in misfit, bias and errors. Detectors see each row once.
+        labels : array of shape (n,), optional
+            1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``learn=True``.
+        label_propensity : array of shape (n,), optional
+            The chance with which each row was looked at, where rows were chosen by something other than their scores.
         """
         check_parameters(self.get_params(deep=False), ENSEMBLE)
         if self.device != "cpu":
             gpu.check_device(self.device)
         request = Request.read(self.get_params(deep=False))
         if is_collection(X):
-            if clusters is not None or sample_weight is not None:
-                raise ValueError("clusters and sample_weight need rows in memory; leave them out for Dask collections")
+            if any(given is not None for given in (clusters, sample_weight, labels)):
+                raise ValueError(
+                    "clusters, sample_weight and labels need rows in memory; leave them out for Dask collections"
+                )
             return self.fit_partitions(collection_engine(X, sensitive_features))
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
         given = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
+        given |= {"labels": labels, "label_propensity": label_propensity}
         rows = TrainingRows.read(self, X, parameters, request.fairness, **given)
         return self._fit(Memory.of(rows, parameters, seed), request, seed, X)
 
@@ -290,40 +307,6 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
             return self.fit(X, y, **params).predict(X, **params)
         return super().fit_predict(X, y, **params)
 
-    def at(
-        self,
-        *,
-        bias_reduction: float | None = None,
-        flag_rate_ratio: float | None = None,
-        alpha: float | None = None,
-        confidence: float | None = None,
-    ) -> Self:
-        """The fitted model elsewhere on its path, at once: nothing is fitted again, and this model stays as it is.
-
-        Parameters
-        ----------
-        bias_reduction, flag_rate_ratio, alpha, confidence
-            As in the constructor; all that is not given is None.
-        """
-        check_is_fitted(self)
-        asked = {
-            "bias_reduction": bias_reduction,
-            "flag_rate_ratio": flag_rate_ratio,
-            "alpha": alpha,
-            "confidence": confidence,
-        }
-        parameters = self.get_params(deep=False) | asked
-        check_parameters(parameters, ENSEMBLE)
-        if flag_rate_ratio is not None and self.n_rows_ > len(self.target_):
-            raise InputError(
-                "{flag_rate_ratio=:g} is searched for on rows in memory, which has {n} of {n_rows} rows; "
-                "give {@bias_reduction} or {@alpha} instead",
-                flag_rate_ratio=flag_rate_ratio, n=len(self.target_), n_rows=self.n_rows_,
-            )  # fmt: skip
-        other = copy(self).set_params(**asked)
-        other._store(self._result.at(Request.read(parameters)))
-        return other
-
     def _store(self, result: FitResult) -> None:
         """Everything that is public of a fit; the rest stays in one place."""
         path, choice, sums = result.path, result.choice, result.path.cross.whole.sums
@@ -341,3 +324,6 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         self.group_names_, self.group_counts_ = result.groups.labels, result.counts
         self.left_out_groups_, self.n_rows_ = result.groups.left_out, result.n_rows
         self.detector_names_ = result.scores.pool.names
+        stack = result.scores.stack
+        self.label_weight_ = 0.0 if stack is None else stack.label_weight
+        self.label_gap_ = result.label_gap

@@ -1,14 +1,19 @@
-"""Scores of new rows by a fitted ensemble, in memory and over partitions."""
+"""A fitted ensemble: scores of new rows, in memory and over partitions, and the same model elsewhere on its path."""
 
+from collections.abc import Callable
+from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from joblib import effective_n_jobs
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.beyond import score_partitions
+from evenout.fitting.request import Request
 from evenout.fitting.result import FitResult
+from evenout.inputs.parameters import ENSEMBLE, check_parameters
 from evenout.inputs.rows import new_rows
 from evenout.partitions.dask_engine import is_collection, score_collection
 from evenout.partitions.engines import Engine
@@ -23,8 +28,44 @@ class FittedScores(OutlierScorer):
     """
 
     _result: FitResult
+    _store: Callable[[FitResult], None]
+    get_params: Callable[..., dict[str, Any]]
     n_jobs: int | None
     device: str
+
+    def at(
+        self,
+        *,
+        bias_reduction: float | None = None,
+        flag_rate_ratio: float | None = None,
+        alpha: float | None = None,
+        confidence: float | None = None,
+    ) -> Self:
+        """The fitted model elsewhere on its path, at once: nothing is fitted again, and this model stays as it is.
+
+        Parameters
+        ----------
+        bias_reduction, flag_rate_ratio, alpha, confidence
+            As in the constructor; all that is not given is None.
+        """
+        check_is_fitted(self)
+        asked = {
+            "bias_reduction": bias_reduction,
+            "flag_rate_ratio": flag_rate_ratio,
+            "alpha": alpha,
+            "confidence": confidence,
+        }
+        parameters = self.get_params(deep=False) | asked
+        check_parameters(parameters, ENSEMBLE)
+        if flag_rate_ratio is not None and self._result.n_rows > len(self._result.target):
+            raise InputError(
+                "{flag_rate_ratio=:g} is searched for on rows in memory, which has {n} of {n_rows} rows; "
+                "give {@bias_reduction} or {@alpha} instead",
+                flag_rate_ratio=flag_rate_ratio, n=len(self._result.target), n_rows=self._result.n_rows,
+            )  # fmt: skip
+        other = copy(self).set_params(**asked)
+        other._store(self._result.at(Request.read(parameters)))
+        return other
 
     def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The fair score of new rows, shape (m,), higher = more outlying."""

@@ -20,7 +20,7 @@ FAST = ("--alpha", "2", "--quiet")
 
 @pytest.fixture(scope="module")
 def model(people):
-    rows = TableEncoder().fit_transform(people[["home", "income", "debt"]])
+    rows = TableEncoder().set_output(transform="pandas").fit_transform(people[["home", "income", "debt"]])
     ensemble = FairOutlierEnsemble(alpha=2.0, random_state=0)
     return ensemble.fit(rows, sensitive_features=people[["sex", "age"]])
 
@@ -106,6 +106,7 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
     people.to_csv("p.csv.gz", index=False)
     settings = {
         "detectors": "diverse",
+        "standardize": True,
         "combination": "average",
         "scaling": "zscore",
         "fairness": {"demographic_parity": 1.0, "individual": 2.0},
@@ -128,11 +129,12 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
     words = {"fairness": "demographic_parity,individual=2", "length_scale": "median:0.5"}
     options = []
     for name, value in settings.items():
-        options += ["--" + name.replace("random_state", "seed").replace("_", "-"), words.get(name, value)]
+        option = "--" + name.replace("random_state", "seed").replace("_", "-")
+        options += [option] if value is True else [option, words.get(name, value)]
     result = run("fit", "p.csv.gz", "--sensitive", "sex", "--drop", "person", *options, "--json")
     assert result.exit_code == 0, result.stderr
     summary = json.loads(result.stdout)
-    others = {"alpha", "flag_rate_ratio"}
+    others = {"alpha", "flag_rate_ratio", "learn"}  # the last one in test_learn.py
     assert set(summary["settings"]) - {"device"} == set(settings) | others
     assert {name: summary["settings"][name] for name in settings} == settings
     assert json.loads(Path("evenout-out/summary.json").read_text()) == summary

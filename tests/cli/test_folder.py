@@ -39,7 +39,7 @@ def test_a_folder_is_fitted_like_the_file(run, fitted):
         assert summary[name]["after"] == pytest.approx(of_file[name]["after"])
     assert summary["unseen_estimate"] == "everything refitted"
     assert "Bias, unseen rows: " in result.stdout
-    assert "on rows that the weights have not seen (95% interval " in result.stdout
+    assert "on unseen rows (95% interval " in result.stdout
     assert "Lowest / highest rate of not being flagged: " in result.stdout
 
 

@@ -30,7 +30,7 @@ def test_one_half_of_german_fits_and_the_other_is_scored_from_the_file_alone(run
     np.testing.assert_allclose(scores["fair_score"], expected, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(scores["flagged"], model.predict(data.X.iloc[second]) == -1)
     loaded = load_model("fair/model.skops")
-    np.testing.assert_array_equal(loaded["ensemble"].outlier_scores(data.X.iloc[second].to_numpy()), expected)
+    np.testing.assert_array_equal(loaded["ensemble"].outlier_scores(data.X.iloc[second]), expected)
     assert loaded["ensemble"].alpha_ == model.alpha_
 
 

@@ -16,7 +16,8 @@ def outcome():
     groups = rng.choice(["a", "b"], 400)
     X = rng.gamma(2.0, size=(400, 3)) + (groups == "b")[:, None]
     model = FairOutlierEnsemble("precomputed", alpha=1.0, random_state=0).fit(X, sensitive_features=groups)
-    return replace(Outcome.of(model, np.array([[0.05, 0.10], [0.15, 0.10]])), unseen_estimate="everything refitted")
+    model.flag_rates_ = np.array([[0.05, 0.10], [0.15, 0.10]])
+    return replace(Outcome.of(model), unseen_estimate="everything refitted")
 
 
 def asked(outcome, reached, interval, met, **request):

@@ -92,3 +92,20 @@ def test_greedy_takes_no_copy_of_a_detector():
 def test_greedy_takes_no_detector_that_cancels_another():
     x = np.arange(17) / 16.0  # the average of both columns is 1/2 on every row, and says nothing
     assert len(select_greedily(np.column_stack([x, 1.0 - x]))) == 1
+
+
+def test_average_of_families_by_hand():
+    """One family of two columns, one of one: (0.1 + 0.9) / 4 + 0.2 / 2, and so on."""
+    combination = learn_combination("average", S, ALL, 0, ["knn", "knn", "forest"])
+    np.testing.assert_allclose(combination.apply(S), [0.35, 0.375, 0.65])
+
+
+def test_families_of_unusable_columns_count_for_nothing():
+    combination = learn_combination("average", S, np.array([0, 1]), 0, ["knn", "forest", "tail"])
+    np.testing.assert_allclose(combination.apply(S), [0.5, 0.45, 0.5])
+
+
+def test_families_mean_nothing_to_other_combinations():
+    for kind in ("maximum", "median", "greedy", "aom"):
+        found = learn_combination(kind, S, ALL, 0, ["knn", "knn", "forest"]).apply(S)
+        np.testing.assert_array_equal(found, learn_combination(kind, S, ALL, 0).apply(S))

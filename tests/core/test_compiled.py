@@ -33,6 +33,8 @@ def test_small_matrices_keep_to_one_thread_and_leave_the_setting_as_it_was():
     def threads():
         return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
+    if not threads():
+        pytest.skip("this threadpoolctl knows no library of numpy's")
     with threadpool_limits(2, "blas"):
         assert threads() == {2}
         with one_blas_thread():

@@ -135,7 +135,7 @@ def test_precomputed_scores_pass_through(rows):
 @pytest.mark.parametrize(
     ("detectors", "message"),
     [
-        ("papers", "'papers' is unknown; known names: 'paper', 'diverse', 'precomputed'"),
+        ("papers", "'papers' is unknown; known names: 'paper', 'diverse', 'default', 'precomputed'"),
         ([], "empty list"),
         (IsolationForest(), "put a single detector into a list"),
         ([("a", 1, 2)], r"a tuple must be \(name, detector\)"),

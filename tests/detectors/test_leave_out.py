@@ -286,7 +286,7 @@ def test_a_mixed_pool_joins_its_parts_in_order(n):
     pool, raw, without = cross_fit_pool(given, X, folds, **options)
     plain, expected = fit_pool(given, X, **options)
     assert pool.names == plain.names
-    assert pool.names[-5:] == ("tail_0", "tail_1", "tail_2", "fairlof", "_norm")
+    assert pool.names[-5:] == ("tail:x0", "tail:x1", "tail:x2", "fairlof", "_norm")
     assert_array_equal(raw, expected)
     held, found = folds == 3, without(3)
     assert found.shape == raw.shape

@@ -34,7 +34,7 @@ from click.testing import CliRunner
 
 import evenout.report
 from evenout.cli import main
-from evenout.detectors import pool
+from evenout.detectors import named
 from evenout.persistence import load_model
 
 SECONDS = 120  # for one case on a busy machine: a page takes seconds, all else tenths of a second
@@ -67,7 +67,7 @@ def run_case(case, run):
         return ending, faults + [f"left {path.name} behind" for path in scratch.iterdir()]
 
 
-pool._LOF, pool._KNN, pool._TREES = (5,), (2,), (2, 3)  # in this process: fits in milliseconds
+named._LOF, named._KNN, named._TREES = (5,), (2,), (2, 3)  # in this process: fits in milliseconds
 
 
 def in_process(case, folder, scratch):

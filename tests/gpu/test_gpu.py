@@ -188,17 +188,20 @@ def test_forest_without_a_fold_is_that_of_the_cpu(device, n):
     np.testing.assert_allclose(again(1), without(1), rtol=1e-12)
 
 
-def test_pool_on_the_device_is_that_of_the_cpu(device, monkeypatch):
+@pytest.mark.parametrize("pool", ["paper", "default"])
+def test_pool_on_the_device_is_that_of_the_cpu(device, monkeypatch, pool):
     if device == "cpu":  # the pool takes any other name to torch
         monkeypatch.setattr(gpu, "check_device", lambda _: None)
     X = make_rows(1100, 3)
     folds = np.random.default_rng(0).integers(0, 4, len(X))
     torch_device = "cuda" if device == "cuda" else "cpu:0"
-    _, scores, without = cross_fit_pool("paper", X, folds, seed=1)
-    _, found, again = cross_fit_pool("paper", X, folds, seed=1, device=torch_device)
+    fitted, scores, without = cross_fit_pool(pool, X, folds, seed=1)
+    _, found, again = cross_fit_pool(pool, X, folds, seed=1, device=torch_device)
     np.testing.assert_allclose(found, scores, rtol=1e-12)
     np.testing.assert_allclose(again(3), without(3), rtol=1e-12)
-    np.testing.assert_array_equal(fit_pool("paper", X, seed=1, device=torch_device)[1], found)
+    np.testing.assert_array_equal(fit_pool(pool, X, seed=1, device=torch_device)[1], found)
+    there, here = (fitted.score(X[:50] + 0.01, device=where) for where in (torch_device, "cpu"))
+    np.testing.assert_allclose(there, here, rtol=1e-12)
 
 
 def test_forest_of_one_row_says_nothing(device):

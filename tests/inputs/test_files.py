@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from evenout.core.exceptions import EvenoutWarning
 from evenout.inputs.files import read_table, require_columns, sha256
 
 RAGGED_SHORT = "a,b,c\n1,2,3\n4,5\n"
@@ -22,7 +23,7 @@ WRONG = {
     "nul.csv": (b"a,b\n1,\x00\n", "holds binary data"),
     "utf16.csv": ("a,b\n1,2\n".encode("utf-16"), "is in UTF-16; save the file as UTF-8"),
     "latin.csv": (
-        "a,b\n1,2\n3,\xe9\n".encode("latin1"),
+        "a,b\n1,\xfc\n".encode() + b"3,\xe9\n",
         "line 3: byte 0xe9 is not UTF-8; save the file as UTF-8",
     ),
     "short.csv": (RAGGED_SHORT.encode(), "line 3: 2 fields, but the header has 3"),
@@ -30,9 +31,8 @@ WRONG = {
     "after-quoted.csv": (b'a,b\n"x\ny",2\n3\n', "line 4: 1 field, but the header has 2"),
     "return.csv": (b"a,b\n1,x\ry\n", "line 2: not valid CSV (carriage return outside quotes)"),
     "quote.csv": (b'a,b\n"x,2\n3,4\n', "not valid CSV"),
-    "twice.csv": (b"a,b,a,b\n1,2,3,4\n", "more than one column 'a', 'b'"),
-    "unnamed.csv": (b",b\n1,2\n", "column 1 has no name"),
-    "semicolons.csv": (b"a;b\n1;2\n", "separated by another character"),
+    "twice.csv": (b"a,a,a (2)\n1,2,3\n", "more than one column 'a (2)'"),
+    "nothing.csv": (b"a,b\n1,\x81\n", "line 2: byte 0x81 is not UTF-8"),
     "text.csv.gz": (b"a,b\n1,2\n", "is no gzip file, or a damaged one"),
     "cut.csv.gz": (gzip.compress(b"a,b\n" + b"1,2\n" * 1000)[:-20], "is no gzip file, or a damaged one"),
     "fake.parquet": (b"PAR1 but not really", "is no Parquet file, or a damaged one"),
@@ -56,6 +56,47 @@ def test_read_table_of_nothing_suggests_a_near_name(tmp_path):
         read_table(tmp_path / "peple.csv")
     with pytest.raises(ValueError, match="is a folder"):
         read_table(tmp_path)
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_read_table_takes_other_separators_and_decimal_commas(mark, tmp_path):
+    rows = [
+        ["price", "big", "day", "name"],
+        ["3,50 €", "1.234", "01.02.2020", "a,b"],
+        ["1.234,5 €", "950", "1.3.2020", "c"],
+    ]
+    (tmp_path / "a.csv").write_text(
+        "\n".join(mark.join([*row, "-1,5"]) for row in [rows[0], *rows[1:]]).replace("-1,5", "x", 1)
+    )
+    frame = read_table(tmp_path / "a.csv")
+    assert frame["price"].tolist() == ["3.50 €", "1234.5 €"]
+    assert frame["big"].tolist() == [1234, 950]
+    assert frame["x"].tolist() == [-1.5, -1.5]
+    assert frame["day"].tolist() == ["01.02.2020", "1.3.2020"]
+    assert frame["name"].tolist() == ["a,b", "c"]
+
+
+def test_read_table_keeps_points_where_no_decimal_comma_is_found(tmp_path):
+    (tmp_path / "a.csv").write_text("x;y\n1.234;a\n0.5;b\n")
+    assert read_table(tmp_path / "a.csv")["x"].tolist() == [1.234, 0.5]
+
+
+def test_read_table_tells_of_windows_text_and_of_names_that_it_gives(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_bytes("name,x,x,\nJosé,1,2,3\n".encode("cp1252"))
+    with pytest.warns(EvenoutWarning) as said:
+        frame = read_table(file)
+    assert [str(each.message).removeprefix(f"{file} ") for each in said] == [
+        "is not UTF-8 (line 2), so it is read as Windows-1252; look at words with accents",
+        "has more than one column 'x'; from here on the later ones are called 'x (2)'",
+    ]
+    assert frame.iloc[0].to_dict() == {"name": "José", "x": 1, "x (2)": 2, "Unnamed: 3": 3}
+
+
+def test_read_table_refuses_names_that_must_be_there_once(tmp_path):
+    (tmp_path / "a.csv").write_text("x,x\n1,2\n")
+    with pytest.raises(ValueError, match=r"a\.csv has more than one column 'x'; rename all but one"):
+        read_table(tmp_path / "a.csv", once=["x"])
 
 
 def test_read_table_keeps_types_gaps_and_every_digit(tmp_path):

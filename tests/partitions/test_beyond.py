@@ -27,6 +27,8 @@ SETTINGS = {
     "own form": {"fairness": _spread, "alpha": 3.0},
     "group-aware": {"detectors": ["paper", FairLOF(lambda_=0.4)], "alpha": 1.0},
     "diverse": {"detectors": "diverse", "contamination": 13, "alpha": 50.0},
+    "default pool": {"detectors": "default", "standardize": True, "alpha": 50.0},
+    "standardised": {"fairness": "individual", "standardize": True, "alpha": 2.0},
 }
 REQUESTS = {
     "default": {},

@@ -30,9 +30,18 @@ def fit_pipeline(**settings):
 
 @pytest.fixture(scope="session")
 def pipeline():
-    """Every part that a file may hold: neighbours, forest, tails, kept ranks, sums over pairs."""
+    """Every part that a file may hold: neighbours, forest, tails, units, kept ranks, sums over pairs."""
     settings = {"detectors": "diverse", "scaling": "rank", "combination": "aom", "alpha": 2.0}
+    settings["standardize"] = True
     return fit_pipeline(fairness={"demographic_parity": 1.0, "individual": 2.0}, weights="simplex", **settings)
+
+
+@pytest.fixture(scope="session")
+def default_file(tmp_path_factory):
+    """A file with decorrelated neighbours, and an average of families."""
+    path = tmp_path_factory.mktemp("models") / "default.skops"
+    save_model(fit_pipeline(detectors="default", standardize=True, alpha=2.0), path)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ import evenout
 from evenout.persistence import ModelFileError, load_model
 from evenout.storage.archive import read_plain, write_plain
 
+DATES = {"kind": "dates", "name": "a", "note": "", "median": 1.0, "first": 0.0, "way": "date %Y", "parts": []}
+
 
 def refused(path, words=""):
     with pytest.raises(ModelFileError, match="was not loaded") as caught:
@@ -27,6 +29,11 @@ def refused(path, words=""):
 @pytest.fixture
 def data(model_file):
     return read_plain(model_file)
+
+
+@pytest.fixture(params=["model_file", "default_file"])
+def any_data(request):
+    return read_plain(request.getfixturevalue(request.param))
 
 
 def arrays(value, place=()):
@@ -50,38 +57,38 @@ def put(data, place, value):
     return changed
 
 
-def test_every_array_of_another_length_type_or_dimension_is_refused(data, tmp_path):
+def test_every_array_of_another_length_type_or_dimension_is_refused(any_data, tmp_path):
     file, tried = tmp_path / "m.skops", 0
-    for place, array in arrays(data):
+    for place, array in arrays(any_data):
         other = np.int32 if array.dtype != np.int32 else np.int64
         shorter = () if "buckets" in place else (array[:-1],)  # a base ensemble may take any detectors
         for wrong in (*shorter, array.astype(other) if len(array) % 2 else array[None]):
-            write_plain(put(data, place, wrong), file)
+            write_plain(put(any_data, place, wrong), file)
             refused(file)
             tried += 1
     assert tried > 50
 
 
-def test_every_index_out_of_bounds_is_refused(data, tmp_path):
+def test_every_index_out_of_bounds_is_refused(any_data, tmp_path):
     file, tried = tmp_path / "m.skops", 0
-    for place, array in arrays(data):
+    for place, array in arrays(any_data):
         if array.dtype.kind == "i":
             for wrong in (-2, np.iinfo(array.dtype).max):  # -1 is a row without a group
                 changed = array.copy()
                 changed.flat[-1] = wrong
-                write_plain(put(data, place, changed), file)
+                write_plain(put(any_data, place, changed), file)
                 refused(file, place[-1] if isinstance(place[-1], str) else "")
                 tried += 1
     assert tried > 20
 
 
-def test_every_array_that_is_not_finite_is_refused(data, tmp_path):
+def test_every_array_that_is_not_finite_is_refused(any_data, tmp_path):
     file, tried = tmp_path / "m.skops", 0
-    for place, array in arrays(data):
+    for place, array in arrays(any_data):
         if array.dtype.kind == "f":
             changed = array.copy()
             changed.flat[0] = np.nan
-            write_plain(put(data, place, changed), file)
+            write_plain(put(any_data, place, changed), file)
             refused(file, "is not finite")
             tried += 1
     assert tried > 15
@@ -121,8 +128,8 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (("format",), 4, f"a later evenout ({evenout.__version__}, format 4) wrote it, and this one"),
-        (("format",), 4, "reads format 3; update evenout"),
+        (("format",), 5, f"a later evenout ({evenout.__version__}, format 5) wrote it, and this one"),
+        (("format",), 5, "reads format 4; update evenout"),
         (("format",), True, "format"),
         (("format",), "2", "format"),
         (("ensemble", "choice", "met"), None, "met"),
@@ -156,9 +163,19 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
         (("ensemble", "path", "notions"), [{"name": "own", "weight": 1.0, "object": 0}], "object is missing"),
         (("ensemble", "path", "constraint"), "whatever", "constraint"),
         (("table", "columns"), ["a", "b", "c"], "columns"),
-        (("table", "categories", "home"), ["own"], "has other features than its ensemble"),
-        (("table", "categories", "home"), [], "home"),
-        (("table", "medians", "a"), float("inf"), "is not finite"),
+        (("table", "columns", 3, "values"), ["own"], "has other features than its ensemble"),
+        (("table", "columns", 3, "values"), ["own", "own"], "values names one twice"),
+        (("table", "columns", 3, "values"), [], "values"),
+        (("table", "columns", 3, "rest"), True, "values has no place for the rest"),
+        (("table", "columns", 3, "kind"), "eval", "kind"),
+        (("table", "columns", 3), {"kind": "left out", "name": "a", "note": ""}, "names one twice"),
+        (("table", "columns"), [{"kind": "left out", "name": "a", "note": ""}], "holds no feature"),
+        (("table", "columns", 0, "median"), float("inf"), "is not finite"),
+        (("table", "columns", 0, "way"), "date x", "way"),
+        *(
+            (("table", "columns", 0), {**DATES, name: wrong}, name)
+            for name, wrong in (("way", "number"), ("parts", ["era"]), ("median", 1e9), ("first", "x"))
+        ),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(place, value, words, data, tmp_path):
@@ -178,7 +195,7 @@ def test_a_file_of_the_first_format_names_its_writer_and_its_reader(data, tmp_pa
     older = {**data, "format": 1, "evenout": "0.0.9\n\x1b[2J" + "9" * 1000}
     write_plain(older, tmp_path / "m.skops")
     refused(tmp_path / "m.skops", "not loaded: an earlier evenout (0.0.9[2J999")
-    reader = f", format 1) wrote it, and this one ({evenout.__version__}) reads format 3; fit the model anew"
+    reader = f", format 1) wrote it, and this one ({evenout.__version__}) reads format 4; fit the model anew"
     refused(tmp_path / "m.skops", reader)
     write_plain({**older, "evenout": None}, tmp_path / "m.skops")
     refused(tmp_path / "m.skops", "evenout is no text")
@@ -333,3 +350,19 @@ def test_absent_and_empty_files_and_folders_are_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match=words):
             load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("spread", lambda values: -values),
+        ("spread", np.zeros_like),
+        ("kept", lambda values: values[::-1].copy()),
+        ("kept", np.zeros_like),
+    ],
+)
+def test_units_that_no_table_has_are_refused(name, change, any_data, tmp_path):
+    place = ("ensemble", "scores", "pool", "units", name)
+    values = any_data["ensemble"]["scores"]["pool"]["units"][name]
+    write_plain(put(any_data, place, change(values)), tmp_path / "m.skops")
+    refused(tmp_path / "m.skops", name)

@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 from evenout import FairOutlierEnsemble
 from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
 from evenout.core.exceptions import (
+    ConstantFeatureWarning,
     ConstantScoreWarning,
     FewPairsWarning,
     NoGapWarning,
@@ -23,7 +24,7 @@ from evenout.core.exceptions import (
 )
 from evenout.core.folds import assign_folds, count_folds
 from evenout.core.scaling import learn_scaling, unit_range
-from evenout.detectors import pool
+from evenout.detectors import named
 
 settings.register_profile(
     "quick",
@@ -156,7 +157,8 @@ def _pose(table, scaling="minmax", weighting="rank", seed=0):
 def _fit(table, detectors="precomputed", *, counted=None, **parameters):
     """Fit, rows ``counted`` by weight or cluster; what is said about the data is no fault, any other warning is."""
     with warnings.catch_warnings():
-        for category in (ConstantScoreWarning, FewPairsWarning, NoGapWarning, TargetNotReachedWarning):
+        said = (ConstantFeatureWarning, ConstantScoreWarning, FewPairsWarning, NoGapWarning)
+        for category in (*said, TargetNotReachedWarning):
             warnings.simplefilter("ignore", category)
         warnings.filterwarnings("ignore", "n_neighbors", UserWarning)
         model = FairOutlierEnsemble(detectors, **{"random_state": 0, "min_group_size": 2, **parameters})
@@ -198,5 +200,6 @@ def fit():
 def few_trees():
     """The named pools with small forests, which are most of the work on small data."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "_TREES", (3, 8))
+        patch.setattr(named, "_TREES", (3, 8))
+        patch.setattr(named, "_DEFAULT_TREES", (8,))
         yield

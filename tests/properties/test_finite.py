@@ -117,7 +117,8 @@ def test_named_pools_are_finite(data, wild_tables, fit):
         st.sampled_from(["demographic_parity", "individual", {"demographic_parity": 1.0, "individual": 1.0}])
     )
     asked = {"fairness": fairness, "length_scale": data.draw(LENGTHS), **data.draw(REQUESTS)}
-    model = fit(table, data.draw(st.sampled_from(["paper", "diverse"])), **asked)
+    asked["standardize"] = data.draw(st.booleans())
+    model = fit(table, data.draw(st.sampled_from(["paper", "diverse", "default"])), **asked)
     assert_finite_fit(model)
     np.testing.assert_array_equal(model.outlier_scores(table.values), model.outlier_scores_)
     new = data.draw(wild_tables(max_width=1)).values

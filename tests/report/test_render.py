@@ -157,3 +157,10 @@ def test_million_rows_stay_below_six_megabytes(tmp_path):
     path = write_report(model, tmp_path / "report.html", X=X, sensitive_features=groups, ids=ids)
     assert 1_000_000 < path.stat().st_size < 6_000_000
     assert "Listed are the 1,000 people" in path.read_text()
+
+
+def test_a_score_that_has_learnt_says_so(data):
+    page = render(replace(data, label_gap=(0.0494, 0.0263)))
+    assert "its gap on the training rows was 0.0494 before and is 0.0263 after" in page
+    assert "never in fitting" not in page
+    assert "has learnt from labels" not in render(data)

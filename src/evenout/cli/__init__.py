@@ -50,7 +50,8 @@ def main() -> None:
     """Fair outlier detection for tables.
 
     evenout scores rows by how outlying they are, evens out protected groups in that score, and shows what the
-    fairness costs. Scores come from many detectors, without labels; the group is needed for fitting, never for scoring.
+    fairness costs. Scores come from many detectors, without labels unless --learn says so. The group is needed for
+    fitting, never for scoring.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

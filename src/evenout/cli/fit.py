@@ -7,6 +7,7 @@ import click
 import numpy as np
 
 from evenout.cli.folder import engine_options, fit_folder, is_folder
+from evenout.cli.giveaways import Giveaways, noticed_giveaways
 from evenout.cli.messages import plain_messages, progress
 from evenout.cli.options import NonEmptyPath, common_options, estimator_options
 from evenout.core.exceptions import warn
@@ -28,7 +29,9 @@ Fit a fair outlier ensemble on DATA, and show what fairness costs.
 DATA is a file (.csv, .csv.gz or .parquet), a folder or a pattern of Parquet files ("data/*.parquet"), of any size, or
 a bundled data set: communities, german, annthyroid, cardio, vowels, breastw, mammography, pima or credit. Files and
 folders need --sensitive. Every column that has no role is a feature: text is one-hot encoded, gaps are filled (numbers
-by the median, text as "missing"). The protected columns, the label, the id and the clusters are never features.
+by the median, text as "missing"), dates become days, month and weekday. Columns of one value, and those that only tell
+rows apart, are left out. What was done with each column is printed. The protected columns, the label, the id and the
+clusters are never features.
 
 \b
 DIR gets
@@ -75,11 +78,12 @@ Examples:
     help="Folder for the results.",
 )  # fmt: skip
 @click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
-@click.option("--label", metavar="COL", help="Known outliers (1) and inliers (0): for evaluation, never for fitting.")
+@click.option("--label", metavar="COL", help="Known outliers (1) and inliers (0): for evaluation, or with --learn.")
 @click.option(
     "--clusters", metavar="COL", help="Rows of one value here belong together, such as several of one person."
 )
 @click.option("--drop", default="", metavar="COL[,COL...]", help="Columns to leave out.")
+@click.option("--keep", default="", metavar="COL[,COL...]", help="Features even if they look like ids.")
 @click.option(
     "--show-small-cells",
     is_flag=True,
@@ -90,17 +94,18 @@ Examples:
 @common_options
 def fit(
     data: str, sensitive: str, out: Path, id_column: str | None, label: str | None, clusters: str | None, drop: str,
-    show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
+    keep: str, show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
     **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
         if is_folder(data):
-            if clusters is not None:
-                raise ValueError(f"{data}: --clusters needs the rows in memory; give one file, not a folder")
+            for option, given in (("--clusters", clusters is not None), ("--learn", settings["learn"])):
+                if given:
+                    raise ValueError(f"{data}: {option} needs the rows in memory; give one file, not a folder")
             fit_folder(
-                data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column, label])), engine=engine,
-                scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs, **settings,
+                data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column, label])), keep=keep,
+                engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs, **settings,
             )  # fmt: skip
             return
         from evenout.cli.inputs import read_fit_inputs
@@ -112,12 +117,15 @@ def fit(
         with progress(quiet=quiet) as step, atomic_folder(out, stale="report.html") as folder:
             step(f"Reading {data}")
             inputs = read_fit_inputs(
-                data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop
-            )
+                data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop,
+                learn=settings["learn"],
+            )  # fmt: skip
             step(f"Fitting on {len(inputs.features):,} rows")
-            pipeline, groups = _fit(inputs, settings | {"n_jobs": n_jobs})
+            with noticed_giveaways() as giveaways:
+                pipeline, groups = _fit(inputs, keep, settings | {"n_jobs": n_jobs})
+                giveaways.name(pipeline["table"].get_feature_names_out().tolist())
             step("Writing results")
-            summary = _write(folder, inputs, pipeline, groups)
+            summary = _write(folder, inputs, pipeline, groups, giveaways)
             step("Writing the report")
             try:
                 _write_report(folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells)
@@ -130,26 +138,34 @@ def fit(
             show_fit(summary, str(out), files)
 
 
-def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Groups]":
+def _fit(inputs: "FitInputs", keep: str, settings: dict[str, Any]) -> "tuple[Pipeline, Groups]":
     """Encoder and ensemble, fitted one after the other, and the groups by which they were fitted."""
     from sklearn.pipeline import Pipeline
 
+    from evenout.cli.inputs import refuse_text, split_names
     from evenout.estimator import FairOutlierEnsemble
+    from evenout.inputs.files import require_columns
     from evenout.inputs.groups import read_groups
     from evenout.inputs.table import TableEncoder
 
-    table = TableEncoder().fit(inputs.features)
-    if settings["detectors"] == "precomputed" and table.categories_:
-        raise ValueError(f"column {next(iter(table.categories_))!r} holds text; scores must be numbers")
+    columns = list(inputs.features.columns)
+    kept = split_names(keep, columns)
+    require_columns(kept, columns, where=inputs.name, use="--keep")
+    scores = settings["detectors"] == "precomputed"
+    table = TableEncoder(keep=columns if scores else kept).set_output(transform="pandas").fit(inputs.features)
+    if scores:
+        refuse_text(table)
     rules = {name: settings[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
     groups = read_groups(inputs.sensitive, len(inputs.features), **rules)
     ensemble = FairOutlierEnsemble(**settings)
     rows = table.transform(inputs.features)
-    ensemble.fit(rows, sensitive_features=inputs.sensitive, clusters=inputs.clusters)
+    ensemble.fit(rows, sensitive_features=inputs.sensitive, clusters=inputs.clusters, labels=inputs.known)
     return Pipeline([("table", table), ("ensemble", ensemble)]), groups
 
 
-def _write(folder: Path, inputs: "FitInputs", pipeline: "Pipeline", groups: "Groups") -> "FitSummary":
+def _write(
+    folder: Path, inputs: "FitInputs", pipeline: "Pipeline", groups: "Groups", giveaways: Giveaways
+) -> "FitSummary":
     from evenout.cli.summary import summarise
     from evenout.inputs.files import sha256
     from evenout.persistence import save_model
@@ -157,7 +173,7 @@ def _write(folder: Path, inputs: "FitInputs", pipeline: "Pipeline", groups: "Gro
 
     write_table(_scores(inputs, pipeline["ensemble"], groups), folder / "scores.csv")
     save_model(pipeline, folder / "model.skops")
-    summary = summarise(inputs, pipeline, groups, sha256(folder / "model.skops"))
+    summary = summarise(inputs, pipeline, giveaways.found, sha256(folder / "model.skops"))
     (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
     return summary
 

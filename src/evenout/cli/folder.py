@@ -36,15 +36,17 @@ def engine_options(command: Command) -> Command:
 
 
 def fit_folder(
-    data: str, out: Path, *, sensitive: str, drop: str, engine: str, scheduler: str | None, quiet: bool,
+    data: str, out: Path, *, sensitive: str, drop: str, keep: str, engine: str, scheduler: str | None, quiet: bool,
     as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit, write ``scores/*.parquet``, ``model.skops`` and ``summary.json``, and show flag rates by group."""
     from joblib import effective_n_jobs
     from sklearn.pipeline import Pipeline
 
+    from evenout.cli.giveaways import noticed_giveaways
     from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
+    from evenout.inputs.files import require_columns
     from evenout.partitions.columns import encoded, learn_table
     from evenout.partitions.folders import open_folder
     from evenout.persistence import save_model
@@ -66,13 +68,17 @@ def fit_folder(
     with progress(quiet=quiet) as step, atomic_folder(out, stale="scores/scores-*.parquet") as folder:
         step(f"Fitting over {data}")
         (folder / "scores").mkdir()
-        with open_folder(data, **columns, **workers, text=settings["detectors"] != "precomputed") as source:
-            table = learn_table(source)
-            rows = encoded(source, table)
-            model.fit_partitions(rows, scores_to=folder / "scores")
+        scores = settings["detectors"] == "precomputed"
+        with open_folder(data, **columns, **workers, text=not scores) as source, noticed_giveaways() as giveaways:
+            names, kept = [*source.header.columns], [name for name in keep.split(",") if name]
+            require_columns(kept, names, where=data, use="--keep")
+            table = learn_table(source, names if scores else kept)
+            giveaways.name(table.get_feature_names_out().tolist())
+            model.fit_partitions(encoded(source, table), scores_to=folder / "scores")
         save_model(Pipeline([("table", table), ("ensemble", model)]), folder / "model.skops")
-        outcome = Outcome.of(model, model.flag_rates_)
-        summary = _summary(data, model, outcome)
+        outcome = Outcome.of(model)
+        notes = {"column_notes": table.notes_, "gives_group_away": giveaways.found}
+        summary = _summary(data, model, outcome) | notes
         (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     if as_json:
         click.echo(json.dumps(summary, indent=2))
@@ -147,7 +153,7 @@ def _summary(data: str, model: Any, outcome: "Outcome") -> dict[str, Any]:
 
 
 def _show(summary: dict[str, Any], outcome: "Outcome") -> None:
-    from evenout.cli.sentences import gap_sentence, request_sentence, rows_words, small_groups_sentence
+    from evenout.cli.sentences import gap_sentence, notes_lines, request_sentence, rows_words, small_groups_sentence
 
     click.echo(one_line(f"{summary['input']}: {summary['rows']:,} rows, {len(outcome.groups)} groups"))
     (low, high), (low_after, high_after) = (outcome.bias_unseen_interval[w] for w in ("before", "after"))
@@ -164,3 +170,5 @@ def _show(summary: dict[str, Any], outcome: "Outcome") -> None:
     sentences = small_groups_sentence(outcome), gap_sentence(outcome), request_sentence(outcome)
     click.echo("\n".join(filter(None, sentences)))
     click.echo(f"Price: correlation with the base score {outcome.correlation:.2f}.")
+    for line in notes_lines(summary["column_notes"]):
+        click.echo(line)

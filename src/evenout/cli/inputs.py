@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenout.core.exceptions import Message
+from evenout.core.exceptions import Message, warn
 from evenout.datasets import list_datasets, load_dataset
+from evenout.inputs.columns import numbers_or_gaps
 from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
-from evenout.inputs.table import numbers_or_gaps
+from evenout.inputs.readings import NUMBER
 from evenout.metrics import read_labels
 from evenout.storage.output import require_apart
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.table import TableEncoder
+
+
+_ANSWERS = ("label", "labels", "outlier", "outliers", "anomaly", "fraud", "target", "groundtruth", "ytrue")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,8 @@ class FitInputs:
     sensitive : DataFrame of shape (n, protected columns)
     labels : array of shape (n,) or None
         1 for an outlier; for evaluation alone.
+    known : array of shape (n,) or None
+        Labels to learn from, NaN where nobody knows.
     ids : array or list of length n
     clusters : Series of length n or None
         Rows of one value belong together; never a feature.
@@ -51,6 +57,7 @@ class FitInputs:
     labels: Any
     ids: Any
     clusters: "pd.Series | None" = None
+    known: Any = None
 
 
 def read_fit_inputs(
@@ -61,8 +68,11 @@ def read_fit_inputs(
     id_column: str | None,
     clusters: str | None = None,
     drop: str,
+    learn: bool = False,
 ) -> FitInputs:
-    """Read ``data``, a bundled name or a file."""
+    """Read ``data``, a bundled name or a file; to ``learn``, labels may have gaps, and none are left to evaluate by."""
+    if learn and label is None:
+        raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
     if data in list_datasets():
         return _bundled(data, sensitive, drop, label or id_column or clusters)
     if not _names_a_file(data):
@@ -70,7 +80,8 @@ def read_fit_inputs(
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
         raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
     roles = {"--label": label, "--id": id_column, "--clusters": clusters}
-    return _from_file(Path(data), sensitive, roles, drop)
+    inputs = _from_file(Path(data), sensitive, roles, drop, learn=learn)
+    return replace(inputs, labels=None, known=inputs.labels) if learn else inputs
 
 
 def split_names(text: str, columns: Sequence[str]) -> list[str]:
@@ -118,13 +129,16 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> FitInpu
     )
 
 
-def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str) -> FitInputs:
+def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str, *, learn: bool) -> FitInputs:
     label, id_column, clusters = roles.values()
     if not sensitive:
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
     # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
     text = {sensitive, *sensitive.split(","), clusters or ""}
-    frame = read_table(path, text=text, verbatim={id_column or ""})
+    named = {*text, *filter(None, roles.values()), drop, *drop.split(",")}
+    frame = read_table(path, text=text, verbatim={id_column or ""}, once=named)
+    if len(frame) == 1:
+        raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
     columns = list(frame.columns)
     protected, dropped = split_names(sensitive, columns), split_names(drop, columns)
     used = {"--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}}
@@ -132,13 +146,15 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
     for use, names in used.items():
         require_columns(names, columns, where=str(path), use=use)
     _refuse_two_roles(used)
-    taken = [name for names in used.values() for name in names]
+    features = frame.drop(columns=[name for names in used.values() for name in names])
+    if label is None:
+        _note_labels(features)
     return FitInputs(
         str(path),
         sha256(path),
-        frame.drop(columns=taken),
+        features,
         frame[protected],
-        None if label is None else label_column(label, frame[label]),
+        None if label is None else label_column(label, frame[label], gaps=learn),
         row_ids(frame, id_column),
         None if clusters is None else frame[clusters],
     )
@@ -153,6 +169,16 @@ def _refuse_two_roles(used: dict[str, list[str]]) -> None:
             roles[name] = use
 
 
+def _note_labels(features: "pd.DataFrame") -> None:
+    """Name a feature that must be the answer: outliers told by it are no finding."""
+    for name in features.columns:
+        if name.casefold().replace("_", "").removeprefix("is") in _ANSWERS and features[name].nunique() == 2:
+            warn(
+                f"column {name!r} looks like a label and is used as a feature; name it as --label, "
+                "or leave it out (--drop)"
+            )
+
+
 def check_out(out: Path, *inputs: Path) -> None:
     """Refuse a place for a table of results that is no CSV file, or one of the files that it is computed from."""
     if out.suffix.lower() != ".csv":
@@ -160,11 +186,24 @@ def check_out(out: Path, *inputs: Path) -> None:
     require_apart(out, *inputs)
 
 
-def label_column(name: str, column: "pd.Series") -> Any:
-    """0 and 1, from numbers or truth values, also as text."""
+def label_column(name: str, column: "pd.Series", *, gaps: bool = False) -> Any:
+    """0 and 1, from numbers or truth values, also as text; with ``gaps``, NaN where nothing stands."""
     numbers = numbers_or_gaps(column)
     values = numbers.astype(object).where(numbers.isin([0, 1]), column)  # others are shown as they stand
-    return read_labels(values, both=True, name=Message("column {name!r} ({@y})", name=name)).astype(int)
+    told = Message("column {name!r} ({@y})", name=name)
+    if not gaps:
+        return read_labels(values, both=True, name=told).astype(int)
+    known = np.full(len(column), np.nan)
+    there = column.notna().to_numpy()
+    known[there] = read_labels(values[there], name=told)
+    return known
+
+
+def refuse_text(table: "TableEncoder") -> None:
+    """Refuse a column of scores that holds anything but numbers."""
+    for column in table.columns_:
+        if getattr(column, "way", "") != NUMBER or getattr(column, "unit", ""):
+            raise ValueError(f"column {column.name!r} holds text; scores must be numbers")
 
 
 def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
@@ -176,7 +215,7 @@ def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
 
 def feature_names(fitted: Any, model: Path) -> list[str]:
     """The columns that a fitted encoder or ensemble, read from the file ``model``, asks for."""
-    names = getattr(fitted, "feature_names_in_", None)
+    names = getattr(fitted, "columns_used", getattr(fitted, "feature_names_in_", None))
     if names is None:
         raise ValueError(f"{model} knows no column names: it was fitted on an array; score arrays with it in Python")
     return list(names)

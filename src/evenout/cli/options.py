@@ -143,7 +143,16 @@ _OPTIONS = dict([
     _option(
         "detectors", type=click.Choice(POOLS),
         help="LOF, neighbour distances and isolation forests (paper); these and each feature's tails (diverse); "
+        "forest, distances, local density and tails, each with the same say (default); "
         "or the columns of the file are scores already (precomputed).",
+    ),
+    _option(
+        "standardize", "--standardize/--no-standardize",
+        help="Measure features in their own spreads, so that no unit matters, or as they are (the paper).",
+    ),
+    _option(
+        "learn", is_flag=True,
+        help="Let the base score learn from --label, gaps allowed; labels that say nothing hardly change it.",
     ),
     _option(
         "method", type=click.Choice(PROBLEM_METHODS),

@@ -87,9 +87,9 @@ class Outcome:
     correlation: float
 
     @classmethod
-    def of(cls, model: FairOutlierEnsemble, rates: FloatArray) -> "Outcome":
-        """From a fitted model and the flag rates of its groups by base and fair score, shape (G, 2)."""
-        path, alpha, names = model.path_, model.alpha_, model.group_names_
+    def of(cls, model: FairOutlierEnsemble) -> "Outcome":
+        """From a fitted model."""
+        path, alpha, names, rates = model.path_, model.alpha_, model.group_names_, model.flag_rates_
         flagged = rates * model.group_counts_[:, None]
         low, high = path.interval(alpha)
         compared = len(names) >= 2

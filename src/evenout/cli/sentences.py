@@ -7,6 +7,7 @@ from evenout.cli.outcome import Outcome
 
 _NAMED = 5  # small groups that are named
 _NAME = 40  # characters of a name
+_NOTES = 20  # columns of which is told what was done with them
 
 
 def gap_sentence(outcome: Outcome) -> str:
@@ -99,3 +100,13 @@ def _percent(share: float) -> str:
 def _short(name: str) -> str:
     text = one_line(name)
     return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
+
+
+def notes_lines(notes: dict[str, str]) -> list[str]:
+    """What was done with columns that were not taken as they are, a line for each of the first ones.
+
+    >>> notes_lines({"id": "left out, a running number, different in every row"})
+    ["Column 'id': left out, a running number, different in every row"]
+    """
+    lines = [one_line(f"Column {name!r}: {note}") for name, note in [*notes.items()][:_NOTES]]
+    return [*lines, f"... {len(notes) - _NOTES} more: summary.json"] if len(notes) > _NOTES else lines

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -9,7 +10,7 @@ from rich.text import Text
 
 from evenout.cli.messages import one_line
 from evenout.cli.outcome import BeforeAfter
-from evenout.cli.sentences import gap_sentence, request_sentence, rows_words, small_groups_sentence
+from evenout.cli.sentences import gap_sentence, notes_lines, request_sentence, rows_words, small_groups_sentence
 from evenout.cli.summary import FitSummary
 
 _GROUPS = 12  # shown; the others are in summary.json
@@ -38,7 +39,7 @@ def show_fit(summary: FitSummary, out: str, files: list[str]) -> None:
     rows = f"{summary.input['rows']:,} rows, {n} group{'' if n == 1 else 's'} by {sensitive}"
     console.print(one_line(f"{summary.input['name']}: {rows}"))
     console.print(_table(summary, label_width=max(20, console.width - _NUMBERS)))
-    for sentence in filter(None, _sentences(summary)):
+    for sentence in filter(None, [*_sentences(summary), *notes_lines(summary.column_notes)]):
         console.print(sentence)
     console.print(one_line(f"Written to {out}: {', '.join(files)}"), soft_wrap=True)
 
@@ -77,12 +78,21 @@ def _sentences(summary: FitSummary) -> list[str]:
     close = f"correlation with the base score {summary.outcome.correlation:.2f}"
     auc = "" if summary.auc is None else f", AUC {summary.auc.after - summary.auc.before:+.3f}"
     return [
+        _learnt(summary.labels),
         small_groups_sentence(summary.outcome),
         _bias(summary)[1],
         gap_sentence(summary.outcome),
         request_sentence(summary.outcome),
         f"Price: {replaced}, {close}{auc}.",
     ]
+
+
+def _learnt(labels: dict[str, Any] | None) -> str:
+    if labels is None:
+        return ""
+    told = f"Labels: {labels['known']:,} rows, {labels['outliers']:,} of them outliers; weight {labels['weight']:.2f}"
+    gap = f"bias of the base score {labels['bias_before']:.4f} before labels, {labels['bias_after']:.4f} after"
+    return f"{told}; {gap}." if labels["weight"] > 0 else f"{told}: too few, or they say nothing, so it is as without."
 
 
 def _bias(summary: FitSummary) -> tuple[str, str]:

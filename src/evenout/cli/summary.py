@@ -13,9 +13,8 @@ from sklearn.pipeline import Pipeline
 import evenout
 from evenout.cli.inputs import FitInputs
 from evenout.cli.outcome import BeforeAfter, Outcome
-from evenout.core.flags import flag_rates, flag_threshold
+from evenout.core.flags import flag_threshold
 from evenout.core.types import FloatArray
-from evenout.inputs.groups import Groups
 from evenout.metrics import average_precision, roc_auc
 from evenout.storage.output import finite
 
@@ -34,6 +33,10 @@ class FitSummary:
         Every argument of the ensemble.
     columns : dict
         ``features``, ``sensitive`` and ``clusters``, by name.
+    column_notes : dict of str to str
+        What was done with each column that was not taken as it is.
+    gives_group_away : dict of str to float
+        Features that tell the group, and in which share of the rows.
     versions : dict
     outcome : Outcome
     weights : dict of str to float
@@ -43,13 +46,18 @@ class FitSummary:
     flagged, flagged_kept : int
         Rows flagged by the fair score, and those of them that the base score flags too.
     auc, average_precision : BeforeAfter or None
-        Where labels are known.
+        Where labels are known, and nothing has learnt from them.
+    labels : dict or None
+        What was learnt from: rows with a label, outliers among them, the weight of what was learnt, and the bias of the
+        base score before and after.
     """
 
     input: dict[str, Any]
     model: dict[str, Any]
     settings: dict[str, Any]
     columns: dict[str, list[str]]
+    column_notes: dict[str, str]
+    gives_group_away: dict[str, float]
     versions: dict[str, str]
     outcome: Outcome
     weights: dict[str, float]
@@ -58,6 +66,7 @@ class FitSummary:
     flagged_kept: int
     auc: BeforeAfter | None
     average_precision: BeforeAfter | None
+    labels: dict[str, Any] | None
 
     def to_json(self) -> str:
         """One JSON object, what came of the fit among the rest; a number that does not exist is null."""
@@ -66,34 +75,41 @@ class FitSummary:
         return json.dumps(finite(record), indent=2, ensure_ascii=False)
 
 
-def summarise(inputs: FitInputs, pipeline: Pipeline, groups: Groups, model_sha256: str) -> FitSummary:
+def summarise(
+    inputs: FitInputs, pipeline: Pipeline, gives_group_away: dict[str, float], model_sha256: str
+) -> FitSummary:
     """Collect the figures of a fitted pipeline of table and ensemble."""
     model: evenout.FairOutlierEnsemble = pipeline["ensemble"]
     base, fair = model.target_, model.outlier_scores_
     flags = [scores > flag_threshold(scores, model.contamination) for scores in (base, fair)]
-    rates = np.zeros((0, 2))
-    if groups.labels:
-        both = np.column_stack([base, fair])
-        rates = flag_rates(both, groups.codes, len(groups.labels), model.contamination)
     return FitSummary(
         input={"name": inputs.name, "sha256": inputs.sha256, "rows": len(base)},
         model={"file": "model.skops", "sha256": model_sha256},
         settings=model.get_params(deep=False),
         columns={
-            "features": [*inputs.features.columns],
+            "features": pipeline["table"].columns_used,
             "sensitive": [*inputs.sensitive.columns],
             "clusters": [] if inputs.clusters is None else [str(inputs.clusters.name)],
         },
+        column_notes=pipeline["table"].notes_,
+        gives_group_away=gives_group_away,
         versions={"evenout": evenout.__version__, "python": platform.python_version()}
         | {name: version(name) for name in _LIBRARIES},
-        outcome=Outcome.of(model, rates),
+        outcome=Outcome.of(model),
         weights=dict(zip(model.detector_names_, model.weights_.tolist(), strict=True)),
         rank_correlation=_rank_correlation(base, fair),
         flagged=int(flags[1].sum()),
         flagged_kept=int((flags[0] & flags[1]).sum()),
         auc=_evaluated(roc_auc, inputs.labels, base, fair),
         average_precision=_evaluated(average_precision, inputs.labels, base, fair),
+        labels=None if inputs.known is None else _learnt(model, inputs.known),
     )
+
+
+def _learnt(model: "evenout.FairOutlierEnsemble", known: FloatArray) -> dict[str, Any]:
+    before, after = model.label_gap_
+    counts = {"known": int((~np.isnan(known)).sum()), "outliers": int((known == 1).sum())}
+    return counts | {"weight": model.label_weight_, "bias_before": before, "bias_after": after}
 
 
 def _rank_correlation(base: FloatArray, fair: FloatArray) -> float:

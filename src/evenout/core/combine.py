@@ -1,6 +1,6 @@
 """Base ensembles: from the n x k score matrix to one target score, with what was learnt kept for new rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,6 +11,7 @@ from evenout.core.types import FloatArray, IntArray
 Combiner: TypeAlias = Callable[[FloatArray], FloatArray]
 
 COMBINATIONS = ("average", "maximum", "median", "aom", "moa", "greedy")
+SILENT = "side"  # a family whose columns take part in what is learnt from labels, and have no say in the base score
 LINEAR = ("average", "greedy")  # those that are a mean of chosen detectors
 _BUCKETS = 5
 _TOP_SHARE = 0.1
@@ -26,10 +27,13 @@ class Combination:
         One of `COMBINATIONS`, or a function of the score matrix.
     buckets : tuple of index arrays
         The detectors in use; one bucket, or several for ``"aom"`` and ``"moa"``.
+    shares : array or None
+        What each detector of the bucket weighs in an ``"average"``; None: all the same.
     """
 
     kind: str | Combiner
     buckets: tuple[IntArray, ...]
+    shares: FloatArray | None = None
 
     def apply(self, S: FloatArray) -> FloatArray:
         """Combine scores of shape (m, k) into m numbers."""
@@ -42,10 +46,14 @@ class Combination:
         columns = S[:, self.buckets[0]]
         if self.kind == "maximum":
             return columns.max(axis=1)
+        if self.shares is not None:
+            return (columns * self.shares).sum(axis=1)
         return np.median(columns, axis=1) if self.kind == "median" else columns.mean(axis=1)
 
 
-def learn_combination(kind: str | Combiner, S: FloatArray, usable: IntArray, seed: int) -> Combination:
+def learn_combination(
+    kind: str | Combiner, S: FloatArray, usable: IntArray, seed: int, families: Sequence[str] = ()
+) -> Combination:
     """Choose the detectors of a base ensemble.
 
     Parameters
@@ -57,7 +65,11 @@ def learn_combination(kind: str | Combiner, S: FloatArray, usable: IntArray, see
         The columns that may take part (those that are not constant).
     seed : int
         Decides the random buckets of ``"aom"`` (average of maxima) and ``"moa"`` (maximum of averages).
+    families : sequence of str
+        The family of each column: ``"average"`` is then the mean over families of the mean within a family, so that
+        many columns of one kind do not outvote a few of another.
     """
+    usable = usable[[families[j] != SILENT for j in usable]] if families else usable
     if len(usable) == 0:
         return Combination(kind, (usable,))
     if kind in ("aom", "moa"):
@@ -66,7 +78,19 @@ def learn_combination(kind: str | Combiner, S: FloatArray, usable: IntArray, see
         return Combination(kind, tuple(np.sort(bucket) for bucket in buckets))
     if kind == "greedy":
         return Combination(kind, (usable[select_greedily(S[:, usable])],))
+    if kind == "average" and families:
+        return Combination(kind, (usable,), family_shares([families[j] for j in usable]))
     return Combination(kind, (usable,))
+
+
+def family_shares(families: Sequence[str]) -> FloatArray:
+    """Weights of columns by which every family weighs the same, and every column within one; they sum to 1.
+
+    >>> family_shares(["knn", "knn", "forest"]).tolist()
+    [0.25, 0.25, 0.5]
+    """
+    _, family, size = np.unique(np.array(families), return_inverse=True, return_counts=True)
+    return 1.0 / (len(size) * size[family])
 
 
 def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE) -> IntArray:

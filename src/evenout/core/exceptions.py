@@ -104,8 +104,20 @@ class ConstantScoreWarning(EvenoutWarning):
     """A detector gives every training row the same score, so it takes no part in the ensemble."""
 
 
+class LabelCoverageWarning(EvenoutWarning):
+    """Labels come from rows on top alone: what they say of others is not known."""
+
+
+class GroupGivenAwayWarning(EvenoutWarning):
+    """Some features nearly tell the protected group."""
+
+
 class UnknownCategoryWarning(EvenoutWarning):
     """A new table holds text values that the training table did not have."""
+
+
+class ConstantFeatureWarning(EvenoutWarning):
+    """A column of X holds one value in all training rows, so it is dropped."""
 
 
 def warn(message: EvenoutWarning | str, category: type[Warning] = EvenoutWarning) -> None:

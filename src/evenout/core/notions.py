@@ -7,6 +7,7 @@ A notion is one object in one file: `evenout.core.parity`, `evenout.core.individ
 user's own gives a name and a form, and has all the rest from `Notion`; ``docs/extending.md`` shows one.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -52,7 +53,7 @@ class NotionRows:
     pair_sums: Callable[..., PairSums] | None = None
 
 
-class Notion:
+class Notion(ABC):
     """A fairness notion. One of your own needs `form`, and `collect` where the form needs more than group means.
 
     Subclasses set ``name``, the word that ``fairness`` and the command line know it by.
@@ -72,9 +73,9 @@ class Notion:
             data.require(len(values) == n_sets, f"{self.name}.{name}", "has the wrong shape")
         return sums
 
+    @abstractmethod
     def form(self, cells: Cells) -> FloatArray:
         """The positive semidefinite form of ``(s, t)`` to solve with, for each set, shape (K, k + 1, k + 1)."""
-        raise NotImplementedError
 
     def noise(self, cells: Cells) -> FloatArray:
         """What sampling alone adds to the form, on average; nothing by default."""

@@ -229,12 +229,8 @@ class TradeoffPath:
         import pandas as pd
 
         alphas = np.r_[0.0, self.grid()] if alphas is None else np.atleast_1d(_checked(alphas))
-        columns = {
-            "alpha": alphas,
-            "f1": self.f1(alphas),
-            "f2": self.f2(alphas),
-            "correlation": self.correlation(alphas),
-        }
+        measures = {"f1": self.f1, "f2": self.f2, "correlation": self.correlation}
+        columns = {"alpha": alphas} | {name: measure(alphas) for name, measure in measures.items()}
         targets: tuple[Target, ...] = ("training", "unseen")
         for target in targets:
             columns[f"bias_{target}"] = self.bias(alphas, target)

@@ -1,8 +1,8 @@
 """Pools of detectors: names and objects in, one n x k matrix of raw scores out, ready to score new rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,17 +14,12 @@ from evenout.detectors.adapt import (
     fit_foreign,
     fit_group_aware,
 )
-from evenout.detectors.forest import Forest
-from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.named import BY_FAMILY, NAMED, OWN, Fitted, Task, fit_named
 from evenout.detectors.parts import Family, Part, Without, by_refitting
-from evenout.detectors.tails import Tails
+from evenout.detectors.units import Units, feature_labels
 from evenout.storage.fields import Fields
 
-POOLS = ("paper", "diverse", "precomputed")
-
-_LOF = (5, 10, 15, 20, 25, 30)
-_KNN = (2, 4, 6, 8, 10)
-_TREES = (25, 50, 75, 100, 125, 150, 175)
+POOLS = (*NAMED, "precomputed")
 
 
 @dataclass(frozen=True)
@@ -45,15 +40,33 @@ class Precomputed:
 
 
 # The families whose state is plain arrays, so that a model file can hold them.
-FAMILIES: dict[str, type[Family]] = {family.kind: family for family in (Neighbours, Forest, Tails, Precomputed)}
+FAMILIES: dict[str, type[Family]] = {family.kind: family for family in (*OWN, Precomputed)}
 
 
 @dataclass(frozen=True)
 class FittedPool:
-    """A pool after fitting: ``names`` of the k columns and the parts that make them, in this order."""
+    """A pool after fitting.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the k columns.
+    parts : tuple
+        What makes the columns, in this order.
+    families : tuple of str
+        The family of each column, where averages are taken family by family; else empty.
+    units : Units or None
+        In which the named pools see the rows; given detectors see them as they are.
+    """
 
     names: tuple[str, ...]
     parts: tuple[Part | GroupAware, ...]
+    families: tuple[str, ...] = ()
+    units: Units | None = None
+
+    def inside(self, X: FloatArray) -> FloatArray:
+        """Rows as the named pools see them."""
+        return X if self.units is None else self.units.apply(X)
 
     def score(
         self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None, device: str = "cpu"
@@ -65,46 +78,18 @@ class FittedPool:
                 f"sensitive_features is missing: these detectors use the group of every row: {', '.join(grouped)}; "
                 "pass sensitive_features=<array, Series or DataFrame>, or leave these detectors out"
             )
-        columns = []
+        columns, inside = [], self.inside(X)
         for part in self.parts:
+            rows = inside if isinstance(part, OWN) else X
             if isinstance(part, GroupAware):
-                columns.append(part.score(X, n_threads=n_threads, sensitive_features=sensitive_features))
+                columns.append(part.score(rows, n_threads=n_threads, sensitive_features=sensitive_features))
             elif device == "cpu":
-                columns.append(part.score(X, n_threads=n_threads))
+                columns.append(part.score(rows, n_threads=n_threads))
             else:
                 from evenout import gpu
 
-                columns.append(gpu.score(part, X, n_threads=n_threads, device=device))
+                columns.append(gpu.score(part, rows, n_threads=n_threads, device=device))
         return np.hstack(columns)
-
-
-class _Fitted(NamedTuple):
-    """One `Part`, or `GroupAware`, with its columns; ``without`` only where folds were given."""
-
-    names: Sequence[str]
-    part: Any
-    scores: FloatArray
-    without: Without | None = None
-
-
-@dataclass(frozen=True)
-class _Task:
-    """What to fit on, and how; see `cross_fit_pool`."""
-
-    X: FloatArray
-    folds: IntArray | None
-    seed: int
-    n_threads: int
-    sensitive_features: Any
-    device: str
-
-    def fit(
-        self, names: Sequence[str], plain: Callable[..., Any], crossed: Callable[..., Any], **settings: Any
-    ) -> _Fitted:
-        """Fit with ``plain`` or, where there are folds, with its twin that can leave them out."""
-        if self.folds is None:
-            return _Fitted(names, *plain(X=self.X, **settings))
-        return _Fitted(names, *crossed(X=self.X, folds=self.folds, **settings))
 
 
 def fit_pool(
@@ -115,14 +100,17 @@ def fit_pool(
     n_threads: int = 1,
     sensitive_features: Any = None,
     device: str = "cpu",
+    units: Units | None = None,
+    feature_names: Sequence[str] | None = None,
+    sides: bool = False,
 ) -> tuple[FittedPool, FloatArray]:
     """Fit a pool on the training rows.
 
     Parameters
     ----------
     detectors : str or sequence
-        A name of `POOLS`, or a list of detectors, functions, ``(name, detector)`` pairs and the name
-        ``"paper"``, mixed freely.
+        A name of `POOLS`, or a list of detectors, functions, ``(name, detector)`` pairs and names of
+        `NAMED` pools, mixed freely.
     X : array of shape (n, d)
     seed : int
         For the forests, and for every detector whose random state was left open.
@@ -131,12 +119,20 @@ def fit_pool(
         For detectors that say ``needs_groups``, such as `FairLOF`.
     device : {"cpu", "cuda"}
         Where the named pools are fitted; given detectors run where they always do.
+    units : Units, optional
+        In which the named pools see the rows; without them they see X as it is, like given detectors.
+    feature_names : sequence of str, optional
+        Of the d columns of X, for the names of score columns.
+    sides : bool
+        Add `Sides` to the named pools, for a target that learns from labels.
 
     Returns
     -------
     the fitted pool, and the raw training scores of shape (n, k)
     """
-    pool, scores, _ = _fit(detectors, _Task(X, None, seed, n_threads, sensitive_features, device))
+    features = feature_labels(feature_names, X.shape[1])
+    task = Task(X, None, seed, n_threads, sensitive_features, device, units, features, sides)
+    pool, scores, _ = _fit(detectors, task)
     return pool, scores
 
 
@@ -149,12 +145,15 @@ def cross_fit_pool(
     n_threads: int = 1,
     sensitive_features: Any = None,
     device: str = "cpu",
+    units: Units | None = None,
+    feature_names: Sequence[str] | None = None,
+    sides: bool = False,
 ) -> tuple[FittedPool, FloatArray, Without]:
     """Fit a pool on the training rows, and be ready to score them by detectors that have not seen a fold.
 
     Parameters
     ----------
-    detectors, X, seed, n_threads, sensitive_features, device
+    detectors, X, seed, n_threads, sensitive_features, device, units, feature_names, sides
         As in `fit_pool`.
     folds : array of int, shape (n,)
         The fold of each row.
@@ -168,18 +167,42 @@ def cross_fit_pool(
         scored as new rows, the others as training rows. The forests of the named pools are spared this from 1000 rows
         on: a row of the fold is scored by the trees that have not drawn it.
     """
-    return _fit(detectors, _Task(X, np.asarray(folds), seed, n_threads, sensitive_features, device))
+    features = feature_labels(feature_names, X.shape[1])
+    task = Task(X, np.asarray(folds), seed, n_threads, sensitive_features, device, units, features, sides)
+    return _fit(detectors, task)
 
 
-def _fit(detectors: Any, task: _Task) -> tuple[FittedPool, FloatArray, Without]:
+def standard_units(detectors: Any, X: FloatArray, feature_names: Sequence[str] | None = None) -> Units | None:
+    """Units for the named pools among ``detectors``, learnt on the training rows X (n, d); None if there are none.
+
+    Columns that do not vary are named in a warning.
+    """
+    entries = [detectors] if isinstance(detectors, str) else detectors
+    if not isinstance(entries, list | tuple) or not any(isinstance(e, str) and e in NAMED for e in entries):
+        return None
+    units = Units.fit(X)
+    units.warn_dropped(feature_labels(feature_names, X.shape[1]))
+    return units
+
+
+def _fit(detectors: Any, task: Task) -> tuple[FittedPool, FloatArray, Without]:
     if isinstance(detectors, str) and detectors == "precomputed":
         names = tuple(f"score_{j}" for j in range(task.X.shape[1]))
         return FittedPool(names, (Precomputed(len(names)),)), task.X, lambda fold: task.X  # noqa: ARG005
-    fitted: list[_Fitted] = []
-    for entry in [detectors] if isinstance(detectors, str) else _entries(detectors):
+    fitted: list[Fitted] = []
+    entries = [detectors] if isinstance(detectors, str) else _entries(detectors)
+    inside = task.inside()
+    for entry in entries:
         taken = [name for part in fitted for name in part.names]
-        fitted += _fit_named(entry, task) if isinstance(entry, str) else [_fit_given(entry, taken, task)]
-    pool = FittedPool(tuple(name for part in fitted for name in part.names), tuple(part.part for part in fitted))
+        fitted += fit_named(entry, inside) if isinstance(entry, str) else [_fit_given(entry, taken, task)]
+    by_family = any(isinstance(entry, str) and entry in BY_FAMILY for entry in entries)
+    families = [family for part in fitted for family in part.families(by_family=by_family)]
+    pool = FittedPool(
+        tuple(name for part in fitted for name in part.names),
+        tuple(part.part for part in fitted),
+        tuple(families) if by_family or task.sides else (),
+        task.units,
+    )
     each = [part.without for part in fitted if part.without is not None]
     return (
         pool,
@@ -188,7 +211,7 @@ def _fit(detectors: Any, task: _Task) -> tuple[FittedPool, FloatArray, Without]:
     )
 
 
-def _fit_given(entry: Any, taken: Sequence[str], task: _Task) -> _Fitted:
+def _fit_given(entry: Any, taken: Sequence[str], task: Task) -> Fitted:
     name, detector = entry if isinstance(entry, tuple) else (_name_of(entry), entry)
     unique, copies = name, 1
     while unique in taken:
@@ -203,7 +226,7 @@ def _fit_given(entry: Any, taken: Sequence[str], task: _Task) -> _Fitted:
     return task.fit([unique], fit_foreign, cross_fit_foreign, **given, seed=task.seed)
 
 
-def _fit_columns(name: str, family: Any, task: _Task) -> _Fitted:
+def _fit_columns(name: str, family: Any, task: Task) -> Fitted:
     """A family of the user's own: several columns at once; folds are left out by fitting again."""
 
     def fit(rows: FloatArray, fold: int = -1) -> tuple[Part, FloatArray]:  # noqa: ARG001
@@ -216,33 +239,11 @@ def _fit_columns(name: str, family: Any, task: _Task) -> _Fitted:
             f"detector {name!r} returned scores of shape {scores.shape}; finite scores of shape ({len(task.X)}, "
             "number of columns) are needed"
         )
-    names = [f"{name}:{column}" for column in getattr(part, "names", range(scores.shape[1]))]
-    return _Fitted(names, part, scores, None if task.folds is None else by_refitting(task.X, task.folds, fit))
-
-
-def _fit_named(name: str, task: _Task) -> list[_Fitted]:
-    """The pool of the paper, and with ``"diverse"`` the tails of each feature."""
-    if name not in ("paper", "diverse"):
-        raise ValueError(
-            f"detectors={name!r} is unknown; known names: {', '.join(map(repr, POOLS))}, or pass a list of detectors"
-        )
-    near: dict[str, Any] = {"lof": _LOF, "knn": _KNN, "n_threads": task.n_threads}
-    trees: dict[str, Any] = {"sizes": _TREES, "random_state": task.seed, "n_threads": task.n_threads}
-    near_names = [f"lof_{k}" for k in _LOF] + [f"knn_{k}" for k in _KNN]
-    tree_names = [f"iforest_{size}" for size in _TREES]
-    if task.device == "cpu":
-        neighbours = task.fit(near_names, Neighbours.fit, Neighbours.cross_fit, **near)
-        forest = task.fit(tree_names, Forest.fit, Forest.cross_fit, **trees)
-    else:
-        from evenout import gpu
-
-        near["device"] = trees["device"] = task.device
-        neighbours = task.fit(near_names, gpu.fit_neighbours, gpu.cross_fit_neighbours, **near)
-        forest = task.fit(tree_names, gpu.fit_forest, gpu.cross_fit_forest, **trees)
-    if name == "paper":
-        return [neighbours, forest]
-    tails = task.fit([], Tails.fit, Tails.cross_fit)
-    return [neighbours, forest, tails._replace(names=[f"tail_{feature}" for feature in tails.part.features])]
+    columns = list(getattr(part, "names", range(scores.shape[1])))
+    if len(columns) != scores.shape[1]:
+        raise ValueError(f"detector {name!r} has {len(columns)} names for {scores.shape[1]} columns; give one for each")
+    names = [f"{name}:{column}" for column in columns]
+    return Fitted(names, part, scores, None if task.folds is None else by_refitting(task.X, task.folds, fit))
 
 
 def _entries(detectors: Any) -> list[Any]:

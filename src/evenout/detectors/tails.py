@@ -80,6 +80,21 @@ class Tails:
         return scores
 
 
+class Sides(Tails):
+    """On which side of each feature a row lies: what labels can learn from, and no sign of an outlier."""
+
+    kind: ClassVar[str] = "sides"
+
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
+        """``log P(<= x) - log P(>= x)`` for each feature, where half a row is counted for none, shape (m_rows, m)."""
+        n, scores = len(self.known), np.empty((len(X), len(self.features)))
+        for j, feature in enumerate(self.features):
+            below = np.searchsorted(self.known[:, j], X[:, feature], side="right")
+            above = n - np.searchsorted(self.known[:, j], X[:, feature], side="left")
+            scores[:, j] = np.log(np.maximum(below, 0.5)) - np.log(np.maximum(above, 0.5))
+        return scores
+
+
 def _tail(known: FloatArray, values: FloatArray) -> FloatArray:
     n = len(known)
     below = np.searchsorted(known, values, side="right")

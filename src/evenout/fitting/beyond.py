@@ -33,6 +33,7 @@ from evenout.fitting.passes import (
 from evenout.fitting.scores import ScoreModel, learn_scores
 from evenout.fitting.sources import Memory, Source, TrainingRows, View
 from evenout.inputs.groups import Groups
+from evenout.inputs.rows import column_names
 from evenout.partitions.engines import Engine
 from evenout.partitions.reference import Settled, draw_reference, settle_groups, survey_rows
 
@@ -70,7 +71,9 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int) -> Source:
     rules = {name: parameters[name] for name in ("min_group_size", "small_groups")}
     groups = settle_groups(survey, **rules)
     reference = draw_reference(engine, survey, groups, reference_size=size, seed=seed)
-    rows = TrainingRows(reference.X, Groups(reference.codes, groups.labels, groups.left_out), reference.labels)
+    names = column_names(engine.header)
+    members = Groups(reference.codes, groups.labels, groups.left_out)
+    rows = TrainingRows(reference.X, members, reference.labels, feature_names=names).measured(parameters)
     if reference.complete:
         return Memory.of(rows, parameters, seed)
     if parameters["flag_rate_ratio"] is not None:
@@ -96,7 +99,7 @@ class Beyond:
     @cached_property
     def folds(self) -> IntArray:
         """By content, as those of all rows."""
-        return hashed_folds(self.rows.X, self.seed)
+        return hashed_folds(self.rows.content, self.seed)
 
     @property
     def counts(self) -> IntArray:

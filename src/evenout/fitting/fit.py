@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenout import gpu
-from evenout.core.cells import Cells, CrossFit
+from evenout.core.cells import Cells, CrossFit, unit_target
 from evenout.core.notions import Collector, NotionRows
+from evenout.core.registry import PARITY
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
 from evenout.fitting.request import FlagRows, Request
 from evenout.fitting.result import FitResult, list_kept
-from evenout.fitting.scores import warn_constant
-from evenout.fitting.sources import Source, View, Views
+from evenout.fitting.scores import warn_constant, warn_labels
+from evenout.fitting.sources import Source, TrainingRows, View, Views
 
 
 def fit_rows(
@@ -25,11 +26,15 @@ def fit_rows(
     """Fit; ``parameters`` are those of the estimator, checked."""
     rows, folds = source.rows, source.folds
     n_folds = source.n_folds if len(rows.groups.labels) >= 2 else 0  # else there is nobody to compare
+    ready = isinstance(parameters["detectors"], str) and parameters["detectors"] == "precomputed"
+    if n_folds and not ready:
+        rows.warn_giveaways()
     pool, raw, without = _detect(source, n_folds, parameters, seed, n_threads)
     collectors = _collectors(source, request, parameters, seed, n_threads) if n_folds else {}
     views = source.views(pool, raw)
     whole = _sums(views, -1, raw, np.ones(len(raw), dtype=bool), collectors)
     warn_constant(pool.names, whole.view.model.scaling)
+    warn_labels(whole.view, rows.known)
     none = whole.outside.at(slice(0))
     training, held = [none], [none]
     seen = FlagRows(whole.view.S.copy(), whole.view.t.copy(), rows.groups.codes, folds)
@@ -40,8 +45,7 @@ def fit_rows(
         held.append(found.inside)
         if request.target == "unseen":
             seen.S[inside], seen.t[inside] = found.view.S[inside], found.view.t[inside]
-    refitted = not (isinstance(parameters["detectors"], str) and parameters["detectors"] == "precomputed")
-    path = request.path(CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted))
+    path = request.path(CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready))
     choice, (model, S, t) = request.choose(path, seen), whole.view
     mixture = path.mixture(choice.alpha)
     choice.announced(list_kept(t, mixture.apply(S, t), request.contamination))
@@ -59,8 +63,20 @@ def fit_rows(
         seen=seen,
         threshold=threshold,
         flag_rates=rates,
+        label_gap=_label_gap(rows, whole.view),
         rank_error=views.rank_error,
     )
+
+
+def _label_gap(rows: TrainingRows, view: View) -> tuple[float, float]:
+    """Bias of the base score on the rows, before and after it has learnt from labels."""
+    if rows.known is None or len(rows.groups.labels) < 2:
+        return float("nan"), float("nan")
+    before = replace(view.model, stack=None).base(view.S)
+    one, every = np.ones(len(before)), np.ones(len(before), dtype=bool)
+    cells = [rows.cells(view.S, t, one, every) for t in (before, view.t)]
+    gaps = [float(PARITY.training_bias(part, unit_target(part)[0])[0]) for part in cells]
+    return gaps[0], gaps[1]
 
 
 class _Sums(NamedTuple):
@@ -98,6 +114,9 @@ def _detect(
         "n_threads": n_threads,
         "sensitive_features": rows.sensitive_features,
         "device": parameters["device"],
+        "units": rows.units,
+        "feature_names": rows.feature_names,
+        "sides": rows.known is not None,
     }
     if n_folds:
         return cross_fit_pool(parameters["detectors"], rows.X, source.folds, **settings)
@@ -112,7 +131,7 @@ def _collectors(
     device = parameters["device"]
     groups = source.rows.groups
     rows = NotionRows(
-        source.rows.X,
+        source.rows.content,
         groups.codes,
         len(groups.labels),
         source.counts / np.maximum(groups.counts, 1),

@@ -73,7 +73,7 @@ class Scorer:
         if len(rows.X):
             labels = rows.labels() if rows.names else None
             table[:, :-2] = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
-            table[:, -2], table[:, -1] = rows.codes(self.codes), hashed_folds(rows.X, self.seed)
+            table[:, -2], table[:, -1] = rows.codes(self.codes), hashed_folds(self.pool.inside(rows.X), self.seed)
         return table
 
     def keep(self, part: Part, table: FloatArray) -> dict[int, Path]:

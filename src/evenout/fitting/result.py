@@ -42,6 +42,8 @@ class FitResult:
         Rows that score above are flagged.
     flag_rates : array of shape (G, 2)
         Share of each group, of all rows, that base and fair score flag.
+    label_gap : tuple of float
+        Scale-free demographic parity of the base score before and after it has learnt from labels; NaN without.
     rank_error : float
         What the ranks behind the row weights may be off, as a share of the rows.
     """
@@ -58,6 +60,7 @@ class FitResult:
     seen: FlagRows
     threshold: float
     flag_rates: FloatArray
+    label_gap: tuple[float, float]
     rank_error: float
 
     @property

@@ -6,9 +6,18 @@ from typing import Any
 import numpy as np
 
 from evenout.core.combine import LINEAR, Combination, Combiner, learn_combination
-from evenout.core.exceptions import ConstantScoreWarning, warn
+from evenout.core.exceptions import ConstantScoreWarning, LabelCoverageWarning, warn
 from evenout.core.scaling import Scaling, learn_scaling
-from evenout.core.types import FloatArray
+from evenout.core.stacking import (
+    FLAGGED_AGREEMENT,
+    LEAST_AGREEMENT,
+    LEAST_COVERAGE,
+    Stack,
+    coverage_warning,
+    label_coverage,
+    learn_stack,
+)
+from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.pool import FittedPool
 
 _LARGEST = 1e100  # of a row's score by detectors that have not seen it: the square of a larger one has no number
@@ -27,13 +36,16 @@ class ScoreModel:
     combination : Combination
         The base ensemble.
     base_scaling : Scaling
-        From the base ensemble's score to the target, in [0, 1] on the training rows.
+        From the base ensemble's score to [0, 1] on the training rows.
+    stack : Stack, optional
+        What known labels have made of the base ensemble's score.
     """
 
     pool: FittedPool
     scaling: Scaling
     combination: Combination
     base_scaling: Scaling
+    stack: Stack | None = None
 
     def scaled(
         self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None, device: str = "cpu"
@@ -49,7 +61,8 @@ class ScoreModel:
 
     def base(self, S: FloatArray) -> FloatArray:
         """``t`` of scaled scores of shape (m, k): shape (m,)."""
-        return self.base_scaling.transform(_combined(self.combination, S))[:, 0]
+        t = self.base_scaling.transform(_combined(self.combination, S))[:, 0]
+        return t if self.stack is None else self.stack.apply(S, t)
 
     def base_weights(self) -> FloatArray | None:
         """Weights of the k detectors in t, where t is linear in them; else None."""
@@ -59,12 +72,38 @@ class ScoreModel:
         chosen = self.combination.buckets[0]
         if len(chosen) and self.base_scaling.varies[0]:
             span = float(self.base_scaling.high[0] - self.base_scaling.low[0])
-            weights[chosen] = 1.0 / (len(chosen) * span)
-        return weights
+            shares = self.combination.shares
+            weights[chosen] = 1.0 / (len(chosen) * span) if shares is None else shares / span
+        return weights if self.stack is None else self.stack.detector_weights(weights)
+
+    def taught(self, S: FloatArray, t: FloatArray, known: "KnownLabels", weight: FloatArray | None) -> "ScoreModel":
+        """The model whose target has learnt from labels, where S (n, k) and t (n,) are its scores of the rows."""
+        flagged_alone = label_coverage(t, known.labels) < LEAST_COVERAGE
+        stack = learn_stack(
+            S,
+            t,
+            known.labels,
+            propensity=known.propensity,
+            sample_weight=weight,
+            least_agreement=FLAGGED_AGREEMENT if flagged_alone else LEAST_AGREEMENT,
+        )
+        return replace(self, stack=stack)
 
     def without_detectors(self) -> "ScoreModel":
         """The model for scores that are at hand already."""
         return replace(self, pool=FittedPool((), ()))
+
+
+@dataclass(frozen=True)
+class KnownLabels:
+    """Labels (n,), 1, 0 or NaN, and the chances (n,) with which they became known, if these are known."""
+
+    labels: FloatArray
+    propensity: FloatArray | None = None
+
+    def of(self, rows: BoolArray) -> "KnownLabels":
+        """Those of some rows."""
+        return KnownLabels(self.labels[rows], None if self.propensity is None else self.propensity[rows])
 
 
 def learn_scores(
@@ -82,7 +121,7 @@ def learn_scores(
     """
     scaler = learn_scaling(scaling, raw if extremes is None else extremes)
     S = scaler.transform(raw)
-    ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed)
+    ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed, pool.families)
     return ScoreModel(pool, scaler, ensemble, learn_scaling("minmax", _combined(ensemble, S)))
 
 
@@ -96,6 +135,15 @@ def _combined(combination: Combination, S: FloatArray) -> FloatArray:
     if not np.isfinite(scores).all():
         raise ValueError("combination returned a value that is not finite; one finite number per row is needed")
     return scores[:, None]
+
+
+def warn_labels(view: Any, known: KnownLabels | None) -> None:
+    """Say so where labels come from few of the rows, by their base score (`label_coverage`)."""
+    if known is not None:
+        t = replace(view.model, stack=None).base(view.S)
+        message = coverage_warning(label_coverage(t, known.labels))
+        if message:
+            warn(message, LabelCoverageWarning)
 
 
 def warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:

@@ -4,8 +4,9 @@ The two differ in how extremes, sums and flags of all rows are found. That is wh
 other step of a fit is written once, in `evenout.fitting.fit`.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,10 +17,19 @@ from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.detectors.pool import FittedPool
-from evenout.fitting.scores import ScoreModel, learn_scores
+from evenout.detectors.pool import FittedPool, standard_units
+from evenout.detectors.units import Units
+from evenout.fitting.scores import KnownLabels, ScoreModel, learn_scores
+from evenout.inputs.giveaways import find_giveaways, read_attributes, warn_giveaways
 from evenout.inputs.groups import Groups, read_groups, warn_left_out
-from evenout.inputs.rows import read_clusters, read_sample_weight, refuse_lone_clusters, training_rows
+from evenout.inputs.rows import (
+    column_names,
+    read_clusters,
+    read_known_labels,
+    read_sample_weight,
+    refuse_lone_clusters,
+    training_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,12 @@ class TrainingRows:
     clusters : array of shape (n,) or None
         Codes of rows that belong together.
     sample_weight : array of shape (n,) or None
+    known : KnownLabels or None
+        Labels that the target learns from.
+    feature_names : sequence of str or None
+        Of the d columns, for the names of score columns.
+    units : Units or None
+        In which named pools see the rows.
     """
 
     X: FloatArray
@@ -42,6 +58,9 @@ class TrainingRows:
     sensitive_features: Any
     clusters: IntArray | None = None
     sample_weight: FloatArray | None = None
+    known: KnownLabels | None = None
+    feature_names: Sequence[str] | None = None
+    units: Units | None = None
 
     @classmethod
     def read(
@@ -54,6 +73,8 @@ class TrainingRows:
         sensitive_features: Any,
         clusters: Any,
         sample_weight: Any,
+        labels: Any,
+        label_propensity: Any,
     ) -> "TrainingRows":
         """Clean what a user has given; the estimator is named in messages, and not touched."""
         features = training_rows(estimator, X)
@@ -63,7 +84,26 @@ class TrainingRows:
         codes = read_clusters(clusters, len(features))
         weight = read_sample_weight(sample_weight, len(features), fairness)
         refuse_lone_clusters(groups, codes, weight)
-        return cls(features, groups, sensitive_features, codes, weight)
+        known = read_known_labels(labels, label_propensity, len(features), learn=parameters["learn"])
+        taught = KnownLabels(*known) if known is not None and parameters["learn"] else None
+        rows = cls(features, groups, sensitive_features, codes, weight, taught, column_names(X))
+        return rows.measured(parameters)
+
+    def measured(self, parameters: Mapping[str, Any]) -> "TrainingRows":
+        """The same with the units that they have given themselves, where features are to be standardised."""
+        if not parameters["standardize"]:
+            return self
+        return replace(self, units=standard_units(parameters["detectors"], self.X, self.feature_names))
+
+    @cached_property
+    def content(self) -> FloatArray:
+        """The rows in their units, in which no unit moves a row to another fold or away from another row."""
+        return self.X if self.units is None else self.units.apply(self.X)
+
+    def warn_giveaways(self) -> None:
+        """Warn of features that nearly tell the group; without names they are counted from 0."""
+        found = find_giveaways(self.X, read_attributes(self.sensitive_features, self.groups.codes))
+        warn_giveaways(found, self.feature_names or [f"feature {i}" for i in range(self.X.shape[1])])
 
     def cells(self, S: FloatArray, t: FloatArray, beta: FloatArray, of: BoolArray) -> Cells:
         """Sums over some of the rows as one set; ``beta`` has one number for each of them."""
@@ -140,7 +180,7 @@ class Memory:
     @classmethod
     def of(cls, rows: TrainingRows, parameters: Mapping[str, Any], seed: int) -> "Memory":
         """Deal the rows into folds."""
-        folds = assign_folds(rows.X, rows.groups.codes, N_FOLDS, seed, rows.clusters)
+        folds = assign_folds(rows.content, rows.groups.codes, N_FOLDS, seed, rows.clusters)
         if len(rows.groups.labels) >= 2 and folds.max() < 1:
             raise ValueError("clusters has too few values to leave some of them out; give finer ones")
         return cls(rows, parameters, folds, seed)
@@ -176,8 +216,14 @@ class MemoryViews:
     def learn(self, fold: int, raw: FloatArray) -> View:
         """See `Views`."""
         settings = {name: self.source.parameters[name] for name in ("scaling", "combination")}
-        model = learn_scores(self.pool, raw[self.source.folds != fold], **settings, seed=self.source.seed)
-        return View(model, *model.of_raw(raw))
+        outside, rows = self.source.folds != fold, self.source.rows
+        model = learn_scores(self.pool, raw[outside], **settings, seed=self.source.seed)
+        S, t = model.of_raw(raw)
+        if rows.known is None:
+            return View(model, S, t)
+        weight = None if rows.sample_weight is None else rows.sample_weight[outside]
+        model = model.taught(S[outside], t[outside], rows.known.of(outside), weight)
+        return View(model, S, model.base(S))
 
     def cells(self, fold: int, view: View, of: BoolArray, *, inside: bool) -> Cells:  # noqa: ARG002
         """See `Views`."""

@@ -15,6 +15,7 @@ from evenout.core.exceptions import InputError, from_extra
 from evenout.core.pairwise import PairSums
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.forest import Forest
+from evenout.detectors.nearness import Nearness
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.parts import Without
 
@@ -116,10 +117,13 @@ def cross_fit_forest(
 
 
 def score(part: Any, X: FloatArray, *, n_threads: int = 1, device: str = "cuda") -> FloatArray:
-    """``part.score(X, n_threads=n_threads)`` of a fitted detector, on the device if it is `Neighbours` or `Forest`."""
+    """``part.score(X, n_threads=n_threads)`` of a fitted detector, neighbours and forests on the device."""
     check_device(device)
     from evenout.gpu import _torch_forest, _torch_neighbours
 
+    if isinstance(part, Nearness):
+        raw = score(part.neighbours, part.turned(X), n_threads=n_threads, device=device)
+        return part.logarithms(raw)
     if isinstance(part, Neighbours):
         return _torch_neighbours.score(part, X, device, n_threads)
     if isinstance(part, Forest):

@@ -3,13 +3,17 @@
 import csv
 import gzip
 import hashlib
+import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evenout.core.exceptions import warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,25 +21,38 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 # What a CSV file may say for "no value"; written out so that every file is read in the same way for ever.
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
+MISSING = (
+    "", "NA", "N/A", "n/a", "na", "n.a.", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "?", "-",
+    "--", ".", "#DIV/0!", "#VALUE!", "#REF!",
+)  # fmt: skip
 
 _HEAD = 65536  # bytes in which binary data is recognised
 _LINE = 2**24  # bytes; no table has longer lines
 _LARGE = 2**30  # bytes that any packed file may fill; more only up to so many times its own size:
 _SWELL = 200
 
+_SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+_NO_LETTERS = frozenset({0x81, 0x8D, 0x8F, 0x90, 0x9D})  # what Windows-1252 has no letter for
+_COMMA = re.compile(r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+")
+_WRITTEN = re.compile(r"\D{0,5}(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?[^\d.,]{0,15}")
 
-def read_table(path: Path, *, text: Collection[str] = (), verbatim: Collection[str] = ()) -> "pd.DataFrame":
+
+def read_table(
+    path: Path, *, text: Collection[str] = (), verbatim: Collection[str] = (), once: Collection[str] = ()
+) -> "pd.DataFrame":
     """Read a file of one of the `SUFFIXES`.
 
     Parameters
     ----------
     path : Path
-        CSV: UTF-8, separated by commas, a header line, quoted where needed; ``MISSING`` lists what counts as missing.
+        CSV: UTF-8 or Windows-1252, separated by commas, semicolons, tabs or bars, a header line, quoted where needed;
+        ``MISSING`` lists what counts as missing. Decimal commas are read where the separator is no comma.
     text : collection of str
         Columns to keep as text even if they look like numbers.
     verbatim : collection of str
         Columns to keep exactly as they are written: text in which nothing is missing.
+    once : collection of str
+        Names that no two columns may have. Others are told apart by a number: ``x (2)``.
 
     Returns
     -------
@@ -51,7 +68,7 @@ def read_table(path: Path, *, text: Collection[str] = (), verbatim: Collection[s
     if name.endswith(".parquet"):
         frame = _read_parquet(path, verbatim)
     elif name.endswith((".csv", ".csv.gz")):
-        frame = _read_csv(path, text, verbatim)
+        frame = _read_csv(path, text, verbatim, once)
     else:
         raise ValueError(f"{path} is of no known kind; name it {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if not len(frame):
@@ -98,62 +115,119 @@ def sha256(path: Any) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_csv(path: Path, text: Collection[str], verbatim: Collection[str]) -> "pd.DataFrame":
+def _read_csv(path: Path, text: Collection[str], verbatim: Collection[str], once: Collection[str]) -> "pd.DataFrame":
     import pandas as pd
 
-    header = _check_csv(path)
+    form = _check_csv(path, once)
     # From 3.1 on pandas reads every digit by default, and asking for it is deprecated.
     old = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
     exact: dict[str, Any] = {"float_precision": "round_trip"} if old else {}
-    return pd.read_csv(
+    frame = pd.read_csv(
         path,
-        encoding="utf-8-sig",
+        sep=form.separator,
+        decimal="," if form.commas else ".",
+        encoding=form.encoding,
+        header=0,
+        names=form.header,
         index_col=False,
-        dtype=dict.fromkeys({*text, *verbatim} & set(header), str),
+        dtype=dict.fromkeys({*text, *verbatim} & set(form.header), str),
         keep_default_na=False,
-        na_values={name: list(MISSING) for name in header if name not in verbatim},
+        na_values={name: list(MISSING) for name in form.header if name not in verbatim},
         low_memory=False,  # one type for a whole column
         **exact,
     )
+    if form.commas:
+        for name in set(form.header) - {*text, *verbatim}:
+            frame[name] = _with_points(frame[name])
+    return frame
 
 
-def _check_csv(path: Path) -> list[str]:
-    """The header, after a pass over all lines: pandas would fill short rows and rename equal columns silently."""
-    with closing(_lines(path)) as lines:
-        rows = csv.reader(lines, strict=True)
+class _Form(NamedTuple):
+    """How a CSV file is written; ``commas`` says whether its decimals follow a comma."""
+
+    header: list[str]
+    separator: str
+    commas: bool
+    encoding: str
+
+
+def _check_csv(path: Path, once: Collection[str]) -> _Form:
+    """How the file is written, after a pass over all lines: pandas would fill short rows silently."""
+    encoding = _encoding(path)
+    commas = False
+    with closing(_lines(path, encoding)) as lines:
+        first = next(lines, "")
+        separator = max(_SEPARATORS, key=lambda mark: first.count(mark))
+        rows = csv.reader(chain([first], lines), delimiter=separator, strict=True)
         try:
-            header = next(rows, [])
-            _check_header(path, header)
+            header = _names(path, next(rows, []), once)
             for row in rows:
                 if row and len(row) != len(header):
                     raise ValueError(
-                        f"{path}, line {rows.line_num}: {_count(len(row), 'field')}, "
-                        f"but the header has {len(header)}; quote fields that hold a comma"
+                        f"{path}, line {rows.line_num}: {_count(len(row), 'field')}, but the header has {len(header)}; "
+                        f"quote fields that hold a {_SEPARATORS[separator]}"
                     )
+                if separator != "," and not commas:
+                    commas = any("," in field and _COMMA.fullmatch(field) for field in row)
         except csv.Error as error:
             fault = "carriage return outside quotes" if "new-line" in str(error) else error
             raise ValueError(f"{path}, line {rows.line_num}: not valid CSV ({fault})") from None
-    return header
+    return _Form(header, separator, commas, encoding)
 
 
-def _lines(path: Path) -> Generator[str, None, None]:
+def _encoding(path: Path) -> str:
+    """UTF-8, or Windows-1252 for a file in which nothing but plain letters is UTF-8; that is told."""
+    marked = None
+    for number, line in enumerate(_raw_lines(path), 1):
+        try:
+            if not line.isascii() and line.decode("utf-8-sig"):
+                return "utf-8-sig"  # a wrong byte further on is damage
+        except UnicodeDecodeError:
+            marked = marked or number
+    if marked is None:
+        return "utf-8-sig"
+    if not any(set(line) & _NO_LETTERS for line in _raw_lines(path)):
+        warn(f"{path} is not UTF-8 (line {marked}), so it is read as Windows-1252; look at words with accents")
+        return "cp1252"
+    return "utf-8-sig"
+
+
+def _with_points(column: "pd.Series") -> "pd.Series":
+    """Text with decimal commas as it would be in a file with decimal points, if all of the column is."""
+    import pandas as pd
+
+    known = column.dropna()
+    if pd.api.types.is_numeric_dtype(column) or not all(_WRITTEN.fullmatch(str(value)) for value in known):
+        return column
+    plain = {value: str(value).replace(".", "").replace(",", ".") for value in known.unique()}
+    texts = column.map(plain)
+    numbers = pd.to_numeric(texts, errors="coerce")
+    return numbers if numbers.notna().sum() == len(known) else texts
+
+
+def _lines(path: Path, encoding: str) -> Generator[str, None, None]:
     """The lines of a text file, decoded one by one so that a wrong byte has a line number."""
-    number = 0
+    for number, line in enumerate(_raw_lines(path), 1):
+        try:
+            yield line.decode(encoding if number == 1 else encoding.removesuffix("-sig"))
+        except UnicodeDecodeError as error:
+            wrong = f"byte 0x{error.object[error.start]:02x} is not UTF-8"
+            raise ValueError(f"{path}, line {number}: {wrong}; save the file as UTF-8") from None
+
+
+def _raw_lines(path: Path) -> Generator[bytes, None, None]:
+    """The lines of a file, unpacked and of a bearable length."""
+    number = size = 0
     try:
         with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
             _refuse_binary(path, file.read(_HEAD))
             file.seek(0)
-            size = 0
             while line := file.readline(_LINE + 1):
                 number, size = number + 1, size + len(line)
                 if len(line) > _LINE:
                     raise ValueError(f"{path}, line {number}: longer than {_LINE:,} bytes, which no table is")
                 _refuse_swelling(path, size)
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}, line {number}: byte 0x{error.object[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        ) from None
+                yield line
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise ValueError(f"{path} is no gzip file, or a damaged one") from None
 
@@ -175,18 +249,29 @@ def _refuse_binary(path: Path, head: bytes) -> None:
         )
 
 
-def _check_header(path: Path, header: list[str]) -> None:
-    """Refuse columns without a name or with the same name, and tables that another separator cuts."""
+def _names(path: Path, header: list[str], once: Collection[str]) -> list[str]:
+    """Names for all columns: a column without one is called by its place, as pandas does, and one of two is told apart.
+
+    >>> _names(Path("a.csv"), ["", "x", "y"], [])
+    ['Unnamed: 0', 'x', 'y']
+    """
     if not any(header):
         raise ValueError(f"{path} has no header; the first line must name the columns")
-    if "" in header:
-        raise ValueError(
-            f"{path}: column {header.index('') + 1} has no name; name it, "
-            "or write the file without row numbers (pandas: index=False)"
-        )
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
-        raise ValueError(f"{path} seems to be separated by another character than a comma; save it with commas")
-    _refuse_repeated(path, header)
+    _refuse_repeated(path, [name for name in header if name in once])
+    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+    seen: Counter[str] = Counter()
+    renamed = []
+    for place, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[place] = f"{name} ({seen[name]})"
+            renamed.append(names[place])
+    _refuse_repeated(path, names)
+    if renamed:
+        twice = ", ".join(repr(name) for name in seen if seen[name] > 1)
+        called = ", ".join(map(repr, renamed))
+        warn(f"{path} has more than one column {twice}; from here on the later ones are called {called}")
+    return names
 
 
 def _refuse_repeated(path: Path, names: Collection[str]) -> None:

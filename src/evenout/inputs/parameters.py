@@ -59,6 +59,7 @@ SHARE_OR_COUNT = Rule(
 )
 NONE = Rule(lambda value: value is None, "None")
 CALLABLE = Rule(callable, "a function")
+TRUTH = Rule(lambda value: isinstance(value, bool | np.bool_), "True or False")
 MEDIAN_MULTIPLE = Rule(
     lambda value: (
         isinstance(value, tuple)
@@ -72,6 +73,7 @@ CONFIDENCE = Rule(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at 
 ANY_JOBS = NONE | Rule(lambda value: _is_integer(value) and int(value) != 0, "an integer other than 0")
 
 ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
+    "standardize": TRUTH,
     "combination": one_of(COMBINATIONS) | CALLABLE,
     "scaling": one_of(SCALINGS),
     "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
@@ -90,6 +92,7 @@ ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
     "contamination": SHARE_OR_COUNT,
     "reference_size": integer(2),
     "n_jobs": ANY_JOBS,
+    "learn": Rule(lambda value: isinstance(value, bool | np.bool_), "True or False"),
     "device": one_of(("cpu", "cuda")),
 }
 

@@ -1,6 +1,7 @@
 """Feature rows, seeds, clusters and weights, cleaned once at the door into what the inner code trusts."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,49 @@ def training_rows(estimator: Any, X: Any) -> FloatArray:
     """Training rows as a C-contiguous float64 array, without touching the estimator."""
     _refuse_sparse(X)
     validate_data(BaseEstimator(), X, skip_check_array=True)  # refuses columns of mixed name types
-    rows = check_array(X, dtype=np.float64, order="C", ensure_min_samples=2, estimator=estimator, input_name="X")
+    with _named_columns(estimator, X):
+        rows = check_array(X, dtype=np.float64, order="C", ensure_min_samples=2, estimator=estimator, input_name="X")
     return refuse_huge(rows)
 
 
 def new_rows(estimator: Any, X: Any) -> FloatArray:
     """New rows likewise, with the columns that the fitted estimator knows."""
     _refuse_sparse(X)
-    return refuse_huge(validate_data(estimator, X, dtype=np.float64, order="C", reset=False))
+    with _named_columns(estimator, X):
+        rows = validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
+    return refuse_huge(rows)
+
+
+@contextmanager
+def _named_columns(estimator: Any, X: Any) -> Iterator[None]:
+    """Say which columns of a frame are no numbers, or have gaps, and what takes care of them."""
+    try:
+        yield
+    except (TypeError, ValueError):
+        if not hasattr(X, "iloc") or getattr(X, "ndim", 0) != 2:
+            raise
+        wrong = [str(name) for i, name in enumerate(X.columns) if not _is_complete(X.iloc[:, i])]
+        if not wrong:
+            raise
+        raise InputError(
+            "{@X} has text, dates or gaps in column {named}{more}; encode it: make_pipeline(TableEncoder(), {model}())",
+            named=", ".join(map(repr, wrong[:5])), more=f" and {len(wrong) - 5} more" if len(wrong) > 5 else "",
+            model=type(estimator).__name__,
+        ) from None  # fmt: skip
+
+
+def _is_complete(column: Any) -> bool:
+    """Whether all values are numbers."""
+    try:
+        return bool(np.isfinite(column.to_numpy(dtype=np.float64, na_value=np.nan)).all()) and column.dtype.kind != "M"
+    except (TypeError, ValueError):
+        return False
+
+
+def column_names(X: Any) -> list[str] | None:
+    """Names of the columns of a frame; None where X has none, or not all are text."""
+    names = list(getattr(X, "columns", []))
+    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def as_seed(random_state: Any) -> int:
@@ -71,6 +107,43 @@ def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Not
     if (weights < 0).any() or not weights.any():
         raise ValueError("sample_weight has negative numbers or zeros alone; give numbers of 0 or more")
     return weights
+
+
+def read_known_labels(
+    labels: Any, label_propensity: Any, n_rows: int, *, learn: bool
+) -> tuple[FloatArray, FloatArray | None] | None:
+    """Labels, 1, 0 or NaN where nobody knows, and the chances with which they became known; None if there are none."""
+    import pandas as pd
+
+    if labels is None:
+        if learn:
+            raise InputError(
+                "{learn=} needs {@labels}: 1 for an outlier, 0 for none, missing where unknown", learn=True
+            )
+        if label_propensity is not None:
+            raise InputError("{@label_propensity} goes with {@labels}, which are missing; give both, or none")
+        return None
+    if np.ndim(labels) != 1 or len(labels) != n_rows:
+        got = np.shape(labels)
+        raise InputError("{@labels} must hold one value per row, ({n},), got shape {got!r}", n=n_rows, got=got)
+    values = pd.to_numeric(pd.Series(np.asarray(labels, dtype=object)), errors="coerce").to_numpy(float)
+    wrong = ~np.isin(values, (0.0, 1.0)) & pd.Series(np.asarray(labels, dtype=object)).notna().to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        found = np.asarray(labels, dtype=object)[row]
+        raise InputError(
+            "{@labels} is {found!r} in {#row}; labels are 1 for an outlier, 0 for none, or missing",
+            found=found,
+            row=row,
+        )
+    if learn and np.isnan(values).all():
+        raise InputError("{@labels} has no label at all; give some, or leave {@learn} out")
+    if label_propensity is None:
+        return values, None
+    chances = check_array(label_propensity, ensure_2d=False, dtype=np.float64, input_name="label_propensity")
+    if chances.shape != (n_rows,) or not ((chances > 0) & (chances <= 1)).all():
+        raise InputError("{@label_propensity} must hold one chance per row, ({n},), above 0 and at most 1", n=n_rows)
+    return values, chances
 
 
 def refuse_lone_clusters(groups: Groups, clusters: IntArray | None, sample_weight: FloatArray | None) -> None:

@@ -41,11 +41,11 @@ def parquet_parts(
         Default: all columns but the protected, the excluded and an index that pandas has written.
     exclude : names
     text : bool
-        Whether features may be text and have gaps; `columns.encoded` makes numbers of them.
+        Whether features may be text or dates and have gaps; `columns.encoded` makes numbers of them.
 
     Returns
     -------
-    the partitions, and an empty frame with the feature columns: of type float, or object for text
+    the partitions, and an empty frame with the feature columns: of type float, or object for text and dates
 
     Raises
     ------
@@ -180,15 +180,15 @@ def _columns(schemas: dict[Path, Any], names: list[str]) -> dict[str, tuple[Path
 
 
 def _text_columns(columns: dict[str, tuple[Path, Any]], features: list[str], *, allowed: bool) -> list[str]:
-    """Those that hold text; columns that hold neither numbers nor allowed text are refused."""
+    """Those that hold text or dates; columns that hold neither numbers nor what is allowed are refused."""
     import pyarrow as pa
 
     numbers = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null
     others = [name for name in features if not any(holds(columns[name][1]) for holds in numbers)]
     for name in others:
         path, kind = columns[name]
-        if not (allowed and _kind(kind) == "text"):
-            wanted = "numbers or text" if allowed else "numbers"
+        if not (allowed and (_kind(kind) == "text" or pa.types.is_temporal(kind) or pa.types.is_decimal(kind))):
+            wanted = "numbers, dates or text" if allowed else "numbers"
             raise ValueError(
                 f"{path}: column {name!r} holds {_kind(kind)}, not {wanted}; encode it, or leave it out (--drop)"
             )

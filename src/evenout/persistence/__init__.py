@@ -1,31 +1,34 @@
 """Models in files that run no code when loaded.
 
-A model file is a skops file of plain data alone: numbers, text and arrays (`evenout.storage.archive`). evenout
+A model file is a skops file of plain data: numbers, text and arrays (`evenout.storage.archive`). Objects that are none,
+such as detectors of other libraries, are bytes in it, which are opened only if the caller trusts every type. evenout
 rebuilds the model from them after it has checked every shape and bound (`evenout.persistence.parts`), so a damaged or
 crafted file is refused and never reaches compiled code. The file holds the feature values of the training rows, which
 neighbour detectors need: keep it as safe as the data.
 """
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 import evenout
 from evenout.core.types import AnyArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.inputs.table import TableEncoder
 from evenout.persistence.ensemble import describe_ensemble, read_ensemble
-from evenout.storage.archive import ModelFileError, plain, read_plain, write_plain
+from evenout.persistence.table import describe_table, read_table
+from evenout.storage.archive import ModelFileError, read_plain, write_plain
 from evenout.storage.fields import Fields
 from evenout.storage.output import atomic_file
 
 __all__ = ["ModelFileError", "load_model", "save_model"]
 
-FORMAT = 3
+FORMAT = 4
 _OURS = ("evenout.detectors.adapt.Foreign", "evenout.detectors.adapt.GroupAware")
 _VERSION = 30  # characters of the name of a version
 
@@ -47,7 +50,7 @@ def save_model(model: FairOutlierEnsemble | Pipeline, path: str | Path) -> None:
     data = {
         "format": FORMAT,
         "evenout": evenout.__version__,
-        "table": None if table is None else _describe_table(table),
+        "table": None if table is None else describe_table(table),
         "ensemble": describe_ensemble(ensemble, objects),
         "objects": _dumped(objects) if objects else None,
     }
@@ -105,17 +108,21 @@ def _objects(data: Fields, trusted: Sequence[str]) -> list[Any]:
     import skops.io
 
     kept = data.bytes("objects")
-    unknown = [name for name in skops.io.get_untrusted_types(data=kept) if name not in (*trusted, *_OURS)]
-    if unknown:
-        listed = ", ".join(map(repr, unknown))
-        raise ModelFileError(
-            f"it holds objects of {listed}; loading them can run code. If you trust whoever wrote it, "
-            f"pass trusted=[{listed}]"
-        )
     try:
-        return list(skops.io.loads(kept, trusted=[*trusted, *_OURS]))
+        with ZipFile(io.BytesIO(kept)) as members:
+            data.require(all(m.compress_type == ZIP_STORED for m in members.infolist()), "objects", "is compressed")
+        unknown = [name for name in skops.io.get_untrusted_types(data=kept) if name not in (*trusted, *_OURS)]
+        if not unknown:
+            return list(skops.io.loads(kept, trusted=[*trusted, *_OURS]))
+    except ModelFileError:
+        raise
     except Exception as error:  # whatever a damaged file makes an object's class say
         raise ModelFileError(f"its objects are damaged ({type(error).__name__})") from error
+    listed = ", ".join(map(repr, unknown))
+    raise ModelFileError(
+        f"it holds objects of {listed}; loading them can run code. If you trust whoever wrote it, "
+        f"pass trusted=[{listed}]"
+    )
 
 
 def _restore(data: Fields, trusted: Sequence[str]) -> FairOutlierEnsemble | Pipeline:
@@ -125,7 +132,9 @@ def _restore(data: Fields, trusted: Sequence[str]) -> FairOutlierEnsemble | Pipe
     ensemble = read_ensemble(data.fields("ensemble"), _objects(data, trusted))
     if "table" not in data:
         return ensemble
-    table = _read_table(data.fields("table"))
+    table = read_table(data.fields("table"))
+    if hasattr(ensemble, "feature_names_in_"):
+        table.set_output(transform="pandas")
     fits = len(table.get_feature_names_out()) == ensemble.n_features_in_
     data.require(fits, "table", "has other features than its ensemble")
     return Pipeline([("table", table), ("ensemble", ensemble)])
@@ -152,27 +161,4 @@ def _steps(model: Any) -> tuple[TableEncoder | None, FairOutlierEnsemble]:
     raise ValueError(
         f"model is {' and '.join(type(step).__name__ for step in steps)}; a FairOutlierEnsemble, "
         "or a Pipeline of a TableEncoder and one, can be saved"
-    )
-
-
-def _describe_table(table: TableEncoder) -> dict[str, Any]:
-    check_is_fitted(table)
-    return plain(
-        {
-            "columns": [*table.feature_names_in_],
-            "medians": table.medians_,
-            "categories": table.categories_,
-        }
-    )
-
-
-def _read_table(data: Fields) -> TableEncoder:
-    columns = data.texts("columns")
-    medians, categories = data.fields("medians"), data.fields("categories")
-    learnt = sorted([*medians.names(), *categories.names()])
-    data.require(sorted(columns) == learnt, "columns", "differs from what was learnt")
-    return TableEncoder.from_learnt(
-        columns,
-        {name: medians.number(name) for name in medians.names()},
-        {name: categories.texts(name) for name in categories.names()},
     )

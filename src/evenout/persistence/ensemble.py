@@ -64,12 +64,14 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
             "mixture": found.mixture,  # kept, so that scores are the same bit for bit wherever the path is solved again
             "threshold": found.threshold,
             "rank_error": found.rank_error,
+            "label_gap": dict(zip(("before", "after"), found.label_gap, strict=True)),
             "scores": {
                 "pool": _pool(scores.pool, objects),
                 "scaling": scores.scaling,
                 "combination": _with_object(scores.combination.kind, "kind", objects)
-                | {"buckets": scores.combination.buckets},
+                | {"buckets": scores.combination.buckets, "shares": scores.combination.shares},
                 "base_scaling": scores.base_scaling,
+                "stack": scores.stack,
             },
             "path": _path(found.path, objects),
         }
@@ -82,7 +84,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
     n = len(rows.floats("target", None))
     rows.require(2 <= n <= _MOST, "target", "is out of range")
     labels = groups.texts("labels") if groups.items("labels") else ()
-    G, left_out = len(labels), groups.fields("left_out")
+    G, left_out, gap = len(labels), groups.fields("left_out"), data.fields("label_gap")
     codes = groups.integers("codes", n, low=-1, high=G - 1)
     scores = read_scores(data.fields("scores"), n, d, objects)
     k = len(scores.pool.names)
@@ -102,6 +104,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             seen=FlagRows(rows.floats("seen_S", n, k), rows.floats("seen_t", n), codes, folds),
             threshold=data.number("threshold"),
             flag_rates=groups.floats("rates", G, 2),
+            label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
             rank_error=data.number("rank_error"),
         )
     )
@@ -131,7 +134,7 @@ def _pool(pool: FittedPool, objects: list[Any]) -> dict[str, Any]:
             parts.append({"kind": kind, **plain(part)})
         else:
             parts.append(_with_object(part, "kind", objects) | {"width": len(getattr(part, "names", " "))})
-    return {"names": pool.names, "parts": parts}
+    return {"names": pool.names, "parts": parts, "families": pool.families, "units": pool.units}
 
 
 def _path(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from evenout.core.path import TradeoffPath
 from evenout.core.problem import METHODS, WEIGHTS, Mixture
 from evenout.core.registry import weighted_notions
 from evenout.core.scaling import SCALINGS, Scaling
+from evenout.core.stacking import Stack
 from evenout.detectors.pool import FAMILIES, FittedPool
+from evenout.detectors.units import Units
 from evenout.fitting.scores import ScoreModel
 from evenout.storage.archive import ModelFileError
 from evenout.storage.fields import Fields
@@ -32,6 +34,7 @@ def read_scores(data: Fields, n_rows: int, n_features: int, objects: Sequence[An
         _read_scaling(data.fields("scaling"), n_rows, k),
         _read_combination(data.fields("combination"), k, objects),
         _read_scaling(data.fields("base_scaling"), n_rows, 1),
+        _read_stack(data.fields("stack"), k, n_rows) if "stack" in data else None,
     )
 
 
@@ -84,16 +87,19 @@ def _object(data: Fields, objects: Sequence[Any]) -> Any:
 
 def _read_pool(data: Fields, n_rows: int, n_features: int, objects: Sequence[Any]) -> FittedPool:
     parts: list[Any] = []
-    columns = 0
+    columns, units = 0, Units.read(data.fields("units"), n_features) if "units" in data else None
+    inside = n_features if units is None else len(units.kept)
     for part in data.parts("parts"):
         if "object" in part:
             parts.append(_object(part, objects))
             columns += part.whole("width", 1, 2**31)
         else:
-            parts.append(FAMILIES[part.text("kind", FAMILIES)].read(part, n_rows, n_features))
+            parts.append(FAMILIES[part.text("kind", FAMILIES)].read(part, n_rows, inside))
             columns += parts[-1].width
     data.require(columns > 0, "parts", "is empty")
-    return FittedPool(data.texts("names", columns), tuple(parts))
+    by_family = "families" in data and len(data.items("families")) > 0
+    families = data.texts("families", columns) if by_family else ()
+    return FittedPool(data.texts("names", columns), tuple(parts), families, units)
 
 
 def _read_scaling(data: Fields, n_rows: int, k: int) -> Scaling:
@@ -103,12 +109,21 @@ def _read_scaling(data: Fields, n_rows: int, k: int) -> Scaling:
     return Scaling(kind, low, high, mean, std, data.flags("varies", k), data.floats("sorted_scores", kept, k))
 
 
+def _read_stack(data: Fields, k: int, n_rows: int) -> Stack:
+    numbers = ("base_weight", "intercept", "label_weight", "agreement", "effective_labels", "propensity_power")
+    counts: dict[str, Any] = {name: data.whole(name, 0, n_rows) for name in ("n_labels", "n_positive")}
+    counts |= {name: data.number(name) for name in numbers}
+    return Stack(data.floats("weights", k), **counts)
+
+
 def _read_combination(data: Fields, k: int, objects: Sequence[Any]) -> Combination:
     kind = _object(data, objects) if "object" in data else data.text("kind", COMBINATIONS)
     buckets = data.items("buckets")
     data.require(buckets, "buckets", "is empty")
     each = [Fields({"bucket": bucket}, "combination") for bucket in buckets]
-    return Combination(kind, tuple(bucket.integers("bucket", None, low=0, high=k - 1) for bucket in each))
+    chosen = tuple(bucket.integers("bucket", None, low=0, high=k - 1) for bucket in each)
+    shares = data.floats("shares", len(chosen[0])) if "shares" in data else None
+    return Combination(kind, chosen, shares)
 
 
 def _read_cross(data: Fields, n_groups: int, k: int, notions: list[Notion]) -> CrossFit:

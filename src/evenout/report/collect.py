@@ -71,6 +71,7 @@ def collect(
         people=listed,
         id_name=id_name,
         smallest_cell=smallest,
+        label_gap=model.label_gap_ if model.label_weight_ > 0 else None,
     )
 
 

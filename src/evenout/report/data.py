@@ -136,6 +136,7 @@ class ReportData:
     away. ``unlisted_groups`` are counted in, but not shown one by one; ``small_groups`` are too small to be compared.
     ``refitted`` tells whether unseen people are unseen by the detectors too, or by the weights alone.
     ``weights_of_sum`` tells whether a step's weights make up the whole score, or are added to the base score.
+    ``label_gap`` is the base score's gap before and after it has learnt from labels, where it has.
     """
 
     title: str
@@ -162,3 +163,4 @@ class ReportData:
     people: tuple[Person, ...]
     id_name: str
     smallest_cell: int
+    label_gap: tuple[float, float] | None = None

@@ -1,0 +1,339 @@
+"""A target learnt from the labels that are known: a linear stack of the detectors that leans on the base score.
+
+On labelled rows the chance of a 1 is modelled by
+
+    logit P = b + c z + R w,        c ~ N(1, 1),   w ~ N(0, tau^2 I / v),
+
+where ``z`` is the base score with mean 0 and deviation 1 over *all* rows, ``R`` what ``z`` leaves over of the k
+detector scores, which have deviation 1 themselves, and ``v`` the sum of the variances of R: the stack moves the logit
+by about ``tau`` from that of the base score alone, ``w = 0``. It is an average over ``tau`` in `STRENGTHS`, by how well
+each explains the labels (marginal likelihood, Laplace's approximation). With ``B`` the Bayes factor of the stack
+against the base score,
+
+    label_weight = max(0, (2 B - 1) / (2 B + 1)),        target = (1 - label_weight) t + label_weight u,
+
+where ``u`` is the stack with the mean and the deviation of ``t``. The label weight is the probability of the stack less
+that of the base score, if it was twice as likely before. Labels that speak against it, ``B <= 1/2``, leave the
+base score as it is, bit for bit. Nothing is drawn at random and no label is set aside.
+
+Labels may turn away from the base score, but not against it: in ``u`` the coefficient c is at least `LEAST_BASE`, and
+the correlation with ``t`` at least `LEAST_AGREEMENT`. This costs little and bounds what wrong labels can do.
+
+Which rows have a label may depend on the scores: they are in the model, and rows that score high even teach more.
+Where it depends on something else, inverse propensities correct for it. They cost labels, so they are flattened,
+``propensity ^ -power`` with ``power <= 1``, until enough labels count (Shimodaira 2000); see `inverse_propensity`. What
+no weight can mend is a kind of row that was never looked at; see `label_coverage`.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from evenout.core.types import BoolArray, FloatArray
+
+STRENGTHS = (0.7, 1.4)  # tau
+LEAST_BASE = 0.3
+LEAST_AGREEMENT = 0.3
+FLAGGED_AGREEMENT = 0.7  # advisable where labels come from flagged rows alone; see `label_coverage`
+PRIOR_ODDS = 2.0  # of the stack against the base score, before the labels
+KEPT_SHARE, ENOUGH_LABELS = 0.7, 300.0  # of labels, when propensities are flattened
+LEAST_COVERAGE = 0.5
+LEAST_OF_A_KIND = 2  # labelled rows of either kind; fewer say nothing
+_BASE = np.array([0.0, 1.0])  # prior means of the intercept's shift and of c
+_BASE_PRECISION = np.array([1.0 / 25.0, 1.0])
+_BLOCK = 1 << 16
+_LARGEST_LOG = 700.0
+_STEPS = 100
+_CONSTANT = 1e-9  # a deviation below this share of the size of a column is rounding
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A learnt target, linear in the detector scores S and the base score t.
+
+    Parameters
+    ----------
+    weights : array of shape (k,)
+        Of the scaled detector scores.
+    base_weight, intercept : float
+        ``target = base_weight t + S weights + intercept``.
+    label_weight : float
+        How much was learnt, in [0, 1]; 0 is the base score itself.
+    agreement : float
+        Correlation of the target with the base score over all rows.
+    n_labels, n_positive : int
+        Labelled rows, and those of them with a 1.
+    effective_labels : float
+        As many labels of equal weight say as much; less than ``n_labels`` where propensities differ.
+    propensity_power : float
+        How far propensities were used, in [0, 1]; 1 is in full, or none given.
+    """
+
+    weights: FloatArray
+    base_weight: float
+    intercept: float
+    label_weight: float
+    agreement: float
+    n_labels: int
+    n_positive: int
+    effective_labels: float
+    propensity_power: float = 1.0
+
+    def apply(self, S: FloatArray, t: FloatArray) -> FloatArray:
+        """The target of rows with scores S (m, k) and base score t (m,), each by itself: shape (m,)."""
+        if self.label_weight == 0.0:
+            return t.copy()
+        return self.base_weight * t + np.einsum("ij,j->i", S, self.weights) + self.intercept
+
+    def detector_weights(self, base: FloatArray) -> FloatArray:
+        """Weights of the detectors in the target, where ``base`` (k,) are those in t."""
+        return self.base_weight * base + self.weights
+
+
+@dataclass(frozen=True)
+class Population:
+    """Mean (k + 1,) and covariance (k + 1, k + 1) of the columns (s, t) over all rows, labelled or not."""
+
+    mean: FloatArray
+    covariance: FloatArray
+
+    @classmethod
+    def of(cls, S: FloatArray, t: FloatArray, sample_weight: FloatArray | None = None) -> "Population":
+        """Of scores S (n, k) and base score t (n,), in blocks: no copy of S is made."""
+        n, k = S.shape
+        weight = np.ones(n) if sample_weight is None else sample_weight
+        total = weight.sum()
+        mean = np.r_[weight @ S, weight @ t] / total
+        covariance = np.zeros((k + 1, k + 1))
+        for start in range(0, n, _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            centred = np.column_stack([S[rows], t[rows]]) - mean
+            covariance += (centred.T * weight[rows]) @ centred
+        return cls(mean, covariance / total)
+
+
+def learn_stack(
+    S: FloatArray,
+    t: FloatArray,
+    labels: FloatArray,
+    *,
+    propensity: FloatArray | None = None,
+    sample_weight: FloatArray | None = None,
+    population: Population | None = None,
+    least_agreement: float = LEAST_AGREEMENT,
+) -> Stack:
+    """Learn a target from labels, shrunk towards the base score; see the top of this module.
+
+    Parameters
+    ----------
+    S : array of shape (n, k)
+        Scaled scores of the detectors.
+    t : array of shape (n,)
+        The base score.
+    labels : array of shape (n,)
+        1 for an outlier, 0 for none, NaN where nobody knows.
+    propensity : array of shape (n,), optional
+        The chance, in (0, 1], that the label of a row became known; only those of labelled rows are read. Labelled rows
+        then count by its inverse, flattened where this would leave too few. None: all count alike.
+    sample_weight : array of shape (n,), optional
+    population : Population, optional
+        Of all rows, where S holds only some of them, with all the labelled ones.
+    least_agreement : float
+        The correlation with t over all rows that the learnt score keeps, in [0, 1).
+    """
+    known = ~np.isnan(labels)
+    y = labels[known]
+    weight, power = _label_weights(known, propensity, sample_weight)
+    positive = int(y.sum())
+    base = Stack(np.zeros(S.shape[1]), 1.0, 0.0, 0.0, 1.0, len(y), positive, float(weight.sum()), power)
+    if min(positive, len(y) - positive) < LEAST_OF_A_KIND or not weight.sum() > 0:
+        return base
+    standard = _Standard.of(Population.of(S, t, sample_weight) if population is None else population)
+    if standard is None:
+        return base
+    R, z = standard.columns(S[known], t[known])
+    w, c, label_weight = _average(R, z, y, weight, float((1.0 - standard.shared**2).sum()))
+    return base if label_weight == 0.0 else standard.target(base, w, c, label_weight, least_agreement)
+
+
+@dataclass(frozen=True)
+class _Standard:
+    """Units of the columns: deviations of those in use and of t, and their correlations ``shared`` with t."""
+
+    population: Population
+    use: BoolArray
+    unit: FloatArray
+    base_unit: float
+    shared: FloatArray
+
+    @classmethod
+    def of(cls, population: Population) -> "_Standard | None":
+        """None where t or every column is constant: t has no unit then, or there is nothing to learn from."""
+        deviation = np.sqrt(np.maximum(population.covariance.diagonal(), 0.0))
+        varies = deviation > _CONSTANT * np.abs(population.mean)
+        use = varies[:-1]
+        if not (varies[-1] and use.any()):
+            return None
+        unit, base_unit = deviation[:-1][use], float(deviation[-1])
+        return cls(population, use, unit, base_unit, population.covariance[-1, :-1][use] / (unit * base_unit))
+
+    def columns(self, S: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """``R`` and ``z`` of rows."""
+        z = (t - self.population.mean[-1]) / self.base_unit
+        standardised = (S[:, self.use] - self.population.mean[:-1][self.use]) / self.unit
+        return standardised - np.outer(z, self.shared), z
+
+    def target(self, base: Stack, w: FloatArray, c: float, label_weight: float, least: float) -> Stack:
+        """``(1 - label_weight) t + label_weight u``, u having a correlation with t of at least ``least``."""
+        scores = self.population.covariance[:-1, :-1][np.ix_(self.use, self.use)]
+        correlation = scores / np.outer(self.unit, self.unit)
+        across = max(float(w @ correlation @ w - (self.shared @ w) ** 2), 0.0)  # the variance of R w
+        c = max(c, LEAST_BASE, least * np.sqrt(across / (1.0 - least**2)))
+        share = label_weight / np.sqrt(c**2 + across)
+        weights = np.zeros(len(self.use))
+        weights[self.use] = share * w * self.base_unit / self.unit
+        base_weight = float(1.0 - label_weight + share * (c - self.shared @ w))
+        along = 1.0 - label_weight + share * c
+        centre = self.population.mean
+        return replace(
+            base,
+            weights=weights,
+            base_weight=base_weight,
+            intercept=float((1.0 - base_weight) * centre[-1] - centre[:-1] @ weights),
+            label_weight=label_weight,
+            agreement=float(along / np.sqrt(along**2 + share**2 * across)),
+        )
+
+
+def inverse_propensity(propensity: FloatArray) -> tuple[FloatArray, float]:
+    """Weights ``propensity ^ -power`` of the labelled rows, and the power.
+
+    The power is the largest one up to 1 that leaves an effective number ``(sum w)^2 / sum w^2`` of `KEPT_SHARE` of the
+    labels, or of `ENOUGH_LABELS` where there are many.
+
+    >>> inverse_propensity(np.array([0.5, 0.5, 0.25, 0.25]))
+    (array([2., 2., 4., 4.]), 1.0)
+    """
+    log = np.log(propensity.min()) - np.log(propensity)  # of weights, the largest being 1
+
+    def effective(power: float) -> float:
+        weight = np.exp(power * log)
+        return float(weight.sum() ** 2 / (weight @ weight))
+
+    least = min(KEPT_SHARE * len(propensity), ENOUGH_LABELS)
+    power = 1.0
+    if effective(1.0) < least:
+        power = float(brentq(lambda power: effective(power) - least, 0.0, 1.0, xtol=1e-9))
+    return propensity**-power, power
+
+
+def label_coverage(t: FloatArray, labels: FloatArray) -> float:
+    """Share of all rows that score at least as high as the labelled ones do, 5 % of those left aside.
+
+    Close to 1 for labels of random rows; 0.1 where only the tenth of highest base score was ever looked at.
+    """
+    known = ~np.isnan(labels)
+    if not known.any():
+        return 0.0
+    return float((t >= np.quantile(t[known], 0.05)).mean())
+
+
+def coverage_warning(coverage: float) -> str | None:
+    """What to tell the user where labels stem from rows of high base score alone; None where they do not."""
+    if coverage >= LEAST_COVERAGE:
+        return None
+    return (
+        f"labels are known almost only among the {max(coverage, 0.001):.1%} of rows with the highest base score, as if "
+        "only flagged rows had been looked at: outliers of a kind that was never flagged cannot be learnt from them, "
+        "whatever their weights; have some rows drawn at random labelled too (50 are a start), and give "
+        "label_propensity if rows were chosen by anything else than their scores"
+    )
+
+
+def _label_weights(
+    known: BoolArray, propensity: FloatArray | None, sample_weight: FloatArray | None
+) -> tuple[FloatArray, float]:
+    """Weights of the labelled rows, which sum to their effective number, and the power of the propensities."""
+    weight, power = np.ones(int(known.sum())), 1.0
+    if propensity is not None and len(weight):
+        weight, power = inverse_propensity(propensity[known])
+    if sample_weight is not None:
+        weight = weight * sample_weight[known]
+    squares = float(weight @ weight)
+    return weight * (weight.sum() / squares) if squares > 0 else np.zeros(len(weight)), power
+
+
+def _average(
+    R: FloatArray, z: FloatArray, y: FloatArray, weight: FloatArray, variance: float
+) -> tuple[FloatArray, float, float]:
+    """``w`` and ``c`` averaged over the strengths by their evidence, and the label weight.
+
+    The prior of w is the same in every direction, so a solution lies in the span of the labelled rows, and k columns
+    can be rotated into as few as there are labelled rows.
+    """
+    k = R.shape[1]
+    if variance <= _CONSTANT * k:  # every detector says what t says
+        return np.zeros(k), 1.0, 0.0
+    rotation = np.eye(k)
+    if len(R) < k:
+        left, size, rotation = np.linalg.svd(R, full_matrices=False)
+        R = left * size
+    share = (weight @ y + 0.5) / (weight.sum() + 1.0)
+    offset = np.full(len(y), np.log(share) - np.log1p(-share))
+    start, known = _fit(np.column_stack([np.ones(len(y)), z]), y, weight, offset, _BASE, _BASE_PRECISION)
+    F = np.column_stack([np.ones(len(y)), z, R])
+    centre = np.r_[_BASE, np.zeros(R.shape[1])]
+    point, found, evidence = np.r_[start, np.zeros(R.shape[1])], [], []
+    for strength in STRENGTHS:
+        precision = np.r_[_BASE_PRECISION, np.full(R.shape[1], variance / strength**2)]
+        point, explained = _fit(F, y, weight, offset, centre, precision, point)
+        found.append(point)
+        evidence.append(explained - known)
+    best = max(evidence)
+    shares = np.exp(np.array(evidence) - best)
+    odds = PRIOR_ODDS * float(shares.mean() * np.exp(min(best, _LARGEST_LOG)))
+    point = shares / shares.sum() @ np.array(found)
+    return rotation.T @ point[2:], float(point[1]), max(0.0, (odds - 1.0) / (odds + 1.0))
+
+
+def _fit(
+    F: FloatArray,
+    y: FloatArray,
+    weight: FloatArray,
+    offset: FloatArray,
+    centre: FloatArray,
+    precision: FloatArray,
+    start: FloatArray | None = None,
+) -> tuple[FloatArray, float]:
+    """Minimise ``sum weight (log(1 + e^g) - y g) + 1/2 sum precision (x - centre)^2``, ``g = offset + F x``.
+
+    The function is strictly convex; Newton's steps are halved until they descend. Returns x and the logarithm of the
+    marginal likelihood by Laplace's approximation.
+    """
+
+    def value(x: FloatArray) -> float:
+        g = offset + F @ x
+        loss = float(weight @ (np.logaddexp(0.0, g) - y * g))
+        return loss + 0.5 * float(precision @ (x - centre) ** 2)
+
+    x = centre.copy() if start is None else start
+    now = value(x)
+    for _ in range(_STEPS):
+        p = expit(offset + F @ x)
+        slope = F.T @ (weight * (p - y)) + precision * (x - centre)
+        root = cho_factor((F.T * (weight * p * (1.0 - p))) @ F + np.diag(precision))
+        step = cho_solve(root, slope)
+        fall = float(slope @ step)
+        if fall <= 1e-14 * max(1.0, abs(now)):
+            break
+        size = 1.0
+        while (then := value(x - size * step)) > now - 1e-4 * size * fall and size > 1e-8:
+            size *= 0.5
+        if then >= now:  # rounding
+            break
+        x, now = x - size * step, then
+    half_log_determinant = float(np.log(np.abs(np.diagonal(root[0]))).sum())
+    return x, -now + 0.5 * float(np.log(precision).sum()) - half_log_determinant
