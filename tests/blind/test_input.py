@@ -114,7 +114,7 @@ def test_with_one_group_left_nothing_is_changed(rows):
 
 def test_conventions_of_scikit_learn(rows):
     own = DecisionTreeClassifier(max_depth=3)
-    repair = BlindRepair(flag_rate_ratio=0.9, classifier=own, contamination=50, random_state=1)
+    repair = BlindRepair(classifier=own, contamination=50, random_state=1)
     copy = clone(repair)
     assert copy.get_params()["classifier__max_depth"] == 3
     assert copy.get_params(deep=False)["contamination"] == 50

@@ -95,12 +95,17 @@ def test_no_pool_of_weights_is_closer(population, truth, everyone):
     )
 
 
-def test_with_estimated_probabilities_the_distance_is_little_more(population, everyone):
-    rows = population(20_000, 0)
+@pytest.mark.parametrize(
+    ("n", "most"),
+    [(3000, 1.25), pytest.param(20_000, 1.06, marks=pytest.mark.long)],  # 1.17 and 1.03, printed below
+)
+def test_with_estimated_probabilities_the_distance_is_little_more(population, everyone, n, most):
+    rows = population(n, 0)
     repair = BlindRepair(random_state=0).fit(rows.t, rows.X, sensitive_features=rows.groups)
     y = repair.transform(everyone.t, everyone.X)
     ratio = everyone.distance(y) / everyone.closest(everyone.bias(y))
-    assert ratio < 1.06, f"distance with P estimated: {ratio:.3f} times the best"  # 1.027 when this was written
+    assert 1.0 <= ratio < most, f"distance with P estimated: {ratio:.3f} times the best"
+    print(f"distance with P estimated from {n} rows: {ratio:.3f} times the best")
 
 
 def test_a_threshold_flags_the_largest_total_score_of_all_rules_with_these_rates(population, truth, everyone):
@@ -110,7 +115,8 @@ def test_a_threshold_flags_the_largest_total_score_of_all_rules_with_these_rates
     y = repair.transform(everyone.t, everyone.X)
     over = y > flag_threshold(y, 0.1)
     rates = everyone.r.T @ over
-    best = linprog(-everyone.t, A_eq=everyone.r.T, b_eq=rates, bounds=(0, 1))
+    some = slice(0, 5000)
+    best = linprog(-everyone.t[some], A_eq=everyone.r[some].T, b_eq=everyone.r[some].T @ over[some], bounds=(0, 1))
     assert best.status == 0
-    assert everyone.t @ over >= -best.fun - 0.001 * abs(best.fun)
+    assert everyone.t[some] @ over[some] >= -best.fun - 0.001 * abs(best.fun)
     assert (rates / rates.max()).min() == pytest.approx(0.9, abs=0.05)

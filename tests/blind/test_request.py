@@ -1,9 +1,14 @@
-"""What is asked for is what unseen rows get, and what is stated of them is so."""
+"""What is asked for is what unseen rows get, and what is stated of them is so.
+
+The groups of the population have normal features of one variance, so that logistic regression is the right classifier.
+The default one is put to the same tests in ``pytest -m long``.
+"""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 from evenout import BlindRepair, TargetNotReachedWarning
 from evenout.core.flags import flag_rates, flag_threshold, rate_ratio
@@ -22,10 +27,23 @@ def unseen(population):
     return population(40_000, 77)
 
 
+CLASSIFIERS = [
+    pytest.param(LogisticRegression(), id="logistic"),
+    pytest.param(None, id="default", marks=pytest.mark.long),
+]
+
+
+def _repair(rows, classifier=None, **request):
+    repair = BlindRepair(classifier=classifier or LogisticRegression(), random_state=0, **request)
+    return repair.fit(rows.t, rows.X, sensitive_features=rows.groups)
+
+
+@pytest.mark.parametrize("classifier", CLASSIFIERS)
 @pytest.mark.parametrize("asked", [0.5, 0.8, 0.95])
-def test_bias_is_removed_on_unseen_rows_as_stated(population, unseen, asked):
+def test_bias_is_removed_on_unseen_rows_as_stated(population, unseen, asked, classifier):
     rows = population(6000, 1)
-    repair = BlindRepair(bias_reduction=asked, random_state=0).fit(rows.t, rows.X, sensitive_features=rows.groups)
+    repair = BlindRepair(bias_reduction=asked, classifier=classifier, random_state=0)
+    repair.fit(rows.t, rows.X, sensitive_features=rows.groups)
     got = _removed(unseen, repair.transform(unseen.t, unseen.X))
     assert repair.request_met_
     assert got == pytest.approx(asked, abs=0.08)
@@ -35,20 +53,17 @@ def test_bias_is_removed_on_unseen_rows_as_stated(population, unseen, asked):
 
 def test_confidence_asks_for_more(population):
     rows = population(4000, 2)
-    plain, sure = (
-        BlindRepair(bias_reduction=0.7, confidence=c, random_state=0).fit(
-            rows.t, rows.X, sensitive_features=rows.groups
-        )
-        for c in (None, 0.95)
-    )
+    plain, sure = (_repair(rows, bias_reduction=0.7, confidence=c) for c in (None, 0.95))
     assert sure.alpha_ > plain.alpha_
     assert sure.bias_reduction_ > plain.bias_reduction_
 
 
+@pytest.mark.parametrize("classifier", CLASSIFIERS)
 @pytest.mark.parametrize("asked", [0.8, 0.95])
-def test_flag_rates_are_even_on_unseen_rows_as_stated(population, unseen, asked):
+def test_flag_rates_are_even_on_unseen_rows_as_stated(population, unseen, asked, classifier):
     rows = population(12_000, 3)
-    repair = BlindRepair(flag_rate_ratio=asked, random_state=0).fit(rows.t, rows.X, sensitive_features=rows.groups)
+    repair = BlindRepair(flag_rate_ratio=asked, classifier=classifier, random_state=0)
+    repair.fit(rows.t, rows.X, sensitive_features=rows.groups)
     y = repair.transform(unseen.t, unseen.X)
     got = rate_ratio(flag_rates(y, unseen.groups, 3, 0.1))
     before = rate_ratio(flag_rates(unseen.t, unseen.groups, 3, 0.1))
@@ -64,8 +79,7 @@ def test_flag_rates_are_even_on_unseen_rows_as_stated(population, unseen, asked)
 
 def test_both_optima_of_equal_flags_are_told(population):
     rows = population(6000, 3)
-    repair = BlindRepair(flag_rate_ratio=0.9, random_state=0).fit(rows.t, rows.X, sensitive_features=rows.groups)
-    price = repair.flag_price_
+    price = _repair(rows, flag_rate_ratio=0.9).flag_price_
     assert price["mean_score_most_kept"] < price["mean_score"] < price["mean_score_before"]
     assert price["list_kept"] <= price["most_list_kept"] + 0.01
     before = rows.t > flag_threshold(rows.t, 0.1)
@@ -77,14 +91,14 @@ def test_what_cannot_be_promised_is_said_with_what_can(population):
     with pytest.warns(
         TargetNotReachedWarning, match=r"flag_rate_ratio=0\.95 cannot be promised on unseen rows: .*(estimate|kept)"
     ):
-        repair = BlindRepair(flag_rate_ratio=0.95, random_state=0).fit(rows.t, rows.X, sensitive_features=rows.groups)
+        repair = _repair(rows, flag_rate_ratio=0.95)
     assert not repair.request_met_
     assert repair.gap_detected_
 
 
 def test_training_scores_come_from_classifiers_that_have_not_seen_the_row(population):
     rows = population(2000, 6)
-    repair = BlindRepair(random_state=0)
+    repair = BlindRepair(bias_reduction=0.3, classifier=DecisionTreeClassifier(max_leaf_nodes=20), random_state=0)
     own = repair.fit_transform(rows.t, rows.X, sensitive_features=rows.groups)
     assert own is repair.scores_
     again = repair.transform(rows.t, rows.X)

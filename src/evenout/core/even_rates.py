@@ -7,6 +7,9 @@ how much a row resembles the group, the best rule solves a linear programme:
 
 Its multipliers say which rule that is: ``f_i = 1`` where ``t_i - sum_g lambda_g r_ig`` is above a threshold.
 
+Only rows near the threshold are in doubt, so the programme is solved on these, all others being flagged or not; where
+the multipliers contradict that of any row, more rows are taken in. What comes out is exact.
+
 Resemblance need not hold among the flagged as it does among all rows. So the rates of the rule are counted by the
 groups themselves, each ``r_g`` is multiplied by how far the count is off, and the programme is solved again.
 """
@@ -20,8 +23,8 @@ from evenout.core.flags import flag_threshold, group_rates, rate_ratio
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 _ROUNDS = 8  # of counting and solving again
-_CLOSE = 0.002  # a ratio counts as met up to this
-_ROWS = 30_000  # the programme is solved on so many rows, even along the score
+_CLOSE = 0.002  # a ratio counts as met up to this, or to half of what one row of the smallest group makes
+_NEAR = 500  # rows in doubt, to begin with
 _LEAST = 0.01  # factors of a group's resemblance are kept between this and its inverse
 _DRAWS = 2000  # of rates, for the error of their ratio
 
@@ -70,23 +73,25 @@ def even_flags(
     ratio : float
         Smallest over largest flag rate of the groups.
     """
-    deviation, (n, n_groups) = t.std(), r.shape
+    deviation, n_groups = t.std(), r.shape[1]
     z = (t - t.mean()) / deviation
-    some = np.argsort(t, kind="stable")[:: -(-n // _ROWS)]
+    smallest = max(int(np.bincount(codes[codes >= 0], minlength=n_groups).min()), 1)
+    close = max(_CLOSE, 0.5 / (smallest * flagged))
     factor, best, reached = np.ones(n_groups), np.zeros(n_groups), (-1.0, 0.0)
+    worth: FloatArray | None = None
     for _ in range(_ROUNDS):
-        found = _programme(z[some], r[some] * factor, flagged, ratio)
+        found = _programme(z, r * factor, flagged, ratio, None if worth is None else worth / factor)
         if found is None:
             break
-        price = -found[0] * factor
-        price -= shares * price.sum()
+        worth = found.worth * factor
+        price = shares * worth.sum() - worth
         over = _above(z - r @ price, flagged)
         rates = group_rates(over, codes, n_groups)
         counted = float(rate_ratio(rates))
-        worth = min(counted, ratio - _CLOSE), float(z @ over)
-        if worth > reached:
-            best, reached = price, worth
-        if abs(counted - ratio) <= _CLOSE or not price.any():
+        value = min(counted, ratio - close), float(z @ over)
+        if value > reached:
+            best, reached = price, value
+        if abs(counted - ratio) <= close or not price.any():
             break
         expected = np.maximum((r * over[:, None]).mean(axis=0), 1e-12)
         factor = np.clip(np.sqrt(factor * np.maximum(rates / expected, 1e-12)), _LEAST, 1.0 / _LEAST)
@@ -95,33 +100,70 @@ def even_flags(
 
 def most_kept(t: FloatArray, r: FloatArray, *, flagged: float, ratio: float) -> tuple[float, float]:
     """Share of t's flagged list that a rule of this ratio can keep at most, and the mean t of whom it flags."""
-    some = np.argsort(t, kind="stable")[:: -(-len(t) // _ROWS)]
-    base = _above(t, flagged)[some].astype(float)
-    found = _programme(base, r[some], flagged, ratio)
+    base = _above(t, flagged).astype(float)
+    found = _programme(base, r, flagged, ratio)
     if found is None:
         return float("nan"), float("nan")
-    chosen = found[1]
-    return float(chosen @ base / max(base.sum(), 1.0)), float(chosen @ t[some] / max(chosen.sum(), 1e-12))
+    chosen = found.rule
+    return float(chosen @ base / max(base.sum(), 1.0)), float(chosen @ t / max(chosen.sum(), 1e-12))
 
 
 def _above(scores: FloatArray, flagged: float) -> BoolArray:
     return np.asarray(scores > flag_threshold(scores, flagged))
 
 
-def _programme(gain: FloatArray, r: FloatArray, flagged: float, ratio: float) -> tuple[FloatArray, FloatArray] | None:
-    """What a group's rate is worth, shape (G,), and how much each row is flagged, (n,); None if no rule is even."""
+class _Solved(NamedTuple):
+    """What the rate of each group is worth (G,), the threshold, and how much each row is flagged (n,)."""
+
+    worth: FloatArray
+    threshold: float
+    rule: FloatArray
+
+
+def _programme(
+    gain: FloatArray, r: FloatArray, flagged: float, ratio: float, start: FloatArray | None = None
+) -> _Solved | None:
+    """Solve the programme, exactly; None if no rule is even. ``start`` is a guess of what the rates are worth."""
     n, n_groups = r.shape
-    q, one = r.T / n, np.ones((n_groups, 1))
+    if n <= 2 * _NEAR:
+        return _programme_among(gain, r, flagged, ratio, np.ones(n, dtype=bool), np.zeros(n, dtype=bool))
+    if start is None:
+        some = np.argsort(gain, kind="stable")[:: -(-n // _NEAR)]
+        found = _programme(gain[some], r[some], flagged, ratio)
+        start = np.zeros(n_groups) if found is None else found.worth
+    size, worth = _NEAR, start
+    while size < n:
+        y = gain + r @ worth
+        doubt = np.zeros(n, dtype=bool)
+        doubt[np.argpartition(np.abs(y - np.quantile(y, 1.0 - flagged)), size)[:size]] = True
+        sure = ~doubt & (y > np.quantile(y, 1.0 - flagged))
+        found = _programme_among(gain, r, flagged, ratio, doubt, sure)
+        if found is not None:
+            worth = found.worth
+            if not (~doubt & ((gain + r @ worth > found.threshold) != sure)).any():
+                return found
+        size *= 2
+    return _programme_among(gain, r, flagged, ratio, np.ones(n, dtype=bool), np.zeros(n, dtype=bool))
+
+
+def _programme_among(
+    gain: FloatArray, r: FloatArray, flagged: float, ratio: float, doubt: BoolArray, sure: BoolArray
+) -> _Solved | None:
+    """Solve for the rows in doubt, where the sure ones are flagged and the others are not."""
+    n, n_groups = r.shape
+    q, one, fixed = r[doubt].T / n, np.ones((n_groups, 1)), r[sure].sum(axis=0) / n
     found = linprog(
-        -np.append(gain, 0.0) / n,
+        -np.append(gain[doubt], 0.0) / n,
         A_ub=np.block([[-q, one], [q, -one / ratio]]),
-        b_ub=np.zeros(2 * n_groups),
-        A_eq=np.append(np.full(n, 1.0 / n), 0.0)[None],
-        b_eq=[flagged],
+        b_ub=np.append(fixed, -fixed),
+        A_eq=np.append(np.full(int(doubt.sum()), 1.0 / n), 0.0)[None],
+        b_eq=[flagged - sure.sum() / n],
         bounds=(0.0, 1.0),
         method="highs",
     )
     if found.status != 0:
         return None
     low, high = np.split(-found.ineqlin.marginals, 2)
-    return low - high, found.x[:-1]
+    rule = sure.astype(float)
+    rule[doubt] = found.x[:-1]
+    return _Solved(low - high, -float(found.eqlin.marginals[0]), rule)

@@ -18,6 +18,7 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.compiled import one_blas_thread, one_openmp_thread
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.fitting.request import FlagRows
 
@@ -142,6 +143,7 @@ class CrossFitted:
         return collect_cells(r[of], t[of], np.ones(n), self.codes[of], one, n_groups=n_groups, n_sets=1)
 
 
+@one_blas_thread()
 def cross_fit_resemblance(
     classifier: Any, Z: FloatArray, codes: IntArray, folds: IntArray, *, seed: int, n_jobs: int | None
 ) -> CrossFitted:
@@ -184,6 +186,7 @@ def _fresh(classifier: Any, seed: int) -> Any:
     return fresh.set_params(**{key: seed for key, value in settings if key.endswith("random_state") and value is None})
 
 
+@one_openmp_thread()
 def _fit_without(
     classifier: Any, Z: FloatArray, codes: IntArray, folds: IntArray, out: tuple[int, ...], n_groups: int
 ) -> tuple[Any, dict[int, FloatArray]]:
