@@ -105,7 +105,7 @@ def test_with_estimated_probabilities_the_distance_is_little_more(population, ev
     y = repair.transform(everyone.t, everyone.X)
     ratio = everyone.distance(y) / everyone.closest(everyone.bias(y))
     assert 1.0 <= ratio < most, f"distance with P estimated: {ratio:.3f} times the best"
-    print(f"distance with P estimated from {n} rows: {ratio:.3f} times the best")
+    print(f"distance with P estimated from {n} rows: {ratio:.3f} times the best")  # noqa: T201
 
 
 def test_a_threshold_flags_the_largest_total_score_of_all_rules_with_these_rates(population, truth, everyone):
