@@ -3,8 +3,10 @@
 from evenout.auditing import AuditResult, audit
 from evenout.blind import BlindRepair
 from evenout.core.exceptions import (
+    AttributeWarning,
     ConstantFeatureWarning,
     ConstantScoreWarning,
+    ContinuousWarning,
     EvenoutWarning,
     FewPairsWarning,
     GroupGivenAwayWarning,
@@ -19,21 +21,25 @@ from evenout.core.exceptions import (
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
+from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.table import TableEncoder
 from evenout.repair import ScoreRepair
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttributeWarning",
     "AuditResult",
     "BlindRepair",
     "ConstantFeatureWarning",
     "ConstantScoreWarning",
+    "ContinuousWarning",
     "EvenoutWarning",
     "FairLOF",
     "FairOutlierEnsemble",
     "FewPairsWarning",
     "GroupGivenAwayWarning",
+    "GroupProbabilities",
     "InputError",
     "LabelCoverageWarning",
     "NoGapWarning",
