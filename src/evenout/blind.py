@@ -1,5 +1,6 @@
 """Repair of a finished score without the group: take off how much a row looks like each of the groups."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -7,30 +8,35 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evenout.core.choice import HALF_SHARED, Choice, choose
-from evenout.core.even_rates import RatioEstimate
-from evenout.core.exceptions import InputError, NoGapWarning, ProxyWarning, warn
+from evenout.core.choice import HALF_SHARED, choose
+from evenout.core.exceptions import InputError, NoGapWarning
 from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.folds import N_FOLDS, assign_folds
+from evenout.core.membership import Membership
 from evenout.core.path import TradeoffPath
-from evenout.core.registry import PARITY
+from evenout.core.registry import GROUP_NOTIONS, NOTIONS
 from evenout.core.types import FloatArray
-from evenout.fitting.prices import FlagState, Prices, flag_prices, mean_prices, no_prices
+from evenout.fitting.prices import FlagState, Prices, Repaired, flag_prices, mean_prices, no_prices
 from evenout.fitting.request import DEFAULT_REDUCTION
-from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance
+from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import list_kept
-from evenout.inputs.groups import read_groups, warn_left_out
-from evenout.inputs.parameters import ENSEMBLE, NONE, Rule, check_parameters, integer
-from evenout.inputs.rows import as_seed, new_rows, training_rows
+from evenout.fitting.sources import check_soft, compared_rows
+from evenout.inputs.grouping import read_crossed, read_grouping
+from evenout.inputs.groups import Groups
+from evenout.inputs.parameters import CLASSIFIER, ENSEMBLE, check_parameters, integer, one_of
+from evenout.inputs.rows import as_seed, new_rows, read_known_labels, training_rows
 from evenout.metrics import one_per_row
 
-_SHARED = ("bias_reduction", "flag_rate_ratio", "confidence", "contamination", "small_groups", "n_jobs")
+_SHARED = (
+    "bias_reduction", "flag_rate_ratio", "confidence", "contamination", "continuous", "bands", "intersections",
+    "small_groups", "n_jobs",
+)  # fmt: skip
 _RULES = {name: ENSEMBLE[name] for name in _SHARED} | {
+    "fairness": one_of(GROUP_NOTIONS),
     "min_group_size": integer(N_FOLDS),  # two of the folds are left out at once, and each group must be in the rest
-    "classifier": NONE
-    | Rule(lambda c: hasattr(c, "get_params") and hasattr(c, "predict_proba"), "a classifier with predict_proba"),
+    "classifier": CLASSIFIER,
 }
-_TELLING, _SILENT = 0.9, 0.01  # shares of a group's indicator that X predicts: from the first it is known
+_SILENT = 0.01  # share of a group's indicator that is predicted, up to which nothing is known
 
 
 class BlindRepair(TransformerMixin, BaseEstimator):
@@ -61,6 +67,12 @@ class BlindRepair(TransformerMixin, BaseEstimator):
     classifier : scikit-learn classifier, optional
         Tells groups apart from X and the score, by ``predict_proba``; copies of it are fitted. By default a
         `HistGradientBoostingClassifier` of 50 small trees.
+    fairness : {"demographic_parity", "equal_opportunity", "equal_false_alarms", "equalized_odds"}
+        Whose mean scores are to be equal: those of all rows, of known outliers, of known inliers, or of each of these
+        two; all but the first need ``labels``. Flag rates are those of all rows.
+    continuous, bands, intersections
+        Numbers as overlapping bands, and attributes one by one, as in `FairOutlierEnsemble`. Flag rates are those of
+        crossed groups, by the band or group that a row belongs to most.
     min_group_size : int, default=30
         Groups with fewer rows are small; 5 at least.
     small_groups : {"leave_out", "merge", "error"}, default="leave_out"
@@ -74,7 +86,8 @@ class BlindRepair(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     lambda_ : dict of str to float
-        What is taken off for resembling each group; the sum is 0. All 0: the score was left as it is.
+        What is taken off for resembling each group; where each row is in one group, the sum is 0. All 0: the score was
+        left as it is.
     bias_reduction_ : float
         The share of the score's bias that is gone, as estimated on unseen rows; NaN without a detectable gap.
     bias_reduction_interval_ : tuple of float
@@ -108,7 +121,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
     threshold_ : float
         Rows that score above are flagged.
     groups_ : tuple of str
-        The groups that are compared.
+        The groups, by the one that a row belongs to most.
     group_counts_ : array of int
     left_out_ : dict of str to int
         Groups too small to be measured, and their rows.
@@ -152,6 +165,10 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         confidence: float | None = None,
         contamination: float = 0.1,
         classifier: Any = None,
+        fairness: str = "demographic_parity",
+        continuous: Sequence[str] = (),
+        bands: int = 5,
+        intersections: bool | str = True,
         min_group_size: int = 30,
         small_groups: str = "leave_out",
         random_state: Any = None,
@@ -162,12 +179,18 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         self.confidence = confidence
         self.contamination = contamination
         self.classifier = classifier
+        self.fairness = fairness
+        self.continuous = continuous
+        self.bands = bands
+        self.intersections = intersections
         self.min_group_size = min_group_size
         self.small_groups = small_groups
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, scores: Any, X: Any, *, sensitive_features: Any = None) -> Self:
+    def fit(
+        self, scores: Any, X: Any, *, sensitive_features: Any = None, given: Any = None, labels: Any = None
+    ) -> Self:
         """Learn how much rows resemble each group, and what to take off for it.
 
         Parameters
@@ -177,31 +200,40 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         X : array or frame of shape (n, d)
             Features without the protected attribute, as they are known of new rows.
         sensitive_features : array, series or frame of shape (n,) or (n, c)
-            The group of each row; several columns make intersectional groups. Required.
+            The group of each row; several columns make intersectional groups. Or its
+            `evenout.GroupProbabilities`. Required.
+        given : array, series or frame of shape (n,) or (n, c), optional
+            What may justify a difference: rows are compared with others alike in these columns alone.
+        labels : array of shape (n,), optional
+            1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``fairness``.
         """
         self._check_parameters()
         t, features = one_per_row(scores, "scores"), training_rows(self, X)
         _refuse_other_length(t, features)
-        size, small = self.min_group_size, self.small_groups
-        groups = read_groups(sensitive_features, len(t), min_group_size=size, small_groups=small, rows=X)
-        warn_left_out(groups, self.min_group_size)
-        nan = float("nan")
         share, seed = flagged_share(self.contamination, len(t)), as_seed(self.random_state)
-        cross = path = flags = None
-        prices = no_prices(0, len(groups.labels), Choice(nan, nan, False, nan, (nan, nan), 1.0))
-        if len(groups.labels) >= 2:
+        beside = {"sensitive_features": sensitive_features, "given": given, "labels": labels}
+        groups, members, names = self._compared(len(t), X, **beside)
+        found = Repaired(None, None, no_prices(0, members.n_groups), None, groups)
+        cross = None
+        if members.n_groups >= 2:
+            by_flags = self.flag_rate_ratio is not None
+            if by_flags:  # which are those of crossed groups
+                told, names = Membership.of_codes(groups.codes, len(groups.labels)), groups.labels
+            else:
+                told = members
             Z = np.column_stack([features, t])
             folds = assign_folds(Z, groups.codes, N_FOLDS, seed)
-            model = _default_classifier() if self.classifier is None else self.classifier
-            cross = cross_fit_resemblance(model, Z, groups.codes, folds, seed=seed, n_jobs=self.n_jobs)
-            path = TradeoffPath(cross.sums(t), {PARITY: 1.0}, noise_aware=True)
-            prices = self._solve(cross, path, t, share)
-            flags = FlagState.of(cross, t, prices, share, other=self.flag_rate_ratio is not None)
+            cross = cross_fit_resemblance(self.classifier, Z, told, folds, seed=seed, n_jobs=self.n_jobs)
+            path = TradeoffPath(cross.sums(t, members), {NOTIONS[self.fairness]: 1.0}, noise_aware=True)
+            prices = self._solve(cross, path, t, groups, share)
+            flags = FlagState.of(cross, t, groups.codes, prices, share, other=by_flags)
+            found = Repaired(cross.model, path, prices, flags, groups)
         # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
-        self.groups_, self.group_counts_, self.left_out_ = groups.labels, groups.counts, groups.left_out
-        self.scores_ = t.copy() if cross is None else prices.apply(t, cross.own)
+        self.scores_ = t.copy() if cross is None else found.prices.apply(t, cross.own)
         self.threshold_ = float(flag_threshold(self.scores_, share))
-        self._store(cross, path, prices, flags)
+        known = np.full(len(names), np.nan) if cross is None else cross.known
+        self.group_known_ = dict(zip(names, known.tolist(), strict=True))
+        self._store(found, names)
         validate_data(self, X, skip_check_array=True)
         return self
 
@@ -217,13 +249,14 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         t, features = one_per_row(scores, "scores"), new_rows(self, X)
         _refuse_other_length(t, features)
-        if self._resemblance is None or not self._prices.own.any():
+        model, prices = self._result.model, self._result.prices
+        if model is None or not prices.own.any():
             return t.copy()
-        return self._prices.apply(t, self._resemblance.of(np.column_stack([features, t])))
+        return prices.apply(t, model.of(np.column_stack([features, t])))
 
-    def fit_transform(self, scores: Any, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+    def fit_transform(self, scores: Any, X: Any, **beside: Any) -> FloatArray:
         """Fit, and repair the training scores, each by a classifier that has not seen the row."""
-        return self.fit(scores, X, sensitive_features=sensitive_features).scores_
+        return self.fit(scores, X, **beside).scores_
 
     def _check_parameters(self) -> None:
         check_parameters(self.get_params(deep=False), _RULES)
@@ -234,49 +267,50 @@ class BlindRepair(TransformerMixin, BaseEstimator):
                 "{@confidence} goes with {@bias_reduction}, but {@flag_rate_ratio} was given; leave one out"
             )
 
-    def _solve(self, cross: CrossFitted, path: TradeoffPath, t: FloatArray, share: float) -> Prices:
+    def _compared(
+        self, n: int, X: Any, *, sensitive_features: Any, given: Any, labels: Any
+    ) -> tuple[Groups, Membership, tuple[str, ...]]:
+        """Rows by hard groups, how much each belongs to the groups that are compared, and the names of these."""
+        parameters = self.get_params(deep=False) | {"unknown_groups": "error"}
+        fairness = [NOTIONS[self.fairness]]
+        known = read_known_labels(labels, None, n, learn=False)
+        among = compared_rows(fairness, labelled=known is not None)
+        outcomes = None if known is None or among == ["all"] else known[0]
+        crossed = read_crossed(sensitive_features, parameters, n, rows=X, given=given, labels=outcomes)
+        grouping, groups = read_grouping(crossed, among, parameters), crossed.groups
+        check_soft(fairness, groups, parameters, plain=grouping is None)
+        if grouping is None:
+            return groups, Membership.of_codes(groups.codes, len(groups.labels)), groups.labels
+        return groups, grouping.members(crossed.numbers), grouping.full_names
+
+    def _solve(self, cross: CrossFitted, path: TradeoffPath, t: FloatArray, groups: Groups, share: float) -> Prices:
         """What to take off, announced."""
         known = float(cross.known.max())
         if self.flag_rate_ratio is not None:
-            prices = flag_prices(cross, t, share, self.flag_rate_ratio, f"Other {_more(known)}")
+            prices = flag_prices(cross, t, groups.codes, share, self.flag_rate_ratio, f"Other {_more(known)}")
         else:
             asked = DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction
             choice = choose(path, asked, "unseen", self.confidence, least=HALF_SHARED, more=_more(known), anyway="")
-            prices = mean_prices(path, choice, cross.model.shares)
+            prices = mean_prices(path, choice, cross.model)
         prices.choice.announced(list_kept(t, prices.apply(t, cross.own), self.contamination))
-        if known > _TELLING and prices.own.any():
-            text = (
-                "{@X} and the score tell groups nearly for sure ({known:.0%} of what differs): to go by resemblance is "
-                "then to go by the group itself. Ask whether the group may be used; see ScoreRepair."
-            )
-            warn(ProxyWarning(text, known=known))
+        if prices.own.any():
+            warn_proxy(cross.known)
         return prices
 
-    def _store(
-        self, cross: CrossFitted | None, path: TradeoffPath | None, prices: Prices, flags: FlagState | None
-    ) -> None:
+    def _store(self, found: Repaired, names: tuple[str, ...]) -> None:
         """What a fit has learnt; without two groups to compare, nothing."""
-        choice, G, nan = prices.choice, len(self.groups_), float("nan")
+        choice, path, groups = found.prices.choice, found.path, found.groups
+        self._result, self.path_ = found, path
+        self.groups_, self.group_counts_, self.left_out_ = groups.labels, groups.counts, groups.left_out
+        self.lambda_ = dict(zip(names, found.prices.own.tolist(), strict=True))
         by_flags = self.flag_rate_ratio is not None
-        self._prices, self.path_ = prices, path
-        self._resemblance = None if cross is None else cross.model
-        self.lambda_ = dict(zip(self.groups_, prices.own.tolist(), strict=True))
-        known = np.full(G, nan) if cross is None else cross.known
-        self.group_known_ = dict(zip(self.groups_, known.tolist(), strict=True))
-        found = path is not None and (choice.kind is not NoGapWarning if by_flags else path.gap_detected)
-        self.gap_detected_, self.request_met_, self.alpha_ = found, choice.met, choice.alpha
-        self.bias_reduction_ = nan if path is None else prices.reduction(path)
+        gap = path is not None and (choice.kind is not NoGapWarning if by_flags else path.gap_detected)
+        self.gap_detected_, self.request_met_, self.alpha_ = gap, choice.met, choice.alpha
+        self.bias_reduction_ = float("nan") if path is None else found.prices.reduction(path)
         self.bias_reduction_interval_ = choice.interval
-        state = FlagState(np.full((G, 2), nan), RatioEstimate(nan, nan, (nan, nan)), {}) if flags is None else flags
+        state = FlagState.unknown(len(groups.labels)) if found.flags is None else found.flags
         self.flag_rates_, self.flag_price_ = state.rates, state.cost
         self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
-
-
-def _default_classifier() -> Any:
-    """Few small trees: groups are often hard to tell, and a classifier that is too sure must be taken back."""
-    from sklearn.ensemble import HistGradientBoostingClassifier  # takes long to import
-
-    return HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=8, min_samples_leaf=40, early_stopping=False)
 
 
 def _more(known: float) -> str:

@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 
 from evenout.core.folds import assign_folds
+from evenout.core.membership import Membership
 from evenout.fitting.resemblance import Calibration, cross_fit_resemblance
 
 
@@ -28,9 +29,14 @@ def _rows(n=200, seed=0, n_groups=3):
     return rng.normal(size=(n, 2)) + codes[:, None], codes
 
 
+def _cross_fit(classifier, Z, codes, folds):
+    members = Membership.of_codes(codes, int(codes.max()) + 1)
+    return cross_fit_resemblance(classifier, Z, members, folds, seed=0, n_jobs=None)
+
+
 def test_no_training_row_is_predicted_by_what_has_seen_it():
     Z, codes = _rows()
-    found = cross_fit_resemblance(Memory(), Z, codes, assign_folds(Z, codes, 5, 0), seed=0, n_jobs=None)
+    found = _cross_fit(Memory(), Z, codes, assign_folds(Z, codes, 5, 0))
     assert_allclose(found.own, 1.0)  # nothing is known, so nobody resembles anybody more
     assert_allclose(found.without, 1.0)
     assert_allclose(found.known, 0.0, atol=1e-12)
@@ -41,7 +47,7 @@ def test_what_is_known_without_a_fold_does_not_depend_on_its_groups():
     folds = assign_folds(Z, codes, 5, 0)
     other = codes.copy()
     other[folds == 2] = 1 - other[folds == 2]
-    one, two = (cross_fit_resemblance(LogisticRegression(), Z, c, folds, seed=0, n_jobs=None) for c in (codes, other))
+    one, two = (_cross_fit(LogisticRegression(), Z, c, folds) for c in (codes, other))
     assert_array_equal(one.without[2], two.without[2])
     assert not np.allclose(one.without[1], two.without[1])
 
@@ -52,7 +58,7 @@ def test_rows_without_a_group_are_predicted_but_teach_nothing():
     folds = assign_folds(Z, codes, 5, 0)
     far = Z.copy()
     far[:50] += 100.0
-    one, two = (cross_fit_resemblance(LogisticRegression(), z, codes, folds, seed=0, n_jobs=None) for z in (Z, far))
+    one, two = (_cross_fit(LogisticRegression(), z, codes, folds) for z in (Z, far))
     assert_array_equal(one.own[50:], two.own[50:])
     assert np.isfinite(two.own).all()
 
@@ -66,7 +72,7 @@ def test_calibration_finds_the_slope_that_holds(slope):
     true = p**slope * [1.0, 2.0, 0.5]
     true /= true.sum(axis=1, keepdims=True)
     codes = (rng.random((len(p), 1)) > true.cumsum(axis=1)).sum(axis=1)
-    found = Calibration.fit(p, codes)
+    found = Calibration.fit(p, np.eye(p.shape[1])[codes])
     assert found.slope == pytest.approx(slope, rel=0.05)
     assert_allclose(found.apply(p).mean(axis=0), np.bincount(codes) / len(codes), atol=1e-5)
     assert np.abs(found.apply(p) - true).max() < 0.03
@@ -76,6 +82,6 @@ def test_a_classifier_that_is_wrong_everywhere_counts_as_one_that_knows_nothing(
     rng = np.random.default_rng(0)
     codes = rng.integers(2, size=1000)
     p = np.where(np.eye(2)[codes] == 1, 0.1, 0.9)
-    found = Calibration.fit(p, codes)
+    found = Calibration.fit(p, np.eye(p.shape[1])[codes])
     assert found.slope == 0.0
     assert_array_equal(found.apply(p), np.tile(found.apply(p[:1]), (1000, 1)))

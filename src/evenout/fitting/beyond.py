@@ -15,7 +15,7 @@ import numpy as np
 
 from evenout.core.cells import Cells
 from evenout.core.exceptions import InputError
-from evenout.core.flags import flagged_share
+from evenout.core.flags import FlagRows, flagged_share
 from evenout.core.folds import N_FOLDS
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
@@ -23,6 +23,7 @@ from evenout.core.scaling import learn_scaling
 from evenout.core.sketch import CAPACITY, QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
+from evenout.fitting.even import Counter
 from evenout.fitting.passes import (
     Scorer,
     Walks,
@@ -31,6 +32,7 @@ from evenout.fitting.passes import (
     score_all,
     score_anew,
 )
+from evenout.fitting.resemblance import Resemblance
 from evenout.fitting.scores import ScoreModel, learn_scores
 from evenout.fitting.sources import Memory, Source, TrainingRows, View, check_soft, compared_rows
 from evenout.inputs.coder import Coder
@@ -88,15 +90,10 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
     soft = None if grouping is None else grouping.members(reference.columns)
     names = column_names(engine.header)
     rows = TrainingRows(reference.X, hard, reference.labels, soft=soft, coder=known, feature_names=names)
+    rows = rows if grouping is None else replace(rows, soft_names=grouping.full_names)
     rows = rows.measured(parameters)
     if reference.complete:
         return Memory.of(rows, parameters, seed)
-    if parameters["flag_rate_ratio"] is not None:
-        raise InputError(
-            "{flag_rate_ratio=:g} is searched for on rows in memory, but the reference has {n_drawn} of {n_rows} rows; "
-            "set {@reference_size} to {n_rows} or more, or give {@bias_reduction} or {@alpha} instead",
-            flag_rate_ratio=parameters["flag_rate_ratio"], n_drawn=len(reference.X), n_rows=survey.n_rows,
-        )  # fmt: skip
     return Beyond(rows, groups, plan, parameters, seed, grouping)
 
 
@@ -132,16 +129,17 @@ class Beyond:
         """Of the sketches."""
         return None if self.n_rows <= self.plan.exact_rows else CAPACITY
 
-    def views(self, pool: FittedPool, raw: FloatArray) -> "BeyondViews":
+    def views(self, pool: FittedPool, raw: FloatArray, resemblance: Resemblance | None = None) -> "BeyondViews":
         """Three passes: raw scores, base scores, sums."""
         plan, folds = self.plan, self.folds
         coder = None if self.grouping is None else self.grouping.coder
-        scorer = Scorer(pool, self.groups.codes, plan.engine.n_threads, self.seed, plan.scratch, coder)
+        settings: dict[str, Any] = {"coder": coder, "resemblance": resemblance}
+        scorer = Scorer(pool, self.groups.codes, plan.engine.n_threads, self.seed, plan.scratch, **settings)
         found, walks = score_all(plan.engine, scorer)
         settings = {name: self.parameters[name] for name in ("scaling", "combination")}
+        settings |= {"seed": self.seed, "resemblance": resemblance}
         models = [
-            learn_scores(pool, raw[folds != f], **settings, seed=self.seed, extremes=found.extremes(f))
-            for f in range(-1, self.n_folds)
+            learn_scores(pool, raw[folds != f], **settings, extremes=found.extremes(f)) for f in range(-1, self.n_folds)
         ]
         models = [replace(model, base_scaling=learn_scaling("minmax", _UNIT)) for model in models]
         bases = walks.base_scores(models, self.capacity)
@@ -191,6 +189,28 @@ class BeyondViews:
             parts.append(self.source.rows.cells(S, t, beta, of))
         return total - parts[0] + parts[1]
 
+    def counter(self, seen: FlagRows) -> Counter:
+        """Two passes: the thresholds of each fold, then the rows above them.
+
+        Rows of the reference count as ``seen``, by what has not seen them, not as by all detectors.
+        """
+        source, codes = self.source, self.source.rows.groups.codes
+        share, G = flagged_share(source.parameters["contamination"], source.n_rows), len(source.groups.labels)
+
+        def count(V: FloatArray) -> tuple[FloatArray, FloatArray]:
+            sketches = self.walks.unseen_scores(self.models[1:], V, source.capacity)
+            above = np.array([[sketch.quantile(1.0 - share) for sketch in fold] for fold in sketches])
+            flagged = self.walks.unseen_flags(self.models[1:], V, above, G)[:-1].astype(float)
+            for fold, weights in enumerate(V):
+                rows = np.flatnonzero((seen.folds == fold) & (codes >= 0))
+                by_all = self.models[fold + 1].of_raw(self.raw[rows])
+                for sign, (S, t) in ((-1.0, by_all), (1.0, (seen.S[rows], seen.t[rows]))):
+                    np.add.at(flagged, codes[rows], sign * (np.column_stack([S, t]) @ weights.T > above[fold]))
+            sizes = np.maximum(source.counts, 1).astype(float)
+            return np.clip(flagged / sizes[:, None], 0.0, 1.0), sizes
+
+        return count
+
     def flags(self, view: View, mixture: Mixture) -> tuple[float, FloatArray]:
         """Two passes: the threshold, then the rows above it; scores are written on the way."""
         source = self.source
@@ -223,7 +243,8 @@ def score_partitions(
     array of shape (G + 1, 2)
         Rows and flagged rows of each group of the fit; the last entry is for rows of other groups, or of none.
     """
-    scorer = Scorer(scores.pool, {name: code for code, name in enumerate(groups)}, engine.n_threads, 0, Path, coder)
+    codes = {name: code for code, name in enumerate(groups)}
+    scorer = Scorer(scores.pool, codes, engine.n_threads, 0, Path, coder, scores.resemblance)
     walks = score_anew(engine, scorer)
     return walks.flag_rows(scores, mixture, (np.inf, threshold), groups, scores_to)[:, ::2]
 

@@ -25,6 +25,7 @@ from evenout.core.problem import Mixture
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
+from evenout.fitting.resemblance import Resemblance
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.coder import Coder
 from evenout.inputs.grouping import Grouping
@@ -64,6 +65,8 @@ class Scorer:
         Returns the folder for kept scores.
     coder : Coder, optional
         Makes numbers of protected and other columns.
+    resemblance : Resemblance, optional
+        Its columns stand behind those of the detectors.
     """
 
     pool: FittedPool
@@ -72,14 +75,21 @@ class Scorer:
     seed: int
     scratch: Callable[[], Path]
     coder: Coder | None = None
+    resemblance: Resemblance | None = None
+
+    @property
+    def width(self) -> int:
+        """Columns of raw scores, resemblance included."""
+        return len(self.pool.names) + (0 if self.resemblance is None else self.resemblance.n_groups)
 
     def score(self, part: Part) -> FloatArray:
         """Raw scores, columns as numbers, and last the codes of groups and the folds: shape (m, k + c + 2)."""
-        rows, k = read_rows(part, self.coder), len(self.pool.names)
+        rows, k = read_rows(part, self.coder), self.width
         table = np.full((len(rows.X), k + rows.numbers.shape[1] + 2), -1.0)
         if len(rows.X):
             labels = rows.labels() if rows.names else None
-            table[:, :k] = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
+            raw = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
+            table[:, :k] = raw if self.resemblance is None else np.column_stack([raw, self.resemblance.of(rows.X)])
             table[:, k:-2] = rows.numbers
             table[:, -2], table[:, -1] = rows.codes(self.codes), hashed_folds(self.pool.inside(rows.X), self.seed)
         return table
@@ -101,7 +111,7 @@ class Scorer:
             table = self.score(part)
         for start in range(0, len(table), BLOCK):
             block = np.array(table[start : start + BLOCK])
-            k = len(self.pool.names)
+            k = self.width
             yield Block(block[:, :k], block[:, k:-2], *block[:, -2:].T.astype(np.intp))
 
 
@@ -182,6 +192,16 @@ class Walks:
     def fair_scores(self, model: ScoreModel, mixture: Mixture, capacity: int | None) -> QuantileSketch:
         """Sketch of the fair score."""
         return self._walk(_fair_part, QuantileSketch.__add__, model.without_detectors(), mixture, capacity)
+
+    def unseen_scores(
+        self, models: Sequence[ScoreModel], V: FloatArray, capacity: int | None
+    ) -> list[list[QuantileSketch]]:
+        """Sketches of m scores of the rows of each fold, by the model without it and weights V (K, m, k + 1)."""
+        return self._walk(_unseen_part, _merged, _light(models), V, capacity)
+
+    def unseen_flags(self, models: Sequence[ScoreModel], V: FloatArray, above: FloatArray, n_groups: int) -> IntArray:
+        """Rows of each group whose scores lie above the thresholds (K, m) of their fold: shape (G + 1, m)."""
+        return self._walk(_above_part, np.add, _light(models), V, above, n_groups)
 
     def flag_rows(
         self,
@@ -279,7 +299,7 @@ def _cells_part(
 
     nobody = np.empty(0, dtype=np.intp)
     width = 0 if isinstance(groups, int) else groups.coder.width
-    total = of(Block(np.empty((0, len(models[0].scaling.low))), np.empty((0, width)), nobody, nobody))
+    total = of(Block(np.empty((0, models[0].width)), np.empty((0, width)), nobody, nobody))
     for block in blocks:
         total = total + of(block)
     return total
@@ -301,6 +321,47 @@ def _fair_part(
     for block in blocks:
         sketch = sketch + QuantileSketch.of(mixture.apply(*model.of_raw(block.raw)), capacity)
     return sketch
+
+
+def _unseen(block: Block, fold: int, model: ScoreModel, weights: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Scores of the rows of a fold, shape (b, m), and their groups."""
+    inside = block.folds == fold
+    S, t = model.of_raw(block.raw[inside])
+    return np.column_stack([S, t]) @ weights.T, block.codes[inside]
+
+
+def _merged(first: list[list[QuantileSketch]], second: list[list[QuantileSketch]]) -> list[list[QuantileSketch]]:
+    return [[a + b for a, b in zip(one, two, strict=True)] for one, two in zip(first, second, strict=True)]
+
+
+def _unseen_part(
+    part: Part,  # noqa: ARG001
+    blocks: Iterable[Block],
+    models: Sequence[ScoreModel],
+    V: FloatArray,
+    capacity: int | None,
+) -> list[list[QuantileSketch]]:
+    found = [[QuantileSketch.of(np.empty(0), capacity) for _ in weights] for weights in V]
+    for block in blocks:
+        scores = [_unseen(block, fold, model, V[fold])[0] for fold, model in enumerate(models)]
+        found = _merged(found, [[QuantileSketch.of(y, capacity) for y in part.T] for part in scores])
+    return found
+
+
+def _above_part(
+    part: Part,  # noqa: ARG001
+    blocks: Iterable[Block],
+    models: Sequence[ScoreModel],
+    V: FloatArray,
+    above: FloatArray,
+    n_groups: int,
+) -> IntArray:
+    counts = np.zeros((n_groups + 1, V.shape[1]), dtype=np.intp)
+    for block in blocks:
+        for fold, model in enumerate(models):
+            scores, codes = _unseen(block, fold, model, V[fold])
+            np.add.at(counts, codes, scores > above[fold])
+    return counts
 
 
 def _flag_part(

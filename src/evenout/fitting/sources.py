@@ -13,7 +13,7 @@ import numpy as np
 
 from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.exceptions import InputError
-from evenout.core.flags import flag_rates, flag_threshold
+from evenout.core.flags import FlagRows, flag_rates, flag_threshold
 from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.membership import AMONG, Membership
 from evenout.core.notions import Notion
@@ -21,10 +21,12 @@ from evenout.core.problem import Mixture
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.pool import FittedPool, standard_units
 from evenout.detectors.units import Units
+from evenout.fitting.even import Counter
+from evenout.fitting.resemblance import Resemblance
 from evenout.fitting.scores import KnownLabels, ScoreModel, learn_scores
 from evenout.inputs.coder import Coder
 from evenout.inputs.giveaways import find_giveaways, read_attributes, warn_giveaways
-from evenout.inputs.grouping import read_crossed, read_members
+from evenout.inputs.grouping import read_crossed, read_grouping
 from evenout.inputs.groups import Groups
 from evenout.inputs.rows import (
     column_names,
@@ -57,6 +59,8 @@ class TrainingRows:
         Labels that the target learns from.
     feature_names : sequence of str or None
         Of the d columns, for the names of score columns.
+    soft_names : tuple of str
+        Of the groups of ``soft``.
     units : Units or None
         In which named pools see the rows.
     """
@@ -70,6 +74,7 @@ class TrainingRows:
     coder: Coder | None = None
     known: KnownLabels | None = None
     feature_names: Sequence[str] | None = None
+    soft_names: tuple[str, ...] = ()
     units: Units | None = None
 
     @classmethod
@@ -94,7 +99,8 @@ class TrainingRows:
         among = compared_rows(fairness, labelled=known is not None)
         outcomes = None if known is None or among == ["all"] else known[0]
         crossed = read_crossed(sensitive_features, parameters, n, rows=X, given=given, labels=outcomes)
-        soft, groups = read_members(crossed, among, parameters), crossed.groups
+        grouping, groups = read_grouping(crossed, among, parameters), crossed.groups
+        soft = None if grouping is None else grouping.members(crossed.numbers)
         check_soft(fairness, groups, parameters, plain=soft is None)
         codes = read_clusters(clusters, n)
         weight = read_sample_weight(sample_weight, n, fairness)
@@ -103,6 +109,7 @@ class TrainingRows:
         rows = cls(
             features, groups, crossed.sensitive, codes, weight, soft, known=taught, feature_names=column_names(X)
         )
+        rows = rows if grouping is None else replace(rows, soft_names=grouping.full_names)
         return rows.measured(parameters)
 
     @cached_property
@@ -189,6 +196,10 @@ class Views(Protocol):
         """What ranks may be off, as a share of the rows."""
         ...
 
+    def counter(self, seen: FlagRows) -> Counter | None:
+        """What counts whom weights of each fold flag among all rows; None if all of them are in memory, ``seen``."""
+        ...
+
 
 class Source(Protocol):
     """Where rows come from.
@@ -208,7 +219,7 @@ class Source(Protocol):
     @property
     def n_rows(self) -> int: ...  # noqa: D102
 
-    def views(self, pool: FittedPool, raw: FloatArray) -> Views:
+    def views(self, pool: FittedPool, raw: FloatArray, resemblance: Resemblance | None = None) -> Views:
         """See all rows through fitted detectors, whose raw scores of the rows in memory are given."""
         ...
 
@@ -245,9 +256,14 @@ class Memory:
         """All rows."""
         return len(self.rows.X)
 
-    def views(self, pool: FittedPool, raw: FloatArray) -> "MemoryViews":  # noqa: ARG002
+    def views(
+        self,
+        pool: FittedPool,
+        raw: FloatArray,  # noqa: ARG002
+        resemblance: Resemblance | None = None,
+    ) -> "MemoryViews":
         """See `Source`."""
-        return MemoryViews(self, pool)
+        return MemoryViews(self, pool, resemblance)
 
 
 @dataclass(frozen=True)
@@ -256,13 +272,15 @@ class MemoryViews:
 
     source: Memory
     pool: FittedPool
+    resemblance: Resemblance | None = None
     rank_error = 0.0
 
     def learn(self, fold: int, raw: FloatArray) -> View:
         """See `Views`."""
-        settings = {name: self.source.parameters[name] for name in ("scaling", "combination")}
+        settings: dict[str, Any] = {name: self.source.parameters[name] for name in ("scaling", "combination")}
         outside, rows = self.source.folds != fold, self.source.rows
-        model = learn_scores(self.pool, raw[outside], **settings, seed=self.source.seed)
+        settings |= {"seed": self.source.seed, "resemblance": self.resemblance}
+        model = learn_scores(self.pool, raw[outside], **settings)
         S, t = model.of_raw(raw)
         if rows.known is None:
             return View(model, S, t)
@@ -277,6 +295,10 @@ class MemoryViews:
         if self.source.parameters["weighting"] == "rank" and len(beta):
             beta = rank_weights(view.t[of], None if weight is None else weight[of])
         return self.source.rows.cells(view.S, view.t, beta, of)
+
+    def counter(self, seen: FlagRows) -> None:  # noqa: ARG002
+        """See `Views`."""
+        return
 
     def flags(self, view: View, mixture: Mixture) -> tuple[float, FloatArray]:
         """See `Views`."""

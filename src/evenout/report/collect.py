@@ -46,7 +46,7 @@ def collect(
     name, id_name = _namer(ids, people, len(S))
     alphas = _alphas(model)
     base, steps, listed = _measure(model, S, alphas, people, outlier, name)
-    chosen = int(np.flatnonzero(alphas == model.alpha_)[0])
+    chosen = int(np.flatnonzero(alphas == model._result.choice.alpha)[0])
     return ReportData(
         title=shortened(title or origin.get("source") or "Fairness report"),
         origin=_origin(model, **origin),
@@ -158,7 +158,7 @@ def _people(model: FairOutlierEnsemble, groups: Groups, sensitive_features: Any,
 
 def _alphas(model: FairOutlierEnsemble) -> FloatArray:
     """0, even steps on a log scale, and the model's own alpha."""
-    return np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [model.alpha_]]))
+    return np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [model._result.choice.alpha]]))
 
 
 def _namer(ids: Any, people: People, n: int) -> tuple[Namer, str]:
