@@ -168,7 +168,7 @@ class FairOutlierEnsemble(FittedScores):
     flag_rate_ratio_interval_ : tuple of float
         Its 95 % interval.
     flag_price_ : dict of str to float
-        On the training rows: ``mean_score_before`` and ``mean_score``, the mean base score among the flagged;
+        On unseen rows: ``mean_score_before`` and ``mean_score``, the mean base score among the flagged;
         ``list_kept``, the share of the flagged that stay flagged; and, where flag rates were solved for, the other
         optimum: ``most_list_kept`` is what a rule of that ratio can keep at most, and ``mean_score_most_kept`` what it
         flags then, which is more ordinary rows.

@@ -40,5 +40,5 @@ def cost_table(
         scores = [path.mixture(alpha).apply(found.S, found.target) for alpha in alphas]
         columns["auc"] = np.array([roc_auc(labels, y) for y in scores])
         columns["average_precision"] = np.array([average_precision(labels, y) for y in scores])
-        columns["precision_flagged"] = (labels == 1) @ after / counted
+        columns["precision_flagged"] = (labels == 1).astype(float) @ after / counted
     return pd.DataFrame(columns)

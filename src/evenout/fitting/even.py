@@ -175,12 +175,23 @@ def other_optimum(looks: Looks, found: Even, share: float) -> tuple[float, float
     return most_kept(rows.t, looks.own, flagged=share, ratio=max(counted, 1e-6), stands_for=rows.stands_for)
 
 
-def flag_price(base: FloatArray, fair: FloatArray, share: float, other: tuple[float, float] | None) -> dict[str, float]:
-    """What a score costs at the threshold; see ``flag_price_`` of `evenout.BlindRepair`."""
-    before, after = (score > flag_threshold(score, share) for score in (base, fair))
+def flag_price(
+    t: FloatArray, before: BoolArray, after: BoolArray, other: tuple[float, float] | None
+) -> dict[str, float]:
+    """What a score costs at the threshold; see ``flag_price_`` of `evenout.BlindRepair`.
+
+    Parameters
+    ----------
+    t : array of shape (n,)
+        The base score.
+    before, after : arrays of shape (n,)
+        Whom the base score and the other one flag.
+    other : pair of float, optional
+        See `Even`.
+    """
     cost = {
-        "mean_score_before": float(base[before].mean()) if before.any() else float("nan"),
-        "mean_score": float(base[after].mean()) if after.any() else float("nan"),
+        "mean_score_before": float(t[before].mean()) if before.any() else float("nan"),
+        "mean_score": float(t[after].mean()) if after.any() else float("nan"),
         "list_kept": float((before & after).sum() / max(before.sum(), 1)),
     }
     return cost if other is None else cost | {"most_list_kept": other[0], "mean_score_most_kept": other[1]}
@@ -225,8 +236,8 @@ class _Tried:
         flagged = rows.flagged(fold_weights(without), share)
         rates = (rows.rates(flagged)[:, 0], rows.sizes) if looks.count is None else looks.count(without)
         y = rows.t - looks.own @ own
-        before, after = (rows.t[score > flag_threshold(score, share)].mean() - rows.t.mean() for score in (rows.t, y))
-        return cls(own, without, flagged, estimate_ratio(*rates), float(after / before) if before > 0 else 1.0)
+        before, after = (_standing(rows.t, score, share) for score in (rows.t, y))
+        return cls(own, without, flagged, estimate_ratio(*rates), after / before if before > 0 else 1.0)
 
     def supports(self, asked: float) -> bool:
         """Whether what unseen rows show supports the request."""
@@ -250,6 +261,12 @@ class _Tried:
                 f"stand out by {self.stands_out:.0%} of what they did{{price}}"
             )
         return f"{{flag_rate_ratio=:g}} cannot be promised on unseen rows: {found}. {more}"
+
+
+def _standing(t: FloatArray, score: FloatArray, share: float) -> float:
+    """How far the mean base score of the flagged is above that of all rows; 0 if nobody is flagged."""
+    over = score > flag_threshold(score, share)
+    return float(t[over].mean() - t.mean()) if over.any() else 0.0
 
 
 def fold_weights(without: FloatArray) -> FloatArray:

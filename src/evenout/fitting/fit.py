@@ -17,7 +17,6 @@ from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
 from evenout.fitting.attributes import attribute_bias, warn_rising
-from evenout.fitting.even import flag_price
 from evenout.fitting.request import Request
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import FitResult, list_kept
@@ -56,11 +55,10 @@ def fit_rows(
             seen.S[inside], seen.t[inside] = found.view.S[inside], found.view.t[inside]
     sums = CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready)
     path = request.path(sums, 0 if cross is None else cross.own.shape[1])
-    path, choice, ratio, other = request.settle(path, seen, views.counter(seen))
+    path, choice, ratio, price = request.settle(path, seen, views.counter(seen))
     model, S, t = whole.view
     mixture = path.mixture(choice.alpha)
-    fair = mixture.apply(S, t)
-    choice.announced(list_kept(t, fair, request.contamination))
+    choice.announced(list_kept(t, mixture.apply(S, t), request.contamination))
     warn_rising(attribute_bias(path, choice.alpha, request.target))
     threshold, rates = views.flags(whole.view, mixture)
     return FitResult(
@@ -75,7 +73,7 @@ def fit_rows(
         target=t,
         seen=seen,
         flag_ratio=ratio,
-        flag_price=flag_price(t, fair, seen.share(request.contamination), other),
+        flag_price=price,
         known={} if cross is None else dict(zip(_resembled(source, parameters), cross.known.tolist(), strict=True)),
         threshold=threshold,
         flag_rates=rates,

@@ -11,6 +11,7 @@ import numpy as np
 from evenout.core.choice import Choice
 from evenout.core.even_rates import RatioEstimate, estimate_ratio
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout.core.flags import flag_threshold
 from evenout.core.path import TradeoffPath
 from evenout.core.ray import Rule
 from evenout.core.types import FloatArray, IntArray
@@ -84,7 +85,8 @@ class FlagState:
         if other:
             looks = Looks(rows, cross.own, cross.without)
             kept = other_optimum(looks, Even(prices.own, prices.without, ratio, prices.choice.met), share)
-        cost = flag_price(t, y, share, kept)
+        before, after = (score > flag_threshold(score, share) for score in (t, y))
+        cost = flag_price(t, before, after, kept)
         return cls(rates, ratio, cost)
 
 

@@ -19,7 +19,7 @@ from evenout.core.path import SIGNIFICANCE, Target, TradeoffPath
 from evenout.core.problem import Columns, Correction, Method, Weights
 from evenout.core.registry import NOTIONS, weighted_notions
 from evenout.core.types import FloatArray, IntArray
-from evenout.fitting.even import Counter, even_columns
+from evenout.fitting.even import Counter, even_columns, flag_price
 from evenout.inputs.parameters import number
 
 DEFAULT_REDUCTION = 0.8
@@ -94,19 +94,21 @@ class Request:
         path = path.towards(None) if path.rule is not None else path
         if path.cross.whole.n_groups < 2 or len(rows.sizes) < 2:
             nan = float("nan")
-            return Settled(path, self.choose(path, rows), RatioEstimate(nan, nan, (nan, nan)))
+            return Settled(path, self.choose(path, rows), RatioEstimate(nan, nan, (nan, nan)), {})
         share, moving, other = rows.share(self.contamination), self._moving(path), None
         if self.flag_rate_ratio is not None and len(moving):
             path, choice, other = self._solved(path, rows, moving, self.flag_rate_ratio, count)
         else:
             choice = self.choose(path, rows)
         V = path.fold_weights(np.array([choice.alpha]), self.target)
+        judged = rows if self.target == "unseen" else replace(rows, folds=np.zeros_like(rows.folds))
+        base = np.zeros_like(V)
+        base[..., -1] = 1.0
+        before, after = judged.flagged(np.concatenate([base, V], axis=1), share).T
+        rates, sizes = judged.rates(after[:, None]), rows.sizes
         if count is not None and self.target == "unseen":
             rates, sizes = count(V)
-        else:
-            judged = rows if self.target == "unseen" else replace(rows, folds=np.zeros_like(rows.folds))
-            rates, sizes = judged.rates(judged.flagged(V, share)), rows.sizes
-        return Settled(path, choice, estimate_ratio(rates[:, 0], sizes), other)
+        return Settled(path, choice, estimate_ratio(rates[:, 0], sizes), flag_price(rows.t, before, after, other))
 
     def _solved(
         self, path: TradeoffPath, rows: FlagRows, moving: IntArray, asked: float, count: Counter | None
@@ -185,12 +187,12 @@ class Request:
 
 
 class Settled(NamedTuple):
-    """The way to what is asked, the place on it, the ratio of flag rates there, and see `Even.other`."""
+    """The way to what is asked, the place on it, and the ratio of flag rates and the price of flags there."""
 
     path: TradeoffPath
     choice: Choice
     ratio: RatioEstimate
-    other: tuple[float, float] | None = None
+    price: dict[str, float]
 
 
 def _missed(reached: float, given: Choice, target: Target) -> str:

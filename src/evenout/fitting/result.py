@@ -12,7 +12,6 @@ from evenout.core.path import TradeoffPath
 from evenout.core.problem import Mixture
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.attributes import attribute_bias, warn_rising
-from evenout.fitting.even import flag_price
 from evenout.fitting.request import Request
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.groups import Groups
@@ -45,7 +44,7 @@ class FitResult:
     flag_ratio : RatioEstimate
         Ratio of flag rates on unseen rows.
     flag_price : dict of str to float
-        What the score costs at the threshold, on the rows in memory.
+        What the score costs at the threshold, on the rows in memory as they are seen by what has not seen them.
     known : dict of str to float
         For each group that rows may resemble, how much of its indicator the features predict; empty where the score is
         not corrected by that.
@@ -93,7 +92,7 @@ class FitResult:
 
     def at(self, request: Request) -> "FitResult":
         """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these."""
-        path, choice, ratio, other = request.settle(self.path, self.seen)
+        path, choice, ratio, price = request.settle(self.path, self.seen)
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
         choice.announced(list_kept(self.target, fair, request.contamination))
@@ -106,8 +105,7 @@ class FitResult:
             above = np.array([weighted_quantile(y, weight, share) for y in both.T])
         rates = group_rates(both > above, codes, len(self.counts))
         found: dict[str, Any] = {"path": path, "choice": choice, "mixture": mixture, "flag_ratio": ratio}
-        found["flag_price"] = flag_price(self.target, fair, self.seen.share(request.contamination), other)
-        return replace(self, **found, threshold=float(above[1]), flag_rates=rates)
+        return replace(self, **found, flag_price=price, threshold=float(above[1]), flag_rates=rates)
 
 
 def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:
