@@ -1,6 +1,7 @@
 """Fair outlier detection: one score from many detectors that treats protected groups evenly."""
 
 from evenout.auditing import AuditResult, audit
+from evenout.blind import BlindRepair
 from evenout.core.exceptions import (
     AttributeWarning,
     ConstantFeatureWarning,
@@ -12,6 +13,7 @@ from evenout.core.exceptions import (
     InputError,
     LabelCoverageWarning,
     NoGapWarning,
+    ProxyWarning,
     SmallGroupWarning,
     TargetNotReachedWarning,
     UnknownCategoryWarning,
@@ -28,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AttributeWarning",
     "AuditResult",
+    "BlindRepair",
     "ConstantFeatureWarning",
     "ConstantScoreWarning",
     "ContinuousWarning",
@@ -40,6 +43,7 @@ __all__ = [
     "InputError",
     "LabelCoverageWarning",
     "NoGapWarning",
+    "ProxyWarning",
     "ScoreRepair",
     "SmallGroupWarning",
     "TableEncoder",

@@ -9,13 +9,16 @@ import numpy as np
 
 from evenout import gpu
 from evenout.core.cells import Cells, CrossFit, unit_target
+from evenout.core.flags import FlagRows
+from evenout.core.membership import Membership
 from evenout.core.notions import Collector, NotionRows
 from evenout.core.registry import PARITY
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
 from evenout.fitting.attributes import attribute_bias, warn_rising
-from evenout.fitting.request import FlagRows, Request
+from evenout.fitting.request import Request
+from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import FitResult, list_kept
 from evenout.fitting.scores import warn_constant, warn_labels
 from evenout.fitting.sources import Source, View, Views
@@ -31,14 +34,18 @@ def fit_rows(
     if n_folds and not ready:
         rows.warn_giveaways()
     pool, raw, without = _detect(source, n_folds, parameters, seed, n_threads)
+    cross = _resemblance(source, parameters, seed, n_threads) if n_folds else None
+    if cross is not None:
+        raw, without = np.column_stack([raw, cross.own]), _beside(without, cross.without)
     collectors = _collectors(source, request, parameters, seed, n_threads) if n_folds else {}
-    views = source.views(pool, raw, without)
+    views = source.views(pool, raw, without, None if cross is None else cross.model)
     whole = _sums(views, -1, np.ones(len(raw), dtype=bool), collectors)
     warn_constant(pool.names, whole.view.model.scaling)
     warn_labels(whole.view.coverage)
     none = whole.outside.at(slice(0))
     training, held = [none], [none]
-    seen = FlagRows(whole.view.S.copy(), whole.view.t.copy(), rows.groups.codes, folds)
+    nested = None if cross is None else cross.without
+    seen = FlagRows(whole.view.S.copy(), whole.view.t.copy(), rows.groups.codes, folds, nested, stands_for(source))
     for fold in range(n_folds):
         inside = folds == fold
         found = _sums(views, fold, ~inside, collectors)
@@ -46,8 +53,10 @@ def fit_rows(
         held.append(found.inside)
         if request.target == "unseen":
             seen.S[inside], seen.t[inside] = found.view.S[inside], found.view.t[inside]
-    path = request.path(CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready))
-    choice, (model, S, t, _) = request.choose(path, seen), whole.view
+    sums = CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready)
+    path = request.path(sums, 0 if cross is None else cross.own.shape[1])
+    path, choice, ratio, price = request.settle(path, seen, views.counter(seen))
+    model, S, t, _ = whole.view
     mixture = path.mixture(choice.alpha)
     choice.announced(list_kept(t, mixture.apply(S, t), request.contamination))
     warn_rising(attribute_bias(path, choice.alpha, request.target))
@@ -63,11 +72,49 @@ def fit_rows(
         S=S,
         target=t,
         seen=seen,
+        flag_ratio=ratio,
+        flag_price=price,
+        known={} if cross is None else dict(zip(_resembled(source, parameters), cross.known.tolist(), strict=True)),
         threshold=threshold,
         flag_rates=rates,
         label_gap=_label_gap(views, whole, request) if n_folds and parameters["learn"] else (np.nan, np.nan),
         rank_error=views.rank_error,
     )
+
+
+def stands_for(source: Source) -> FloatArray | None:
+    """How many rows each row in memory stands for, shape (n,); None if each stands for itself."""
+    codes = source.rows.groups.codes
+    if source.n_rows == len(codes):
+        return None
+    drawn = np.append(source.rows.groups.counts, (codes < 0).sum())
+    rows = np.append(source.counts, source.n_rows - source.counts.sum())
+    return (rows / np.maximum(drawn, 1))[codes]
+
+
+def _resemblance(source: Source, parameters: Mapping[str, Any], seed: int, n_threads: int) -> CrossFitted | None:
+    """How much the rows in memory resemble each group; None where the score is not corrected by that."""
+    if parameters["correction"] == "weights":
+        return None
+    rows = source.rows
+    members = rows.members
+    if parameters["flag_rate_ratio"] is not None:  # flags compare crossed groups
+        members = Membership.of_codes(rows.groups.codes, len(rows.groups.labels))
+    settings: dict[str, Any] = {"seed": seed, "n_jobs": n_threads, "stands_for": stands_for(source)}
+    found = cross_fit_resemblance(parameters["classifier"], rows.X, members, source.folds, **settings)
+    warn_proxy(found.known)
+    return found
+
+
+def _resembled(source: Source, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the groups of `_resemblance`."""
+    crossed = parameters["flag_rate_ratio"] is not None or source.rows.soft is None
+    return source.rows.groups.labels if crossed else source.rows.soft_names
+
+
+def _beside(without: Without, r: FloatArray) -> Without:
+    """Raw scores without each fold, and resemblance behind them."""
+    return lambda fold: np.column_stack([without(fold), r[fold]])
 
 
 class _Sums(NamedTuple):
