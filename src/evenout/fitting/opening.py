@@ -4,8 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from evenout.core.exceptions import InputError
 from evenout.core.notions import Notion
 from evenout.detectors.pool import has_named
@@ -80,8 +78,7 @@ def _labelled(rows: TrainingRows, drawn: Reference, parameters: Mapping[str, Any
     """All rows with their labels, if the base score is to learn from them."""
     if not parameters["learn"]:
         return rows
-    labels, chances = drawn.known.T
-    return replace(rows, known=KnownLabels(labels, None if np.isnan(chances).any() else chances))
+    return replace(rows, known=KnownLabels.of_columns(drawn.known))
 
 
 def _check(parameters: Mapping[str, Any]) -> None:

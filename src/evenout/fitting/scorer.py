@@ -79,7 +79,7 @@ class Scorer:
         return len(self.pool.names) + (0 if self.resemblance is None else self.resemblance.n_groups)
 
     def score(self, part: Part) -> FloatArray:
-        """Raw scores, columns as numbers, labels, and last the codes of groups and the folds: (m, k + c + 4 + 2)."""
+        """Raw scores, columns as numbers, what is `known`, and last the codes of groups and the folds."""
         rows, k = read_rows(part, self.coder), self.n_columns
         if not len(rows.X):
             return np.empty((0, k + rows.numbers.shape[1] + self.width + 2))
@@ -95,7 +95,7 @@ class Scorer:
         return 0 if self.seen is None else 4
 
     def known(self, rows: Rows, content: FloatArray, codes: IntArray) -> FloatArray:
-        """What is known of labels, (m, 4): label, propensity, a number in [0, 1) by content, and place in ``seen``.
+        """What is known of labels, (m, 4): label, propensity, a number in [0, 1] by content, and place in ``seen``.
 
         The place is -1 for a row that is not in the reference. No column if labels are not kept.
         """

@@ -145,6 +145,12 @@ class KnownLabels:
     labels: FloatArray
     propensity: FloatArray | None = None
 
+    @classmethod
+    def of_columns(cls, known: FloatArray) -> "KnownLabels":
+        """From labels and chances side by side, (n, 2); NaN for chances that are not known."""
+        labels, chances = known.T
+        return cls(labels, None if np.isnan(chances).any() else chances)
+
     def of(self, rows: BoolArray) -> "KnownLabels":
         """Those of some rows."""
         return KnownLabels(self.labels[rows], None if self.propensity is None else self.propensity[rows])
