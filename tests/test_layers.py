@@ -18,7 +18,7 @@ LAYERS = [
     {"detectors", "gpu", "partitions", "metrics", "scikit", "datasets"},
     {"fitting"},
     {"repair", "scoring", "estimator"},
-    {"auditing", "persistence"},
+    {"auditing", "persistence", "watching"},
     {"report", "reproduce", "displays"},
     {"cli", "__main__"},
 ]

@@ -19,6 +19,7 @@ from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
 from evenout.inputs.table import TableEncoder
 from evenout.repair import ScoreRepair
+from evenout.watching import FairnessMonitor
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ __all__ = [
     "EvenoutWarning",
     "FairLOF",
     "FairOutlierEnsemble",
+    "FairnessMonitor",
     "FewPairsWarning",
     "GroupGivenAwayWarning",
     "InputError",

@@ -55,7 +55,7 @@ def read_audit_inputs(
     scores: Any, sensitive_features: Any, y: Any, X: Any, given: Any, clusters: Any = None, **group_rules: Any
 ) -> AuditInputs:
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
-    values = _numbers(scores, "scores")
+    values = read_numbers(scores, "scores")
     if len(values) == 0:
         raise InputError("{@scores} has no rows; give one score per row")
     if 0 < np.ptp(values) < _SMALLEST:
@@ -64,12 +64,12 @@ def read_audit_inputs(
             most=np.ptp(values),
         )
     if sensitive_features is not None:
-        _aligned(sensitive_features, "sensitive_features", scores, len(values))
-    members = None if clusters is None else name_clusters(_aligned(clusters, "clusters", scores, len(values)))
+        aligned(sensitive_features, "sensitive_features", scores, len(values))
+    members = None if clusters is None else name_clusters(aligned(clusters, "clusters", scores, len(values)))
     groups, left_out = compared_groups(sensitive_features, values, members, **group_rules)
-    labels = None if y is None else _labels(_aligned(y, "y", scores, len(values)))
-    features, unused = (None, []) if X is None else _features(_aligned(X, "X", scores, len(values)))
-    strata = None if given is None else read_strata(_aligned(given, "given", scores, len(values)))
+    labels = None if y is None else _labels(aligned(y, "y", scores, len(values)))
+    features, unused = (None, []) if X is None else _features(aligned(X, "X", scores, len(values)))
+    strata = None if given is None else read_strata(aligned(given, "given", scores, len(values)))
     notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in unused]
     known = groups.codes >= 0
     unknown = int((~known).sum()) - sum(map(len, left_out.values()))
@@ -147,7 +147,8 @@ def _used(strata: Codes, known: BoolArray) -> Codes:
     return Codes(codes, tuple(strata.names[u] for u in used))
 
 
-def _numbers(values: Any, name: str) -> FloatArray:
+def read_numbers(values: Any, name: str) -> FloatArray:
+    """Finite numbers, one per row; the error names the first row that has none."""
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -237,7 +238,7 @@ def _frame(values: Any, name: str) -> "pd.DataFrame":
     return frame
 
 
-def _aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
+def aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
     """The values, if they have one row per score and, where both carry an index, the same order."""
     import pandas as pd
 
