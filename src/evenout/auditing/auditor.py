@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenout.auditing.drivers import TEST_ROWS, gap_drivers
+from evenout.auditing.everyone import Everyone
 from evenout.auditing.families import individual_family, label_family, score_family, strata_family
 from evenout.auditing.individual import MAX_ROWS, pair_limit, sample_rows
 from evenout.auditing.inference import holm
@@ -155,6 +156,7 @@ def audit(
 
 def _result(inputs: AuditInputs, measures: list[Measure], settings: Settings, options: dict[str, Any]) -> AuditResult:
     threshold = inputs.threshold(settings.share)
+    values, attributes, strata = inputs.everyone
     flagged = inputs.groups.codes[inputs.scores > threshold]
     flagged_counts = np.bincount(flagged, minlength=len(inputs.groups.labels))
     left_out = tuple(LeftOut(name, len(y), int((y > threshold).sum())) for name, y in inputs.left_out.items())
@@ -171,6 +173,7 @@ def _result(inputs: AuditInputs, measures: list[Measure], settings: Settings, op
         notes=(*inputs.notes, *_notes(inputs, measures, settings)),
         scores=inputs.scores,
         groups=inputs.groups.codes,
+        everyone=Everyone(values, values > threshold, attributes, strata, inputs.clusters is not None),
     )
 
 

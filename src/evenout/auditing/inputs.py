@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenout.auditing.everyone import Attribute, read_attributes
 from evenout.auditing.membership import Codes, compared_groups, name_clusters
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold
@@ -27,7 +28,8 @@ class AuditInputs:
 
     ``background`` has the scores of rows that are not compared, because their group is unknown or small: they count
     towards the share flagged alone. ``left_out`` has those of small groups, by name. ``clusters`` has the codes, 0..,
-    of the clusters that the rows belong to, each within one group.
+    of the clusters that the rows belong to, each within one group. ``everyone`` has scores, attributes and strata of
+    all rows, compared or not.
     """
 
     scores: FloatArray
@@ -39,6 +41,7 @@ class AuditInputs:
     background: FloatArray
     left_out: dict[str, FloatArray]
     notes: tuple[str, ...]
+    everyone: "tuple[FloatArray, tuple[Attribute, ...], Codes | None]"
 
     def units(self, used: BoolArray | None = None) -> int:
         """Independent units among all rows, or those used: the clusters that these belong to, or the rows."""
@@ -71,13 +74,14 @@ def read_audit_inputs(
     features, unused = (None, []) if X is None else _features(aligned(X, "X", scores, len(values)))
     strata = None if given is None else read_strata(aligned(given, "given", scores, len(values)))
     notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in unused]
+    everyone = values, read_attributes(sensitive_features, len(values)), strata
     known = groups.codes >= 0
     unknown = int((~known).sum()) - sum(map(len, left_out.values()))
     if unknown:
         notes.append(f"{unknown} of {len(known)} rows have no known group: not compared, but counted when flagging")
     if known.all():
         codes = None if members is None else members.codes
-        return AuditInputs(values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes))
+        return AuditInputs(values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes), everyone)
     return AuditInputs(
         values[known],
         Groups(groups.codes[known], groups.labels, groups.left_out),
@@ -88,6 +92,7 @@ def read_audit_inputs(
         values[~known],
         left_out,
         tuple(notes),
+        everyone,
     )
 
 

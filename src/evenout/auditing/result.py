@@ -1,5 +1,6 @@
 """The outcome of an audit: one frozen object that prints, tabulates, exports and compares."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from evenout.auditing.drift import DriftResult
+    from evenout.auditing.everyone import Everyone
+    from evenout.auditing.practice import PracticeTable
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class AuditResult:
     scores : array of shape (n,)
     groups : array of shape (n,)
         Place of each row's group in ``group_names``.
+    everyone : Everyone
+        All rows, compared or not, by each attribute alone and crossed: what `table` counts.
     """
 
     measures: tuple[Measure, ...]
@@ -94,6 +99,7 @@ class AuditResult:
     notes: tuple[str, ...]
     scores: FloatArray
     groups: IntArray
+    everyone: "Everyone"
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str | None, str | None], Measure]:
@@ -136,6 +142,24 @@ class AuditResult:
             "notes": list(self.notes),
             "measures": finite([asdict(m) for m in self.measures]),
         }
+
+    def table(self, kind: str, *, flag_means: str = "bad", reference: str | Sequence[str] = ()) -> "PracticeTable":
+        """Counts of all rows in a shape that supervisors ask for, with its sources and what it does not establish.
+
+        Parameters
+        ----------
+        kind : {"hiring", "lending", "strata"}
+            Rates against the best-off group; rates, scores and tests against a reference group; rates within strata,
+            which needs ``given`` in the audit.
+        flag_means : {"bad", "good"}, default="bad"
+            Whether *not* being flagged is the favourable outcome, or being flagged.
+        reference : str or sequence of str
+            Groups to compare with, one of an attribute; by default its largest. "hiring" takes the best-off one.
+        """
+        from evenout.auditing.practice import practice_table
+
+        confidence = self.settings["confidence"]
+        return practice_table(self.everyone, kind, flag_means=flag_means, reference=reference, confidence=confidence)
 
     def compare(self, baseline: "AuditResult") -> "DriftResult":
         """Hold this batch against an earlier one; see `evenout.auditing.drift.compare_batches`."""

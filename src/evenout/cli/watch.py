@@ -70,7 +70,7 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
     type=NonEmptyPath(),
     multiple=True,
     metavar="FILE",
-    help="State of another machine to take in; may be repeated.",
+    help="State of another machine to take in; repeatable.",
 )
 @click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write the history, one row per batch and group.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
