@@ -2,8 +2,10 @@
 
 from evenout.auditing import AuditResult, audit
 from evenout.core.exceptions import (
+    AttributeWarning,
     ConstantFeatureWarning,
     ConstantScoreWarning,
+    ContinuousWarning,
     EvenoutWarning,
     FewPairsWarning,
     GroupGivenAwayWarning,
@@ -17,6 +19,7 @@ from evenout.core.exceptions import (
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
+from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.table import TableEncoder
 from evenout.repair import ScoreRepair
 from evenout.watching import FairnessMonitor
@@ -24,15 +27,18 @@ from evenout.watching import FairnessMonitor
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttributeWarning",
     "AuditResult",
     "ConstantFeatureWarning",
     "ConstantScoreWarning",
+    "ContinuousWarning",
     "EvenoutWarning",
     "FairLOF",
     "FairOutlierEnsemble",
     "FairnessMonitor",
     "FewPairsWarning",
     "GroupGivenAwayWarning",
+    "GroupProbabilities",
     "InputError",
     "LabelCoverageWarning",
     "NoGapWarning",

@@ -1,12 +1,11 @@
 """The fair outlier ensemble as a scikit-learn estimator: parameters, checks, scores of new rows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from evenout import gpu
@@ -16,6 +15,7 @@ from evenout.core.path import Target
 from evenout.core.problem import Method, Weights
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale
 from evenout.core.types import FloatArray, IntArray
+from evenout.fitting.attributes import attribute_bias
 from evenout.fitting.beyond import EXACT_ROWS, Beyond, Plan, open_source
 from evenout.fitting.fit import fit_rows
 from evenout.fitting.request import Request
@@ -30,7 +30,7 @@ from evenout.partitions.engines import Engine
 from evenout.scoring import FittedScores
 
 
-class FairOutlierEnsemble(FittedScores, BaseEstimator):
+class FairOutlierEnsemble(FittedScores):
     """One outlier score from many detectors that treats protected groups evenly.
 
     Detectors score the rows (``S``, n x k), a base ensemble combines them into a target ``t``, and the fair score is
@@ -55,10 +55,12 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         The base ensemble, or a function of the scaled (n, k) scores. "diverse" and "default" average by family.
     scaling : {"minmax", "rank", "zscore", "gaussian"}, default="minmax"
         How raw scores become comparable, learnt on the training rows.
-    fairness : {"demographic_parity", "individual"}, dict, array or callable, default="demographic_parity"
-        Equal mean scores of the groups, or equal scores of similar rows from different groups, or both by weight. Or
-        a form of your own: a positive semidefinite k x k array C, or a function of the scaled scores (n, k) and the
-        group codes (n,) that returns one; ask by ``alpha`` or ``flag_rate_ratio`` then.
+    fairness : str, dict, array or callable, default="demographic_parity"
+        ``"demographic_parity"``: equal mean scores of the groups. ``"individual"``: equal scores of similar rows from
+        different groups. With ``labels``, equal mean scores of known outliers (``"equal_opportunity"``), of known
+        inliers (``"equal_false_alarms"``), or both (``"equalized_odds"``). Several by weight, as a dict. Or a form of
+        your own: a positive semidefinite k x k array C, or a function of the scaled scores (n, k) and the group codes
+        (n,) that returns one; ask by ``alpha`` or ``flag_rate_ratio`` then.
     length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
         Individual fairness: the distance at which likeness fades, in units of the median distance between rows of
         different groups, or as a number, on standardised features; ``"minmax"`` is the published similarity, under
@@ -85,6 +87,15 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         Any detector weights, as in the paper, where many come out negative; weights of at least 0, which are easier
         to defend; or such weights whose sum is fixed: what they sum to in the base score where that is linear in the
         detectors, else 1 with the base score's own. Constrained weights leave more bias or cost more detection.
+    continuous : tuple of str, default=()
+        Protected columns that are numbers, such as age: overlapping bands at their quantiles are compared, each two by
+        the shares of their rows, so that the bias is the share of the score's variance between bands. A float column
+        with fractions and more than 20 values is one by itself, with a warning; integers, text and categories never.
+    bands : int, default=5
+        How many bands a continuous attribute has.
+    intersections : True, False or "both", default=True
+        Several protected columns: compare each combination of their values; or the values of each column by itself,
+        where columns count alike; or both, where the crossing counts like one more column.
     min_group_size : int, default=30
         Groups with fewer rows are small.
     small_groups : {"leave_out", "merge", "error"}, default="leave_out"
@@ -134,6 +145,9 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         Share of each group that the base and the fair score flag, among all rows of the fit.
     rank_error_ : float
         What the ranks behind the row weights may be off, as a share of the rows; 0 in memory.
+    attribute_bias_ : dict of str to (before, after, error)
+        Bias of base and fair score for each attribute that is compared by itself, on the rows that ``target`` names,
+        and the standard error of the change; empty where crossed groups alone are compared.
     path_ : TradeoffPath
         Every other trade-off.
     effective_pairs_ : float
@@ -183,6 +197,9 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         method: Method = "anchored",
         weighting: str = "rank",
         weights: Weights = "free",
+        continuous: Sequence[str] = (),
+        bands: int = 5,
+        intersections: bool | str = True,
         min_group_size: int = 30,
         small_groups: str = "leave_out",
         unknown_groups: str = "error",
@@ -208,6 +225,9 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         self.method = method
         self.weighting = weighting
         self.weights = weights
+        self.continuous = continuous
+        self.bands = bands
+        self.intersections = intersections
         self.min_group_size = min_group_size
         self.small_groups = small_groups
         self.unknown_groups = unknown_groups
@@ -233,6 +253,7 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         sensitive_features: Any = None,
         clusters: Any = None,
         sample_weight: Any = None,
+        given: Any = None,
         labels: Any = None,
         label_propensity: Any = None,
     ) -> Self:
@@ -244,13 +265,18 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
             Features without the protected attribute, or the scores if ``detectors="precomputed"``.
         y : ignored
         sensitive_features : array, series or frame of shape (n,) or (n, c)
-            The protected group of each row; several columns make intersectional groups. Required.
+            The protected group of each row; several columns make intersectional groups. Required. Or the
+            `evenout.GroupProbabilities` of each row.
         clusters : array of shape (n,), optional
             Which rows belong together, such as several of one person. Folds, errors and tests go by cluster.
         sample_weight : array of shape (n,), optional
             How many rows each row counts for in misfit, bias and errors. Detectors see each row once.
+        given : array, series or frame of shape (n,) or (n, c), optional
+            What may justify a difference: rows are compared with others alike in these columns alone. Numbers are cut
+            at quantiles into five parts. Strata count by their rows; a row with a missing value is in none.
         labels : array of shape (n,), optional
-            1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``learn=True``.
+            1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``learn=True``, and for notions
+            of fairness that need them.
         label_propensity : array of shape (n,), optional
             The chance with which each row was looked at, where rows were chosen by something other than their scores.
         """
@@ -259,15 +285,16 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
             gpu.check_device(self.device)
         request = Request.read(self.get_params(deep=False))
         if is_collection(X):
-            if any(given is not None for given in (clusters, sample_weight, labels)):
+            if any(extra is not None for extra in (clusters, sample_weight)) or (labels is not None and self.learn):
                 raise ValueError(
-                    "clusters, sample_weight and labels need rows in memory; leave them out for Dask collections"
+                    "clusters, sample_weight and labels to learn from need rows in memory; leave them out for Dask "
+                    "collections"
                 )
-            return self.fit_partitions(collection_engine(X, sensitive_features))
+            return self.fit_partitions(collection_engine(X, sensitive_features, given, labels))
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
-        given = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
-        given |= {"labels": labels, "label_propensity": label_propensity}
-        rows = TrainingRows.read(self, X, parameters, request.fairness, **given)
+        beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
+        beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
+        rows = TrainingRows.read(self, X, parameters, request.fairness, **beside)
         return self._fit(Memory.of(rows, parameters, seed), request, seed, X)
 
     def fit_partitions(self, engine: Engine, *, exact_rows: int = EXACT_ROWS, scores_to: Path | None = None) -> Self:
@@ -287,10 +314,10 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
         request = Request.read(parameters)
         with engine.scratch() as scratch:
-            source = open_source(Plan(engine, scratch, exact_rows, scores_to), parameters, seed)
+            source = open_source(Plan(engine, scratch, exact_rows, scores_to), parameters, seed, request.fairness)
             self._fit(source, request, seed, engine.header)
         if scores_to is not None and not isinstance(source, Beyond):
-            self.score_partitions(engine, scores_to)
+            self.score_partitions(engine, scores_to, coder=source.rows.coder)
         return self
 
     def _fit(self, source: Source, request: Request, seed: int, X: Any) -> Self:
@@ -304,7 +331,7 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
         """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
         if is_collection(X):
-            return self.fit(X, y, **params).predict(X, **params)
+            return self.fit(X, y, **params).predict(X, sensitive_features=params.get("sensitive_features"))
         return super().fit_predict(X, y, **params)
 
     def _store(self, result: FitResult) -> None:
@@ -316,6 +343,7 @@ class FairOutlierEnsemble(FittedScores, BaseEstimator):
         self.gap_detected_ = choice.kind is not NoGapWarning if by_flags else path.gap_detected
         self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
         self.request_met_ = choice.met
+        self.attribute_bias_ = attribute_bias(path, choice.alpha, self.target)
         self.pair_error_ = float(sums.get("individual.error", np.zeros(1))[0])
         self.effective_pairs_ = float(sums.get("individual.pairs", np.full(1, np.nan))[0])
         self.target_, self.outlier_scores_ = result.target, result.fair

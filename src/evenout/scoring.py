@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.core.exceptions import InputError
@@ -13,6 +14,7 @@ from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.beyond import score_partitions
 from evenout.fitting.request import Request
 from evenout.fitting.result import FitResult
+from evenout.inputs.coder import Coder
 from evenout.inputs.parameters import ENSEMBLE, check_parameters
 from evenout.inputs.rows import new_rows
 from evenout.partitions.dask_engine import is_collection, score_collection
@@ -20,7 +22,7 @@ from evenout.partitions.engines import Engine
 from evenout.scikit import OutlierScorer
 
 
-class FittedScores(OutlierScorer):
+class FittedScores(OutlierScorer, BaseEstimator):
     """What a fitted ensemble makes of rows.
 
     X is an array or frame of shape (m, d), of Dask too: then the scores are a lazy Dask array. ``sensitive_features``
@@ -96,9 +98,13 @@ class FittedScores(OutlierScorer):
         S = self.detector_scores(X, sensitive_features=sensitive_features)
         return self._result.mixture.parts(S, self._result.scores.base(S))
 
-    def score_partitions(self, engine: Engine, scores_to: Path) -> IntArray:
-        """Write the scores of all rows of an engine's partitions; rows and flagged rows by group, shape (G + 1, 2)."""
+    def score_partitions(self, engine: Engine, scores_to: Path, *, coder: Coder | None = None) -> IntArray:
+        """Write the scores of all rows of an engine's partitions; rows and flagged rows by group, shape (G + 1, 2).
+
+        ``coder`` names the groups where a fit has made them of columns, such as bands of an age.
+        """
         check_is_fitted(self)
         validate_data(self, engine.header, reset=False, skip_check_array=True)
         found = self._result
-        return score_partitions(engine, found.scores, found.mixture, found.threshold, found.groups.labels, scores_to)
+        names = found.groups.labels
+        return score_partitions(engine, found.scores, found.mixture, found.threshold, names, scores_to, coder)

@@ -118,6 +118,9 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
         "method": "published",
         "weighting": "uniform",
         "weights": "nonnegative",
+        "continuous": [],
+        "bands": 4,
+        "intersections": True,
         "min_group_size": 20,
         "small_groups": "merge",
         "unknown_groups": "ignore",
@@ -126,11 +129,16 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
         "random_state": 7,
         "n_jobs": 1,
     }
-    words = {"fairness": "demographic_parity,individual=2", "length_scale": "median:0.5"}
+    words = {
+        "fairness": "demographic_parity,individual=2",
+        "length_scale": "median:0.5",
+        "continuous": "",
+        "intersections": "crossed",
+    }
     options = []
     for name, value in settings.items():
         option = "--" + name.replace("random_state", "seed").replace("_", "-")
-        options += [option] if value is True else [option, words.get(name, value)]
+        options += [option] if value is True and name not in words else [option, words.get(name, value)]
     result = run("fit", "p.csv.gz", "--sensitive", "sex", "--drop", "person", *options, "--json")
     assert result.exit_code == 0, result.stderr
     summary = json.loads(result.stdout)

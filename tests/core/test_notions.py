@@ -163,4 +163,5 @@ def test_noise_is_added_to_parity_alone(problem):
 
 
 def test_notions_that_users_name_are_known():
-    assert list(NOTIONS) == ["demographic_parity", "individual"]
+    outcomes = ["equal_opportunity", "equalized_odds", "equal_false_alarms"]
+    assert list(NOTIONS) == ["demographic_parity", "individual", *outcomes]

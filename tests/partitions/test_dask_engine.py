@@ -220,5 +220,5 @@ def test_a_request_says_what_it_says_in_memory(table):
 def test_rows_that_belong_together_need_memory(table):
     X, sensitive = (dd.from_pandas(part, npartitions=2) for part in (table.X, table.sensitive))
     for more in ({"clusters": np.arange(450)}, {"sample_weight": np.ones(450)}):
-        with pytest.raises(ValueError, match="clusters, sample_weight and labels need rows in memory"):
+        with pytest.raises(ValueError, match="clusters, sample_weight and labels to learn from need rows in memory"):
             _model().fit(X, sensitive_features=sensitive, **more)

@@ -48,9 +48,10 @@ def test_parts_say_which_rows_they_hold(folder, monkeypatch):
         ("b.parquet", 0),
         ("b.parquet", 240),
     ]
-    X, sensitive = parts[2].load()
+    X, sensitive, given, labels = parts[2].load()
     assert X.columns.tolist() == header.columns.tolist() == ["b", "a"]
     assert len(X) == len(sensitive) == 110
+    assert given is labels is None
 
 
 def test_whole_numbers_stay_whole_beside_missing_values(tmp_path):

@@ -366,3 +366,37 @@ def test_units_that_no_table_has_are_refused(name, change, any_data, tmp_path):
     values = any_data["ensemble"]["scores"]["pool"]["units"][name]
     write_plain(put(any_data, place, change(values)), tmp_path / "m.skops")
     refused(tmp_path / "m.skops", name)
+
+
+@pytest.fixture(scope="module")
+def soft_data(tmp_path_factory):
+    """A model that compares bands of a number and known inliers."""
+    rng, file = np.random.default_rng(0), tmp_path_factory.mktemp("soft") / "soft.skops"
+    model = evenout.FairOutlierEnsemble(
+        fairness="equal_false_alarms", continuous=("0",), bands=3, alpha=1.0, random_state=0
+    )
+    X = rng.normal(size=(200, 3))
+    evenout.persistence.save_model(model.fit(X, sensitive_features=rng.random(200), labels=np.zeros(200)), file)
+    return read_plain(file)
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong"),
+    [
+        (("whole", "compared"), None),
+        (("held", "compared"), None),
+        (("training", "compared", "blocks", 0, "weight"), 0.5),
+        (("whole", "compared", "blocks", 0, "groups"), np.array([0, 1, 3])),
+        (("whole", "compared", "blocks", 0, "among"), "nobody"),
+        (("whole", "compared", "blocks", 0, "among"), "outliers"),
+        (("whole", "compared", "blocks", 0, "of"), 3),
+        (("whole", "compared", "blocks"), []),
+        (("held", "compared", "overlaps"), np.zeros((0, 2), dtype=np.int64)),
+        (("whole", "plain"), np.zeros((1, 0, 20, 20))),
+    ],
+)
+def test_groups_that_do_not_go_together_are_refused(place, wrong, soft_data, tmp_path):
+    write_plain(soft_data, tmp_path / "right.skops")
+    assert load_model(tmp_path / "right.skops").path_.cross.whole.n_groups == 3
+    write_plain(put(soft_data, ("ensemble", "path", "cross", *place), wrong), tmp_path / "m.skops")
+    refused(tmp_path / "m.skops")

@@ -1,15 +1,17 @@
 """Scores, groups, labels, features and strata, cleaned once at the door."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenout.auditing.everyone import Attribute, read_attributes
-from evenout.auditing.membership import Codes, compared_groups, name_clusters
+from evenout.auditing.membership import Codes, Soft, compared_groups, name_clusters
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.inputs.grouping import read_coded
 from evenout.inputs.groups import Groups
 from evenout.inputs.rows import LARGEST
 from evenout.metrics import read_labels
@@ -28,8 +30,9 @@ class AuditInputs:
 
     ``background`` has the scores of rows that are not compared, because their group is unknown or small: they count
     towards the share flagged alone. ``left_out`` has those of small groups, by name. ``clusters`` has the codes, 0..,
-    of the clusters that the rows belong to, each within one group. ``everyone`` has scores, attributes and strata of
-    all rows, compared or not.
+    of the clusters that the rows belong to, each within one group. ``soft`` says how much rows belong to groups that
+    share rows, such as bands of an age; their ``groups`` are what they belong to most. ``everyone`` has scores,
+    attributes and strata of all rows, compared or not.
     """
 
     scores: FloatArray
@@ -41,7 +44,8 @@ class AuditInputs:
     background: FloatArray
     left_out: dict[str, FloatArray]
     notes: tuple[str, ...]
-    everyone: "tuple[FloatArray, tuple[Attribute, ...], Codes | None]"
+    soft: "Soft | None" = None
+    everyone: "tuple[FloatArray, tuple[Attribute, ...], Codes | None] | None" = None
 
     def units(self, used: BoolArray | None = None) -> int:
         """Independent units among all rows, or those used: the clusters that these belong to, or the rows."""
@@ -55,7 +59,16 @@ class AuditInputs:
 
 
 def read_audit_inputs(
-    scores: Any, sensitive_features: Any, y: Any, X: Any, given: Any, clusters: Any = None, **group_rules: Any
+    scores: Any,
+    sensitive_features: Any,
+    y: Any,
+    X: Any,
+    given: Any,
+    clusters: Any = None,
+    *,
+    continuous: Sequence[str] = (),
+    bands: int = 5,
+    **group_rules: Any,
 ) -> AuditInputs:
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
     values = read_numbers(scores, "scores")
@@ -69,19 +82,28 @@ def read_audit_inputs(
     if sensitive_features is not None:
         aligned(sensitive_features, "sensitive_features", scores, len(values))
     members = None if clusters is None else name_clusters(aligned(clusters, "clusters", scores, len(values)))
-    groups, left_out = compared_groups(sensitive_features, values, members, **group_rules)
+    if sensitive_features is None:
+        raise InputError("{@sensitive_features} is missing; give the group of each row")
+    parameters = {"continuous": continuous, "bands": bands, "intersections": True, **group_rules}
+    coded = read_coded(sensitive_features, parameters, len(values))
+    groups, left_out = compared_groups(coded.sensitive, values, members, **group_rules)
+    soft = None if coded.whole else Soft.of(sensitive_features, coded, parameters)
+    if soft is not None and soft.probable:
+        _refuse_beside({"y": y, "X": X, "given": given})
     labels = None if y is None else _labels(aligned(y, "y", scores, len(values)))
     features, unused = (None, []) if X is None else _features(aligned(X, "X", scores, len(values)))
     strata = None if given is None else read_strata(aligned(given, "given", scores, len(values)))
     notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in unused]
-    everyone = values, read_attributes(sensitive_features, len(values)), strata
+    everyone = values, read_attributes(coded.sensitive, len(values)), strata
     known = groups.codes >= 0
     unknown = int((~known).sum()) - sum(map(len, left_out.values()))
     if unknown:
         notes.append(f"{unknown} of {len(known)} rows have no known group: not compared, but counted when flagging")
     if known.all():
         codes = None if members is None else members.codes
-        return AuditInputs(values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes), everyone)
+        return AuditInputs(
+            values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes), soft, everyone
+        )
     return AuditInputs(
         values[known],
         Groups(groups.codes[known], groups.labels, groups.left_out),
@@ -92,8 +114,19 @@ def read_audit_inputs(
         values[~known],
         left_out,
         tuple(notes),
+        None if soft is None else soft.among(np.flatnonzero(known)),
         everyone,
     )
+
+
+def _refuse_beside(given: dict[str, Any]) -> None:
+    """Refuse what needs to know the group of each row, where groups are known by probability."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(
+                f"{{@{name}}} is held against the group of each row, but {{@sensitive_features}} has probabilities; "
+                "leave it out, or give groups"
+            )
 
 
 def read_strata(given: Any) -> Codes:

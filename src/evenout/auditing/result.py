@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenout.auditing import sentences, text
 from evenout.auditing.words import TOO_FEW
+from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
 from evenout.storage.output import finite
 
@@ -52,6 +53,38 @@ class Measure:
     note: str
 
 
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Mean score and flag rate against a number such as age, with pointwise intervals.
+
+    Parameters
+    ----------
+    name : str
+        The protected column.
+    at : array of shape (k,)
+        Values of the number. At each, rows count the more the nearer they are.
+    mean_score, flag_rate : arrays of shape (3, k)
+        Value, low and high end.
+    """
+
+    name: str
+    at: FloatArray
+    mean_score: FloatArray
+    flag_rate: FloatArray
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per value of the number: mean_score, low and high end, flag_rate, low and high end."""
+        import pandas as pd
+
+        found = {"mean_score": self.mean_score, "flag_rate": self.flag_rate}
+        columns = {
+            name + end: values[place]
+            for name, values in found.items()
+            for place, end in enumerate(("", "_low", "_high"))
+        }
+        return pd.DataFrame(columns, index=pd.Index(self.at, name=self.name))
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """A group with too few rows to be measured: its name, its rows, and how many of them are flagged."""
@@ -83,8 +116,12 @@ class AuditResult:
         What was left out, rounded or sampled.
     scores : array of shape (n,)
     groups : array of shape (n,)
-        Place of each row's group in ``group_names``.
-    everyone : Everyone
+        Place of each row's group in ``group_names``; that which it belongs to most, where groups share rows.
+    shared : bool
+        Whether groups share rows, as bands of a number and probable groups do.
+    curves : tuple of Curve
+        For each protected column that is a number, such as age.
+    everyone : Everyone or None
         All rows, compared or not, by each attribute alone and crossed: what `table` counts.
     """
 
@@ -99,7 +136,9 @@ class AuditResult:
     notes: tuple[str, ...]
     scores: FloatArray
     groups: IntArray
-    everyone: "Everyone"
+    shared: bool = False
+    curves: tuple[Curve, ...] = ()
+    everyone: "Everyone | None" = None
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str | None, str | None], Measure]:
@@ -141,6 +180,7 @@ class AuditResult:
             "rough": list(self.rough),
             "notes": list(self.notes),
             "measures": finite([asdict(m) for m in self.measures]),
+            "curves": {c.name: finite(c.to_frame().reset_index().to_dict("records")) for c in self.curves},
         }
 
     def table(self, kind: str, *, flag_means: str = "bad", reference: str | Sequence[str] = ()) -> "PracticeTable":
@@ -158,6 +198,8 @@ class AuditResult:
         """
         from evenout.auditing.practice import practice_table
 
+        if self.everyone is None:
+            raise InputError("a table counts people of known groups, but groups are known by probability here")
         confidence = self.settings["confidence"]
         return practice_table(self.everyone, kind, flag_means=flag_means, reference=reference, confidence=confidence)
 

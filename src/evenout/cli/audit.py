@@ -14,7 +14,7 @@ from evenout.core.exceptions import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from evenout.auditing import AuditResult
+    from evenout.auditing import AttributeAudits, AuditResult
     from evenout.auditing.practice import PracticeTable
 
 _EXAMPLES = """
@@ -24,6 +24,7 @@ Examples:
   evenout audit batch.csv --score risk --sensitive sex,age --label fraud --out audit.csv
   evenout audit june.csv --score risk --sensitive sex --given income --baseline may.csv
   evenout audit june.csv --score risk --sensitive sex,age --as hiring --as lending --out tables.csv
+  evenout audit scores.csv --score risk --sensitive age,sex --continuous age --intersections each
 """
 
 
@@ -64,7 +65,10 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
     "--resamples", type=click.IntRange(0, 1_000_000), default=1000, show_default=True, metavar="NUMBER",
     help="Bootstrap resamples and permutations; 0 for none.",
 )  # fmt: skip
-@estimator_options("contamination", "length_scale", "min_group_size", "small_groups", "unknown_groups", "random_state")
+@estimator_options(
+    "contamination", "length_scale", "continuous", "bands", "intersections", "min_group_size", "small_groups",
+    "unknown_groups", "random_state",
+)  # fmt: skip
 @click.option(
     "--as", "tables", type=click.Choice(["hiring", "lending", "strata"]), multiple=True,
     help="A table in a shape that supervisors ask for; strata needs --given. Repeatable.",
@@ -99,7 +103,8 @@ def audit(
             check_out(out, *filter(None, (file, baseline)))
         with progress(quiet=quiet or as_json) as step:
             result = _audit_file(file, step, **options)
-            drift = None if baseline is None else result.compare(_audit_file(baseline, step, **options))
+            earlier = None if baseline is None else _audit_file(baseline, step, **options)
+            drift = None if earlier is None else result.compare(earlier)  # type: ignore[arg-type]  # both of one kind
         found = [result.table(kind, flag_means=flag_means, reference=reference) for kind in dict.fromkeys(tables)]
         if out is not None:
             with atomic_file(out) as place:
@@ -112,7 +117,7 @@ def audit(
         click.echo("\n".join([*result.verdict, *(drift.verdict if drift else ())]))
     else:
         shown: list[Any] = [*found] or [result]
-        click.echo("\n\n".join(map(repr, filter(None, (*shown, drift)))))
+        click.echo("\n\n".join(repr(part) for part in (*shown, drift) if part is not None))
 
 
 def _joined(tables: "list[PracticeTable]") -> "pd.DataFrame":
@@ -136,7 +141,7 @@ def _audit_file(
     clusters: str | None,
     resamples: int,
     **options: Any,
-) -> "AuditResult":
+) -> "AuditResult | AttributeAudits":
     from evenout.auditing import audit as run_audit
     from evenout.cli.inputs import label_column
     from evenout.inputs.files import read_table, require_columns

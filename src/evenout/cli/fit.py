@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenout.cli.inputs import FitInputs
     from evenout.cli.summary import FitSummary
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.inputs.groups import Groups
+    from evenout.inputs.grouping import Crossed
 
 _RESULTS = ("scores.csv", "model.skops", "summary.json", "report.html")
 
@@ -58,6 +58,12 @@ Examples:
       until each group is flagged at least 0.9 times as often as any other
   evenout fit visits.csv --sensitive sex --clusters person --contamination 200
       several rows of one person, and time to look at 200 rows
+  evenout fit people.csv --sensitive sex --given product,region
+      only differences among people with the same product and region count
+  evenout fit people.csv --sensitive age,sex --continuous age --intersections each
+      age as a number, sex beside it, each by itself
+  evenout fit people.csv --sensitive sex --label fraud --fairness equal_false_alarms
+      people who are known to be innocent score alike
   evenout fit people.csv --sensitive sex --confidence 0.95
       until 80% of the gap is gone on unseen rows with that confidence
   evenout fit people.csv.gz --sensitive sex --label fraud --json
@@ -78,7 +84,17 @@ Examples:
     help="Folder for the results.",
 )  # fmt: skip
 @click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
-@click.option("--label", metavar="COL", help="Known outliers (1) and inliers (0): for evaluation, or with --learn.")
+@click.option(
+    "--label",
+    metavar="COL",
+    help="Known outliers (1) and inliers (0): for evaluation, for notions of fairness that need them, or with --learn.",
+)
+@click.option(
+    "--given",
+    default="",
+    metavar="COL[,COL...]",
+    help="What may justify a difference: compare rows that are alike in these columns. They stay features.",
+)
 @click.option(
     "--clusters", metavar="COL", help="Rows of one value here belong together, such as several of one person."
 )
@@ -93,23 +109,25 @@ Examples:
 @engine_options
 @common_options
 def fit(
-    data: str, sensitive: str, out: Path, id_column: str | None, label: str | None, clusters: str | None, drop: str,
-    keep: str, show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
-    **settings: Any,
+    data: str, sensitive: str, out: Path, id_column: str | None, label: str | None, given: str, clusters: str | None,
+    drop: str, keep: str, show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int, quiet: bool,
+    as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
         if is_folder(data):
-            for option, given in (("--clusters", clusters is not None), ("--learn", settings["learn"])):
-                if given:
+            for option, asked in (("--clusters", clusters is not None), ("--learn", settings["learn"])):
+                if asked:
                     raise ValueError(f"{data}: {option} needs the rows in memory; give one file, not a folder")
             fit_folder(
-                data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column, label])), keep=keep,
-                engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs, **settings,
+                data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column])), keep=keep, given=given,
+                label=label, engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs,
+                **settings,
             )  # fmt: skip
             return
         from evenout.cli.inputs import read_fit_inputs
         from evenout.cli.show import show_fit
+        from evenout.core.registry import needs_labels
         from evenout.storage.output import atomic_folder, require_apart
 
         for name in _RESULTS:
@@ -117,15 +135,15 @@ def fit(
         with progress(quiet=quiet) as step, atomic_folder(out, stale="report.html") as folder:
             step(f"Reading {data}")
             inputs = read_fit_inputs(
-                data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop,
-                learn=settings["learn"],
+                data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop, given=given,
+                learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
             )  # fmt: skip
             step(f"Fitting on {len(inputs.features):,} rows")
             with noticed_giveaways() as giveaways:
-                pipeline, groups = _fit(inputs, keep, settings | {"n_jobs": n_jobs})
+                pipeline, crossed = _fit(inputs, keep, settings | {"n_jobs": n_jobs})
                 giveaways.name(pipeline["table"].get_feature_names_out().tolist())
             step("Writing results")
-            summary = _write(folder, inputs, pipeline, groups, giveaways)
+            summary = _write(folder, inputs, pipeline, crossed, giveaways)
             step("Writing the report")
             try:
                 _write_report(folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells)
@@ -138,14 +156,14 @@ def fit(
             show_fit(summary, str(out), files)
 
 
-def _fit(inputs: "FitInputs", keep: str, settings: dict[str, Any]) -> "tuple[Pipeline, Groups]":
+def _fit(inputs: "FitInputs", keep: str, settings: dict[str, Any]) -> "tuple[Pipeline, Crossed]":
     """Encoder and ensemble, fitted one after the other, and the groups by which they were fitted."""
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.inputs import refuse_text, split_names
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.files import require_columns
-    from evenout.inputs.groups import read_groups
+    from evenout.inputs.grouping import read_crossed
     from evenout.inputs.table import TableEncoder
 
     columns = list(inputs.features.columns)
@@ -155,23 +173,23 @@ def _fit(inputs: "FitInputs", keep: str, settings: dict[str, Any]) -> "tuple[Pip
     table = TableEncoder(keep=columns if scores else kept).set_output(transform="pandas").fit(inputs.features)
     if scores:
         refuse_text(table)
-    rules = {name: settings[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
-    groups = read_groups(inputs.sensitive, len(inputs.features), **rules)
     ensemble = FairOutlierEnsemble(**settings)
+    crossed = read_crossed(inputs.sensitive, ensemble.get_params(deep=False), len(inputs.features))
     rows = table.transform(inputs.features)
-    ensemble.fit(rows, sensitive_features=inputs.sensitive, clusters=inputs.clusters, labels=inputs.known)
-    return Pipeline([("table", table), ("ensemble", ensemble)]), groups
+    beside = {"clusters": inputs.clusters, "given": inputs.given, "labels": inputs.known}
+    ensemble.fit(rows, sensitive_features=inputs.sensitive, **beside)
+    return Pipeline([("table", table), ("ensemble", ensemble)]), crossed
 
 
 def _write(
-    folder: Path, inputs: "FitInputs", pipeline: "Pipeline", groups: "Groups", giveaways: Giveaways
+    folder: Path, inputs: "FitInputs", pipeline: "Pipeline", crossed: "Crossed", giveaways: Giveaways
 ) -> "FitSummary":
     from evenout.cli.summary import summarise
     from evenout.inputs.files import sha256
     from evenout.persistence import save_model
     from evenout.storage.output import write_table
 
-    write_table(_scores(inputs, pipeline["ensemble"], groups), folder / "scores.csv")
+    write_table(_scores(inputs, pipeline["ensemble"], crossed), folder / "scores.csv")
     save_model(pipeline, folder / "model.skops")
     summary = summarise(inputs, pipeline, giveaways.found, sha256(folder / "model.skops"))
     (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
@@ -191,14 +209,14 @@ def _write_report(
     )  # fmt: skip
 
 
-def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", groups: "Groups") -> "pd.DataFrame":
+def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", crossed: "Crossed") -> "pd.DataFrame":
     import pandas as pd
 
     base, fair = pd.Series(model.target_), pd.Series(model.outlier_scores_)
     return pd.DataFrame(
         {
             "id": inputs.ids,
-            "group": _group_names(inputs, groups),
+            "group": _group_names(crossed),
             "base_score": base,
             "fair_score": fair,
             "base_rank": base.rank(ascending=False, method="min").astype(int),
@@ -208,10 +226,11 @@ def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", groups: "Groups")
     )
 
 
-def _group_names(inputs: "FitInputs", groups: "Groups") -> Any:
+def _group_names(crossed: "Crossed") -> Any:
     """The group of each row, also where it has too few rows to be compared; empty where it is not known."""
     from evenout.inputs.groups import read_groups
 
-    each = read_groups(inputs.sensitive, len(inputs.sensitive), min_group_size=1, unknown_groups="ignore")
+    groups, named = crossed.groups, crossed.sensitive
+    each = read_groups(named, len(named), min_group_size=1, unknown_groups="ignore")
     compared = np.array([*groups.labels, ""], dtype=object)[groups.codes]
     return np.where(groups.codes >= 0, compared, np.array([*each.labels, ""], dtype=object)[each.codes])

@@ -42,12 +42,14 @@ class FitInputs:
         Never with a protected column, label or id among them.
     sensitive : DataFrame of shape (n, protected columns)
     labels : array of shape (n,) or None
-        1 for an outlier; for evaluation alone.
-    known : array of shape (n,) or None
-        Labels to learn from, NaN where nobody knows.
+        1 for an outlier; for evaluation.
     ids : array or list of length n
     clusters : Series of length n or None
         Rows of one value belong together; never a feature.
+    known : array of shape (n,) or None
+        Labels for the fit, NaN where nobody knows.
+    given : DataFrame of shape (n, columns) or None
+        What may justify a difference; features as well.
     """
 
     name: str
@@ -58,6 +60,7 @@ class FitInputs:
     ids: Any
     clusters: "pd.Series | None" = None
     known: Any = None
+    given: "pd.DataFrame | None" = None
 
 
 def read_fit_inputs(
@@ -68,20 +71,27 @@ def read_fit_inputs(
     id_column: str | None,
     clusters: str | None = None,
     drop: str,
+    given: str = "",
     learn: bool = False,
+    gaps: bool = False,
 ) -> FitInputs:
-    """Read ``data``, a bundled name or a file; to ``learn``, labels may have gaps, and none are left to evaluate by."""
+    """Read ``data``, a bundled name or a file.
+
+    To ``learn``, and where ``gaps`` are allowed, labels may be missing. Labels to learn from, and those with gaps, are
+    not there to evaluate by.
+    """
     if learn and label is None:
         raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
     if data in list_datasets():
-        return _bundled(data, sensitive, drop, label or id_column or clusters)
+        return _bundled(data, sensitive, drop, given, label or id_column or clusters)
     if not _names_a_file(data):
         near = get_close_matches(data.lower(), list_datasets(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
         raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
     roles = {"--label": label, "--id": id_column, "--clusters": clusters}
-    inputs = _from_file(Path(data), sensitive, roles, drop, learn=learn)
-    return replace(inputs, labels=None, known=inputs.labels) if learn else inputs
+    inputs = _from_file(Path(data), sensitive, roles, drop, given, gaps=gaps or learn)
+    whole = inputs.labels is not None and not np.isnan(inputs.labels).any() and not learn
+    return replace(inputs, labels=inputs.labels if whole else None, known=inputs.labels)
 
 
 def split_names(text: str, columns: Sequence[str]) -> list[str]:
@@ -111,7 +121,7 @@ def _names_a_file(data: str) -> bool:
     return data != "" and (Path(data).exists() or Path(data).name != data or "." in data)
 
 
-def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> FitInputs:
+def _bundled(name: str, sensitive: str, drop: str, given: str, other: str | None) -> FitInputs:
     import pandas as pd
 
     if other:
@@ -119,6 +129,8 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> FitInpu
     dataset = load_dataset(name, sensitive=sensitive.split(",") if sensitive else None)
     dropped = split_names(drop, list(dataset.X.columns))
     require_columns(dropped, dataset.X.columns, where=name, use="--drop")
+    strata = split_names(given, list(dataset.X.columns))
+    require_columns(strata, dataset.X.columns, where=name, use="--given")
     return FitInputs(
         name,
         sha256(files("evenout.datasets") / "data" / f"{name}.csv.gz"),
@@ -126,10 +138,14 @@ def _bundled(name: str, sensitive: str, drop: str, other: str | None) -> FitInpu
         pd.DataFrame(dataset.sensitive),
         dataset.y.to_numpy(),
         np.arange(1, len(dataset.X) + 1),
+        known=dataset.y.to_numpy(),
+        given=dataset.X[strata] if strata else None,
     )
 
 
-def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: str, *, learn: bool) -> FitInputs:
+def _from_file(
+    path: Path, sensitive: str, roles: dict[str, str | None], drop: str, given: str, *, gaps: bool
+) -> FitInputs:
     label, id_column, clusters = roles.values()
     if not sensitive:
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
@@ -140,7 +156,8 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
     if len(frame) == 1:
         raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
     columns = list(frame.columns)
-    protected, dropped = split_names(sensitive, columns), split_names(drop, columns)
+    protected, dropped, strata = (split_names(names, columns) for names in (sensitive, drop, given))
+    require_columns(strata, columns, where=str(path), use="--given")
     used = {"--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}}
     used["--drop"] = dropped
     for use, names in used.items():
@@ -154,9 +171,10 @@ def _from_file(path: Path, sensitive: str, roles: dict[str, str | None], drop: s
         sha256(path),
         features,
         frame[protected],
-        None if label is None else label_column(label, frame[label], gaps=learn),
+        None if label is None else label_column(label, frame[label], gaps=gaps),
         row_ids(frame, id_column),
         None if clusters is None else frame[clusters],
+        given=frame[strata] if strata else None,
     )
 
 

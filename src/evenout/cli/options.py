@@ -53,7 +53,7 @@ def read_fairness(ctx: click.Context, param: click.Parameter, value: str) -> str
     """A notion, or several with weights: ``demographic_parity=1,individual=2``."""
     parts = [part.partition("=") for part in value.split(",")]
     if any(name not in NOTIONS for name, _, _ in parts):
-        raise click.BadParameter(f"{value!r} is not {' or '.join(NOTIONS)}, or both with weights.", ctx, param)
+        raise click.BadParameter(f"{value!r} is not {' or '.join(NOTIONS)}, or several with weights.", ctx, param)
     if len(parts) == 1 and not parts[0][1]:
         return value
     try:
@@ -71,6 +71,19 @@ def read_length_scale(ctx: click.Context, param: click.Parameter, value: str) ->
         return ("median", float(factor)) if word == "median" else float(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not minmax, a number, or median:FACTOR.", ctx, param) from None
+
+
+INTERSECTIONS: dict[str, bool | str] = {"crossed": True, "each": False, "both": "both"}
+
+
+def read_intersections(ctx: click.Context, param: click.Parameter, value: str) -> bool | str:  # noqa: ARG001
+    """The words of the command line for what the ensemble knows."""
+    return INTERSECTIONS[value]
+
+
+def read_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:  # noqa: ARG001
+    """Column names, separated by commas."""
+    return tuple(name for name in value.split(",") if name)
 
 
 def read_contamination(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -127,8 +140,9 @@ _OPTIONS = dict([
     ),
     _option(
         "fairness", callback=read_fairness, metavar="NOTION",
-        help="Equal mean scores of groups (demographic_parity), equal scores of similar rows (individual), "
-        "or both by weight: demographic_parity=1,individual=1.",
+        help="Equal mean scores of groups (demographic_parity), equal scores of similar rows (individual), equal means "
+        "of known outliers (equal_opportunity), of known inliers (equal_false_alarms) or of both (equalized_odds); "
+        "several by weight: demographic_parity=1,individual=1.",
     ),
     _option(
         "length_scale", callback=read_length_scale, metavar="SCALE",
@@ -173,6 +187,18 @@ _OPTIONS = dict([
     _option(
         "weights", type=click.Choice(WEIGHTS),
         help="Detector weights: any; at least 0; or at least 0 and of a fixed sum.",
+    ),
+    _option(
+        "continuous", callback=read_names, default="", show_default=False, metavar="COL[,COL...]",
+        help="Protected columns that are numbers, such as age: overlapping bands at quantiles are compared.",
+    ),
+    _option(
+        "bands", type=click.IntRange(2), metavar="NUMBER",
+        help="Bands of a continuous column.",
+    ),
+    _option(
+        "intersections", type=click.Choice([*INTERSECTIONS]), default="crossed", callback=read_intersections,
+        help="Several protected columns: cross them, take each by itself, or both.",
     ),
     _option(
         "min_group_size", type=click.IntRange(2), metavar="ROWS",

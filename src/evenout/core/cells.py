@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evenout.core.compiled import one_blas_thread
-from evenout.core.membership import Comparison, Membership
+from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.types import FloatArray, IntArray
 
 
@@ -118,6 +118,15 @@ class Cells:
             parts[0].compared,
         )
 
+    def only(self, wanted: Callable[[Block], bool]) -> "Cells":
+        """The sums of the groups in some of the blocks that are compared."""
+        blocks = [block for block in self.comparison.blocks if wanted(block)]
+        if len(blocks) == len(self.comparison.blocks):
+            return self
+        compared, groups, pairs = self.comparison.only(blocks)
+        spread = None if self.spread is None else self.spread[:, pairs]
+        return replace(self, plain=self.plain[:, [*groups, -1]], spread=spread, compared=compared)
+
     def at(self, sets: slice) -> "Cells":
         """Some of the sets."""
         arrays = {name: getattr(self, name) for name in ("plain", "weighted", "spread", "base")}
@@ -183,6 +192,11 @@ class CrossFit:
                 replace(part, base=np.repeat(base[None], part.n_sets, axis=0)) for part in (whole, training, held)
             )
         return cls(whole, training, held, refitted=False)
+
+    def only(self, wanted: Callable[[Block], bool]) -> "CrossFit":
+        """The same of some of the blocks that are compared; see `Cells.only`."""
+        whole, training, held = (cells.only(wanted) for cells in (self.whole, self.training, self.held))
+        return CrossFit(whole, training, held, self.refitted)
 
     @property
     def n_folds(self) -> int:
@@ -266,7 +280,8 @@ def collect_cells(
             plain[place, group] = Z[own].T @ belongs
             parts.append((own, belongs) if of_cluster is None else _cluster_sums(belongs, of_cluster[own]))
         if spread is not None:
-            spread[place] = [_joint(parts[g], parts[h]) for g, h in zip(first, second, strict=True)]
+            for pair, (g, h) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+                spread[place, pair] = _joint(parts[g], parts[h]) if g <= h else spread[place, pair - 1].T
     return Cells(plain, weighted, spread, compared=None if compared.simple else compared)
 
 
@@ -292,9 +307,12 @@ def unit_target(cells: Cells) -> FloatArray:
 
 
 def _joint(one: tuple[IntArray, FloatArray], two: tuple[IntArray, FloatArray]) -> FloatArray:
-    """``sum_c u_c v_c'`` over the clusters, or rows, that two groups share."""
-    _, mine, others = np.intersect1d(one[0], two[0], assume_unique=True, return_indices=True)
-    return one[1][mine].T @ two[1][others]
+    """``sum_c u_c v_c'`` over the clusters, or rows, that two groups share; each group has them in order."""
+    if one is two or not len(one[0]):
+        return one[1].T @ two[1][: len(one[0])]
+    place = np.minimum(np.searchsorted(one[0], two[0]), len(one[0]) - 1)
+    shared = one[0][place] == two[0]
+    return one[1][place[shared]].T @ two[1][shared]
 
 
 def _cluster_sums(Z: FloatArray, clusters: IntArray) -> tuple[IntArray, FloatArray]:

@@ -20,6 +20,7 @@ import numpy as np
 from evenout.core.cells import CrossFit
 from evenout.core.exceptions import EvenoutWarning, NoGapWarning, TargetNotReachedWarning, warn
 from evenout.core.intervals import expected_shortfall
+from evenout.core.parity import DemographicParity
 from evenout.core.path import SIGNIFICANCE, Target, TradeoffPath
 from evenout.core.registry import PARITY
 from evenout.core.types import FloatArray
@@ -155,19 +156,23 @@ def close_alphas(path: TradeoffPath) -> FloatArray:
 
 
 def open_path(cross: CrossFit, fairness: Mapping[Any, float], **settings: Any) -> TradeoffPath:
-    """The path; of several notions, group fairness is left out, with a warning, where there is no gap to remove."""
+    """The path; of several notions, those of groups are left out, with a warning, where they have no gap to remove."""
     path = TradeoffPath(cross, fairness, **settings)
-    rest = {notion: weight for notion, weight in path.notions if notion is not PARITY}
-    several = rest and len(rest) < len(path.notions) and cross.whole.n_groups >= 2
-    if several and not TradeoffPath(cross, {PARITY: 1.0}).gap_detected:
-        named = " and ".join(notion.name for notion in rest)
-        warn(
-            f"no group gap was found in the base score (p = {path.gap_p_value:.2g} for 'no gap'); "
-            f"only {named} fairness is pursued",
-            NoGapWarning,
-        )
-        return TradeoffPath(cross, rest if len(rest) > 1 else dict.fromkeys(rest, 1.0), **settings)
-    return path
+    if len(path.notions) < 2 or cross.whole.n_groups < 2:
+        return path
+    groups = [notion for notion, _ in path.notions if isinstance(notion, DemographicParity)]
+    even = [notion for notion in groups if not TradeoffPath(cross, {notion: 1.0}).gap_detected]
+    rest = {notion: weight for notion, weight in path.notions if notion not in even}
+    if not even or not rest:
+        return TradeoffPath(cross, {even[0]: 1.0}, **settings) if even else path
+    named = " and ".join(notion.name for notion in rest)
+    what = "" if even == [PARITY] else f" by {' and '.join(notion.name for notion in even)}"
+    p = min(notion.gap_p_value(cross.whole) for notion in even)
+    warn(
+        f"no group gap was found in the base score{what} (p = {p:.2g} for 'no gap'); only {named} fairness is pursued",
+        NoGapWarning,
+    )
+    return TradeoffPath(cross, rest if len(rest) > 1 else dict.fromkeys(rest, 1.0), **settings)
 
 
 def no_gap_message(p: float) -> str:

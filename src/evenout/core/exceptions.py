@@ -108,6 +108,14 @@ class GroupGivenAwayWarning(EvenoutWarning):
     """Some features nearly tell the protected group."""
 
 
+class ContinuousWarning(EvenoutWarning):
+    """A protected column of many fractions is taken as a continuous attribute."""
+
+
+class AttributeWarning(EvenoutWarning):
+    """The bias of one attribute rises while that of another falls."""
+
+
 class UnknownCategoryWarning(EvenoutWarning):
     """A new table holds text values that the training table did not have."""
 

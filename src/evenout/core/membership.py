@@ -17,6 +17,8 @@ from scipy.sparse import csc_array, hstack
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
+AMONG = ("all", "outliers", "inliers")
+
 
 @dataclass(frozen=True)
 class Block:
@@ -30,11 +32,17 @@ class Block:
     by_size : bool
         False: each pair counts alike, and the block is the mean squared difference. True: a pair counts ``p_g p_h``,
         with ``p`` the share of the rows, and the block is the variance between groups, as for bands.
+    among : {"all", "outliers", "inliers"}
+        The rows that are compared: all, or those whose label says that they are known outliers, or known inliers.
+    of : str
+        The attribute whose values the groups are, where attributes are compared one by one.
     """
 
     groups: tuple[int, ...]
     weight: float = 1.0
     by_size: bool = False
+    among: str = "all"
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,15 @@ class Comparison:
         both = [pair for g, h in self.overlaps for pair in ((g, h), (h, g))]
         pairs = np.array([*((g, g) for g in range(self.n_groups)), *both], dtype=np.intp).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
+
+    def only(self, blocks: "Sequence[Block]") -> "tuple[Comparison, IntArray, IntArray]":
+        """Some of the blocks by themselves, their groups' places here, and those of their pairs in `joint`."""
+        groups = sorted({g for block in blocks for g in block.groups})
+        place = {g: new for new, g in enumerate(groups)}
+        moved = tuple(replace(block, groups=tuple(place[g] for g in block.groups)) for block in blocks)
+        overlaps = tuple((place[g], place[h]) for g, h in self.overlaps if g in place and h in place)
+        pairs = np.isin(self.joint[0], groups) & np.isin(self.joint[1], groups)
+        return Comparison(len(groups), moved, overlaps), np.array(groups, dtype=np.intp), np.flatnonzero(pairs)
 
     def root(self, known: BoolArray, size: FloatArray) -> FloatArray:
         """R of each of K sets, with ``L = R'R``, among the groups that are known there: shape (K, rows, G).

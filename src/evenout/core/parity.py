@@ -10,7 +10,7 @@ same: where alphas are compared with each other, low variance counts.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from evenout.core.forms import ratio, wald_p_value
 from evenout.core.membership import Comparison
 from evenout.core.notions import Notion
 from evenout.core.types import BoolArray, FloatArray
+
+Sums = TypeVar("Sums", Cells, CrossFit)
 
 _SOUND = 30  # rows from which a group's spread is known well enough
 
@@ -75,12 +77,18 @@ def mean_covariances(cells: Cells) -> FloatArray:
 
 
 class DemographicParity(Notion):
-    """Equal mean scores of the groups."""
+    """Equal mean scores of the groups; ``among`` are the kinds of blocks that it compares (`Block.among`)."""
 
     name = "demographic_parity"
+    among: tuple[str, ...] = ("all",)
+
+    def _own(self, sums: Sums) -> Sums:
+        """The sums of the blocks that this notion is about."""
+        return sums.only(lambda block: block.among in self.among)
 
     def form(self, cells: Cells) -> FloatArray:
         """``sum_gh L_gh m_g m_h'`` of each set, shape (K, k + 1, k + 1): the mean of ``(m_g - m_h)(m_g - m_h)'``."""
+        cells = self._own(cells)
         n = cells.group_counts
         mean = cells.plain[:, :-1, 0, 1:] / np.maximum(n, np.finfo(float).tiny)[:, :, None]
         gaps = _centred(mean.swapaxes(1, 2), (n > 0)[:, None]) @ cells.comparison.root(n > 0, n).swapaxes(1, 2)
@@ -88,6 +96,7 @@ class DemographicParity(Notion):
 
     def noise(self, cells: Cells) -> FloatArray:
         """``sum_gh L_gh N_gh``: what sampling alone adds to `form`, on average."""
+        cells = self._own(cells)
         n = cells.group_counts
         L, (g, h) = cells.comparison.laplacian(n > 0, n), cells.comparison.joint
         return np.einsum("fp,fpkl->fkl", L[:, g, h], mean_covariances(cells))
@@ -104,15 +113,16 @@ class DemographicParity(Notion):
         - What is measured within folds is the change against the base score, whose own bias is known with less noise
           (`target_bias`): two scores that go together share their noise, and the base score has one bias by both ways.
         """
-        found = _Found.on(cross, V)
+        found = _Found.on(self._own(cross), V)
         return found.bias - (1.0 - found.kept) * found.learnt
 
     def fold_bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """The same of the folds' own weights, nothing taken off for the rows that they were solved without."""
-        return _Found.on(cross, V).bias
+        return _Found.on(self._own(cross), V).bias
 
     def choice(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """The same with the folds pooled before squaring: less noise, too low by little; to compare alphas with."""
+        cross = self._own(cross)
         pooled = _pooled(_means(cross, V, cross.held))
         squared, noise = _squared(pooled)
         return (squared - noise)[0] if pooled.laplacian.any() else np.full(V.shape[1], np.nan)
@@ -133,11 +143,12 @@ class DemographicParity(Notion):
         freedom : array
             Degrees of freedom, so that the rest of the variance is ``2 a^2 freedom``.
         """
-        found = _Found.on(cross, V)
+        found = _Found.on(self._own(cross), V)
         return _chi_square(self.bias(cross, V), found.means, np.diag(found.free_covariance()))
 
     def target_chi_square(self, cross: CrossFit) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The same of the base score, folds pooled; (1,) each."""
+        cross = self._own(cross)
         means = _pooled(_means(cross, unit_target(cross.held), cross.held))
         return _chi_square(self.target_bias(cross), means, 2.0 * _own_traces(means)[0])
 
@@ -148,7 +159,7 @@ class DemographicParity(Notion):
         means of two scores. The part that grows with the gap is ``4 mu_i'Q N_ij Q mu_j`` per fold, where ``mu`` are the
         means, shrunk by what noise adds to their square; the rest is `_Found.free_covariance`.
         """
-        found = _Found.on(cross, V)
+        found = _Found.on(self._own(cross), V)
         means, pooled, share, portion = found.means, _pooled(found.means), found.share, _portions(found.means)
         squared = np.append((share @ _squared(means)[0])[:-1], _squared(pooled)[0][0, -1])
         systematic = np.append(found.bias - found.learnt, self.target_bias(cross))
@@ -171,8 +182,14 @@ class DemographicParity(Notion):
         """p-value of "the groups have the same mean base score" (Welch); NaN with fewer than two groups.
 
         The smallest group rules Welch's test, so the groups of 30 rows and more are tested alone too; of two tests the
-        smaller p counts, doubled.
+        smaller p counts, doubled. Attributes beside each other are tested one by one, and the smallest p counts, times
+        their number: crossings nearly determine attributes, which a joint test would count twice.
         """
+        cells = self._own(cells)
+        attributes = {block.of for block in cells.comparison.blocks}
+        if len(attributes) > 1:
+            parts = [cells.only(lambda block, of=of: block.of == of) for of in sorted(attributes)]  # type: ignore[misc]
+            return min(1.0, len(parts) * float(np.fmin.reduce([self.gap_p_value(part) for part in parts])))
         e, total = effective_sizes(cells)[0], variances(cells, unit_target(cells))[0]
         mean = cells.plain[0, :-1, 0, -1] / np.maximum(cells.group_counts[0], np.finfo(float).tiny)
         cov, compared = mean_covariances(cells)[0, :, -1, -1], cells.comparison

@@ -178,14 +178,14 @@ class TradeoffPath:
         of_base = self.target_interval(confidence)
         ends = np.zeros((2, len(flat)))
         for i, own in enumerate(zip(*self._bias_interval(flat, confidence), strict=True)):
-            if not self._is_target(flat[i]):
+            if not self.is_target(flat[i]):
                 low, high = ratio_interval((float(bias[i]), base), own, of_base, float(rho[i]))
                 ends[:, i] = 1.0 - max(high, 0.0), min(1.0 - low, 1.0)
         return ends[0].reshape(alphas.shape), ends[1].reshape(alphas.shape)
 
     def reduction_error(self, alpha: float) -> float:
         """Standard error of the unseen `reduction`, to first order."""
-        if self._is_target(alpha):
+        if self.is_target(alpha):
             return 0.0
         cov, base = self.covariance(np.array([alpha])), self.target_bias()
         if not base > 0:
@@ -262,7 +262,7 @@ class TradeoffPath:
         ]
         return np.sum(parts, axis=0) / sum(self.fairness.values()) ** 2  # as if independent
 
-    def _is_target(self, alpha: float) -> bool:
+    def is_target(self, alpha: float) -> bool:
         """Whether the score is the base score itself, of which nothing need be estimated."""
         return self.method == "anchored" and alpha == 0
 

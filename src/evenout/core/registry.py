@@ -5,14 +5,22 @@ from typing import Any
 
 from evenout.core.individual import Individual
 from evenout.core.notions import Notion
+from evenout.core.outcomes import EqualFalseAlarms, EqualizedOdds, EqualOpportunity
 from evenout.core.own import Own
 from evenout.core.parity import DemographicParity
 
 PARITY = DemographicParity()
-NOTIONS: dict[str, Notion] = {notion.name: notion for notion in (PARITY, Individual())}
+_OUTCOMES = EqualOpportunity(), EqualizedOdds(), EqualFalseAlarms()
+NOTIONS: dict[str, Notion] = {notion.name: notion for notion in (PARITY, Individual(), *_OUTCOMES)}
 
 
 def weighted_notions(fairness: Mapping[Any, float]) -> list[tuple[Notion, float]]:
     """Notions, given by name or as they are, with their weights; ``"own"`` is a form that has been collected."""
     known = {**NOTIONS, "own": Own()}
     return [(known[n] if isinstance(n, str) else n, float(weight)) for n, weight in fairness.items()]
+
+
+def needs_labels(fairness: Any) -> bool:
+    """Whether a notion, or one of several, compares rows of known outcome."""
+    names = [fairness] if isinstance(fairness, str) else fairness
+    return any(name in {notion.name for notion in _OUTCOMES} for name in names)

@@ -5,7 +5,7 @@ rows that a detector has seen: a row of the reference is scored by detectors wit
 detectors, none of which has seen it. Scaling, base ensemble and weights are learnt without the fold for all rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from evenout.core.cells import Cells
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flagged_share
 from evenout.core.folds import N_FOLDS
+from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
 from evenout.core.scaling import learn_scaling
 from evenout.core.sketch import CAPACITY, QuantileSketch
@@ -31,7 +32,9 @@ from evenout.fitting.passes import (
     score_anew,
 )
 from evenout.fitting.scores import ScoreModel, learn_scores
-from evenout.fitting.sources import Memory, Source, TrainingRows, View
+from evenout.fitting.sources import Memory, Source, TrainingRows, View, check_soft, compared_rows
+from evenout.inputs.coder import Coder
+from evenout.inputs.grouping import Grouping, is_plain, settle
 from evenout.inputs.groups import Groups
 from evenout.inputs.rows import column_names
 from evenout.partitions.engines import Engine
@@ -61,19 +64,31 @@ class Plan:
     scores_to: Path | None
 
 
-def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int) -> Source:
+def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: Collection[Notion]) -> Source:
     """Check and count all rows, settle the groups, and draw the reference: all rows, or as many as memory takes."""
     _check(parameters)
     size, engine = parameters["reference_size"], plan.engine
-    survey = survey_rows(engine, unknown_groups=parameters["unknown_groups"], reference_size=size, seed=seed)
+    counted = {"unknown_groups": parameters["unknown_groups"], "reference_size": size, "seed": seed}
+    survey = survey_rows(engine, **counted, continuous=parameters["continuous"])
     if survey.n_rows < 2:
         raise ValueError(f"X has {survey.n_rows} row(s) in all partitions; at least 2 are needed")
     rules = {name: parameters[name] for name in ("min_group_size", "small_groups")}
-    groups = settle_groups(survey, **rules)
-    reference = draw_reference(engine, survey, groups, reference_size=size, seed=seed)
+    among, grouping = compared_rows(fairness, labelled=survey.labelled), None
+    settings = {name: parameters[name] for name in ("continuous", "bands")}
+    coder = Coder.learn(survey.sensitive, survey.given, **settings, labelled=among != ["all"])
+    if not is_plain(coder, among, parameters["intersections"]):
+        survey = survey_rows(engine, **counted, coder=coder)
+        grouping = settle(coder, survey.combined, among, parameters)
+    quiet = len(coder.attributes) > 1 and not parameters["intersections"]  # crossings are counted, not compared
+    groups = settle_groups(survey, **(rules | {"small_groups": "leave_out"} if quiet else rules), quiet=quiet)
+    known = None if grouping is None else coder
+    reference = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=known)
+    hard = Groups(reference.codes, groups.labels, groups.left_out)
+    check_soft(fairness, hard, parameters, plain=grouping is None)
+    soft = None if grouping is None else grouping.members(reference.columns)
     names = column_names(engine.header)
-    members = Groups(reference.codes, groups.labels, groups.left_out)
-    rows = TrainingRows(reference.X, members, reference.labels, feature_names=names).measured(parameters)
+    rows = TrainingRows(reference.X, hard, reference.labels, soft=soft, coder=known, feature_names=names)
+    rows = rows.measured(parameters)
     if reference.complete:
         return Memory.of(rows, parameters, seed)
     if parameters["flag_rate_ratio"] is not None:
@@ -82,7 +97,7 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int) -> Source:
             "set {@reference_size} to {n_rows} or more, or give {@bias_reduction} or {@alpha} instead",
             flag_rate_ratio=parameters["flag_rate_ratio"], n_drawn=len(reference.X), n_rows=survey.n_rows,
         )  # fmt: skip
-    return Beyond(rows, groups, plan, parameters, seed)
+    return Beyond(rows, groups, plan, parameters, seed, grouping)
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,7 @@ class Beyond:
     plan: Plan
     parameters: Mapping[str, Any]
     seed: int
+    grouping: Grouping | None = None
     n_folds = N_FOLDS
 
     @cached_property
@@ -119,7 +135,8 @@ class Beyond:
     def views(self, pool: FittedPool, raw: FloatArray) -> "BeyondViews":
         """Three passes: raw scores, base scores, sums."""
         plan, folds = self.plan, self.folds
-        scorer = Scorer(pool, self.groups.codes, plan.engine.n_threads, self.seed, plan.scratch)
+        coder = None if self.grouping is None else self.grouping.coder
+        scorer = Scorer(pool, self.groups.codes, plan.engine.n_threads, self.seed, plan.scratch, coder)
         found, walks = score_all(plan.engine, scorer)
         settings = {name: self.parameters[name] for name in ("scaling", "combination")}
         models = [
@@ -135,8 +152,9 @@ class Beyond:
             for base, scaling in zip(bases, scalings, strict=True)
         ]
         by_rank = self.parameters["weighting"] == "rank"
-        sums = walks.cells(models, ranks if by_rank else None, len(self.groups.labels))
-        _check_folds(sums.at(slice(3, None, 2)), self.groups.labels)
+        groups, names = self.grouping or len(self.groups.labels), self.groups.labels
+        sums = walks.cells(models, ranks if by_rank else None, groups)
+        _check_folds(sums.at(slice(3, None, 2)), names if self.grouping is None else self.grouping.names)
         return BeyondViews(self, walks, raw, models, ranks, sums)
 
 
@@ -194,15 +212,18 @@ def score_partitions(
     threshold: float,
     groups: tuple[str, ...],
     scores_to: Path,
+    coder: Coder | None = None,
 ) -> IntArray:
     """Write the scores of all rows, new ones too, into a folder: one file per partition (`parquet.ScoresFile`).
+
+    ``coder`` names the groups where they are not values of columns, such as bands of a number.
 
     Returns
     -------
     array of shape (G + 1, 2)
         Rows and flagged rows of each group of the fit; the last entry is for rows of other groups, or of none.
     """
-    scorer = Scorer(scores.pool, {name: code for code, name in enumerate(groups)}, engine.n_threads, 0, Path)
+    scorer = Scorer(scores.pool, {name: code for code, name in enumerate(groups)}, engine.n_threads, 0, Path, coder)
     walks = score_anew(engine, scorer)
     return walks.flag_rows(scores, mixture, (np.inf, threshold), groups, scores_to)[:, ::2]
 

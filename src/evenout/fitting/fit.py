@@ -14,6 +14,7 @@ from evenout.core.registry import PARITY
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
+from evenout.fitting.attributes import attribute_bias, warn_rising
 from evenout.fitting.request import FlagRows, Request
 from evenout.fitting.result import FitResult, list_kept
 from evenout.fitting.scores import warn_constant, warn_labels
@@ -25,7 +26,7 @@ def fit_rows(
 ) -> FitResult:
     """Fit; ``parameters`` are those of the estimator, checked."""
     rows, folds = source.rows, source.folds
-    n_folds = source.n_folds if len(rows.groups.labels) >= 2 else 0  # else there is nobody to compare
+    n_folds = source.n_folds if rows.members.n_groups >= 2 else 0  # else there is nobody to compare
     ready = isinstance(parameters["detectors"], str) and parameters["detectors"] == "precomputed"
     if n_folds and not ready:
         rows.warn_giveaways()
@@ -49,6 +50,7 @@ def fit_rows(
     choice, (model, S, t) = request.choose(path, seen), whole.view
     mixture = path.mixture(choice.alpha)
     choice.announced(list_kept(t, mixture.apply(S, t), request.contamination))
+    warn_rising(attribute_bias(path, choice.alpha, request.target))
     threshold, rates = views.flags(whole.view, mixture)
     return FitResult(
         scores=model,
@@ -70,7 +72,7 @@ def fit_rows(
 
 def _label_gap(rows: TrainingRows, view: View) -> tuple[float, float]:
     """Bias of the base score on the rows, before and after it has learnt from labels."""
-    if rows.known is None or len(rows.groups.labels) < 2:
+    if rows.known is None or rows.members.n_groups < 2:
         return float("nan"), float("nan")
     before = replace(view.model, stack=None).base(view.S)
     one, every = np.ones(len(before)), np.ones(len(before), dtype=bool)

@@ -20,11 +20,14 @@ import numpy as np
 
 from evenout.core.cells import Cells, collect_cells
 from evenout.core.folds import N_FOLDS, row_numbers
+from evenout.core.membership import Membership
 from evenout.core.problem import Mixture
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
 from evenout.fitting.scores import ScoreModel
+from evenout.inputs.coder import Coder
+from evenout.inputs.grouping import Grouping
 from evenout.partitions.engines import Engine, Part, read_rows
 from evenout.partitions.parquet import ScoresFile
 
@@ -34,9 +37,10 @@ T = TypeVar("T")
 
 
 class Block(NamedTuple):
-    """Consecutive rows: raw scores (b, k), codes of the groups (b,), folds (b,)."""
+    """Consecutive rows: raw scores (b, k), columns as numbers (b, c), codes of the groups (b,), folds (b,)."""
 
     raw: FloatArray
+    numbers: FloatArray
     codes: IntArray
     folds: IntArray
 
@@ -58,6 +62,8 @@ class Scorer:
     n_threads, seed : int
     scratch : callable
         Returns the folder for kept scores.
+    coder : Coder, optional
+        Makes numbers of protected and other columns.
     """
 
     pool: FittedPool
@@ -65,14 +71,16 @@ class Scorer:
     n_threads: int
     seed: int
     scratch: Callable[[], Path]
+    coder: Coder | None = None
 
     def score(self, part: Part) -> FloatArray:
-        """Raw scores, and in the last columns the codes of groups and the folds: shape (m, k + 2)."""
-        rows = read_rows(part)
-        table = np.full((len(rows.X), len(self.pool.names) + 2), -1.0)
+        """Raw scores, columns as numbers, and last the codes of groups and the folds: shape (m, k + c + 2)."""
+        rows, k = read_rows(part, self.coder), len(self.pool.names)
+        table = np.full((len(rows.X), k + rows.numbers.shape[1] + 2), -1.0)
         if len(rows.X):
             labels = rows.labels() if rows.names else None
-            table[:, :-2] = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
+            table[:, :k] = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
+            table[:, k:-2] = rows.numbers
             table[:, -2], table[:, -1] = rows.codes(self.codes), hashed_folds(self.pool.inside(rows.X), self.seed)
         return table
 
@@ -93,7 +101,8 @@ class Scorer:
             table = self.score(part)
         for start in range(0, len(table), BLOCK):
             block = np.array(table[start : start + BLOCK])
-            yield Block(block[:, :-2], *block[:, -2:].T.astype(np.intp))
+            k = len(self.pool.names)
+            yield Block(block[:, :k], block[:, k:-2], *block[:, -2:].T.astype(np.intp))
 
 
 @dataclass(frozen=True)
@@ -161,12 +170,14 @@ class Walks:
         """The base score by each model, of the rows that it was learnt on."""
         return self._walk(_base_part, _added, _light(models), capacity)
 
-    def cells(self, models: Sequence[ScoreModel], ranks: Sequence[QuantileSketch] | None, n_groups: int) -> Cells:
+    def cells(
+        self, models: Sequence[ScoreModel], ranks: Sequence[QuantileSketch] | None, groups: Grouping | int
+    ) -> Cells:
         """Sums as each model sees them, the rows outside of its fold and those inside: 2 (K + 1) sets.
 
-        ``beta = exp(rank / n)`` by the sketches, 1 without them.
+        ``beta = exp(rank / n)`` by the sketches, 1 without them. Groups are those of the codes, so many, or by columns.
         """
-        return self._walk(_cells_part, Cells.__add__, _light(models), ranks, n_groups)
+        return self._walk(_cells_part, Cells.__add__, _light(models), ranks, groups)
 
     def fair_scores(self, model: ScoreModel, mixture: Mixture, capacity: int | None) -> QuantileSketch:
         """Sketch of the fair score."""
@@ -222,7 +233,8 @@ def _added(first: list[BaseScores], second: list[BaseScores]) -> list[BaseScores
 
 def _score_part(part: Part, scorer: Scorer) -> RawScores:
     table = scorer.score(part)
-    folds = [table[table[:, -1] == fold, :-2] for fold in range(N_FOLDS)]
+    k = len(scorer.pool.names)
+    folds = [table[table[:, -1] == fold, :k] for fold in range(N_FOLDS)]
     low = np.stack([raw.min(axis=0, initial=np.inf) for raw in folds])
     return RawScores(scorer.keep(part, table), low, np.stack([raw.max(axis=0, initial=-np.inf) for raw in folds]))
 
@@ -238,9 +250,10 @@ def _base_part(
     capacity: int | None,
 ) -> list[BaseScores]:
     found = [BaseScores.of(np.empty(0), capacity) for _ in models]
-    for raw, _, folds in blocks:
+    for block in blocks:
         parts = [
-            BaseScores.of(model.of_raw(raw[folds != place - 1])[1], capacity) for place, model in enumerate(models)
+            BaseScores.of(model.of_raw(block.raw[block.folds != place - 1])[1], capacity)
+            for place, model in enumerate(models)
         ]
         found = _added(found, parts)
     return found
@@ -251,19 +264,22 @@ def _cells_part(
     blocks: Iterable[Block],
     models: Sequence[ScoreModel],
     ranks: Sequence[QuantileSketch] | None,
-    n_groups: int,
+    groups: Grouping | int,
 ) -> Cells:
     def of(block: Block) -> Cells:
+        codes = block.codes
+        members = Membership.of_codes(codes, groups) if isinstance(groups, int) else groups.members(block.numbers)
         parts = []
         for place, model in enumerate(models):
             S, t = model.of_raw(block.raw)
             beta = np.ones(len(t)) if ranks is None else ranks_weights(ranks[place], t)
             inside = (block.folds == place - 1).astype(np.intp)
-            parts.append(collect_cells(S, t, beta, block.codes, inside, n_groups=n_groups, n_sets=2))
+            parts.append(collect_cells(S, t, beta, members, inside, n_groups=members.n_groups, n_sets=2))
         return Cells.stacked(parts)
 
     nobody = np.empty(0, dtype=np.intp)
-    total = of(Block(np.empty((0, len(models[0].scaling.low))), nobody, nobody))
+    width = 0 if isinstance(groups, int) else groups.coder.width
+    total = of(Block(np.empty((0, len(models[0].scaling.low))), np.empty((0, width)), nobody, nobody))
     for block in blocks:
         total = total + of(block)
     return total
@@ -298,7 +314,7 @@ def _flag_part(
 ) -> IntArray:
     counts, row = np.zeros((len(labels) + 1, 3), dtype=np.intp), part.first_row
     with nullcontext() if to is None else ScoresFile(to, part, labels) as file:
-        for raw, codes, _ in blocks:
+        for raw, _, codes, _ in blocks:
             S, base = model.of_raw(raw)
             fair = mixture.apply(S, base)
             flagged = np.column_stack([np.ones(len(S), dtype=bool), base > above[0], fair > above[1]])

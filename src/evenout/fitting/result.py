@@ -9,6 +9,7 @@ from evenout.core.flags import flag_threshold, flagged_share, group_rates, weigh
 from evenout.core.path import TradeoffPath
 from evenout.core.problem import Mixture
 from evenout.core.types import FloatArray, IntArray
+from evenout.fitting.attributes import attribute_bias, warn_rising
 from evenout.fitting.request import FlagRows, Request
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.groups import Groups
@@ -74,6 +75,7 @@ class FitResult:
         mixture = self.path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
         choice.announced(list_kept(self.target, fair, request.contamination))
+        warn_rising(attribute_bias(self.path, choice.alpha, request.target))
         both, codes, weight = np.column_stack([self.target, fair]), self.groups.codes, self._weight()
         if weight is None:
             above = flag_threshold(both, request.contamination)

@@ -12,16 +12,20 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from evenout.core.cells import Cells, collect_cells, rank_weights
+from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.folds import N_FOLDS, assign_folds
+from evenout.core.membership import AMONG, Membership
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.pool import FittedPool, standard_units
 from evenout.detectors.units import Units
 from evenout.fitting.scores import KnownLabels, ScoreModel, learn_scores
+from evenout.inputs.coder import Coder
 from evenout.inputs.giveaways import find_giveaways, read_attributes, warn_giveaways
-from evenout.inputs.groups import Groups, read_groups, warn_left_out
+from evenout.inputs.grouping import read_crossed, read_members
+from evenout.inputs.groups import Groups
 from evenout.inputs.rows import (
     column_names,
     read_clusters,
@@ -45,6 +49,10 @@ class TrainingRows:
     clusters : array of shape (n,) or None
         Codes of rows that belong together.
     sample_weight : array of shape (n,) or None
+    soft : Membership or None
+        How much each row belongs to each group that is compared; None: as ``groups`` says.
+    coder : Coder or None
+        What tells the groups of rows over partitions, where they are not hard, crossed groups.
     known : KnownLabels or None
         Labels that the target learns from.
     feature_names : sequence of str or None
@@ -58,6 +66,8 @@ class TrainingRows:
     sensitive_features: Any
     clusters: IntArray | None = None
     sample_weight: FloatArray | None = None
+    soft: Membership | None = None
+    coder: Coder | None = None
     known: KnownLabels | None = None
     feature_names: Sequence[str] | None = None
     units: Units | None = None
@@ -73,21 +83,32 @@ class TrainingRows:
         sensitive_features: Any,
         clusters: Any,
         sample_weight: Any,
+        given: Any,
         labels: Any,
         label_propensity: Any,
     ) -> "TrainingRows":
         """Clean what a user has given; the estimator is named in messages, and not touched."""
         features = training_rows(estimator, X)
-        rules = {name: parameters[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
-        groups = read_groups(sensitive_features, len(features), **rules, rows=X)
-        warn_left_out(groups, parameters["min_group_size"])
-        codes = read_clusters(clusters, len(features))
-        weight = read_sample_weight(sample_weight, len(features), fairness)
+        n = len(features)
+        known = read_known_labels(labels, label_propensity, n, learn=parameters["learn"])
+        among = compared_rows(fairness, labelled=known is not None)
+        outcomes = None if known is None or among == ["all"] else known[0]
+        crossed = read_crossed(sensitive_features, parameters, n, rows=X, given=given, labels=outcomes)
+        soft, groups = read_members(crossed, among, parameters), crossed.groups
+        check_soft(fairness, groups, parameters, plain=soft is None)
+        codes = read_clusters(clusters, n)
+        weight = read_sample_weight(sample_weight, n, fairness)
         refuse_lone_clusters(groups, codes, weight)
-        known = read_known_labels(labels, label_propensity, len(features), learn=parameters["learn"])
         taught = KnownLabels(*known) if known is not None and parameters["learn"] else None
-        rows = cls(features, groups, sensitive_features, codes, weight, taught, column_names(X))
+        rows = cls(
+            features, groups, crossed.sensitive, codes, weight, soft, known=taught, feature_names=column_names(X)
+        )
         return rows.measured(parameters)
+
+    @cached_property
+    def members(self) -> Membership:
+        """How much each row belongs to each group that is compared."""
+        return self.soft or Membership.of_codes(self.groups.codes, len(self.groups.labels))
 
     def measured(self, parameters: Mapping[str, Any]) -> "TrainingRows":
         """The same with the units that they have given themselves, where features are to be standardised."""
@@ -112,8 +133,32 @@ class TrainingRows:
             "clusters": None if self.clusters is None else self.clusters[of],
         }
         one = np.zeros(int(of.sum()), dtype=np.intp)
-        n_groups = len(self.groups.labels)
-        return collect_cells(S[of], t[of], beta, self.groups.codes[of], one, n_groups=n_groups, n_sets=1, **sums)
+        members = self.members.among(np.flatnonzero(of))
+        return collect_cells(S[of], t[of], beta, members, one, n_groups=members.n_groups, n_sets=1, **sums)
+
+
+def compared_rows(fairness: Collection[Notion], *, labelled: bool) -> list[str]:
+    """The rows that the notions compare: all, known outliers, known inliers."""
+    wanted = {kind for notion in fairness for kind in getattr(notion, "among", ())} or {"all"}
+    if wanted != {"all"} and not labelled:
+        name = next(notion.name for notion in fairness if getattr(notion, "among", ("all",)) != ("all",))
+        raise InputError("{fairness=} compares rows of known outcome, but {@labels} is missing", fairness=name)
+    return [kind for kind in AMONG if kind in wanted]
+
+
+def check_soft(fairness: Collection[Notion], groups: Groups, parameters: Mapping[str, Any], *, plain: bool) -> None:
+    """Refuse what is about hard, crossed groups where the groups that are compared are others."""
+    if not plain and any(notion.name == "individual" for notion in fairness):
+        raise InputError(
+            "{fairness='individual'} compares rows of crossed groups, but {@continuous}, {@intersections}, {@given}, "
+            "{@labels} or probabilities ask for other groups; leave one of them out"
+        )
+    if not plain and parameters["flag_rate_ratio"] is not None and len(groups.labels) < 2:
+        raise InputError(
+            "{@flag_rate_ratio} compares crossed groups, of which fewer than two have {min_group_size=} rows; "
+            "give {@bias_reduction} or {@alpha} instead",
+            min_group_size=parameters["min_group_size"],
+        )
 
 
 class View(NamedTuple):
@@ -181,7 +226,7 @@ class Memory:
     def of(cls, rows: TrainingRows, parameters: Mapping[str, Any], seed: int) -> "Memory":
         """Deal the rows into folds."""
         folds = assign_folds(rows.content, rows.groups.codes, N_FOLDS, seed, rows.clusters)
-        if len(rows.groups.labels) >= 2 and folds.max() < 1:
+        if rows.members.n_groups >= 2 and folds.max() < 1:
             raise ValueError("clusters has too few values to leave some of them out; give finer ones")
         return cls(rows, parameters, folds, seed)
 

@@ -1,6 +1,7 @@
 """Protected groups, cleaned once at the door: any array, series or frame in, integer codes and names out."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,7 +68,7 @@ def read_groups(
     >>> groups.codes.tolist(), groups.labels
     ([0, 1, 0, 1], ('f & old', 'm & old'))
     """
-    columns = _columns(sensitive_features, n_rows, rows)
+    columns = protected_columns(sensitive_features, n_rows, rows)
     codes, labels = _combine(columns)
     unknown = int((codes < 0).sum())
     if unknown and unknown_groups == "error":
@@ -90,6 +91,23 @@ def read_groups(
     if not small.any():
         return groups
     return _leave_out(groups, small) if small_groups == "leave_out" else _merge_small(groups, min_group_size)
+
+
+def settle_names(tally: Mapping[str, int], *, min_group_size: int, small_groups: str) -> tuple[Groups, dict[str, int]]:
+    """Refuse, leave out or merge small groups, from the rows of each name: the groups, and the code of each name.
+
+    The rules look at small groups' sizes and at the order of the others' sizes: so `read_groups` is asked about fewer
+    rows, in which each larger group is as small as keeps that order. The codes are those of these rows.
+    """
+    names = sorted(tally)
+    counts = np.array([tally[name] for name in names], dtype=np.intp)
+    small = counts < min_group_size
+    _, order = np.unique(np.where(small, 0, counts), return_inverse=True)
+    stand_in = np.where(small, counts, min_group_size + order)
+    column = np.repeat(np.array(names, dtype=object), stand_in)
+    groups = read_groups(column, len(column), min_group_size=min_group_size, small_groups=small_groups)
+    first = np.cumsum(stand_in) - stand_in
+    return groups, {name: int(groups.codes[row]) for name, row in zip(names, first, strict=True)}
 
 
 def warn_left_out(groups: Groups, min_group_size: int, unit: str = "rows") -> None:
@@ -117,7 +135,7 @@ def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None) -> Gro
             "sensitive_features is missing: the group of every row is needed, of new rows too; "
             "pass sensitive_features=<array, Series or DataFrame>"
         )
-    codes, labels = _combine(_columns(sensitive_features, n_rows, rows))
+    codes, labels = _combine(protected_columns(sensitive_features, n_rows, rows))
     if (codes < 0).any():
         raise ValueError(
             f"sensitive_features has missing values in {(codes < 0).sum()} of {n_rows} rows "
@@ -138,8 +156,10 @@ def match_groups(sensitive_features: Any, n_rows: int, labels: tuple[str, ...], 
     return np.array([labels.index(label) for label in groups.labels], dtype=np.intp)[groups.codes]
 
 
-def _columns(sensitive_features: Any, n_rows: int, rows: Any) -> list[Any]:
-    """The protected columns as pandas series, after a check of length and order."""
+def protected_columns(
+    sensitive_features: Any, n_rows: int, rows: Any, *, name: str = "sensitive_features"
+) -> list[Any]:
+    """The columns of one value per row as pandas series, after a check of length and order."""
     import pandas as pd
 
     if sensitive_features is None:
@@ -149,21 +169,21 @@ def _columns(sensitive_features: Any, n_rows: int, rows: Any) -> list[Any]:
         )
     if isinstance(sensitive_features, str) or np.ndim(sensitive_features) not in (1, 2):
         raise ValueError(
-            f"sensitive_features must hold one value per row (n,), or several (n, columns), "
+            f"{name} must hold one value per row (n,), or several (n, columns), "
             f"got {type(sensitive_features).__name__} with {np.ndim(sensitive_features)} dimensions"
         )
     index = getattr(sensitive_features, "index", None)
     order = getattr(rows, "index", None)
     frame = pd.DataFrame(sensitive_features)
     if len(frame) != n_rows:
-        raise ValueError(f"sensitive_features has {len(frame)} rows, but X has {n_rows}; give one group per row of X")
+        what = "group" if name == "sensitive_features" else "row"
+        raise ValueError(f"{name} has {len(frame)} rows, but X has {n_rows}; give one {what} per row of X")
     if isinstance(index, pd.Index) and isinstance(order, pd.Index) and _shuffled(index, order):
         raise ValueError(
-            "sensitive_features and X have the same index in a different order; "
-            "align them first, for example sensitive_features.loc[X.index]"
+            f"{name} and X have the same index in a different order; align them first, for example {name}.loc[X.index]"
         )
     if frame.shape[1] == 0:
-        raise ValueError("sensitive_features has no column")
+        raise ValueError(f"{name} has no column")
     return [frame.iloc[:, j] for j in range(frame.shape[1])]
 
 
@@ -176,7 +196,7 @@ def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
     """One code per combination of values, in the order of the names; -1 where any value is missing."""
     import pandas as pd
 
-    (codes, labels), *others = [_coded(column, joined=len(columns) > 1) for column in columns]
+    (codes, labels), *others = [coded(column, joined=len(columns) > 1) for column in columns]
     for more, names in others:
         known = (codes >= 0) & (more >= 0)
         joined, pairs = pd.factorize((codes * len(names) + more)[known])
@@ -189,7 +209,7 @@ def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
     return place[codes], tuple(labels[g] for g in order)
 
 
-def _coded(column: Any, *, joined: bool) -> tuple[IntArray, list[str]]:
+def coded(column: Any, *, joined: bool) -> tuple[IntArray, list[str]]:
     """Codes of one column's values in the order in which they first occur, -1 for missing ones, and their names."""
     import pandas as pd
 
@@ -202,10 +222,10 @@ def _coded(column: Any, *, joined: bool) -> tuple[IntArray, list[str]]:
         ) from None
     # Values of one name, such as 1 and "1", are one group: later rows are told by the name.
     place, names = pd.factorize(np.array([str(value) for value in values], dtype=object))
-    return np.append(place, -1).astype(np.intp)[codes], [_quoted(name) if joined else name for name in names]
+    return np.append(place, -1).astype(np.intp)[codes], [quoted(name) if joined else name for name in names]
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """The name, in quotes where it could be taken for several that are joined."""
     return json.dumps(name, ensure_ascii=False) if " & " in f" {name} " or name.startswith('"') else name
 

@@ -70,6 +70,10 @@ MEDIAN_MULTIPLE = Rule(
     "('median', a number above 0)",
 )
 CONFIDENCE = Rule(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1")
+NAMES = Rule(
+    lambda value: isinstance(value, tuple | list) and all(isinstance(name, str) for name in value),
+    "a tuple of column names",
+)
 ANY_JOBS = NONE | Rule(lambda value: _is_integer(value) and int(value) != 0, "an integer other than 0")
 
 ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
@@ -86,6 +90,9 @@ ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
     "method": one_of(METHODS),
     "weighting": one_of(("rank", "uniform")),
     "weights": one_of(WEIGHTS),
+    "continuous": NAMES,
+    "bands": integer(2),
+    "intersections": Rule(lambda value: isinstance(value, bool), "True, False") | one_of(("both",)),
     "min_group_size": integer(2),
     "small_groups": one_of(("leave_out", "merge", "error")),
     "unknown_groups": one_of(("error", "ignore")),

@@ -109,12 +109,30 @@ def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Not
     return weights
 
 
+def read_outcomes(labels: Any, n_rows: int) -> FloatArray:
+    """1 for a known outlier, 0 for a known inlier, NaN for a row of unknown outcome."""
+    import pandas as pd
+
+    if np.ndim(labels) != 1 or len(labels) != n_rows:
+        got = np.shape(labels)
+        raise InputError("{@labels} must hold one value per row, ({n},), got shape {got!r}", n=n_rows, got=got)
+    column = pd.Series(np.asarray(labels, dtype=object))
+    values = pd.to_numeric(column, errors="coerce").to_numpy(float)
+    wrong = ~np.isin(values, (0.0, 1.0)) & column.notna().to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InputError(
+            "{@labels} is {found!r} in {#row}; labels are 1 for an outlier, 0 for none, or missing",
+            found=column[row],
+            row=row,
+        )
+    return values
+
+
 def read_known_labels(
     labels: Any, label_propensity: Any, n_rows: int, *, learn: bool
 ) -> tuple[FloatArray, FloatArray | None] | None:
     """Labels, 1, 0 or NaN where nobody knows, and the chances with which they became known; None if there are none."""
-    import pandas as pd
-
     if labels is None:
         if learn:
             raise InputError(
@@ -123,19 +141,7 @@ def read_known_labels(
         if label_propensity is not None:
             raise InputError("{@label_propensity} goes with {@labels}, which are missing; give both, or none")
         return None
-    if np.ndim(labels) != 1 or len(labels) != n_rows:
-        got = np.shape(labels)
-        raise InputError("{@labels} must hold one value per row, ({n},), got shape {got!r}", n=n_rows, got=got)
-    values = pd.to_numeric(pd.Series(np.asarray(labels, dtype=object)), errors="coerce").to_numpy(float)
-    wrong = ~np.isin(values, (0.0, 1.0)) & pd.Series(np.asarray(labels, dtype=object)).notna().to_numpy()
-    if wrong.any():
-        row = int(wrong.argmax())
-        found = np.asarray(labels, dtype=object)[row]
-        raise InputError(
-            "{@labels} is {found!r} in {#row}; labels are 1 for an outlier, 0 for none, or missing",
-            found=found,
-            row=row,
-        )
+    values = read_outcomes(labels, n_rows)
     if learn and np.isnan(values).all():
         raise InputError("{@labels} has no label at all; give some, or leave {@learn} out")
     if label_propensity is None:

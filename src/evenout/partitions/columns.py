@@ -53,7 +53,7 @@ def count_unknown(engine: Engine, table: TableEncoder) -> dict[str, int]:
 
 
 def _found_in(part: Part) -> dict[str, Found]:
-    frame, _ = part.load()
+    frame, *_ = part.load()
     with _located(part, len(frame)):
         return {str(name): Found.of(frame[name]) for name in frame.columns}
 
@@ -62,17 +62,17 @@ def _added_columns(columns: dict[str, Found], others: dict[str, Found]) -> dict[
     return {name: found + others[name] for name, found in columns.items()}
 
 
-def _encode(part: Part, table: TableEncoder) -> tuple[Any, Any]:
-    frame, sensitive = part.load()
+def _encode(part: Part, table: TableEncoder) -> tuple[Any, ...]:
+    frame, *beside = part.load()
     if not len(frame):
-        return _nothing(table), sensitive
+        return _nothing(table), *beside
     with _located(part, len(frame)), warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownCategoryWarning)  # counted over all partitions
-        return table.transform(frame), sensitive
+        return table.transform(frame), *beside
 
 
 def _unknown_part(part: Part, table: TableEncoder) -> Counter[str]:
-    frame, _ = part.load()
+    frame, *_ = part.load()
     return Counter({name: sum(counts.values()) for name, counts in table.unknown_values(frame).items()})
 
 

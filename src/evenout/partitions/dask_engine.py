@@ -47,13 +47,13 @@ class DaskEngine:
     parts : sequence of Part
     header : frame or array without rows
         Has the columns of the features.
-    data : sequence of pairs of delayed objects, optional
-        Features and protected columns of each partition, where Dask has them; else the parts load them.
+    data : sequence of tuples of delayed objects, optional
+        What `Part.load` returns of each partition, where Dask has it; else the parts load it.
     """
 
     parts: Sequence[Part]
     header: Any
-    data: Sequence[tuple[Any, Any]] | None = None
+    data: Sequence[tuple[Any, ...]] | None = None
     n_threads: int = 1
 
     def share(self, value: T) -> T:
@@ -98,13 +98,15 @@ class DaskEngine:
             client.run(_remove_worker_folder, name, on_error="ignore")
 
 
-def collection_engine(X: Any, sensitive_features: Any) -> DaskEngine:
+def collection_engine(X: Any, sensitive_features: Any, given: Any = None, labels: Any = None) -> DaskEngine:
     """The engine of a Dask frame or array and of its protected columns, which have the same partitions.
 
     Parameters
     ----------
     X : Dask DataFrame, or array of shape (n, d)
     sensitive_features : Dask Series, DataFrame or array of shape (n,) or (n, c)
+    given, labels : the same, optional
+        Columns that may justify a difference, and labels.
     """
     if sensitive_features is None:
         raise ValueError(
@@ -114,7 +116,11 @@ def collection_engine(X: Any, sensitive_features: Any) -> DaskEngine:
     features, groups = _partitions(X, "X"), _aligned(X, sensitive_features)
     parts = [Part(index, f"partition {index}", _not_loaded) for index in range(len(features))]
     header = X._meta if hasattr(X, "npartitions") and hasattr(X, "columns") else np.empty((0, X.shape[1]))
-    return DaskEngine(parts, header, list(zip(features, groups, strict=True)))
+    others = [
+        [None] * len(features) if columns is None else _aligned(X, columns, name)
+        for name, columns in (("given", given), ("labels", labels))
+    ]
+    return DaskEngine(parts, header, list(zip(features, groups, *others, strict=True)))
 
 
 def score_collection(
@@ -206,20 +212,18 @@ def _partitions(collection: Any, name: str) -> list[Any]:
     return list(collection.to_delayed(optimize_graph=False))
 
 
-def _aligned(X: Any, sensitive_features: Any) -> list[Any]:
+def _aligned(X: Any, sensitive_features: Any, name: str = "sensitive_features") -> list[Any]:
     """Partitions of the protected columns, as many as X has; arrays of known length are cut where X is cut."""
     if hasattr(X, "chunks") and hasattr(sensitive_features, "chunks"):
         rows, own = X.chunks[0], sensitive_features.chunks[0]
         if rows != own and not np.isnan([*rows, *own]).any():
             if sum(rows) != sum(own):
-                raise ValueError(
-                    f"sensitive_features has {sum(own)} rows, but X has {sum(rows)}; give one group per row of X"
-                )
+                raise ValueError(f"{name} has {sum(own)} rows, but X has {sum(rows)}; give one group per row of X")
             sensitive_features = sensitive_features.rechunk({0: rows})
-    groups, n_parts = _partitions(sensitive_features, "sensitive_features"), len(_partitions(X, "X"))
+    groups, n_parts = _partitions(sensitive_features, name), len(_partitions(X, "X"))
     if len(groups) != n_parts:
         raise ValueError(
-            f"sensitive_features has {len(groups)} partitions, but X has {n_parts}; "
+            f"{name} has {len(groups)} partitions, but X has {n_parts}; "
             "take both from one frame, or repartition them alike"
         )
     return groups

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -18,8 +18,9 @@ from sklearn.utils.validation import check_array
 
 from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
+from evenout.inputs.coder import Coder
 from evenout.inputs.groups import label_rows
-from evenout.inputs.rows import refuse_huge
+from evenout.inputs.rows import read_outcomes, refuse_huge
 
 T = TypeVar("T")
 
@@ -35,14 +36,15 @@ class Part:
     source : str
         Where the rows come from, for messages and tables: a file, or the number of a partition.
     load : callable
-        Returns the features, array or frame of shape (m, d), and the protected columns, (m,) or (m, c), or None.
+        Returns the features, array or frame of shape (m, d), and the protected columns, (m,) or (m, c), or None; where
+        they are asked for also the columns that may justify a difference, and labels, or None.
     first_row : int
         Place of the first row in the source.
     """
 
     index: int
     source: str
-    load: Callable[[], tuple[Any, Any]]
+    load: Callable[[], tuple[Any, ...]]
     first_row: int = 0
 
 
@@ -57,11 +59,17 @@ class Rows:
         The groups that occur here.
     place : array of shape (m,)
         Which of ``names`` each row belongs to; -1 where the group is unknown.
+    beside : Beside
+        Protected columns, those that may justify a difference, and labels.
+    numbers : array of shape (m, columns)
+        The same as numbers, by a `Coder`; no column without one.
     """
 
     X: FloatArray
     names: tuple[str, ...]
     place: IntArray
+    beside: "Beside"
+    numbers: FloatArray
 
     def codes(self, known: Mapping[str, int]) -> IntArray:
         """The code of each row's group among the known ones, shape (m,); -1 for any other."""
@@ -72,25 +80,47 @@ class Rows:
         return np.array([*self.names, None], dtype=object)[self.place]
 
 
-def read_rows(part: Part) -> Rows:
+class Beside(NamedTuple):
+    """What a partition has beside its features; None for what is not asked for."""
+
+    sensitive: Any = None
+    given: Any = None
+    labels: FloatArray | None = None
+
+
+def read_rows(part: Part, coder: Coder | None = None) -> Rows:
     """Load and clean a partition; every complaint begins with where the rows come from."""
-    X, sensitive = part.load()
+    X, *columns = part.load()
     try:
         features = _features(X)
-        if sensitive is None or not len(features):
-            return Rows(features, (), np.full(len(features), -1))
-        known = _known(sensitive, len(features))
-        if known.all():
-            groups = label_rows(sensitive, len(features), rows=X)
-            return Rows(features, groups.labels, groups.codes)
-        place = np.full(len(features), -1)
-        if not known.any():
-            return Rows(features, (), place)
-        groups = label_rows(_frame(sensitive)[known], int(known.sum()))
-        place[known] = groups.codes
-        return Rows(features, groups.labels, place)
+        beside, n = Beside(*columns), len(features)
+        if beside.labels is not None:
+            beside = beside._replace(labels=read_outcomes(beside.labels, n))
+        numbers = np.empty((n, 0 if coder is None else coder.width))
+        if beside.sensitive is None or not n:
+            return Rows(features, (), np.full(n, -1), beside, numbers)
+        sensitive = beside.sensitive
+        if coder is not None:
+            numbers = coder.encode(*beside, n)
+            sensitive = coder.hardened(sensitive, numbers)
+        names, place = _groups(sensitive, n, X)
+        return Rows(features, names, place, beside, numbers)
     except ValueError as error:
         raise InputError("{where}: {error}", where=describe(part, len(X)), error=error) from None
+
+
+def _groups(sensitive: Any, n_rows: int, X: Any) -> tuple[tuple[str, ...], IntArray]:
+    """The groups that occur, and which of them each row belongs to; -1 where a value is missing."""
+    known = _known(sensitive, n_rows)
+    if known.all():
+        groups = label_rows(sensitive, n_rows, rows=X)
+        return groups.labels, groups.codes
+    place = np.full(n_rows, -1)
+    if not known.any():
+        return (), place
+    groups = label_rows(_frame(sensitive)[known], int(known.sum()))
+    place[known] = groups.codes
+    return groups.labels, place
 
 
 def describe(part: Part, n_rows: int, *, counted_from: int = 0) -> str:

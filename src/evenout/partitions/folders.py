@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from evenout.core.exceptions import InputError
 from evenout.partitions.dask_engine import DaskEngine, dask_client
@@ -19,6 +20,8 @@ def open_folder(
     sensitive: Collection[str] = (),
     features: Collection[str] | None = None,
     exclude: Collection[str] = (),
+    given: Collection[str] = (),
+    label: str | None = None,
     text: bool = False,
     engine: str = "local",
     scheduler: str | None = None,
@@ -28,7 +31,7 @@ def open_folder(
 
     Parameters
     ----------
-    where, sensitive, features, exclude, text : see `parquet_parts`
+    where, sensitive, features, exclude, given, label, text : see `parquet_parts`
     engine : {"local", "dask"}
         This process with ``n_threads`` threads, or Dask workers.
     scheduler : str, optional
@@ -39,7 +42,8 @@ def open_folder(
         raise ValueError(f"engine={engine!r} is unknown; use {' or '.join(map(repr, ENGINES))}")
     if scheduler is not None and engine != "dask":
         raise InputError("{scheduler=} needs {engine='dask'}", scheduler=scheduler)
-    parts, header = parquet_parts(where, sensitive=sensitive, features=features, exclude=exclude, text=text)
+    columns: dict[str, Any] = {"sensitive": sensitive, "features": features, "exclude": exclude}
+    parts, header = parquet_parts(where, **columns, given=given, label=label, text=text)
     if engine == "local":
         yield LocalEngine(parts, header, n_threads)
         return

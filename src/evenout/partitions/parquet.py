@@ -27,6 +27,8 @@ def parquet_parts(
     sensitive: Collection[str] = (),
     features: Collection[str] | None = None,
     exclude: Collection[str] = (),
+    given: Collection[str] = (),
+    label: str | None = None,
     text: bool = False,
 ) -> tuple[list[Part], Any]:
     """Partitions of Parquet files that all have the same columns.
@@ -38,8 +40,12 @@ def parquet_parts(
     sensitive : names
         The protected columns; none for rows that are only scored.
     features : names, optional
-        Default: all columns but the protected, the excluded and an index that pandas has written.
+        Default: all columns but the protected, the excluded, the label and an index that pandas has written.
     exclude : names
+    given : names
+        Columns that may justify a difference; they may be features as well.
+    label : name, optional
+        Known outliers (1) and inliers (0), missing for others.
     text : bool
         Whether features may be text or dates and have gaps; `columns.encoded` makes numbers of them.
 
@@ -56,14 +62,16 @@ def parquet_parts(
 
     files = _files(where)
     footers = {path: _open(path).metadata for path in files}
-    names = _features(files[0], _schema(footers[files[0]]), sensitive, features, exclude)
-    columns = _columns({path: _schema(footer) for path, footer in footers.items()}, [*names, *sensitive])
+    labels = [] if label is None else [label]
+    names = _features(files[0], _schema(footers[files[0]]), sensitive, features, [*exclude, *labels], given)
+    used = list(dict.fromkeys([*names, *sensitive, *given, *labels]))
+    columns = _columns({path: _schema(footer) for path, footer in footers.items()}, used)
     texts = _text_columns(columns, names, allowed=text)
     parts: list[Part] = []
     for path, footer in footers.items():
         start = 0
         for groups, n_rows in _runs(footer):
-            load = partial(_read, path, groups, names, list(sensitive))
+            load = partial(_read, path, groups, names, list(sensitive), list(given), labels)
             parts.append(Part(len(parts), str(path), load, start))
             start += n_rows
     return parts, pd.DataFrame({name: pd.Series(dtype=object if name in texts else float) for name in names})
@@ -136,9 +144,10 @@ def _features(
     sensitive: Collection[str],
     features: Collection[str] | None,
     exclude: Collection[str],
+    given: Collection[str],
 ) -> list[str]:
     """The feature columns, after a check that all named columns exist."""
-    for name in [*sensitive, *(features or ()), *exclude]:
+    for name in [*sensitive, *(features or ()), *exclude, *given]:
         if name not in schema.names:
             raise ValueError(f"{path} has no column {name!r}; its columns are {', '.join(map(repr, schema.names))}")
     repeated = [name for name in {*schema.names} if schema.names.count(name) > 1]
@@ -215,17 +224,20 @@ def _runs(metadata: Any) -> list[tuple[list[int], int]]:
     return runs
 
 
-def _read(path: Path, groups: list[int], features: list[str], sensitive: list[str]) -> tuple[Any, Any]:
-    """Features and protected columns of some row groups, as frames."""
+def _read(
+    path: Path, groups: list[int], features: list[str], sensitive: list[str], given: list[str], label: list[str]
+) -> tuple[Any, ...]:
+    """Features, protected columns, columns that may justify a difference, and labels of some row groups."""
     import pyarrow as pa
 
-    file = _open(path)
+    file, used = _open(path), list(dict.fromkeys([*features, *sensitive, *given, *label]))
     try:
-        table = file.read_row_groups(groups, columns=[*features, *sensitive], use_threads=False)
+        table = file.read_row_groups(groups, columns=used, use_threads=False)
     except (pa.ArrowException, OSError):
         raise ValueError(f"{path} is a damaged Parquet file") from None
     table = table.replace_schema_metadata()  # notes of pandas, who would make an index of some columns
     X = table.select(features).to_pandas()
     # Whole numbers stay whole beside missing values: group 1 must not become group 1.0 in some files.
-    frame = table.select(sensitive).to_pandas(integer_object_nulls=True)
-    return X, frame if sensitive else None
+    frames = [table.select(names).to_pandas(integer_object_nulls=True) for names in (sensitive, given, label)]
+    protected, beside, labels = (frame if len(frame.columns) else None for frame in frames)
+    return X, protected, beside, None if labels is None else labels.iloc[:, 0]

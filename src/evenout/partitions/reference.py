@@ -7,8 +7,9 @@ passes: the first counts groups and finds rows that occur very often, the second
 
 import zlib
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +18,16 @@ from evenout.core.exceptions import InputError
 from evenout.core.folds import row_numbers
 from evenout.core.sketch import FrequentValues
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.inputs.groups import read_groups, warn_left_out
+from evenout.inputs.coder import Coder, Seen
+from evenout.inputs.grouping import Tally, count_rows
+from evenout.inputs.groups import protected_columns, settle_names, warn_left_out
 from evenout.partitions.engines import Engine, Part, Rows, describe, read_rows
 
 _LEAST = 1000  # rows of each group in the reference, where it has as many and the reference has room
 _UNIT = 2.0**64  # row numbers lie below this
 
 Numbers = npt.NDArray[np.uint64]
+Columns: TypeAlias = tuple[tuple[str, Seen], ...]
 
 
 @dataclass(frozen=True)
@@ -38,14 +42,32 @@ class Survey:
         Rows of unknown group.
     frequent : FrequentValues
         Row numbers that may occur often.
+    sensitive, given : tuples of (name, Seen)
+        What is known of each column.
+    labelled : bool
+        Whether there are labels.
+    combined : Tally
+        Rows of each combination of values, stratum and label, where a `Coder` tells them apart.
     """
 
     tally: Counter[str]
     unknown: int
     frequent: FrequentValues
+    sensitive: "Columns" = ()
+    given: "Columns" = ()
+    labelled: bool = False
+    combined: Tally = field(default_factory=Counter)
 
     def __add__(self, other: "Survey") -> "Survey":
-        return Survey(self.tally + other.tally, self.unknown + other.unknown, self.frequent + other.frequent)
+        return Survey(
+            self.tally + other.tally,
+            self.unknown + other.unknown,
+            self.frequent + other.frequent,
+            _joined(self.sensitive, other.sensitive),
+            _joined(self.given, other.given),
+            self.labelled or other.labelled,
+            self.combined + other.combined,
+        )
 
     @property
     def n_rows(self) -> int:
@@ -77,59 +99,63 @@ class Settled:
 
 @dataclass(frozen=True)
 class Reference:
-    """Drawn rows: features (m, d), group codes (m,), group names (m,); if ``complete``, all rows in their order."""
+    """Drawn rows: features (m, d), group codes (m,), group names (m,), columns as numbers (m, c).
+
+    If ``complete``, all rows in their order.
+    """
 
     X: FloatArray
     codes: IntArray
     labels: npt.NDArray[np.object_]
+    columns: FloatArray
     complete: bool
 
 
-def survey_rows(engine: Engine, *, unknown_groups: str, reference_size: int, seed: int) -> Survey:
-    """Check all rows, count the groups, and find rows that occur often enough to be drawn more than once."""
-    return engine.reduce(_survey_part, Survey.__add__, unknown_groups, reference_size, seed)
+def survey_rows(
+    engine: Engine,
+    *,
+    unknown_groups: str,
+    reference_size: int,
+    seed: int,
+    continuous: Collection[str] = (),
+    coder: Coder | None = None,
+) -> Survey:
+    """Check all rows, count the groups, and find rows that occur often enough to be drawn more than once.
 
-
-def settle_groups(survey: Survey, *, min_group_size: int, small_groups: str) -> Settled:
-    """Refuse or merge small groups by the rules for rows in memory.
-
-    Those rules look at small groups' sizes and at the order of the others' sizes: so `read_groups` is asked about fewer
-    rows, in which each larger group is as small as keeps that order.
+    Without a coder the columns are looked at, so that one can be learnt; those in ``continuous`` are numbers.
     """
+    return engine.reduce(_survey_part, Survey.__add__, unknown_groups, reference_size, seed, tuple(continuous), coder)
+
+
+def settle_groups(survey: Survey, *, min_group_size: int, small_groups: str, quiet: bool = False) -> Settled:
+    """Refuse or merge small groups by the rules for rows in memory."""
+    groups, codes = settle_names(survey.tally, min_group_size=min_group_size, small_groups=small_groups)
     names = sorted(survey.tally)
     counts = np.array([survey.tally[name] for name in names], dtype=np.intp)
-    small = counts < min_group_size
-    _, order = np.unique(np.where(small, 0, counts), return_inverse=True)
-    stand_in = np.where(small, counts, min_group_size + order)
-    groups = read_groups(
-        np.repeat(np.array(names, dtype=object), stand_in),
-        int(stand_in.sum()),
-        min_group_size=min_group_size,
-        small_groups=small_groups,
-    )
-    first = np.cumsum(stand_in) - stand_in
-    codes = {name: int(groups.codes[row]) for name, row in zip(names, first, strict=True)}
     total = np.zeros(len(groups.labels) + 1, dtype=np.intp)
     np.add.at(total, [codes[name] for name in names], counts)
     total[-1] += survey.unknown
-    warn_left_out(groups, min_group_size)
+    if not quiet:
+        warn_left_out(groups, min_group_size)
     return Settled(groups.labels, codes, total, groups.left_out)
 
 
-def draw_reference(engine: Engine, survey: Survey, groups: Settled, *, reference_size: int, seed: int) -> Reference:
+def draw_reference(
+    engine: Engine, survey: Survey, groups: Settled, *, reference_size: int, seed: int, coder: Coder | None = None
+) -> Reference:
     """Draw about ``reference_size`` rows, or take all if there are no more.
 
     Rows that occur more than ``n / reference_size`` times are drawn in proportion; of others all copies come or none.
     """
     rates = sampling_rates(groups.counts, reference_size)
     often = survey.frequent.at_least(1.0 / rates.min()) if rates.min() < 1 else np.empty(0, dtype=np.uint64)
-    drawn = engine.reduce(_draw_part, _Drawn.__add__, groups.codes, rates, often, seed)
+    drawn = engine.reduce(_draw_part, _Drawn.__add__, groups.codes, rates, often, seed, coder)
     complete = bool((rates == 1).all())
     copies = drawn.copies(rates)
     rows = np.repeat(np.arange(len(copies)), copies)
     if not complete:  # by content, as forests depend on the order
         rows = rows[np.argsort(drawn.numbers[rows], kind="stable")]
-    return Reference(drawn.X[rows], drawn.codes[rows], drawn.labels[rows], complete)
+    return Reference(drawn.X[rows], drawn.codes[rows], drawn.labels[rows], drawn.columns[rows], complete)
 
 
 def sampling_rates(counts: IntArray, reference_size: int) -> FloatArray:
@@ -151,13 +177,35 @@ def sampling_rates(counts: IntArray, reference_size: int) -> FloatArray:
 
 
 def _content_numbers(rows: Rows, seed: int) -> Numbers:
-    """One number per row from its features, its group's name and the seed, shape (m,)."""
+    """One number per row from its features, its group's name, its other columns and the seed, shape (m,)."""
     names = np.array([*(zlib.crc32(name.encode()) for name in rows.names), -1.0])
-    return row_numbers(np.column_stack([rows.X, names[rows.place]]), seed)
+    missing = np.finfo(float).min  # as a number of its own
+    return row_numbers(np.column_stack([rows.X, names[rows.place], np.nan_to_num(rows.numbers, nan=missing)]), seed)
 
 
-def _survey_part(part: Part, unknown_groups: str, reference_size: int, seed: int) -> Survey:
-    rows = read_rows(part)
+def _joined(one: Columns, two: Columns) -> Columns:
+    """What two chunks of rows tell of the same columns; a chunk without rows tells nothing."""
+    if not one or not two:
+        return one or two
+    return tuple((name, seen + other) for (name, seen), (_, other) in zip(one, two, strict=True))
+
+
+def _seen(columns: Any, n_rows: int, continuous: Collection[str], name: str) -> Columns:
+    if columns is None or not n_rows:
+        return ()
+    own = [(str(column.name), column) for column in protected_columns(columns, n_rows, None, name=name)]
+    return tuple((column, Seen.of(values, number=column in continuous)) for column, values in own)
+
+
+def _survey_part(
+    part: Part,
+    unknown_groups: str,
+    reference_size: int,
+    seed: int,
+    continuous: tuple[str, ...],
+    coder: Coder | None,
+) -> Survey:
+    rows = read_rows(part, coder)
     unknown = rows.place < 0
     if unknown.any() and unknown_groups == "error":
         raise InputError(
@@ -168,7 +216,14 @@ def _survey_part(part: Part, unknown_groups: str, reference_size: int, seed: int
     counts = np.bincount(rows.place[~unknown], minlength=len(rows.names))
     tally = Counter(dict(zip(rows.names, counts.tolist(), strict=True)))
     frequent = FrequentValues.of(_content_numbers(rows, seed), reference_size)
-    return Survey(tally, int(unknown.sum()), frequent)
+    found = Survey(tally, int(unknown.sum()), frequent, labelled=rows.beside.labels is not None)
+    if coder is not None:
+        return replace(found, combined=count_rows(coder, rows.numbers))
+    n = len(rows.X)
+    sensitive = _seen(rows.beside.sensitive, n, continuous, "sensitive_features")
+    if any(seen.many or name in continuous for name, seen in sensitive):
+        found = replace(found, tally=Counter({"": tally.total()}))  # bands are counted, once they are known
+    return replace(found, sensitive=sensitive, given=_seen(rows.beside.given, n, (), "given"))
 
 
 @dataclass(frozen=True)
@@ -178,6 +233,7 @@ class _Drawn:
     X: FloatArray
     codes: IntArray
     labels: npt.NDArray[np.object_]
+    columns: FloatArray
     numbers: Numbers
     counts: IntArray
     often: BoolArray
@@ -204,11 +260,13 @@ class _Drawn:
         return np.where(self.often, thinned, 1).astype(np.intp)
 
 
-def _draw_part(part: Part, known: Mapping[str, int], rates: FloatArray, often: Numbers, seed: int) -> _Drawn:
-    rows = read_rows(part)
+def _draw_part(
+    part: Part, known: Mapping[str, int], rates: FloatArray, often: Numbers, seed: int, coder: Coder | None
+) -> _Drawn:
+    rows = read_rows(part, coder)
     codes, numbers = rows.codes(known), _content_numbers(rows, seed)
     repeated = np.isin(numbers, often) & (rates[codes] < 1)
     taken = repeated | (numbers / _UNIT < rates[codes]) | (rates[codes] >= 1)
     counts = np.ones(len(codes), dtype=np.intp)
-    candidates = _Drawn(rows.X, codes, rows.labels(), numbers, counts, repeated)
+    candidates = _Drawn(rows.X, codes, rows.labels(), rows.numbers, numbers, counts, repeated)
     return _Drawn(*(values[taken] for values in vars(candidates).values()))._joined()

@@ -9,7 +9,7 @@ from evenout.core.cells import Cells, CrossFit
 from evenout.core.choice import Choice
 from evenout.core.combine import COMBINATIONS, Combination
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
-from evenout.core.membership import Block, Comparison
+from evenout.core.membership import AMONG, Block, Comparison
 from evenout.core.notions import Notion
 from evenout.core.path import TradeoffPath
 from evenout.core.problem import METHODS, WEIGHTS, Mixture
@@ -127,20 +127,24 @@ def _read_combination(data: Fields, k: int, objects: Sequence[Any]) -> Combinati
 
 
 def _read_cross(data: Fields, n_groups: int, k: int, notions: list[Notion]) -> CrossFit:
-    whole = _read_cells(data.fields("whole"), 1, n_groups, k, notions)
+    whole = _read_cells(data.fields("whole"), 1, None, k, notions)
+    data.require(whole.compared is not None or whole.n_groups == n_groups, "whole", "has the wrong number of groups")
+    n_groups = whole.n_groups
     training, held = (_read_cells(data.fields(name), None, n_groups, k, notions) for name in ("training", "held"))
     same = training.n_sets == held.n_sets and all(
         (getattr(part, name) is None) == (getattr(whole, name) is None)
         for part in (training, held)
         for name in ("spread", "base")
     )
+    same = same and training.compared == held.compared == whole.compared
     data.require(same, "held", "does not go with the rest")
     return CrossFit(whole, training, held, data.flag("refitted"))
 
 
-def _read_cells(data: Fields, n_sets: int | None, n_groups: int, k: int, notions: list[Notion]) -> Cells:
-    plain = data.floats("plain", n_sets, n_groups + 1, k + 2, k + 2)
-    n = len(plain)
+def _read_cells(data: Fields, n_sets: int | None, n_groups: int | None, k: int, notions: list[Notion]) -> Cells:
+    plain = data.floats("plain", n_sets, None if n_groups is None else n_groups + 1, k + 2, k + 2)
+    n, n_groups = len(plain), plain.shape[1] - 1
+    data.require(n_groups >= 0, "plain", "has the wrong shape")
     weighted = data.floats("weighted", n, k + 2, k + 2)
     compared = _read_comparison(data.fields("compared"), n_groups) if "compared" in data else None
     pairs = len((compared or Comparison.of_all(n_groups)).joint[0])
@@ -157,6 +161,7 @@ def _read_comparison(data: Fields, n_groups: int) -> Comparison:
     blocks = []
     for block in data.parts("blocks"):
         groups = block.integers("groups", None, low=0, high=n_groups - 1)
-        blocks.append(Block(tuple(groups.tolist()), block.number("weight"), block.flag("by_size")))
+        kind = block.text("among", AMONG), block.text("of")
+        blocks.append(Block(tuple(groups.tolist()), block.number("weight"), block.flag("by_size"), *kind))
     overlaps = data.integers("overlaps", None, 2, low=0, high=n_groups - 1)
     return Comparison(n_groups, tuple(blocks), tuple((int(g), int(h)) for g, h in overlaps))

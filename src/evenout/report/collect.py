@@ -13,6 +13,7 @@ from evenout.core.flags import flagged_share
 from evenout.core.types import BoolArray, FloatArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.fitting.request import DEFAULT_REDUCTION
+from evenout.inputs.grouping import read_crossed
 from evenout.inputs.groups import Groups, read_groups
 from evenout.metrics import average_precision, roc_auc
 from evenout.report.data import Origin, Person, ReportData, RequestOutcome, Score, Step
@@ -136,14 +137,7 @@ def _score(
 
 def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int) -> Groups:
     """The groups of the rows, which must be those that the model was fitted on."""
-    groups = read_groups(
-        sensitive_features,
-        n,
-        min_group_size=model.min_group_size,
-        small_groups=model.small_groups,
-        unknown_groups=model.unknown_groups,
-        rows=X,
-    )
+    groups, *_ = read_crossed(sensitive_features, model.get_params(deep=False), n, rows=X)
     fitted = dict(zip(model.group_names_, model.group_counts_.tolist(), strict=True))
     found = dict(zip(groups.labels, groups.counts.tolist(), strict=True))
     if n != model.n_rows_ or found != fitted:
@@ -157,7 +151,8 @@ def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int)
 def _people(model: FairOutlierEnsemble, groups: Groups, sensitive_features: Any, smallest: int) -> People:
     """The rows by group, small groups and unknown ones apart."""
     n = len(groups.codes)
-    every = read_groups(sensitive_features, n, min_group_size=1, unknown_groups="ignore")
+    named = read_crossed(sensitive_features, model.get_params(deep=False), n).sensitive
+    every = read_groups(named, n, min_group_size=1, unknown_groups="ignore")
     return gather(groups, every.codes >= 0, contamination=model.contamination, smallest=smallest)
 
 

@@ -1,0 +1,359 @@
+"""From protected columns to memberships: which groups there are and which are compared, learnt once for all rows.
+
+A *part* is an attribute by itself, or several crossed. Its groups are compared with each other, within each stratum
+where some columns may justify a difference, and among known outliers or inliers where a notion asks for that. All
+follows from one count: how many rows have each combination of values, stratum and label. So chunks of rows add.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csc_array
+
+from evenout.core.exceptions import InputError, SmallGroupWarning, warn
+from evenout.core.membership import Block, Comparison, Membership
+from evenout.core.types import FloatArray, IntArray
+from evenout.inputs.coder import Coder, Corner, Seen
+from evenout.inputs.groups import Groups, protected_columns, read_groups, settle_names, warn_left_out
+from evenout.inputs.probable import GroupProbabilities
+
+MOST_OVERLAPS = 2000  # pairs of groups that share rows: their covariances are kept for every alpha
+LABELS = {"outliers": 1, "inliers": 0}  # rows of these labels; "all" are those of any
+
+# (values of the attributes, -1 for none; stratum; label) to rows.
+Tally = Counter[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One group of a membership: of which part, stratum and rows, and its code in the part."""
+
+    among: str
+    part: int
+    stratum: int
+    code: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """Attributes that are crossed with each other, or one by itself.
+
+    Parameters
+    ----------
+    attributes : tuple of int
+    labels : tuple of str
+        Names of the groups.
+    keys, codes : arrays of shape (combinations,)
+        The number of each combination of values that occurs, rising, and its group; -1 for one that is left out.
+    sizes : tuple of int
+        Values of each attribute.
+    """
+
+    attributes: tuple[int, ...]
+    labels: tuple[str, ...]
+    keys: IntArray
+    codes: IntArray
+    sizes: tuple[int, ...]
+
+    def crossed(self, corner: Sequence[Corner]) -> Corner:
+        """The group of each row, and how much it belongs to it, from its values."""
+        key, weight = np.zeros(len(corner[0][0]), dtype=np.intp), None
+        for (values, share), size in zip(corner, self.sizes, strict=True):
+            key = np.where((key >= 0) & (values >= 0), key * size + values, -1)
+            if share is not None:
+                weight = share if weight is None else weight * share
+        place = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
+        return np.where(self.keys[place] == key, self.codes[place], -1), weight
+
+    def values(self, code: int) -> list[tuple[int, ...]]:
+        """The combinations of values that make up a group."""
+        return [np.unravel_index(key, self.sizes) for key in self.keys[self.codes == code]]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """What turns the columns of any rows into a membership.
+
+    Parameters
+    ----------
+    coder : Coder
+    parts : tuple of Part
+    columns : tuple of Column
+        The groups of the membership.
+    compared : Comparison
+    n_strata : int
+    """
+
+    coder: Coder
+    parts: tuple[Part, ...]
+    columns: tuple[Column, ...]
+    compared: Comparison
+    n_strata: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each group of the membership."""
+        return tuple(self.parts[column.part].labels[column.code] for column in self.columns)
+
+    def members(self, numbers: FloatArray) -> Membership:
+        """The membership of rows whose columns are numbers (`Coder.encode`)."""
+        strata, labels = self.coder.strata(numbers), self.coder.labels(numbers)
+        own = zip(self.coder.attributes, self.coder.attribute_columns(), strict=True)
+        corners = [attribute.corners(numbers[:, at]) for attribute, at in own]
+        rows, columns, weights = [], [], []
+        for place, part in enumerate(self.parts):
+            for corner in product(*(corners[a] for a in part.attributes)):
+                codes, weight = part.crossed(corner)
+                for among, table in self._tables(place).items():
+                    wanted = among == "all" or labels == LABELS[among]
+                    column = np.where(wanted, table[strata, codes], -1)
+                    some = np.flatnonzero(column >= 0 if weight is None else (column >= 0) & (weight > 0))
+                    rows.append(some)
+                    columns.append(column[some])
+                    weights.append(np.ones(len(some)) if weight is None else weight[some])
+        at = np.concatenate(rows), np.concatenate(columns)
+        shape = len(numbers), len(self.columns)
+        found = csc_array((np.concatenate(weights), at), shape=shape)
+        found.sum_duplicates()
+        return Membership(found, self.compared)
+
+    def _tables(self, part: int) -> dict[str, IntArray]:
+        """For each kind of rows the column of each stratum and group of a part; the last entries are for none."""
+        kinds = dict.fromkeys(column.among for column in self.columns)
+        tables = {among: np.full((self.n_strata + 1, len(self.parts[part].labels) + 1), -1) for among in kinds}
+        for place, column in enumerate(self.columns):
+            if column.part == part:
+                tables[column.among][column.stratum, column.code] = place
+        return tables
+
+
+def count_rows(coder: Coder, numbers: FloatArray) -> Tally:
+    """How many rows have each combination of values, stratum and label."""
+    whole = np.column_stack([coder.hard(numbers), coder.strata(numbers), coder.labels(numbers)])
+    keys, counts = np.unique(whole, axis=0, return_counts=True)
+    return Counter(dict(zip(map(tuple, keys.tolist()), counts.tolist(), strict=True)))
+
+
+class Coded(NamedTuple):
+    """What tells columns, the columns as numbers, and the protected ones by group name, bands and all."""
+
+    coder: Coder
+    numbers: FloatArray
+    sensitive: Any
+
+    @property
+    def whole(self) -> bool:
+        """Whether each row is of one group, or of none."""
+        return not any(attribute.soft for attribute in self.coder.attributes)
+
+
+class Crossed(NamedTuple):
+    """Rows by hard, crossed groups; the protected columns by group name; the columns as numbers, and by what."""
+
+    groups: Groups
+    sensitive: Any
+    coder: Coder
+    numbers: FloatArray
+
+
+def read_crossed(
+    sensitive: Any,
+    parameters: Mapping[str, Any],
+    n_rows: int,
+    *,
+    rows: Any = None,
+    given: Any = None,
+    labels: FloatArray | None = None,
+) -> Crossed:
+    """Read the hard groups of rows in memory: bands and probable groups by what a row belongs to most.
+
+    Parameters
+    ----------
+    sensitive, given : as in `evenout.FairOutlierEnsemble.fit`
+    parameters : mapping
+        Those of the estimator.
+    rows : object
+        The data itself, whose index must be in the same order.
+    labels : array of shape (n,), optional
+        Where notions compare rows of known outcome.
+    """
+    coder, numbers, hard = read_coded(sensitive, parameters, n_rows, rows=rows, given=given, labels=labels)
+    rules = {name: parameters[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
+    if not parameters["intersections"] and len(coder.attributes) > 1:
+        rules["small_groups"] = "leave_out"  # crossings are counted, not compared
+    return Crossed(read_groups(hard, n_rows, **rules, rows=rows), hard, coder, numbers)
+
+
+def read_coded(
+    sensitive: Any,
+    parameters: Mapping[str, Any],
+    n_rows: int,
+    *,
+    rows: Any = None,
+    given: Any = None,
+    labels: FloatArray | None = None,
+) -> Coded:
+    """The columns of rows in memory as numbers; the parameters are those of `read_crossed`."""
+    columns = [] if given is None else protected_columns(given, n_rows, rows, name="given")
+    strata = [(str(column.name), Seen.of(column)) for column in columns]
+    if isinstance(sensitive, GroupProbabilities):
+        if len(sensitive) != n_rows:
+            raise ValueError(
+                f"sensitive_features has {len(sensitive)} rows, but X has {n_rows}; give one group per row of X"
+            )
+        coder = Coder.of_probable(sensitive, strata, labelled=labels is not None)
+    else:
+        settings = {name: parameters[name] for name in ("continuous", "bands")}
+        own = [(str(column.name), column) for column in protected_columns(sensitive, n_rows, rows)]
+        seen = [(name, Seen.of(column, number=name in settings["continuous"])) for name, column in own]
+        coder = Coder.learn(seen, strata, **settings, labelled=labels is not None)
+    numbers = coder.encode(sensitive, given, labels, n_rows)
+    return Coded(coder, numbers, coder.hardened(sensitive, numbers))
+
+
+def read_members(crossed: Crossed, among: Sequence[str], parameters: Mapping[str, Any]) -> Membership | None:
+    """The memberships of these rows; None where they are those of the crossed groups.
+
+    Parameters
+    ----------
+    crossed : Crossed
+    among : sequence of {"all", "outliers", "inliers"}
+        The rows that notions compare.
+    parameters : mapping
+    """
+    coder, numbers = crossed.coder, crossed.numbers
+    if parameters["intersections"] or len(coder.attributes) == 1:
+        warn_left_out(crossed.groups, parameters["min_group_size"])
+    if is_plain(coder, among, parameters["intersections"]):
+        return None
+    return settle(coder, count_rows(coder, numbers), among, parameters).members(numbers)
+
+
+def is_plain(coder: Coder, among: Collection[str], intersections: bool | str) -> bool:
+    """Whether the groups are one per combination of values, all compared with each other."""
+    crossed = intersections is True or len(coder.attributes) == 1
+    return coder.plain and crossed and set(among) == {"all"}
+
+
+def settle(coder: Coder, tally: Tally, among: Sequence[str], parameters: Mapping[str, Any]) -> Grouping:
+    """Which groups there are, and which are compared, by the rules of ``parameters`` on small groups."""
+    every = tuple(range(len(coder.attributes)))
+    each: list[tuple[int, ...]] = [(a,) for a in every] if parameters["intersections"] is not True else []
+    crossed = [every] if parameters["intersections"] or len(every) == 1 else []
+    parts = tuple(_part(coder, tally, own, parameters) for own in dict.fromkeys([*each, *crossed]))
+    n_strata = int(np.prod([cut.size for cut in coder.cuts], initial=1))
+    columns, blocks = _compared(coder, parts, tally, among, parameters["min_group_size"])
+    overlaps = _overlaps(coder, parts, columns)
+    if len(overlaps) > MOST_OVERLAPS:
+        raise InputError(
+            "{n} groups are compared of which {pairs} pairs share rows, more than {most}; join values of "
+            "{@sensitive_features}, raise {@min_group_size}, or set {intersections=True}",
+            n=len(columns), pairs=len(overlaps), most=MOST_OVERLAPS,
+        )  # fmt: skip
+    return Grouping(coder, parts, tuple(columns), Comparison(len(columns), tuple(blocks), overlaps), n_strata)
+
+
+def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], parameters: Mapping[str, Any]) -> Part:
+    own = [coder.attributes[a] for a in attributes]
+    sizes = tuple(len(attribute.values) for attribute in own)
+    named: Counter[str] = Counter()
+    keys: dict[int, str] = {}
+    for key, count in tally.items():
+        values = [key[a] for a in attributes]
+        if min(values) >= 0:
+            name = " & ".join(attribute.values[value] for attribute, value in zip(own, values, strict=True))
+            named[name] += count
+            keys[int(np.ravel_multi_index(values, sizes))] = name
+    rules = {name: parameters[name] for name in ("min_group_size", "small_groups")}
+    groups, codes = settle_names(named, **rules)
+    if len(attributes) < len(coder.attributes):  # those of all attributes are named where the rows are read
+        warn_left_out(Groups(np.empty(0, dtype=np.intp), groups.labels, groups.left_out), rules["min_group_size"])
+    ordered = np.array(sorted(keys), dtype=np.intp)
+    return Part(attributes, groups.labels, ordered, np.array([codes[keys[key]] for key in ordered]), sizes)
+
+
+def _compared(
+    coder: Coder, parts: Sequence[Part], tally: Tally, among: Sequence[str], least: int
+) -> tuple[list[Column], list[Block]]:
+    """The groups that have rows enough, and the blocks in which they are compared."""
+    columns: list[Column] = []
+    blocks: list[Block] = []
+    left_out: Counter[str] = Counter()
+    for place, part in enumerate(parts):
+        name = " & ".join(coder.attributes[a].name for a in part.attributes)
+        by_size = any(coder.attributes[a].knots is not None for a in part.attributes)
+        for kind in among:
+            sizes = _sizes(part, tally, kind)
+            measured: dict[int, dict[int, int]] = {}
+            for (stratum, code), n in sorted(sizes.items()):
+                if n >= least or (kind == "all" and not coder.cuts):
+                    measured.setdefault(stratum, {})[code] = n
+            kept = {stratum: groups for stratum, groups in measured.items() if len(groups) >= 2}
+            left_out[kind] = max(left_out[kind], len({stratum for stratum, _ in sizes} - kept.keys()))
+            if kind != "all" and not coder.cuts and kept:
+                few = {part.labels[code]: n for (_, code), n in sizes.items() if n < least}
+                warn_left_out(Groups(np.empty(0, dtype=np.intp), part.labels, few), least, f"known {kind}")
+            total = sum(sum(groups.values()) for groups in kept.values())
+            for stratum, groups in kept.items():
+                first = len(columns)
+                columns += [Column(kind, place, stratum, code) for code in groups]
+                own = tuple(range(first, len(columns)))
+                weight = sum(groups.values()) / total / len(parts)
+                blocks.append(Block(own, weight, by_size, kind, name))
+    _say_left_out(coder, blocks, among, left_out, least)
+    return columns, blocks
+
+
+def _sizes(part: Part, tally: Tally, kind: str) -> Counter[tuple[int, int]]:
+    """Rows of each stratum and group."""
+    keys = np.array(list(tally), dtype=np.intp)
+    codes, _ = part.crossed([(keys[:, a], None) for a in part.attributes])
+    found: Counter[tuple[int, int]] = Counter()
+    for (*_, stratum, label), code, n in zip(keys.tolist(), codes.tolist(), tally.values(), strict=True):
+        if stratum >= 0 and code >= 0 and (kind == "all" or label == LABELS[kind]):
+            found[stratum, code] += n
+    return found
+
+
+def _say_left_out(coder: Coder, blocks: list[Block], among: Sequence[str], left_out: Counter[str], least: int) -> None:
+    for kind in among:
+        rows = "rows" if kind == "all" else f"known {kind}"
+        if coder.cuts and left_out[kind] and any(block.among == kind for block in blocks):
+            template = (
+                "{n} strata of {@given} have no two groups of {min_group_size=} {rows}: they are left out of the "
+                "comparison. Give fewer or coarser columns, or lower {@min_group_size}, to compare within them."
+            )
+            warn(SmallGroupWarning(template, n=left_out[kind], rows=rows, min_group_size=least))
+        if not any(block.among == kind for block in blocks) and (kind != "all" or coder.cuts):
+            where = " in any stratum of {@given}" if coder.cuts else ""
+            raise InputError(
+                "there are no two groups of {min_group_size=} {rows}" + where + ": nothing can be compared; "
+                "lower {@min_group_size}, or give more rows",
+                min_group_size=least, rows=rows,
+            )  # fmt: skip
+
+
+def _overlaps(coder: Coder, parts: Sequence[Part], columns: Sequence[Column]) -> tuple[tuple[int, int], ...]:
+    """Pairs of groups that may have rows in common, among those that one notion looks at."""
+    owned = [parts[column.part] for column in columns]
+    values = [
+        [dict(zip(part.attributes, own, strict=True)) for own in part.values(column.code)]
+        for part, column in zip(owned, columns, strict=True)
+    ]
+    soft = [any(coder.attributes[a].soft for a in part.attributes) for part in parts]
+
+    def shared(g: int, h: int) -> bool:
+        one, two = columns[g], columns[h]
+        if (one.among, one.stratum) != (two.among, two.stratum) or (one.part == two.part and not soft[one.part]):
+            return False
+        return any(
+            all(coder.attributes[a].share_rows(own[a], other[a]) for a in own.keys() & other.keys())
+            for own in values[g]
+            for other in values[h]
+        )
+
+    return tuple((g, h) for g in range(len(columns)) for h in range(g + 1, len(columns)) if shared(g, h))

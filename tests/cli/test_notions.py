@@ -1,0 +1,67 @@
+"""`evenout fit` with other notions of fairness: what it writes agrees with Python, for a file and for a folder."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenout import FairOutlierEnsemble
+from evenout.inputs.table import TableEncoder
+
+FEATURES = ["home", "income", "debt", "years"]
+PLAIN = {"alpha": 2.0, "min_group_size": 10, "random_state": 0}
+ASKED = {
+    "number": (["age"], {"continuous": ("age",)}, ["--continuous", "age"]),
+    "each": (
+        ["age", "sex"],
+        {"continuous": ("age",), "intersections": False, "bands": 3},
+        ["--continuous", "age", "--intersections", "each", "--bands", "3"],
+    ),
+    "strata": (["sex"], {}, ["--given", "home,years"]),
+    "outcome": (["sex"], {"fairness": "equal_false_alarms"}, ["--fairness", "equal_false_alarms"]),
+}
+
+
+@pytest.fixture(scope="module")
+def table(people):
+    rng = np.random.default_rng(3)
+    return people.assign(age=rng.integers(20, 70, len(people)), years=rng.normal(size=len(people)).round(3))
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+def test_notions_agree_with_python(name, many, table, run):
+    sensitive, settings, options = ASKED[name]
+    others = [column for column in ("age", "sex") if column not in sensitive]
+    drop = ["--drop", ",".join(["person", *others])]
+    if many:
+        Path("data").mkdir()
+        for part, rows in enumerate(np.array_split(np.arange(len(table)), 3)):
+            table.iloc[rows].to_parquet(f"data/{part}.parquet")
+    else:
+        table.to_csv("p.csv", index=False)
+    asked = ["--sensitive", ",".join(sensitive), "--label", "fraud", "--alpha", 2, "--min-group-size", 10]
+    result = run("fit", "data" if many else "p.csv", *asked, *drop, *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    given = table[["home", "years"]] if name == "strata" else None
+    model = FairOutlierEnsemble(**PLAIN, **settings)
+    rows = TableEncoder().fit_transform(table[FEATURES])
+    model.fit(rows, sensitive_features=table[sensitive], given=given, labels=table["fraud"])
+    summary = json.loads(result.stdout)
+    assert summary["groups"] == dict(zip(model.group_names_, model.group_counts_.tolist(), strict=True))
+    after = summary["bias_unseen"][1] if many else summary["bias_unseen"]["after"]
+    assert after == pytest.approx(float(model.path_.bias(2.0)), rel=1e-6)
+    if not many:
+        scores = pd.read_csv("evenout-out/scores.csv")
+        np.testing.assert_allclose(scores["fair_score"], model.outlier_scores_, rtol=1e-12)
+        assert set(scores["group"]) >= set(model.group_names_)
+
+
+def test_an_outcome_needs_a_label(table, run):
+    table.to_csv("p.csv", index=False)
+    result = run("fit", "p.csv", "--sensitive", "sex", "--id", "person", "--fairness", "equalized_odds")
+    assert result.exit_code != 0
+    assert "--fairness equalized_odds compares rows of known outcome, but --label is missing" in result.stderr

@@ -1,0 +1,130 @@
+"""Every kind of groups over partitions is that of memory: bands, strata, attributes side by side, known outcomes."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenout import FairOutlierEnsemble
+from evenout.partitions.engines import LocalEngine, Part
+from evenout.partitions.folders import open_folder
+
+N = 600
+RNG = np.random.default_rng(5)
+AGE = RNG.normal(45, 12, N).round(1)
+SEX = np.where(RNG.random(N) < 0.5, "f", "m")
+REGION = RNG.choice(["north", "south"], N)
+PRODUCT = np.where(RNG.random(N) < 0.4, RNG.integers(0, 9, N), 9)
+X = pd.DataFrame(
+    RNG.normal(size=(N, 3)) * (1 + 0.02 * (AGE - 20))[:, None] + (SEX == "f")[:, None], columns=list("abc")
+)
+LABELS = pd.Series(np.where(RNG.random(N) < 0.3, np.nan, (RNG.random(N) < 0.4).astype(float)))
+PEOPLE = pd.DataFrame({"age": AGE, "sex": SEX, "region": REGION})
+GIVEN = pd.DataFrame({"product": PRODUCT, "area": REGION})
+KINDS = {
+    "bands": ({"continuous": ("age",)}, ["age"], False, False),
+    "bands by themselves": ({"bands": 3}, ["age"], False, False),
+    "bands and sex crossed": ({"continuous": ("age",)}, ["age", "sex"], False, False),
+    "each attribute": ({"intersections": False, "continuous": ("age",)}, ["age", "sex", "region"], False, False),
+    "both": ({"intersections": "both"}, ["sex", "region"], False, False),
+    "strata": ({}, ["sex"], True, False),
+    "outliers": ({"fairness": "equal_opportunity"}, ["sex"], False, True),
+    "odds": ({"fairness": {"equalized_odds": 1, "demographic_parity": 2}}, ["sex"], False, True),
+    "inliers in strata": ({"fairness": "equal_false_alarms"}, ["sex"], True, True),
+}
+
+
+def _radius(X):
+    return np.linalg.norm(X, axis=1)
+
+
+def _first(X):
+    return np.abs(X[:, 0])
+
+
+def _largest(X):
+    return X.max(axis=1)
+
+
+def _model(settings):
+    given = {"alpha": 20.0, "min_group_size": 10, "random_state": 3, **settings}
+    return FairOutlierEnsemble(detectors=[_radius, _first, _largest], **given)
+
+
+def _load(columns, given, labels, rows):
+    return (
+        X.iloc[rows],
+        PEOPLE[columns].iloc[rows],
+        GIVEN.iloc[rows] if given else None,
+        LABELS.iloc[rows] if labels else None,
+    )
+
+
+def _engine(columns, given, labels, cuts):
+    pieces = np.array_split(np.arange(N), cuts)
+    load = partial(_load, columns, given, labels)
+    return LocalEngine([Part(i, f"part-{i}", partial(load, rows)) for i, rows in enumerate(pieces)], X.iloc[:0])
+
+
+def _fitted(kind):
+    settings, columns, given, labels = KINDS[kind]
+    beside = {"given": GIVEN if given else None, "labels": LABELS if labels else None}
+    return _model(settings).fit(X, sensitive_features=PEOPLE[columns], **beside)
+
+
+def _same(model, memory, rtol=1e-8):
+    np.testing.assert_allclose(model.weights_, memory.weights_, rtol=0, atol=rtol * np.abs(memory.weights_).max())
+    assert model.path_.cross.whole.compared == memory.path_.cross.whole.compared
+    for name in ("plain", "weighted", "joint_spread"):
+        found = [getattr(m.path_.cross.whole, name) for m in (model, memory)]
+        np.testing.assert_allclose(*found, rtol=rtol, atol=rtol)
+    assert model.group_names_ == memory.group_names_
+    assert model.group_counts_.tolist() == memory.group_counts_.tolist()
+    assert model.left_out_groups_ == memory.left_out_groups_
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reference_of_all_rows_is_memory(kind):
+    memory = _fitted(kind)
+    model = _model(KINDS[kind][0]).fit_partitions(_engine(*KINDS[kind][1:], 4))
+    _same(model, memory)
+    found = [[m.path_.bias(20.0), m.path_.target_bias(), m.path_.gap_p_value] for m in (model, memory)]
+    np.testing.assert_allclose(*found, rtol=1e-8)
+    assert model.attribute_bias_.keys() == memory.attribute_bias_.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_passes_over_partitions_give_the_sums_of_memory(kind):
+    """Detectors that learn nothing, so that a reference of a third of the rows scores as all of them do."""
+    memory = _fitted(kind)
+    settings = {**KINDS[kind][0], "reference_size": 200}
+    for cuts in (1, 5):
+        _same(_model(settings).fit_partitions(_engine(*KINDS[kind][1:], cuts)), memory)
+
+
+@pytest.mark.parametrize("kind", ["each attribute", "inliers in strata"])
+def test_parquet_and_dask_know_the_columns(kind, tmp_path):
+    settings, columns, given, labels = KINDS[kind]
+    memory = _fitted(kind)
+    whole = pd.concat([X, PEOPLE[columns], GIVEN if given else GIVEN.iloc[:, :0], LABELS.rename("known")], axis=1)
+    for part, rows in enumerate(np.array_split(np.arange(N), 3)):
+        whole.iloc[rows].to_parquet(tmp_path / f"{part}.parquet")
+    roles = {"sensitive": columns, "given": list(GIVEN) if given else [], "label": "known"}
+    with open_folder(tmp_path, **roles, features=["a", "b", "c"]) as source:
+        model = _model(settings).fit_partitions(source, scores_to=_folder(tmp_path / "out"))
+    _same(model, memory)
+    written = pd.concat([pd.read_parquet(file) for file in sorted((tmp_path / "out").iterdir())])
+    assert set(written["group"].dropna()) == set(memory.group_names_)
+    dd = pytest.importorskip("dask.dataframe")
+    frames = [X, PEOPLE[columns], GIVEN if given else None, LABELS if labels else None]
+    parts = [None if frame is None else dd.from_pandas(frame, npartitions=3) for frame in frames]
+    _same(_model(settings).fit(parts[0], sensitive_features=parts[1], given=parts[2], labels=parts[3]), memory)
+
+
+def _folder(path):
+    path.mkdir()
+    return path
