@@ -2,6 +2,7 @@
 
 from evenout.auditing import AuditResult, audit
 from evenout.core.exceptions import (
+    AgedDetectorsWarning,
     AttributeWarning,
     ConstantFeatureWarning,
     ConstantScoreWarning,
@@ -27,6 +28,7 @@ from evenout.watching import FairnessMonitor
 __version__ = "0.1.0"
 
 __all__ = [
+    "AgedDetectorsWarning",
     "AttributeWarning",
     "AuditResult",
     "ConstantFeatureWarning",

@@ -14,6 +14,7 @@ from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.beyond import score_partitions
 from evenout.fitting.request import Request
 from evenout.fitting.result import FitResult
+from evenout.fitting.updating import update_fit
 from evenout.inputs.coder import Coder
 from evenout.inputs.parameters import ENSEMBLE, check_parameters
 from evenout.inputs.rows import new_rows
@@ -68,6 +69,29 @@ class FittedScores(OutlierScorer, BaseEstimator):
         other = copy(self).set_params(**asked)
         other._store(self._result.at(Request.read(parameters)))
         return other
+
+    def update(self, X: Any, *, sensitive_features: Any = None) -> Self:
+        """Fold new rows into the fit, and solve the weights again; the detectors stay as they are.
+
+        The result is that of solving on all rows, with scaling, base ensemble, row weights and folds as they were
+        learnt at the fit: the same request, alpha chosen anew. Where the detectors' scores of the new rows lie
+        elsewhere than at the fit, an `evenout.AgedDetectorsWarning` says that a refit is due. Not for individual
+        fairness, whose pairs do not add, nor for groups other than crossed ones.
+
+        Parameters
+        ----------
+        X : array or frame of shape (m, d)
+            New rows: those of the fit are counted already.
+        sensitive_features : array, series or frame of shape (m,) or (m, c)
+            Their groups, all known from the fit.
+        """
+        check_is_fitted(self)
+        if is_collection(X):
+            raise InputError("an update takes rows in memory; give the partitions of {@X} one after the other")
+        parameters = self.get_params(deep=False)
+        rows, n_threads = new_rows(self, X), effective_n_jobs(self.n_jobs)
+        self._store(update_fit(self._result, Request.read(parameters), parameters, rows, sensitive_features, n_threads))
+        return self
 
     def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The fair score of new rows, shape (m,), higher = more outlying."""

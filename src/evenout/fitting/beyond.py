@@ -166,13 +166,13 @@ class BeyondViews:
     walks: Walks
     raw: FloatArray
     models: Sequence[ScoreModel]
-    ranks: Sequence[QuantileSketch]
+    sketches: Sequence[QuantileSketch]
     sums: Cells
 
     @property
     def rank_error(self) -> float:
         """Of the sketch behind the row weights."""
-        return self.ranks[0].rank_error if self._by_rank else 0.0
+        return self.sketches[0].rank_error if self._by_rank else 0.0
 
     def learn(self, fold: int, raw: FloatArray) -> View:
         """Scaling and base ensemble were learnt by passes; here they score the reference."""
@@ -187,16 +187,20 @@ class BeyondViews:
             return total
         parts = []
         for S, t in (view.model.of_raw(self.raw), (view.S, view.t)):
-            beta = ranks_weights(self.ranks[fold + 1], t[of]) if self._by_rank else np.ones(int(of.sum()))
+            beta = ranks_weights(self.sketches[fold + 1], t[of]) if self._by_rank else np.ones(int(of.sum()))
             parts.append(self.source.rows.cells(S, t, beta, of))
         return total - parts[0] + parts[1]
+
+    def ranks(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:  # noqa: ARG002
+        """See `evenout.fitting.Views`."""
+        return self.sketches[fold + 1] if self._by_rank else None
 
     def flags(self, view: View, mixture: Mixture) -> tuple[float, FloatArray]:
         """Two passes: the threshold, then the rows above it; scores are written on the way."""
         source = self.source
         share = flagged_share(source.parameters["contamination"], source.n_rows)
         fair = self.walks.fair_scores(view.model, mixture, source.capacity)
-        above = self.ranks[0].quantile(1.0 - share), fair.quantile(1.0 - share)
+        above = self.sketches[0].quantile(1.0 - share), fair.quantile(1.0 - share)
         counts = self.walks.flag_rows(view.model, mixture, above, source.groups.labels, source.plan.scores_to)
         return above[1], counts[:-1, 1:] / np.maximum(counts[:-1, :1], 1)
 

@@ -11,14 +11,16 @@ from evenout import gpu
 from evenout.core.cells import Cells, CrossFit, unit_target
 from evenout.core.notions import Collector, NotionRows
 from evenout.core.registry import PARITY
+from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
 from evenout.fitting.attributes import attribute_bias, warn_rising
 from evenout.fitting.request import FlagRows, Request
 from evenout.fitting.result import FitResult, list_kept
-from evenout.fitting.scores import warn_constant, warn_labels
+from evenout.fitting.scores import ScoreModel, warn_constant, warn_labels
 from evenout.fitting.sources import Source, TrainingRows, View, Views
+from evenout.fitting.updating import Maps, keep_columns
 
 
 def fit_rows(
@@ -37,15 +39,19 @@ def fit_rows(
     warn_constant(pool.names, whole.view.model.scaling)
     warn_labels(whole.view, rows.known)
     none = whole.outside.at(slice(0))
-    training, held = [none], [none]
+    training, held, models, ranks = [none], [none], [whole.view.model], [whole.ranks]
     seen = FlagRows(whole.view.S.copy(), whole.view.t.copy(), rows.groups.codes, folds)
+    fresh = seen.S if request.target == "unseen" else whole.view.S.copy()
     for fold in range(n_folds):
         inside = folds == fold
         found = _sums(views, fold, without(fold), ~inside, collectors)
         training.append(found.outside)
         held.append(found.inside)
+        models.append(found.view.model)
+        ranks.append(found.ranks)
+        fresh[inside] = found.view.S[inside]
         if request.target == "unseen":
-            seen.S[inside], seen.t[inside] = found.view.S[inside], found.view.t[inside]
+            seen.t[inside] = found.view.t[inside]
     path = request.path(CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready))
     choice, (model, S, t) = request.choose(path, seen), whole.view
     mixture = path.mixture(choice.alpha)
@@ -67,7 +73,14 @@ def fit_rows(
         flag_rates=rates,
         label_gap=_label_gap(rows, whole.view),
         rank_error=views.rank_error,
+        maps=_maps(models, ranks, fresh, source.n_rows, seed),
     )
+
+
+def _maps(models: list[ScoreModel], ranks: list[QuantileSketch | None], S: FloatArray, n_rows: int, seed: int) -> Maps:
+    known = tuple(sketch for sketch in ranks if sketch is not None)
+    light = tuple(model.without_detectors() for model in models)
+    return Maps(light, known if len(known) == len(models) else None, keep_columns(S), n_rows, seed)
 
 
 def _label_gap(rows: TrainingRows, view: View) -> tuple[float, float]:
@@ -87,6 +100,7 @@ class _Sums(NamedTuple):
     view: View
     outside: Cells
     inside: Cells
+    ranks: QuantileSketch | None
 
 
 def _sums(views: Views, fold: int, raw: FloatArray, outside: BoolArray, collectors: Mapping[str, Collector]) -> _Sums:
@@ -103,7 +117,8 @@ def _sums(views: Views, fold: int, raw: FloatArray, outside: BoolArray, collecto
         return replace(cells, sums=sums, base=None if base is None else base[None])
 
     first = completed(outside, False)
-    return _Sums(view, first, first.at(slice(0)) if fold < 0 else completed(~outside, True))
+    ranks = views.ranks(fold, view, outside)
+    return _Sums(view, first, first.at(slice(0)) if fold < 0 else completed(~outside, True), ranks)
 
 
 def _detect(

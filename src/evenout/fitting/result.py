@@ -1,6 +1,7 @@
 """What a fit has learnt, and the same fit elsewhere on its path."""
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from evenout.fitting.attributes import attribute_bias, warn_rising
 from evenout.fitting.request import FlagRows, Request
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.groups import Groups
+
+if TYPE_CHECKING:
+    from evenout.fitting.updating import Maps
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class FitResult:
         Scale-free demographic parity of the base score before and after it has learnt from labels; NaN without.
     rank_error : float
         What the ranks behind the row weights may be off, as a share of the rows.
+    maps : Maps or None
+        What folds new rows in.
     """
 
     scores: ScoreModel
@@ -63,6 +69,7 @@ class FitResult:
     flag_rates: FloatArray
     label_gap: tuple[float, float]
     rank_error: float
+    maps: "Maps | None" = None
 
     @property
     def fair(self) -> FloatArray:

@@ -18,6 +18,7 @@ from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.membership import AMONG, Membership
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
+from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.pool import FittedPool, standard_units
 from evenout.detectors.units import Units
@@ -180,6 +181,10 @@ class Views(Protocol):
         """Sums over all rows inside of the fold, or outside; ``of`` marks them among the rows in memory."""
         ...
 
+    def ranks(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:
+        """The base score of the rows that a view was learnt on, by which their weights go; None: all count alike."""
+        ...
+
     def flags(self, view: View, mixture: Mixture) -> tuple[float, FloatArray]:
         """The threshold of the fair score, and the share of each group that base and fair score flag, (G, 2)."""
         ...
@@ -277,6 +282,11 @@ class MemoryViews:
         if self.source.parameters["weighting"] == "rank" and len(beta):
             beta = rank_weights(view.t[of], None if weight is None else weight[of])
         return self.source.rows.cells(view.S, view.t, beta, of)
+
+    def ranks(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:  # noqa: ARG002
+        """See `Views`."""
+        by_rank = self.source.parameters["weighting"] == "rank"
+        return QuantileSketch.of(view.t[of], None) if by_rank else None
 
     def flags(self, view: View, mixture: Mixture) -> tuple[float, FloatArray]:
         """See `Views`."""

@@ -13,10 +13,13 @@ from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.estimator import FairOutlierEnsemble
 from evenout.fitting.request import FlagRows
 from evenout.fitting.result import FitResult
+from evenout.fitting.scores import ScoreModel
+from evenout.fitting.updating import Maps
 from evenout.inputs.groups import Groups
 from evenout.persistence.parts import (
     KINDS_OF_CHOICE,
     read_choice,
+    read_maps,
     read_mixture,
     read_path,
     read_scores,
@@ -65,15 +68,9 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
             "threshold": found.threshold,
             "rank_error": found.rank_error,
             "label_gap": dict(zip(("before", "after"), found.label_gap, strict=True)),
-            "scores": {
-                "pool": _pool(scores.pool, objects),
-                "scaling": scores.scaling,
-                "combination": _with_object(scores.combination.kind, "kind", objects)
-                | {"buckets": scores.combination.buckets, "shares": scores.combination.shares},
-                "base_scaling": scores.base_scaling,
-                "stack": scores.stack,
-            },
+            "scores": {"pool": _pool(scores.pool, objects), **_score_map(scores, objects)},
             "path": _path(found.path, objects),
+            "maps": None if found.maps is None else _maps(found.maps, objects),
         }
     )
 
@@ -106,12 +103,33 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             flag_rates=groups.floats("rates", G, 2),
             label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
             rank_error=data.number("rank_error"),
+            maps=read_maps(data.fields("maps"), k, objects) if "maps" in data else None,
         )
     )
     model.n_features_in_ = d
     if "feature_names" in data:
         model.feature_names_in_ = np.array(data.texts("feature_names", d), dtype=object)
     return model
+
+
+def _score_map(scores: ScoreModel, objects: list[Any]) -> dict[str, Any]:
+    """A score model without its detectors."""
+    return {
+        "scaling": scores.scaling,
+        "combination": _with_object(scores.combination.kind, "kind", objects)
+        | {"buckets": scores.combination.buckets, "shares": scores.combination.shares},
+        "base_scaling": scores.base_scaling,
+        "stack": scores.stack,
+    }
+
+
+def _maps(maps: Maps, objects: list[Any]) -> dict[str, Any]:
+    ranks = None
+    if maps.ranks is not None:
+        ranks = [{"levels": list(sketch.levels), "count": sketch.count} for sketch in maps.ranks]
+    models = [_score_map(model, objects) | {"rows": len(model.scaling.sorted_scores)} for model in maps.models]
+    kept = {"columns": maps.columns, "knots": len(maps.columns), "rows": maps.rows, "seed": maps.seed}
+    return {"models": models, "ranks": ranks, **kept}
 
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
