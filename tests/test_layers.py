@@ -14,7 +14,7 @@ SOURCE = Path(evenout.__file__).parent
 # A module may import from its own layer and from those before it.
 LAYERS = [
     {"core"},
-    {"storage", "inputs"},
+    {"storage", "inputs", "pages"},
     {"detectors", "gpu", "partitions", "metrics", "scikit", "datasets"},
     {"fitting"},
     {"repair", "scoring", "estimator"},

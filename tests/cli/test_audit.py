@@ -154,3 +154,18 @@ def test_a_table_that_cannot_be_made_is_one_line(batch, options, words):
     assert result.exit_code == 2
     assert words in result.output
     assert len(result.output.splitlines()) == 1
+
+
+def test_a_page_is_written_with_the_digest_of_the_file(batch, tmp_path):
+    import hashlib
+
+    file, _ = batch
+    page = tmp_path / "audit.html"
+    basic = [file, "--score", "risk", "--sensitive", "group", *FEW]
+    result = run(*basic, "--as", "hiring", "--page", page)
+    assert result.exit_code == 0, result.output
+    text = page.read_text(encoding="utf-8")
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in text
+    assert "29 CFR 1607.4 D" in text
+    wrong = run(*basic, "--page", tmp_path / "audit.pdf")
+    assert (wrong.exit_code, "must end in .html" in wrong.output) == (2, True)

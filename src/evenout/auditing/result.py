@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenout.auditing import sentences, text
@@ -202,6 +204,35 @@ class AuditResult:
             raise InputError("a table counts people of known groups, but groups are known by probability here")
         confidence = self.settings["confidence"]
         return practice_table(self.everyone, kind, flag_means=flag_means, reference=reference, confidence=confidence)
+
+    def to_html(self, *, tables: Sequence[str] = (), **options: Any) -> str:
+        """One self-contained page to hand over, as a string; see `save`."""
+        from evenout.auditing.page import audit_page
+
+        of_tables = {name: options.pop(name) for name in ("flag_means", "reference") if name in options}
+        return audit_page({"": self}, [self.table(kind, **of_tables) for kind in tables], **options)
+
+    def save(self, path: "str | PathLike[str]", *, tables: Sequence[str] = (), **options: Any) -> None:
+        """Write a page to hand over: one HTML file without scripts that asks for nothing. It appears whole or not.
+
+        Parameters
+        ----------
+        path : str or path
+        tables : sequence of {"hiring", "lending", "strata"}
+            What to put in; ``flag_means`` and ``reference`` as in `table`.
+        title, source, input_sha256 : str, optional
+            The page's title, where the data came from, and the hash of the data file.
+        date : datetime, optional
+            By default now.
+        """
+        from evenout.auditing.page import write_audit_page
+
+        write_audit_page(Path(path), self.to_html(tables=tables, **options))
+
+    def _repr_html_(self) -> str:
+        from evenout.auditing.page import notebook
+
+        return notebook(self)
 
     def compare(self, baseline: "AuditResult") -> "DriftResult":
         """Hold this batch against an earlier one; see `evenout.auditing.drift.compare_batches`."""
