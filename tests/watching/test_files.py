@@ -39,12 +39,12 @@ def test_a_watch_comes_back_as_it_was(tmp_path, settings):
     assert (tmp_path / "twice.skops").read_bytes() == (tmp_path / "state.skops").read_bytes()
 
 
-def test_ten_years_fit_into_one_small_file(tmp_path):
+def test_two_years_fit_into_one_small_file(tmp_path):
     monitor, rng = FairnessMonitor(), np.random.default_rng(0)
-    for _ in range(521):
+    for _ in range(105):
         monitor.update(rng.normal(size=40), sensitive_features=np.tile(list("abcde"), 8))
     monitor.save(tmp_path / "state.skops")
-    assert (tmp_path / "state.skops").stat().st_size < 300_000
+    assert (tmp_path / "state.skops").stat().st_size < 60_000
 
 
 def test_a_watch_that_has_not_begun_is_not_saved(tmp_path):
@@ -99,7 +99,7 @@ from evenout import FairnessMonitor
 
 folder = Path(sys.argv[1])
 rng = np.random.default_rng(0)
-batches = [(f"w{i}", rng.normal(size=60), rng.choice(["a", "b"], 60)) for i in range(4)]
+batches = [(f"w{i}", rng.normal(size=60), rng.choice(["a", "b"], 60)) for i in range(3)]
 
 def work(state, last):
     monitor = FairnessMonitor.load(state) if state.exists() else FairnessMonitor()
@@ -156,5 +156,5 @@ def test_a_kill_between_any_two_writes_loses_nothing(tmp_path):
         [sys.executable, "-c", _KILLED, str(tmp_path)], capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) >= 30
+    assert int(done.stdout) >= 20
     assert {Path(file).suffix for file in tmp_path.glob("state-*")} == {".skops"}

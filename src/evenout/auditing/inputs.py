@@ -124,8 +124,9 @@ def _refuse_beside(given: dict[str, Any]) -> None:
     for name, value in given.items():
         if value is not None:
             raise InputError(
-                f"{{@{name}}} is held against the group of each row, but {{@sensitive_features}} has probabilities; "
-                "leave it out, or give groups"
+                "{name} is held against the group of each row, but {@sensitive_features} has probabilities; "
+                "leave it out, or give groups",
+                name=name,
             )
 
 

@@ -110,13 +110,26 @@ def _strata(result: "AuditResult") -> str:
     corrected = result.get("conditional_parity_corrected").value
     size = f"typically {np.sqrt(max(corrected, 0.0)):.2g} standard deviations"
     alike = "mong rows that are alike in the given columns"
-    return _graded(
+    return _explained(result) + _graded(
         gap, result, "conditional",
         f"A{alike}, the gap is {size}, not tested.",
         f"A gap remains a{alike}: {size} ({_p(gap)}).",
         f"A{alike}, a gap is likely but not settled: {size} ({_p(gap)}).",
         f"A{alike}, no gap can be told from noise ({_p(gap)}).",
     )  # fmt: skip
+
+
+def _explained(result: "AuditResult") -> str:
+    """Of the group that is furthest from all rows, what goes with the given columns."""
+    furthest = max((result.get("mean_apart", name) for name in result.group_names), key=lambda m: abs(m.value))
+    if not abs(furthest.value) >= 0.005:
+        return ""
+    part = result.get("apart_by_strata", furthest.group).value
+    side = "above" if furthest.value > 0 else "below"
+    return (
+        f"The mean of {_quoted(furthest)} is {abs(furthest.value):.2f} standard deviations {side} that of all rows; "
+        f"{part * np.sign(furthest.value):.2f} of this goes with the given columns. "
+    )
 
 
 def _seen(result: "AuditResult", what: str) -> str:

@@ -24,7 +24,7 @@ Examples:
   evenout audit batch.csv --score risk --sensitive sex,age --label fraud --out audit.csv
   evenout audit june.csv --score risk --sensitive sex --given income --baseline may.csv
   evenout audit june.csv --score risk --sensitive sex,age --as hiring --as lending --page audit.html
-  evenout audit scores.csv --score risk --sensitive age,sex --continuous age --intersections each
+  evenout audit a.csv --score risk --sensitive age,sex --continuous age
 """
 
 

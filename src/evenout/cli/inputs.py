@@ -80,8 +80,8 @@ def read_fit_inputs(
     To ``learn``, and where ``gaps`` are allowed, labels may be missing. Labels to learn from, and those with gaps, are
     not there to evaluate by.
     """
-    if learn and label is None:
-        raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
+    if learn:
+        require_label(data, label)
     if data in list_datasets():
         return _bundled(data, sensitive, drop, given, label or id_column or clusters)
     if not _names_a_file(data):
@@ -92,6 +92,12 @@ def read_fit_inputs(
     inputs = _from_file(Path(data), sensitive, roles, drop, given, gaps=gaps or learn)
     whole = inputs.labels is not None and not np.isnan(inputs.labels).any() and not learn
     return replace(inputs, labels=inputs.labels if whole else None, known=inputs.labels)
+
+
+def require_label(data: str, label: str | None) -> None:
+    """Refuse to learn without labels."""
+    if label is None:
+        raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
 
 
 def split_names(text: str, columns: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from evenout.fitting.attributes import attribute_bias, warn_rising
 from evenout.fitting.request import FlagRows, Request
 from evenout.fitting.result import FitResult, list_kept
 from evenout.fitting.scores import ScoreModel, warn_constant, warn_labels
-from evenout.fitting.sources import Source, TrainingRows, View, Views
+from evenout.fitting.sources import Source, View, Views
 from evenout.fitting.updating import Maps, keep_columns
 
 
@@ -34,17 +34,17 @@ def fit_rows(
         rows.warn_giveaways()
     pool, raw, without = _detect(source, n_folds, parameters, seed, n_threads)
     collectors = _collectors(source, request, parameters, seed, n_threads) if n_folds else {}
-    views = source.views(pool, raw)
-    whole = _sums(views, -1, raw, np.ones(len(raw), dtype=bool), collectors)
+    views = source.views(pool, raw, without)
+    whole = _sums(views, -1, np.ones(len(raw), dtype=bool), collectors)
     warn_constant(pool.names, whole.view.model.scaling)
-    warn_labels(whole.view, rows.known)
+    warn_labels(whole.view.coverage)
     none = whole.outside.at(slice(0))
     training, held, models, ranks = [none], [none], [whole.view.model], [whole.ranks]
     seen = FlagRows(whole.view.S.copy(), whole.view.t.copy(), rows.groups.codes, folds)
     fresh = seen.S if request.target == "unseen" else whole.view.S.copy()
     for fold in range(n_folds):
         inside = folds == fold
-        found = _sums(views, fold, without(fold), ~inside, collectors)
+        found = _sums(views, fold, ~inside, collectors)
         training.append(found.outside)
         held.append(found.inside)
         models.append(found.view.model)
@@ -53,7 +53,7 @@ def fit_rows(
         if request.target == "unseen":
             seen.t[inside] = found.view.t[inside]
     path = request.path(CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready))
-    choice, (model, S, t) = request.choose(path, seen), whole.view
+    choice, (model, S, t, _) = request.choose(path, seen), whole.view
     mixture = path.mixture(choice.alpha)
     choice.announced(list_kept(t, mixture.apply(S, t), request.contamination))
     warn_rising(attribute_bias(path, choice.alpha, request.target))
@@ -71,7 +71,7 @@ def fit_rows(
         seen=seen,
         threshold=threshold,
         flag_rates=rates,
-        label_gap=_label_gap(rows, whole.view),
+        label_gap=_label_gap(views, whole, request) if n_folds and parameters["learn"] else (np.nan, np.nan),
         rank_error=views.rank_error,
         maps=_maps(models, ranks, fresh, source.n_rows, seed),
     )
@@ -83,17 +83,6 @@ def _maps(models: list[ScoreModel], ranks: list[QuantileSketch | None], S: Float
     return Maps(light, known if len(known) == len(models) else None, keep_columns(S), n_rows, seed)
 
 
-def _label_gap(rows: TrainingRows, view: View) -> tuple[float, float]:
-    """Bias of the base score on the rows, before and after it has learnt from labels."""
-    if rows.known is None or rows.members.n_groups < 2:
-        return float("nan"), float("nan")
-    before = replace(view.model, stack=None).base(view.S)
-    one, every = np.ones(len(before)), np.ones(len(before), dtype=bool)
-    cells = [rows.cells(view.S, t, one, every) for t in (before, view.t)]
-    gaps = [float(PARITY.training_bias(part, unit_target(part)[0])[0]) for part in cells]
-    return gaps[0], gaps[1]
-
-
 class _Sums(NamedTuple):
     """A view, and the sums over the rows outside and inside of its fold."""
 
@@ -103,8 +92,21 @@ class _Sums(NamedTuple):
     ranks: QuantileSketch | None
 
 
-def _sums(views: Views, fold: int, raw: FloatArray, outside: BoolArray, collectors: Mapping[str, Collector]) -> _Sums:
-    view = views.learn(fold, raw)
+def _label_gap(views: Views, whole: _Sums, request: Request) -> tuple[float, float]:
+    """Bias of the base score on all rows, before and after it has learnt from labels.
+
+    It is the gap between the groups' means, or that of a notion that is asked for where none compares all rows.
+    """
+    cells = views.before_labels(whole.view), whole.outside
+    compared = {block.among for block in whole.outside.comparison.blocks}
+    pursued = [notion for notion in request.fairness if compared & {*getattr(notion, "among", ())}]
+    notion = PARITY if "all" in compared else pursued[0]
+    before, after = (float(notion.training_bias(part, unit_target(part)[0])[0]) for part in cells)
+    return before, after
+
+
+def _sums(views: Views, fold: int, outside: BoolArray, collectors: Mapping[str, Collector]) -> _Sums:
+    view = views.learn(fold)
     base = view.model.base_weights()
 
     def completed(of: BoolArray, inside: bool) -> Cells:
@@ -117,7 +119,7 @@ def _sums(views: Views, fold: int, raw: FloatArray, outside: BoolArray, collecto
         return replace(cells, sums=sums, base=None if base is None else base[None])
 
     first = completed(outside, False)
-    ranks = views.ranks(fold, view, outside)
+    ranks = views.rank_map(fold, view, outside)
     return _Sums(view, first, first.at(slice(0)) if fold < 0 else completed(~outside, True), ranks)
 
 
@@ -133,7 +135,8 @@ def _detect(
         "device": parameters["device"],
         "units": rows.units,
         "feature_names": rows.feature_names,
-        "sides": rows.known is not None,
+        "sides": parameters["learn"],
+        "content": rows.content,
     }
     if n_folds:
         return cross_fit_pool(parameters["detectors"], rows.X, source.folds, **settings)

@@ -12,9 +12,9 @@ from evenout.core.stacking import (
     FLAGGED_AGREEMENT,
     LEAST_AGREEMENT,
     LEAST_COVERAGE,
+    Population,
     Stack,
     coverage_warning,
-    label_coverage,
     learn_stack,
 )
 from evenout.core.types import BoolArray, FloatArray
@@ -76,18 +76,43 @@ class ScoreModel:
             weights[chosen] = 1.0 / (len(chosen) * span) if shares is None else shares / span
         return weights if self.stack is None else self.stack.detector_weights(weights)
 
-    def taught(self, S: FloatArray, t: FloatArray, known: "KnownLabels", weight: FloatArray | None) -> "ScoreModel":
-        """The model whose target has learnt from labels, where S (n, k) and t (n,) are its scores of the rows."""
-        flagged_alone = label_coverage(t, known.labels) < LEAST_COVERAGE
+    def taught(
+        self,
+        S: FloatArray,
+        t: FloatArray,
+        known: "KnownLabels",
+        *,
+        coverage: float,
+        weight: FloatArray | None = None,
+        population: Population | None = None,
+    ) -> "ScoreModel":
+        """The model whose target has learnt from labels.
+
+        Parameters
+        ----------
+        S, t : arrays of shape (n, k) and (n,)
+            Its scores of the rows: of all, or with a ``population`` of those with a label.
+        known : KnownLabels
+        coverage : float
+            Of the labels, among all rows (`label_coverage`).
+        weight : array of shape (n,), optional
+        population : Population, optional
+            Of all rows.
+        """
         stack = learn_stack(
             S,
             t,
             known.labels,
             propensity=known.propensity,
             sample_weight=weight,
-            least_agreement=FLAGGED_AGREEMENT if flagged_alone else LEAST_AGREEMENT,
+            population=population,
+            least_agreement=FLAGGED_AGREEMENT if coverage < LEAST_COVERAGE else LEAST_AGREEMENT,
         )
         return replace(self, stack=stack)
+
+    def untaught(self) -> "ScoreModel":
+        """The model before it has learnt from labels."""
+        return replace(self, stack=None)
 
     def without_detectors(self) -> "ScoreModel":
         """The model for scores that are at hand already."""
@@ -137,13 +162,11 @@ def _combined(combination: Combination, S: FloatArray) -> FloatArray:
     return scores[:, None]
 
 
-def warn_labels(view: Any, known: KnownLabels | None) -> None:
+def warn_labels(coverage: float) -> None:
     """Say so where labels come from few of the rows, by their base score (`label_coverage`)."""
-    if known is not None:
-        t = replace(view.model, stack=None).base(view.S)
-        message = coverage_warning(label_coverage(t, known.labels))
-        if message:
-            warn(message, LabelCoverageWarning)
+    message = coverage_warning(coverage)
+    if message:
+        warn(message, LabelCoverageWarning)
 
 
 def warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:

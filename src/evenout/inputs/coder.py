@@ -274,6 +274,11 @@ class Coder:
         """Columns of numbers."""
         return sum(attribute.width for attribute in self.attributes) + len(self.cuts) + self.labelled
 
+    @property
+    def n_strata(self) -> int:
+        """All cuts crossed."""
+        return int(np.prod([cut.size for cut in self.cuts], initial=1))
+
     def attribute_columns(self) -> list[slice]:
         """Where the numbers of each attribute are."""
         ends = np.cumsum([0, *(attribute.width for attribute in self.attributes)]).tolist()

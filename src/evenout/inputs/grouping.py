@@ -245,7 +245,6 @@ def settle(coder: Coder, tally: Tally, among: Sequence[str], parameters: Mapping
     each: list[tuple[int, ...]] = [(a,) for a in every] if parameters["intersections"] is not True else []
     crossed = [every] if parameters["intersections"] or len(every) == 1 else []
     parts = tuple(_part(coder, tally, own, parameters) for own in dict.fromkeys([*each, *crossed]))
-    n_strata = int(np.prod([cut.size for cut in coder.cuts], initial=1))
     columns, blocks = _compared(coder, parts, tally, among, parameters["min_group_size"])
     overlaps = _overlaps(coder, parts, columns)
     if len(overlaps) > MOST_OVERLAPS:
@@ -254,7 +253,7 @@ def settle(coder: Coder, tally: Tally, among: Sequence[str], parameters: Mapping
             "{@sensitive_features}, raise {@min_group_size}, or set {intersections=True}",
             n=len(columns), pairs=len(overlaps), most=MOST_OVERLAPS,
         )  # fmt: skip
-    return Grouping(coder, parts, tuple(columns), Comparison(len(columns), tuple(blocks), overlaps), n_strata)
+    return Grouping(coder, parts, tuple(columns), Comparison(len(columns), tuple(blocks), overlaps), coder.n_strata)
 
 
 def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], parameters: Mapping[str, Any]) -> Part:
@@ -329,10 +328,10 @@ def _say_left_out(coder: Coder, blocks: list[Block], among: Sequence[str], left_
             )
             warn(SmallGroupWarning(template, n=left_out[kind], rows=rows, min_group_size=least))
         if not any(block.among == kind for block in blocks) and (kind != "all" or coder.cuts):
-            where = " in any stratum of {@given}" if coder.cuts else ""
+            rows += f" in any of {coder.n_strata} strata" if coder.cuts else ""
             raise InputError(
-                "there are no two groups of {min_group_size=} {rows}" + where + ": nothing can be compared; "
-                "lower {@min_group_size}, or give more rows",
+                "there are no two groups of {min_group_size=} {rows}: nothing can be compared; lower "
+                "{@min_group_size}, or give more rows",
                 min_group_size=least, rows=rows,
             )  # fmt: skip
 

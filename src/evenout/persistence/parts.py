@@ -39,7 +39,7 @@ def read_scores(data: Fields, n_rows: int, n_features: int, objects: Sequence[An
         _read_scaling(data.fields("scaling"), n_rows, k),
         _read_combination(data.fields("combination"), k, objects),
         _read_scaling(data.fields("base_scaling"), n_rows, 1),
-        _read_stack(data.fields("stack"), k, n_rows) if "stack" in data else None,
+        _read_stack(data.fields("stack"), k) if "stack" in data else None,
     )
 
 
@@ -50,7 +50,7 @@ def read_maps(data: Fields, k: int, objects: Sequence[Any]) -> Maps:
         scaling = _read_scaling(part.fields("scaling"), part.whole("rows", 0, _MOST), k)
         base_scaling = _read_scaling(part.fields("base_scaling"), 0, 1)
         combination = _read_combination(part.fields("combination"), k, objects)
-        stack = _read_stack(part.fields("stack"), k, _MOST) if "stack" in part else None
+        stack = _read_stack(part.fields("stack"), k) if "stack" in part else None
         models.append(ScoreModel(FittedPool((), ()), scaling, combination, base_scaling, stack))
     data.require(models, "models", "is empty")
     ranks = tuple(_read_ranks(part) for part in data.parts("ranks")) if "ranks" in data else None
@@ -139,9 +139,11 @@ def _read_scaling(data: Fields, n_rows: int, k: int) -> Scaling:
     return Scaling(kind, low, high, mean, std, data.flags("varies", k), data.floats("sorted_scores", kept, k))
 
 
-def _read_stack(data: Fields, k: int, n_rows: int) -> Stack:
+def _read_stack(data: Fields, k: int) -> Stack:
+    """Labels may be of more rows than the detectors were fitted on."""
     numbers = ("base_weight", "intercept", "label_weight", "agreement", "effective_labels", "propensity_power")
-    counts: dict[str, Any] = {name: data.whole(name, 0, n_rows) for name in ("n_labels", "n_positive")}
+    counts: dict[str, Any] = {"n_labels": data.whole("n_labels", 0, 2**53)}
+    counts["n_positive"] = data.whole("n_positive", 0, counts["n_labels"])
     counts |= {name: data.number(name) for name in numbers}
     return Stack(data.floats("weights", k), **counts)
 

@@ -127,6 +127,52 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class AttributeLine:
+    """An attribute that is compared by itself, and the bias between its groups before and after."""
+
+    name: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class StratumLine:
+    """How far a group's mean is from that of all people, in standard deviations of the score.
+
+    ``explained`` is the part that goes with the columns that may justify a difference, ``within`` the rest; ``now`` is
+    that rest after.
+    """
+
+    group: str
+    apart: float
+    explained: float
+    within: float
+    now: float
+
+
+@dataclass(frozen=True)
+class CurvePair:
+    """Mean score and flag rate against a number, before and after: value, low and high end at each place."""
+
+    name: str
+    at: tuple[float, ...]
+    before: tuple[tuple[float, ...], ...]
+    after: tuple[tuple[float, ...], ...]
+    rate_before: tuple[tuple[float, ...], ...]
+    rate_after: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Whom the fit compares, in words, and what comes of it for each attribute, within strata, along a number."""
+
+    words: tuple[str, ...]
+    attributes: tuple[AttributeLine, ...]
+    strata: tuple[StratumLine, ...]
+    curves: tuple[CurvePair, ...]
+
+
+@dataclass(frozen=True)
 class ReportData:
     """All that a report shows.
 
@@ -136,7 +182,8 @@ class ReportData:
     away. ``unlisted_groups`` are counted in, but not shown one by one; ``small_groups`` are too small to be compared.
     ``refitted`` tells whether unseen people are unseen by the detectors too, or by the weights alone.
     ``weights_of_sum`` tells whether a step's weights make up the whole score, or are added to the base score.
-    ``label_gap`` is the base score's gap before and after it has learnt from labels, where it has.
+    ``label_gap`` is the base score's gap before and after it has learnt from labels, where it has. ``compared`` is None
+    where each group is simply held against each other.
     """
 
     title: str
@@ -164,3 +211,4 @@ class ReportData:
     id_name: str
     smallest_cell: int
     label_gap: tuple[float, float] | None = None
+    compared: Compared | None = None

@@ -10,6 +10,7 @@ from evenout.core.exceptions import from_extra
 from evenout.pages import policy, safe, static, style, template
 from evenout.report import words
 from evenout.report.data import ReportData
+from evenout.report.drawing import draw_curves
 
 _DIGITS = 6  # that count, of numbers for the charts
 _SCRIPTS = ("charts.js", "people.js", "report.js")
@@ -19,7 +20,9 @@ def render(data: ReportData) -> str:
     """The page as a string; the same data give the same bytes."""
     library, script = _plotting_library(), _own_script()
     steps = [words.step_words(data, place) for place in range(len(data.steps))]
-    page = template("evenout.report", "report.html.j2", at=_at, percent=words.percent, people=words.people)
+    page = template(
+        "evenout.report", "report.html.j2", at=_at, percent=words.percent, people=words.people, number=words.number
+    )
     return page.render(
         data=data,
         headline=words.headline(data),
@@ -27,6 +30,7 @@ def render(data: ReportData) -> str:
         base=words.score_words(data, data.base),
         steps=steps,
         now=steps[data.chosen],
+        curves=[draw_curves(pair) for pair in data.compared.curves] if data.compared else [],
         payload=_embedded(_payload(data, steps)),
         style=safe(style()),
         library=safe(library),

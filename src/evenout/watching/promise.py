@@ -43,6 +43,11 @@ def promise_of(model: Any, level: float) -> Promise:
     found: FitResult = ensemble._result
     if len(found.groups.labels) < 2:
         raise InputError("the model compares fewer than two groups, so it promises nothing that could be watched")
+    if found.path.cross.whole.compared is not None:
+        raise InputError(
+            "the model compares bands, strata, probable groups, attributes by themselves or rows of known outcome; what "
+            "it promised crossed groups is not known: use FairnessMonitor(tolerance=...) and start()"
+        )
     codes = found.groups.codes
     known, n_groups = codes >= 0, len(found.groups.labels)
     ranks = _unseen_ranks(found, ensemble.target, ensemble.alpha_)
