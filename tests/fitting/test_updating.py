@@ -30,8 +30,8 @@ def draw(n, seed, k=5):
     rng = np.random.default_rng(seed)
     groups = rng.choice(["a", "b", "c"], n, p=[0.5, 0.3, 0.2])
     common = rng.exponential(size=n)
-    raw = common[:, None] * rng.uniform(0.5, 1.5, k) + rng.exponential(size=(n, k))
-    return raw + np.outer(groups == "c", rng.uniform(0, 1.2, k)), groups
+    raw = common[:, None] * np.linspace(0.5, 1.5, k) + rng.exponential(size=(n, k))
+    return raw + np.outer(groups == "c", np.linspace(1.2, 0.2, k)), groups
 
 
 def fitted(**settings):

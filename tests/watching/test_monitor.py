@@ -316,7 +316,7 @@ def test_what_promises_nothing_is_refused(data):
     X, groups = data
     strata = FairOutlierEnsemble("paper", alpha=1.0, random_state=0)
     strata.fit(X, sensitive_features=groups, given=np.arange(len(X)) % 2)
-    with pytest.raises(InputError, match="compares bands, strata"):
+    with pytest.raises(InputError, match="it compares bands, strata"):
         FairnessMonitor.of(strata)
     with pytest.raises(InputError, match="FairnessMonitor\\(tolerance"):
         FairnessMonitor.of(object())

@@ -1,6 +1,6 @@
 """The state of a watch in one file: settings, reference and the sums of each batch, and no row of any table.
 
-Five numbers per batch and group are kept, so ten years of weekly batches in five groups take some 100 kB. The file is
+Five numbers per batch and group are kept, so ten years of weekly batches in five groups take some 300 kB. The file is
 plain data in the format of models; a kill at any moment leaves the old file or the new one.
 """
 

@@ -45,7 +45,7 @@ def promise_of(model: Any, level: float) -> Promise:
         raise InputError("the model compares fewer than two groups, so it promises nothing that could be watched")
     if found.path.cross.whole.compared is not None:
         raise InputError(
-            "the model compares bands, strata, probable groups, attributes by themselves or rows of known outcome; what "
+            "it compares bands, strata, probable groups, attributes by themselves or rows of known outcome; what "
             "it promised crossed groups is not known: use FairnessMonitor(tolerance=...) and start()"
         )
     codes = found.groups.codes
