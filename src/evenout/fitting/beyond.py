@@ -188,6 +188,10 @@ class BeyondViews:
             parts.append(self.source.rows.cells(S, t, beta, of))
         return total - parts[0] + parts[1]
 
+    def rank_map(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:  # noqa: ARG002
+        """See `evenout.fitting.Views`."""
+        return self.ranks[fold + 1] if self._by_rank else None
+
     def before_labels(self, view: View) -> Cells:  # noqa: ARG002
         """See `Views`."""
         return self.sums.at(slice(1)) if self.before is None else self.before

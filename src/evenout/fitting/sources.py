@@ -18,6 +18,7 @@ from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.membership import AMONG, Membership
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
+from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import label_coverage
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.parts import Without
@@ -193,6 +194,10 @@ class Views(Protocol):
         """Sums over all rows inside of the fold, or outside; ``of`` marks them among the rows in memory."""
         ...
 
+    def rank_map(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:
+        """The base score of the rows that a view was learnt on, by which their weights go; None: all count alike."""
+        ...
+
     def before_labels(self, view: View) -> Cells:
         """Sums over all rows, as they are where the base score has not learnt from labels."""
         ...
@@ -308,6 +313,11 @@ class MemoryViews:
         if self.source.parameters["weighting"] == "rank" and len(beta):
             beta = rank_weights(view.t[of], None if weight is None else weight[of])
         return self.source.rows.cells(view.S, view.t, beta, of)
+
+    def rank_map(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:  # noqa: ARG002
+        """See `Views`."""
+        by_rank = self.source.parameters["weighting"] == "rank"
+        return QuantileSketch.of(view.t[of], None) if by_rank else None
 
     def before_labels(self, view: View) -> Cells:
         """See `Views`."""

@@ -17,13 +17,18 @@ from evenout.core.problem import CORRECTIONS, METHODS, WEIGHTS, Columns, Mixture
 from evenout.core.ray import Rule
 from evenout.core.registry import weighted_notions
 from evenout.core.scaling import SCALINGS, Scaling
+from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import Stack
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.detectors.units import Units
 from evenout.fitting.scores import ScoreModel
+from evenout.fitting.updating import KNOTS, Maps
 from evenout.persistence.resemblance import read_resemblance
 from evenout.storage.archive import ModelFileError
 from evenout.storage.fields import Fields
+
+_MOST = 2**53  # rows
+_LEVELS = 50  # of a sketch, each with twice the weight of the one before
 
 KINDS_OF_CHOICE = {"missed": TargetNotReachedWarning, "no_gap": NoGapWarning}
 
@@ -40,6 +45,31 @@ def read_scores(data: Fields, n_rows: int, n_features: int, objects: Sequence[An
         _read_stack(data.fields("stack"), k) if "stack" in data else None,
         read_resemblance(data.fields("resemblance"), n_features, objects) if "resemblance" in data else None,
     )
+
+
+def read_maps(data: Fields, k: int, objects: Sequence[Any]) -> Maps:
+    """What folds new rows into the sums of ``k`` detectors."""
+    models = []
+    for part in data.parts("models"):
+        scaling = _read_scaling(part.fields("scaling"), part.whole("rows", 0, _MOST), k)
+        base_scaling = _read_scaling(part.fields("base_scaling"), 0, 1)
+        combination = _read_combination(part.fields("combination"), k, objects)
+        stack = _read_stack(part.fields("stack"), k) if "stack" in part else None
+        models.append(ScoreModel(FittedPool((), ()), scaling, combination, base_scaling, stack))
+    data.require(models, "models", "is empty")
+    ranks = tuple(_read_ranks(part) for part in data.parts("ranks")) if "ranks" in data else None
+    data.require(ranks is None or len(ranks) == len(models), "ranks", "has the wrong length")
+    columns = data.floats("columns", data.whole("knots", 1, KNOTS), k)
+    data.require((np.diff(columns, axis=0) >= 0).all(), "columns", "are not in order")
+    return Maps(tuple(models), ranks, columns, data.whole("rows", 1, 2**53), data.whole("seed", 0, 2**32 - 1))
+
+
+def _read_ranks(data: Fields) -> QuantileSketch:
+    levels = [Fields({"level": level}, "ranks").floats("level", None) for level in data.items("levels")]
+    data.require(1 <= len(levels) <= _LEVELS, "levels", "has the wrong length")
+    sketch = QuantileSketch(tuple(levels), None)
+    data.require(sketch.count == data.whole("count", 1, _MOST), "levels", "has the wrong length")
+    return sketch
 
 
 def read_path(data: Fields, n_groups: int, k: int, objects: Sequence[Any]) -> TradeoffPath:
