@@ -73,14 +73,21 @@ def fit_rows(
         flag_rates=rates,
         label_gap=_label_gap(views, whole, request) if n_folds and parameters["learn"] else (np.nan, np.nan),
         rank_error=views.rank_error,
-        maps=_maps(models, ranks, fresh, source.n_rows, seed),
+        maps=_maps(models, ranks, (S, fresh), source.n_rows, seed),
     )
 
 
-def _maps(models: list[ScoreModel], ranks: list[QuantileSketch | None], S: FloatArray, n_rows: int, seed: int) -> Maps:
+def _maps(
+    models: list[ScoreModel],
+    ranks: list[QuantileSketch | None],
+    scores: tuple[FloatArray, FloatArray],
+    n_rows: int,
+    seed: int,
+) -> Maps:
     known = tuple(sketch for sketch in ranks if sketch is not None)
     light = tuple(model.without_detectors() for model in models)
-    return Maps(light, known if len(known) == len(models) else None, keep_columns(S), n_rows, seed)
+    whole, fresh = (keep_columns(S) for S in scores)
+    return Maps(light, known if len(known) == len(models) else None, whole, fresh, n_rows, seed)
 
 
 class _Sums(NamedTuple):
