@@ -211,6 +211,10 @@ def test_hostile_names_stay_on_one_line():
         (lambda _: FairnessMonitor(tolerance=-1), "tolerance=-1 is not allowed"),
         (lambda _: FairnessMonitor(false_alarms=0), "false_alarms=0 is not allowed"),
         (lambda _: FairnessMonitor().interval, "not begun"),
+        (
+            lambda _: FairnessMonitor({"x": 0.1}).start([1.0, 2.0], sensitive_features=["a", "b"]),
+            "tolerance names 'x'",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_and_changes_nothing(call, words):

@@ -66,7 +66,8 @@ PRACTICES = {
             "Interagency Fair Lending Examination Procedures (FFIEC, August 2009): outcomes against a control group",
             "Hall, Cox, Dickerson, Ravi Kannan, Kulkarni and Schmidt, A United States Fair Lending Perspective on "
             "Machine Learning, Frontiers in Artificial Intelligence 4 (2021): adverse impact ratio, standardised mean "
-            "difference, tests and shortfall",
+            "difference",
+            "Morris and Dunleavy (eds.), Adverse Impact Analysis (2017): Fisher's exact test, z, shortfall",
         ),
         (
             _LAW,

@@ -86,7 +86,7 @@ def fit_rows(
         flag_rates=rates,
         label_gap=_label_gap(views, whole, request) if n_folds and parameters["learn"] else (np.nan, np.nan),
         rank_error=views.rank_error,
-        maps=_maps(models, ranks, fresh, source.n_rows, seed),
+        maps=_maps(models, ranks, (S, fresh), source.n_rows, seed),
     )
 
 
@@ -116,11 +116,17 @@ def _beside(without: Without, r: FloatArray) -> Without:
     return lambda fold: np.column_stack([without(fold), r[fold]])
 
 
-def _maps(models: list[ScoreModel], ranks: list[QuantileSketch | None], S: FloatArray, n_rows: int, seed: int) -> Maps:
+def _maps(
+    models: list[ScoreModel],
+    ranks: list[QuantileSketch | None],
+    scores: tuple[FloatArray, FloatArray],
+    n_rows: int,
+    seed: int,
+) -> Maps:
     known = tuple(sketch for sketch in ranks if sketch is not None)
     light = tuple(replace(model.without_detectors(), resemblance=None) for model in models)
-    columns = keep_columns(S[:, : light[0].n_detectors])
-    return Maps(light, known if len(known) == len(models) else None, columns, n_rows, seed)
+    whole, fresh = (keep_columns(S[:, : light[0].n_detectors]) for S in scores)
+    return Maps(light, known if len(known) == len(models) else None, whole, fresh, n_rows, seed)
 
 
 class _Sums(NamedTuple):

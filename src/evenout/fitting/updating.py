@@ -25,7 +25,7 @@ from evenout.fitting.scores import ScoreModel
 from evenout.inputs.groups import Groups, label_rows
 
 KNOTS = 512  # quantiles that are kept of each detector's scores
-AGED = 0.1  # a detector has aged when its scores have moved by this share of the rows, or more, for certain
+AGED = 0.1  # a detector has aged when its scores have moved for certain, and by this share of the rows or more
 _BLOCK = 65536  # rows that are summed together
 _ENOUGH = 100_000  # rows among which a move is looked for
 _CERTAIN = 0.01  # the chance that any of the detectors is said to have aged and has not
@@ -41,8 +41,8 @@ class Maps:
         K + 1, without their detectors: learnt on all rows, and without each fold.
     ranks : tuple of QuantileSketch or None
         The base score by each model, of the rows it was learnt on: ``beta = exp(rank / n)``; None: ``beta = 1``.
-    columns : array of shape (q, k)
-        Quantiles of the detectors' scores at the fit, of rows that they had not seen.
+    columns, fresh_columns : array of shape (q, k)
+        Quantiles of the detectors' scores of the fit's rows, by all detectors, and by those without the row's fold.
     rows : int
         Rows of the fit behind them.
     seed : int
@@ -52,6 +52,7 @@ class Maps:
     models: tuple[ScoreModel, ...]
     ranks: tuple[QuantileSketch, ...] | None
     columns: FloatArray
+    fresh_columns: FloatArray
     rows: int
     seed: int
 
@@ -76,21 +77,18 @@ class Maps:
             parts.append(collect_cells(S, t, beta, codes, inside, n_groups=n_groups, n_sets=2))
         return Cells.stacked(parts)
 
-    def moved(self, S: FloatArray) -> FloatArray:
-        """How far the scores (n, k) of each detector have moved since the fit: the largest difference in rank, (k,).
+    def moved(self, S: FloatArray, fresh: FloatArray) -> FloatArray:
+        """How far each detector's scores of n new rows have moved since the fit, in ranks, (k,); 0 if by chance.
 
-        The share of rows that must be counted elsewhere, the distance of Kolmogorov and Smirnov, less what chance may
-        do (Massart 1990, corrected for the number of detectors).
+        The distance of Kolmogorov and Smirnov, the smaller of two: of scores by all detectors, ``S`` (n, k), from those
+        of the training rows, which a forest knows; and of ``fresh`` (n, k), scaled as without a fold, from those by
+        detectors without it, which find fewer neighbours. Chance is bounded for both samples (Massart 1990).
         """
-        q, k = self.columns.shape
-        S = S[:: max(len(S) // _ENOUGH, 1)]
-        chance = np.sqrt(np.log(2.0 * k / _CERTAIN) / 2.0 * (1.0 / len(S) + 1.0 / self.rows)) + 0.5 / q
-        far = np.empty(k)
-        for j in range(k):
-            below, upto = (_share(S[:, j], self.columns[:, j], side) for side in ("left", "right"))
-            before = [_share(self.columns[:, j], self.columns[:, j], side) for side in ("left", "right")]
-            far[j] = max(np.abs(below - before[0]).max(), np.abs(upto - before[1]).max())
-        return np.maximum(far - chance, 0.0)
+        both = 1.0 / np.sqrt(len(S)) + 1.0 / np.sqrt(self.rows)
+        chance = np.sqrt(np.log(4.0 * S.shape[1] / _CERTAIN) / 2.0) * both + 0.5 / len(self.columns)
+        some = slice(None, None, max(len(S) // _ENOUGH, 1))
+        far = np.minimum(_distances(S[some], self.columns), _distances(fresh[some], self.fresh_columns))
+        return np.where(far > chance, far, 0.0)
 
 
 def keep_columns(S: FloatArray) -> FloatArray:
@@ -112,13 +110,15 @@ def update_fit(
     folds = maps.folds(pool.inside(X))
     cells = maps.cells(raw, codes, folds, len(found.groups.labels), n_threads)
     S, t = found.scores.of_raw(raw)
-    _warn_aged(maps.moved(S[:, : len(pool.names)]), pool.names)
-    nested = None if found.seen.nested is None else np.stack([S[:, len(pool.names) :]] * len(found.seen.nested))
-    seen = FlagRows(S.copy(), t.copy(), codes, folds, nested)
-    if request.target == "unseen":
-        for fold, model in enumerate(maps.models[1:]):
-            rows = folds == fold
-            seen.S[rows], seen.t[rows] = model.of_raw(raw[rows])
+    k, nested = len(pool.names), None
+    if found.seen.nested is not None:
+        nested = np.stack([S[:, k:]] * len(found.seen.nested))
+    fresh = FlagRows(S.copy(), t.copy(), codes, folds, nested)
+    for fold, model in enumerate(maps.models[1:]):
+        rows = folds == fold
+        fresh.S[rows], fresh.t[rows] = model.of_raw(raw[rows])
+    _warn_aged(maps.moved(S[:, :k], fresh.S[:, :k]), pool.names)
+    seen = fresh if request.target == "unseen" else FlagRows(S, t, codes, folds, nested)
     counts = found.counts + np.bincount(codes[codes >= 0], minlength=len(found.counts))
     more = replace(
         _joined(found, S, t, seen, codes, left_out, int(parameters["reference_size"])),
@@ -243,7 +243,7 @@ def _warn_aged(moved: FloatArray, names: tuple[str, ...]) -> None:
         named = ", ".join(f"{name} ({far:.0%})" for name, far in aged[:5])
         warn(
             AgedDetectorsWarning(
-                "new rows score elsewhere than at the fit: by {n} of {k} detectors at least {least:.0%} of them have "
+                "new rows score elsewhere than at the fit: by {n} of {k} detectors {least:.0%} of them or more have "
                 "moved ({named}{more}). The weights were solved again, but these detectors have aged: a refit is due.",
                 n=len(aged), k=len(names), least=AGED, named=named,
                 more=" and others" if len(aged) > 5 else "",
@@ -251,9 +251,19 @@ def _warn_aged(moved: FloatArray, names: tuple[str, ...]) -> None:
         )  # fmt: skip
 
 
+def _distances(S: FloatArray, columns: FloatArray) -> FloatArray:
+    """The largest difference of two distributions, column by column, at the quantiles of one: shape (k,)."""
+    far = np.empty(S.shape[1])
+    for j in range(S.shape[1]):
+        new, old = np.sort(S[:, j]), columns[:, j]
+        apart = [np.abs(_share(new, old, side) - _share(old, old, side)).max() for side in ("left", "right")]
+        far[j] = max(apart)
+    return far
+
+
 def _share(values: FloatArray, at: FloatArray, side: str) -> FloatArray:
-    """The share of the values below each point, or up to it."""
-    return np.searchsorted(np.sort(values), at, side=side) / len(values)  # type: ignore[call-overload]
+    """The share of the sorted values below each point, or up to it."""
+    return np.searchsorted(values, at, side=side) / len(values)  # type: ignore[call-overload]
 
 
 def _weights(ranks: QuantileSketch, t: FloatArray) -> FloatArray:

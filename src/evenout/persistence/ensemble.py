@@ -157,7 +157,13 @@ def _maps(maps: Maps, objects: list[Any]) -> dict[str, Any]:
     if maps.ranks is not None:
         ranks = [{"levels": list(sketch.levels), "count": sketch.count} for sketch in maps.ranks]
     models = [_score_map(model, objects) | {"rows": len(model.scaling.sorted_scores)} for model in maps.models]
-    kept = {"columns": maps.columns, "knots": len(maps.columns), "rows": maps.rows, "seed": maps.seed}
+    kept = {
+        "columns": maps.columns,
+        "fresh_columns": maps.fresh_columns,
+        "knots": len(maps.columns),
+        "rows": maps.rows,
+        "seed": maps.seed,
+    }
     return {"models": models, "ranks": ranks, **kept}
 
 

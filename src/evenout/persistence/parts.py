@@ -59,9 +59,10 @@ def read_maps(data: Fields, k: int, objects: Sequence[Any]) -> Maps:
     data.require(models, "models", "is empty")
     ranks = tuple(_read_ranks(part) for part in data.parts("ranks")) if "ranks" in data else None
     data.require(ranks is None or len(ranks) == len(models), "ranks", "has the wrong length")
-    columns = data.floats("columns", data.whole("knots", 1, KNOTS), k)
-    data.require((np.diff(columns, axis=0) >= 0).all(), "columns", "are not in order")
-    return Maps(tuple(models), ranks, columns, data.whole("rows", 1, 2**53), data.whole("seed", 0, 2**32 - 1))
+    q = data.whole("knots", 1, KNOTS)
+    columns, fresh = data.floats("columns", q, k), data.floats("fresh_columns", q, k)
+    data.require(all((np.diff(part, axis=0) >= 0).all() for part in (columns, fresh)), "columns", "are not in order")
+    return Maps(tuple(models), ranks, columns, fresh, data.whole("rows", 1, 2**53), data.whole("seed", 0, 2**32 - 1))
 
 
 def _read_ranks(data: Fields) -> QuantileSketch:

@@ -1,22 +1,21 @@
 """A watch over a score in use: whether what was promised on the day of fitting is still kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from evenout.auditing.inputs import aligned, read_numbers
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold
-from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.inputs.groups import label_rows, read_groups
+from evenout.core.types import FloatArray
+from evenout.inputs.groups import read_groups
 from evenout.inputs.parameters import NONE, SHARE_OR_COUNT, Rule, check_parameters, number, one_of
 from evenout.storage.output import finite
 from evenout.watching import text
 from evenout.watching.findings import Alarm, Findings
+from evenout.watching.inputs import read_codes, read_scores
 from evenout.watching.ledger import BatchSums, Ledger, sum_batch
 from evenout.watching.reference import Reference
 
@@ -163,10 +162,14 @@ class FairnessMonitor:
         """
         if self.reference is not None:
             raise InputError("the watch has begun already; begin another one to change what rows are held against")
-        values = _scores(scores, sensitive_features)
+        values = read_scores(scores, sensitive_features)
         groups = read_groups(
             sensitive_features, len(values), min_group_size=1, unknown_groups=self.settings.unknown_groups
         )
+        tolerance = self.settings.tolerance
+        wrong = [name for name in tolerance if name not in groups.labels] if isinstance(tolerance, dict) else []
+        if wrong:
+            raise InputError("{@tolerance} names {name!r}, which is no group of the reference", name=wrong[0])
         above = float(flag_threshold(values, self.settings.contamination)) if threshold is None else float(threshold)
         self.reference = Reference.of(values, above, groups.labels, groups.counts, batch or "")
         self._forget()
@@ -186,13 +189,14 @@ class FairnessMonitor:
         """
         if self.reference is None:
             return self.start(scores, sensitive_features=sensitive_features, batch=batch)
-        name = f"batch {len(self._batches) + 1}" if batch is None else str(batch)
+        name = self._next_name() if batch is None else str(batch)
         if name in self:
             raise InputError(
                 "batch {name!r} has been counted already; leave it out, or give it another name", name=name
             )
-        values = _scores(scores, sensitive_features)
-        codes, others = self._codes(sensitive_features, len(values))
+        values = read_scores(scores, sensitive_features)
+        labels, rule = self.reference.labels, self.settings.unknown_groups
+        codes, others = read_codes(sensitive_features, len(values), labels, rule)
         known, place = codes >= 0, max((b.place for b in self._batches.values()), default=0) + 1
         ranks, flags = self.reference.ranks(values[known]), (values[known] > self.reference.threshold).astype(float)
         self._batches[name] = sum_batch(name, place, ranks, flags, codes[known], self._guesses(), others)
@@ -290,6 +294,9 @@ class FairnessMonitor:
     def __repr__(self) -> str:
         return text.watch_text(self) if self.reference is not None else "FairnessMonitor(), not begun"
 
+    def _next_name(self) -> str:
+        return next(name for n in count(len(self._batches) + 1) if (name := f"batch {n}") not in self)
+
     def _look(self) -> Self:
         """See what the sums say now; an alarm stays."""
         self._forget()
@@ -300,27 +307,6 @@ class FairnessMonitor:
     def _forget(self) -> None:
         self.__dict__.pop("findings", None)
 
-    def _codes(self, sensitive_features: Any, n_rows: int) -> tuple[IntArray, dict[str, int]]:
-        """The place of each row's group among those compared, -1 for others; and how many of which others."""
-        assert self.reference is not None
-        codes, missing = np.full(n_rows, -1, dtype=np.intp), _missing(sensitive_features)
-        if missing.any() and self.settings.unknown_groups == "error":
-            raise InputError(
-                "{@sensitive_features} has missing values in {n} of {n_rows} rows (first: {#row}); fill them in, "
-                "or set {unknown_groups='ignore'}",
-                n=int(missing.sum()), n_rows=n_rows, row=int(missing.argmax()),
-            )  # fmt: skip
-        others = {"": int(missing.sum())} if missing.any() else {}
-        if not missing.all():
-            rows = sensitive_features if not missing.any() else _at(sensitive_features, ~missing)
-            groups = label_rows(rows, int((~missing).sum()))
-            place = {label: g for g, label in enumerate(self.reference.labels)}
-            found = np.array([place.get(label, -1) for label in groups.labels], dtype=np.intp)
-            codes[~missing] = found[groups.codes]
-            counts = zip(groups.labels, groups.counts.tolist(), strict=True)
-            others |= {label: n for label, n in counts if label not in place}
-        return codes, others
-
     def _guesses(self) -> tuple[FloatArray, FloatArray]:
         """Mean rank and flag rate of each group before the next batch: what was seen, with one row of the reference."""
         assert self.reference is not None
@@ -328,25 +314,3 @@ class FairnessMonitor:
         first = {"ranks": 0.5, "flagged": self.reference.flagged}
         ranks, flagged = ((self.findings.ledger.total(name) + prior) / n for name, prior in first.items())
         return ranks, flagged
-
-
-def _scores(scores: Any, sensitive_features: Any) -> FloatArray:
-    values = read_numbers(scores, "scores")
-    if len(values) == 0:
-        raise InputError("{@scores} has no rows; give one score per row")
-    if sensitive_features is None:
-        raise InputError("{@sensitive_features} is missing: a watch needs the group of every row")
-    aligned(sensitive_features, "sensitive_features", scores, len(values))
-    return values
-
-
-def _missing(sensitive_features: Any) -> BoolArray:
-    import pandas as pd
-
-    return pd.DataFrame(sensitive_features).isna().any(axis=1).to_numpy()
-
-
-def _at(sensitive_features: Any, rows: BoolArray | Sequence[bool]) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(sensitive_features)[rows]
