@@ -17,6 +17,7 @@ LAYERS = [
     {"storage", "inputs"},
     {"detectors", "gpu", "partitions", "metrics", "scikit", "datasets"},
     {"fitting"},
+    {"reasons"},
     {"repair", "scoring", "estimator"},
     {"auditing", "persistence"},
     {"report", "reproduce", "displays"},

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from joblib import effective_n_jobs
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -18,6 +18,9 @@ from evenout.inputs.rows import new_rows
 from evenout.partitions.dask_engine import is_collection, score_collection
 from evenout.partitions.engines import Engine
 from evenout.scikit import OutlierScorer
+
+if TYPE_CHECKING:
+    from evenout.reasons import Explanation
 
 
 class FittedScores(OutlierScorer):
@@ -95,6 +98,14 @@ class FittedScores(OutlierScorer):
             return score_collection(self.contributions, X, sensitive_features, columns=self._result.S.shape[1] + 1)
         S = self.detector_scores(X, sensitive_features=sensitive_features)
         return self._result.mixture.parts(S, self._result.scores.base(S))
+
+    def explain(
+        self, X: Any, n_reasons: int = 3, *, sensitive_features: Any = None, rows: str = "rows"
+    ) -> "Explanation":
+        """Why rows stand out, in their own features, before and after fairness; see `evenout.reasons.explain`."""
+        from evenout.reasons import explain
+
+        return explain(self, X, n_reasons, sensitive_features=sensitive_features, rows=rows)
 
     def score_partitions(self, engine: Engine, scores_to: Path) -> IntArray:
         """Write the scores of all rows of an engine's partitions; rows and flagged rows by group, shape (G + 1, 2)."""

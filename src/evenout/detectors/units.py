@@ -69,7 +69,9 @@ class Units:
         low, high = low[kept], high[kept]
         two = ((ordered[:, kept] == low) | (ordered[:, kept] == high)).all(axis=0) & varies[kept]
         centre, spread = np.where(two, low, centre), np.where(two, (high - low) / APART, spread)
-        one_hot = _one_hot(X[:, kept], two & (low == 0.0) & (high == 1.0))
+        one_hot = np.zeros(len(kept), dtype=bool)
+        for start, stop in one_hot_runs(X[:, kept], two & (low == 0.0) & (high == 1.0)):
+            one_hot[start:stop] = True
         return cls(kept, centre, np.where(one_hot | ~varies[kept], 1.0, spread))
 
     def apply(self, X: FloatArray) -> FloatArray:
@@ -109,10 +111,9 @@ def _of_numbers(ordered: FloatArray) -> tuple[FloatArray, FloatArray]:
     return centre, np.where(spread > 0, spread, 1.0)
 
 
-def _one_hot(X: FloatArray, candidates: BoolArray) -> BoolArray:
-    """Which columns belong to a run of columns of 0 and 1 that sum to 1 in every row."""
-    found = np.zeros(X.shape[1], dtype=bool)
-    start = 0
+def one_hot_runs(X: FloatArray, candidates: BoolArray) -> list[tuple[int, int]]:
+    """First and last column, plus 1, of every run of columns of 0 and 1 that sum to 1 in every row."""
+    found, start = [], 0
     while start < X.shape[1]:
         total, stop = np.zeros(len(X)), start
         while stop < X.shape[1] and candidates[stop] and total.min() < 1.0:
@@ -121,7 +122,7 @@ def _one_hot(X: FloatArray, candidates: BoolArray) -> BoolArray:
             if total.max() > 1.0:
                 break
         if (total == 1.0).all():
-            found[start:stop] = True
+            found.append((start, stop))
             start = stop
         else:
             start += 1

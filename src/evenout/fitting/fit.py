@@ -14,6 +14,7 @@ from evenout.core.registry import PARITY
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
+from evenout.fitting.background import Background
 from evenout.fitting.request import FlagRows, Request
 from evenout.fitting.result import FitResult, list_kept
 from evenout.fitting.scores import warn_constant, warn_labels
@@ -65,6 +66,7 @@ def fit_rows(
         flag_rates=rates,
         label_gap=_label_gap(rows, whole.view),
         rank_error=views.rank_error,
+        background=Background.of(rows.X, rows.groups.codes, folds, len(rows.groups.labels)),
     )
 
 

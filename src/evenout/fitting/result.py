@@ -9,6 +9,7 @@ from evenout.core.flags import flag_threshold, flagged_share, group_rates, weigh
 from evenout.core.path import TradeoffPath
 from evenout.core.problem import Mixture
 from evenout.core.types import FloatArray, IntArray
+from evenout.fitting.background import Background
 from evenout.fitting.request import FlagRows, Request
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.groups import Groups
@@ -46,6 +47,8 @@ class FitResult:
         Scale-free demographic parity of the base score before and after it has learnt from labels; NaN without.
     rank_error : float
         What the ranks behind the row weights may be off, as a share of the rows.
+    background : Background or None
+        The features of the rows in memory, for reasons; None in models that were saved before there were any.
     """
 
     scores: ScoreModel
@@ -62,6 +65,7 @@ class FitResult:
     flag_rates: FloatArray
     label_gap: tuple[float, float]
     rank_error: float
+    background: Background | None = None
 
     @property
     def fair(self) -> FloatArray:
@@ -74,14 +78,18 @@ class FitResult:
         mixture = self.path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
         choice.announced(list_kept(self.target, fair, request.contamination))
-        both, codes, weight = np.column_stack([self.target, fair]), self.groups.codes, self._weight()
-        if weight is None:
-            above = flag_threshold(both, request.contamination)
-        else:
-            share = 1.0 - flagged_share(request.contamination, self.n_rows)
-            above = np.array([weighted_quantile(y, weight, share) for y in both.T])
+        both, codes = np.column_stack([self.target, fair]), self.groups.codes
+        above = self.thresholds(both, request.contamination)
         rates = group_rates(both > above, codes, len(self.counts))
         return replace(self, choice=choice, mixture=mixture, threshold=float(above[1]), flag_rates=rates)
+
+    def thresholds(self, scores: FloatArray, contamination: float) -> FloatArray:
+        """The score above which a row is flagged, for each column of scores of the rows in memory, shape (n, m)."""
+        weight = self._weight()
+        if weight is None:
+            return flag_threshold(scores, contamination)
+        share = 1.0 - flagged_share(contamination, self.n_rows)
+        return np.array([weighted_quantile(y, weight, share) for y in scores.T])
 
     def _weight(self) -> FloatArray | None:
         """How many rows each row in memory stands for, shape (n,); None if each stands for itself."""

@@ -11,6 +11,7 @@ from evenout.core.path import TradeoffPath
 from evenout.core.registry import NOTIONS
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.estimator import FairOutlierEnsemble
+from evenout.fitting.background import Background
 from evenout.fitting.request import FlagRows
 from evenout.fitting.result import FitResult
 from evenout.inputs.groups import Groups
@@ -74,6 +75,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
                 "stack": scores.stack,
             },
             "path": _path(found.path, objects),
+            "background": found.background,
         }
     )
 
@@ -106,6 +108,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             flag_rates=groups.floats("rates", G, 2),
             label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
             rank_error=data.number("rank_error"),
+            background=Background.read(data.fields("background"), d) if "background" in data else None,
         )
     )
     model.n_features_in_ = d

@@ -1,0 +1,108 @@
+"""What a fit keeps of its features, so that a saved model alone can say why a row stands out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from evenout.core.folds import row_numbers
+from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.units import one_hot_runs
+from evenout.storage.fields import Fields
+
+SHARES = np.array([0, 0.1, 0.2, 0.5, *range(1, 100), 99.5, 99.8, 99.9, 100]) / 100.0
+ALIKE = 0.8  # rank correlation from which on two features are said to move together
+_BINS = 20
+_PRODUCTS = 4e9  # of numbers, at most, for the correlations
+
+
+@dataclass(frozen=True)
+class Background:
+    """The training rows, feature by feature.
+
+    Parameters
+    ----------
+    typical : array of shape (d,)
+        The median of each column, and of one-hot columns the most frequent category: nobody's row.
+    levels : array of shape (shares, d)
+        The values below which `SHARES` of the rows lie.
+    means : array of shape (d,)
+        Of one-hot columns, the share of each category.
+    tells : array of shape (d,)
+        How well each column alone tells the group: 0 is not at all, 1 is always; see `guessed_share`.
+    kin : array of int, shape (d,)
+        Columns with the same number move together: a chain of rank correlations of at least `ALIKE`.
+    n_groups : int
+    """
+
+    typical: FloatArray
+    levels: FloatArray
+    means: FloatArray
+    tells: FloatArray
+    kin: IntArray
+    n_groups: int
+
+    @classmethod
+    def of(cls, X: FloatArray, codes: IntArray, folds: IntArray, n_groups: int) -> "Background":
+        """Of training rows (n, d), with the codes of their groups, -1 where unknown, and their folds."""
+        levels = np.quantile(X, SHARES, axis=0, method="inverted_cdf")
+        typical = levels[np.flatnonzero(SHARES == 0.5)[0]].copy()
+        means = np.sort(X, axis=0).mean(axis=0)
+        truth = ((levels == 0.0) | (levels == 1.0)).all(axis=0) & (levels[0] != levels[-1])
+        for start, stop in one_hot_runs(X, truth):
+            typical[start:stop] = np.arange(stop - start) == means[start:stop].argmax()
+        tells = np.array([told(X[:, j], levels[:, j], codes, folds, n_groups) for j in range(X.shape[1])])
+        return cls(typical, levels, means, tells, _kin(X), n_groups)
+
+    @classmethod
+    def read(cls, data: Fields, n_features: int) -> "Background":
+        """Out of a model file."""
+        levels = data.floats("levels", len(SHARES), n_features)
+        data.require((np.diff(levels, axis=0) >= 0).all(), "levels", "is out of order")
+        typical, means, tells = (data.floats(name, n_features) for name in ("typical", "means", "tells"))
+        data.require(((tells >= 0) & (tells <= 1)).all(), "tells", "is out of range")
+        kin = data.integers("kin", n_features, low=0, high=n_features)
+        return cls(typical, levels, means, tells, kin, data.whole("n_groups", 0, 2**31))
+
+
+def told(column: FloatArray, levels: FloatArray, codes: IntArray, folds: IntArray, n_groups: int) -> float:
+    """How well a column tells the group: the share of right guesses beyond chance, of all that could be beyond it.
+
+    The column is cut into bins of equal numbers of rows. In each bin the group is guessed whose rows are most often in
+    it. Every group counts the same, and rows are guessed by what the other half of the rows, by folds, has shown: a
+    column that tells nothing is at 0, whatever the number of bins.
+    """
+    known = codes >= 0
+    if n_groups < 2 or not known.any():
+        return 0.0
+    edges = np.unique(levels[np.searchsorted(SHARES, np.linspace(0.0, 1.0, _BINS + 1)[1:-1])])
+    bins, half = np.searchsorted(edges, column[known], side="right"), folds[known] % 2
+    counts = np.zeros((2, len(edges) + 1, n_groups))
+    np.add.at(counts, (half, bins, codes[known]), 1.0)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+    guess = shares[::-1].argmax(axis=2)  # by the other half
+    right = np.take_along_axis(shares, guess[:, :, None], axis=2).sum() / (2 * n_groups)
+    return float(max(0.0, (right - 1.0 / n_groups) / (1.0 - 1.0 / n_groups)))
+
+
+def guessed_share(tells: float, n_groups: int) -> float:
+    """Share of right guesses of a group, every group counting the same, by a column that tells so much.
+
+    >>> guessed_share(0.5, 2)
+    0.75
+    """
+    return tells * (1.0 - 1.0 / n_groups) + 1.0 / n_groups
+
+
+def _kin(X: FloatArray) -> IntArray:
+    """Numbers of the chains of columns that move together."""
+    from scipy.sparse.csgraph import connected_components
+
+    n, d = X.shape
+    if n * d**2 > _PRODUCTS:  # rows by their content: the same in every order
+        X = X[np.argsort(row_numbers(X, 0), kind="stable")[: max(1000, int(_PRODUCTS / d**2))]]
+    ranks = rankdata(X, axis=0)
+    centred = ranks - ranks.mean(axis=0)
+    size = np.sqrt((centred**2).sum(axis=0))
+    correlation = (centred.T @ centred) / np.maximum(np.outer(size, size), 1.0)
+    return connected_components(np.abs(correlation) >= ALIKE, directed=False)[1].astype(np.int64)

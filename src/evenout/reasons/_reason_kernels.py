@@ -1,0 +1,199 @@
+"""Compiled walks over mixtures of two rows: distances to a crowd, and leaves of trees."""
+
+from typing import Any
+
+import numpy as np
+
+from evenout.core.compiled import compiled
+from evenout.core.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
+from evenout.detectors._neighbour_kernels import GUARD
+
+BLOCK = 64
+NEAR = 1e-9  # beside their size, what makes two points one
+
+
+@compiled()
+def same_point(point: FloatArray, other: FloatArray) -> Any:
+    """Whether two points differ by rounding alone."""
+    apart = 0
+    for f in range(len(point)):
+        apart += abs(point[f] - other[f]) > NEAR * (1.0 + abs(point[f]))
+    return apart == 0
+
+
+@compiled()
+def offer(squares: FloatArray, first: int, skip: int, best: FloatArray, ids: IntArray) -> None:
+    """Enter the squared distances of the places from ``first`` on, but ``skip``, into a list of the lowest."""
+    end = len(best) - 1
+    for c in range(len(squares)):
+        if squares[c] >= best[end] or first + c == skip:
+            continue
+        place = end
+        while place > 0 and best[place - 1] > squares[c]:
+            best[place], ids[place] = best[place - 1], ids[place - 1]
+            place -= 1
+        best[place], ids[place] = squares[c], first + c
+
+
+@compiled()
+def move_on(
+    squares: FloatArray, constant: float, factor: float, product: FloatArray, skip: int, best: FloatArray, ids: IntArray
+) -> None:
+    """Add ``constant + factor * product`` to squared distances, and list the lowest, ascending, with their places.
+
+    ``ids`` comes with the places of the list before. Their new distances bound the new list, so that most blocks are
+    seen to hold nothing of it, without a branch for each distance.
+    """
+    bound = 0.0
+    for place in range(len(ids)):
+        c = ids[place]
+        bound = max(bound, squares[c] + (constant + factor * product[c]) if c >= 0 else np.inf)
+    best[:] = np.inf
+    ids[:] = -1
+    for c in range(len(squares)):
+        squares[c] += constant + factor * product[c]
+    for first in range(0, len(squares), BLOCK):
+        block, hits = squares[first : first + BLOCK], 0
+        for c in range(len(block)):
+            hits += block[c] <= bound
+        if hits > 0:
+            offer(block, first, skip, best, ids)
+            bound = min(bound, best[-1])
+
+
+@compiled()
+def list_slots(
+    point: FloatArray, crowd: FloatArray, counts: IntArray, own: int, best: FloatArray, ids: IntArray,
+    slot: FloatArray, spot: IntArray,
+) -> Any:  # fmt: skip
+    """Expand the nearest locations to neighbouring rows, their distances and locations; how many there are.
+
+    One copy of the row itself, at location ``own``, is left out, and one of a row that equals the point: so does the
+    score of a row that is a training row. Distances are computed anew, free of the rounding of many steps.
+    """
+    filled = 0
+    for place in range(len(best)):
+        c = ids[place]
+        if c < 0 or filled == len(slot):
+            break
+        square = 0.0
+        for f in range(len(point)):
+            square += (point[f] - crowd[c, f]) ** 2
+        equal = same_point(point, crowd[c])
+        distance = 0.0 if equal else np.sqrt(square)
+        for _ in range(counts[c] - (1 if equal or c == own else 0)):
+            if filled < len(slot):
+                slot[filled], spot[filled] = distance, c
+                filled += 1
+    return filled
+
+
+@compiled()
+def walk_crowd(
+    start: FloatArray, squares: FloatArray, moves: FloatArray, along: FloatArray, own: IntArray, steps: IntArray,
+    crowd: FloatArray, counts: IntArray, k_distance: FloatArray, density: FloatArray, lof: IntArray, knn: IntArray,
+    k_max: int, grid: float, out: FloatArray,
+) -> None:  # fmt: skip
+    """Write local outlier factors and k-distances at every mixture of each row, ``out[i, l]``.
+
+    A point that moves by u is at the squared distance ``|z - o|^2 + |u|^2 + 2 u'z - 2 u'o`` from o.
+
+    Parameters
+    ----------
+    start : array of shape (D,)
+        The typical row; ``squares`` (M,) are its squared distances to the crowd (M, D).
+    moves : array of shape (m, p, D)
+        What each feature adds to the coordinates when it enters; ``along`` (m, p, M) are its products with the crowd.
+    own : array of int, shape (m,)
+        The location that the row itself is among the crowd, or -1.
+    grid : float
+        Coordinates are multiples of it; 0: they are as they are.
+    """
+    p, D = moves.shape[1:]
+    square, point, taken, still = np.empty(len(crowd)), np.empty(D), np.empty(p, np.bool_), np.zeros(len(crowd))
+    best, ids = np.empty(k_max + 1), np.empty(k_max + 1, np.intp)
+    slot, spot, place = np.empty(k_max), np.empty(k_max, np.intp), np.empty(D)
+    for i in range(len(moves)):
+        square[:], point[:], taken[:], ids[:] = squares, start, False, -1
+        skip = own[i] if own[i] >= 0 and counts[own[i]] == 1 else -1
+        for f in range(D):
+            place[f] = np.rint(point[f] / grid) * grid if grid > 0.0 else point[f]
+        move_on(square, 0.0, 0.0, still, skip, best, ids)
+        filled = list_slots(place, crowd, counts, own[i], best, ids, slot, spot)
+        rate_slots(slot, spot, filled, k_distance, density, lof, knn, out[i, 0])
+        for step, j in enumerate(steps):
+            sign = -1.0 if taken[j] else 1.0
+            taken[j] = not taken[j]
+            constant = 0.0
+            for f in range(D):
+                u = sign * moves[i, j, f]
+                constant += u * (u + 2.0 * point[f])
+                point[f] += u
+                place[f] = np.rint(point[f] / grid) * grid if grid > 0.0 else point[f]
+            move_on(square, constant, -2.0 * sign, along[i, j], skip, best, ids)
+            filled = list_slots(place, crowd, counts, own[i], best, ids, slot, spot)
+            rate_slots(slot, spot, filled, k_distance, density, lof, knn, out[i, step + 1])
+
+
+@compiled()
+def rate_slots(
+    slot: FloatArray, spot: IntArray, filled: int, k_distance: FloatArray, density: FloatArray, lof: IntArray,
+    knn: IntArray, out: FloatArray,
+) -> None:  # fmt: skip
+    """Write the factors and k-distances of one point, from the distances and places of its neighbours."""
+    for c in range(len(lof)):
+        reach, around, k = 0.0, 0.0, min(lof[c], filled)
+        for j in range(k):
+            reach += max(slot[j], k_distance[spot[j], c])
+            around += density[spot[j], c]
+        out[c] = around / k * (reach / k + GUARD)
+    for c in range(len(knn)):
+        out[len(lof) + c] = slot[min(knn[c], filled) - 1]
+
+
+@compiled()
+def walk_trees(
+    rows: Float32Array, typical: Float32Array, player: IntArray, taken: BoolArray, feature: AnyArray,
+    threshold: FloatArray, child: AnyArray, length: FloatArray, root: IntArray, depth: int, sizes: IntArray,
+    out: FloatArray,
+) -> None:  # fmt: skip
+    """Write path lengths of every mixture of each row, summed over the first ``sizes[c]`` trees: ``out[i, l, c]``.
+
+    All mixtures go down a tree together, in one list that is parted where row and typical row part. ``taken`` is of
+    shape (p, L), ``player[f]`` the feature of the table that column f belongs to.
+    """
+    L = taken.shape[1]
+    total, order = np.empty(L), np.empty(L, np.int32)
+    nodes, begins, ends = np.empty(depth + 2, np.intp), np.empty(depth + 2, np.intp), np.empty(depth + 2, np.intp)
+    for i in range(len(rows)):
+        total[:] = 0.0
+        for t in range(len(root)):
+            for m in range(L):
+                order[m] = m
+            nodes[0], begins[0], ends[0], waiting = root[t], 0, L, 1
+            while waiting > 0:
+                waiting -= 1
+                v, begin, end = np.intp(nodes[waiting]), begins[waiting], ends[waiting]
+                while child[v, 0] != v:
+                    f = feature[v]
+                    mine, usual = np.intp(rows[i, f] > threshold[v]), np.intp(typical[f] > threshold[v])
+                    if mine != usual:
+                        member, front = taken[player[f]], begin
+                        for place in range(begin, end):  # exchanged whether needed or not: no branch to guess
+                            m, moved = order[place], order[front]
+                            order[front], order[place] = m, moved
+                            front += member[m]
+                        if front == begin:
+                            v = np.intp(child[v, usual])
+                            continue
+                        if front < end:
+                            nodes[waiting], begins[waiting], ends[waiting] = child[v, usual], front, end
+                            waiting += 1
+                            end = front
+                    v = np.intp(child[v, mine])
+                for place in range(begin, end):
+                    total[order[place]] += length[v]
+            for c in range(len(sizes)):
+                if sizes[c] == t + 1:
+                    for m in range(L):
+                        out[i, m, c] = total[m]
