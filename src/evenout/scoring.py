@@ -100,12 +100,22 @@ class FittedScores(OutlierScorer):
         return self._result.mixture.parts(S, self._result.scores.base(S))
 
     def explain(
-        self, X: Any, n_reasons: int = 3, *, sensitive_features: Any = None, rows: str = "rows"
+        self,
+        X: Any,
+        n_reasons: int = 3,
+        *,
+        baseline: str = "alike",
+        sensitive_features: Any = None,
+        rows: str = "rows",
     ) -> "Explanation":
-        """Why rows stand out, in their own features, before and after fairness; see `evenout.reasons.explain`."""
-        from evenout.reasons import explain
+        """Why rows stand out, in their own features, before and after fairness; see `evenout.reasons.explain`.
 
-        return explain(self, X, n_reasons, sensitive_features=sensitive_features, rows=rows)
+        Of Dask collections, what ``explain(...).to_frame()`` gives, lazy.
+        """
+        from evenout.reasons import explain, explain_collection
+
+        told = explain_collection if is_collection(X) else explain
+        return told(self, X, n_reasons, baseline=baseline, sensitive_features=sensitive_features, rows=rows)
 
     def score_partitions(self, engine: Engine, scores_to: Path) -> IntArray:
         """Write the scores of all rows of an engine's partitions; rows and flagged rows by group, shape (G + 1, 2)."""

@@ -39,15 +39,16 @@ POOLS = {
 }
 
 
+@pytest.mark.parametrize("baseline", ["alike", "typical"])
 @pytest.mark.parametrize("name", POOLS)
 @pytest.mark.filterwarnings("ignore")
-def test_parts_add_up_for_every_pool(name, table, new):
+def test_parts_add_up_for_every_pool(name, baseline, table, new):
     X, groups = table
     model = FairOutlierEnsemble(alpha=50.0, random_state=0, **POOLS[name])
     model.fit(X, sensitive_features=groups)
     rows = np.vstack([new, X[:4]])
     given = {"sensitive_features": np.resize(groups, len(rows))} if name == "group-aware" else {}
-    found = model.explain(rows, **given)
+    found = model.explain(rows, baseline=baseline, **given)
     np.testing.assert_allclose(found.base_parts.sum(axis=1), found.base_scores - found.base_typical, atol=1e-9)
     np.testing.assert_allclose(found.fair_parts.sum(axis=1), found.fair_scores - found.fair_typical, atol=1e-9)
     np.testing.assert_allclose(found.base_scores, model.base_scores(rows, **given), atol=1e-12)
@@ -68,19 +69,18 @@ def test_ready_scores_are_explained_by_themselves(table):
     _, groups = table
     S = np.random.default_rng(0).random((len(groups), 4))
     model = FairOutlierEnsemble("precomputed", alpha=10.0).fit(S, sensitive_features=groups)
-    found = model.explain(S[:6])
+    found = model.explain(S[:6], baseline="typical")
     change = (S[:6] - model._result.background.typical) / np.ptp(S, axis=0)
     np.testing.assert_allclose(found.fair_parts, change * model.weights_, atol=1e-9)
 
 
-@pytest.mark.parametrize("which", ["base", "fair"])
-def test_parts_are_shapley_values_of_the_score(which, model, new, shapley, mixture_value):
+@pytest.mark.parametrize(("which", "baseline"), [("base", "typical"), ("fair", "alike")])
+def test_parts_are_shapley_values_of_the_score(which, baseline, model, new, shapley, mixture_value):
     score = model.base_scores if which == "base" else model.outlier_scores
-    typical = model._result.background.typical
-    found = model.explain(new)
+    found = model.explain(new, baseline=baseline)
     frame = lambda rows: score(new.iloc[:1].assign(**dict(zip(new, rows[0], strict=True))))  # noqa: E731
     for row in range(4):
-        truth = shapley(mixture_value(frame, new.to_numpy()[row], typical, np.arange(5)), 5)
+        truth = shapley(mixture_value(frame, new.to_numpy()[row], found.beside[row], np.arange(5)), 5)
         np.testing.assert_allclose(getattr(found, f"{which}_parts")[row], truth, atol=1e-9)
 
 
@@ -91,7 +91,8 @@ def test_unused_features_and_typical_values_get_nothing(table, new):
     model = FairOutlierEnsemble(alpha=100.0, random_state=0).fit(X, sensitive_features=groups)
     new.iloc[0] = model._result.background.typical
     new.iloc[1, 2] = model._result.background.typical[2]
-    found = model.explain(new)
+    assert not model.explain(new).parts.parts[:, 5].any()
+    found = model.explain(new, baseline="typical")
     assert not found.parts.parts[:, 5].any()
     assert not found.parts.parts[0].any()
     assert not found.parts.parts[1, 2].any()

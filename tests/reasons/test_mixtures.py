@@ -37,8 +37,8 @@ def test_mixtures_are_scored_as_rows_are(name, kind):
     X, rows = _rows(kind)
     part = _fit(name, X)
     known = (rows[:, None] == X).all(axis=2).any(axis=1)
-    mixtures = Mixtures(rows[~known], np.median(X, axis=0), PLAYER, draw_orders(4))
-    found = mixed_scores(part, mixtures, crowd_of(part))
+    mixtures = Mixtures(rows[~known], np.tile(np.median(X, axis=0), ((~known).sum(), 1)), PLAYER, draw_orders(4))
+    found = mixed_scores(part, mixtures, crowd_of(part, mixtures.orders))
     expected = mixtures.joined(part.score(mixtures.rows()))
     if kind == "ties" and name not in ("forest", "tails"):
         # Among points at the same distance another one may be listed: densities differ, distances do not.
@@ -52,8 +52,8 @@ def test_a_training_row_is_explained_without_its_own_copy():
     X, _ = _rows("numbers")
     part = Neighbours.fit(X, lof=[5], knn=[3])[0]
     others = Neighbours.fit(X[1:], lof=[5], knn=[3])[0]
-    mixtures = Mixtures(X[:1], np.median(X, axis=0), PLAYER, draw_orders(4))
-    found = mixed_scores(part, mixtures, crowd_of(part))[0, :, 1]
+    mixtures = Mixtures(X[:1], np.median(X, axis=0)[None], PLAYER, draw_orders(4))
+    found = mixed_scores(part, mixtures, crowd_of(part, mixtures.orders))[0, :, 1]
     np.testing.assert_allclose(found, others.score(mixtures.rows())[:, 1], atol=1e-9)
     assert found[draw_orders(4).end] == pytest.approx(part.score(X[:1])[0, 1], abs=1e-12)
 

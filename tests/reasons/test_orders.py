@@ -79,7 +79,7 @@ def test_standard_errors_are_of_the_size_of_the_errors():
 
 
 def test_features_that_do_the_same_get_the_same_within_the_error():
-    """Exactly up to 8 features; by sampled orders, within their error."""
+    """Exactly up to 10 features; by sampled orders, within their error."""
     function = lambda taken: float(len(taken & {2, 3, 6}) >= 2)  # noqa: E731
     small = draw_orders(8)
     parts, _ = small.parts(_values(small, function))

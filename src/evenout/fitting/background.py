@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from evenout.core.folds import row_numbers
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.units import one_hot_runs
 from evenout.storage.fields import Fields
 
 SHARES = np.array([0, 0.1, 0.2, 0.5, *range(1, 100), 99.5, 99.8, 99.9, 100]) / 100.0
+CROWD = 1024
 ALIKE = 0.8  # rank correlation from which on two features are said to move together
 _BINS = 20
 _PRODUCTS = 4e9  # of numbers, at most, for the correlations
@@ -32,6 +32,8 @@ class Background:
         How well each column alone tells the group: 0 is not at all, 1 is always; see `guessed_share`.
     kin : array of int, shape (d,)
         Columns with the same number move together: a chain of rank correlations of at least `ALIKE`.
+    crowd : array of shape (rows, d)
+        At most `CROWD` of the rows, evenly spaced in the order of their values: the company of a row is sought there.
     n_groups : int
     """
 
@@ -40,6 +42,7 @@ class Background:
     means: FloatArray
     tells: FloatArray
     kin: IntArray
+    crowd: FloatArray
     n_groups: int
 
     @classmethod
@@ -48,11 +51,10 @@ class Background:
         levels = np.quantile(X, SHARES, axis=0, method="inverted_cdf")
         typical = levels[np.flatnonzero(SHARES == 0.5)[0]].copy()
         means = np.sort(X, axis=0).mean(axis=0)
-        truth = ((levels == 0.0) | (levels == 1.0)).all(axis=0) & (levels[0] != levels[-1])
-        for start, stop in one_hot_runs(X, truth):
+        for start, stop in category_runs(X):
             typical[start:stop] = np.arange(stop - start) == means[start:stop].argmax()
         tells = np.array([told(X[:, j], levels[:, j], codes, folds, n_groups) for j in range(X.shape[1])])
-        return cls(typical, levels, means, tells, _kin(X), n_groups)
+        return cls(typical, levels, means, tells, _kin(X), evenly_spaced(X, CROWD), n_groups)
 
     @classmethod
     def read(cls, data: Fields, n_features: int) -> "Background":
@@ -62,7 +64,15 @@ class Background:
         typical, means, tells = (data.floats(name, n_features) for name in ("typical", "means", "tells"))
         data.require(((tells >= 0) & (tells <= 1)).all(), "tells", "is out of range")
         kin = data.integers("kin", n_features, low=0, high=n_features)
-        return cls(typical, levels, means, tells, kin, data.whole("n_groups", 0, 2**31))
+        crowd = data.floats("crowd", None, n_features)
+        data.require(2 <= len(crowd) <= CROWD, "crowd", "has the wrong length")
+        return cls(typical, levels, means, tells, kin, crowd, data.whole("n_groups", 0, 2**31))
+
+
+def category_runs(X: FloatArray) -> list[tuple[int, int]]:
+    """First and last column, plus 1, of every run of one-hot columns."""
+    truth = ((X == 0.0) | (X == 1.0)).all(axis=0) & (np.ptp(X, axis=0) > 0)
+    return one_hot_runs(X, truth)
 
 
 def told(column: FloatArray, levels: FloatArray, codes: IntArray, folds: IntArray, n_groups: int) -> float:
@@ -94,13 +104,20 @@ def guessed_share(tells: float, n_groups: int) -> float:
     return tells * (1.0 - 1.0 / n_groups) + 1.0 / n_groups
 
 
+def evenly_spaced(X: FloatArray, size: int) -> FloatArray:
+    """At most ``size`` rows, evenly spaced in the order of their values: the same for every order of the rows."""
+    if len(X) <= size:
+        return X[np.lexsort(X.T[::-1])]
+    return X[np.lexsort(X.T[::-1])[np.linspace(0, len(X) - 1, size).round().astype(np.intp)]]
+
+
 def _kin(X: FloatArray) -> IntArray:
     """Numbers of the chains of columns that move together."""
     from scipy.sparse.csgraph import connected_components
 
     n, d = X.shape
-    if n * d**2 > _PRODUCTS:  # rows by their content: the same in every order
-        X = X[np.argsort(row_numbers(X, 0), kind="stable")[: max(1000, int(_PRODUCTS / d**2))]]
+    if n * d**2 > _PRODUCTS:
+        X = evenly_spaced(X, max(1000, int(_PRODUCTS / d**2)))
     ranks = rankdata(X, axis=0)
     centred = ranks - ranks.mean(axis=0)
     size = np.sqrt((centred**2).sum(axis=0))

@@ -90,7 +90,7 @@ def list_slots(
 
 @compiled()
 def walk_crowd(
-    start: FloatArray, squares: FloatArray, moves: FloatArray, along: FloatArray, own: IntArray, steps: IntArray,
+    start: FloatArray, moves: FloatArray, along: FloatArray, own: IntArray, steps: IntArray,
     crowd: FloatArray, counts: IntArray, k_distance: FloatArray, density: FloatArray, lof: IntArray, knn: IntArray,
     k_max: int, grid: float, out: FloatArray,
 ) -> None:  # fmt: skip
@@ -100,8 +100,8 @@ def walk_crowd(
 
     Parameters
     ----------
-    start : array of shape (D,)
-        The typical row; ``squares`` (M,) are its squared distances to the crowd (M, D).
+    start : array of shape (m, D)
+        The typical rows.
     moves : array of shape (m, p, D)
         What each feature adds to the coordinates when it enters; ``along`` (m, p, M) are its products with the crowd.
     own : array of int, shape (m,)
@@ -114,7 +114,11 @@ def walk_crowd(
     best, ids = np.empty(k_max + 1), np.empty(k_max + 1, np.intp)
     slot, spot, place = np.empty(k_max), np.empty(k_max, np.intp), np.empty(D)
     for i in range(len(moves)):
-        square[:], point[:], taken[:], ids[:] = squares, start, False, -1
+        point[:], taken[:], ids[:] = start[i], False, -1
+        for c in range(len(crowd)):
+            square[c] = 0.0
+            for f in range(D):
+                square[c] += (point[f] - crowd[c, f]) ** 2
         skip = own[i] if own[i] >= 0 and counts[own[i]] == 1 else -1
         for f in range(D):
             place[f] = np.rint(point[f] / grid) * grid if grid > 0.0 else point[f]
@@ -157,10 +161,10 @@ def walk_trees(
     threshold: FloatArray, child: AnyArray, length: FloatArray, root: IntArray, depth: int, sizes: IntArray,
     out: FloatArray,
 ) -> None:  # fmt: skip
-    """Write path lengths of every mixture of each row, summed over the first ``sizes[c]`` trees: ``out[i, l, c]``.
+    """Write path lengths of every mixture of each row and its typical row, over the first ``sizes[c]`` trees.
 
-    All mixtures go down a tree together, in one list that is parted where row and typical row part. ``taken`` is of
-    shape (p, L), ``player[f]`` the feature of the table that column f belongs to.
+    They go to ``out[i, l, c]``. All mixtures go down a tree together, in one list that is parted where row and typical
+    row part. ``taken`` is of shape (p, L), ``player[f]`` the feature of the table that column f belongs to.
     """
     L = taken.shape[1]
     total, order = np.empty(L), np.empty(L, np.int32)
@@ -176,7 +180,7 @@ def walk_trees(
                 v, begin, end = np.intp(nodes[waiting]), begins[waiting], ends[waiting]
                 while child[v, 0] != v:
                     f = feature[v]
-                    mine, usual = np.intp(rows[i, f] > threshold[v]), np.intp(typical[f] > threshold[v])
+                    mine, usual = np.intp(rows[i, f] > threshold[v]), np.intp(typical[i, f] > threshold[v])
                     if mine != usual:
                         member, front = taken[player[f]], begin
                         for place in range(begin, end):  # exchanged whether needed or not: no branch to guess

@@ -9,13 +9,18 @@ from sklearn.utils.validation import check_is_fitted
 from evenout.core.exceptions import InputError
 from evenout.inputs.rows import new_rows
 from evenout.reasons.attribution import Attribution
+from evenout.reasons.company import Company
 from evenout.reasons.explanation import Explanation
-from evenout.reasons.features import Features, names_of, row_labels, shown_values
+from evenout.reasons.features import Features, names_of, row_labels
 from evenout.reasons.orders import draw_orders
 from evenout.reasons.words import Words
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from evenout.inputs.table import TableEncoder
+
+BASELINES = ("alike", "typical")
 
 
 def explain(
@@ -23,6 +28,7 @@ def explain(
     X: Any,
     n_reasons: int = 3,
     *,
+    baseline: str = "alike",
     table: "TableEncoder | None" = None,
     sensitive_features: Any = None,
     rows: str = "rows",
@@ -36,6 +42,8 @@ def explain(
     X : array or frame of shape (m, d)
     n_reasons : int, default=3
         Reasons for each row in frames and texts; all parts are there in any case.
+    baseline : {"alike", "typical"}, default="alike"
+        What each row is held against: the typical row among the 30 training rows most like it, or among all.
     table : TableEncoder, optional
         The encoder that X is to go through, as in a pipeline.
     sensitive_features : array of shape (m,), optional
@@ -50,25 +58,51 @@ def explain(
     >>> explain(make_pipeline(TableEncoder(), model), table).to_frame()  # doctest: +SKIP
     """
     steps = [step for _, step in getattr(model, "steps", [("", model)])]
-    ensemble, table = steps[-1], steps[0] if len(steps) == 2 else table
+    ensemble, encoder = steps[-1], steps[0] if len(steps) == 2 else table
     check_is_fitted(ensemble)
+    given: dict[str, Any] = {"baseline": baseline, "sensitive_features": sensitive_features, "rows": rows}
+    if encoder is None:
+        return explain_rows(ensemble, X, n_reasons, **given)
+    return explain_rows(ensemble, encoder.transform(X), n_reasons, table=encoder, frame=X, **given)
+
+
+def explain_rows(
+    ensemble: Any,
+    X: Any,
+    n_reasons: int,
+    *,
+    baseline: str = "alike",
+    table: "TableEncoder | None" = None,
+    frame: "pd.DataFrame | None" = None,
+    sensitive_features: Any = None,
+    rows: str = "rows",
+) -> Explanation:
+    """The same for encoded rows, and what they were encoded from, as far as it is at hand."""
     result = ensemble._result
     if result.background is None:
         raise InputError("this model was saved before reasons were kept; fit it anew, and save it")
-    encoded = X if table is None else table.transform(X)
-    array = new_rows(ensemble, encoded)
-    names = names_of(ensemble, encoded)
-    features = Features.of_rows(names, array.shape[1]) if table is None else Features.of_table(table)
-    attribution = Attribution(result, result.background.typical, features.player, draw_orders(len(features.names)))
-    parts = attribution.split(array, sensitive_features=sensitive_features, n_threads=effective_n_jobs(ensemble.n_jobs))
-    base = result.thresholds(result.target[:, None], ensemble.contamination)
+    if baseline not in BASELINES:
+        raise InputError("{baseline=!r} is unknown; use 'alike' or 'typical'", baseline=baseline)
+    array, background = new_rows(ensemble, X), result.background
+    features = Features.of_rows(names_of(ensemble, X), array.shape[1]) if table is None else Features.of_table(table)
+    typical = Company(background).typical(array) if baseline == "alike" else background.typical[None]
+    split = Attribution(result, features.player, draw_orders(len(features.names)))
+    threads = effective_n_jobs(ensemble.n_jobs)
     return Explanation(
-        words=Words(result.background, features, rows),
-        parts=parts,
+        words=Words(background, features, rows),
+        parts=split.split(array, typical, sensitive_features=sensitive_features, n_threads=threads),
         rows=array,
-        values=shown_values(array, features, X, table),
-        index=row_labels(X, len(array)),
+        beside=np.broadcast_to(typical, array.shape),
+        values=features.shown(array, frame),
+        index=row_labels(X if frame is None else frame, len(array)),
         n_reasons=n_reasons,
-        base_line=float(np.ravel(base)[0]),
+        baseline=baseline,
+        base_line=base_line(ensemble),
         fair_line=result.threshold,
     )
+
+
+def base_line(ensemble: Any) -> float:
+    """The base score above which a row would be flagged without fairness."""
+    result = ensemble._result
+    return float(np.ravel(result.thresholds(result.target[:, None], ensemble.contamination))[0])

@@ -26,20 +26,22 @@ _SHOWN = 50  # rows, in a notebook
 class Explanation:
     """Scores of m rows, split over the p features of their table.
 
-    Each part says what a feature adds to the score when the typical row is turned into this one (Shapley values; see
+    Each row is held against a typical row: among the training rows most like it, or among all (``baseline``). Each part
+    says what a feature adds to the score when the typical row is turned into this one (Shapley values; see
     ``docs/reasons.md``): ``base_parts.sum(axis=1) == base_scores - base_typical``, and likewise for the fair score.
 
     Attributes
     ----------
     feature_names : tuple of str
         As in the table; encoded columns are summed up.
-    typical : Series
-        The typical row, by encoded column: medians, and the most frequent categories. Nobody's row.
+    baseline : {"alike", "typical"}
+    beside : array of shape (m, d)
+        The typical row beside each, by encoded column: medians, and the most frequent categories. Nobody's row.
     base_parts, fair_parts : arrays of shape (m, p)
     base_errors, fair_errors : arrays of shape (m, p)
-        Standard errors of the parts from sampling orders of the features; 0 up to 8 features.
+        Standard errors of the parts from sampling orders of the features; 0 up to 10 features.
     base_scores, fair_scores, base_typical, fair_typical : arrays of shape (m,)
-        Of the rows, and of the typical row.
+        Of the rows, and of the typical row beside each.
     base_line, fair_line : float
         The scores above which rows are flagged.
     n_reasons : int
@@ -59,9 +61,11 @@ class Explanation:
     words: Words
     parts: Parts
     rows: FloatArray
+    beside: FloatArray
     values: AnyArray
     index: Any
     n_reasons: int
+    baseline: str
     base_line: float
     fair_line: float
 
@@ -77,12 +81,6 @@ class Explanation:
     @property
     def feature_names(self) -> tuple[str, ...]:  # noqa: D102
         return self.words.features.names
-
-    @property
-    def typical(self) -> "pd.Series":  # noqa: D102
-        import pandas as pd
-
-        return pd.Series(self.words.background.typical, index=list(self.words.features.labels))
 
     @property
     def base_parts(self) -> FloatArray:  # noqa: D102
@@ -161,8 +159,8 @@ class Explanation:
 
     def text(self, row: int, feature: int, earlier: list[int] | None = None) -> str:
         """One feature of a row, in words; ``earlier`` are the features that were named before."""
-        parts = self.parts.parts[row, feature]
-        return self.words.text(feature, self.values[row, feature], self.rows[row], parts, earlier or [])
+        parts, beside = self.parts.parts[row, feature], self.beside[row] if self.baseline == "alike" else None
+        return self.words.text(feature, self.values[row, feature], self.rows[row], beside, parts, earlier or [])
 
     def moves(self) -> "pd.DataFrame":
         """Why rows entered or left the flagged list: change, text; only those that did, indexed as the table."""
@@ -175,17 +173,25 @@ class Explanation:
     def move_text(self, row: int) -> str:
         """What fairness did to a row: its place beside the line, and the features whose parts changed most."""
         change, (base, fair) = str(self.changes[row]), self.parts.scores[row]
-        added = self.fair_parts[row] - self.base_parts[row]
+        names, added = self._sources(row)
         sign = {"entered": 1.0, "left": -1.0}.get(change, float(np.sign(added.sum())) or 1.0)
         most = [int(j) for j in np.argsort(-sign * added, kind="stable")[: self.n_reasons] if sign * added[j] >= 5e-4]
-        named = ", ".join(f"{self.feature_names[j]} ({added[j]:+.3f})" for j in most)
-        beside = [f"{score:.3f} beside a line at {line:.3f}" for score, line in
-                  ((base, self.base_line), (fair, self.fair_line))]  # fmt: skip
+        named = ", ".join(f"{names[j]} ({added[j]:+.3f})" for j in most)
+        beside = [
+            f"{score:.3f} beside a line at {line:.3f}"
+            for score, line in ((base, self.base_line), (fair, self.fair_line))
+        ]
         told = {"entered": "entered the list", "left": "left the list", "flagged": "stays on the list"}
-        word = "raised most" if sign > 0 else "lowered most"
-        return f"{told.get(change, 'is not on the list')}: base score {beside[0]}, fair score {beside[1]}" + (
-            f"; {word} by {named}" if named else ""
-        )
+        most_by = f"; {'raised' if sign > 0 else 'lowered'} most by {named}" if named else ""
+        where = told.get(change, "is not on the list")
+        return f"{where}: base score {beside[0]}, fair score {beside[1]}{most_by}"
+
+    def _sources(self, row: int) -> tuple[list[str], FloatArray]:
+        """What fairness has added to a row's score: by feature, and last to the typical row beside it."""
+        added = self.fair_parts[row] - self.base_parts[row]
+        company = float(self.fair_typical[row] - self.base_typical[row])
+        last = f"what all {self.words.rows} like it got" if self.baseline == "alike" else "a shift of all"
+        return [*self.feature_names, last], np.append(added, company)
 
     def influence(self, sensitive_features: Any = None) -> "pd.DataFrame":
         """How much each feature has to say, before and after fairness; which features make the gap between groups.
@@ -200,8 +206,8 @@ class Explanation:
         DataFrame
             Without groups, by feature: ``base`` and ``fair`` are the mean sizes of its parts, ``change`` is fair / base
             - 1, ``tells`` how well it tells the group (0 not at all, 1 always). With groups, by group and feature:
-            ``base`` and ``fair`` are the mean part in the group less that over all rows, which add up to the group's
-            mean score less that of all, and ``change`` is fair - base.
+            ``base`` and ``fair`` are the mean part in the group less that over all rows, and ``change`` is fair - base.
+            With ``baseline="typical"`` they add up to the group's mean score less that of all rows.
         """
         import pandas as pd
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.detectors.units import feature_labels
-from evenout.inputs.columns import Categories, Dates
+from evenout.inputs.columns import Categories, Dates, Numbers
 from evenout.inputs.rows import column_names
 
 if TYPE_CHECKING:
@@ -30,12 +30,15 @@ class Features:
         Of the features.
     labels : tuple of str
         Of the encoded columns: ``home=own``, ``joined (month)``.
+    table : tuple
+        The columns of the table, where they were encoded here; see `evenout.inputs.columns`.
     """
 
     names: tuple[str, ...]
     player: IntArray
     kinds: tuple[str, ...]
     labels: tuple[str, ...]
+    table: tuple[Numbers | Dates | Categories, ...] = ()
 
     @classmethod
     def of_rows(cls, names: Any, d: int) -> "Features":
@@ -49,11 +52,24 @@ class Features:
         columns = table.encoded_columns
         player = np.repeat(np.arange(len(columns)), [len(column.features) for column in columns])
         labels = tuple(label for column in columns for label in column.features)
-        return cls(tuple(str(c.name) for c in columns), player, tuple(c.kind for c in columns), labels)
+        return cls(tuple(str(c.name) for c in columns), player, tuple(c.kind for c in columns), labels, tuple(columns))
 
     def columns(self, feature: int) -> IntArray:
         """The encoded columns of a feature."""
         return np.flatnonzero(self.player == feature)
+
+    def shown(self, rows: FloatArray, frame: "pd.DataFrame | None" = None) -> AnyArray:
+        """What stands in the table, shape (m, p), as objects: numbers, text, dates, or None where nothing stands.
+
+        From encoded rows (m, d), and better from the frame that they were encoded from.
+        """
+        if not self.table:
+            return rows.astype(object)
+        columns = [
+            _shown_column(column, rows[:, self.columns(j)], None if frame is None else frame[column.name])
+            for j, column in enumerate(self.table)
+        ]
+        return np.column_stack(columns)
 
     def largest(self, values: FloatArray) -> FloatArray:
         """The largest of the values (d,) of encoded columns, for each feature, shape (p,)."""
@@ -62,24 +78,23 @@ class Features:
         return most
 
 
-def shown_values(rows: FloatArray, features: Features, X: Any, table: "TableEncoder | None") -> AnyArray:
-    """What stands in the table, shape (m, p), as objects: numbers, text, dates, or None where nothing stands."""
-    if table is None:
-        return rows.astype(object)
-    shown = np.empty((len(rows), len(features.names)), dtype=object)
-    for j, column in enumerate(table.encoded_columns):
-        first = int(features.columns(j)[0])
-        missing = _missing(X[column.name])
-        if isinstance(column, Categories | Dates):
-            shown[:, j] = X[column.name].astype(str).to_numpy(dtype=object)
-        else:
-            shown[:, j] = rows[:, first].astype(object)
-        shown[missing, j] = None
+def _shown_column(column: Numbers | Dates | Categories, encoded: FloatArray, given: "pd.Series | None") -> AnyArray:
+    """What stands in one column of a table, from its encoded columns (m, c), or as given; None where nothing stands."""
+    import pandas as pd
+
+    if isinstance(column, Categories):
+        place = np.where(encoded.any(axis=1), encoded.argmax(axis=1), -1)
+        shown = np.array([*column.values, "no known value"], dtype=object)[place]
+    elif isinstance(column, Dates):
+        stamps = pd.to_datetime(encoded[:, 0] + column.first, unit="D").floor("s")
+        shown = np.array([str(stamp).removesuffix(" 00:00:00") for stamp in stamps], dtype=object)
+    else:
+        shown = encoded[:, 0].astype(object)
+    if given is not None:
+        if not isinstance(column, Numbers):
+            shown = given.astype(str).to_numpy(dtype=object).copy()
+        shown[given.isna().to_numpy()] = None
     return shown
-
-
-def _missing(column: "pd.Series") -> AnyArray:
-    return column.isna().to_numpy()
 
 
 def row_labels(X: Any, n_rows: int) -> Any:

@@ -2,13 +2,13 @@
 
 - *Trees*: all mixtures go down a tree in one list, which is parted where the row and the typical row part.
 - *Distances and densities*: squared distances to a crowd change by one vector when a feature enters. The crowd is all
-  training rows, or `CROWD` of them with as many fewer neighbours, which is what a detector on a sample is. What it is
+  training rows, or some of them, `CROWD` at least, with as many fewer neighbours: a detector on a sample. What that is
   off at the two ends, where the score is known, is shared out over the features by the size of their parts.
 - *Tails* and ready scores: a column is one feature.
 - *Other detectors* score the mixtures as rows.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
@@ -22,10 +22,11 @@ from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.pool import Precomputed
 from evenout.detectors.tails import Tails
 from evenout.detectors.units import GRID
+from evenout.fitting.background import CROWD
 from evenout.reasons.orders import Orders
 
-CROWD = 1024
 _LEAST = 3  # neighbours in a crowd
+_DISTANCES = 2**18  # of mixtures to the crowd, for each row
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Mixtures:
     Parameters
     ----------
     X : array of shape (m, d)
-    typical : array of shape (d,)
+    typical : array of shape (m, d)
+        The typical row beside each.
     player : array of int, shape (d,)
         Which of the p features of the table each of these columns belongs to.
     orders : Orders
@@ -49,18 +51,14 @@ class Mixtures:
     orders: Orders
     groups: Any = None
 
-    def of(self, rows: slice) -> "Mixtures":
-        """Those of some rows."""
-        return replace(self, X=self.X[rows], groups=None if self.groups is None else self.groups[rows])
-
     def rows(self) -> FloatArray:
         """All mixtures, one after the other, shape (m L, d)."""
-        mixed = np.where(self.orders.taken[:, self.player], self.X[:, None, :], self.typical)
+        mixed = np.where(self.orders.taken[:, self.player], self.X[:, None, :], self.typical[:, None, :])
         return mixed.reshape(-1, self.X.shape[1])
 
     def moves(self, turn: FloatArray | None) -> FloatArray:
         """What each feature adds to the coordinates when it enters, shape (m, p, D)."""
-        d = len(self.typical)
+        d = self.X.shape[1]
         moves = np.zeros((len(self.X), self.orders.p, d))
         moves[:, self.player, np.arange(d)] = self.X - self.typical
         return moves if turn is None else moves @ turn
@@ -73,7 +71,7 @@ class Mixtures:
 class Crowd:
     """The rows among which mixtures seek their neighbours: all training rows, or some of them."""
 
-    def __init__(self, fitted: Neighbours, size: int = CROWD) -> None:
+    def __init__(self, fitted: Neighbours, size: int) -> None:
         n = int(fitted.counts.sum())
         self.model = fitted
         if n > size:  # evenly spaced in the order of the values: the same rows for every order of the table
@@ -88,15 +86,14 @@ class Crowd:
         from evenout.reasons._reason_kernels import walk_crowd
 
         orders, model = mixtures.orders, self.model
-        start = mixtures.typical if turn is None else mixtures.typical @ turn
+        start = np.ascontiguousarray(mixtures.typical if turn is None else mixtures.typical @ turn)
         moves, crowd = mixtures.moves(turn), model.locations
         along = (moves.reshape(-1, crowd.shape[1]) @ crowd.T).reshape(len(moves), orders.p, len(crowd))
-        squares = ((crowd - start) ** 2).sum(axis=1)
         out = np.empty((len(moves), len(orders.taken), model.width))
         known = (crowd, model.counts, model.k_distance, model.density, model.lof, model.knn)
         k_max = int(max([*model.lof, *model.knn]))
         grid = 0.0 if turn is None else GRID
-        walk_crowd(start, squares, moves, along, find_rows(ends, crowd), orders.steps, *known, k_max, grid, out)
+        walk_crowd(start, moves, along, find_rows(ends, crowd), orders.steps, *known, k_max, grid, out)
         return out
 
 
@@ -105,11 +102,12 @@ def _fewer(ks: IntArray, share: float) -> list[int]:
     return [int(min(k, max(_LEAST, round(k * share)))) for k in ks]
 
 
-def crowd_of(part: Any) -> Crowd | None:
-    """Of a part with neighbours."""
+def crowd_of(part: Any, orders: Orders) -> Crowd | None:
+    """Of a part with neighbours; the fewer mixtures there are, the more rows can be afforded."""
+    size = max(CROWD, _DISTANCES // len(orders.taken))
     if isinstance(part, Nearness):
-        return Crowd(part.neighbours)
-    return Crowd(part) if isinstance(part, Neighbours) else None
+        return Crowd(part.neighbours, size)
+    return Crowd(part, size) if isinstance(part, Neighbours) else None
 
 
 def is_by_feature(part: Any) -> bool:
@@ -117,9 +115,9 @@ def is_by_feature(part: Any) -> bool:
     return isinstance(part, Tails | Precomputed)
 
 
-def column_features(part: Any, d: int) -> IntArray:
+def column_features(part: Any) -> IntArray:
     """The feature behind each column of such a part."""
-    return part.features if isinstance(part, Tails) else np.arange(d)
+    return part.features if isinstance(part, Tails) else np.arange(part.width)
 
 
 @singledispatch

@@ -23,7 +23,7 @@ import numpy as np
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
-ALL = 8
+ALL = 10
 PAIRS = 6
 _MIXTURES = 256  # of few features, so many are scored at least
 _SEED = 20240229

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evenout.core.types import FloatArray
+from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.background import SHARES, Background, guessed_share
 from evenout.reasons.features import Features
 
@@ -32,21 +32,20 @@ class Words:
     features: Features
     rows: str = "rows"
 
-    def value(self, feature: int, shown: Any, row: FloatArray) -> str:
-        """A feature, what it is in a row, encoded (d,), and how usual that is among the training rows."""
+    def value(self, feature: int, shown: Any, row: FloatArray, beside: FloatArray | None) -> str:
+        """A feature, what it is in a row, encoded (d,), and how usual that is: among all, and beside its company."""
         name, columns = self.features.names[feature], self.features.columns(feature)
         if self.features.kinds[feature] == "categories":
-            return f"{name}: {self._category(shown, row, columns)}"
+            return f"{name}: {self._category(shown, row, beside, columns)}"
         if shown is None:
             return f"{name}: missing, taken as {number(row[columns[0]])}"
         column = max(columns.tolist(), key=lambda j: max(self.beyond(float(row[j]), j)))
-        if column == columns[0] and self.features.kinds[feature] == "numbers":
-            return f"{name}: {number(row[column])}, {self._place(row[column], column)}"
+        if self.features.kinds[feature] == "numbers":
+            return f"{name}: {number(row[column])}, {self._place(row, beside, column)}"
         if column == columns[0]:
-            return f"{name}: {shown}, {self._place(row[column], column, words=('later', 'earlier'), span=False)}"
-        return f"{name}: {shown}, {self.features.labels[column]} {number(row[column])}: " + self._place(
-            row[column], column
-        )
+            return f"{name}: {shown}, {self._place(row, None, column, words=('later', 'earlier'), span=False)}"
+        part = self.features.labels[column].removeprefix(name).strip(" ()")
+        return f"{name}: {shown}, {part} {number(row[column])}, {self._place(row, beside, column)}"
 
     def beyond(self, value: float, column: int) -> tuple[float, float]:
         """At least this share of the training rows lies below the value, and at least this share above."""
@@ -56,30 +55,40 @@ class Words:
         return (float(SHARES[below - 1]) if below else 0.0), 1.0 if upto == 0 else float(above)
 
     def _place(
-        self, value: float, column: int, words: tuple[str, str] = ("higher", "lower"), *, span: bool = True
+        self,
+        row: FloatArray,
+        beside: FloatArray | None,
+        column: int,
+        words: tuple[str, str] = ("higher", "lower"),
+        *,
+        span: bool = True,
     ) -> str:
-        below, above = self.beyond(value, column)
-        levels = self.background.levels[:, column]
-        usual = f" (80% of {self.rows}: {number(levels[_LOW])} to {number(levels[_HIGH])})" if span else ""
-        for share, word in ((below, words[0]), (above, words[1])):
+        value, levels = float(row[column]), self.background.levels[:, column]
+        said = [f"80% of {self.rows}: {number(levels[_LOW])} to {number(levels[_HIGH])}"] if span else []
+        if beside is not None and beside[column] != value:
+            said.append(f"those most like it: {number(beside[column])}")
+        usual = f" ({'; '.join(said)})" if said else ""
+        for share, word in zip(self.beyond(value, column), words, strict=True):
             if share >= 1.0:
                 return f"{word} than in any training row{usual}"
             if share >= UNUSUAL:
                 return f"{word} than {percent(share)} of {self.rows}{usual}"
-        if value == self.background.typical[column]:
+        if value == (self.background.typical if beside is None else beside)[column]:
             return "the typical value"
-        return f"common by itself{usual}, but not beside the other values"
+        return f"common by itself, but not beside its other values{usual}"
 
-    def _category(self, shown: Any, row: FloatArray, columns: Any) -> str:
+    def _category(self, shown: Any, row: FloatArray, beside: FloatArray | None, columns: IntArray) -> str:
         text = "missing" if shown is None else str(shown)
         held = columns[row[columns] == 1.0]
         if not len(held):
-            return f"{text}, in no training row"
-        share, most = float(self.background.means[held[0]]), columns[self.background.means[columns].argmax()]
-        label = self.features.labels[most].partition("=")[2]
+            return f"{text}, which no training row has"
+        usual = self.background.means[columns] if beside is None else beside[columns]
+        most = columns[usual.argmax()]
+        share = f"{text}, as {percent(float(self.background.means[held[0]]))} of {self.rows}"
         if held[0] == most:
-            return f"{text}, as {percent(share)} of {self.rows}"
-        return f"{text}, as {percent(share)} of {self.rows} (most frequent: {label})"
+            return share
+        label = self.features.labels[most].partition("=")[2]
+        return f"{share} ({'most frequent' if beside is None else 'those most like it'}: {label})"
 
     def notes(self, feature: int, parts: FloatArray, earlier: list[int]) -> list[str]:
         """What else must be said of a reason: parts (2,) in base and fair score, and the reasons named before it."""
@@ -105,9 +114,17 @@ class Words:
         """The chains of columns that move together, to which a feature belongs."""
         return set(self.background.kin[self.features.columns(feature)].tolist())
 
-    def text(self, feature: int, shown: Any, row: FloatArray, parts: FloatArray, earlier: list[int]) -> str:
-        """A whole reason, as one line."""
-        return "; ".join([self.value(feature, shown, row), *self.notes(feature, parts, earlier)])
+    def text(
+        self,
+        feature: int,
+        shown: Any,
+        row: FloatArray,
+        beside: FloatArray | None,
+        parts: FloatArray,
+        earlier: list[int],
+    ) -> str:
+        """A whole reason, as one line; ``beside`` is the typical row of the row's company, None: that of all rows."""
+        return "; ".join([self.value(feature, shown, row, beside), *self.notes(feature, parts, earlier)])
 
 
 def number(value: float) -> str:
