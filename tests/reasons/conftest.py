@@ -64,6 +64,7 @@ def model(table):
 @pytest.fixture(scope="session")
 def new(table):
     """Rows that are no training rows, every second one far out."""
-    rows = table[0].iloc[:12] + 0.01
+    rows = table[0].iloc[:12].copy()
+    rows.iloc[:, :4] += 0.01
     rows.iloc[::2, 3] += 4.0
     return rows

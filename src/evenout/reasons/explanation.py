@@ -178,7 +178,7 @@ class Explanation:
         most = [int(j) for j in np.argsort(-sign * added, kind="stable")[: self.n_reasons] if sign * added[j] >= 5e-4]
         named = ", ".join(f"{names[j]} ({added[j]:+.3f})" for j in most)
         beside = [
-            f"{score:.3f} beside a line at {line:.3f}"
+            f"{score:.3f} (flagged above {line:.3f})"
             for score, line in ((base, self.base_line), (fair, self.fair_line))
         ]
         told = {"entered": "entered the list", "left": "left the list", "flagged": "stays on the list"}
@@ -225,10 +225,17 @@ class Explanation:
             frames[label] = pd.DataFrame({"base": base, "fair": fair, "change": fair - base}, index=names)
         return pd.concat(frames, names=["group"])
 
+    def n_given(self, row: int) -> int:
+        """How many of the reasons of a row make it more of an outlier; the others are none."""
+        return int((self.fair_parts[row, self.order[row]] > 0).sum())
+
     def lines(self, row: int) -> Iterator[str]:
         """All that is to be said of a row, line by line."""
         yield f"{self.index[row]}: {self.move_text(row)}"
-        for place, (feature, text) in enumerate(zip(self.order[row], self.texts(row), strict=True), 1):
+        given = zip(self.order[row], self.texts(row), strict=True)
+        for place, (feature, text) in enumerate(given, 1):
+            if place > self.n_given(row):
+                break
             base, fair = self.parts.parts[row, feature]
             yield f"  {place}. {text}  [{base:+.3f} before, {fair:+.3f} after fairness]"
 

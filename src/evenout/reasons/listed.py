@@ -52,7 +52,9 @@ def reason_columns(
         shown = None if frame is None else frame.iloc[named]
         groups = None if sensitive_features is None else np.asarray(sensitive_features, dtype=object)[named]
         found = explain_rows(ensemble, few, n_reasons, table=table, frame=shown, sensitive_features=groups)
-        texts[named, : found.n_reasons] = [found.texts(row) for row in range(len(named))]
+        for row, place in enumerate(named):
+            said = found.texts(row)[: found.n_given(row)]
+            texts[place, : len(said)] = said
     change = np.array(CHANGES, dtype=object)[2 * before.astype(int) + after]
     return pd.DataFrame({"change": change} | {f"reason_{j + 1}": texts[:, j] for j in range(n_reasons)})
 
@@ -63,7 +65,7 @@ def explain_collection(
     """What ``ensemble.explain(...).to_frame()`` gives, of a Dask collection: a Dask frame, lazy."""
     import pandas as pd
 
-    kinds = {"rank": int, "feature": object, "value": object, "base_part": float, "fair_part": float, "text": object}
+    kinds = {"rank": int, "feature": object, "value": float, "base_part": float, "fair_part": float, "text": object}
     meta = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
     return frame_collection(partial(_frame_of, ensemble, n_reasons, settings), X, meta, sensitive_features)
 
@@ -71,7 +73,8 @@ def explain_collection(
 def _frame_of(
     ensemble: Any, n_reasons: int, settings: dict[str, Any], X: Any, sensitive_features: Any = None
 ) -> "pd.DataFrame":
-    return ensemble.explain(X, n_reasons, sensitive_features=sensitive_features, **settings).to_frame()
+    frame = ensemble.explain(X, n_reasons, sensitive_features=sensitive_features, **settings).to_frame()
+    return frame.astype({"value": float})
 
 
 def explain_partitions(
