@@ -64,7 +64,7 @@ def test_encoded_columns_are_summed_back_and_values_are_those_of_the_table(pipel
     assert frame.loc[3].iloc[0]["feature"] == "visits"
     text = frame.loc[3].iloc[0]["text"]
     assert text.startswith("visits: 60, higher than 99.")
-    assert "% of rows (80% of rows: 1 to 5; those most like it: " in text
+    assert "% of rows (80% of rows: 1 to 5; those most similar: " in text
     boat = table.index[table["home"] == "boat"][0]
     home = frame.loc[boat].set_index("feature").loc["home"]
     assert home["value"] == "boat"

@@ -34,7 +34,7 @@ def test_shares_are_true_and_tight(words, rows, column):
     [
         (1e3, None, "amount: 1,000, higher than in any training row (80% of clients: "),
         (-1.0, None, "amount: -1, lower than in any training row (80% of clients: "),
-        (4.0, 1.25, "; those most like it: 1.25)"),
+        (4.0, 1.25, "; those most similar: 1.25)"),
         (1.05, 2.0, "amount: 1.05, common by itself, but not beside its other values (80% of clients: "),
     ],
 )

@@ -134,7 +134,8 @@ def fit(
             summary = _write(folder, inputs, pipeline, groups, giveaways, reasons)
             step("Writing the report")
             try:
-                _write_report(folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells)
+                shown = {"show_small_cells": show_small_cells, "reasons": reasons or 0}
+                _write_report(folder / "report.html", inputs, pipeline, summary, shown)
             except ImportError as missing:
                 warn(f"report.html is not written: {missing}")
             files = [name for name in _RESULTS if (folder / name).exists()]
@@ -195,15 +196,15 @@ def _write(
 
 
 def _write_report(
-    path: Path, inputs: "FitInputs", pipeline: "Pipeline", summary: "FitSummary", *, show_small_cells: bool
+    path: Path, inputs: "FitInputs", pipeline: "Pipeline", summary: "FitSummary", shown: dict[str, Any]
 ) -> None:
     """The page for colleagues and regulators."""
     from evenout.report import write_report
 
     write_report(
         pipeline["ensemble"], path, X=pipeline["table"].transform(inputs.features), y=inputs.labels, ids=inputs.ids,
-        sensitive_features=inputs.sensitive, title=inputs.name, source=inputs.name, show_small_cells=show_small_cells,
-        input_sha256=summary.input["sha256"], model_sha256=summary.model["sha256"],
+        sensitive_features=inputs.sensitive, title=inputs.name, source=inputs.name, table=pipeline["table"],
+        input_sha256=summary.input["sha256"], model_sha256=summary.model["sha256"], **shown,
     )  # fmt: skip
 
 

@@ -172,25 +172,26 @@ class Explanation:
 
     def move_text(self, row: int) -> str:
         """What fairness did to a row: its place beside the line, and the features whose parts changed most."""
-        change, (base, fair) = str(self.changes[row]), self.parts.scores[row]
+        told = {"entered": "entered the list", "left": "left the list", "flagged": "stays on the list"}
+        where = told.get(str(self.changes[row]), "is not on the list")
+        lines = zip(self.parts.scores[row], (self.base_line, self.fair_line), strict=True)
+        base, fair = (f"{score:.3f} (flagged above {line:.3f})" for score, line in lines)
+        words = self.move_words(row)
+        return f"{where}: base score {base}, fair score {fair}{'; ' if words else ''}{words}"
+
+    def move_words(self, row: int) -> str:
+        """By what fairness raised or lowered the score of a row most, for those who stay by the sum of all."""
         names, added = self._sources(row)
-        sign = {"entered": 1.0, "left": -1.0}.get(change, float(np.sign(added.sum())) or 1.0)
+        sign = {"entered": 1.0, "left": -1.0}.get(str(self.changes[row]), float(np.sign(added.sum())) or 1.0)
         most = [int(j) for j in np.argsort(-sign * added, kind="stable")[: self.n_reasons] if sign * added[j] >= 5e-4]
         named = ", ".join(f"{names[j]} ({added[j]:+.3f})" for j in most)
-        beside = [
-            f"{score:.3f} (flagged above {line:.3f})"
-            for score, line in ((base, self.base_line), (fair, self.fair_line))
-        ]
-        told = {"entered": "entered the list", "left": "left the list", "flagged": "stays on the list"}
-        most_by = f"; {'raised' if sign > 0 else 'lowered'} most by {named}" if named else ""
-        where = told.get(change, "is not on the list")
-        return f"{where}: base score {beside[0]}, fair score {beside[1]}{most_by}"
+        return f"{'raised' if sign > 0 else 'lowered'} most by {named}" if named else ""
 
     def _sources(self, row: int) -> tuple[list[str], FloatArray]:
         """What fairness has added to a row's score: by feature, and last to the typical row beside it."""
         added = self.fair_parts[row] - self.base_parts[row]
         company = float(self.fair_typical[row] - self.base_typical[row])
-        last = f"what all {self.words.rows} like it got" if self.baseline == "alike" else "a shift of all"
+        last = f"what all similar {self.words.rows} got" if self.baseline == "alike" else "a shift of all"
         return [*self.feature_names, last], np.append(added, company)
 
     def influence(self, sensitive_features: Any = None) -> "pd.DataFrame":

@@ -66,7 +66,7 @@ class Words:
         value, levels = float(row[column]), self.background.levels[:, column]
         said = [f"80% of {self.rows}: {number(levels[_LOW])} to {number(levels[_HIGH])}"] if span else []
         if beside is not None and beside[column] != value:
-            said.append(f"those most like it: {number(beside[column])}")
+            said.append(f"those most similar: {number(beside[column])}")
         usual = f" ({'; '.join(said)})" if said else ""
         for share, word in zip(self.beyond(value, column), words, strict=True):
             if share >= 1.0:
@@ -88,7 +88,7 @@ class Words:
         if held[0] == most:
             return share
         label = self.features.labels[most].partition("=")[2]
-        return f"{share} ({'most frequent' if beside is None else 'those most like it'}: {label})"
+        return f"{share} ({'most frequent' if beside is None else 'those most similar'}: {label})"
 
     def notes(self, feature: int, parts: FloatArray, earlier: list[int]) -> list[str]:
         """What else must be said of a reason: parts (2,) in base and fair score, and the reasons named before it."""

@@ -4,7 +4,7 @@ import platform
 import re
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -19,6 +19,10 @@ from evenout.report.data import Origin, Person, ReportData, RequestOutcome, Scor
 from evenout.report.measure import EDGES, People, gather, shortened, show_labels
 from evenout.report.moves import Namer, crossing, list_moves
 from evenout.report.privacy import SMALLEST_CELL
+from evenout.report.why import gap_features, reasoned_people
+
+if TYPE_CHECKING:
+    from evenout.inputs.table import TableEncoder
 
 _GRID = 38  # with 0 and the chosen alpha: 40 steps
 _PACKAGES = ("evenout", "numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
@@ -33,6 +37,8 @@ def collect(
     ids: Any = None,
     show_small_cells: bool = False,
     title: str | None = None,
+    reasons: int = 0,
+    table: "TableEncoder | None" = None,
     **origin: Any,
 ) -> ReportData:
     """Measure everything that the report of a fitted model shows; the parameters are those of `write_report`."""
@@ -46,6 +52,8 @@ def collect(
     alphas = _alphas(model)
     base, steps, listed = _measure(model, S, alphas, people, outlier, name)
     chosen = int(np.flatnonzero(alphas == model.alpha_)[0])
+    before = model._result.scores.base(S)
+    asked: dict[str, Any] = {"n_reasons": reasons, "smallest": smallest, "table": table}
     return ReportData(
         title=shortened(title or origin.get("source") or "Fairness report"),
         origin=_origin(model, **origin),
@@ -72,6 +80,8 @@ def collect(
         id_name=id_name,
         smallest_cell=smallest,
         label_gap=model.label_gap_ if model.label_weight_ > 0 else None,
+        gap_features=gap_features(model, X, before, people, table),
+        reasoned=reasoned_people(model, X, (before, model._result.mixture.apply(S, before)), people, name, **asked),
     )
 
 

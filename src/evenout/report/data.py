@@ -101,6 +101,40 @@ class Person:
 
 
 @dataclass(frozen=True)
+class GapFeature:
+    """A feature's share of the gap between two groups, before and after fairness; ``tells`` the group, from 0 to 1."""
+
+    name: str
+    base: float
+    fair: float
+    tells: float | None
+
+
+@dataclass(frozen=True)
+class GapFeatures:
+    """The two groups that lie furthest apart before fairness, their gap in ``rows`` of their people, by feature."""
+
+    high: str
+    low: str
+    rows: int
+    base: float
+    fair: float
+    features: tuple[GapFeature, ...]
+
+
+@dataclass(frozen=True)
+class Reasoned:
+    """A person with ranks before and after fairness, reasons, and what fairness did; ``group`` only where shown."""
+
+    id: str
+    rank_before: int
+    rank_now: int
+    reasons: tuple[str, ...]
+    moved: str
+    group: str | None
+
+
+@dataclass(frozen=True)
 class RequestOutcome:
     """What the model was asked for, and what it reached (None for a given alpha, or without a gap).
 
@@ -136,7 +170,9 @@ class ReportData:
     away. ``unlisted_groups`` are counted in, but not shown one by one; ``small_groups`` are too small to be compared.
     ``refitted`` tells whether unseen people are unseen by the detectors too, or by the weights alone.
     ``weights_of_sum`` tells whether a step's weights make up the whole score, or are added to the base score.
-    ``label_gap`` is the base score's gap before and after it has learnt from labels, where it has.
+    ``label_gap`` is the base score's gap before and after it has learnt from labels, where it has. ``gap_features`` and
+    ``reasoned``, people by what happens to them at the chosen setting, are of the setting alone; the latter is empty
+    unless reasons were asked for.
     """
 
     title: str
@@ -164,3 +200,5 @@ class ReportData:
     id_name: str
     smallest_cell: int
     label_gap: tuple[float, float] | None = None
+    gap_features: GapFeatures | None = None
+    reasoned: tuple[tuple[str, tuple[Reasoned, ...]], ...] = ()

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from evenout.core.exceptions import from_extra
+from evenout.reasons.words import PROXY
 from evenout.report import words
 from evenout.report.data import ReportData
 
@@ -29,12 +30,20 @@ def render(data: ReportData) -> str:
         base=words.score_words(data, data.base),
         steps=steps,
         now=steps[data.chosen],
+        proxy=PROXY,
+        widest=_widest(data),
         payload=_embedded(_payload(data, steps)),
         style=_safe(_static("report.css")),
         library=_safe(library),
         script=_safe(script),
         policy=_policy(library, script),
     )
+
+
+def _widest(data: ReportData) -> float:
+    """The largest share of a feature in the gap, for the bars."""
+    features = () if data.gap_features is None else data.gap_features.features
+    return max((abs(share) for each in features for share in (each.base, each.fair)), default=0.0) or 1.0
 
 
 def template(package: str, name: str, **filters: Any) -> Any:
