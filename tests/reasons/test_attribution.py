@@ -81,7 +81,8 @@ def test_parts_are_shapley_values_of_the_score(which, baseline, model, new, shap
     frame = lambda rows: score(new.iloc[:1].assign(**dict(zip(new, rows[0], strict=True))))  # noqa: E731
     for row in range(4):
         truth = shapley(mixture_value(frame, new.to_numpy()[row], found.beside[row], np.arange(5)), 5)
-        np.testing.assert_allclose(getattr(found, f"{which}_parts")[row], truth, atol=1e-9)
+        # Decorrelated coordinates are multiples of 1e-6 in a score, and are not rounded between the two ends.
+        np.testing.assert_allclose(getattr(found, f"{which}_parts")[row], truth, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -42,10 +42,9 @@ def test_mixtures_are_scored_as_rows_are(name, kind):
     expected = mixtures.joined(part.score(mixtures.rows()))
     if kind == "ties" and name not in ("forest", "tails"):
         # Among points at the same distance another one may be listed: densities differ, distances do not.
-        lof = 2
-        np.testing.assert_allclose(found[:, :, lof:], expected[:, :, lof:], atol=1e-9)
-    else:
-        np.testing.assert_allclose(found, expected, atol=1e-9)
+        found, expected = found[:, :, 2:], expected[:, :, 2:]
+    # Decorrelated coordinates are multiples of 1e-6 in a score; between the two ends they are not rounded here.
+    np.testing.assert_allclose(found, expected, atol=3e-6 if name == "decorrelated" else 1e-9)
 
 
 def test_a_training_row_is_explained_without_its_own_copy():

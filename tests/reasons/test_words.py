@@ -35,7 +35,7 @@ def test_shares_are_true_and_tight(words, rows, column):
         (1e3, None, "amount: 1,000, higher than in any training row (80% of clients: "),
         (-1.0, None, "amount: -1, lower than in any training row (80% of clients: "),
         (4.0, 1.25, "; those most similar: 1.25)"),
-        (1.05, 2.0, "amount: 1.05, common by itself, but not beside its other values (80% of clients: "),
+        (1.05, 2.0, "amount: 1.05, common by itself (80% of clients: "),
     ],
 )
 def test_what_is_said_of_a_value(words, value, beside, said):
@@ -51,7 +51,9 @@ def test_what_is_said_of_a_value(words, value, beside, said):
         ((0.2, 0.3), ["counts 50% more after fairness"]),
         ((0.2, -0.1), ["no longer counts after fairness"]),
         ((0.2, 0.19), []),
-        ((-0.1, 0.1), []),
+        ((0.02, 0.1), ["counts mostly because of fairness"]),
+        ((-0.1, 0.1), ["counts mostly because of fairness"]),
+        ((0.0, 0.0), []),
     ],
 )
 def test_what_fairness_did_is_said_where_it_matters(words, parts, said):

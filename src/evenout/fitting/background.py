@@ -13,7 +13,8 @@ SHARES = np.array([0, 0.1, 0.2, 0.5, *range(1, 100), 99.5, 99.8, 99.9, 100]) / 1
 CROWD = 1024
 ALIKE = 0.8  # rank correlation from which on two features are said to move together
 _BINS = 20
-_PRODUCTS = 4e9  # of numbers, at most, for the correlations
+_ROWS = 20_000  # for the correlations, and fewer where there are hundreds of columns
+_PRODUCTS = 4e9  # of numbers, at most
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Background:
         for start, stop in category_runs(X):
             typical[start:stop] = np.arange(stop - start) == means[start:stop].argmax()
         tells = np.array([told(X[:, j], levels[:, j], codes, folds, n_groups) for j in range(X.shape[1])])
-        return cls(typical, levels, means, tells, _kin(X), evenly_spaced(X, CROWD), n_groups)
+        some = evenly_spaced(X, _ROWS)
+        return cls(typical, levels, means, tells, _kin(some), evenly_spaced(some, CROWD), n_groups)
 
     @classmethod
     def read(cls, data: Fields, n_features: int) -> "Background":

@@ -10,15 +10,18 @@ from evenout.detectors._neighbour_kernels import GUARD
 
 BLOCK = 64
 NEAR = 1e-9  # beside their size, what makes two points one
+LEAST = 1e-5  # a squared distance so small, beside the squared way of a row, has lost digits on that way
 
 
 @compiled()
-def same_point(point: FloatArray, other: FloatArray) -> Any:
-    """Whether two points differ by rounding alone."""
-    apart = 0
+def true_square(point: FloatArray, other: FloatArray, grid: float) -> Any:
+    """The squared distance of a point, its coordinates rounded to a grid if there is one; 0 if rounding is all."""
+    total, apart = 0.0, 0
     for f in range(len(point)):
-        apart += abs(point[f] - other[f]) > NEAR * (1.0 + abs(point[f]))
-    return apart == 0
+        value = np.rint(point[f] / grid) * grid if grid > 0.0 else point[f]
+        total += (value - other[f]) ** 2
+        apart += abs(value - other[f]) > NEAR * (1.0 + abs(value))
+    return total if apart > 0 else 0.0
 
 
 @compiled()
@@ -63,25 +66,23 @@ def move_on(
 
 @compiled()
 def list_slots(
-    point: FloatArray, crowd: FloatArray, counts: IntArray, own: int, best: FloatArray, ids: IntArray,
-    slot: FloatArray, spot: IntArray,
+    point: FloatArray, grid: float, least: float, crowd: FloatArray, counts: IntArray, own: int, best: FloatArray,
+    ids: IntArray, slot: FloatArray, spot: IntArray,
 ) -> Any:  # fmt: skip
     """Expand the nearest locations to neighbouring rows, their distances and locations; how many there are.
 
     One copy of the row itself, at location ``own``, is left out, and one of a row that equals the point: so does the
-    score of a row that is a training row. Distances are computed anew, free of the rounding of many steps.
+    score of a row that is a training row. Squared distances below ``least`` are computed anew, free of the rounding of
+    many steps.
     """
     filled = 0
     for place in range(len(best)):
         c = ids[place]
         if c < 0 or filled == len(slot):
             break
-        square = 0.0
-        for f in range(len(point)):
-            square += (point[f] - crowd[c, f]) ** 2
-        equal = same_point(point, crowd[c])
-        distance = 0.0 if equal else np.sqrt(square)
-        for _ in range(counts[c] - (1 if equal or c == own else 0)):
+        square = best[place] if best[place] > least else true_square(point, crowd[c], grid)
+        distance = np.sqrt(square)
+        for _ in range(counts[c] - (1 if square == 0.0 or c == own else 0)):
             if filled < len(slot):
                 slot[filled], spot[filled] = distance, c
                 filled += 1
@@ -89,10 +90,21 @@ def list_slots(
 
 
 @compiled()
+def add_by_player(change: FloatArray, player: IntArray, each: FloatArray, out: FloatArray) -> None:
+    """What each feature adds, ``out`` (p, D), where column f adds ``change[f] * each[f]``."""
+    out[:] = 0.0
+    for f in range(len(change)):
+        added, row = out[player[f]], each[f]
+        if change[f] != 0.0:
+            for c in range(len(row)):
+                added[c] += change[f] * row[c]
+
+
+@compiled()
 def walk_crowd(
-    start: FloatArray, moves: FloatArray, along: FloatArray, own: IntArray, steps: IntArray,
-    crowd: FloatArray, counts: IntArray, k_distance: FloatArray, density: FloatArray, lof: IntArray, knn: IntArray,
-    k_max: int, grid: float, out: FloatArray,
+    start: FloatArray, change: FloatArray, player: IntArray, each: FloatArray, product: FloatArray, own: IntArray,
+    steps: IntArray, p: int, crowd: FloatArray, counts: IntArray, k_distance: FloatArray, density: FloatArray,
+    lof: IntArray, knn: IntArray, k_max: int, grid: float, out: FloatArray,
 ) -> None:  # fmt: skip
     """Write local outlier factors and k-distances at every mixture of each row, ``out[i, l]``.
 
@@ -102,40 +114,44 @@ def walk_crowd(
     ----------
     start : array of shape (m, D)
         The typical rows.
-    moves : array of shape (m, p, D)
-        What each feature adds to the coordinates when it enters; ``along`` (m, p, M) are its products with the crowd.
+    change : array of shape (m, d)
+        What the rows have more than these, by column; ``player`` (d,) is the feature that a column belongs to, of p.
+    each : array of shape (d, D)
+        What a unit of a column adds to the coordinates; ``product`` (d, M) is its product with the crowd (M, D).
     own : array of int, shape (m,)
         The location that the row itself is among the crowd, or -1.
     grid : float
         Coordinates are multiples of it; 0: they are as they are.
     """
-    p, D = moves.shape[1:]
-    square, point, taken, still = np.empty(len(crowd)), np.empty(D), np.empty(p, np.bool_), np.zeros(len(crowd))
+    D, M = crowd.shape[1], len(crowd)
+    square, point, taken, still = np.empty(M), np.empty(D), np.empty(p, np.bool_), np.zeros(M)
+    moves, along = np.empty((p, D)), np.empty((p, M))
     best, ids = np.empty(k_max + 1), np.empty(k_max + 1, np.intp)
-    slot, spot, place = np.empty(k_max), np.empty(k_max, np.intp), np.empty(D)
-    for i in range(len(moves)):
-        point[:], taken[:], ids[:] = start[i], False, -1
-        for c in range(len(crowd)):
+    slot, spot = np.empty(k_max), np.empty(k_max, np.intp)
+    for i in range(len(change)):
+        add_by_player(change[i], player, each, moves)
+        add_by_player(change[i], player, product, along)
+        point[:], taken[:], ids[:], least = start[i], False, -1, 0.0
+        for j in range(p):
+            for f in range(D):
+                least += LEAST * p * moves[j, f] ** 2  # p times the sum of squares bounds the square of a sum
+        for c in range(M):
             square[c] = 0.0
             for f in range(D):
                 square[c] += (point[f] - crowd[c, f]) ** 2
         skip = own[i] if own[i] >= 0 and counts[own[i]] == 1 else -1
-        for f in range(D):
-            place[f] = np.rint(point[f] / grid) * grid if grid > 0.0 else point[f]
         move_on(square, 0.0, 0.0, still, skip, best, ids)
-        filled = list_slots(place, crowd, counts, own[i], best, ids, slot, spot)
+        filled = list_slots(point, grid, least, crowd, counts, own[i], best, ids, slot, spot)
         rate_slots(slot, spot, filled, k_distance, density, lof, knn, out[i, 0])
         for step, j in enumerate(steps):
-            sign = -1.0 if taken[j] else 1.0
+            sign, constant = -1.0 if taken[j] else 1.0, 0.0
             taken[j] = not taken[j]
-            constant = 0.0
             for f in range(D):
-                u = sign * moves[i, j, f]
+                u = sign * moves[j, f]
                 constant += u * (u + 2.0 * point[f])
                 point[f] += u
-                place[f] = np.rint(point[f] / grid) * grid if grid > 0.0 else point[f]
-            move_on(square, constant, -2.0 * sign, along[i, j], skip, best, ids)
-            filled = list_slots(place, crowd, counts, own[i], best, ids, slot, spot)
+            move_on(square, constant, -2.0 * sign, along[j], skip, best, ids)
+            filled = list_slots(point, grid, least, crowd, counts, own[i], best, ids, slot, spot)
             rate_slots(slot, spot, filled, k_distance, density, lof, knn, out[i, step + 1])
 
 
@@ -201,3 +217,15 @@ def walk_trees(
                 if sizes[c] == t + 1:
                     for m in range(L):
                         out[i, m, c] = total[m]
+
+
+@compiled()
+def saturated_distances(rows: FloatArray, crowd: FloatArray, most: float, out: FloatArray) -> None:
+    """Write ``out[i, c] = sum_f min(|rows[i, f] - crowd[f, c]|, most)``."""
+    out[:] = 0.0
+    for i in range(len(rows)):
+        distance = out[i]
+        for f in range(len(crowd)):
+            value, others = rows[i, f], crowd[f]
+            for c in range(len(others)):
+                distance[c] += min(abs(value - others[c]), most)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenout.core.compiled import map_blocks
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.adapt import GroupAware
 from evenout.detectors.named import OWN
 from evenout.fitting.background import CROWD
@@ -75,8 +75,21 @@ class Attribution:
             block=max(1, _NUMBERS // width),
             n_threads=n_threads,
         )
-        parts, error = (np.concatenate(each) for each in zip(*found, strict=True))
+        acts = self._acts(X, typical)[:, :, None]  # what does not act has no part, not even by rounding
+        parts, error = (np.where(acts, np.concatenate(each), 0.0) for each in zip(*found, strict=True))
         return Parts(self._scores(ends[1]), self._scores(ends[0]), parts, error)
+
+    def _acts(self, X: FloatArray, typical: FloatArray) -> BoolArray:
+        """Whether a part of the pool can see that a feature differs from its typical value, shape (m, p)."""
+        pool = self.result.scores.pool
+        acts = np.zeros((len(X), self.orders.p), dtype=bool)
+        own = {isinstance(part, OWN) for part in pool.parts}
+        for inside in own:
+            rows, usual = (pool.inside(each) if inside else each for each in (X, typical))
+            player = self.player[pool.units.kept] if inside and pool.units is not None else self.player
+            for column, feature in enumerate(player):
+                acts[:, feature] |= rows[:, column] != usual[:, column]
+        return acts
 
     def _block(
         self, X: FloatArray, typical: FloatArray, first: FloatArray, last: FloatArray, groups: Any

@@ -36,9 +36,11 @@ class Company:
         return np.concatenate(found)
 
     def _block(self, X: FloatArray) -> FloatArray:
+        from evenout.reasons._reason_kernels import saturated_distances
+
         units, inside = self._inside
-        apart = np.abs(units.apply(X)[:, None, :] - inside)
-        distance = np.minimum(apart, SATURATED, out=apart).sum(axis=2)
+        distance = np.empty((len(X), len(self.background.crowd)))
+        saturated_distances(units.apply(X), inside, SATURATED, distance)
         own = (distance.min(axis=1) == 0.0) & (self.background.crowd[distance.argmin(axis=1)] == X).all(axis=1)
         distance[own, distance[own].argmin(axis=1)] = np.inf  # the row itself
         near = self.background.crowd[np.argpartition(distance, self.size - 1, axis=1)[:, : self.size]]
@@ -50,9 +52,9 @@ class Company:
 
     @cached_property
     def _inside(self) -> tuple[Units, FloatArray]:
-        """Units in which rows are compared, and the crowd in them."""
+        """Units in which rows are compared, and the crowd in them, by column."""
         units = Units.fit(self.background.crowd)
-        return units, units.apply(self.background.crowd)
+        return units, np.ascontiguousarray(units.apply(self.background.crowd).T)
 
     @cached_property
     def _runs(self) -> list[tuple[int, int]]:

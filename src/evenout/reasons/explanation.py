@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evenout.reasons.display import ReasonsDisplay
 
 CHANGES = ("not flagged", "entered", "left", "flagged")  # by (flagged before, flagged after): 2 before + after
+LEAST = 0.05
 _SHOWN = 50  # rows, in a notebook
 
 
@@ -227,8 +228,9 @@ class Explanation:
         return pd.concat(frames, names=["group"])
 
     def n_given(self, row: int) -> int:
-        """How many of the reasons of a row make it more of an outlier; the others are none."""
-        return int((self.fair_parts[row, self.order[row]] > 0).sum())
+        """How many of the reasons of a row are worth a word: `LEAST` or more of all that makes it an outlier."""
+        raised = np.maximum(self.fair_parts[row], 0.0)
+        return int((raised[self.order[row]] > LEAST * raised.sum()).sum())
 
     def lines(self, row: int) -> Iterator[str]:
         """All that is to be said of a row, line by line."""

@@ -56,13 +56,6 @@ class Mixtures:
         mixed = np.where(self.orders.taken[:, self.player], self.X[:, None, :], self.typical[:, None, :])
         return mixed.reshape(-1, self.X.shape[1])
 
-    def moves(self, turn: FloatArray | None) -> FloatArray:
-        """What each feature adds to the coordinates when it enters, shape (m, p, D)."""
-        d = self.X.shape[1]
-        moves = np.zeros((len(self.X), self.orders.p, d))
-        moves[:, self.player, np.arange(d)] = self.X - self.typical
-        return moves if turn is None else moves @ turn
-
     def joined(self, scores: FloatArray) -> FloatArray:
         """Scores of all mixtures, shape (m L, columns), by row: shape (m, L, columns)."""
         return scores.reshape(len(self.X), len(self.orders.taken), -1)
@@ -74,11 +67,19 @@ class Crowd:
     def __init__(self, fitted: Neighbours, size: int) -> None:
         n = int(fitted.counts.sum())
         self.model = fitted
+        self._known: tuple[FloatArray, FloatArray] | None = None
         if n > size:  # evenly spaced in the order of the values: the same rows for every order of the table
             places = np.linspace(0, n - 1, size).round().astype(np.intp)
             rows = np.repeat(np.arange(len(fitted.counts)), fitted.counts)[places]
             lof, knn = (_fewer(k, size / n) for k in (fitted.lof, fitted.knn))
             self.model, _ = Neighbours.fit(fitted.locations[rows], lof=lof, knn=knn)
+
+    def _each(self, d: int, turn: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """What a unit of each column adds to the coordinates (d, D), and to the products with the crowd (d, M)."""
+        if self._known is None:
+            each = np.eye(d) if turn is None else turn
+            self._known = each, np.ascontiguousarray(each @ self.model.locations.T)
+        return self._known
 
     def walk(self, mixtures: Mixtures, ends: FloatArray, turn: FloatArray | None) -> FloatArray:
         """Raw scores of all mixtures; ``ends`` are the rows in the coordinates of the neighbours, shape (m, D)."""
@@ -87,13 +88,11 @@ class Crowd:
 
         orders, model = mixtures.orders, self.model
         start = np.ascontiguousarray(mixtures.typical if turn is None else mixtures.typical @ turn)
-        moves, crowd = mixtures.moves(turn), model.locations
-        along = (moves.reshape(-1, crowd.shape[1]) @ crowd.T).reshape(len(moves), orders.p, len(crowd))
-        out = np.empty((len(moves), len(orders.taken), model.width))
-        known = (crowd, model.counts, model.k_distance, model.density, model.lof, model.knn)
-        k_max = int(max([*model.lof, *model.knn]))
-        grid = 0.0 if turn is None else GRID
-        walk_crowd(start, moves, along, find_rows(ends, crowd), orders.steps, *known, k_max, grid, out)
+        change, own = mixtures.X - mixtures.typical, find_rows(ends, model.locations)
+        way = (start, change, mixtures.player, *self._each(len(mixtures.player), turn), own, orders.steps, orders.p)
+        known = (model.locations, model.counts, model.k_distance, model.density, model.lof, model.knn)
+        out = np.empty((len(change), len(orders.taken), model.width))
+        walk_crowd(*way, *known, int(max([*model.lof, *model.knn])), 0.0 if turn is None else GRID, out)
         return out
 
 
@@ -136,7 +135,7 @@ def _(part: Forest, mixtures: Mixtures, crowd: Crowd | None) -> FloatArray:  # n
 
     taken = np.ascontiguousarray(mixtures.orders.taken.T)
     total = np.empty((len(mixtures.X), taken.shape[1], part.width))
-    rows, typical = mixtures.X.astype(np.float32), mixtures.typical.astype(np.float32)
+    rows, typical = (np.ascontiguousarray(each, dtype=np.float32) for each in (mixtures.X, mixtures.typical))
     trees = (part.feature, part.threshold, part.child, part.length, part.root, part.depth, part.sizes)
     walk_trees(rows, typical, mixtures.player, taken, *trees, total)
     expected = part.sizes * average_path_length(np.array([part.max_samples]))

@@ -12,6 +12,7 @@ from evenout.reasons.features import Features
 
 PROXY = 0.25  # how well a feature tells the group, from 0 to 1, from which on this is said
 UNUSUAL = 0.75  # share of rows beyond which a value is called higher or lower
+_MOSTLY = 3.0  # times its part before
 _CHANGED = 0.25  # of a part, from which on it is said that fairness has changed it
 _LOW, _HIGH = (int(np.searchsorted(SHARES, share)) for share in (0.1, 0.9))
 
@@ -65,9 +66,8 @@ class Words:
     ) -> str:
         value, levels = float(row[column]), self.background.levels[:, column]
         said = [f"80% of {self.rows}: {number(levels[_LOW])} to {number(levels[_HIGH])}"] if span else []
-        if beside is not None and beside[column] != value:
-            said.append(f"those most similar: {number(beside[column])}")
-        usual = f" ({'; '.join(said)})" if said else ""
+        similar = "" if beside is None or beside[column] == value else f"those most similar: {number(beside[column])}"
+        usual = f" ({'; '.join(filter(None, [*said, similar]))})" if said or similar else ""
         for share, word in zip(self.beyond(value, column), words, strict=True):
             if share >= 1.0:
                 return f"{word} than in any training row{usual}"
@@ -75,7 +75,7 @@ class Words:
                 return f"{word} than {percent(share)} of {self.rows}{usual}"
         if value == (self.background.typical if beside is None else beside)[column]:
             return "the typical value"
-        return f"common by itself, but not beside its other values{usual}"
+        return f"common by itself{usual}"
 
     def _category(self, shown: Any, row: FloatArray, beside: FloatArray | None, columns: IntArray) -> str:
         text = "missing" if shown is None else str(shown)
@@ -94,10 +94,12 @@ class Words:
         """What else must be said of a reason: parts (2,) in base and fair score, and the reasons named before it."""
         said = []
         base, fair = parts
-        if base > 0 and abs(fair - base) >= _CHANGED * base:
-            how = "no longer counts" if fair <= 0 else f"counts {percent(abs(fair / base - 1))} "
-            less = "" if fair <= 0 else ("less" if fair < base else "more")
-            said.append(f"{how}{less} after fairness")
+        if fair > _MOSTLY * max(base, 0.0):
+            said.append("counts mostly because of fairness")
+        elif base > 0 and fair <= 0:
+            said.append("no longer counts after fairness")
+        elif base > 0 and abs(fair - base) >= _CHANGED * base:
+            said.append(f"counts {percent(abs(fair / base - 1))} {'less' if fair < base else 'more'} after fairness")
         kin = self.kin(feature)
         alike = [self.features.names[other] for other in earlier if kin & self.kin(other)]
         if alike:
