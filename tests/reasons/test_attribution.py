@@ -54,6 +54,13 @@ def test_parts_add_up_for_every_pool(name, table, new):
         np.testing.assert_allclose(found.fair_scores, model.outlier_scores(rows, **given), atol=1e-12)
 
 
+def test_a_detector_that_uses_groups_asks_for_them(table, new):
+    X, groups = table
+    model = FairOutlierEnsemble([FairLOF(n_neighbors=8)], alpha=1.0).fit(X, sensitive_features=groups)
+    with pytest.raises(ValueError, match="sensitive_features is missing: these detectors use the group"):
+        model.explain(new)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_parts_add_up_where_the_target_has_learnt_from_labels(table, new):
     X, groups = table

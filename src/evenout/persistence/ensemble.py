@@ -108,7 +108,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             flag_rates=groups.floats("rates", G, 2),
             label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
             rank_error=data.number("rank_error"),
-            background=Background.read(data.fields("background"), d) if "background" in data else None,
+            background=Background.read(data.fields("background"), n, d) if "background" in data else None,
         )
     )
     model.n_features_in_ = d

@@ -61,7 +61,7 @@ class Attribution:
         """
         pool = self.result.scores.pool
         own = None
-        if any(isinstance(part, GroupAware) for part in pool.parts):
+        if any(isinstance(part, GroupAware) for part in pool.parts) and sensitive_features is not None:
             own = np.asarray(sensitive_features, dtype=object)
             typical = np.ascontiguousarray(np.broadcast_to(typical, X.shape))
         ends = [pool.score(rows, n_threads=n_threads, sensitive_features=own) for rows in (typical, X)]
