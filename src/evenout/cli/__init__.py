@@ -6,6 +6,7 @@ import click
 
 import evenout
 from evenout.cli.audit import audit
+from evenout.cli.explain import explain
 from evenout.cli.fit import fit
 from evenout.cli.messages import Commands
 from evenout.cli.reproduce import reproduce
@@ -21,6 +22,8 @@ Examples:
       a fair model of your own file; scores, model and report go to fair
   evenout score fair/model.skops new.csv --id person --out new-scores.csv
       score new rows; no group is needed any more
+  evenout explain fair/model.skops new.csv --id-column person --id p017
+      why this person stands out, and what fairness changed
   evenout audit new-scores.csv --score fair_score --sensitive sex
       any score, ours or not: gaps between groups, with intervals and tests
   evenout watch batches/ --state watch.skops --score fair_score --sensitive sex --model fair/model.skops
@@ -61,5 +64,5 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show ends no run
 
 
-for command in (fit, score, audit, watch, reproduce):
+for command in (fit, score, explain, audit, watch, reproduce):
     main.add_command(command)

@@ -13,6 +13,7 @@ from evenout.core.registry import NOTIONS
 from evenout.core.types import IntArray
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.estimator import FairOutlierEnsemble
+from evenout.fitting.background import Background
 from evenout.fitting.result import FitResult
 from evenout.fitting.scores import ScoreModel
 from evenout.fitting.updating import Maps
@@ -84,6 +85,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
             },
             "path": _path(found.path, objects),
             "maps": None if found.maps is None else _maps(found.maps, objects),
+            "background": found.background,
         }
     )
 
@@ -122,6 +124,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
             rank_error=data.number("rank_error"),
             maps=read_maps(data.fields("maps"), k, objects) if "maps" in data else None,
+            background=Background.read(data.fields("background"), n, d) if "background" in data else None,
         )
     )
     model.n_features_in_ = d
