@@ -124,3 +124,20 @@ def test_results_do_not_depend_on_threads_nor_on_other_rows(model, new):
     many.__dict__.update(model.__dict__ | {"n_jobs": 2})
     np.testing.assert_array_equal(many.explain(new).parts.parts, one)
     np.testing.assert_allclose(model.explain(new[3:5]).parts.parts, one[3:5], atol=1e-12)
+
+
+@pytest.mark.parametrize("correction", ["resemblance", "both"])
+@pytest.mark.parametrize("scaling", ["minmax", "rank"])
+@pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+def test_parts_add_up_where_scores_are_corrected_by_resemblance(correction, scaling):
+    rng = np.random.default_rng(3)
+    group = rng.integers(0, 2, 300)
+    X = rng.normal(size=(300, 4)) * (1 + 0.8 * group)[:, None]
+    model = FairOutlierEnsemble(correction=correction, scaling=scaling, random_state=0).fit(X, sensitive_features=group)
+    found = model.explain(X[:20])
+    for parts, scores, typical in (
+        (found.base_parts, found.base_scores, found.base_typical),
+        (found.fair_parts, found.fair_scores, found.fair_typical),
+    ):
+        np.testing.assert_allclose(parts.sum(axis=1), scores - typical, atol=1e-9)
+    np.testing.assert_allclose(found.fair_scores, model.outlier_scores(X[:20]), atol=1e-12)

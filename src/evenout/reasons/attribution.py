@@ -111,6 +111,7 @@ class Attribution:
                 ],
                 axis=2,
             )
+            mixed[:, 0], mixed[:, self.orders.end] = first, last  # to the last digit: ranks change at once
             both = self._scores(mixed.reshape(-1, mixed.shape[2])).reshape(*mixed.shape[:2], 2)
             return self.orders.parts(both)
         both = self._resembling(X, typical) @ weights[len(self.result.scores.pool.names) :]
