@@ -17,7 +17,7 @@ LAYERS = [
     {"storage", "inputs", "pages"},
     {"detectors", "gpu", "partitions", "metrics", "scikit", "datasets"},
     {"fitting"},
-    {"repair", "scoring", "estimator"},
+    {"repair", "blind", "scoring", "estimator"},
     {"auditing", "persistence", "watching"},
     {"report", "reproduce", "displays"},
     {"cli", "__main__"},

@@ -1,6 +1,7 @@
 """Fair outlier detection: one score from many detectors that treats protected groups evenly."""
 
 from evenout.auditing import AuditResult, audit
+from evenout.blind import BlindRepair
 from evenout.core.exceptions import (
     AgedDetectorsWarning,
     AttributeWarning,
@@ -13,6 +14,7 @@ from evenout.core.exceptions import (
     InputError,
     LabelCoverageWarning,
     NoGapWarning,
+    ProxyWarning,
     SmallGroupWarning,
     TargetNotReachedWarning,
     UnknownCategoryWarning,
@@ -31,6 +33,7 @@ __all__ = [
     "AgedDetectorsWarning",
     "AttributeWarning",
     "AuditResult",
+    "BlindRepair",
     "ConstantFeatureWarning",
     "ConstantScoreWarning",
     "ContinuousWarning",
@@ -44,6 +47,7 @@ __all__ = [
     "InputError",
     "LabelCoverageWarning",
     "NoGapWarning",
+    "ProxyWarning",
     "ScoreRepair",
     "SmallGroupWarning",
     "TableEncoder",

@@ -96,8 +96,8 @@ def test_an_update_is_what_solving_on_all_rows_by_the_same_maps_gives(settings):
     np.testing.assert_allclose(model.path_.cross.training.weighted, cross.training.weighted, rtol=1e-11, atol=1e-9)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        choice = request.choose(path, model._result.seen)
-    assert model.alpha_ == pytest.approx(choice.alpha, rel=1e-9)
+        path, choice, *_ = request.settle(path, model._result.seen)
+    assert model._result.choice.alpha == pytest.approx(choice.alpha, rel=1e-9)
     np.testing.assert_allclose(model.weights_, path.weights(choice.alpha), rtol=1e-9, atol=1e-9)
     scores = model.outlier_scores(np.vstack([old[0], new[0]]))
     np.testing.assert_allclose(model.outlier_scores_, scores, rtol=1e-9, atol=1e-9)

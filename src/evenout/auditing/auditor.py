@@ -24,6 +24,7 @@ from evenout.auditing.words import TOO_FEW
 from evenout.core.flags import flagged_share
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, warn_few_pairs
 from evenout.core.types import IntArray
+from evenout.fitting.words import probable_words
 from evenout.inputs.groups import warn_left_out
 from evenout.inputs.parameters import CONFIDENCE, ENSEMBLE, check_parameters, integer
 from evenout.inputs.probable import GroupProbabilities
@@ -398,9 +399,5 @@ def _soft_notes(soft: Soft | None) -> list[str]:
         notes.append(f"bands of {named} overlap: a row between two counts in both, by how near it is")
         notes.append("squared gaps between bands are the share of the scores' variance that lies between them")
     if soft is not None and soft.probable is not None:
-        bounds = ", ".join(f"{name!r} {off:.2g}" for name, off in soft.probable.bound().items())
-        notes.append(
-            "groups are known by probability: if the probabilities are right on average, mean scores may be off by at "
-            f"most so many standard deviations: {bounds}; a gap is mostly understated"
-        )
+        notes.append(probable_words(soft.probable.bound()))
     return notes

@@ -37,6 +37,7 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
 @click.argument("file", type=NonEmptyPath())
 @click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
 @click.option("--sensitive", required=True, callback=_names, metavar="COL[,COL...]", help="Protected columns.")
+@click.option("--probable", is_flag=True, help="The protected columns are probabilities, one for each group.")
 @click.option("--label", metavar="COL", help="Column with known labels, 1 = outlier, 0 = inlier.")
 @click.option(
     "--features", callback=_names, metavar="COL[,COL...]",
@@ -160,6 +161,7 @@ def _audit_file(
     *,
     score: str,
     sensitive: Sequence[str],
+    probable: bool,
     label: str | None,
     features: Sequence[str],
     given: Sequence[str],
@@ -170,9 +172,10 @@ def _audit_file(
     from evenout.auditing import audit as run_audit
     from evenout.cli.inputs import label_column
     from evenout.inputs.files import read_table, require_columns
+    from evenout.inputs.probable import GroupProbabilities
 
     step(f"Reading {file}")
-    table = read_table(file, text={*sensitive, clusters or ""})
+    table = read_table(file, text={clusters or ""} if probable else {*sensitive, clusters or ""})
     asked = {
         "--score": [score],
         "--sensitive": sensitive,
@@ -185,9 +188,10 @@ def _audit_file(
         require_columns(names, table.columns, where=str(file), use=use)
     step(f"Auditing {len(table):,} rows")
     try:
+        protected = table[list(sensitive)]
         return run_audit(
             table[score],
-            sensitive_features=table[list(sensitive)],
+            sensitive_features=GroupProbabilities(protected) if probable else protected,
             y=label_column(label, table[label]) if label else None,
             X=table[list(features)] if features else None,
             given=table[list(given)] if given else None,

@@ -80,6 +80,10 @@ Examples:
     help="The protected group; several columns are crossed.",
 )
 @click.option(
+    "--probable", is_flag=True,
+    help="The protected columns are probabilities, one column for each group.",
+)  # fmt: skip
+@click.option(
     "--out", type=NonEmptyPath(), default=Path("evenout-out"), show_default=True, metavar="DIR",
     help="Folder for the results.",
 )  # fmt: skip
@@ -109,9 +113,9 @@ Examples:
 @engine_options
 @common_options
 def fit(
-    data: str, sensitive: str, out: Path, id_column: str | None, label: str | None, given: str, clusters: str | None,
-    drop: str, keep: str, show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int, quiet: bool,
-    as_json: bool, **settings: Any,
+    data: str, sensitive: str, probable: bool, out: Path, id_column: str | None, label: str | None, given: str,
+    clusters: str | None, drop: str, keep: str, show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int,
+    quiet: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
@@ -120,8 +124,8 @@ def fit(
                 raise ValueError(f"{data}: --clusters needs the rows in memory; give one file, not a folder")
             fit_folder(
                 data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column])), keep=keep, given=given,
-                label=label, engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs,
-                **settings,
+                probable=probable, label=label, engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json,
+                n_jobs=n_jobs, **settings,
             )  # fmt: skip
             return
         from evenout.cli.inputs import read_fit_inputs
@@ -135,7 +139,7 @@ def fit(
             step(f"Reading {data}")
             inputs = read_fit_inputs(
                 data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop, given=given,
-                learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
+                probable=probable, learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
             )  # fmt: skip
             step(f"Fitting on {len(inputs.features):,} rows")
             with noticed_giveaways() as giveaways:

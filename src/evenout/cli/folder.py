@@ -36,8 +36,8 @@ def engine_options(command: Command) -> Command:
 
 
 def fit_folder(
-    data: str, out: Path, *, sensitive: str, drop: str, keep: str, given: str, label: str | None, engine: str,
-    scheduler: str | None, quiet: bool, as_json: bool, **settings: Any,
+    data: str, out: Path, *, sensitive: str, drop: str, keep: str, given: str, probable: bool, label: str | None,
+    engine: str, scheduler: str | None, quiet: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit, write ``scores/*.parquet``, ``model.skops`` and ``summary.json``, and show flag rates by group."""
     from joblib import effective_n_jobs
@@ -63,6 +63,7 @@ def fit_folder(
         "exclude": [name for name in drop.split(",") if name],
         "given": [name for name in given.split(",") if name],
         "label": label,
+        "probable": probable,
     }
     workers: dict[str, Any] = {
         "engine": engine,

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from evenout.core.combine import COMBINATIONS
+from evenout.core.problem import CORRECTIONS, WEIGHTS
 from evenout.core.problem import METHODS as PROBLEM_METHODS
-from evenout.core.problem import WEIGHTS
 from evenout.core.registry import NOTIONS
 from evenout.core.sampling import METHODS
 from evenout.core.scaling import SCALINGS
@@ -187,6 +187,11 @@ _OPTIONS = dict([
     _option(
         "weights", type=click.Choice(WEIGHTS),
         help="Detector weights: any; at least 0; or at least 0 and of a fixed sum.",
+    ),
+    _option(
+        "correction", type=click.Choice(CORRECTIONS),
+        help="Correct the base score by how much each detector counts, by how much a row looks like each group (the "
+        "smallest change; may count as use of the group), or by both.",
     ),
     _option(
         "continuous", callback=read_names, default="", show_default=False, metavar="COL[,COL...]",

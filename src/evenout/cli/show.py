@@ -18,7 +18,7 @@ from evenout.cli.sentences import (
     small_groups_sentence,
 )
 from evenout.cli.summary import FitSummary
-from evenout.fitting.words import compared_words
+from evenout.fitting.words import compared_words, probable_words
 
 _GROUPS = 12  # shown; the others are in summary.json
 _NUMBERS = 36  # columns of a terminal that the two columns of numbers may take
@@ -95,6 +95,7 @@ def _sentences(summary: FitSummary) -> list[str]:
             summary.outcome.notions, summary.settings, summary.columns["sensitive"], summary.columns["given"]
         ),
         *_attributes(summary.attribute_bias),
+        _probable(summary.probable_bound),
         small_groups_sentence(summary.outcome),
         _bias(summary)[1],
         gap_sentence(summary.outcome),
@@ -107,6 +108,13 @@ def _attributes(biases: dict[str, tuple[float, float]]) -> list[str]:
     """What becomes of each attribute, where there are several."""
     found = [f"{name} {before:.4f}, after {after:.4f}" for name, (before, after) in biases.items()]
     return [one_line(f"Bias of each attribute: {'; '.join(found)}.")] if len(found) > 1 else []
+
+
+def _probable(bound: dict[str, float] | None) -> str:
+    if bound is None:
+        return ""
+    note = one_line(probable_words(bound))
+    return f"{note[0].upper()}{note[1:]}. Flag rates are those of each row's likeliest group."
 
 
 def _bias(summary: FitSummary) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from evenout.cli.inputs import FitInputs
 from evenout.cli.outcome import BeforeAfter, Outcome, labels_learnt
 from evenout.core.flags import flag_threshold
 from evenout.core.types import FloatArray
+from evenout.inputs.probable import GroupProbabilities
 from evenout.metrics import average_precision, roc_auc
 from evenout.storage.output import finite
 
@@ -51,6 +52,8 @@ class FitSummary:
         What was learnt from, see `labels_learnt`.
     attribute_bias : dict of str to pair of float
         Bias before and after of each attribute that is compared by itself.
+    probable_bound : dict of str to float, or None
+        Where groups are known by probability, how far the mean score of each may be off, in standard deviations.
     """
 
     input: dict[str, Any]
@@ -69,6 +72,7 @@ class FitSummary:
     average_precision: BeforeAfter | None
     labels: dict[str, Any] | None
     attribute_bias: dict[str, tuple[float, float]]
+    probable_bound: dict[str, float] | None
 
     def to_json(self) -> str:
         """One JSON object, what came of the fit among the rest; a number that does not exist is null."""
@@ -90,7 +94,7 @@ def summarise(
         settings=model.get_params(deep=False),
         columns={
             "features": pipeline["table"].columns_used,
-            "sensitive": [*inputs.sensitive.columns],
+            "sensitive": list(getattr(inputs.sensitive, "names", getattr(inputs.sensitive, "columns", ()))),
             "given": [] if inputs.given is None else [str(name) for name in inputs.given.columns],
             "clusters": [] if inputs.clusters is None else [str(inputs.clusters.name)],
         },
@@ -107,6 +111,7 @@ def summarise(
         average_precision=_evaluated(average_precision, inputs.labels, base, fair),
         labels=labels_learnt(model),
         attribute_bias={name: (bias.before, bias.after) for name, bias in model.attribute_bias_.items()},
+        probable_bound=inputs.sensitive.bound() if isinstance(inputs.sensitive, GroupProbabilities) else None,
     )
 
 

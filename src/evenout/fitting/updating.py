@@ -15,11 +15,12 @@ import numpy as np
 from evenout.core.cells import Cells, CrossFit, collect_cells
 from evenout.core.compiled import map_blocks
 from evenout.core.exceptions import AgedDetectorsWarning, InputError, warn
+from evenout.core.flags import FlagRows
 from evenout.core.folds import row_numbers
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.fitting.request import FlagRows, Request
-from evenout.fitting.result import FitResult
+from evenout.fitting.request import Request
+from evenout.fitting.result import FitResult, stands_for
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.groups import Groups, label_rows
 
@@ -104,23 +105,29 @@ def update_fit(
     codes, left_out = _codes(sensitive, len(X), found.groups, parameters["unknown_groups"])
     pool = found.scores.pool
     raw = pool.score(X, n_threads=n_threads, sensitive_features=sensitive, device=parameters["device"])
+    alike = found.scores.resemblance
+    raw = raw if alike is None else np.column_stack([raw, alike.of(X)])
     folds = maps.folds(pool.inside(X))
     cells = maps.cells(raw, codes, folds, len(found.groups.labels), n_threads)
     S, t = found.scores.of_raw(raw)
-    fresh = FlagRows(S.copy(), t.copy(), codes, folds)
+    k, nested = len(pool.names), None
+    if found.seen.nested is not None:
+        nested = np.stack([S[:, k:]] * len(found.seen.nested))
+    fresh = FlagRows(S.copy(), t.copy(), codes, folds, nested)
     for fold, model in enumerate(maps.models[1:]):
         rows = folds == fold
         fresh.S[rows], fresh.t[rows] = model.of_raw(raw[rows])
-    _warn_aged(maps.moved(S, fresh.S), pool.names)
-    seen = fresh if request.target == "unseen" else FlagRows(S, t, codes, folds)
+    _warn_aged(maps.moved(S[:, :k], fresh.S[:, :k]), pool.names)
+    seen = fresh if request.target == "unseen" else FlagRows(S, t, codes, folds, nested)
     counts = found.counts + np.bincount(codes[codes >= 0], minlength=len(found.counts))
     more = replace(
         _joined(found, S, t, seen, codes, left_out, int(parameters["reference_size"])),
-        path=request.path(_added(found.path.cross, cells)),
+        path=request.path(_added(found.path.cross, cells), 0 if alike is None else alike.n_groups),
         counts=counts,
         n_rows=found.n_rows + len(X),
     )
-    return more.at(request)
+    counted = stands_for(more.groups, more.counts, more.n_rows)
+    return replace(more, seen=replace(more.seen, stands_for=counted)).at(request)
 
 
 def _maps(found: FitResult) -> Maps:
@@ -204,8 +211,15 @@ def _joined(
             np.append(found.seen.t[old], seen.t[new]),
             every,
             np.append(found.seen.folds[old], seen.folds[new]),
+            _nested(found.seen.nested, old, seen.nested, new),
         ),
     )
+
+
+def _nested(before: FloatArray | None, old: BoolArray, more: FloatArray | None, new: BoolArray) -> FloatArray | None:
+    if before is None or more is None:
+        return None
+    return np.concatenate([before[:, old], more[:, new]], axis=1)
 
 
 def _thinned(found: FitResult, codes: IntArray, room: int) -> tuple[BoolArray, BoolArray]:

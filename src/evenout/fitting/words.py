@@ -52,6 +52,15 @@ def compared_words(
     return found
 
 
+def probable_words(bound: Mapping[str, float]) -> str:
+    """What it means that groups are known by probability; ``bound`` is `evenout.GroupProbabilities.bound`."""
+    off = ", ".join(f"{name!r} {size:.2g}" for name, size in bound.items())
+    return (
+        "groups are known by probability: if the probabilities are right on average, mean scores may be off by at most "
+        f"so many standard deviations: {off}; a gap is mostly understated"
+    )
+
+
 def listed(names: Sequence[str]) -> str:
     """``a, b and c``.
 

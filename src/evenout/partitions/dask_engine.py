@@ -20,6 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from evenout.core.types import FloatArray
+from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.rows import refuse_lone_propensity
 from evenout.partitions.engines import Part
 
@@ -107,7 +108,7 @@ def collection_engine(
     Parameters
     ----------
     X : Dask DataFrame, or array of shape (n, d)
-    sensitive_features : Dask Series, DataFrame or array of shape (n,) or (n, c)
+    sensitive_features : Dask Series, DataFrame or array of shape (n,) or (n, c), or GroupProbabilities of a DataFrame
     given, labels, label_propensity : the same, optional
         Columns that may justify a difference, labels, and the chances with which they became known.
     """
@@ -117,7 +118,7 @@ def collection_engine(
             "sensitive_features is missing: fairness needs the group of every training row; "
             "pass sensitive_features=<Dask Series, DataFrame or array>"
         )
-    features, groups = _partitions(X, "X"), _aligned(X, sensitive_features)
+    features, groups = _partitions(X, "X"), _groups(X, sensitive_features)
     parts = [Part(index, f"partition {index}", _not_loaded) for index in range(len(features))]
     header = X._meta if hasattr(X, "npartitions") and hasattr(X, "columns") else np.empty((0, X.shape[1]))
     named = {"given": given, "labels": labels, "label_propensity": label_propensity}
@@ -125,6 +126,16 @@ def collection_engine(
         [None] * len(features) if columns is None else _aligned(X, columns, name) for name, columns in named.items()
     ]
     return DaskEngine(parts, header, list(zip(features, groups, *others, strict=True)))
+
+
+def _groups(X: Any, sensitive_features: Any) -> list[Any]:
+    """Protected columns of each partition, or the probabilities of groups."""
+    if not isinstance(sensitive_features, GroupProbabilities):
+        return _aligned(X, sensitive_features)
+    import dask
+
+    made = dask.delayed(GroupProbabilities.unchecked)
+    return [made(part) for part in _aligned(X, sensitive_features.frame)]
 
 
 def score_collection(

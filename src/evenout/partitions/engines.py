@@ -20,6 +20,7 @@ from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
 from evenout.inputs.coder import Coder
 from evenout.inputs.groups import label_rows
+from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.rows import read_outcomes, read_propensity, refuse_huge
 
 T = TypeVar("T")
@@ -109,6 +110,9 @@ def read_rows(part: Part, coder: Coder | None = None) -> Rows:
         if beside.sensitive is None or not n:
             return Rows(features, (), np.full(n, -1), beside, numbers)
         sensitive = beside.sensitive
+        if coder is None and isinstance(sensitive, GroupProbabilities):
+            likeliest = Coder.of_probable(sensitive.names)
+            sensitive = likeliest.hardened(sensitive, likeliest.encode(sensitive, None, None, n))
         if coder is not None:
             numbers = coder.encode(sensitive, beside.given, beside.labels, n)
             sensitive = coder.hardened(sensitive, numbers)

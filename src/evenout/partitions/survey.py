@@ -21,6 +21,7 @@ from evenout.detectors.units import Units
 from evenout.inputs.coder import Coder, Seen
 from evenout.inputs.grouping import Tally, count_rows
 from evenout.inputs.groups import protected_columns
+from evenout.inputs.probable import GroupProbabilities
 from evenout.partitions.engines import Engine, Part, Rows, describe, read_rows
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
@@ -41,6 +42,8 @@ class Survey:
         Row numbers that may occur often.
     sensitive, given : tuples of (name, Seen)
         What is known of each column.
+    probable : tuple of str
+        Names of groups that are known by their probabilities.
     known : int or None
         Rows with a label; None where there is no column of labels.
     combined : Tally
@@ -57,6 +60,7 @@ class Survey:
     known: int | None = None
     combined: Tally = field(default_factory=Counter)
     ranges: Ranges | None = None
+    probable: tuple[str, ...] = ()
 
     def __add__(self, other: "Survey") -> "Survey":
         return Survey(
@@ -68,6 +72,7 @@ class Survey:
             None if self.known is None or other.known is None else self.known + other.known,
             self.combined + other.combined,
             None if self.ranges is None or other.ranges is None else self.ranges + other.ranges,
+            self.probable or other.probable,
         )
 
     @property
@@ -150,6 +155,9 @@ def _survey_part(
     else:
         found = replace(found, frequent=FrequentValues.of(content_numbers(rows, seed, None), reference_size))
     n = len(rows.X)
+    if isinstance(rows.beside.sensitive, GroupProbabilities):
+        found = replace(found, probable=rows.beside.sensitive.names)
+        return replace(found, given=_seen(rows.beside.given, n, (), "given"))
     sensitive = _seen(rows.beside.sensitive, n, continuous, "sensitive_features")
     if any(seen.many or name in continuous for name, seen in sensitive):
         found = replace(found, tally=Counter({"": found.tally.total()}))  # bands are counted, once they are known

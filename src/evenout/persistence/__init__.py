@@ -28,7 +28,7 @@ from evenout.storage.output import atomic_file
 
 __all__ = ["ModelFileError", "load_model", "save_model"]
 
-FORMAT = 4
+FORMAT = 5
 _OURS = ("evenout.detectors.adapt.Foreign", "evenout.detectors.adapt.GroupAware")
 _VERSION = 30  # characters of the name of a version
 

@@ -7,23 +7,27 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.cells import Cells
+from evenout.core.flags import FlagRows
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import NOTIONS
+from evenout.core.types import IntArray
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.estimator import FairOutlierEnsemble
-from evenout.fitting.request import FlagRows
 from evenout.fitting.result import FitResult
 from evenout.fitting.scores import ScoreModel
 from evenout.fitting.updating import Maps
 from evenout.inputs.groups import Groups
 from evenout.persistence.parts import (
     KINDS_OF_CHOICE,
+    ratio_entries,
     read_choice,
     read_maps,
     read_mixture,
     read_path,
+    read_ratio,
     read_scores,
 )
+from evenout.persistence.resemblance import describe_resemblance
 from evenout.storage.archive import plain
 from evenout.storage.fields import Fields
 
@@ -57,7 +61,12 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
                 "seen_S": seen.S,
                 "seen_t": seen.t,
                 "folds": seen.folds.astype(np.int64),
+                "nested": seen.nested,
+                "stands_for": seen.stands_for,
             },
+            "known": found.known,
+            "flag_price": found.flag_price,
+            "flag_ratio": ratio_entries(found.flag_ratio),
             "choice": {
                 **_without(vars(found.choice), "kind", "interval"),
                 "kind": kind,
@@ -68,7 +77,11 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
             "threshold": found.threshold,
             "rank_error": found.rank_error,
             "label_gap": dict(zip(("before", "after"), found.label_gap, strict=True)),
-            "scores": {"pool": _pool(scores.pool, objects), **_score_map(scores, objects)},
+            "scores": {
+                "pool": _pool(scores.pool, objects),
+                **_score_map(scores, objects),
+                "resemblance": describe_resemblance(scores.resemblance, objects),
+            },
             "path": _path(found.path, objects),
             "maps": None if found.maps is None else _maps(found.maps, objects),
         }
@@ -84,7 +97,9 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
     G, left_out, gap = len(labels), groups.fields("left_out"), data.fields("label_gap")
     codes = groups.integers("codes", n, low=-1, high=G - 1)
     scores = read_scores(data.fields("scores"), n, d, objects)
-    k = len(scores.pool.names)
+    k = scores.width
+    known, price = data.fields("known"), data.fields("flag_price")
+    data.require(len(known.names()) == k - scores.n_detectors, "known", "has the wrong length")
     folds = rows.integers("folds", n, low=0, high=_MOST)
     model = _unfitted(data.fields("parameters"), objects)
     model._store(
@@ -98,7 +113,10 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             n_rows=rows.whole("n", n, 2**53),
             S=rows.floats("S", n, k),
             target=rows.floats("target", n),
-            seen=FlagRows(rows.floats("seen_S", n, k), rows.floats("seen_t", n), codes, folds),
+            seen=_read_seen(rows, n, k, k - scores.n_detectors, codes, folds),
+            flag_ratio=read_ratio(data.fields("flag_ratio")),
+            flag_price={name: price.number(name, finite=False) for name in price.names()},
+            known={name: known.number(name) for name in known.names()},
             threshold=data.number("threshold"),
             flag_rates=groups.floats("rates", G, 2),
             label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
@@ -110,6 +128,17 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
     if "feature_names" in data:
         model.feature_names_in_ = np.array(data.texts("feature_names", d), dtype=object)
     return model
+
+
+def _read_seen(rows: Fields, n: int, k: int, resembling: int, codes: IntArray, folds: IntArray) -> FlagRows:
+    """The rows as what has not seen them scores them."""
+    n_folds = int(folds.max()) + 1
+    nested = rows.floats("nested", None, n, resembling) if "nested" in rows else None
+    rows.require((nested is None) == (resembling == 0), "nested", "does not go with the rest")
+    rows.require(nested is None or len(nested) >= n_folds, "nested", "has too few folds")
+    stands_for = rows.floats("stands_for", n) if "stands_for" in rows else None
+    rows.require(stands_for is None or (stands_for > 0).all(), "stands_for", "is out of range")
+    return FlagRows(rows.floats("seen_S", n, k), rows.floats("seen_t", n), codes, folds, nested, stands_for)
 
 
 def _score_map(scores: ScoreModel, objects: list[Any]) -> dict[str, Any]:
@@ -175,6 +204,8 @@ def _path(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:
         "method": path.method,
         "noise_aware": path.noise_aware,
         "constraint": path.constraint,
+        "columns": path.columns,
+        "rule": path.rule,
     }
 
 

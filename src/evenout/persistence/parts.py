@@ -8,11 +8,13 @@ import numpy as np
 from evenout.core.cells import Cells, CrossFit
 from evenout.core.choice import Choice
 from evenout.core.combine import COMBINATIONS, Combination
+from evenout.core.even_rates import RatioEstimate
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
 from evenout.core.membership import AMONG, Block, Comparison
 from evenout.core.notions import Notion
 from evenout.core.path import TradeoffPath
-from evenout.core.problem import METHODS, WEIGHTS, Mixture
+from evenout.core.problem import CORRECTIONS, METHODS, WEIGHTS, Columns, Mixture
+from evenout.core.ray import Rule
 from evenout.core.registry import weighted_notions
 from evenout.core.scaling import SCALINGS, Scaling
 from evenout.core.sketch import QuantileSketch
@@ -21,6 +23,7 @@ from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.detectors.units import Units
 from evenout.fitting.scores import ScoreModel
 from evenout.fitting.updating import KNOTS, Maps
+from evenout.persistence.resemblance import read_resemblance
 from evenout.storage.archive import ModelFileError
 from evenout.storage.fields import Fields
 
@@ -40,6 +43,7 @@ def read_scores(data: Fields, n_rows: int, n_features: int, objects: Sequence[An
         _read_combination(data.fields("combination"), k, objects),
         _read_scaling(data.fields("base_scaling"), n_rows, 1),
         _read_stack(data.fields("stack"), k) if "stack" in data else None,
+        read_resemblance(data.fields("resemblance"), n_features, objects) if "resemblance" in data else None,
     )
 
 
@@ -88,11 +92,34 @@ def read_path(data: Fields, n_groups: int, k: int, objects: Sequence[Any]) -> Tr
     method = next(name for name in METHODS if name == data.text("method", METHODS))
     constraint = next(name for name in WEIGHTS if name == data.text("constraint", WEIGHTS))
     noise_aware = data.flag("noise_aware")
+    columns, rule = _read_columns(data.fields("columns"), k), None
+    if "rule" in data:
+        own = data.fields("rule")
+        rule = Rule(own.floats("own", k), own.floats("without", cross.n_folds, k))
     try:
         with np.errstate(all="ignore"):
-            return TradeoffPath(cross, notions, method=method, noise_aware=noise_aware, constraint=constraint)
+            settings: dict[str, Any] = {"method": method, "noise_aware": noise_aware, "constraint": constraint}
+            return TradeoffPath(cross, notions, **settings, columns=columns, rule=rule)
     except Exception as error:  # whatever sums that no rows can have make the solvers say
         raise ModelFileError(f"its path has no solution ({type(error).__name__})") from error
+
+
+def _read_columns(data: Fields, k: int) -> Columns:
+    correction = next(name for name in CORRECTIONS if name == data.text("correction", CORRECTIONS))
+    resembling = data.whole("resembling", 0, k)
+    data.require(correction == "weights" or resembling > 0, "resembling", "does not go with the rest")
+    return Columns(correction, resembling)
+
+
+def ratio_entries(ratio: RatioEstimate) -> dict[str, float]:
+    """A ratio of flag rates as plain data."""
+    return {"value": ratio.value, "error": ratio.error, "low": ratio.interval[0], "high": ratio.interval[1]}
+
+
+def read_ratio(data: Fields) -> RatioEstimate:
+    """A ratio of flag rates."""
+    value, error, low, high = (data.number(name, finite=False) for name in ("value", "error", "low", "high"))
+    return RatioEstimate(value, error, (low, high))
 
 
 def read_choice(data: Fields) -> Choice:

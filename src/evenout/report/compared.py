@@ -11,7 +11,7 @@ from evenout.auditing.membership import CURVE_POINTS
 from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray
 from evenout.estimator import FairOutlierEnsemble
-from evenout.fitting.words import compared_words
+from evenout.fitting.words import compared_words, probable_words
 from evenout.inputs.probable import GroupProbabilities
 from evenout.report.data import AttributeLine, Compared, CurvePair, StratumLine
 from evenout.report.measure import shortened
@@ -27,7 +27,8 @@ def collect_compared(
     names = [] if isinstance(sensitive, GroupProbabilities) else _names(sensitive)
     words = compared_words(tuple(model.path_.fairness), model.get_params(deep=False), names, _names(given))
     if isinstance(sensitive, GroupProbabilities):
-        words += [f"{note[0].upper()}{note[1:]}." for result in before.values() for note in result.notes]
+        note = probable_words(sensitive.bound())
+        words.append(f"{note[0].upper()}{note[1:]}. What is shown by group goes by the likeliest group of each person.")
     attributes = [
         AttributeLine(shortened(name), bias.before, bias.after) for name, bias in model.attribute_bias_.items()
     ]

@@ -50,7 +50,7 @@ def promise_of(model: Any, level: float) -> Promise:
         )
     codes = found.groups.codes
     known, n_groups = codes >= 0, len(found.groups.labels)
-    ranks = _unseen_ranks(found, ensemble.target, ensemble.alpha_)
+    ranks = _unseen_ranks(found, ensemble.target, found.choice.alpha)
     asked = ensemble.flag_rate_ratio
     questions = n_groups if asked is None else n_groups * (n_groups + 1) / 2
     z = float(-ndtri(level / (2.0 * questions)))
