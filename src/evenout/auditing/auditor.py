@@ -54,7 +54,7 @@ def audit(
 def audit(
     scores: Any, *, sensitive_features: Any, intersections: bool | str, **options: Any
 ) -> AuditResult | AttributeAudits: ...
-def audit(  # type: ignore[misc]  # options are those below
+def audit(  # type: ignore[misc]  # the overloads leave the names of options to it
     scores: Any,
     *,
     sensitive_features: Any,
