@@ -81,6 +81,8 @@ def explain_rows(
     result = ensemble._result
     if result.background is None:
         raise InputError("this model was saved before reasons were kept; fit it anew, and save it")
+    if not isinstance(n_reasons, int | np.integer) or isinstance(n_reasons, bool) or n_reasons < 1:
+        raise InputError("{n_reasons=} is not allowed; use a whole number of at least 1", n_reasons=n_reasons)
     if baseline not in BASELINES:
         raise InputError("{baseline=!r} is unknown; use 'alike' or 'typical'", baseline=baseline)
     array, background = new_rows(ensemble, X), result.background
@@ -95,7 +97,7 @@ def explain_rows(
         beside=np.broadcast_to(typical, array.shape),
         values=features.shown(array, frame),
         index=row_labels(X if frame is None else frame, len(array)),
-        n_reasons=n_reasons,
+        n_reasons=min(int(n_reasons), len(features.names)),
         baseline=baseline,
         base_line=base_line(ensemble),
         fair_line=result.threshold,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenout.core.exceptions import InputError
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.inputs.groups import read_groups
 from evenout.reasons.attribution import Parts
@@ -70,12 +69,6 @@ class Explanation:
     base_line: float
     fair_line: float
 
-    def __post_init__(self) -> None:
-        p = len(self.feature_names)
-        if not isinstance(self.n_reasons, int | np.integer) or isinstance(self.n_reasons, bool) or self.n_reasons < 1:
-            raise InputError("{n_reasons=} is not allowed; use a whole number of at least 1", n_reasons=self.n_reasons)
-        object.__setattr__(self, "n_reasons", min(int(self.n_reasons), p))
-
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -115,12 +108,12 @@ class Explanation:
     def fair_typical(self) -> FloatArray:  # noqa: D102
         return self.parts.typical[:, 1]
 
-    @property
+    @cached_property
     def flagged(self) -> BoolArray:
         """Whether the base and the fair score flag each row, shape (m, 2)."""
         return self.parts.scores > np.array([self.base_line, self.fair_line])
 
-    @property
+    @cached_property
     def changes(self) -> AnyArray:
         """``"flagged"``, ``"entered"``, ``"left"`` or ``"not flagged"``, for each row: what fairness made of it."""
         before, after = self.flagged.T.astype(int)
