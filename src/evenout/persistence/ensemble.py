@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.cells import Cells
+from evenout.core.choice import Choice
 from evenout.core.flags import FlagRows
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import NOTIONS
@@ -37,11 +38,9 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
     check_is_fitted(model)
     found = model._result
     scores, seen, names = found.scores, found.seen, getattr(model, "feature_names_in_", None)
-    kind = next(name for name, kind in KINDS_OF_CHOICE.items() if found.choice.kind is kind)
-    low, high = found.choice.interval
     return plain(
         {
-            "parameters": _parameters(model, objects),
+            "parameters": parameter_entries(model, objects),
             "n_features": model.n_features_in_,
             "feature_names": None if names is None else [*names],
             "groups": {
@@ -64,12 +63,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
             "known": found.known,
             "flag_price": found.flag_price,
             "flag_ratio": ratio_entries(found.flag_ratio),
-            "choice": {
-                **_without(vars(found.choice), "kind", "interval"),
-                "kind": kind,
-                "low": low,
-                "high": high,
-            },
+            "choice": choice_entries(found.choice),
             "mixture": found.mixture,  # kept, so that scores are the same bit for bit wherever the path is solved again
             "threshold": found.threshold,
             "rank_error": found.rank_error,
@@ -83,7 +77,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
                 "stack": scores.stack,
                 "resemblance": describe_resemblance(scores.resemblance, objects),
             },
-            "path": _path(found.path, objects),
+            "path": path_entries(found.path, objects),
         }
     )
 
@@ -101,7 +95,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
     known, price = data.fields("known"), data.fields("flag_price")
     data.require(len(known.names()) == k - scores.n_detectors, "known", "has the wrong length")
     folds = rows.integers("folds", n, low=0, high=_MOST)
-    model = _unfitted(data.fields("parameters"), objects)
+    model = unfitted(FairOutlierEnsemble, data.fields("parameters"), objects)
     model._store(
         FitResult(
             scores=scores,
@@ -163,7 +157,15 @@ def _pool(pool: FittedPool, objects: list[Any]) -> dict[str, Any]:
     return {"names": pool.names, "parts": parts, "families": pool.families, "units": pool.units}
 
 
-def _path(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:
+def choice_entries(choice: Choice) -> dict[str, Any]:
+    """What was chosen, as plain data."""
+    kind = next(name for name, kind in KINDS_OF_CHOICE.items() if choice.kind is kind)
+    low, high = choice.interval
+    return {**_without(vars(choice), "kind", "interval"), "kind": kind, "low": low, "high": high}
+
+
+def path_entries(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:
+    """A path by its sums, as plain data."""
     notions = []
     for notion, weight in path.notions:
         known = notion in NOTIONS.values() or notion.name == "own"
@@ -191,7 +193,8 @@ def _cells(cells: Cells) -> dict[str, Any]:
     return {**_without(vars(cells), "compared"), "compared": compared}
 
 
-def _parameters(model: FairOutlierEnsemble, objects: list[Any]) -> dict[str, Any]:
+def parameter_entries(model: Any, objects: list[Any]) -> dict[str, Any]:
+    """The parameters of an estimator, as plain data."""
     values = _without(model.get_params(deep=False), *_MACHINE)
     if not isinstance(values["random_state"], int | np.integer):
         values["random_state"] = None  # a generator that has moved on since
@@ -203,8 +206,9 @@ def _parameters(model: FairOutlierEnsemble, objects: list[Any]) -> dict[str, Any
     return values
 
 
-def _unfitted(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
-    known = set(FairOutlierEnsemble._get_param_names()) - set(_MACHINE)
+def unfitted(kind: Any, data: Fields, objects: Sequence[Any]) -> Any:
+    """An estimator with the parameters of a file."""
+    known = set(kind._get_param_names()) - set(_MACHINE)
     values: dict[str, Any] = {}
     for name in data.names():
         data.require(name in known, name, "is unknown: update evenout")
@@ -212,4 +216,4 @@ def _unfitted(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
         if isinstance(value, dict) and list(value) == ["object"]:
             value = objects[data.fields(name).whole("object", 0, len(objects) - 1)]
         values[name] = tuple(value) if isinstance(value, list) else value
-    return FairOutlierEnsemble(**values)
+    return kind(**values)
