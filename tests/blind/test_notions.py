@@ -109,7 +109,9 @@ def test_flag_rates_are_those_of_crossed_groups(rows):
     assert repair.flag_rate_ratio_ > repair.flag_rates_[:, 0].min() / repair.flag_rates_[:, 0].max()
 
 
-@pytest.mark.parametrize("settings", [{"continuous": ("age",), "bands": 2}, {"flag_rate_ratio": 0.5}, {"classifier": None}])
+@pytest.mark.parametrize(
+    "settings", [{"continuous": ("age",), "bands": 2}, {"flag_rate_ratio": 0.5}, {"classifier": None}]
+)
 def test_a_saved_repair_is_the_same(rows, tmp_path, settings):
     X, t, people, *_ = (part[:1500] for part in rows)
     sensitive = people[["age"]] if "continuous" in settings else people["group"]
