@@ -23,7 +23,8 @@ import argparse
 import json
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from evenout import FairOutlierEnsemble
 from evenout.core.flags import flag_threshold, group_rates, rate_ratio
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.datasets import list_scenarios
+from evenout.fitting.request import Request
 from evenout.metrics import average_precision, demographic_parity, roc_auc
 from halves import load
 
@@ -42,8 +44,8 @@ REQUESTS: tuple[tuple[str, float], ...] = (
 )  # fmt: skip
 METHODS: dict[str, dict[str, str]] = {
     "weights": {},
-    "resemblance": {"correction": "resemblance"},
     "both": {"correction": "both"},
+    "resemblance": {"correction": "resemblance"},
     "nonnegative": {"correction": "both", "weights": "nonnegative"},
 }
 ENOUGH = 500  # flagged rows of each group, over all halves, from which a pooled ratio is judged
@@ -157,16 +159,32 @@ def halves(name: str, split: int) -> Iterator[tuple[Half, Half]]:
     yield two, one
 
 
+def fitted(rows: Half, seed: int, settings: dict[str, str]) -> FairOutlierEnsemble:
+    """A model of one half."""
+    model = FairOutlierEnsemble(min_group_size=10, contamination=FLAGGED, random_state=seed, **settings)
+    return model.fit(rows.X, sensitive_features=rows.groups)
+
+
+def corrected(model: FairOutlierEnsemble, settings: dict[str, str]) -> FairOutlierEnsemble:
+    """What a fit with other settings would give: detectors, resemblance and sums are the same, and not made again."""
+    other = copy(model).set_params(**settings)
+    found, request = model._result, Request.read(other.get_params(deep=False))
+    resembling = found.scores.width - found.scores.n_detectors
+    other._result = replace(found, path=request.path(found.path.cross, resembling))
+    return other
+
+
 def tell(name: str, splits: int) -> Story:
     """Run all methods on every half of one data set."""
     warnings.simplefilter("ignore")  # what cannot be reached or detected is in the table
     story = Story(name)
     for split in range(splits):
         for fit, judge in halves(name, split):
+            fits = [fitted(fit, split, METHODS[method]) for method in ("weights", "both")]
             for method, settings in METHODS.items():
-                model = FairOutlierEnsemble(min_group_size=10, contamination=FLAGGED, random_state=split, **settings)
-                model.fit(fit.X, sensitive_features=fit.groups)
-                columns = model._columns(judge.X, None)
+                model = fits[0] if method == "weights" else corrected(fits[1], settings)
+                if method in ("weights", "both"):
+                    columns = model._columns(judge.X, None)
                 base = model._result.scores.base(columns)
                 if method == "weights":
                     story.base.add(judge, base, base, None)

@@ -6,6 +6,8 @@ Every table is cut into halves. On the first, detectors are fitted and a stack i
     python benchmarks/labels.py --json                 # everything, about two minutes on one core
     python benchmarks/labels.py --quick                # a look
     python benchmarks/labels.py --pool diverse         # another pool
+    python benchmarks/labels.py --fair 300             # the estimator: base score, taught and fair, AUC and gap
+    python benchmarks/labels.py --fair 300 --reference 0.2     # the same over partitions
 
 random      labels of rows drawn at random
 flagged     labels of rows among the tenth with the highest base score alone: of the others nobody ever knew
@@ -21,6 +23,8 @@ import argparse
 import json
 import warnings
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
@@ -33,6 +37,7 @@ from evenout.datasets import list_datasets, load_dataset
 from evenout.detectors.pool import fit_pool, standard_units
 from evenout.fitting.scores import learn_scores
 from evenout.metrics import demographic_parity
+from evenout.partitions.engines import LocalEngine, Part
 
 LABELS = (20, 50, 100, 300)
 WAYS = ("random", "flagged", "chosen", "weighted", "useless")
@@ -184,6 +189,17 @@ def requirements(per_table: dict[str, dict[str, dict[str, dict[str, float]]]]) -
     }
 
 
+def fitted(model: Any, X: Any, sensitive: Any, labels: FloatArray | None, reference: float | None) -> Any:
+    """The model after a fit in memory, or over four partitions with a reference of some share of the rows."""
+    if reference is None:
+        return model.fit(X, sensitive_features=sensitive, labels=labels)
+    model.set_params(reference_size=round(reference * len(X)))
+    pieces = np.array_split(np.arange(len(X)), 4)
+    own = [(X.iloc[rows], sensitive.iloc[rows], None, None if labels is None else labels[rows]) for rows in pieces]
+    parts = [Part(place, f"part {place}", partial(tuple, columns)) for place, columns in enumerate(own)]
+    return model.fit_partitions(LocalEngine(parts, X.iloc[:0]))
+
+
 def fair(name: str, options: argparse.Namespace, n_labels: int) -> dict[str, float]:
     """The fair score at -80 % with a target that has learnt: AUC, and what is left of the gap of both base scores."""
     rows = []
@@ -195,11 +211,11 @@ def fair(name: str, options: argparse.Namespace, n_labels: int) -> dict[str, flo
         labels = np.full(len(first), np.nan)
         known = rng.permutation(len(first))[:n_labels]
         labels[known] = data.y.to_numpy()[first][known]
-        given = {"sensitive_features": data.sensitive.iloc[first], "labels": labels}
+        given = (data.X.iloc[first], data.sensitive.iloc[first])
         model = FairOutlierEnsemble(options.pool, learn=True, bias_reduction=0.8, random_state=repeat)
         plain = FairOutlierEnsemble(options.pool, alpha=0.0, random_state=repeat)
-        model.fit(data.X.iloc[first], **given)
-        plain.fit(data.X.iloc[first], sensitive_features=given["sensitive_features"])
+        model = fitted(model, *given, labels, options.reference)
+        plain = fitted(plain, *given, None, options.reference)
         judged, groups = data.X.iloc[second], {"sensitive_features": data.sensitive.iloc[second]}
         scores = plain.base_scores(judged), model.base_scores(judged), model.outlier_scores(judged)
         gaps = [demographic_parity(score, **groups, scale_free=True, corrected=True) for score in scores]
@@ -219,6 +235,9 @@ def main() -> None:
     parser.add_argument("--combination", default="average")
     parser.add_argument("--quick", action="store_true", help="three small tables, two halvings")
     parser.add_argument("--fair", type=int, metavar="LABELS", help="instead: the fair score with so many random labels")
+    parser.add_argument(
+        "--reference", type=float, metavar="SHARE", help="with --fair: over four partitions, detectors see this share"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.quick:

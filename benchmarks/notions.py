@@ -174,15 +174,21 @@ def summarise(fits: list[dict[str, Any]]) -> dict[str, Any]:
 _SHOWN = ("base_bias", "said", "got", "correlation", "says_met")
 
 
+def chosen(asked: dict[str, Asked], only: str | None) -> list[tuple[str, Asked]]:
+    """All notions, or the one of this name."""
+    return [(name, one) for name, one in asked.items() if only in (None, name)]
+
+
 def main() -> None:
     """Print a line for each notion, or all as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fits", type=int, default=8, help="simulated fits of each notion")
-    parser.add_argument("--splits", type=int, default=2, help="halvings of credit")
+    parser.add_argument("--splits", type=int, default=10, help="halvings of credit")
+    parser.add_argument("--only", help="the notion of this name alone")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     results: dict[str, dict[str, Any]] = {"people": {}, "credit": {}}
-    for name, asked in PEOPLE.items() if arguments.fits else ():
+    for name, asked in chosen(PEOPLE, arguments.only) if arguments.fits else ():
         fits = []
         for seed in range(arguments.fits):
             rng = np.random.default_rng((seed, 11))
@@ -190,7 +196,7 @@ def main() -> None:
             fits.append(judge(asked, people(rows, rng), people(JUDGED_ROWS, rng), seed))
         results["people"][name] = _shown(name, summarise(fits), quiet=arguments.json)
     whole = credit() if arguments.splits else None
-    for name, asked in CREDIT.items() if whole is not None else ():
+    for name, asked in chosen(CREDIT, arguments.only) if whole is not None else ():
         fits = []
         for seed in range(arguments.splits):
             order = np.random.default_rng(seed).permutation(len(whole.X))

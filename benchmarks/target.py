@@ -41,6 +41,7 @@ PEERS = ("IsolationForest", "ECOD", "COPOD", "HBOS", "PCA", "KNN", "LOF", "CBLOF
 ROWS = 12_000
 BIAS_REDUCTION = 0.8
 MEASURES = ("auc", "ap")
+LIKE_SHARE = 0.7  # removed by every pool: fair scores compare there
 
 Half = tuple[FloatArray, AnyArray, IntArray]
 Figures = dict[str, tuple[float, float]]  # AUC and AP, or the gap before and after, by method
@@ -159,7 +160,16 @@ def compare(tables: dict[str, Figures], gaps: dict[str, Figures]) -> dict[str, A
     removed = {
         table: {pool: 1.0 - after / before for pool, (before, after) in found.items()} for table, found in gaps.items()
     }
-    return {"means": means, "against": against, "reached": reached, "tables": tables, "removed": removed}
+    alike = [table for table, shares in removed.items() if min(shares.values()) >= LIKE_SHARE]
+    fair = {
+        pool: {
+            measure: float(np.mean([tables[table][f"{pool} fair"][i] for table in alike])) if alike else float("nan")
+            for i, measure in enumerate(MEASURES)
+        }
+        for pool in POOLS
+    }
+    found = {"means": means, "against": against, "reached": reached, "tables": tables, "removed": removed}
+    return found | {"alike": {"tables": alike, "fair": fair}}
 
 
 def _duel(tables: dict[str, Figures], pool: str, name: str) -> dict[str, dict[str, float]]:
@@ -191,6 +201,9 @@ def show(result: dict[str, Any], say: Callable[[str], None]) -> None:
             for table, found in result["removed"].items()
         )
     )
+    alike = result["alike"]
+    say(f"\nfair scores where every pool removes {LIKE_SHARE:.0%} or more ({', '.join(alike['tables'])}):")
+    say("; ".join(f"{pool} AUC {fair['auc']:.3f} AP {fair['ap']:.3f}" for pool, fair in alike["fair"].items()))
     for pool in POOLS:
         duels = result["against"][pool].items()
         parts = [

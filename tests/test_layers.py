@@ -14,11 +14,11 @@ SOURCE = Path(evenout.__file__).parent
 # A module may import from its own layer and from those before it.
 LAYERS = [
     {"core"},
-    {"storage", "inputs"},
+    {"storage", "inputs", "pages"},
     {"detectors", "gpu", "partitions", "metrics", "scikit", "datasets"},
     {"fitting"},
     {"repair", "blind", "scoring", "estimator"},
-    {"auditing", "persistence"},
+    {"auditing", "persistence", "watching"},
     {"report", "reproduce", "displays"},
     {"cli", "__main__"},
 ]

@@ -3,6 +3,7 @@
 from evenout.auditing import AuditResult, audit
 from evenout.blind import BlindRepair
 from evenout.core.exceptions import (
+    AgedDetectorsWarning,
     AttributeWarning,
     ConstantFeatureWarning,
     ConstantScoreWarning,
@@ -24,10 +25,12 @@ from evenout.estimator import FairOutlierEnsemble
 from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.table import TableEncoder
 from evenout.repair import ScoreRepair
+from evenout.watching import FairnessMonitor
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AgedDetectorsWarning",
     "AttributeWarning",
     "AuditResult",
     "BlindRepair",
@@ -37,6 +40,7 @@ __all__ = [
     "EvenoutWarning",
     "FairLOF",
     "FairOutlierEnsemble",
+    "FairnessMonitor",
     "FewPairsWarning",
     "GroupGivenAwayWarning",
     "GroupProbabilities",

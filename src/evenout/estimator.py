@@ -16,8 +16,9 @@ from evenout.core.problem import Correction, Method, Weights
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.attributes import attribute_bias
-from evenout.fitting.beyond import EXACT_ROWS, Beyond, Plan, open_source
+from evenout.fitting.beyond import EXACT_ROWS, Beyond, Plan
 from evenout.fitting.fit import fit_rows
+from evenout.fitting.opening import open_source
 from evenout.fitting.request import Request
 from evenout.fitting.result import FitResult
 from evenout.fitting.sources import Memory, Source, TrainingRows
@@ -316,12 +317,9 @@ class FairOutlierEnsemble(FittedScores):
             gpu.check_device(self.device)
         request = Request.read(self.get_params(deep=False))
         if is_collection(X):
-            if any(extra is not None for extra in (clusters, sample_weight)) or (labels is not None and self.learn):
-                raise ValueError(
-                    "clusters, sample_weight and labels to learn from need rows in memory; leave them out for Dask "
-                    "collections"
-                )
-            return self.fit_partitions(collection_engine(X, sensitive_features, given, labels))
+            if clusters is not None or sample_weight is not None:
+                raise ValueError("clusters and sample_weight need rows in memory; leave them out for Dask collections")
+            return self.fit_partitions(collection_engine(X, sensitive_features, given, labels, label_propensity))
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
         beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
         beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
@@ -336,8 +334,8 @@ class FairOutlierEnsemble(FittedScores):
         engine : Engine
             See `evenout.partitions.folders.open_folder`.
         exact_rows : int
-            Up to so many rows, the ranks behind beta are exact. Beyond, they come from a sketch, and ``rank_error_``
-            is what they may be off, as a share of the rows.
+            Up to so many rows, units and the ranks behind beta are exact. Beyond, they come from sketches, and
+            ``rank_error_`` is what ranks may be off, as a share of the rows.
         scores_to : Path, optional
             An empty folder, reachable by all workers, for one file of scores per partition.
         """

@@ -17,10 +17,12 @@ from evenout.fitting.beyond import score_partitions
 from evenout.fitting.costs import cost_table
 from evenout.fitting.request import Request
 from evenout.fitting.result import FitResult
+from evenout.fitting.updating import update_fit
 from evenout.inputs.coder import Coder
 from evenout.inputs.parameters import ENSEMBLE, check_parameters
 from evenout.inputs.rows import new_rows
 from evenout.metrics import read_labels
+from evenout.pages import html_table
 from evenout.partitions.dask_engine import is_collection, score_collection
 from evenout.partitions.engines import Engine
 from evenout.scikit import OutlierScorer
@@ -70,6 +72,55 @@ class FittedScores(OutlierScorer, BaseEstimator):
         other = copy(self).set_params(**asked)
         other._store(self._result.at(Request.read(parameters)))
         return other
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + self._fitted_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._fitted_html()
+        return bundle
+
+    def _fitted_html(self) -> str:
+        """What the fit has come to, under scikit-learn's own picture; nothing before a fit."""
+        if not hasattr(self, "_result"):
+            return ""
+        found, path = self._result, self._result.path
+        alpha = found.choice.alpha
+        rows = [["rows", f"{found.n_rows:,}", ""], ["alpha", "0", f"{alpha:.4g}"]]
+        if path.cross.whole.n_groups >= 2:
+            before, after = path.target_bias("unseen"), float(path.bias(alpha))
+            rows.append(["bias on unseen rows", f"{before:.4f}", f"{after:.4f}"])
+        names, rates = found.groups.labels, found.flag_rates
+        rows += [
+            [f"flagged: {name}", *(f"{x:.1%}" for x in pair)] for name, pair in zip(names[:12], rates, strict=False)
+        ]
+        rows += [[f"... {len(names) - 12} more groups", "", ""]] if len(names) > 12 else []
+        return html_table(["fitted", "base score", "fair score"], rows)
+
+    def update(self, X: Any, *, sensitive_features: Any = None) -> Self:
+        """Fold new rows into the fit, and solve the weights again; the detectors stay as they are.
+
+        The result is that of solving on all rows, with scaling, base ensemble, row weights and folds as they were
+        learnt at the fit: the same request, alpha chosen anew. Where the detectors' scores of the new rows lie
+        elsewhere than at the fit, an `evenout.AgedDetectorsWarning` says that a refit is due. Not for individual
+        fairness, whose pairs do not add, nor for groups other than crossed ones.
+
+        Parameters
+        ----------
+        X : array or frame of shape (m, d)
+            New rows: those of the fit are counted already.
+        sensitive_features : array, series or frame of shape (m,) or (m, c)
+            Their groups, all known from the fit.
+        """
+        check_is_fitted(self)
+        if is_collection(X):
+            raise InputError("an update takes rows in memory; give the partitions of {@X} one after the other")
+        parameters = self.get_params(deep=False)
+        rows, n_threads = new_rows(self, X), effective_n_jobs(self.n_jobs)
+        self._store(update_fit(self._result, Request.read(parameters), parameters, rows, sensitive_features, n_threads))
+        return self
 
     def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The fair score of new rows, shape (m,), higher = more outlying."""

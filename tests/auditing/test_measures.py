@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import chi2_contingency, f_oneway
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from evenout import metrics
+from evenout import audit, metrics
 from evenout.auditing.measures import chi_square, label_measures, largest_gap, score_measures
 from evenout.auditing.strata import strata_measures
 from evenout.auditing.tables import class_table, level_table
@@ -249,3 +249,20 @@ def test_a_gap_that_a_stratum_explains_vanishes_within_it():
 def test_largest_gap_leaves_undefined_groups_out():
     gaps = largest_gap(np.array([[0.1, 0.4, np.nan], [np.nan, np.nan, 0.2]]))
     np.testing.assert_allclose(gaps, [0.3, np.nan])
+
+
+def test_what_strata_explain_is_the_literal_decomposition():
+    """m_g - m = sum_s (p_gs - p_s) m_s, which goes with strata, + sum_s p_gs (m_gs - m_s), which does not."""
+    rng = np.random.default_rng(5)
+    group, stratum = rng.integers(0, 3, 400), rng.integers(0, 4, 400)
+    y = rng.normal(size=400) + stratum + 0.5 * (group == 1)
+    options = {"n_bootstrap": 0, "n_permutations": 0, "min_group_size": 2}
+    found = audit(y, sensitive_features=group, given=stratum, **options)
+    for g in range(3):
+        mine, parts = group == g, [stratum == s for s in range(4)]
+        explained = 0.0
+        for s in parts:
+            explained += ((mine & s).sum() / mine.sum() - s.mean()) * y[s].mean()
+        within = sum((mine & s).sum() / mine.sum() * (y[mine & s].mean() - y[s].mean()) for s in parts)
+        assert found.get("apart_by_strata", str(g)).value == pytest.approx(explained / y.std(), abs=1e-12)
+        assert found.get("mean_apart", str(g)).value == pytest.approx((explained + within) / y.std(), abs=1e-12)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, GroupProbabilities
 from evenout.inputs.table import TableEncoder
 
 FEATURES = ["home", "income", "debt", "years"]
@@ -65,3 +65,27 @@ def test_an_outcome_needs_a_label(table, run):
     result = run("fit", "p.csv", "--sensitive", "sex", "--id", "person", "--fairness", "equalized_odds")
     assert result.exit_code != 0
     assert "--fairness equalized_odds compares rows of known outcome, but --label is missing" in result.stderr
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_probabilities_are_groups(many, table, run):
+    sure = np.where(table["sex"] == "f", 0.8, 0.3)
+    rows = table.drop(columns=["sex", "person", "age"]).assign(women=sure, men=1 - sure)
+    if many:
+        Path("data").mkdir()
+        rows.to_parquet("data/0.parquet")
+    rows.to_csv("p.csv", index=False)
+    where = "data" if many else "p.csv"
+    asked = ["--sensitive", "women,men", "--probable", "--label", "fraud", "--alpha", 2]
+    result = run("fit", where, *asked)
+    assert result.exit_code == 0, result.stderr
+    assert ("Groups are known by probability" in " ".join(result.stdout.split())) is not many
+    model = FairOutlierEnsemble(**PLAIN)
+    model.fit(
+        TableEncoder().fit_transform(rows[FEATURES]), sensitive_features=GroupProbabilities(rows[["women", "men"]])
+    )
+    summary = json.loads(Path("evenout-out/summary.json").read_text())
+    after = summary["bias_unseen"][1] if many else summary["bias_unseen"]["after"]
+    assert after == pytest.approx(float(model.path_.bias(2.0)), rel=1e-6)
+    audited = run("audit", "p.csv", "--score", "years", "--sensitive", "women,men", "--probable", "--resamples", 50)
+    assert "groups are known by probability" in audited.stdout

@@ -247,7 +247,7 @@ def test_both_notions_measure_in_units_of_the_target(problem):
     whole, V = problem.cross.whole, path.fold_weights(np.array([5.0]), "training")[0]
     unit = unit_target(whole)[0]
     shares = {
-        name: NOTIONS[name].training_bias(whole, V)[0] / NOTIONS[name].training_bias(whole, unit)[0] for name in NOTIONS
+        name: NOTIONS[name].training_bias(whole, V)[0] / NOTIONS[name].training_bias(whole, unit)[0] for name in BOTH
     }
     expected = (shares["demographic_parity"] + 3 * shares["individual"]) / 4
     assert path.bias(5.0, "training") == pytest.approx(expected)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from evenout.core.sketch import CAPACITY, FrequentValues, QuantileSketch
+from evenout.core.sketch import CAPACITY, FrequentValues, Narrowed, QuantileSketch
 
 
 def _values(kind, n, seed=0):
@@ -123,3 +123,51 @@ def test_counters_lose_the_largest_count_that_does_not_fit():
     assert found.missed == 2960  # the 41st largest
     np.testing.assert_array_equal(found.values, np.flatnonzero(counts > 2960))
     np.testing.assert_array_equal(found.counts, counts[counts > 2960] - 2960)
+
+
+KINDS = ["normal", "sorted", "falling", "heavy", "ties", "constant"]
+
+
+@pytest.mark.parametrize("shape", ["chain", "tree"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_second_look_between_bounds_finds_quantiles_exactly(kind, shape):
+    values = _values(kind, 30_011)
+    parts = np.array_split(values, 23)
+    sketch = _merged(parts, 256, shape)
+    assert sketch.rank_error > 0
+    ordered = np.sort(values)
+    for share in (0.0, 0.01, 0.25, 0.5, 0.75, 1.0):
+        low, high = sketch.bounds(share)
+        place = share * (len(values) - 1)
+        assert low <= ordered[int(np.floor(place))]
+        assert ordered[int(np.ceil(place))] <= high
+        looks = [Narrowed.of(part, (low, high), None) for part in parts]
+        found = sum(looks[1:], looks[0])
+        assert found.quantile(share) == QuantileSketch.of(values, None).quantile(share)
+        assert found.quantile(share) == pytest.approx(np.quantile(values, share), rel=1e-13, abs=1e-300)
+        assert found.between.count <= 5 * sketch.rank_error * len(values) + 2 ** len(sketch.levels)
+        assert found.rank_error == 0.0
+
+
+def test_a_second_look_that_is_sketched_too_states_its_error():
+    values = _values("normal", 60_000)
+    parts, ordered = np.array_split(values, 11), np.sort(values)
+    bounds = _merged(parts, 64, "tree").bounds(0.5)
+    looks = [Narrowed.of(part, bounds, 64) for part in parts]
+    found = sum(looks[1:], looks[0])
+    rank = np.searchsorted(ordered, found.quantile(0.5)) / len(values)
+    assert 0 < found.rank_error < 0.02
+    assert abs(rank - 0.5) <= found.rank_error + 1 / len(values)
+
+
+def test_exact_sketches_have_no_room_between_bounds():
+    sketch = QuantileSketch.of(np.array([3.0, 1.0, 2.0, 4.0]), None)
+    assert sketch.bounds(0.5) == (2.0, 3.0)
+    assert sketch.bounds(1.0) == (4.0, 4.0)
+
+
+def test_share_from_counts_values_and_ties():
+    values = _values("ties", 5000)
+    sketch = _merged(np.array_split(values, 7), None, "tree")
+    for x in (-1.0, 0.0, 2.5, 3.0, 6.0, 7.0):
+        assert sketch.share_from(x) == pytest.approx((values >= x).mean(), abs=1e-15)

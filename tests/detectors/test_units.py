@@ -1,5 +1,7 @@
 """Units: hand-worked spreads, categories as one feature, and units of a table that do not matter at all."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,8 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from evenout import FairOutlierEnsemble
 from evenout.core.exceptions import ConstantFeatureWarning
 from evenout.datasets import load_dataset
+from evenout.detectors.measuring import NORMAL_IQR, Measures, Ranges, _exact_sum
 from evenout.detectors.pool import cross_fit_pool, fit_pool, standard_units
-from evenout.detectors.units import GRID, NORMAL_IQR, Units
+from evenout.detectors.units import GRID, Units
 
 
 def other_units(X, seed, offset=100.0):
@@ -212,3 +215,81 @@ def test_differences_beyond_what_numbers_can_tell_are_none():
     X = np.array([[1e-300], [-1e-300], [1e-300], [-1e-300]])
     assert Units.fit(X).spread == [1.0]
     assert_array_equal(Units.fit(X).apply(X), np.zeros((4, 1)))
+
+
+def mixed(n, seed):
+    """Every kind of column: numbers, zeros and a few amounts, ties, two values, categories, one value, wild ones."""
+    rng = np.random.default_rng(seed)
+    zeros = np.where(rng.random(n) < 0.8, 0.0, rng.pareto(1.0, n) * 1e3)
+    columns = [rng.normal(5.0, 2.0, n), zeros, rng.integers(0, 4, n) / 3.0, np.where(rng.random(n) < 0.2, 7.0, -2.0)]
+    category = np.eye(4)[rng.integers(4, size=n)]
+    return np.column_stack([*columns, category, np.full(n, 0.1), rng.standard_cauchy(n), rng.integers(0, 2, (n, 3))])
+
+
+def in_parts(X, cuts, capacity, narrow=None):
+    """Units by two looks at parts of the rows."""
+    parts = np.split(X, cuts)
+    ranges = [Ranges.of(part, capacity) for part in parts]
+    outline = sum(ranges[1:], ranges[0]).outline()
+    measures = [Measures.of(part, outline, narrow) for part in parts]
+    return sum(measures[1:], measures[0])
+
+
+@pytest.mark.parametrize("n", [3, 50, 3001])
+@pytest.mark.parametrize("capacity", [None, 16, 200])
+def test_units_of_parts_are_those_of_all_rows_bit_for_bit(n, capacity):
+    for seed in range(5):
+        X, rng = mixed(n, seed), np.random.default_rng(seed)
+        right = Units.fit(X)
+        cuts = np.sort(rng.integers(0, n + 1, size=6))  # empty parts too
+        found = Units.of(in_parts(X[rng.permutation(n)], cuts, capacity))
+        for name in ("kept", "centre", "spread"):
+            assert_array_equal(getattr(found, name), getattr(right, name))
+
+
+def test_quartiles_of_a_second_sketch_are_within_its_error():
+    X = np.random.default_rng(0).lognormal(size=(40_000, 2))
+    measures = in_parts(X, np.arange(2000, 40_000, 2000), capacity=32, narrow=32)
+    assert 0 < measures.rank_error < 0.01
+    found, quantiles = Units.of(measures), np.quantile(X, [0.25, 0.5, 0.75], axis=0)
+    ranks = [(X[:, j] <= found.centre[j]).mean() for j in range(2)]
+    assert np.abs(np.array(ranks) - 0.5).max() <= measures.rank_error + 1e-4
+    assert_allclose(found.spread, (quantiles[2] - quantiles[0]) / NORMAL_IQR, rtol=0.05)
+
+
+def test_one_hot_columns_are_those_that_sum_to_1_in_every_row():
+    """Against the definition, tried on all runs of columns from left to right."""
+    rng, told = np.random.default_rng(3), 0
+    for _ in range(400):
+        n, blocks = int(rng.integers(4, 12)), []
+        for _ in range(rng.integers(1, 4)):
+            width = int(rng.integers(1, 4))
+            category = np.eye(width)[rng.integers(width, size=n)]
+            blocks.append(np.where(rng.random((n, width)) < rng.choice([0.0, 0.05]), 1.0 - category, category))
+        X = np.hstack(blocks)
+        units = Units.fit(X)
+        expected = one_hot_by_sums(X[:, units.kept]) if X.std(axis=0).any() else np.ones(1, dtype=bool)
+        told += expected.sum()
+        assert_array_equal(units.spread == 1.0, expected)
+    assert told > 100
+
+
+def one_hot_by_sums(X):
+    found, start = np.zeros(X.shape[1], dtype=bool), 0
+    while start < X.shape[1]:
+        stops = [stop for stop in range(start + 1, X.shape[1] + 1) if (X[:, start:stop].sum(axis=1) == 1.0).all()]
+        if stops:
+            found[start : stops[0]] = True
+        start = stops[0] if stops else start + 1
+    return found
+
+
+def test_sums_of_shares_are_exact_in_any_order_and_any_parts():
+    rng = np.random.default_rng(0)
+    values = rng.random(20_000) ** 8
+    whole = _exact_sum(values)
+    for _ in range(5):
+        parts = np.array_split(rng.permutation(values), 7)
+        assert tuple(np.sum([_exact_sum(part) for part in parts], axis=0)) == whole
+    error = sum(map(Fraction, values.tolist())) - sum(map(Fraction, whole))
+    assert abs(error) <= len(values) * Fraction(1, 2**58)

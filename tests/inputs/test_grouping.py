@@ -104,7 +104,7 @@ def test_strata_without_two_groups_are_left_out_with_a_word():
     with pytest.warns(SmallGroupWarning, match=r"1 strata of given have no two groups of min_group_size=5 rows"):
         _, members = read(["sex"], given=lone)
     assert members.n_groups == 2
-    with pytest.raises(InputError, match="no two groups of min_group_size=5 rows in any stratum of given"):
+    with pytest.raises(InputError, match=r"no two groups of min_group_size=5 rows in any of . strata"):
         read(["sex"], given=PEOPLE["sex"])
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from evenout import FairOutlierEnsemble
@@ -17,6 +18,7 @@ from evenout.partitions.dask_engine import (
     is_collection,
     score_collection,
 )
+from evenout.partitions.engines import LocalEngine, Part
 from evenout.partitions.parquet import parquet_parts
 
 dask = pytest.importorskip("dask")
@@ -148,6 +150,21 @@ def test_sampled_fit_does_not_depend_on_the_workers(tables, engine):
     np.testing.assert_allclose(by_cluster.weights_, alone.weights_, rtol=1e-12)
 
 
+@pytest.mark.usefixtures("client")
+def test_workers_measure_units_and_bring_labels_as_one_process_does(tables):
+    table, rng = tables(900), np.random.default_rng(0)
+    X, known = table.X, pd.Series(np.where(rng.random(900) < 0.3, (table.X["a"] > 1).astype(float), np.nan))
+    columns = [X, table.sensitive, None, known]
+    by_cluster = collection_engine(*(None if c is None else dd.from_pandas(c, npartitions=3) for c in columns))
+    pieces = [[None if c is None else c.iloc[rows] for c in columns] for rows in np.split(np.arange(900), 3)]
+    alone = LocalEngine([Part(i, "", partial(tuple, own)) for i, own in enumerate(pieces)], X.iloc[:0])
+    settings = {"detectors": "paper", "learn": True, "reference_size": 200}
+    fits = [_model(**settings).fit_partitions(engine, exact_rows=100) for engine in (by_cluster, alone)]
+    assert fits[0].label_weight_ == pytest.approx(fits[1].label_weight_, rel=1e-9)
+    assert fits[0].label_weight_ > 0.5
+    np.testing.assert_allclose(fits[0].base_scores(X), fits[1].base_scores(X), rtol=1e-9)
+
+
 def test_unlike_partitions_are_refused(table):
     X = dd.from_pandas(table.X, npartitions=3)
     with pytest.raises(ValueError, match="sensitive_features has 2 partitions, but X has 3"):
@@ -220,5 +237,5 @@ def test_a_request_says_what_it_says_in_memory(table):
 def test_rows_that_belong_together_need_memory(table):
     X, sensitive = (dd.from_pandas(part, npartitions=2) for part in (table.X, table.sensitive))
     for more in ({"clusters": np.arange(450)}, {"sample_weight": np.ones(450)}):
-        with pytest.raises(ValueError, match="clusters, sample_weight and labels to learn from need rows in memory"):
+        with pytest.raises(ValueError, match="clusters and sample_weight need rows in memory"):
             _model().fit(X, sensitive_features=sensitive, **more)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, GroupProbabilities, InputError
 from evenout.partitions.engines import LocalEngine, Part
 from evenout.partitions.folders import open_folder
 
@@ -20,7 +20,9 @@ X = pd.DataFrame(
     RNG.normal(size=(N, 3)) * (1 + 0.02 * (AGE - 20))[:, None] + (SEX == "f")[:, None], columns=list("abc")
 )
 LABELS = pd.Series(np.where(RNG.random(N) < 0.3, np.nan, (RNG.random(N) < 0.4).astype(float)))
-PEOPLE = pd.DataFrame({"age": AGE, "sex": SEX, "region": REGION})
+SURE = np.clip(np.where(SEX == "f", 0.8, 0.3) + RNG.normal(0, 0.1, N), 0.0, 1.0)
+PEOPLE = pd.DataFrame({"age": AGE, "sex": SEX, "region": REGION, "women": SURE, "men": 1.0 - SURE})
+PROBABLE = ["women", "men"]
 GIVEN = pd.DataFrame({"product": PRODUCT, "area": REGION})
 KINDS = {
     "bands": ({"continuous": ("age",)}, ["age"], False, False),
@@ -31,6 +33,8 @@ KINDS = {
     "strata": ({}, ["sex"], True, False),
     "outliers": ({"fairness": "equal_opportunity"}, ["sex"], False, True),
     "odds": ({"fairness": {"equalized_odds": 1, "demographic_parity": 2}}, ["sex"], False, True),
+    "probable": ({}, PROBABLE, False, False),
+    "probable in strata": ({}, PROBABLE, True, False),
     "inliers in strata": ({"fairness": "equal_false_alarms"}, ["sex"], True, True),
 }
 
@@ -52,10 +56,15 @@ def _model(settings):
     return FairOutlierEnsemble(detectors=[_radius, _first, _largest], **given)
 
 
+def _protected(columns, rows=slice(None)):
+    frame = PEOPLE[columns].iloc[rows]
+    return GroupProbabilities(frame) if columns == PROBABLE else frame
+
+
 def _load(columns, given, labels, rows):
     return (
         X.iloc[rows],
-        PEOPLE[columns].iloc[rows],
+        _protected(columns, rows),
         GIVEN.iloc[rows] if given else None,
         LABELS.iloc[rows] if labels else None,
     )
@@ -70,7 +79,7 @@ def _engine(columns, given, labels, cuts):
 def _fitted(kind):
     settings, columns, given, labels = KINDS[kind]
     beside = {"given": GIVEN if given else None, "labels": LABELS if labels else None}
-    return _model(settings).fit(X, sensitive_features=PEOPLE[columns], **beside)
+    return _model(settings).fit(X, sensitive_features=_protected(columns), **beside)
 
 
 def _same(model, memory, rtol=1e-8):
@@ -106,14 +115,19 @@ def test_passes_over_partitions_give_the_sums_of_memory(kind):
         _same(_model(settings).fit_partitions(_engine(*KINDS[kind][1:], cuts)), memory)
 
 
-@pytest.mark.parametrize("kind", ["each attribute", "inliers in strata"])
+@pytest.mark.parametrize("kind", ["each attribute", "inliers in strata", "probable"])
 def test_parquet_and_dask_know_the_columns(kind, tmp_path):
     settings, columns, given, labels = KINDS[kind]
     memory = _fitted(kind)
     whole = pd.concat([X, PEOPLE[columns], GIVEN if given else GIVEN.iloc[:, :0], LABELS.rename("known")], axis=1)
     for part, rows in enumerate(np.array_split(np.arange(N), 3)):
         whole.iloc[rows].to_parquet(tmp_path / f"{part}.parquet")
-    roles = {"sensitive": columns, "given": list(GIVEN) if given else [], "label": "known"}
+    roles = {
+        "probable": columns == PROBABLE,
+        "sensitive": columns,
+        "given": list(GIVEN) if given else [],
+        "label": "known",
+    }
     with open_folder(tmp_path, **roles, features=["a", "b", "c"]) as source:
         model = _model(settings).fit_partitions(source, scores_to=_folder(tmp_path / "out"))
     _same(model, memory)
@@ -122,7 +136,19 @@ def test_parquet_and_dask_know_the_columns(kind, tmp_path):
     dd = pytest.importorskip("dask.dataframe")
     frames = [X, PEOPLE[columns], GIVEN if given else None, LABELS if labels else None]
     parts = [None if frame is None else dd.from_pandas(frame, npartitions=3) for frame in frames]
-    _same(_model(settings).fit(parts[0], sensitive_features=parts[1], given=parts[2], labels=parts[3]), memory)
+    groups = GroupProbabilities(parts[1]) if columns == PROBABLE else parts[1]
+    _same(_model(settings).fit(parts[0], sensitive_features=groups, given=parts[2], labels=parts[3]), memory)
+
+
+def test_wrong_probabilities_are_told_with_their_file(tmp_path):
+    for part, rows in enumerate(np.array_split(np.arange(N), 2)):
+        frame = X.iloc[rows].assign(women=SURE[rows], men=1 - SURE[rows] + (0.5 if part else 0.0))
+        frame.to_parquet(tmp_path / f"{part}.parquet")
+    with (
+        open_folder(tmp_path, sensitive=PROBABLE, probable=True) as source,
+        pytest.raises(InputError, match=r"1.parquet: sensitive_features has probabilities in row 0 that are negative"),
+    ):
+        _model({}).fit_partitions(source)
 
 
 def _folder(path):

@@ -1,25 +1,33 @@
 """The audit itself: read, measure, resample, correct for many tests, say what to keep in mind."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenout.auditing.attributes import AttributeAudits
 from evenout.auditing.drivers import TEST_ROWS, gap_drivers
+from evenout.auditing.everyone import Everyone
 from evenout.auditing.families import individual_family, label_family, score_family, strata_family
 from evenout.auditing.individual import MAX_ROWS, pair_limit, sample_rows
 from evenout.auditing.inference import holm
 from evenout.auditing.inputs import AuditInputs, read_audit_inputs
 from evenout.auditing.meanings import MEANINGS
+from evenout.auditing.membership import Soft
 from evenout.auditing.result import AuditResult, LeftOut, Measure
+from evenout.auditing.soft import expected_counts, measure_curves, soft_family
 from evenout.auditing.summary import Settings
 from evenout.auditing.tables import MAX_LEVELS
 from evenout.auditing.words import TOO_FEW
 from evenout.core.flags import flagged_share
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, warn_few_pairs
+from evenout.core.types import IntArray
+from evenout.fitting.words import probable_words
 from evenout.inputs.groups import warn_left_out
 from evenout.inputs.parameters import CONFIDENCE, ENSEMBLE, check_parameters, integer
+from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.rows import as_seed
 
 if TYPE_CHECKING:
@@ -27,7 +35,10 @@ if TYPE_CHECKING:
 
 MIN_FLAGGED = 10  # a flag rate that rests on fewer flagged rows is called rough
 
-_SHARED = ("contamination", "length_scale", "min_group_size", "small_groups", "unknown_groups")
+_SHARED = (
+    "contamination", "length_scale", "continuous", "bands", "intersections", "min_group_size", "small_groups",
+    "unknown_groups",
+)  # fmt: skip
 _RULES = {name: ENSEMBLE[name] for name in _SHARED} | {
     "n_bootstrap": integer(0),
     "n_permutations": integer(0),
@@ -48,11 +59,14 @@ def audit(
     n_permutations: int = 1000,
     confidence: float = 0.95,
     length_scale: LengthScale = DEFAULT_LENGTH,
+    continuous: Sequence[str] = (),
+    bands: int = 5,
+    intersections: bool | str = True,
     min_group_size: int = 30,
     small_groups: str = "leave_out",
     unknown_groups: str = "error",
     random_state: Any = 0,
-) -> AuditResult:
+) -> "AuditResult | AttributeAudits":
     """Audit any outlier score for gaps between groups, with intervals and tests.
 
     Parameters
@@ -60,7 +74,8 @@ def audit(
     scores : array of shape (n,)
         Higher = more outlying.
     sensitive_features : array, series or frame of shape (n,) or (n, c)
-        The group of each row; several columns make intersectional groups.
+        The group of each row; several columns make intersectional groups. Or the `evenout.GroupProbabilities` of each
+        row, without ``y``, ``X`` and ``given``.
     y : array of shape (n,), optional
         Known labels, 1 for outliers, 0 for inliers: adds AUC, average precision, rates and precision by group.
     X : array or frame of shape (n, d), optional
@@ -78,6 +93,14 @@ def audit(
         Of the intervals; tests reject at ``1 - confidence``.
     length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
         With ``X``: the distance at which rows stop being similar, as in `evenout.FairOutlierEnsemble`.
+    continuous : tuple of str, default=()
+        Protected columns that are numbers, such as age, as in `evenout.FairOutlierEnsemble`: overlapping bands at their
+        quantiles are compared, and ``curves`` has mean score and flag rate against the number.
+    bands : int, default=5
+        How many bands a number has.
+    intersections : True, False or "both", default=True
+        Several protected columns: compare each combination of their values, or the values of each column by itself, or
+        both. Other than True there is an audit for each, corrected for many tests together.
     min_group_size : int, default=30
         Groups with fewer rows are small.
     small_groups : {"leave_out", "merge", "error"}, default="leave_out"
@@ -90,7 +113,7 @@ def audit(
 
     Returns
     -------
-    AuditResult
+    AuditResult, or AttributeAudits with one for each protected column
 
     Notes
     -----
@@ -106,6 +129,10 @@ def audit(
     With ``clusters``, the bootstrap draws whole clusters, and whole clusters swap groups; within a label or a stratum,
     the part of a cluster that lies in it does, in each by itself. Variances are those between clusters, and
     a group is as large as its number of clusters. A cluster of several groups is an error. Features are not tested.
+
+    Bands of a number and probable groups share rows. Their means and rates are those of all rows, by how much a row
+    belongs to the group; intervals are drawn from the joint distribution of these means, and tests are Wald's. What
+    needs to know the group of each row, as measures with labels and within strata, goes by the band nearest to the row.
 
     For intervals and tests, but not for the values, more than 4,096 distinct scores are rounded to so many
     levels, finest on top; the time taken then hardly grows with n.
@@ -125,59 +152,121 @@ def audit(
         "n_permutations": n_permutations,
         "confidence": confidence,
         "length_scale": length_scale,
+        "continuous": continuous,
+        "bands": bands,
+        "intersections": intersections,
         "min_group_size": min_group_size,
         "small_groups": small_groups,
         "unknown_groups": unknown_groups,
     }
     check_parameters(options, _RULES)
-    inputs = read_audit_inputs(
-        scores,
-        sensitive_features,
-        y,
-        X,
-        given,
-        clusters,
-        min_group_size=min_group_size,
-        small_groups=small_groups,
-        unknown_groups=unknown_groups,
-    )
-    share = flagged_share(contamination, len(inputs.scores) + len(inputs.background))
-    settings = Settings(share, n_bootstrap, n_permutations, float(confidence), length_scale)
-    seed = as_seed(random_state)
-    measures = _corrected(_measures(inputs, settings, seed))
-    for m in measures:
-        if m.measure == "effective_pairs":
-            warn_few_pairs(m.value)
-    warn_left_out(inputs.groups, min_group_size, "rows" if clusters is None else "clusters")
     plain = int(contamination) if isinstance(contamination, Integral) else float(contamination)
-    return _result(inputs, measures, settings, {**options, "contamination": plain, "random_state": seed})
+    options |= {"contamination": plain, "continuous": tuple(continuous), "random_state": as_seed(random_state)}
+    parts = _attributes(sensitive_features, intersections)
+    beside = {"y": y, "X": X, "given": given, "clusters": clusters}
+    taken = [_Taken.of(scores, columns, options | _own(options, columns), beside) for columns in parts.values()]
+    results = [
+        one.result(measures) for one, measures in zip(taken, _corrected([t.measures for t in taken]), strict=True)
+    ]
+    return results[0] if parts.keys() == {""} else AttributeAudits(dict(zip(parts, results, strict=True)))
+
+
+def _attributes(sensitive: Any, intersections: bool | str) -> dict[str, Any]:
+    """The columns of each audit by its name; one audit of all columns has none."""
+    import pandas as pd
+
+    single = sensitive is None or isinstance(sensitive, GroupProbabilities) or getattr(sensitive, "ndim", 1) != 2
+    if intersections is True or single or sensitive.shape[1] == 1:
+        return {"": sensitive}
+    frame = pd.DataFrame(sensitive)
+    each = {str(name): frame.iloc[:, [place]] for place, name in enumerate(frame.columns)}
+    return each | ({" & ".join(each): frame} if intersections == "both" else {})
+
+
+def _own(options: Mapping[str, Any], columns: Any) -> dict[str, Any]:
+    """Of the numbers those that an audit has."""
+    names = {str(name) for name in getattr(columns, "columns", ())}
+    several = options["intersections"] is not True
+    return {"continuous": tuple(name for name in options["continuous"] if name in names)} if several else {}
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What an audit has measured, before the correction for many tests."""
+
+    inputs: AuditInputs
+    settings: Settings
+    measures: list[Measure]
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, scores: Any, sensitive: Any, options: dict[str, Any], beside: Mapping[str, Any]) -> "_Taken":
+        rules = {name: options[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
+        numbers = {name: options[name] for name in ("continuous", "bands")}
+        inputs = read_audit_inputs(scores, sensitive, **beside, **numbers, **rules)
+        share = flagged_share(options["contamination"], len(inputs.scores) + len(inputs.background))
+        drawn = {name: options[name] for name in ("n_bootstrap", "n_permutations", "length_scale")}
+        settings = Settings(share, confidence=float(options["confidence"]), **drawn)
+        measures = _measures(inputs, settings, options["random_state"])
+        for m in measures:
+            if m.measure == "effective_pairs":
+                warn_few_pairs(m.value)
+        unit = "rows" if beside["clusters"] is None else "clusters"
+        warn_left_out(inputs.groups, options["min_group_size"], unit)
+        return cls(inputs, settings, measures, options)
+
+    def result(self, corrected: list[Measure]) -> AuditResult:
+        """With the measures as they are after the correction."""
+        return _result(self.inputs, corrected, self.settings, self.options)
+
+
+def _everyone(inputs: AuditInputs, threshold: float) -> Everyone | None:
+    """All rows for tables, unless groups are known by probability: nobody can be counted then."""
+    if inputs.everyone is None or (inputs.soft is not None and inputs.soft.probable is not None):
+        return None
+    scores, attributes, strata = inputs.everyone
+    return Everyone(scores, scores > threshold, attributes, strata, inputs.clusters is not None)
 
 
 def _result(inputs: AuditInputs, measures: list[Measure], settings: Settings, options: dict[str, Any]) -> AuditResult:
     threshold = inputs.threshold(settings.share)
-    flagged = inputs.groups.codes[inputs.scores > threshold]
-    flagged_counts = np.bincount(flagged, minlength=len(inputs.groups.labels))
+    names, counts, flagged_counts = _counts(inputs, settings.share)
     left_out = tuple(LeftOut(name, len(y), int((y > threshold).sum())) for name, y in inputs.left_out.items())
     noted = [_noted(m, options["min_group_size"]) for m in measures]
     return AuditResult(
         measures=(*noted, *_of_left_out(left_out)),
-        group_names=inputs.groups.labels,
-        group_counts=inputs.groups.counts,
+        group_names=names,
+        group_counts=counts,
         flagged_counts=flagged_counts,
         n_clusters=None if inputs.clusters is None else inputs.units(),
         left_out=left_out,
         settings=options,
-        rough=tuple(_rough(inputs, flagged_counts.tolist())),
+        rough=tuple(_rough(names, counts.tolist(), flagged_counts.tolist())),
         notes=(*inputs.notes, *_notes(inputs, measures, settings)),
         scores=inputs.scores,
         groups=inputs.groups.codes,
+        shared=inputs.soft is not None,
+        curves=() if inputs.soft is None else measure_curves(inputs, inputs.soft, settings),
+        everyone=_everyone(inputs, threshold),
     )
+
+
+def _counts(inputs: AuditInputs, share: float) -> tuple[tuple[str, ...], IntArray, IntArray]:
+    """Names, rows and flagged rows of the groups; those expected, where groups share rows."""
+    if inputs.soft is not None:
+        rows, flagged = (np.rint(found).astype(np.intp) for found in expected_counts(inputs, inputs.soft, share))
+        return inputs.soft.names, rows, flagged
+    flagged = inputs.groups.codes[inputs.scores > inputs.threshold(share)]
+    return inputs.groups.labels, inputs.groups.counts, np.bincount(flagged, minlength=len(inputs.groups.labels))
 
 
 def _measures(inputs: AuditInputs, settings: Settings, seed: int) -> list[Measure]:
     """All families, each with random numbers of its own, so that asking for more does not change the rest."""
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(5)]
-    measures = score_family(inputs, settings, streams[0])
+    if inputs.soft is not None:
+        measures = soft_family(inputs, inputs.soft, settings, streams[0])
+    else:
+        measures = score_family(inputs, settings, streams[0])
     if inputs.labels is not None:
         measures += label_family(inputs, inputs.labels, settings, streams[1])
     if inputs.strata is not None:
@@ -218,24 +307,27 @@ def _gap_found(measures: list[Measure], settings: Settings) -> bool:
     return (welch.value if np.isnan(gap.p) else gap.p) <= 1 - settings.confidence
 
 
-def _corrected(measures: list[Measure]) -> list[Measure]:
+def _corrected(audits: Sequence[list[Measure]]) -> list[list[Measure]]:
     """Holm's correction within each set of questions; a measure tested as another shares that one's p-value."""
-    adjusted: dict[tuple[str, str | None], float] = {}
-    for asked in _questions(measures):
-        for m, p in zip(asked, holm(np.array([m.p for m in asked])), strict=True):
-            adjusted[m.measure, m.detail] = float(p)
-    return [
-        replace(m, p_adjusted=adjusted.get((MEANINGS[m.measure].tested_as or m.measure, m.detail), float("nan")))
-        for m in measures
-    ]
+    adjusted: dict[tuple[int, str, str | None], float] = {}
+    for asked in _questions(audits):
+        for (place, m), p in zip(asked, holm(np.array([m.p for _, m in asked])), strict=True):
+            adjusted[place, m.measure, m.detail] = float(p)
+
+    def corrected(place: int, m: Measure) -> Measure:
+        key = place, MEANINGS[m.measure].tested_as or m.measure, m.detail
+        return replace(m, p_adjusted=adjusted.get(key, float("nan")))
+
+    return [[corrected(place, m) for m in measures] for place, measures in enumerate(audits)]
 
 
-def _questions(measures: list[Measure]) -> list[list[Measure]]:
-    """The tests made, by the question that they are corrected with."""
-    asked: dict[str, list[Measure]] = {}
-    for m in measures:
-        if MEANINGS[m.measure].tested_as is None and not np.isnan(m.p):
-            asked.setdefault(MEANINGS[m.measure].question, []).append(m)
+def _questions(audits: Sequence[list[Measure]]) -> list[list[tuple[int, Measure]]]:
+    """The tests made, each with the place of its audit, by the question that they are corrected with."""
+    asked: dict[str, list[tuple[int, Measure]]] = {}
+    for place, measures in enumerate(audits):
+        for m in measures:
+            if MEANINGS[m.measure].tested_as is None and not np.isnan(m.p):
+                asked.setdefault(MEANINGS[m.measure].question, []).append((place, m))
     return list(asked.values())
 
 
@@ -259,22 +351,22 @@ def _of_left_out(groups: tuple[LeftOut, ...]) -> list[Measure]:
     ]
 
 
-def _rough(inputs: AuditInputs, flagged: list[int]) -> list[str]:
+def _rough(names: Sequence[str], counts: list[int], flagged: list[int]) -> list[str]:
     """Groups whose flag rates rest on few flagged rows, in words."""
     return [
         f"{name!r} ({n:,} rows, {k:,} flagged)"
-        for name, n, k in zip(inputs.groups.labels, inputs.groups.counts.tolist(), flagged, strict=True)
+        for name, n, k in zip(names, counts, flagged, strict=True)
         if k < MIN_FLAGGED
     ]
 
 
 def _notes(inputs: AuditInputs, measures: list[Measure], settings: Settings) -> list[str]:
     """What was rounded, sampled or could not be shown."""
-    n, notes = len(inputs.scores), []
+    n, notes = len(inputs.scores), _soft_notes(inputs.soft)
     levels = len(np.unique(inputs.scores))
     if levels == 1:
         notes.append("all scores are equal: there is nothing to compare")
-    if levels > MAX_LEVELS:
+    if levels > MAX_LEVELS and inputs.soft is None:
         notes.append(f"intervals and tests use the scores rounded to {MAX_LEVELS:,} levels at most")
     if inputs.features is not None:
         limit = pair_limit(len(inputs.groups.labels))
@@ -288,7 +380,7 @@ def _notes(inputs: AuditInputs, measures: list[Measure], settings: Settings) -> 
             notes.append("features are not tested where rows come in clusters: their intervals say how sure they are")
         elif n > TEST_ROWS:
             notes.append(f"tests of single features use {TEST_ROWS:,} rows")
-    for asked in _questions(measures):
+    for asked in _questions([measures]) if inputs.soft is None else ():
         least = len(asked) / (1 + settings.n_permutations)
         if least > 1 - settings.confidence:
             enough = int(np.ceil(len(asked) / (1 - settings.confidence)))
@@ -296,4 +388,16 @@ def _notes(inputs: AuditInputs, measures: list[Measure], settings: Settings) -> 
                 f"{settings.n_permutations} permutations are too few for {len(asked)} tests: no corrected p-value "
                 f"can be small; set n_permutations={enough} or more"
             )
+    return notes
+
+
+def _soft_notes(soft: Soft | None) -> list[str]:
+    """What it means that groups share rows."""
+    notes = []
+    if soft is not None and soft.curves:
+        named = ", ".join(repr(curve.name) for curve in soft.curves)
+        notes.append(f"bands of {named} overlap: a row between two counts in both, by how near it is")
+        notes.append("squared gaps between bands are the share of the scores' variance that lies between them")
+    if soft is not None and soft.probable is not None:
+        notes.append(probable_words(soft.probable.bound()))
     return notes

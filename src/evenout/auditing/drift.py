@@ -168,6 +168,11 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
                 f"the two audits have {name}={later.settings[name]:g} and {earlier.settings[name]:g}; "
                 "audit both batches with the same"
             )
+    if later.shared or earlier.shared:
+        raise ValueError(
+            "bands of a number and probable groups are not compared between batches: each batch has bands of its own; "
+            "give groups that both have, such as fixed classes of age"
+        )
     common = [name for name in later.group_names if name in earlier.group_names]
     if not common:
         raise ValueError("the two audits have no group in common; give both batches the same group names")

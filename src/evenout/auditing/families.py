@@ -120,6 +120,7 @@ def strata_family(inputs: AuditInputs, strata: Codes, settings: Settings, rng: n
     columns["parity_within"] = [
         Column(None, name, int(size), int(size)) for name, size in zip(strata.names, n.sum(axis=0), strict=True)
     ]
+    columns |= dict.fromkeys(("mean_apart", "apart_by_strata"), _columns(inputs, np.ones(len(codes), dtype=bool)))
     found = _resample(measure, exact, rounded, settings, rng)
     measures = summarise(found, columns, settings)
     if settings.n_permutations:

@@ -130,6 +130,8 @@ MEANINGS: dict[str, Meaning] = {
     "conditional_detectable": _seen("gap within strata seen with 80% power"),
     "conditional_parity": _squared("squared gap within strata / variance", tested_as="strata_test"),
     "conditional_parity_corrected": _squared(_NOISE, tested_as="strata_test", twin="conditional_parity"),
+    "mean_apart": Meaning("mean score less that of all rows, in deviations"),
+    "apart_by_strata": Meaning("part of that which goes with the strata"),
     "strata_test": _test("chi-square of mean scores within strata", question="strata"),
     "parity_within": _squared("squared gap in one stratum / variance", question="strata"),
     "gap_explained": Meaning("part of the gap that goes with a feature", question="features"),

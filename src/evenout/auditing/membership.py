@@ -1,13 +1,21 @@
 """Who belongs where: the groups that are large enough to be compared, and clusters of rows that belong together."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenout.core.exceptions import InputError
+from evenout.core.membership import Membership
+from evenout.core.sketch import QuantileSketch
 from evenout.core.types import FloatArray, IntArray
+from evenout.inputs.coder import Attribute
+from evenout.inputs.grouping import Coded, count_rows, settle
 from evenout.inputs.groups import Groups, read_groups
+from evenout.inputs.probable import GroupProbabilities
+
+CURVE_POINTS = 12  # where the curve of a number is measured
 
 
 @dataclass(frozen=True)
@@ -16,6 +24,53 @@ class Codes:
 
     codes: IntArray
     names: tuple[str, ...]
+
+
+class Curve(NamedTuple):
+    """A number among the protected columns: where its curve is measured, and how much each row belongs there."""
+
+    name: str
+    knots: FloatArray
+    members: Membership
+
+
+@dataclass(frozen=True)
+class Soft:
+    """How much rows belong to groups that may share rows: bands of a number, or groups known by probability.
+
+    Parameters
+    ----------
+    members : Membership
+    names : tuple of str
+    curves : tuple of Curve
+        One for each number.
+    probable : GroupProbabilities or None
+    """
+
+    members: Membership
+    names: tuple[str, ...]
+    curves: tuple[Curve, ...] = ()
+    probable: GroupProbabilities | None = None
+
+    @classmethod
+    def of(cls, sensitive: Any, coded: Coded, parameters: Mapping[str, Any]) -> "Soft":
+        """By the groups that are large enough to be compared."""
+        coder, numbers = coded.coder, coded.numbers
+        grouping = settle(coder, count_rows(coder, numbers), ["all"], parameters)
+        curves = []
+        for attribute, at in zip(coder.attributes, coder.attribute_columns(), strict=True):
+            if attribute.knots is not None:
+                values = numbers[:, at][:, 0]
+                fine = Attribute.of_bands(attribute.name, QuantileSketch.of(values[~np.isnan(values)]), CURVE_POINTS)
+                assert fine.knots is not None
+                curves.append(Curve(attribute.name, fine.knots, Membership.of_bands(values, fine.knots)))
+        probable = sensitive if isinstance(sensitive, GroupProbabilities) else None
+        return cls(grouping.members(numbers), grouping.names, tuple(curves), probable)
+
+    def among(self, rows: IntArray) -> "Soft":
+        """The same of some of the rows, which are in order."""
+        curves = [curve._replace(members=curve.members.among(rows)) for curve in self.curves]
+        return replace(self, members=self.members.among(rows), curves=tuple(curves))
 
 
 def name_clusters(clusters: Any) -> Codes:

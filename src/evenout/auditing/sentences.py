@@ -60,8 +60,8 @@ def _flags(result: "AuditResult") -> str:
         f"Flag rates differ by more than chance explains ({_p(ratio)})",
         f"Flag rates are likely to differ, but that is not settled ({_p(ratio)})",
         f"No difference in flag rates can be told from noise ({_p(ratio)})",
-    )[_grade(ratio, result)]
-    unseen = f" {_seen(result, 'flag_rate')}" if _grade(ratio, result) == _NOISE else ""
+    )[grade(ratio, result)]
+    unseen = f" {_seen(result, 'flag_rate')}" if grade(ratio, result) == _NOISE else ""
     who = f"{_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}"
     if low.value == high.value:
         who = f"all groups are flagged {low.value:.1%} of the time"
@@ -110,13 +110,26 @@ def _strata(result: "AuditResult") -> str:
     corrected = result.get("conditional_parity_corrected").value
     size = f"typically {np.sqrt(max(corrected, 0.0)):.2g} standard deviations"
     alike = "mong rows that are alike in the given columns"
-    return _graded(
+    return _explained(result) + _graded(
         gap, result, "conditional",
         f"A{alike}, the gap is {size}, not tested.",
         f"A gap remains a{alike}: {size} ({_p(gap)}).",
         f"A{alike}, a gap is likely but not settled: {size} ({_p(gap)}).",
         f"A{alike}, no gap can be told from noise ({_p(gap)}).",
     )  # fmt: skip
+
+
+def _explained(result: "AuditResult") -> str:
+    """Of the group that is furthest from all rows, what goes with the given columns."""
+    furthest = max((result.get("mean_apart", name) for name in result.group_names), key=lambda m: abs(m.value))
+    if not abs(furthest.value) >= 0.005:
+        return ""
+    part = result.get("apart_by_strata", furthest.group).value
+    side = "above" if furthest.value > 0 else "below"
+    return (
+        f"The mean of {_quoted(furthest)} is {abs(furthest.value):.2f} standard deviations {side} that of all rows; "
+        f"{part * np.sign(furthest.value):.2f} of this goes with the given columns. "
+    )
 
 
 def _seen(result: "AuditResult", what: str) -> str:
@@ -145,7 +158,7 @@ def _of_the_highest(ratio: "Measure") -> str:
     return f"{ratio.value:.2f} of the highest{ends}"
 
 
-def _grade(m: "Measure", result: "AuditResult") -> int:
+def grade(m: "Measure", result: "AuditResult") -> int:
     """0: not tested; 1: more than chance explains; 2: so by this test, but not corrected for many tests; 3: noise."""
     level = 1 - result.settings["confidence"]
     return 0 if np.isnan(m.p) else 1 if m.p_adjusted <= level else 2 if m.p <= level else _NOISE
@@ -153,8 +166,8 @@ def _grade(m: "Measure", result: "AuditResult") -> int:
 
 def _graded(m: "Measure", result: "AuditResult", what: str, *sentences: str) -> str:
     """The sentence for the grade of a test; after noise, what would have been seen."""
-    grade = _grade(m, result)
-    return sentences[grade] + (f" {_seen(result, what)}" if grade == _NOISE else "")
+    found = grade(m, result)
+    return sentences[found] + (f" {_seen(result, what)}" if found == _NOISE else "")
 
 
 def _quoted(m: "Measure") -> str:

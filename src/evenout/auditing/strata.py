@@ -15,7 +15,9 @@ def strata_measures(counts: IntArray, values: FloatArray, edges: IntArray, *, ar
     divided by the variance of all scores; the mean over strata by their size. A group takes part in a stratum with two
     rows or more, a stratum with two groups or more. Corrected: less the sampling noise of each gap, as in
     `evenout.core.forms`. ``strata_test``: the sum over these strata of the rows' squares between groups over the
-    variance within the stratum, all groups there counted by their rows.
+    variance within the stratum, all groups there counted by their rows. ``mean_apart``: a group's mean less that of all
+    rows, in standard deviations, and ``apart_by_strata`` the part of it that goes with the strata that the group's rows
+    are in, ``sum_s (p_gs - p_s) m_s``; the rest is what differs within strata (Kitagawa 1955).
 
     Parameters
     ----------
@@ -40,6 +42,7 @@ def strata_measures(counts: IntArray, values: FloatArray, edges: IntArray, *, ar
         "conditional_parity_corrected": parity - (weight * correction).sum(axis=1)[:, None],
         "parity_within": np.where(drawn.usable, scale_free, np.nan),
         "strata_test": np.where(np.isnan(parity), np.nan, _between(drawn)[:, None]),
+        **_apart(drawn),
     }
     if around is None:
         return found
@@ -107,6 +110,17 @@ def _within(counts: IntArray, z: FloatArray, unit: float, edges: IntArray) -> _W
         variance=variance_of_all(n.sum(axis=(1, 2)), sums, squares)[:, None],
         unit=unit,
     )  # fmt: skip
+
+
+def _apart(drawn: _Within) -> Values:
+    """How far each group's mean is from that of all rows, and what of it goes with strata, shape (b, G) each."""
+    n, spread = drawn.n, np.sqrt(drawn.variance)
+    rows, total = n.sum(axis=1), n.sum(axis=(1, 2))[:, None]
+    stratum_mean = drawn.sums.sum(axis=1) / np.maximum(rows, 1)
+    share = over(n, n.sum(axis=2, keepdims=True)) - (rows / total)[:, None]
+    apart = over(drawn.sums.sum(axis=2), n.sum(axis=2)) - drawn.sums.sum(axis=(1, 2))[:, None] / total
+    by_strata = (share * stratum_mean[:, None]).sum(axis=2)
+    return {"mean_apart": over(apart, spread), "apart_by_strata": over(by_strata, spread)}
 
 
 def _mean_squared_gap(drawn: _Within, mean: FloatArray) -> FloatArray:

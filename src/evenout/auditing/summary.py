@@ -54,7 +54,7 @@ def summarise(found: Resamples, columns: Mapping[str, Sequence[Column]], setting
     measures = []
     for name, places in columns.items():
         kind, value = MEANINGS[name], found.value[name][0]
-        p = _p_value(found, kind.tested_as or name)
+        p = _p_value(found, kind.tested_as or name, len(value))
         low, high = within_range(kind, value, *_interval(found, name, columns, settings))
         notes = _undefined(found.drawn[name])
         measures += [
@@ -64,7 +64,9 @@ def summarise(found: Resamples, columns: Mapping[str, Sequence[Column]], setting
     return measures
 
 
-def _p_value(found: Resamples, name: str) -> FloatArray:
+def _p_value(found: Resamples, name: str, width: int) -> FloatArray:
+    if name not in found.permuted:  # tested otherwise
+        return np.full(width, np.nan)
     kind = MEANINGS[name]
     ties = (found.value[kind.ties][0], found.permuted[kind.ties]) if kind.ties else None
     return p_value(kind, found.value[name][0], found.permuted[name], ties)

@@ -60,9 +60,9 @@ Examples:
       several rows of one person, and time to look at 200 rows
   evenout fit people.csv --sensitive sex --given product,region
       only differences among people with the same product and region count
-  evenout fit people.csv --sensitive age,sex --continuous age --intersections each
-      age as a number, sex beside it, each by itself
-  evenout fit people.csv --sensitive sex --label fraud --fairness equal_false_alarms
+  evenout fit a.csv --sensitive age,sex --continuous age --intersections both
+      age as a number and sex, each by itself and crossed
+  evenout fit a.csv --sensitive sex --label x --fairness equal_false_alarms
       people who are known to be innocent score alike
   evenout fit people.csv --sensitive sex --confidence 0.95
       until 80% of the gap is gone on unseen rows with that confidence
@@ -79,6 +79,10 @@ Examples:
     metavar="COL[,COL...]",
     help="The protected group; several columns are crossed.",
 )
+@click.option(
+    "--probable", is_flag=True,
+    help="The protected columns are probabilities, one column for each group.",
+)  # fmt: skip
 @click.option(
     "--out", type=NonEmptyPath(), default=Path("evenout-out"), show_default=True, metavar="DIR",
     help="Folder for the results.",
@@ -109,20 +113,19 @@ Examples:
 @engine_options
 @common_options
 def fit(
-    data: str, sensitive: str, out: Path, id_column: str | None, label: str | None, given: str, clusters: str | None,
-    drop: str, keep: str, show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int, quiet: bool,
-    as_json: bool, **settings: Any,
+    data: str, sensitive: str, probable: bool, out: Path, id_column: str | None, label: str | None, given: str,
+    clusters: str | None, drop: str, keep: str, show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int,
+    quiet: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
         if is_folder(data):
-            for option, asked in (("--clusters", clusters is not None), ("--learn", settings["learn"])):
-                if asked:
-                    raise ValueError(f"{data}: {option} needs the rows in memory; give one file, not a folder")
+            if clusters is not None:
+                raise ValueError(f"{data}: --clusters needs the rows in memory; give one file, not a folder")
             fit_folder(
                 data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column])), keep=keep, given=given,
-                label=label, engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json, n_jobs=n_jobs,
-                **settings,
+                probable=probable, label=label, engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json,
+                n_jobs=n_jobs, **settings,
             )  # fmt: skip
             return
         from evenout.cli.inputs import read_fit_inputs
@@ -136,7 +139,7 @@ def fit(
             step(f"Reading {data}")
             inputs = read_fit_inputs(
                 data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop, given=given,
-                learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
+                probable=probable, learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
             )  # fmt: skip
             step(f"Fitting on {len(inputs.features):,} rows")
             with noticed_giveaways() as giveaways:
@@ -204,7 +207,8 @@ def _write_report(
 
     write_report(
         pipeline["ensemble"], path, X=pipeline["table"].transform(inputs.features), y=inputs.labels, ids=inputs.ids,
-        sensitive_features=inputs.sensitive, title=inputs.name, source=inputs.name, show_small_cells=show_small_cells,
+        sensitive_features=inputs.sensitive, given=inputs.given, title=inputs.name, source=inputs.name,
+        show_small_cells=show_small_cells,
         input_sha256=summary.input["sha256"], model_sha256=summary.model["sha256"],
     )  # fmt: skip
 

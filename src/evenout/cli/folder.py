@@ -36,14 +36,15 @@ def engine_options(command: Command) -> Command:
 
 
 def fit_folder(
-    data: str, out: Path, *, sensitive: str, drop: str, keep: str, given: str, label: str | None, engine: str,
-    scheduler: str | None, quiet: bool, as_json: bool, **settings: Any,
+    data: str, out: Path, *, sensitive: str, drop: str, keep: str, given: str, probable: bool, label: str | None,
+    engine: str, scheduler: str | None, quiet: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit, write ``scores/*.parquet``, ``model.skops`` and ``summary.json``, and show flag rates by group."""
     from joblib import effective_n_jobs
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.giveaways import noticed_giveaways
+    from evenout.cli.inputs import require_label
     from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.files import require_columns
@@ -54,12 +55,15 @@ def fit_folder(
 
     if not sensitive:
         raise ValueError(f"{data}: --sensitive is missing; name the column of the protected group")
+    if settings["learn"]:
+        require_label(data, label)
     _require_apart(out, out / "scores", data)
     columns: dict[str, Any] = {
         "sensitive": [name for name in sensitive.split(",") if name],
         "exclude": [name for name in drop.split(",") if name],
         "given": [name for name in given.split(",") if name],
         "label": label,
+        "probable": probable,
     }
     workers: dict[str, Any] = {
         "engine": engine,
@@ -141,6 +145,9 @@ def _require_apart(out: Path, results: Path, data: str) -> None:
 
 def _summary(data: str, model: Any, outcome: "Outcome") -> dict[str, Any]:
     """As plain data; biases and flag rates are pairs, before and after."""
+    from evenout.cli.outcome import labels_learnt
+    from evenout.storage.output import finite
+
     found = outcome.to_dict()
     return {
         "input": data,
@@ -148,6 +155,7 @@ def _summary(data: str, model: Any, outcome: "Outcome") -> dict[str, Any]:
         "reference_rows": len(model.target_),
         "rank_error": model.rank_error_,
         "weights": dict(zip(model.detector_names_, model.weights_.tolist(), strict=True)),
+        "labels": finite(labels_learnt(model)),
         **found,
         "bias_unseen": [found["bias_unseen"][when] for when in ("before", "after")],
         "flag_rates": dict(zip(model.group_names_, model.flag_rates_.tolist(), strict=True)),
@@ -155,7 +163,14 @@ def _summary(data: str, model: Any, outcome: "Outcome") -> dict[str, Any]:
 
 
 def _show(summary: dict[str, Any], outcome: "Outcome") -> None:
-    from evenout.cli.sentences import gap_sentence, notes_lines, request_sentence, rows_words, small_groups_sentence
+    from evenout.cli.sentences import (
+        gap_sentence,
+        labels_sentence,
+        notes_lines,
+        request_sentence,
+        rows_words,
+        small_groups_sentence,
+    )
 
     click.echo(one_line(f"{summary['input']}: {summary['rows']:,} rows, {len(outcome.groups)} groups"))
     (low, high), (low_after, high_after) = (outcome.bias_unseen_interval[w] for w in ("before", "after"))
@@ -169,8 +184,8 @@ def _show(summary: dict[str, Any], outcome: "Outcome") -> None:
     ratios = {"flag rate": outcome.flag_rate_ratio, "rate of not being flagged": outcome.unflagged_rate_ratio}
     for name, ratio in ratios.items():
         click.echo(f"Lowest / highest {name}: {ratio.before:.2f} before, {ratio.after:.2f} after")
-    sentences = small_groups_sentence(outcome), gap_sentence(outcome), request_sentence(outcome)
-    click.echo("\n".join(filter(None, sentences)))
+    of_outcome = (say(outcome) for say in (small_groups_sentence, gap_sentence, request_sentence))
+    click.echo("\n".join(filter(None, [labels_sentence(summary["labels"]), *of_outcome])))
     click.echo(f"Price: correlation with the base score {outcome.correlation:.2f}.")
     for line in notes_lines(summary["column_notes"]):
         click.echo(line)

@@ -14,6 +14,7 @@ from evenout.core.exceptions import Message, warn
 from evenout.datasets import list_datasets, load_dataset
 from evenout.inputs.columns import numbers_or_gaps
 from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
+from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.readings import NUMBER
 from evenout.metrics import read_labels
 from evenout.storage.output import require_apart
@@ -40,7 +41,7 @@ class FitInputs:
         Of the file.
     features : DataFrame of shape (n, columns)
         Never with a protected column, label or id among them.
-    sensitive : DataFrame of shape (n, protected columns)
+    sensitive : DataFrame of shape (n, protected columns), or GroupProbabilities
     labels : array of shape (n,) or None
         1 for an outlier; for evaluation.
     ids : array or list of length n
@@ -55,7 +56,7 @@ class FitInputs:
     name: str
     sha256: str
     features: "pd.DataFrame"
-    sensitive: "pd.DataFrame"
+    sensitive: "pd.DataFrame | GroupProbabilities"
     labels: Any
     ids: Any
     clusters: "pd.Series | None" = None
@@ -72,6 +73,7 @@ def read_fit_inputs(
     clusters: str | None = None,
     drop: str,
     given: str = "",
+    probable: bool = False,
     learn: bool = False,
     gaps: bool = False,
 ) -> FitInputs:
@@ -80,8 +82,10 @@ def read_fit_inputs(
     To ``learn``, and where ``gaps`` are allowed, labels may be missing. Labels to learn from, and those with gaps, are
     not there to evaluate by.
     """
-    if learn and label is None:
-        raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
+    if learn:
+        require_label(data, label)
+    if probable and data in list_datasets():
+        raise ValueError(f"{data} is bundled, with groups that are known; leave --probable out")
     if data in list_datasets():
         return _bundled(data, sensitive, drop, given, label or id_column or clusters)
     if not _names_a_file(data):
@@ -89,9 +93,15 @@ def read_fit_inputs(
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
         raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
     roles = {"--label": label, "--id": id_column, "--clusters": clusters}
-    inputs = _from_file(Path(data), sensitive, roles, drop, given, gaps=gaps or learn)
+    inputs = _from_file(Path(data), sensitive, roles, drop, given, gaps=gaps or learn, probable=probable)
     whole = inputs.labels is not None and not np.isnan(inputs.labels).any() and not learn
     return replace(inputs, labels=inputs.labels if whole else None, known=inputs.labels)
+
+
+def require_label(data: str, label: str | None) -> None:
+    """Refuse to learn without labels."""
+    if label is None:
+        raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
 
 
 def split_names(text: str, columns: Sequence[str]) -> list[str]:
@@ -144,14 +154,14 @@ def _bundled(name: str, sensitive: str, drop: str, given: str, other: str | None
 
 
 def _from_file(
-    path: Path, sensitive: str, roles: dict[str, str | None], drop: str, given: str, *, gaps: bool
+    path: Path, sensitive: str, roles: dict[str, str | None], drop: str, given: str, *, gaps: bool, probable: bool
 ) -> FitInputs:
     label, id_column, clusters = roles.values()
     if not sensitive:
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
     # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
-    text = {sensitive, *sensitive.split(","), clusters or ""}
-    named = {*text, *filter(None, roles.values()), drop, *drop.split(",")}
+    text = {clusters or ""} if probable else {sensitive, *sensitive.split(","), clusters or ""}
+    named = {sensitive, *sensitive.split(","), *text, *filter(None, roles.values()), drop, *drop.split(",")}
     frame = read_table(path, text=text, verbatim={id_column or ""}, once=named)
     if len(frame) == 1:
         raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
@@ -170,7 +180,7 @@ def _from_file(
         str(path),
         sha256(path),
         features,
-        frame[protected],
+        GroupProbabilities(frame[protected]) if probable else frame[protected],
         None if label is None else label_column(label, frame[label], gaps=gaps),
         row_ids(frame, id_column),
         None if clusters is None else frame[clusters],

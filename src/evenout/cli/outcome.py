@@ -127,6 +127,19 @@ class Outcome:
         return finite(asdict(self))
 
 
+def labels_learnt(model: FairOutlierEnsemble) -> dict[str, Any] | None:
+    """What labels have taught the base score; None where it was not to learn.
+
+    Rows with a label, outliers among them, the weight of what was learnt, and the bias of the base score before and
+    after.
+    """
+    stack, (before, after) = model._result.scores.stack, model.label_gap_
+    if stack is None:
+        return None
+    counts = {"known": stack.n_labels, "outliers": stack.n_positive}
+    return counts | {"weight": model.label_weight_, "bias_before": before, "bias_after": after}
+
+
 def _change(pair: FloatArray | None) -> BeforeAfter:
     return BeforeAfter(*(np.full(2, np.nan) if pair is None else pair).tolist())
 

@@ -1,9 +1,11 @@
 """What a fit has reached, in sentences that claim no more than its figures support."""
 
 import math
+from typing import Any
 
 from evenout.cli.messages import one_line
 from evenout.cli.outcome import Outcome
+from evenout.fitting.words import gap_words
 
 _NAMED = 5  # small groups that are named
 _NAME = 40  # characters of a name
@@ -49,6 +51,19 @@ def small_groups_sentence(outcome: Outcome) -> str:
     return f"Too few rows to compare: {', '.join(named)}."
 
 
+def labels_sentence(labels: dict[str, Any] | None) -> str:
+    """How much the base score has learnt from labels, and what that did to its bias."""
+    if labels is None:
+        return ""
+    told = f"Labels: {labels['known']:,} rows, {labels['outliers']:,} of them outliers; weight {labels['weight']:.2f}"
+    if not labels["weight"] > 0:
+        return f"{told}: too few, or they say nothing, so it is as without."
+    if labels["bias_before"] is None or math.isnan(labels["bias_before"]):
+        return f"{told}."
+    gap = f"bias of the base score {labels['bias_before']:.4f} before labels, {labels['bias_after']:.4f} after"
+    return f"{told}; {gap}."
+
+
 def rows_words(outcome: Outcome) -> str:
     """Which rows the bias is stated for, in a few words."""
     return "unseen rows" if outcome.unseen_estimate == "everything refitted" else "unseen by the weights"
@@ -88,9 +103,7 @@ def _verdict(outcome: Outcome) -> str:
 
 
 def _gap(outcome: Outcome) -> str:
-    if len(outcome.notions) > 1:
-        return "bias"
-    return "gap between groups" if outcome.notions[0] == "demographic_parity" else "gap between similar rows"
+    return gap_words(outcome.notions)
 
 
 def _percent(share: float) -> str:

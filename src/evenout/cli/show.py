@@ -2,7 +2,6 @@
 
 import math
 import sys
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -10,11 +9,23 @@ from rich.text import Text
 
 from evenout.cli.messages import one_line
 from evenout.cli.outcome import BeforeAfter
-from evenout.cli.sentences import gap_sentence, notes_lines, request_sentence, rows_words, small_groups_sentence
+from evenout.cli.sentences import (
+    gap_sentence,
+    labels_sentence,
+    notes_lines,
+    request_sentence,
+    rows_words,
+    small_groups_sentence,
+)
 from evenout.cli.summary import FitSummary
+from evenout.fitting.words import compared_words, probable_words
 
 _GROUPS = 12  # shown; the others are in summary.json
 _NUMBERS = 36  # columns of a terminal that the two columns of numbers may take
+_OUTCOMES = (
+    "Group bias, known outcomes",
+    "Group bias: mean squared gap between groups' mean scores among rows of known outcome, over the variance of all.",
+)
 _BIAS = {
     "demographic_parity": (
         "Group bias",
@@ -25,9 +36,10 @@ _BIAS = {
         "Bias: mean squared gap between similar rows of two groups, over the variance.",
     ),
     "both": (
-        "Bias, both notions",
-        "Bias: mean over both notions of the share that is left of the base score's.",
+        "Bias, all notions",
+        "Bias: mean over the notions of the share that is left of the base score's.",
     ),
+    **dict.fromkeys(("equal_opportunity", "equalized_odds", "equal_false_alarms"), _OUTCOMES),
 }
 
 
@@ -78,7 +90,12 @@ def _sentences(summary: FitSummary) -> list[str]:
     close = f"correlation with the base score {summary.outcome.correlation:.2f}"
     auc = "" if summary.auc is None else f", AUC {summary.auc.after - summary.auc.before:+.3f}"
     return [
-        _learnt(summary.labels),
+        labels_sentence(summary.labels),
+        *compared_words(
+            summary.outcome.notions, summary.settings, summary.columns["sensitive"], summary.columns["given"]
+        ),
+        *_attributes(summary.attribute_bias),
+        _probable(summary.probable_bound),
         small_groups_sentence(summary.outcome),
         _bias(summary)[1],
         gap_sentence(summary.outcome),
@@ -87,12 +104,17 @@ def _sentences(summary: FitSummary) -> list[str]:
     ]
 
 
-def _learnt(labels: dict[str, Any] | None) -> str:
-    if labels is None:
+def _attributes(biases: dict[str, tuple[float, float]]) -> list[str]:
+    """What becomes of each attribute, where there are several."""
+    found = [f"{name} {before:.4f}, after {after:.4f}" for name, (before, after) in biases.items()]
+    return [one_line(f"Bias of each attribute: {'; '.join(found)}.")] if len(found) > 1 else []
+
+
+def _probable(bound: dict[str, float] | None) -> str:
+    if bound is None:
         return ""
-    told = f"Labels: {labels['known']:,} rows, {labels['outliers']:,} of them outliers; weight {labels['weight']:.2f}"
-    gap = f"bias of the base score {labels['bias_before']:.4f} before labels, {labels['bias_after']:.4f} after"
-    return f"{told}; {gap}." if labels["weight"] > 0 else f"{told}: too few, or they say nothing, so it is as without."
+    note = one_line(probable_words(bound))
+    return f"{note[0].upper()}{note[1:]}. Flag rates are those of each row's likeliest group."
 
 
 def _bias(summary: FitSummary) -> tuple[str, str]:

@@ -12,9 +12,10 @@ from sklearn.pipeline import Pipeline
 
 import evenout
 from evenout.cli.inputs import FitInputs
-from evenout.cli.outcome import BeforeAfter, Outcome
+from evenout.cli.outcome import BeforeAfter, Outcome, labels_learnt
 from evenout.core.flags import flag_threshold
 from evenout.core.types import FloatArray
+from evenout.inputs.probable import GroupProbabilities
 from evenout.metrics import average_precision, roc_auc
 from evenout.storage.output import finite
 
@@ -32,7 +33,7 @@ class FitSummary:
     settings : dict
         Every argument of the ensemble.
     columns : dict
-        ``features``, ``sensitive`` and ``clusters``, by name.
+        ``features``, ``sensitive``, ``given`` and ``clusters``, by name.
     column_notes : dict of str to str
         What was done with each column that was not taken as it is.
     gives_group_away : dict of str to float
@@ -48,8 +49,11 @@ class FitSummary:
     auc, average_precision : BeforeAfter or None
         Where labels are known, and nothing has learnt from them.
     labels : dict or None
-        What was learnt from: rows with a label, outliers among them, the weight of what was learnt, and the bias of the
-        base score before and after.
+        What was learnt from, see `labels_learnt`.
+    attribute_bias : dict of str to pair of float
+        Bias before and after of each attribute that is compared by itself.
+    probable_bound : dict of str to float, or None
+        Where groups are known by probability, how far the mean score of each may be off, in standard deviations.
     """
 
     input: dict[str, Any]
@@ -67,6 +71,8 @@ class FitSummary:
     auc: BeforeAfter | None
     average_precision: BeforeAfter | None
     labels: dict[str, Any] | None
+    attribute_bias: dict[str, tuple[float, float]]
+    probable_bound: dict[str, float] | None
 
     def to_json(self) -> str:
         """One JSON object, what came of the fit among the rest; a number that does not exist is null."""
@@ -88,7 +94,8 @@ def summarise(
         settings=model.get_params(deep=False),
         columns={
             "features": pipeline["table"].columns_used,
-            "sensitive": [*inputs.sensitive.columns],
+            "sensitive": list(getattr(inputs.sensitive, "names", getattr(inputs.sensitive, "columns", ()))),
+            "given": [] if inputs.given is None else [str(name) for name in inputs.given.columns],
             "clusters": [] if inputs.clusters is None else [str(inputs.clusters.name)],
         },
         column_notes=pipeline["table"].notes_,
@@ -102,14 +109,10 @@ def summarise(
         flagged_kept=int((flags[0] & flags[1]).sum()),
         auc=_evaluated(roc_auc, inputs.labels, base, fair),
         average_precision=_evaluated(average_precision, inputs.labels, base, fair),
-        labels=None if inputs.known is None else _learnt(model, inputs.known),
+        labels=labels_learnt(model),
+        attribute_bias={name: (bias.before, bias.after) for name, bias in model.attribute_bias_.items()},
+        probable_bound=inputs.sensitive.bound() if isinstance(inputs.sensitive, GroupProbabilities) else None,
     )
-
-
-def _learnt(model: "evenout.FairOutlierEnsemble", known: FloatArray) -> dict[str, Any]:
-    before, after = model.label_gap_
-    counts = {"known": int((~np.isnan(known)).sum()), "outliers": int((known == 1).sum())}
-    return counts | {"weight": model.label_weight_, "bias_before": before, "bias_after": after}
 
 
 def _rank_correlation(base: FloatArray, fair: FloatArray) -> float:

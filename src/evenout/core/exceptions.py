@@ -120,6 +120,10 @@ class AttributeWarning(EvenoutWarning):
     """The bias of one attribute rises while that of another falls."""
 
 
+class AgedDetectorsWarning(EvenoutWarning):
+    """New rows score elsewhere than those of the fit: the detectors should be fitted again."""
+
+
 class UnknownCategoryWarning(EvenoutWarning):
     """A new table holds text values that the training table did not have."""
 

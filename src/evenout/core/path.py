@@ -254,6 +254,12 @@ class TradeoffPath:
         columns["low_unseen"], columns["high_unseen"] = self.interval(alphas)
         return pd.DataFrame(columns)
 
+    def _repr_html_(self) -> str:
+        """A dozen trade-offs for a notebook."""
+        alphas = np.r_[0.0, self.grid()]
+        some = alphas[np.unique(np.linspace(0, len(alphas) - 1, 12).astype(int))]
+        return str(self.table(some).to_html(index=False, float_format=lambda x: f"{x:.4g}", border=0))
+
     def fold_weights(self, alphas: FloatArray, target: Target) -> FloatArray:
         """Weights of ``(s, t)`` that score each fold's rows, or all rows: shape (K, m, k + 1), or (1, m, k + 1)."""
         if target == "training":

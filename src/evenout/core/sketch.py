@@ -78,13 +78,34 @@ class QuantileSketch:
         first, last = np.searchsorted(values, x, side="left"), np.searchsorted(values, x, side="right")
         return (upto[first] + upto[last] + 1) / 2.0
 
+    def share_from(self, x: float) -> float:
+        """Share of the values that are x or more."""
+        values, upto = self._table
+        return 1.0 - float(upto[np.searchsorted(values, x, side="left")]) / max(self.count, 1)
+
     def quantile(self, share: float) -> float:
         """The value below which ``share`` of the values lie, linear between neighbours, as `numpy.quantile`."""
+        return _between_neighbours(self.at, share, self.count)
+
+    def at(self, place: int) -> float:
+        """The value at a place from 0 to n - 1 in rising order."""
+        values, upto = self._table
+        return float(values[np.searchsorted(upto, place, side="right") - 1])
+
+    def bounds(self, share: float) -> tuple[float, float]:
+        """Two values of the sketch that have the quantile of all values between them; infinite where it has none.
+
+        A value with at most k values below it is no more than the one at place k, and one with more than k values up
+        to it no less; ``above`` and ``below`` say how far counts by the sketch may be off.
+        """
         values, upto = self._table
         place = share * (self.count - 1)
-        low = values[np.searchsorted(upto, np.floor(place), side="right") - 1]
-        high = values[np.searchsorted(upto, np.ceil(place), side="right") - 1]
-        return float(low + (high - low) * (place - np.floor(place)))
+        first = int(np.searchsorted(upto, np.floor(place) - self.below, side="right")) - 1
+        last = int(np.searchsorted(upto, np.ceil(place) + 1 + self.above, side="left")) - 1
+        return (
+            float(values[first]) if first >= 0 else -np.inf,
+            float(values[last]) if last < len(values) else np.inf,
+        )
 
     def mapped(self, function: Callable[[FloatArray], FloatArray]) -> "QuantileSketch":
         """The sketch of ``function(values)``, for a function that never falls."""
@@ -119,6 +140,60 @@ class QuantileSketch:
                 levels.append(np.empty(0))
             levels[h + 1] = np.concatenate([levels[h + 1], rising])
         return replace(self, levels=tuple(levels), above=above, below=below)
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """A second look at values, between two bounds of a quantile: all of those between them can be kept.
+
+    Parameters
+    ----------
+    low, high : float
+        The bounds (`QuantileSketch.bounds`).
+    count, upto : int
+        All values, and those up to ``low``.
+    between : QuantileSketch
+        Of the values above ``low`` and below ``high``.
+    """
+
+    low: float
+    high: float
+    count: int
+    upto: int
+    between: QuantileSketch
+
+    @classmethod
+    def of(cls, values: FloatArray, bounds: tuple[float, float], capacity: int | None = CAPACITY) -> "Narrowed":
+        """Look at values of shape (n,)."""
+        low, high = bounds
+        between = values[(values > low) & (values < high)]
+        return cls(low, high, len(values), int((values <= low).sum()), QuantileSketch.of(between, capacity))
+
+    def __add__(self, other: "Narrowed") -> "Narrowed":
+        """Two lists of values together."""
+        count, upto = self.count + other.count, self.upto + other.upto
+        return replace(self, count=count, upto=upto, between=self.between + other.between)
+
+    @property
+    def rank_error(self) -> float:
+        """No rank is off by more than this share of all values."""
+        return self.between.rank_error * self.between.count / max(self.count, 1)
+
+    def quantile(self, share: float) -> float:
+        """The quantile that the bounds were made for, as `QuantileSketch.quantile` has it."""
+        return _between_neighbours(self._at, share, self.count)
+
+    def _at(self, place: int) -> float:
+        inside = place - self.upto
+        if inside < 0:
+            return self.low
+        return self.between.at(inside) if inside < self.between.count else self.high
+
+
+def _between_neighbours(at: Callable[[int], float], share: float, count: int) -> float:
+    place = share * (count - 1)
+    low, high = at(int(np.floor(place))), at(int(np.ceil(place)))
+    return low + (high - low) * (place - np.floor(place))
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ _BLOCK = 1 << 16
 _LARGEST_LOG = 700.0
 _STEPS = 100
 _CONSTANT = 1e-9  # a deviation below this share of the size of a column is rounding
+_DIFFERENCE = 1e-12  # so is a variance that is less than this share of the squares whose difference it is
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,14 @@ class Population:
             centred = np.column_stack([S[rows], t[rows]]) - mean
             covariance += (centred.T * weight[rows]) @ centred
         return cls(mean, covariance / total)
+
+    @classmethod
+    def of_sums(cls, sums: FloatArray) -> "Population":
+        """From ``sum z z'`` over all rows, z = (1, s, t): shape (k + 2, k + 2), as in `evenout.core.cells`."""
+        mean, square = sums[0, 1:] / sums[0, 0], sums[1:, 1:] / sums[0, 0]
+        covariance = square - np.outer(mean, mean)
+        told = covariance.diagonal() > _DIFFERENCE * square.diagonal()
+        return cls(mean, np.where(np.outer(told, told), covariance, 0.0))
 
 
 def learn_stack(
@@ -236,9 +245,12 @@ def label_coverage(t: FloatArray, labels: FloatArray) -> float:
     Close to 1 for labels of random rows; 0.1 where only the tenth of highest base score was ever looked at.
     """
     known = ~np.isnan(labels)
-    if not known.any():
-        return 0.0
-    return float((t >= np.quantile(t[known], 0.05)).mean())
+    return float((t >= label_floor(t[known])).mean())
+
+
+def label_floor(t: FloatArray) -> float:
+    """The base score that all labelled rows reach, but 5 % of them; t (m,) are theirs."""
+    return float(np.quantile(t, 0.05)) if len(t) else np.inf
 
 
 def coverage_warning(coverage: float) -> str | None:

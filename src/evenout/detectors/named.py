@@ -46,7 +46,7 @@ class Fitted(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What to fit on, and how; see `cross_fit_pool`. ``features`` names the columns of X; ``sides`` adds `Sides`."""
+    """What to fit on, and how; see `cross_fit_pool`. ``features`` names the columns of X."""
 
     X: FloatArray
     folds: IntArray | None
@@ -57,13 +57,15 @@ class Task:
     units: Units | None
     features: Sequence[str]
     sides: bool = False
+    content: FloatArray | None = None
 
     def inside(self) -> "Task":
         """The same in the units of the named pools."""
         if self.units is None:
             return self
         features = [self.features[j] for j in self.units.kept]
-        return replace(self, X=self.units.apply(self.X), features=features)
+        content = self.units.apply(self.X) if self.content is None else self.content
+        return replace(self, X=content, features=features)
 
     def fit(
         self, names: Sequence[str], plain: Callable[..., Any], crossed: Callable[..., Any], **settings: Any

@@ -103,6 +103,7 @@ def fit_pool(
     units: Units | None = None,
     feature_names: Sequence[str] | None = None,
     sides: bool = False,
+    content: FloatArray | None = None,
 ) -> tuple[FittedPool, FloatArray]:
     """Fit a pool on the training rows.
 
@@ -125,13 +126,15 @@ def fit_pool(
         Of the d columns of X, for the names of score columns.
     sides : bool
         Add `Sides` to the named pools, for a target that learns from labels.
+    content : array of shape (n, m), optional
+        X in the units, where it is at hand already.
 
     Returns
     -------
     the fitted pool, and the raw training scores of shape (n, k)
     """
     features = feature_labels(feature_names, X.shape[1])
-    task = Task(X, None, seed, n_threads, sensitive_features, device, units, features, sides)
+    task = Task(X, None, seed, n_threads, sensitive_features, device, units, features, sides, content)
     pool, scores, _ = _fit(detectors, task)
     return pool, scores
 
@@ -148,12 +151,13 @@ def cross_fit_pool(
     units: Units | None = None,
     feature_names: Sequence[str] | None = None,
     sides: bool = False,
+    content: FloatArray | None = None,
 ) -> tuple[FittedPool, FloatArray, Without]:
     """Fit a pool on the training rows, and be ready to score them by detectors that have not seen a fold.
 
     Parameters
     ----------
-    detectors, X, seed, n_threads, sensitive_features, device, units, feature_names, sides
+    detectors, X, seed, n_threads, sensitive_features, device, units, feature_names, sides, content
         As in `fit_pool`.
     folds : array of int, shape (n,)
         The fold of each row.
@@ -168,8 +172,14 @@ def cross_fit_pool(
         on: a row of the fold is scored by the trees that have not drawn it.
     """
     features = feature_labels(feature_names, X.shape[1])
-    task = Task(X, np.asarray(folds), seed, n_threads, sensitive_features, device, units, features, sides)
+    task = Task(X, np.asarray(folds), seed, n_threads, sensitive_features, device, units, features, sides, content)
     return _fit(detectors, task)
+
+
+def has_named(detectors: Any) -> bool:
+    """Whether there are named pools among the detectors, which see rows in units."""
+    entries = [detectors] if isinstance(detectors, str) else detectors
+    return isinstance(entries, list | tuple) and any(isinstance(e, str) and e in NAMED for e in entries)
 
 
 def standard_units(detectors: Any, X: FloatArray, feature_names: Sequence[str] | None = None) -> Units | None:
@@ -177,8 +187,7 @@ def standard_units(detectors: Any, X: FloatArray, feature_names: Sequence[str] |
 
     Columns that do not vary are named in a warning.
     """
-    entries = [detectors] if isinstance(detectors, str) else detectors
-    if not isinstance(entries, list | tuple) or not any(isinstance(e, str) and e in NAMED for e in entries):
+    if not has_named(detectors):
         return None
     units = Units.fit(X)
     units.warn_dropped(feature_labels(feature_names, X.shape[1]))

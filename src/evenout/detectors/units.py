@@ -6,14 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenout.core.exceptions import ConstantFeatureWarning, warn
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.measuring import Measures, Ranges
 from evenout.storage.fields import Fields
 
 GRID = 2.0**-20  # standardised values are multiples of it
-NORMAL_IQR = 1.3489795003921634  # interquartile range of the standard normal distribution
-APART = np.sqrt(2.0)  # two categories: as far apart as two numbers of variance 1 are, in root mean square
 FARTHEST = 2.0**100  # of a new row; squares of such distances are still numbers
-_ROUNDING = 1e-13  # a range this small beside the values is no information
 
 
 @dataclass(frozen=True)
@@ -61,16 +59,12 @@ class Units:
     @classmethod
     def fit(cls, X: FloatArray) -> "Units":
         """Learn from training rows of shape (n, d); where no column varies, the first one stays."""
-        ordered = np.sort(X, axis=0)  # sums of sorted values are the same in any order of the rows
-        low, high = ordered[0], ordered[-1]
-        varies = (high - low > _ROUNDING * np.maximum(np.abs(low), np.abs(high))) & (high - low > 1e-250)
-        kept = np.flatnonzero(varies) if varies.any() else np.zeros(1, dtype=np.intp)
-        centre, spread = _of_numbers(ordered[:, kept])
-        low, high = low[kept], high[kept]
-        two = ((ordered[:, kept] == low) | (ordered[:, kept] == high)).all(axis=0) & varies[kept]
-        centre, spread = np.where(two, low, centre), np.where(two, (high - low) / APART, spread)
-        one_hot = _one_hot(X[:, kept], two & (low == 0.0) & (high == 1.0))
-        return cls(kept, centre, np.where(one_hot | ~varies[kept], 1.0, spread))
+        return cls.of(Measures.of(X, Ranges.of(X, None).outline(), None))
+
+    @classmethod
+    def of(cls, measures: Measures) -> "Units":
+        """From what all training rows tell, in memory or in parts."""
+        return cls(measures.outline.kept, *measures.centres_and_spreads())
 
     def apply(self, X: FloatArray) -> FloatArray:
         """Rows of shape (r, d) in these units, shape (r, m), rounded.
@@ -96,33 +90,3 @@ class Units:
 def feature_labels(names: Sequence[str] | None, n_features: int) -> list[str]:
     """Names of the columns; those without a name are called ``x0``, ``x1``, ..."""
     return [f"x{j}" for j in range(n_features)] if names is None else [str(name) for name in names]
-
-
-def _of_numbers(ordered: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Median and spread of each column of sorted values."""
-    low, span = ordered[0], ordered[-1] - ordered[0]
-    span = np.where(span > 0, span, 1.0)
-    first, centre, third = np.percentile(ordered, [25, 50, 75], axis=0)
-    quartiles = (third - first) / NORMAL_IQR
-    deviation = span * ((ordered - low) / span).std(axis=0)  # in ranges: no square leaves the floating-point range
-    spread = np.where(quartiles > _ROUNDING * span, quartiles, deviation)
-    return centre, np.where(spread > 0, spread, 1.0)
-
-
-def _one_hot(X: FloatArray, candidates: BoolArray) -> BoolArray:
-    """Which columns belong to a run of columns of 0 and 1 that sum to 1 in every row."""
-    found = np.zeros(X.shape[1], dtype=bool)
-    start = 0
-    while start < X.shape[1]:
-        total, stop = np.zeros(len(X)), start
-        while stop < X.shape[1] and candidates[stop] and total.min() < 1.0:
-            total = total + X[:, stop]
-            stop += 1
-            if total.max() > 1.0:
-                break
-        if (total == 1.0).all():
-            found[start:stop] = True
-            start = stop
-        else:
-            start += 1
-    return found

@@ -5,42 +5,37 @@ rows that a detector has seen: a row of the reference is scored by detectors wit
 detectors, none of which has seen it. Scaling, base ensemble and weights are learnt without the fold for all rows.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from evenout.core.cells import Cells
 from evenout.core.exceptions import InputError
 from evenout.core.flags import FlagRows, flagged_share
 from evenout.core.folds import N_FOLDS
-from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
 from evenout.core.scaling import learn_scaling
 from evenout.core.sketch import CAPACITY, QuantileSketch
+from evenout.core.stacking import Population
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool
 from evenout.fitting.even import Counter
-from evenout.fitting.passes import (
-    Scorer,
-    Walks,
-    hashed_folds,
-    ranks_weights,
-    score_all,
-    score_anew,
-)
+from evenout.fitting.passes import Walks, ranks_weights, score_all, score_anew
 from evenout.fitting.resemblance import Resemblance
+from evenout.fitting.scorer import Scorer, content_in_group, hashed_folds
 from evenout.fitting.scores import ScoreModel, learn_scores
-from evenout.fitting.sources import Memory, Source, TrainingRows, View, check_soft, compared_rows
+from evenout.fitting.sources import TrainingRows, View
+from evenout.fitting.teaching import gather, teach
 from evenout.inputs.coder import Coder
-from evenout.inputs.grouping import Grouping, is_plain, settle
-from evenout.inputs.groups import Groups
-from evenout.inputs.rows import column_names
+from evenout.inputs.grouping import Grouping
 from evenout.partitions.engines import Engine
-from evenout.partitions.reference import Settled, draw_reference, settle_groups, survey_rows
+from evenout.partitions.reference import Settled
 
 EXACT_ROWS = 1_000_000
 
@@ -64,37 +59,6 @@ class Plan:
     scratch: Any
     exact_rows: int
     scores_to: Path | None
-
-
-def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: Collection[Notion]) -> Source:
-    """Check and count all rows, settle the groups, and draw the reference: all rows, or as many as memory takes."""
-    _check(parameters)
-    size, engine = parameters["reference_size"], plan.engine
-    counted = {"unknown_groups": parameters["unknown_groups"], "reference_size": size, "seed": seed}
-    survey = survey_rows(engine, **counted, continuous=parameters["continuous"])
-    if survey.n_rows < 2:
-        raise ValueError(f"X has {survey.n_rows} row(s) in all partitions; at least 2 are needed")
-    rules = {name: parameters[name] for name in ("min_group_size", "small_groups")}
-    among, grouping = compared_rows(fairness, labelled=survey.labelled), None
-    settings = {name: parameters[name] for name in ("continuous", "bands")}
-    coder = Coder.learn(survey.sensitive, survey.given, **settings, labelled=among != ["all"])
-    if not is_plain(coder, among, parameters["intersections"]):
-        survey = survey_rows(engine, **counted, coder=coder)
-        grouping = settle(coder, survey.combined, among, parameters)
-    quiet = len(coder.attributes) > 1 and not parameters["intersections"]  # crossings are counted, not compared
-    groups = settle_groups(survey, **(rules | {"small_groups": "leave_out"} if quiet else rules), quiet=quiet)
-    known = None if grouping is None else coder
-    reference = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=known)
-    hard = Groups(reference.codes, groups.labels, groups.left_out)
-    check_soft(fairness, hard, parameters, plain=grouping is None)
-    soft = None if grouping is None else grouping.members(reference.columns)
-    names = column_names(engine.header)
-    rows = TrainingRows(reference.X, hard, reference.labels, soft=soft, coder=known, feature_names=names)
-    rows = rows if grouping is None else replace(rows, soft_names=grouping.full_names)
-    rows = rows.measured(parameters)
-    if reference.complete:
-        return Memory.of(rows, parameters, seed)
-    return Beyond(rows, groups, plan, parameters, seed, grouping)
 
 
 @dataclass(frozen=True)
@@ -129,14 +93,15 @@ class Beyond:
         """Of the sketches."""
         return None if self.n_rows <= self.plan.exact_rows else CAPACITY
 
-    def views(self, pool: FittedPool, raw: FloatArray, resemblance: Resemblance | None = None) -> "BeyondViews":
-        """Three passes: raw scores, base scores, sums."""
-        plan, folds = self.plan, self.folds
+    def views(
+        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: Resemblance | None = None
+    ) -> "BeyondViews":
+        """Three passes: raw scores, base scores, sums; with labels to learn from three more."""
+        plan, folds, learn = self.plan, self.folds, self.parameters["learn"]
         coder = None if self.grouping is None else self.grouping.coder
-        settings: dict[str, Any] = {"coder": coder, "resemblance": resemblance}
-        scorer = Scorer(pool, self.groups.codes, plan.engine.n_threads, self.seed, plan.scratch, **settings)
-        found, walks = score_all(plan.engine, scorer)
-        settings = {name: self.parameters[name] for name in ("scaling", "combination")}
+        kept = plan.scratch, coder, self._seen[0] if learn else None, resemblance
+        found, walks = score_all(plan.engine, Scorer(pool, self.groups.codes, plan.engine.n_threads, self.seed, *kept))
+        settings: dict[str, Any] = {name: self.parameters[name] for name in ("scaling", "combination")}
         settings |= {"seed": self.seed, "resemblance": resemblance}
         models = [
             learn_scores(pool, raw[folds != f], **settings, extremes=found.extremes(f)) for f in range(-1, self.n_folds)
@@ -149,11 +114,38 @@ class Beyond:
             base.sketch.mapped(lambda t, scaling=scaling: scaling.transform(t[:, None])[:, 0])  # type: ignore[misc]
             for base, scaling in zip(bases, scalings, strict=True)
         ]
+        views = BeyondViews(self, walks, raw, without, models, ranks, self._sums(walks, models, ranks))
+        return self._taught(views) if learn else views
+
+    def _sums(self, walks: Walks, models: Sequence[ScoreModel], ranks: Sequence[QuantileSketch]) -> Cells:
         by_rank = self.parameters["weighting"] == "rank"
         groups, names = self.grouping or len(self.groups.labels), self.groups.labels
         sums = walks.cells(models, ranks if by_rank else None, groups)
         _check_folds(sums.at(slice(3, None, 2)), names if self.grouping is None else self.grouping.names)
-        return BeyondViews(self, walks, raw, models, ranks, sums)
+        return sums
+
+    @cached_property
+    def _seen(self) -> tuple[npt.NDArray[np.uint64], IntArray]:
+        """The numbers of the reference's contents, rising, and a row of it for each."""
+        return np.unique(content_in_group(self.rows.content, self.rows.groups.codes, self.seed), return_index=True)
+
+    def _taught(self, views: "BeyondViews") -> "BeyondViews":
+        """The same after the models have learnt from labels."""
+        views = replace(views, without=cache(views.without))  # each fold is scored here and in `fit_rows`
+        walks, models, coverages = views.walks, [], []
+        labelled = gather(walks, views.raw.shape[1])
+        for fold in range(-1, self.n_folds):
+            view = views.learn(fold)
+            sums = views.cells(fold, view, self.folds != fold, inside=False)
+            raw = labelled.scored(views.reference(fold), self._seen[1])
+            columns = np.r_[0 : view.model.n_detectors + 1, -1]  # labels teach nothing of resemblance
+            everyone = Population.of_sums(sums.total[0][np.ix_(columns, columns)]), views.ranks[fold + 1]
+            model, coverage = teach(view.model, labelled, fold, raw, *everyone)
+            models.append(model)
+            coverages.append(coverage)
+        ranks = [base.sketch for base in walks.base_scores(models, self.capacity)]
+        sums, before = self._sums(walks, models, ranks), views.sums.at(slice(1))
+        return replace(views, models=models, ranks=ranks, sums=sums, before=before, coverage=coverages[0])
 
 
 @dataclass(frozen=True)
@@ -163,19 +155,26 @@ class BeyondViews:
     source: Beyond
     walks: Walks
     raw: FloatArray
+    without: Without
     models: Sequence[ScoreModel]
     ranks: Sequence[QuantileSketch]
     sums: Cells
+    before: Cells | None = None
+    coverage: float = 1.0
 
     @property
     def rank_error(self) -> float:
         """Of the sketch behind the row weights."""
         return self.ranks[0].rank_error if self._by_rank else 0.0
 
-    def learn(self, fold: int, raw: FloatArray) -> View:
+    def reference(self, fold: int) -> FloatArray:
+        """Raw scores of the reference by detectors without a fold, or by all (-1)."""
+        return self.raw if fold < 0 else self.without(fold)
+
+    def learn(self, fold: int) -> View:
         """Scaling and base ensemble were learnt by passes; here they score the reference."""
         model = self.models[fold + 1]
-        return View(model, *model.of_raw(raw))
+        return View(model, *model.of_raw(self.reference(fold)), self.coverage)
 
     def cells(self, fold: int, view: View, of: BoolArray, *, inside: bool) -> Cells:
         """All rows; those of the reference as they are seen without the fold, not as by all detectors."""
@@ -188,6 +187,14 @@ class BeyondViews:
             beta = ranks_weights(self.ranks[fold + 1], t[of]) if self._by_rank else np.ones(int(of.sum()))
             parts.append(self.source.rows.cells(S, t, beta, of))
         return total - parts[0] + parts[1]
+
+    def rank_map(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:  # noqa: ARG002
+        """See `evenout.fitting.Views`."""
+        return self.ranks[fold + 1] if self._by_rank else None
+
+    def before_labels(self, view: View) -> Cells:  # noqa: ARG002
+        """See `Views`."""
+        return self.sums.at(slice(1)) if self.before is None else self.before
 
     def counter(self, seen: FlagRows) -> Counter:
         """Two passes: the thresholds of each fold, then the rows above them.
@@ -244,20 +251,12 @@ def score_partitions(
         Rows and flagged rows of each group of the fit; the last entry is for rows of other groups, or of none.
     """
     codes = {name: code for code, name in enumerate(groups)}
-    scorer = Scorer(scores.pool, codes, engine.n_threads, 0, Path, coder, scores.resemblance)
+    scorer = Scorer(scores.pool, codes, engine.n_threads, 0, Path, coder, resemblance=scores.resemblance)
     walks = score_anew(engine, scorer)
     return walks.flag_rows(scores, mixture, (np.inf, threshold), groups, scores_to)[:, ::2]
 
 
 _UNIT = np.array([[0.0], [1.0]])
-
-
-def _check(parameters: Mapping[str, Any]) -> None:
-    if parameters["scaling"] != "minmax":  # its extremes merge without any rounding
-        raise InputError(
-            "{scaling=} needs all rows in memory; over partitions use {scaling='minmax'}",
-            scaling=parameters["scaling"],
-        )
 
 
 def _check_folds(held: Cells, labels: tuple[str, ...]) -> None:

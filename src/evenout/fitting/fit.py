@@ -13,15 +13,17 @@ from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.notions import Collector, NotionRows
 from evenout.core.registry import PARITY
+from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
 from evenout.fitting.attributes import attribute_bias, warn_rising
 from evenout.fitting.request import Request
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
-from evenout.fitting.result import FitResult, list_kept
-from evenout.fitting.scores import warn_constant, warn_labels
-from evenout.fitting.sources import Source, TrainingRows, View, Views
+from evenout.fitting.result import FitResult, list_kept, stands_for
+from evenout.fitting.scores import ScoreModel, warn_constant, warn_labels
+from evenout.fitting.sources import Source, View, Views
+from evenout.fitting.updating import Maps, keep_columns
 
 
 def fit_rows(
@@ -38,25 +40,30 @@ def fit_rows(
     if cross is not None:
         raw, without = np.column_stack([raw, cross.own]), _beside(without, cross.without)
     collectors = _collectors(source, request, parameters, seed, n_threads) if n_folds else {}
-    views = source.views(pool, raw, None if cross is None else cross.model)
-    whole = _sums(views, -1, raw, np.ones(len(raw), dtype=bool), collectors)
+    views = source.views(pool, raw, without, None if cross is None else cross.model)
+    whole = _sums(views, -1, np.ones(len(raw), dtype=bool), collectors)
     warn_constant(pool.names, whole.view.model.scaling)
-    warn_labels(whole.view, rows.known)
+    warn_labels(whole.view.coverage)
     none = whole.outside.at(slice(0))
-    training, held = [none], [none]
+    training, held, models, ranks = [none], [none], [whole.view.model], [whole.ranks]
     nested = None if cross is None else cross.without
-    seen = FlagRows(whole.view.S.copy(), whole.view.t.copy(), rows.groups.codes, folds, nested, stands_for(source))
+    counted = stands_for(rows.groups, source.counts, source.n_rows)
+    seen = FlagRows(whole.view.S.copy(), whole.view.t.copy(), rows.groups.codes, folds, nested, counted)
+    fresh = seen.S if request.target == "unseen" else whole.view.S.copy()
     for fold in range(n_folds):
         inside = folds == fold
-        found = _sums(views, fold, without(fold), ~inside, collectors)
+        found = _sums(views, fold, ~inside, collectors)
         training.append(found.outside)
         held.append(found.inside)
+        models.append(found.view.model)
+        ranks.append(found.ranks)
+        fresh[inside] = found.view.S[inside]
         if request.target == "unseen":
-            seen.S[inside], seen.t[inside] = found.view.S[inside], found.view.t[inside]
+            seen.t[inside] = found.view.t[inside]
     sums = CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready)
     path = request.path(sums, 0 if cross is None else cross.own.shape[1])
     path, choice, ratio, price = request.settle(path, seen, views.counter(seen))
-    model, S, t = whole.view
+    model, S, t, _ = whole.view
     mixture = path.mixture(choice.alpha)
     choice.announced(list_kept(t, mixture.apply(S, t), request.contamination))
     warn_rising(attribute_bias(path, choice.alpha, request.target))
@@ -77,19 +84,10 @@ def fit_rows(
         known={} if cross is None else dict(zip(_resembled(source, parameters), cross.known.tolist(), strict=True)),
         threshold=threshold,
         flag_rates=rates,
-        label_gap=_label_gap(rows, whole.view),
+        label_gap=_label_gap(views, whole, request) if n_folds and parameters["learn"] else (np.nan, np.nan),
         rank_error=views.rank_error,
+        maps=_maps(models, ranks, (S, fresh), source.n_rows, seed),
     )
-
-
-def stands_for(source: Source) -> FloatArray | None:
-    """How many rows each row in memory stands for, shape (n,); None if each stands for itself."""
-    codes = source.rows.groups.codes
-    if source.n_rows == len(codes):
-        return None
-    drawn = np.append(source.rows.groups.counts, (codes < 0).sum())
-    rows = np.append(source.counts, source.n_rows - source.counts.sum())
-    return (rows / np.maximum(drawn, 1))[codes]
 
 
 def _resemblance(source: Source, parameters: Mapping[str, Any], seed: int, n_threads: int) -> CrossFitted | None:
@@ -100,7 +98,8 @@ def _resemblance(source: Source, parameters: Mapping[str, Any], seed: int, n_thr
     members = rows.members
     if parameters["flag_rate_ratio"] is not None:  # flags compare crossed groups
         members = Membership.of_codes(rows.groups.codes, len(rows.groups.labels))
-    settings: dict[str, Any] = {"seed": seed, "n_jobs": n_threads, "stands_for": stands_for(source)}
+    counted = stands_for(rows.groups, source.counts, source.n_rows)
+    settings: dict[str, Any] = {"seed": seed, "n_jobs": n_threads, "stands_for": counted}
     found = cross_fit_resemblance(parameters["classifier"], rows.X, members, source.folds, **settings)
     warn_proxy(found.known)
     return found
@@ -117,15 +116,17 @@ def _beside(without: Without, r: FloatArray) -> Without:
     return lambda fold: np.column_stack([without(fold), r[fold]])
 
 
-def _label_gap(rows: TrainingRows, view: View) -> tuple[float, float]:
-    """Bias of the base score on the rows, before and after it has learnt from labels."""
-    if rows.known is None or rows.members.n_groups < 2:
-        return float("nan"), float("nan")
-    before = replace(view.model, stack=None).base(view.S)
-    one, every = np.ones(len(before)), np.ones(len(before), dtype=bool)
-    cells = [rows.cells(view.S, t, one, every) for t in (before, view.t)]
-    gaps = [float(PARITY.training_bias(part, unit_target(part)[0])[0]) for part in cells]
-    return gaps[0], gaps[1]
+def _maps(
+    models: list[ScoreModel],
+    ranks: list[QuantileSketch | None],
+    scores: tuple[FloatArray, FloatArray],
+    n_rows: int,
+    seed: int,
+) -> Maps:
+    known = tuple(sketch for sketch in ranks if sketch is not None)
+    light = tuple(replace(model.without_detectors(), resemblance=None) for model in models)
+    whole, fresh = (keep_columns(S[:, : light[0].n_detectors]) for S in scores)
+    return Maps(light, known if len(known) == len(models) else None, whole, fresh, n_rows, seed)
 
 
 class _Sums(NamedTuple):
@@ -134,10 +135,24 @@ class _Sums(NamedTuple):
     view: View
     outside: Cells
     inside: Cells
+    ranks: QuantileSketch | None
 
 
-def _sums(views: Views, fold: int, raw: FloatArray, outside: BoolArray, collectors: Mapping[str, Collector]) -> _Sums:
-    view = views.learn(fold, raw)
+def _label_gap(views: Views, whole: _Sums, request: Request) -> tuple[float, float]:
+    """Bias of the base score on all rows, before and after it has learnt from labels.
+
+    It is the gap between the groups' means, or that of a notion that is asked for where none compares all rows.
+    """
+    cells = views.before_labels(whole.view), whole.outside
+    compared = {block.among for block in whole.outside.comparison.blocks}
+    pursued = [notion for notion in request.fairness if compared & {*getattr(notion, "among", ())}]
+    notion = PARITY if "all" in compared else pursued[0]
+    before, after = (float(notion.training_bias(part, unit_target(part)[0])[0]) for part in cells)
+    return before, after
+
+
+def _sums(views: Views, fold: int, outside: BoolArray, collectors: Mapping[str, Collector]) -> _Sums:
+    view = views.learn(fold)
     base = view.model.base_weights()
 
     def completed(of: BoolArray, inside: bool) -> Cells:
@@ -150,7 +165,8 @@ def _sums(views: Views, fold: int, raw: FloatArray, outside: BoolArray, collecto
         return replace(cells, sums=sums, base=None if base is None else base[None])
 
     first = completed(outside, False)
-    return _Sums(view, first, first.at(slice(0)) if fold < 0 else completed(~outside, True))
+    ranks = views.rank_map(fold, view, outside)
+    return _Sums(view, first, first.at(slice(0)) if fold < 0 else completed(~outside, True), ranks)
 
 
 def _detect(
@@ -165,7 +181,8 @@ def _detect(
         "device": parameters["device"],
         "units": rows.units,
         "feature_names": rows.feature_names,
-        "sides": rows.known is not None,
+        "sides": parameters["learn"],
+        "content": rows.content,
     }
     if n_folds:
         return cross_fit_pool(parameters["detectors"], rows.X, source.folds, **settings)

@@ -8,111 +8,27 @@ Passes see the rows through several models at a time: the first was learnt on al
 without the rows of fold f.
 """
 
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from evenout.core.cells import Cells, collect_cells
-from evenout.core.folds import N_FOLDS, row_numbers
+from evenout.core.folds import N_FOLDS
 from evenout.core.membership import Membership
 from evenout.core.problem import Mixture
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import FloatArray, IntArray
-from evenout.detectors.pool import FittedPool
-from evenout.fitting.resemblance import Resemblance
+from evenout.fitting.scorer import Block, Scorer
 from evenout.fitting.scores import ScoreModel
-from evenout.inputs.coder import Coder
 from evenout.inputs.grouping import Grouping
-from evenout.partitions.engines import Engine, Part, read_rows
+from evenout.partitions.engines import Engine, Part
 from evenout.partitions.parquet import ScoresFile
 
-BLOCK = 65536  # rows of kept scores that are worked on together
-
 T = TypeVar("T")
-
-
-class Block(NamedTuple):
-    """Consecutive rows: raw scores (b, k), columns as numbers (b, c), codes of the groups (b,), folds (b,)."""
-
-    raw: FloatArray
-    numbers: FloatArray
-    codes: IntArray
-    folds: IntArray
-
-
-def hashed_folds(X: FloatArray, seed: int) -> IntArray:
-    """The fold of each row, by its content and the seed: rows need not be together to be dealt out."""
-    return (row_numbers(X, seed) % np.uint64(N_FOLDS)).astype(np.intp)
-
-
-@dataclass(frozen=True)
-class Scorer:
-    """What turns a partition into raw scores, and where these are kept.
-
-    Parameters
-    ----------
-    pool : FittedPool
-    codes : mapping
-        From the name of a group to its code; other groups count as unknown.
-    n_threads, seed : int
-    scratch : callable
-        Returns the folder for kept scores.
-    coder : Coder, optional
-        Makes numbers of protected and other columns.
-    resemblance : Resemblance, optional
-        Its columns stand behind those of the detectors.
-    """
-
-    pool: FittedPool
-    codes: Mapping[str, int]
-    n_threads: int
-    seed: int
-    scratch: Callable[[], Path]
-    coder: Coder | None = None
-    resemblance: Resemblance | None = None
-
-    @property
-    def width(self) -> int:
-        """Columns of raw scores, resemblance included."""
-        return len(self.pool.names) + (0 if self.resemblance is None else self.resemblance.n_groups)
-
-    def score(self, part: Part) -> FloatArray:
-        """Raw scores, columns as numbers, and last the codes of groups and the folds: shape (m, k + c + 2)."""
-        rows, k = read_rows(part, self.coder), self.width
-        table = np.full((len(rows.X), k + rows.numbers.shape[1] + 2), -1.0)
-        if len(rows.X):
-            labels = rows.labels() if rows.names else None
-            raw = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
-            table[:, :k] = raw if self.resemblance is None else np.column_stack([raw, self.resemblance.of(rows.X)])
-            table[:, k:-2] = rows.numbers
-            table[:, -2], table[:, -1] = rows.codes(self.codes), hashed_folds(self.pool.inside(rows.X), self.seed)
-        return table
-
-    def keep(self, part: Part, table: FloatArray) -> dict[int, Path]:
-        """Write the scores of a partition to a file that appears whole; none if there is no room."""
-        with suppress(OSError):
-            handle, name = tempfile.mkstemp(dir=self.scratch(), suffix=".npy")
-            with os.fdopen(handle, "wb") as file:
-                np.save(file, table)
-            return {part.index: Path(name)}
-        return {}
-
-    def blocks(self, part: Part, files: Mapping[int, Path]) -> Iterator[Block]:
-        """The rows of a partition, from the kept file or scored again."""
-        try:
-            table = np.load(files[part.index], mmap_mode="r")
-        except (KeyError, OSError, ValueError):
-            table = self.score(part)
-        for start in range(0, len(table), BLOCK):
-            block = np.array(table[start : start + BLOCK])
-            k = self.width
-            yield Block(block[:, :k], block[:, k:-2], *block[:, -2:].T.astype(np.intp))
 
 
 @dataclass(frozen=True)
@@ -178,7 +94,7 @@ class Walks:
 
     def base_scores(self, models: Sequence[ScoreModel], capacity: int | None) -> list[BaseScores]:
         """The base score by each model, of the rows that it was learnt on."""
-        return self._walk(_base_part, _added, _light(models), capacity)
+        return self.walk(_base_part, _added, _light(models), capacity)
 
     def cells(
         self, models: Sequence[ScoreModel], ranks: Sequence[QuantileSketch] | None, groups: Grouping | int
@@ -187,21 +103,21 @@ class Walks:
 
         ``beta = exp(rank / n)`` by the sketches, 1 without them. Groups are those of the codes, so many, or by columns.
         """
-        return self._walk(_cells_part, Cells.__add__, _light(models), ranks, groups)
+        return self.walk(_cells_part, Cells.__add__, _light(models), ranks, groups)
 
     def fair_scores(self, model: ScoreModel, mixture: Mixture, capacity: int | None) -> QuantileSketch:
         """Sketch of the fair score."""
-        return self._walk(_fair_part, QuantileSketch.__add__, model.without_detectors(), mixture, capacity)
+        return self.walk(_fair_part, QuantileSketch.__add__, model.without_detectors(), mixture, capacity)
 
     def unseen_scores(
         self, models: Sequence[ScoreModel], V: FloatArray, capacity: int | None
     ) -> list[list[QuantileSketch]]:
         """Sketches of m scores of the rows of each fold, by the model without it and weights V (K, m, k + 1)."""
-        return self._walk(_unseen_part, _merged, _light(models), V, capacity)
+        return self.walk(_unseen_part, _merged, _light(models), V, capacity)
 
     def unseen_flags(self, models: Sequence[ScoreModel], V: FloatArray, above: FloatArray, n_groups: int) -> IntArray:
         """Rows of each group whose scores lie above the thresholds (K, m) of their fold: shape (G + 1, m)."""
-        return self._walk(_above_part, np.add, _light(models), V, above, n_groups)
+        return self.walk(_above_part, np.add, _light(models), V, above, n_groups)
 
     def flag_rows(
         self,
@@ -223,9 +139,9 @@ class Walks:
             ``group`` (null where it is not known, or too small to be compared), ``base_score``, ``fair_score``,
             ``flagged``.
         """
-        return self._walk(_flag_part, np.add, model.without_detectors(), mixture, above, labels, to)
+        return self.walk(_flag_part, np.add, model.without_detectors(), mixture, above, labels, to)
 
-    def _walk(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
+    def walk(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
         """``work(part, blocks, *shared)`` for every partition, merged."""
         ready = (self.scorer, self.files, *map(self.engine.share, shared))
         return self.engine.reduce(_walk_part, merge, work, *ready)
@@ -299,7 +215,8 @@ def _cells_part(
 
     nobody = np.empty(0, dtype=np.intp)
     width = 0 if isinstance(groups, int) else groups.coder.width
-    total = of(Block(np.empty((0, models[0].width)), np.empty((0, width)), nobody, nobody))
+    nothing = np.empty((0, models[0].width))
+    total = of(Block(nothing, np.empty((0, width)), nobody, nobody, nothing))
     for block in blocks:
         total = total + of(block)
     return total
@@ -375,12 +292,12 @@ def _flag_part(
 ) -> IntArray:
     counts, row = np.zeros((len(labels) + 1, 3), dtype=np.intp), part.first_row
     with nullcontext() if to is None else ScoresFile(to, part, labels) as file:
-        for raw, _, codes, _ in blocks:
-            S, base = model.of_raw(raw)
+        for block in blocks:
+            S, base = model.of_raw(block.raw)
             fair = mixture.apply(S, base)
             flagged = np.column_stack([np.ones(len(S), dtype=bool), base > above[0], fair > above[1]])
-            np.add.at(counts, codes, flagged)
+            np.add.at(counts, block.codes, flagged)
             if file is not None:
-                file.write(row, codes, base, fair, flagged[:, 2])
+                file.write(row, block.codes, base, fair, flagged[:, 2])
             row += len(S)
     return counts

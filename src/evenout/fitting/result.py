@@ -1,7 +1,7 @@
 """What a fit has learnt, and the same fit elsewhere on its path."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from evenout.fitting.attributes import attribute_bias, warn_rising
 from evenout.fitting.request import Request
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.groups import Groups
+
+if TYPE_CHECKING:
+    from evenout.fitting.updating import Maps
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class FitResult:
         Scale-free demographic parity of the base score before and after it has learnt from labels; NaN without.
     rank_error : float
         What the ranks behind the row weights may be off, as a share of the rows.
+    maps : Maps or None
+        What folds new rows in.
     """
 
     scores: ScoreModel
@@ -75,6 +80,7 @@ class FitResult:
     flag_rates: FloatArray
     label_gap: tuple[float, float]
     rank_error: float
+    maps: "Maps | None" = None
 
     @property
     def prices(self) -> dict[str, float]:
@@ -113,3 +119,22 @@ def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:
     before, after = (y > flag_threshold(y, contamination) for y in (base, fair))
     kept = (before & after).sum() / max(before.sum(), 1)
     return f" and {kept:.0%} of the flagged list is kept"
+
+
+def stands_for(groups: Groups, counts: IntArray, n_rows: int) -> FloatArray | None:
+    """How many rows each row in memory stands for, shape (n,); None if each stands for itself.
+
+    Parameters
+    ----------
+    groups : Groups
+        Of the rows in memory.
+    counts : array of shape (G,)
+        All rows of each group.
+    n_rows : int
+        All rows.
+    """
+    if n_rows == len(groups.codes):
+        return None
+    drawn = np.append(groups.counts, (groups.codes < 0).sum())
+    rows = np.append(counts, n_rows - counts.sum())
+    return (rows / np.maximum(drawn, 1))[groups.codes]

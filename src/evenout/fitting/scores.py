@@ -12,9 +12,9 @@ from evenout.core.stacking import (
     FLAGGED_AGREEMENT,
     LEAST_AGREEMENT,
     LEAST_COVERAGE,
+    Population,
     Stack,
     coverage_warning,
-    label_coverage,
     learn_stack,
 )
 from evenout.core.types import BoolArray, FloatArray
@@ -95,18 +95,43 @@ class ScoreModel:
         weights = weights if self.stack is None else self.stack.detector_weights(weights)
         return np.append(weights, np.zeros(self.width - self.n_detectors))
 
-    def taught(self, S: FloatArray, t: FloatArray, known: "KnownLabels", weight: FloatArray | None) -> "ScoreModel":
-        """The model whose target has learnt from labels, where S (n, k) and t (n,) are its scores of the rows."""
-        flagged_alone = label_coverage(t, known.labels) < LEAST_COVERAGE
+    def taught(
+        self,
+        S: FloatArray,
+        t: FloatArray,
+        known: "KnownLabels",
+        *,
+        coverage: float,
+        weight: FloatArray | None = None,
+        population: Population | None = None,
+    ) -> "ScoreModel":
+        """The model whose target has learnt from labels.
+
+        Parameters
+        ----------
+        S, t : arrays of shape (n, k) and (n,)
+            Its scores of the rows: of all, or with a ``population`` of those with a label.
+        known : KnownLabels
+        coverage : float
+            Of the labels, among all rows (`label_coverage`).
+        weight : array of shape (n,), optional
+        population : Population, optional
+            Of all rows.
+        """
         stack = learn_stack(
             S[:, : self.n_detectors],
             t,
             known.labels,
             propensity=known.propensity,
             sample_weight=weight,
-            least_agreement=FLAGGED_AGREEMENT if flagged_alone else LEAST_AGREEMENT,
+            population=population,
+            least_agreement=FLAGGED_AGREEMENT if coverage < LEAST_COVERAGE else LEAST_AGREEMENT,
         )
         return replace(self, stack=stack)
+
+    def untaught(self) -> "ScoreModel":
+        """The model before it has learnt from labels."""
+        return replace(self, stack=None)
 
     def without_detectors(self) -> "ScoreModel":
         """The model for scores that are at hand already."""
@@ -119,6 +144,12 @@ class KnownLabels:
 
     labels: FloatArray
     propensity: FloatArray | None = None
+
+    @classmethod
+    def of_columns(cls, known: FloatArray) -> "KnownLabels":
+        """From labels and chances side by side, (n, 2); NaN for chances that are not known."""
+        labels, chances = known.T
+        return cls(labels, None if np.isnan(chances).any() else chances)
 
     def of(self, rows: BoolArray) -> "KnownLabels":
         """Those of some rows."""
@@ -159,13 +190,11 @@ def _combined(combination: Combination, S: FloatArray) -> FloatArray:
     return scores[:, None]
 
 
-def warn_labels(view: Any, known: KnownLabels | None) -> None:
+def warn_labels(coverage: float) -> None:
     """Say so where labels come from few of the rows, by their base score (`label_coverage`)."""
-    if known is not None:
-        t = replace(view.model, stack=None).base(view.S)
-        message = coverage_warning(label_coverage(t, known.labels))
-        if message:
-            warn(message, LabelCoverageWarning)
+    message = coverage_warning(coverage)
+    if message:
+        warn(message, LabelCoverageWarning)
 
 
 def warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:

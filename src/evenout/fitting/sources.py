@@ -18,7 +18,10 @@ from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.membership import AMONG, Membership
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
+from evenout.core.sketch import QuantileSketch
+from evenout.core.stacking import label_coverage
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, standard_units
 from evenout.detectors.units import Units
 from evenout.fitting.even import Counter
@@ -169,22 +172,34 @@ def check_soft(fairness: Collection[Notion], groups: Groups, parameters: Mapping
 
 
 class View(NamedTuple):
-    """What was learnt on all rows, or without a fold, and what it makes of the rows in memory: S (n, k) and t (n,)."""
+    """What was learnt on all rows, or without a fold, and what it makes of the rows in memory: S (n, k) and t (n,).
+
+    ``coverage`` is that of the labels it has learnt from (`label_coverage`).
+    """
 
     model: ScoreModel
     S: FloatArray
     t: FloatArray
+    coverage: float = 1.0
 
 
 class Views(Protocol):
     """All rows, as seen by what was learnt on all of them (fold -1) and without each fold."""
 
-    def learn(self, fold: int, raw: FloatArray) -> View:
-        """Learn scaling and base ensemble, from the raw scores of the rows in memory by detectors without the fold."""
+    def learn(self, fold: int) -> View:
+        """Learn scaling and base ensemble, from raw scores by detectors without the fold."""
         ...
 
     def cells(self, fold: int, view: View, of: BoolArray, *, inside: bool) -> Cells:
         """Sums over all rows inside of the fold, or outside; ``of`` marks them among the rows in memory."""
+        ...
+
+    def rank_map(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:
+        """The base score of the rows that a view was learnt on, by which their weights go; None: all count alike."""
+        ...
+
+    def before_labels(self, view: View) -> Cells:
+        """Sums over all rows, as they are where the base score has not learnt from labels."""
         ...
 
     def flags(self, view: View, mixture: Mixture) -> tuple[float, FloatArray]:
@@ -219,8 +234,10 @@ class Source(Protocol):
     @property
     def n_rows(self) -> int: ...  # noqa: D102
 
-    def views(self, pool: FittedPool, raw: FloatArray, resemblance: Resemblance | None = None) -> Views:
-        """See all rows through fitted detectors, whose raw scores of the rows in memory are given."""
+    def views(
+        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: Resemblance | None = None
+    ) -> Views:
+        """See all rows through fitted detectors, whose raw scores of the rows in memory are given, as those without."""
         ...
 
 
@@ -257,13 +274,10 @@ class Memory:
         return len(self.rows.X)
 
     def views(
-        self,
-        pool: FittedPool,
-        raw: FloatArray,  # noqa: ARG002
-        resemblance: Resemblance | None = None,
+        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: Resemblance | None = None
     ) -> "MemoryViews":
         """See `Source`."""
-        return MemoryViews(self, pool, resemblance)
+        return MemoryViews(self, pool, raw, without, resemblance)
 
 
 @dataclass(frozen=True)
@@ -272,11 +286,14 @@ class MemoryViews:
 
     source: Memory
     pool: FittedPool
+    raw: FloatArray
+    without: Without
     resemblance: Resemblance | None = None
     rank_error = 0.0
 
-    def learn(self, fold: int, raw: FloatArray) -> View:
+    def learn(self, fold: int) -> View:
         """See `Views`."""
+        raw = self.raw if fold < 0 else self.without(fold)
         settings: dict[str, Any] = {name: self.source.parameters[name] for name in ("scaling", "combination")}
         outside, rows = self.source.folds != fold, self.source.rows
         settings |= {"seed": self.source.seed, "resemblance": self.resemblance}
@@ -284,9 +301,10 @@ class MemoryViews:
         S, t = model.of_raw(raw)
         if rows.known is None:
             return View(model, S, t)
-        weight = None if rows.sample_weight is None else rows.sample_weight[outside]
-        model = model.taught(S[outside], t[outside], rows.known.of(outside), weight)
-        return View(model, S, model.base(S))
+        weight, known = None if rows.sample_weight is None else rows.sample_weight[outside], rows.known.of(outside)
+        coverage = label_coverage(t[outside], known.labels)
+        model = model.taught(S[outside], t[outside], known, coverage=coverage, weight=weight)
+        return View(model, S, model.base(S), coverage)
 
     def cells(self, fold: int, view: View, of: BoolArray, *, inside: bool) -> Cells:  # noqa: ARG002
         """See `Views`."""
@@ -295,6 +313,16 @@ class MemoryViews:
         if self.source.parameters["weighting"] == "rank" and len(beta):
             beta = rank_weights(view.t[of], None if weight is None else weight[of])
         return self.source.rows.cells(view.S, view.t, beta, of)
+
+    def rank_map(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:  # noqa: ARG002
+        """See `Views`."""
+        by_rank = self.source.parameters["weighting"] == "rank"
+        return QuantileSketch.of(view.t[of], None) if by_rank else None
+
+    def before_labels(self, view: View) -> Cells:
+        """See `Views`."""
+        n = len(view.S)
+        return self.source.rows.cells(view.S, view.model.untaught().base(view.S), np.ones(n), np.ones(n, dtype=bool))
 
     def counter(self, seen: FlagRows) -> None:  # noqa: ARG002
         """See `Views`."""

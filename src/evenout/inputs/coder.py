@@ -243,10 +243,10 @@ class Coder:
 
     @classmethod
     def of_probable(
-        cls, sensitive: GroupProbabilities, given: Sequence[tuple[str, Seen]], *, labelled: bool
+        cls, names: tuple[str, ...], given: Sequence[tuple[str, Seen]] = (), *, labelled: bool = False
     ) -> "Coder":
-        """The same for groups that are known by their probabilities."""
-        attribute = Attribute("group", sensitive.names, probable=True)
+        """The same for groups of these names that are known by their probabilities."""
+        attribute = Attribute("group", names, probable=True)
         return cls((attribute,), tuple(Cut.of(name, seen) for name, seen in given), labelled)
 
     @property
@@ -273,6 +273,11 @@ class Coder:
     def width(self) -> int:
         """Columns of numbers."""
         return sum(attribute.width for attribute in self.attributes) + len(self.cuts) + self.labelled
+
+    @property
+    def n_strata(self) -> int:
+        """All cuts crossed."""
+        return int(np.prod([cut.size for cut in self.cuts], initial=1))
 
     def attribute_columns(self) -> list[slice]:
         """Where the numbers of each attribute are."""

@@ -149,6 +149,19 @@ def count_rows(coder: Coder, numbers: FloatArray) -> Tally:
     return Counter(dict(zip(map(tuple, keys.tolist()), counts.tolist(), strict=True)))
 
 
+class Coded(NamedTuple):
+    """What tells columns, the columns as numbers, and the protected ones by group name, bands and all."""
+
+    coder: Coder
+    numbers: FloatArray
+    sensitive: Any
+
+    @property
+    def whole(self) -> bool:
+        """Whether each row is of one group, or of none."""
+        return not any(attribute.soft for attribute in self.coder.attributes)
+
+
 class Crossed(NamedTuple):
     """Rows by hard, crossed groups; the protected columns by group name; the columns as numbers, and by what."""
 
@@ -179,25 +192,38 @@ def read_crossed(
     labels : array of shape (n,), optional
         Where notions compare rows of known outcome.
     """
+    coder, numbers, hard = read_coded(sensitive, parameters, n_rows, rows=rows, given=given, labels=labels)
+    rules = {name: parameters[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
+    if not parameters["intersections"] and len(coder.attributes) > 1:
+        rules["small_groups"] = "leave_out"  # crossings are counted, not compared
+    return Crossed(read_groups(hard, n_rows, **rules, rows=rows), hard, coder, numbers)
+
+
+def read_coded(
+    sensitive: Any,
+    parameters: Mapping[str, Any],
+    n_rows: int,
+    *,
+    rows: Any = None,
+    given: Any = None,
+    labels: FloatArray | None = None,
+) -> Coded:
+    """The columns of rows in memory as numbers; the parameters are those of `read_crossed`."""
     columns = [] if given is None else protected_columns(given, n_rows, rows, name="given")
     strata = [(str(column.name), Seen.of(column)) for column in columns]
-    rules = {name: parameters[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
     if isinstance(sensitive, GroupProbabilities):
         if len(sensitive) != n_rows:
             raise ValueError(
                 f"sensitive_features has {len(sensitive)} rows, but X has {n_rows}; give one group per row of X"
             )
-        coder = Coder.of_probable(sensitive, strata, labelled=labels is not None)
+        coder = Coder.of_probable(sensitive.names, strata, labelled=labels is not None)
     else:
         settings = {name: parameters[name] for name in ("continuous", "bands")}
         own = [(str(column.name), column) for column in protected_columns(sensitive, n_rows, rows)]
         seen = [(name, Seen.of(column, number=name in settings["continuous"])) for name, column in own]
         coder = Coder.learn(seen, strata, **settings, labelled=labels is not None)
     numbers = coder.encode(sensitive, given, labels, n_rows)
-    hard = coder.hardened(sensitive, numbers)
-    if not parameters["intersections"] and len(coder.attributes) > 1:
-        rules["small_groups"] = "leave_out"  # crossings are counted, not compared
-    return Crossed(read_groups(hard, n_rows, **rules, rows=rows), hard, coder, numbers)
+    return Coded(coder, numbers, coder.hardened(sensitive, numbers))
 
 
 def read_members(crossed: Crossed, among: Sequence[str], parameters: Mapping[str, Any]) -> Membership | None:
@@ -236,7 +262,6 @@ def settle(coder: Coder, tally: Tally, among: Sequence[str], parameters: Mapping
     each: list[tuple[int, ...]] = [(a,) for a in every] if parameters["intersections"] is not True else []
     crossed = [every] if parameters["intersections"] or len(every) == 1 else []
     parts = tuple(_part(coder, tally, own, parameters) for own in dict.fromkeys([*each, *crossed]))
-    n_strata = int(np.prod([cut.size for cut in coder.cuts], initial=1))
     columns, blocks = _compared(coder, parts, tally, among, parameters["min_group_size"])
     overlaps = _overlaps(coder, parts, columns)
     if len(overlaps) > MOST_OVERLAPS:
@@ -245,7 +270,7 @@ def settle(coder: Coder, tally: Tally, among: Sequence[str], parameters: Mapping
             "{@sensitive_features}, raise {@min_group_size}, or set {intersections=True}",
             n=len(columns), pairs=len(overlaps), most=MOST_OVERLAPS,
         )  # fmt: skip
-    return Grouping(coder, parts, tuple(columns), Comparison(len(columns), tuple(blocks), overlaps), n_strata)
+    return Grouping(coder, parts, tuple(columns), Comparison(len(columns), tuple(blocks), overlaps), coder.n_strata)
 
 
 def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], parameters: Mapping[str, Any]) -> Part:
@@ -320,10 +345,10 @@ def _say_left_out(coder: Coder, blocks: list[Block], among: Sequence[str], left_
             )
             warn(SmallGroupWarning(template, n=left_out[kind], rows=rows, min_group_size=least))
         if not any(block.among == kind for block in blocks) and (kind != "all" or coder.cuts):
-            where = " in any stratum of {@given}" if coder.cuts else ""
+            rows += f" in any of {coder.n_strata} strata" if coder.cuts else ""
             raise InputError(
-                "there are no two groups of {min_group_size=} {rows}" + where + ": nothing can be compared; "
-                "lower {@min_group_size}, or give more rows",
+                "there are no two groups of {min_group_size=} {rows}: nothing can be compared; lower "
+                "{@min_group_size}, or give more rows",
                 min_group_size=least, rows=rows,
             )  # fmt: skip
 

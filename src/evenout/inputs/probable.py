@@ -1,5 +1,6 @@
 """Groups that are known by their probabilities alone, such as from a name or a place of residence."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ class GroupProbabilities:
 
     Parameters
     ----------
-    frame : frame or array of shape (n, groups)
+    frame : frame, of Dask too, or array of shape (n, groups)
         Numbers from 0 to 1; each row sums to 1, or is missing, or all 0: such a row is of unknown group.
 
     Attributes
@@ -37,12 +38,29 @@ class GroupProbabilities:
     """
 
     def __init__(self, frame: Any) -> None:
+        self._take(frame)
+        if not self.lazy:
+            _ = self.values
+
+    @classmethod
+    def unchecked(cls, frame: Any) -> "GroupProbabilities":
+        """The same, looked at when it is used: where errors should tell which partition they are in."""
+        found = cls.__new__(cls)
+        found._take(frame)
+        return found
+
+    def _take(self, frame: Any) -> None:
         import pandas as pd
 
-        table = pd.DataFrame(frame)
-        self.index, self.names = getattr(frame, "index", None), tuple(map(str, table.columns))
+        self.lazy = hasattr(frame, "dask")
+        self.frame = frame if self.lazy else pd.DataFrame(frame)
+        self.index, self.names = getattr(frame, "index", None), tuple(map(str, self.frame.columns))
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """The probabilities, shape (n, groups); NaN where a row's group is unknown."""
         try:
-            values = table.to_numpy(dtype=np.float64, na_value=np.nan)
+            values: FloatArray = self.frame.to_numpy(dtype=np.float64, na_value=np.nan)
         except (TypeError, ValueError):
             raise InputError("{@sensitive_features} has probabilities that are no numbers") from None
         if values.shape[1] < 2:
@@ -54,12 +72,14 @@ class GroupProbabilities:
                 "{@sensitive_features} has probabilities in {#row} that are negative, or do not sum to 1: {found}",
                 row=int(wrong.argmax()), found=values[int(wrong.argmax())].round(4).tolist(),
             )  # fmt: skip
-        self.values: FloatArray = np.where(empty[:, None], np.nan, values)
+        return np.where(empty[:, None], np.nan, values)
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.frame)
 
     def __repr__(self) -> str:
+        if self.lazy:
+            return f"GroupProbabilities({', '.join(self.names)}; a Dask collection)"
         bounds = ", ".join(f"{name} {off:.2f}" for name, off in self.bound().items())
         return f"GroupProbabilities({len(self)} rows; means may be off by at most, in standard deviations: {bounds})"
 
@@ -69,6 +89,8 @@ class GroupProbabilities:
         If the probabilities are calibrated, ``|m - truth| <= sqrt(E[p (1 - p)]) / E[p]`` (Cauchy and Schwarz). The gap
         of two groups is off by the sum of the two at most. 0 where all probabilities are 0 or 1.
         """
+        if self.lazy:
+            return GroupProbabilities(self.frame.compute()).bound()
         known = self.values[~np.isnan(self.values).any(axis=1)]
         doubt, share = np.sqrt((known * (1.0 - known)).mean(axis=0)), known.mean(axis=0)
         return dict(zip(self.names, (doubt / np.where(share > 0, share, np.nan)).tolist(), strict=True))

@@ -133,23 +133,37 @@ def read_known_labels(
     labels: Any, label_propensity: Any, n_rows: int, *, learn: bool
 ) -> tuple[FloatArray, FloatArray | None] | None:
     """Labels, 1, 0 or NaN where nobody knows, and the chances with which they became known; None if there are none."""
-    if labels is None:
-        if learn:
-            raise InputError(
-                "{learn=} needs {@labels}: 1 for an outlier, 0 for none, missing where unknown", learn=True
-            )
-        if label_propensity is not None:
-            raise InputError("{@label_propensity} goes with {@labels}, which are missing; give both, or none")
+    refuse_lone_propensity(labels, label_propensity)
+    values = None if labels is None else read_outcomes(labels, n_rows)
+    if learn:
+        require_labels(None if values is None else int((~np.isnan(values)).sum()))
+    if values is None:
         return None
-    values = read_outcomes(labels, n_rows)
-    if learn and np.isnan(values).all():
+    return values, None if label_propensity is None else read_propensity(label_propensity, n_rows)
+
+
+def require_labels(n_known: int | None) -> None:
+    """Refuse to learn from no labels, or from a column without any."""
+    if n_known is None:
+        raise InputError("{learn=} needs {@labels}: 1 for an outlier, 0 for none, missing where unknown", learn=True)
+    if n_known == 0:
         raise InputError("{@labels} has no label at all; give some, or leave {@learn} out")
-    if label_propensity is None:
-        return values, None
-    chances = check_array(label_propensity, ensure_2d=False, dtype=np.float64, input_name="label_propensity")
+
+
+def refuse_lone_propensity(labels: Any, label_propensity: Any) -> None:
+    """Refuse the chances of labels that are not there."""
+    if labels is None and label_propensity is not None:
+        raise InputError("{@label_propensity} goes with {@labels}, which are missing; give both, or none")
+
+
+def read_propensity(label_propensity: Any, n_rows: int) -> FloatArray:
+    """The chance with which each row was looked at, shape (n,)."""
+    chances = check_array(
+        label_propensity, ensure_2d=False, dtype=np.float64, input_name="label_propensity", ensure_min_samples=0
+    )
     if chances.shape != (n_rows,) or not ((chances > 0) & (chances <= 1)).all():
         raise InputError("{@label_propensity} must hold one chance per row, ({n},), above 0 and at most 1", n=n_rows)
-    return values, chances
+    return chances
 
 
 def refuse_lone_clusters(groups: Groups, clusters: IntArray | None, sample_weight: FloatArray | None) -> None:

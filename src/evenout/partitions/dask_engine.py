@@ -20,6 +20,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from evenout.core.types import FloatArray
+from evenout.inputs.probable import GroupProbabilities
+from evenout.inputs.rows import refuse_lone_propensity
 from evenout.partitions.engines import Part
 
 T = TypeVar("T")
@@ -98,29 +100,42 @@ class DaskEngine:
             client.run(_remove_worker_folder, name, on_error="ignore")
 
 
-def collection_engine(X: Any, sensitive_features: Any, given: Any = None, labels: Any = None) -> DaskEngine:
+def collection_engine(
+    X: Any, sensitive_features: Any, given: Any = None, labels: Any = None, label_propensity: Any = None
+) -> DaskEngine:
     """The engine of a Dask frame or array and of its protected columns, which have the same partitions.
 
     Parameters
     ----------
     X : Dask DataFrame, or array of shape (n, d)
-    sensitive_features : Dask Series, DataFrame or array of shape (n,) or (n, c)
-    given, labels : the same, optional
-        Columns that may justify a difference, and labels.
+    sensitive_features : Dask Series, DataFrame or array of shape (n,) or (n, c), or GroupProbabilities of a DataFrame
+    given, labels, label_propensity : the same, optional
+        Columns that may justify a difference, labels, and the chances with which they became known.
     """
+    refuse_lone_propensity(labels, label_propensity)
     if sensitive_features is None:
         raise ValueError(
             "sensitive_features is missing: fairness needs the group of every training row; "
             "pass sensitive_features=<Dask Series, DataFrame or array>"
         )
-    features, groups = _partitions(X, "X"), _aligned(X, sensitive_features)
+    features, groups = _partitions(X, "X"), _groups(X, sensitive_features)
     parts = [Part(index, f"partition {index}", _not_loaded) for index in range(len(features))]
     header = X._meta if hasattr(X, "npartitions") and hasattr(X, "columns") else np.empty((0, X.shape[1]))
+    named = {"given": given, "labels": labels, "label_propensity": label_propensity}
     others = [
-        [None] * len(features) if columns is None else _aligned(X, columns, name)
-        for name, columns in (("given", given), ("labels", labels))
+        [None] * len(features) if columns is None else _aligned(X, columns, name) for name, columns in named.items()
     ]
     return DaskEngine(parts, header, list(zip(features, groups, *others, strict=True)))
+
+
+def _groups(X: Any, sensitive_features: Any) -> list[Any]:
+    """Protected columns of each partition, or the probabilities of groups."""
+    if not isinstance(sensitive_features, GroupProbabilities):
+        return _aligned(X, sensitive_features)
+    import dask
+
+    made = dask.delayed(GroupProbabilities.unchecked)
+    return [made(part) for part in _aligned(X, sensitive_features.frame)]
 
 
 def score_collection(
@@ -218,7 +233,7 @@ def _aligned(X: Any, sensitive_features: Any, name: str = "sensitive_features") 
         rows, own = X.chunks[0], sensitive_features.chunks[0]
         if rows != own and not np.isnan([*rows, *own]).any():
             if sum(rows) != sum(own):
-                raise ValueError(f"{name} has {sum(own)} rows, but X has {sum(rows)}; give one group per row of X")
+                raise ValueError(f"{name} has {sum(own)} rows, but X has {sum(rows)}; give one value per row of X")
             sensitive_features = sensitive_features.rechunk({0: rows})
     groups, n_parts = _partitions(sensitive_features, name), len(_partitions(X, "X"))
     if len(groups) != n_parts:

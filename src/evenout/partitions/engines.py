@@ -20,7 +20,8 @@ from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
 from evenout.inputs.coder import Coder
 from evenout.inputs.groups import label_rows
-from evenout.inputs.rows import read_outcomes, refuse_huge
+from evenout.inputs.probable import GroupProbabilities
+from evenout.inputs.rows import read_outcomes, read_propensity, refuse_huge
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ class Part:
         Where the rows come from, for messages and tables: a file, or the number of a partition.
     load : callable
         Returns the features, array or frame of shape (m, d), and the protected columns, (m,) or (m, c), or None; where
-        they are asked for also the columns that may justify a difference, and labels, or None.
+        they are asked for also the columns that may justify a difference, labels, and their propensity, or None.
     first_row : int
         Place of the first row in the source.
     """
@@ -60,9 +61,9 @@ class Rows:
     place : array of shape (m,)
         Which of ``names`` each row belongs to; -1 where the group is unknown.
     beside : Beside
-        Protected columns, those that may justify a difference, and labels.
+        Protected columns, those that may justify a difference, labels and their propensity.
     numbers : array of shape (m, columns)
-        The same as numbers, by a `Coder`; no column without one.
+        Protected columns, strata and labels as numbers, by a `Coder`; no column without one.
     """
 
     X: FloatArray
@@ -79,6 +80,12 @@ class Rows:
         """The name of each row's group, or None, as an array of objects of shape (m,)."""
         return np.array([*self.names, None], dtype=object)[self.place]
 
+    def known(self) -> FloatArray:
+        """The label of each row and the chance with which it became known, NaN where there is none, shape (m, 2)."""
+        none = np.full(len(self.X), np.nan)
+        columns = self.beside.labels, self.beside.propensity
+        return np.column_stack([none if column is None else column for column in columns])
+
 
 class Beside(NamedTuple):
     """What a partition has beside its features; None for what is not asked for."""
@@ -86,6 +93,7 @@ class Beside(NamedTuple):
     sensitive: Any = None
     given: Any = None
     labels: FloatArray | None = None
+    propensity: FloatArray | None = None
 
 
 def read_rows(part: Part, coder: Coder | None = None) -> Rows:
@@ -96,12 +104,17 @@ def read_rows(part: Part, coder: Coder | None = None) -> Rows:
         beside, n = Beside(*columns), len(features)
         if beside.labels is not None:
             beside = beside._replace(labels=read_outcomes(beside.labels, n))
+        if beside.propensity is not None:
+            beside = beside._replace(propensity=read_propensity(beside.propensity, n))
         numbers = np.empty((n, 0 if coder is None else coder.width))
         if beside.sensitive is None or not n:
             return Rows(features, (), np.full(n, -1), beside, numbers)
         sensitive = beside.sensitive
+        if coder is None and isinstance(sensitive, GroupProbabilities):
+            likeliest = Coder.of_probable(sensitive.names)
+            sensitive = likeliest.hardened(sensitive, likeliest.encode(sensitive, None, None, n))
         if coder is not None:
-            numbers = coder.encode(*beside, n)
+            numbers = coder.encode(sensitive, beside.given, beside.labels, n)
             sensitive = coder.hardened(sensitive, numbers)
         names, place = _groups(sensitive, n, X)
         return Rows(features, names, place, beside, numbers)

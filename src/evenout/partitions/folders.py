@@ -22,6 +22,7 @@ def open_folder(
     exclude: Collection[str] = (),
     given: Collection[str] = (),
     label: str | None = None,
+    probable: bool = False,
     text: bool = False,
     engine: str = "local",
     scheduler: str | None = None,
@@ -31,7 +32,7 @@ def open_folder(
 
     Parameters
     ----------
-    where, sensitive, features, exclude, given, label, text : see `parquet_parts`
+    where, sensitive, features, exclude, given, label, probable, text : see `parquet_parts`
     engine : {"local", "dask"}
         This process with ``n_threads`` threads, or Dask workers.
     scheduler : str, optional
@@ -43,7 +44,7 @@ def open_folder(
     if scheduler is not None and engine != "dask":
         raise InputError("{scheduler=} needs {engine='dask'}", scheduler=scheduler)
     columns: dict[str, Any] = {"sensitive": sensitive, "features": features, "exclude": exclude}
-    parts, header = parquet_parts(where, **columns, given=given, label=label, text=text)
+    parts, header = parquet_parts(where, **columns, given=given, label=label, probable=probable, text=text)
     if engine == "local":
         yield LocalEngine(parts, header, n_threads)
         return

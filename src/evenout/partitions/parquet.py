@@ -5,7 +5,7 @@ numbers and skips names that begin with an underscore, all without a word.
 """
 
 import glob
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from uuid import uuid4
 import numpy as np
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.inputs.probable import GroupProbabilities
 from evenout.partitions.engines import Part
 
 ROWS = 262_144  # row groups are read together up to so many rows
@@ -29,6 +30,7 @@ def parquet_parts(
     exclude: Collection[str] = (),
     given: Collection[str] = (),
     label: str | None = None,
+    probable: bool = False,
     text: bool = False,
 ) -> tuple[list[Part], Any]:
     """Partitions of Parquet files that all have the same columns.
@@ -46,6 +48,8 @@ def parquet_parts(
         Columns that may justify a difference; they may be features as well.
     label : name, optional
         Known outliers (1) and inliers (0), missing for others.
+    probable : bool
+        Whether the protected columns are probabilities of groups.
     text : bool
         Whether features may be text or dates and have gaps; `columns.encoded` makes numbers of them.
 
@@ -72,6 +76,7 @@ def parquet_parts(
         start = 0
         for groups, n_rows in _runs(footer):
             load = partial(_read, path, groups, names, list(sensitive), list(given), labels)
+            load = partial(_read_probable, load) if probable else load
             parts.append(Part(len(parts), str(path), load, start))
             start += n_rows
     return parts, pd.DataFrame({name: pd.Series(dtype=object if name in texts else float) for name in names})
@@ -241,3 +246,9 @@ def _read(
     frames = [table.select(names).to_pandas(integer_object_nulls=True) for names in (sensitive, given, label)]
     protected, beside, labels = (frame if len(frame.columns) else None for frame in frames)
     return X, protected, beside, None if labels is None else labels.iloc[:, 0]
+
+
+def _read_probable(load: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The same with the protected columns as probabilities of groups."""
+    X, protected, *others = load()
+    return X, GroupProbabilities.unchecked(protected), *others

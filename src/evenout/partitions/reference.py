@@ -1,78 +1,25 @@
 """The reference: the rows that detectors are fitted on when there are too many rows to fit on all of them.
 
-Whether a row is drawn is decided by its own content and the seed, so the reference depends neither on how the rows are
-cut into partitions nor on their order. Every group keeps a share of its own, so that small groups are present. Two
-passes: the first counts groups and finds rows that occur very often, the second draws.
+Whether a row is drawn is decided by its own content, in units where there are some, and the seed, so the reference
+depends neither on how the rows are cut into partitions nor on their order. Every group keeps a share of its own, so
+that small groups are present.
 """
 
-import zlib
-from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from evenout.core.exceptions import InputError
-from evenout.core.folds import row_numbers
-from evenout.core.sketch import FrequentValues
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.inputs.coder import Coder, Seen
-from evenout.inputs.grouping import Tally, count_rows
-from evenout.inputs.groups import protected_columns, settle_names, warn_left_out
-from evenout.partitions.engines import Engine, Part, Rows, describe, read_rows
+from evenout.detectors.units import Units
+from evenout.inputs.coder import Coder
+from evenout.inputs.groups import settle_names, warn_left_out
+from evenout.partitions.engines import Engine, Part, read_rows
+from evenout.partitions.survey import Numbers, Survey, content_numbers
 
 _LEAST = 1000  # rows of each group in the reference, where it has as many and the reference has room
 _UNIT = 2.0**64  # row numbers lie below this
-
-Numbers = npt.NDArray[np.uint64]
-Columns: TypeAlias = tuple[tuple[str, Seen], ...]
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What one pass over all rows tells.
-
-    Parameters
-    ----------
-    tally : Counter
-        Rows of each group, by name.
-    unknown : int
-        Rows of unknown group.
-    frequent : FrequentValues
-        Row numbers that may occur often.
-    sensitive, given : tuples of (name, Seen)
-        What is known of each column.
-    labelled : bool
-        Whether there are labels.
-    combined : Tally
-        Rows of each combination of values, stratum and label, where a `Coder` tells them apart.
-    """
-
-    tally: Counter[str]
-    unknown: int
-    frequent: FrequentValues
-    sensitive: "Columns" = ()
-    given: "Columns" = ()
-    labelled: bool = False
-    combined: Tally = field(default_factory=Counter)
-
-    def __add__(self, other: "Survey") -> "Survey":
-        return Survey(
-            self.tally + other.tally,
-            self.unknown + other.unknown,
-            self.frequent + other.frequent,
-            _joined(self.sensitive, other.sensitive),
-            _joined(self.given, other.given),
-            self.labelled or other.labelled,
-            self.combined + other.combined,
-        )
-
-    @property
-    def n_rows(self) -> int:
-        """All rows."""
-        return self.tally.total() + self.unknown
 
 
 @dataclass(frozen=True)
@@ -99,7 +46,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Reference:
-    """Drawn rows: features (m, d), group codes (m,), group names (m,), columns as numbers (m, c).
+    """Drawn rows: features (m, d), group codes (m,), group names (m,), columns as numbers (m, c), `Rows.known` (m, 2).
 
     If ``complete``, all rows in their order.
     """
@@ -108,23 +55,8 @@ class Reference:
     codes: IntArray
     labels: npt.NDArray[np.object_]
     columns: FloatArray
+    known: FloatArray
     complete: bool
-
-
-def survey_rows(
-    engine: Engine,
-    *,
-    unknown_groups: str,
-    reference_size: int,
-    seed: int,
-    continuous: Collection[str] = (),
-    coder: Coder | None = None,
-) -> Survey:
-    """Check all rows, count the groups, and find rows that occur often enough to be drawn more than once.
-
-    Without a coder the columns are looked at, so that one can be learnt; those in ``continuous`` are numbers.
-    """
-    return engine.reduce(_survey_part, Survey.__add__, unknown_groups, reference_size, seed, tuple(continuous), coder)
 
 
 def settle_groups(survey: Survey, *, min_group_size: int, small_groups: str, quiet: bool = False) -> Settled:
@@ -141,7 +73,14 @@ def settle_groups(survey: Survey, *, min_group_size: int, small_groups: str, qui
 
 
 def draw_reference(
-    engine: Engine, survey: Survey, groups: Settled, *, reference_size: int, seed: int, coder: Coder | None = None
+    engine: Engine,
+    survey: Survey,
+    groups: Settled,
+    *,
+    reference_size: int,
+    seed: int,
+    coder: Coder | None = None,
+    units: Units | None = None,
 ) -> Reference:
     """Draw about ``reference_size`` rows, or take all if there are no more.
 
@@ -149,13 +88,15 @@ def draw_reference(
     """
     rates = sampling_rates(groups.counts, reference_size)
     often = survey.frequent.at_least(1.0 / rates.min()) if rates.min() < 1 else np.empty(0, dtype=np.uint64)
-    drawn = engine.reduce(_draw_part, _Drawn.__add__, groups.codes, rates, often, seed, coder)
+    shared = groups.codes, rates, often, seed, coder, engine.share(units)
+    drawn = engine.reduce(_draw_part, _Drawn.__add__, *shared)
     complete = bool((rates == 1).all())
     copies = drawn.copies(rates)
     rows = np.repeat(np.arange(len(copies)), copies)
     if not complete:  # by content, as forests depend on the order
         rows = rows[np.argsort(drawn.numbers[rows], kind="stable")]
-    return Reference(drawn.X[rows], drawn.codes[rows], drawn.labels[rows], drawn.columns[rows], complete)
+    X, codes, labels = drawn.X[rows], drawn.codes[rows], drawn.labels[rows]
+    return Reference(X, codes, labels, drawn.columns[rows], drawn.known[rows], complete)
 
 
 def sampling_rates(counts: IntArray, reference_size: int) -> FloatArray:
@@ -176,56 +117,6 @@ def sampling_rates(counts: IntArray, reference_size: int) -> FloatArray:
     return np.where(counts > 0, wanted / np.maximum(counts, 1), 1.0)
 
 
-def _content_numbers(rows: Rows, seed: int) -> Numbers:
-    """One number per row from its features, its group's name, its other columns and the seed, shape (m,)."""
-    names = np.array([*(zlib.crc32(name.encode()) for name in rows.names), -1.0])
-    missing = np.finfo(float).min  # as a number of its own
-    return row_numbers(np.column_stack([rows.X, names[rows.place], np.nan_to_num(rows.numbers, nan=missing)]), seed)
-
-
-def _joined(one: Columns, two: Columns) -> Columns:
-    """What two chunks of rows tell of the same columns; a chunk without rows tells nothing."""
-    if not one or not two:
-        return one or two
-    return tuple((name, seen + other) for (name, seen), (_, other) in zip(one, two, strict=True))
-
-
-def _seen(columns: Any, n_rows: int, continuous: Collection[str], name: str) -> Columns:
-    if columns is None or not n_rows:
-        return ()
-    own = [(str(column.name), column) for column in protected_columns(columns, n_rows, None, name=name)]
-    return tuple((column, Seen.of(values, number=column in continuous)) for column, values in own)
-
-
-def _survey_part(
-    part: Part,
-    unknown_groups: str,
-    reference_size: int,
-    seed: int,
-    continuous: tuple[str, ...],
-    coder: Coder | None,
-) -> Survey:
-    rows = read_rows(part, coder)
-    unknown = rows.place < 0
-    if unknown.any() and unknown_groups == "error":
-        raise InputError(
-            "{where}: {@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
-            "fill them in, or set {unknown_groups='ignore'} to use these rows without a group",
-            where=describe(part, len(unknown)), unknown=unknown.sum(), n_rows=len(unknown), row=unknown.argmax(),
-        )  # fmt: skip
-    counts = np.bincount(rows.place[~unknown], minlength=len(rows.names))
-    tally = Counter(dict(zip(rows.names, counts.tolist(), strict=True)))
-    frequent = FrequentValues.of(_content_numbers(rows, seed), reference_size)
-    found = Survey(tally, int(unknown.sum()), frequent, labelled=rows.beside.labels is not None)
-    if coder is not None:
-        return replace(found, combined=count_rows(coder, rows.numbers))
-    n = len(rows.X)
-    sensitive = _seen(rows.beside.sensitive, n, continuous, "sensitive_features")
-    if any(seen.many or name in continuous for name, seen in sensitive):
-        found = replace(found, tally=Counter({"": tally.total()}))  # bands are counted, once they are known
-    return replace(found, sensitive=sensitive, given=_seen(rows.beside.given, n, (), "given"))
-
-
 @dataclass(frozen=True)
 class _Drawn:
     """Candidates: rows that count once, and rows that occur often, with how often they were seen."""
@@ -234,6 +125,7 @@ class _Drawn:
     codes: IntArray
     labels: npt.NDArray[np.object_]
     columns: FloatArray
+    known: FloatArray
     numbers: Numbers
     counts: IntArray
     often: BoolArray
@@ -261,12 +153,18 @@ class _Drawn:
 
 
 def _draw_part(
-    part: Part, known: Mapping[str, int], rates: FloatArray, often: Numbers, seed: int, coder: Coder | None
+    part: Part,
+    known: Mapping[str, int],
+    rates: FloatArray,
+    often: Numbers,
+    seed: int,
+    coder: Coder | None,
+    units: Units | None,
 ) -> _Drawn:
     rows = read_rows(part, coder)
-    codes, numbers = rows.codes(known), _content_numbers(rows, seed)
+    codes, numbers = rows.codes(known), content_numbers(rows, seed, units)
     repeated = np.isin(numbers, often) & (rates[codes] < 1)
     taken = repeated | (numbers / _UNIT < rates[codes]) | (rates[codes] >= 1)
     counts = np.ones(len(codes), dtype=np.intp)
-    candidates = _Drawn(rows.X, codes, rows.labels(), rows.numbers, numbers, counts, repeated)
+    candidates = _Drawn(rows.X, codes, rows.labels(), rows.numbers, rows.known(), numbers, counts, repeated)
     return _Drawn(*(values[taken] for values in vars(candidates).values()))._joined()

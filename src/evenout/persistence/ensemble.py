@@ -15,11 +15,14 @@ from evenout.core.types import IntArray
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.estimator import FairOutlierEnsemble
 from evenout.fitting.result import FitResult
+from evenout.fitting.scores import ScoreModel
+from evenout.fitting.updating import Maps
 from evenout.inputs.groups import Groups
 from evenout.persistence.parts import (
     KINDS_OF_CHOICE,
     ratio_entries,
     read_choice,
+    read_maps,
     read_mixture,
     read_path,
     read_ratio,
@@ -70,14 +73,11 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
             "label_gap": dict(zip(("before", "after"), found.label_gap, strict=True)),
             "scores": {
                 "pool": _pool(scores.pool, objects),
-                "scaling": scores.scaling,
-                "combination": _with_object(scores.combination.kind, "kind", objects)
-                | {"buckets": scores.combination.buckets, "shares": scores.combination.shares},
-                "base_scaling": scores.base_scaling,
-                "stack": scores.stack,
+                **_score_map(scores, objects),
                 "resemblance": describe_resemblance(scores.resemblance, objects),
             },
             "path": path_entries(found.path, objects),
+            "maps": None if found.maps is None else _maps(found.maps, objects),
         }
     )
 
@@ -115,6 +115,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             flag_rates=groups.floats("rates", G, 2),
             label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
             rank_error=data.number("rank_error"),
+            maps=read_maps(data.fields("maps"), k, objects) if "maps" in data else None,
         )
     )
     model.n_features_in_ = d
@@ -132,6 +133,32 @@ def _read_seen(rows: Fields, n: int, k: int, resembling: int, codes: IntArray, f
     stands_for = rows.floats("stands_for", n) if "stands_for" in rows else None
     rows.require(stands_for is None or (stands_for > 0).all(), "stands_for", "is out of range")
     return FlagRows(rows.floats("seen_S", n, k), rows.floats("seen_t", n), codes, folds, nested, stands_for)
+
+
+def _score_map(scores: ScoreModel, objects: list[Any]) -> dict[str, Any]:
+    """A score model without its detectors."""
+    return {
+        "scaling": scores.scaling,
+        "combination": _with_object(scores.combination.kind, "kind", objects)
+        | {"buckets": scores.combination.buckets, "shares": scores.combination.shares},
+        "base_scaling": scores.base_scaling,
+        "stack": scores.stack,
+    }
+
+
+def _maps(maps: Maps, objects: list[Any]) -> dict[str, Any]:
+    ranks = None
+    if maps.ranks is not None:
+        ranks = [{"levels": list(sketch.levels), "count": sketch.count} for sketch in maps.ranks]
+    models = [_score_map(model, objects) | {"rows": len(model.scaling.sorted_scores)} for model in maps.models]
+    kept = {
+        "columns": maps.columns,
+        "fresh_columns": maps.fresh_columns,
+        "knots": len(maps.columns),
+        "rows": maps.rows,
+        "seed": maps.seed,
+    }
+    return {"models": models, "ranks": ranks, **kept}
 
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -17,13 +17,18 @@ from evenout.core.problem import CORRECTIONS, METHODS, WEIGHTS, Columns, Mixture
 from evenout.core.ray import Rule
 from evenout.core.registry import weighted_notions
 from evenout.core.scaling import SCALINGS, Scaling
+from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import Stack
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.detectors.units import Units
 from evenout.fitting.scores import ScoreModel
+from evenout.fitting.updating import KNOTS, Maps
 from evenout.persistence.resemblance import read_resemblance
 from evenout.storage.archive import ModelFileError
 from evenout.storage.fields import Fields
+
+_MOST = 2**53  # rows
+_LEVELS = 50  # of a sketch, each with twice the weight of the one before
 
 KINDS_OF_CHOICE = {"missed": TargetNotReachedWarning, "no_gap": NoGapWarning}
 
@@ -37,9 +42,35 @@ def read_scores(data: Fields, n_rows: int, n_features: int, objects: Sequence[An
         _read_scaling(data.fields("scaling"), n_rows, k),
         _read_combination(data.fields("combination"), k, objects),
         _read_scaling(data.fields("base_scaling"), n_rows, 1),
-        _read_stack(data.fields("stack"), k, n_rows) if "stack" in data else None,
+        _read_stack(data.fields("stack"), k) if "stack" in data else None,
         read_resemblance(data.fields("resemblance"), n_features, objects) if "resemblance" in data else None,
     )
+
+
+def read_maps(data: Fields, k: int, objects: Sequence[Any]) -> Maps:
+    """What folds new rows into the sums of ``k`` detectors."""
+    models = []
+    for part in data.parts("models"):
+        scaling = _read_scaling(part.fields("scaling"), part.whole("rows", 0, _MOST), k)
+        base_scaling = _read_scaling(part.fields("base_scaling"), 0, 1)
+        combination = _read_combination(part.fields("combination"), k, objects)
+        stack = _read_stack(part.fields("stack"), k) if "stack" in part else None
+        models.append(ScoreModel(FittedPool((), ()), scaling, combination, base_scaling, stack))
+    data.require(models, "models", "is empty")
+    ranks = tuple(_read_ranks(part) for part in data.parts("ranks")) if "ranks" in data else None
+    data.require(ranks is None or len(ranks) == len(models), "ranks", "has the wrong length")
+    q = data.whole("knots", 1, KNOTS)
+    columns, fresh = data.floats("columns", q, k), data.floats("fresh_columns", q, k)
+    data.require(all((np.diff(part, axis=0) >= 0).all() for part in (columns, fresh)), "columns", "are not in order")
+    return Maps(tuple(models), ranks, columns, fresh, data.whole("rows", 1, 2**53), data.whole("seed", 0, 2**32 - 1))
+
+
+def _read_ranks(data: Fields) -> QuantileSketch:
+    levels = [Fields({"level": level}, "ranks").floats("level", None) for level in data.items("levels")]
+    data.require(1 <= len(levels) <= _LEVELS, "levels", "has the wrong length")
+    sketch = QuantileSketch(tuple(levels), None)
+    data.require(sketch.count == data.whole("count", 1, _MOST), "levels", "has the wrong length")
+    return sketch
 
 
 def read_path(data: Fields, n_groups: int, k: int, objects: Sequence[Any]) -> TradeoffPath:
@@ -136,9 +167,11 @@ def _read_scaling(data: Fields, n_rows: int, k: int) -> Scaling:
     return Scaling(kind, low, high, mean, std, data.flags("varies", k), data.floats("sorted_scores", kept, k))
 
 
-def _read_stack(data: Fields, k: int, n_rows: int) -> Stack:
+def _read_stack(data: Fields, k: int) -> Stack:
+    """Labels may be of more rows than the detectors were fitted on."""
     numbers = ("base_weight", "intercept", "label_weight", "agreement", "effective_labels", "propensity_power")
-    counts: dict[str, Any] = {name: data.whole(name, 0, n_rows) for name in ("n_labels", "n_positive")}
+    counts: dict[str, Any] = {"n_labels": data.whole("n_labels", 0, 2**53)}
+    counts["n_positive"] = data.whole("n_positive", 0, counts["n_labels"])
     counts |= {name: data.number(name) for name in numbers}
     return Stack(data.floats("weights", k), **counts)
 

@@ -16,6 +16,7 @@ from evenout.fitting.request import DEFAULT_REDUCTION
 from evenout.inputs.grouping import read_crossed
 from evenout.inputs.groups import Groups, read_groups
 from evenout.metrics import average_precision, roc_auc
+from evenout.report.compared import collect_compared
 from evenout.report.data import Origin, Person, Range, ReportData, RequestOutcome, Score, Step
 from evenout.report.measure import EDGES, People, gather, shortened, show_labels
 from evenout.report.moves import Namer, crossing, list_moves
@@ -32,6 +33,7 @@ def collect(
     sensitive_features: Any,
     y: Any = None,
     ids: Any = None,
+    given: Any = None,
     show_small_cells: bool = False,
     title: str | None = None,
     **origin: Any,
@@ -73,10 +75,17 @@ def collect(
         id_name=id_name,
         smallest_cell=smallest,
         label_gap=model.label_gap_ if model.label_weight_ > 0 else None,
+        compared=collect_compared(model, *_both(model, S), sensitive_features, given, smallest),
         resembled=tuple(map(shortened, model.group_known_)),
         known=tuple(model.group_known_.values()),
         solved=model.path_.rule is not None,
     )
+
+
+def _both(model: FairOutlierEnsemble, S: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Base and fair score."""
+    base = model._result.scores.base(S)
+    return base, model._result.mixture.apply(S, base)
 
 
 def _columns(model: FairOutlierEnsemble, X: Any) -> FloatArray:

@@ -137,6 +137,52 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class AttributeLine:
+    """An attribute that is compared by itself, and the bias between its groups before and after."""
+
+    name: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class StratumLine:
+    """How far a group's mean is from that of all people, in standard deviations of the score.
+
+    ``explained`` is the part that goes with the columns that may justify a difference, ``within`` the rest; ``now`` is
+    that rest after.
+    """
+
+    group: str
+    apart: float
+    explained: float
+    within: float
+    now: float
+
+
+@dataclass(frozen=True)
+class CurvePair:
+    """Mean score and flag rate against a number, before and after: value, low and high end at each place."""
+
+    name: str
+    at: tuple[float, ...]
+    before: tuple[tuple[float, ...], ...]
+    after: tuple[tuple[float, ...], ...]
+    rate_before: tuple[tuple[float, ...], ...]
+    rate_after: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Whom the fit compares, in words, and what comes of it for each attribute, within strata, along a number."""
+
+    words: tuple[str, ...]
+    attributes: tuple[AttributeLine, ...]
+    strata: tuple[StratumLine, ...]
+    curves: tuple[CurvePair, ...]
+
+
+@dataclass(frozen=True)
 class ReportData:
     """All that a report shows.
 
@@ -148,8 +194,8 @@ class ReportData:
     ``weights_of_sum`` tells whether a step's weights make up the whole score, or are added to the base score.
     ``resembled`` are the groups that people may look like, where the score is corrected by that, and ``known`` is how
     much of who belongs to them the features tell. ``solved`` tells whether the steps lead straight to a rule that was
-    solved for even flags. ``label_gap`` is the base score's gap before and after it has learnt
-    from labels, where it has.
+    solved for even flags. ``label_gap`` is the base score's gap before and after it has learnt from labels, where it
+    has. ``compared`` is None where each group is simply held against each other.
     """
 
     title: str
@@ -177,6 +223,7 @@ class ReportData:
     id_name: str
     smallest_cell: int
     label_gap: tuple[float, float] | None = None
+    compared: Compared | None = None
     resembled: tuple[str, ...] = ()
     known: tuple[float, ...] = ()
     solved: bool = False

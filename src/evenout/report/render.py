@@ -1,17 +1,16 @@
 """Second stage of a report: from plain data to one HTML page that needs nothing else."""
 
-import base64
-import hashlib
 import json
 import math
 from dataclasses import asdict
 from functools import lru_cache, reduce
-from importlib.resources import files
 from typing import Any
 
 from evenout.core.exceptions import from_extra
+from evenout.pages import policy, safe, static, style, template
 from evenout.report import words
 from evenout.report.data import ReportData
+from evenout.report.drawing import draw_curves
 
 _DIGITS = 6  # that count, of numbers for the charts
 _SCRIPTS = ("charts.js", "people.js", "report.js")
@@ -21,7 +20,9 @@ def render(data: ReportData) -> str:
     """The page as a string; the same data give the same bytes."""
     library, script = _plotting_library(), _own_script()
     steps = [words.step_words(data, place) for place in range(len(data.steps))]
-    page = template("evenout.report", "report.html.j2", at=_at, percent=words.percent, people=words.people)
+    page = template(
+        "evenout.report", "report.html.j2", at=_at, percent=words.percent, people=words.people, number=words.number
+    )
     return page.render(
         data=data,
         headline=words.headline(data),
@@ -29,22 +30,13 @@ def render(data: ReportData) -> str:
         base=words.score_words(data, data.base),
         steps=steps,
         now=steps[data.chosen],
+        curves=[draw_curves(pair) for pair in data.compared.curves] if data.compared else [],
         payload=_embedded(_payload(data, steps)),
-        style=_safe(_static("report.css")),
-        library=_safe(library),
-        script=_safe(script),
-        policy=_policy(library, script),
+        style=safe(style()),
+        library=safe(library),
+        script=safe(script),
+        policy=policy(library, script),
     )
-
-
-def template(package: str, name: str, **filters: Any) -> Any:
-    """A template of a package: what is put in is escaped, and what is not there is an error."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    settings: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader(package), undefined=StrictUndefined, **settings)
-    environment.filters |= filters
-    return environment.get_template(name)
 
 
 def _payload(data: ReportData, steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -79,15 +71,6 @@ def _at(tree: Any, path: str) -> Any:
     return reduce(lambda node, key: node[int(key)] if isinstance(node, list) else node[key], path.split("."), tree)
 
 
-def _safe(trusted: str) -> Any:
-    """Our own or the library's text, which must not end the element that it stands in."""
-    from markupsafe import Markup
-
-    if "</script" in trusted.lower() or "</style" in trusted.lower() or "<!--" in trusted:
-        raise ValueError("a script or style sheet holds text that would end its element")
-    return Markup(trusted)
-
-
 @lru_cache(maxsize=1)
 def _plotting_library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, which puts ``vegaEmbed`` into the page."""
@@ -96,19 +79,5 @@ def _plotting_library() -> str:
 
 
 def _own_script() -> str:
-    parts = "\n".join(_static(name) for name in _SCRIPTS)
+    parts = "\n".join(static("evenout.report", name) for name in _SCRIPTS)
     return f'(() => {{\n"use strict";\n{parts}}})();'
-
-
-def _static(name: str) -> str:
-    return files("evenout.report").joinpath("static", name).read_text(encoding="utf-8")
-
-
-def _policy(*scripts: str) -> str:
-    """Nothing is fetched, and no script runs but these: even a hole in the escaping would stay shut."""
-    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
-    allowed = " ".join(f"'sha256-{text}'" for text in hashes)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )

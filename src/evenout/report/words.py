@@ -3,6 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
+from evenout.fitting.words import gap_words
 from evenout.report.data import Range, ReportData, Score, Step
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -44,9 +45,7 @@ def headline(data: ReportData) -> Headline:
 
 def gap_name(data: ReportData) -> str:
     """What the bias measures, in plain words."""
-    if len(data.fairness) > 1:
-        return "unfairness"
-    return "gap between groups" if data.fairness[0] == "demographic_parity" else "gap between similar people"
+    return gap_words(data.fairness)
 
 
 def step_words(data: ReportData, place: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ def write_report(
     sensitive_features: Any,
     y: Any = None,
     ids: Any = None,
+    given: Any = None,
     title: str | None = None,
     source: str | None = None,
     input_sha256: str | None = None,
@@ -43,6 +44,8 @@ def write_report(
         1 for known outliers, 0 for others; to evaluate alone.
     ids : array of shape (n,), optional
         What to call the rows in the list of people who enter or leave the flagged list; by default row numbers.
+    given : array, series or frame of shape (n,) or (n, c), optional
+        The columns that may justify a difference, as given to `fit`.
     title, source : str, optional
         The page's title, and where the data came from.
     input_sha256, model_sha256 : str, optional
@@ -66,8 +69,9 @@ def write_report(
     from_extra("vl_convert", "pages", "the report")  # told before the work, not after it
     with atomic_file(place) as draft:
         data = collect(
-            model, X=X, sensitive_features=sensitive_features, y=y, ids=ids, show_small_cells=show_small_cells,
-            title=title, source=source, input_sha256=input_sha256, model_sha256=model_sha256, date=date,
+            model, X=X, sensitive_features=sensitive_features, y=y, ids=ids, given=given,
+            show_small_cells=show_small_cells, title=title, source=source, input_sha256=input_sha256,
+            model_sha256=model_sha256, date=date,
         )  # fmt: skip
         draft.write_text(render(data), encoding="utf-8", newline="\n")
     return place

@@ -61,6 +61,8 @@ def atomic_file(out: Path) -> Iterator[Path]:
     with _workplace(out) as work:
         yield work / out.name
         out.parent.mkdir(parents=True, exist_ok=True)
+        with (work / out.name).open("rb") as written:
+            os.fsync(written.fileno())  # on the disk before it takes the place of what was there
         (work / out.name).replace(out)
 
 

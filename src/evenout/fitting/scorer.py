@@ -1,0 +1,129 @@
+"""A partition as raw scores: computed once, kept in a scratch file, and walked through in blocks."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from evenout.core.folds import N_FOLDS, row_numbers
+from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.pool import FittedPool
+from evenout.fitting.resemblance import Resemblance
+from evenout.inputs.coder import Coder
+from evenout.partitions.engines import Part, Rows, read_rows
+
+BLOCK = 65536  # rows of kept scores that are worked on together
+
+
+class Block(NamedTuple):
+    """Consecutive rows: raw scores (b, k), columns as numbers (b, c), codes of the groups (b,), folds (b,), labels.
+
+    What is known of labels has the columns of `Scorer.known`, (b, 4), or none.
+    """
+
+    raw: FloatArray
+    numbers: FloatArray
+    codes: IntArray
+    folds: IntArray
+    known: FloatArray
+
+
+def hashed_folds(X: FloatArray, seed: int) -> IntArray:
+    """The fold of each row, by its content and the seed: rows need not be together to be dealt out."""
+    return (row_numbers(X, seed) % np.uint64(N_FOLDS)).astype(np.intp)
+
+
+def content_in_group(content: FloatArray, codes: IntArray, seed: int) -> npt.NDArray[np.uint64]:
+    """A number that rows of the same content and group share, shape (n,): every detector scores them alike."""
+    return row_numbers(np.column_stack([content, codes]), seed)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """What turns a partition into raw scores, and where these are kept.
+
+    Parameters
+    ----------
+    pool : FittedPool
+    codes : mapping
+        From the name of a group to its code; other groups count as unknown.
+    n_threads, seed : int
+    scratch : callable
+        Returns the folder for kept scores.
+    coder : Coder, optional
+        Makes numbers of protected and other columns.
+    seen : array of uint64, rising, optional
+        `content_in_group` of the reference; if given, labels are kept too.
+    resemblance : Resemblance, optional
+        Its columns stand behind those of the detectors.
+    """
+
+    pool: FittedPool
+    codes: Mapping[str, int]
+    n_threads: int
+    seed: int
+    scratch: Callable[[], Path]
+    coder: Coder | None = None
+    seen: npt.NDArray[np.uint64] | None = None
+    resemblance: Resemblance | None = None
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of raw scores, resemblance included."""
+        return len(self.pool.names) + (0 if self.resemblance is None else self.resemblance.n_groups)
+
+    def score(self, part: Part) -> FloatArray:
+        """Raw scores, columns as numbers, what is `known`, and last the codes of groups and the folds."""
+        rows, k = read_rows(part, self.coder), self.n_columns
+        if not len(rows.X):
+            return np.empty((0, k + rows.numbers.shape[1] + self.width + 2))
+        labels, content = rows.labels() if rows.names else None, self.pool.inside(rows.X)
+        raw = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
+        raw = raw if self.resemblance is None else np.column_stack([raw, self.resemblance.of(rows.X)])
+        codes, folds = rows.codes(self.codes), hashed_folds(content, self.seed)
+        return np.column_stack([raw, rows.numbers, self.known(rows, content, codes), codes, folds])
+
+    @property
+    def width(self) -> int:
+        """Columns of `known`."""
+        return 0 if self.seen is None else 4
+
+    def known(self, rows: Rows, content: FloatArray, codes: IntArray) -> FloatArray:
+        """What is known of labels, (m, 4): label, propensity, a number in [0, 1] by content, and place in ``seen``.
+
+        The place is -1 for a row that is not in the reference. No column if labels are not kept.
+        """
+        if self.seen is None:
+            return np.empty((len(content), 0))
+        numbers = content_in_group(content, codes, self.seed)
+        place = np.minimum(np.searchsorted(self.seen, numbers), len(self.seen) - 1)
+        place = np.where(self.seen[place] == numbers, place, -1)
+        return np.column_stack([rows.known(), numbers / 2.0**64, place])
+
+    def keep(self, part: Part, table: FloatArray) -> dict[int, Path]:
+        """Write the scores of a partition to a file that appears whole; none if there is no room."""
+        with suppress(OSError):
+            handle, name = tempfile.mkstemp(dir=self.scratch(), suffix=".npy")
+            with os.fdopen(handle, "wb") as file:
+                np.save(file, table)
+            return {part.index: Path(name)}
+        return {}
+
+    def blocks(self, part: Part, files: Mapping[int, Path]) -> Iterator[Block]:
+        """The rows of a partition, from the kept file or scored again."""
+        try:
+            table = np.load(files[part.index], mmap_mode="r")
+        except (KeyError, OSError, ValueError):
+            table = self.score(part)
+        k = self.n_columns
+        last = table.shape[1] - 2 - self.width
+        for start in range(0, len(table), BLOCK):
+            block = np.array(table[start : start + BLOCK])
+            codes, folds = block[:, -2:].T.astype(np.intp)
+            yield Block(block[:, :k], block[:, k:last], codes, folds, block[:, last:-2])

@@ -1,0 +1,71 @@
+"""What a fit compares, in words for people who were not there."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_GAPS = {
+    "demographic_parity": "gap between groups",
+    "individual": "gap between similar people",
+    "equal_opportunity": "gap between known outliers of different groups",
+    "equal_false_alarms": "gap between known inliers of different groups",
+    "equalized_odds": "gap between people of the same known outcome",
+}
+_AMONG = {
+    "equal_opportunity": "people known to be outliers",
+    "equal_false_alarms": "people known to be no outliers",
+    "equalized_odds": "people known to be outliers, and people known to be none,",
+}
+
+
+def gap_words(notions: Sequence[str]) -> str:
+    """What the bias of these notions measures."""
+    return _GAPS.get(notions[0], f"bias by {notions[0]}") if len(notions) == 1 else "unfairness"
+
+
+def compared_words(
+    notions: Sequence[str], parameters: Mapping[str, Any], attributes: Sequence[str], given: Sequence[str]
+) -> list[str]:
+    """Whom the fit holds against whom, where that is not simply each group against each other.
+
+    Parameters
+    ----------
+    notions : names of the notions of fairness
+    parameters : those of the estimator
+    attributes, given : names of the protected columns, and of those that may justify a difference
+    """
+    found = []
+    if given:
+        found.append(
+            f"People are compared with others who have the same {listed(given)}: a difference that goes with "
+            f"{'these columns' if len(given) > 1 else 'this column'} counts as justified."
+        )
+    numbers = [name for name in attributes if name in parameters["continuous"]]
+    if numbers:
+        bands = f"overlapping bands of it are compared, {parameters['bands']} of them"
+        found.append(f"{listed(numbers).capitalize()} counts as a number: {bands}.")
+    if len(attributes) > 1 and parameters["intersections"] is not True:
+        crossed = ", and once more crossed" if parameters["intersections"] == "both" else ""
+        found.append(f"{listed(attributes).capitalize()} are compared each by itself{crossed}, and count alike.")
+    among = [_AMONG[name] for name in notions if name in _AMONG]
+    if among:
+        found.append(f"Only {listed(among)} are compared; all others are scored.")
+    return found
+
+
+def probable_words(bound: Mapping[str, float]) -> str:
+    """What it means that groups are known by probability; ``bound`` is `evenout.GroupProbabilities.bound`."""
+    off = ", ".join(f"{name!r} {size:.2g}" for name, size in bound.items())
+    return (
+        "groups are known by probability: if the probabilities are right on average, mean scores may be off by at most "
+        f"so many standard deviations: {off}; a gap is mostly understated"
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b and c``.
+
+    >>> listed(["sex"]), listed(["sex", "age", "region"])
+    ('sex', 'sex, age and region')
+    """
+    first, last = list(names[:-1]), names[-1]
+    return f"{', '.join(first)} and {last}" if first else str(last)

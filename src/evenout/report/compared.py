@@ -1,0 +1,88 @@
+"""Whom a fit compares, where that is more than groups: strata, numbers such as age, each attribute by itself."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from evenout.auditing import AuditResult, audit
+from evenout.auditing.membership import CURVE_POINTS
+from evenout.core.exceptions import InputError
+from evenout.core.types import FloatArray
+from evenout.estimator import FairOutlierEnsemble
+from evenout.fitting.words import compared_words, probable_words
+from evenout.inputs.probable import GroupProbabilities
+from evenout.report.data import AttributeLine, Compared, CurvePair, StratumLine
+from evenout.report.measure import shortened
+
+_SETTINGS = ("continuous", "bands", "intersections", "min_group_size", "small_groups", "contamination")
+
+
+def collect_compared(
+    model: FairOutlierEnsemble, base: FloatArray, fair: FloatArray, sensitive: Any, given: Any, smallest: int
+) -> Compared | None:
+    """What the page says of it; None where each group is simply compared with each other."""
+    before, after = (_audits(model, scores, sensitive, given) for scores in (base, fair))
+    names = [] if isinstance(sensitive, GroupProbabilities) else _names(sensitive)
+    words = compared_words(tuple(model.path_.fairness), model.get_params(deep=False), names, _names(given))
+    if isinstance(sensitive, GroupProbabilities):
+        note = probable_words(sensitive.bound())
+        words.append(f"{note[0].upper()}{note[1:]}. What is shown by group goes by the likeliest group of each person.")
+    attributes = [
+        AttributeLine(shortened(name), bias.before, bias.after) for name, bias in model.attribute_bias_.items()
+    ]
+    curves = _curves(before, after) if len(base) >= CURVE_POINTS * max(smallest, 1) else ()
+    strata = _strata(before, after) if given is not None else ()
+    if not words and len(attributes) < 2 and not curves:
+        return None
+    return Compared(tuple(words), tuple(attributes) if len(attributes) > 1 else (), strata, curves)
+
+
+def _names(columns: Any) -> list[str]:
+    if columns is None:
+        return []
+    name = getattr(columns, "name", None)
+    return [str(column) for column in getattr(columns, "columns", [name] if name is not None else [])]
+
+
+def _audits(model: FairOutlierEnsemble, scores: FloatArray, sensitive: Any, given: Any) -> Mapping[str, AuditResult]:
+    """The audit of all groups, or of each attribute; none where no two groups are large enough."""
+    settings: dict[str, Any] = {name: getattr(model, name) for name in _SETTINGS}
+    settings |= {"given": None if isinstance(sensitive, GroupProbabilities) else given}
+    settings |= {"n_bootstrap": 0, "n_permutations": 0, "unknown_groups": "ignore"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit has said it
+        try:
+            found = audit(scores, sensitive_features=sensitive, **settings)
+        except InputError:  # too few rows for any comparison
+            return {}
+    return {"": found} if isinstance(found, AuditResult) else found
+
+
+def _curves(before: Mapping[str, AuditResult], after: Mapping[str, AuditResult]) -> tuple[CurvePair, ...]:
+    pairs = {
+        old.name: CurvePair(
+            shortened(old.name),
+            tuple(old.at.tolist()),
+            *(tuple(map(tuple, curve.mean_score.tolist())) for curve in (old, new)),
+            *(tuple(map(tuple, curve.flag_rate.tolist())) for curve in (old, new)),
+        )
+        for name, result in before.items()
+        for old, new in zip(result.curves, after[name].curves, strict=True)
+    }
+    return tuple(pairs.values())
+
+
+def _strata(before: Mapping[str, AuditResult], after: Mapping[str, AuditResult]) -> tuple[StratumLine, ...]:
+    """How far each group's mean is from that of all, and how much of it goes with strata."""
+    lines = []
+    for name, result in before.items():
+        for group in result.group_names:
+            apart, explained = (
+                [float(found.get(measure, group).value) for found in (result, after[name])]
+                for measure in ("mean_apart", "apart_by_strata")
+            )
+            within = np.subtract(apart, explained).tolist()
+            lines.append(StratumLine(shortened(group), apart[0], explained[0], within[0], within[1]))
+    return tuple(lines)
