@@ -115,7 +115,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             flag_rates=groups.floats("rates", G, 2),
             label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
             rank_error=data.number("rank_error"),
-            maps=read_maps(data.fields("maps"), k, objects) if "maps" in data else None,
+            maps=read_maps(data.fields("maps"), scores.n_detectors, objects) if "maps" in data else None,
         )
     )
     model.n_features_in_ = d
