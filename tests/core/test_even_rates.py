@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import linprog
 
-from evenout.core.even_rates import estimate_ratio, even_flags, most_kept
+from evenout.core.even_rates import _programme, estimate_ratio, even_flags, linear_resemblance, most_kept
 from evenout.core.flags import flag_threshold, group_rates, rate_ratio
 
 
@@ -87,3 +88,60 @@ def test_a_ratio_is_a_little_low_and_its_interval_holds_the_truth():
 
 def test_one_group_has_no_ratio():
     assert np.isnan(estimate_ratio(np.array([0.1]), np.array([100.0])).value)
+
+
+def _soft(n, seed=0):
+    """Three groups that are known by half."""
+    rng = np.random.default_rng(seed)
+    codes = rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
+    x = rng.normal(size=(n, 2)) + np.array([[0, 0], [1, 0], [0, 1]])[codes]
+    log = np.log([0.5, 0.3, 0.2]) - ((x[:, None] - np.array([[0, 0], [1, 0], [0, 1]])) ** 2).sum(axis=2) / 2
+    p = np.exp(log)
+    p /= p.sum(axis=1, keepdims=True)
+    return x.sum(axis=1) + rng.normal(size=n), p / p.mean(axis=0), codes
+
+
+@pytest.mark.parametrize("ratio", [0.6, 0.9, 1.0])
+def test_rows_in_doubt_are_enough_for_the_best_rule_of_all(ratio):
+    t, r, _ = _soft(4000)
+    n = len(t)
+    found = _programme(t, r, 0.1, ratio, np.full(n, 1.0 / n))
+    q = r.T / n
+    best = linprog(
+        -np.append(t, 0.0) / n,
+        A_ub=np.block([[-q, np.ones((3, 1))], [q, -np.ones((3, 1)) / ratio]]),
+        b_ub=np.zeros(6),
+        A_eq=np.append(np.full(n, 1.0 / n), 0.0)[None],
+        b_eq=[0.1],
+        bounds=(0.0, 1.0),
+    )
+    assert t @ found.rule / n == pytest.approx(-best.fun, rel=1e-9)
+    rates = r.T @ found.rule / n
+    assert rates.min() / rates.max() == pytest.approx(ratio, abs=1e-6)
+    low, high = np.split(-best.ineqlin.marginals, 2)
+    assert_allclose(found.worth, low - high, atol=1e-8)
+
+
+def test_a_row_that_stands_for_three_counts_as_three():
+    t, r, codes = _soft(1500)
+    counts = np.where(codes == 0, 3, 1)
+    r = r / (r * counts[:, None]).sum(axis=0) * counts.sum()
+    shares = np.bincount(codes, counts) / counts.sum()
+    settings = {"flagged": 0.1, "ratio": 0.8}
+    weighed = even_flags(t, r, codes, shares, **settings, stands_for=counts.astype(float))
+    rows = np.repeat(np.arange(1500), counts)
+    repeated = even_flags(t[rows], r[rows], codes[rows], shares, **settings)
+    assert_allclose(weighed, repeated, atol=0.05 * np.abs(repeated).max())
+
+
+def test_linear_resemblance_is_least_squares_on_the_indicator():
+    _, r, codes = _soft(5000)
+    rng = np.random.default_rng(1)
+    Z = np.column_stack([r[:, 1], rng.normal(size=5000), r[:, 2] + 0.1 * rng.normal(size=5000)])
+    centre, B = linear_resemblance(Z, codes, 3, np.ones(5000))
+    design = np.column_stack([np.ones(5000), Z])
+    shares = np.bincount(codes) / 5000
+    for g in range(3):
+        fitted = design @ np.linalg.lstsq(design, (codes == g) / shares[g])[0]
+        assert np.corrcoef(fitted, 1.0 + (Z - centre) @ B[:, g])[0, 1] > 0.999
+    assert_allclose((1.0 + (Z - centre) @ B) @ shares, 1.0, atol=1e-10)

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.cells import Cells
+from evenout.core.choice import Choice
 from evenout.core.flags import FlagRows
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import NOTIONS
@@ -41,11 +42,9 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
     check_is_fitted(model)
     found = model._result
     scores, seen, names = found.scores, found.seen, getattr(model, "feature_names_in_", None)
-    kind = next(name for name, kind in KINDS_OF_CHOICE.items() if found.choice.kind is kind)
-    low, high = found.choice.interval
     return plain(
         {
-            "parameters": _parameters(model, objects),
+            "parameters": parameter_entries(model, objects),
             "n_features": model.n_features_in_,
             "feature_names": None if names is None else [*names],
             "groups": {
@@ -68,12 +67,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
             "known": found.known,
             "flag_price": found.flag_price,
             "flag_ratio": ratio_entries(found.flag_ratio),
-            "choice": {
-                **_without(vars(found.choice), "kind", "interval"),
-                "kind": kind,
-                "low": low,
-                "high": high,
-            },
+            "choice": choice_entries(found.choice),
             "mixture": found.mixture,  # kept, so that scores are the same bit for bit wherever the path is solved again
             "threshold": found.threshold,
             "rank_error": found.rank_error,
@@ -83,7 +77,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
                 **_score_map(scores, objects),
                 "resemblance": describe_resemblance(scores.resemblance, objects),
             },
-            "path": _path(found.path, objects),
+            "path": path_entries(found.path, objects),
             "maps": None if found.maps is None else _maps(found.maps, objects),
             "background": found.background,
         }
@@ -103,7 +97,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
     known, price = data.fields("known"), data.fields("flag_price")
     data.require(len(known.names()) == k - scores.n_detectors, "known", "has the wrong length")
     folds = rows.integers("folds", n, low=0, high=_MOST)
-    model = _unfitted(data.fields("parameters"), objects)
+    model = unfitted(FairOutlierEnsemble, data.fields("parameters"), objects)
     model._store(
         FitResult(
             scores=scores,
@@ -123,7 +117,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             flag_rates=groups.floats("rates", G, 2),
             label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
             rank_error=data.number("rank_error"),
-            maps=read_maps(data.fields("maps"), k, objects) if "maps" in data else None,
+            maps=read_maps(data.fields("maps"), scores.n_detectors, objects) if "maps" in data else None,
             background=Background.read(data.fields("background"), n, d) if "background" in data else None,
         )
     )
@@ -193,7 +187,15 @@ def _pool(pool: FittedPool, objects: list[Any]) -> dict[str, Any]:
     return {"names": pool.names, "parts": parts, "families": pool.families, "units": pool.units}
 
 
-def _path(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:
+def choice_entries(choice: Choice) -> dict[str, Any]:
+    """What was chosen, as plain data."""
+    kind = next(name for name, kind in KINDS_OF_CHOICE.items() if choice.kind is kind)
+    low, high = choice.interval
+    return {**_without(vars(choice), "kind", "interval"), "kind": kind, "low": low, "high": high}
+
+
+def path_entries(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:
+    """A path by its sums, as plain data."""
     notions = []
     for notion, weight in path.notions:
         known = notion in NOTIONS.values() or notion.name == "own"
@@ -221,7 +223,8 @@ def _cells(cells: Cells) -> dict[str, Any]:
     return {**_without(vars(cells), "compared"), "compared": compared}
 
 
-def _parameters(model: FairOutlierEnsemble, objects: list[Any]) -> dict[str, Any]:
+def parameter_entries(model: Any, objects: list[Any]) -> dict[str, Any]:
+    """The parameters of an estimator, as plain data."""
     values = _without(model.get_params(deep=False), *_MACHINE)
     if not isinstance(values["random_state"], int | np.integer):
         values["random_state"] = None  # a generator that has moved on since
@@ -233,8 +236,9 @@ def _parameters(model: FairOutlierEnsemble, objects: list[Any]) -> dict[str, Any
     return values
 
 
-def _unfitted(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
-    known = set(FairOutlierEnsemble._get_param_names()) - set(_MACHINE)
+def unfitted(kind: Any, data: Fields, objects: Sequence[Any]) -> Any:
+    """An estimator with the parameters of a file."""
+    known = set(kind._get_param_names()) - set(_MACHINE)
     values: dict[str, Any] = {}
     for name in data.names():
         data.require(name in known, name, "is unknown: update evenout")
@@ -242,4 +246,4 @@ def _unfitted(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
         if isinstance(value, dict) and list(value) == ["object"]:
             value = objects[data.fields(name).whole("object", 0, len(objects) - 1)]
         values[name] = tuple(value) if isinstance(value, list) else value
-    return FairOutlierEnsemble(**values)
+    return kind(**values)

@@ -122,12 +122,12 @@ def read_ratio(data: Fields) -> RatioEstimate:
     return RatioEstimate(value, error, (low, high))
 
 
-def read_choice(data: Fields) -> Choice:
-    """What was chosen."""
+def read_choice(data: Fields, *, everywhere: bool = True) -> Choice:
+    """What was chosen; ``everywhere``: a place on a path must be there."""
     numbers = {name: data.number(name, finite=False) for name in ("asked", "reached", "correlation")}
     kind = KINDS_OF_CHOICE[data.text("kind", KINDS_OF_CHOICE)]
     interval = data.number("low", finite=False), data.number("high", finite=False)
-    given = {"alpha": data.number("alpha"), "met": data.flag("met"), "message": data.text("message")}
+    given = {"alpha": data.number("alpha", finite=everywhere), "met": data.flag("met"), "message": data.text("message")}
     return Choice(**given, **numbers, interval=interval, kind=kind)  # type: ignore[arg-type]
 
 
