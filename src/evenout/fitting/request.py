@@ -17,6 +17,7 @@ from evenout.core.own import Own
 from evenout.core.parity import DemographicParity
 from evenout.core.path import SIGNIFICANCE, Target, TradeoffPath
 from evenout.core.problem import Columns, Correction, Method, Weights
+from evenout.core.ray import Rule
 from evenout.core.registry import NOTIONS, weighted_notions
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.even import Counter, even_columns, flag_price
@@ -116,6 +117,7 @@ class Request:
         """The way to the rule that is solved for even flags, its end, at 1, and the other optimum."""
         share, more = rows.share(self.contamination), _more(self.correction)
         even, rule = even_columns(rows, moving, share, asked, more, count)
+        rule = _in_own_units(rule, path, rows)
         path = path.towards(rule) if rule.own.any() else path
         choice = self._given(path, float(rule.own.any()))
         if not even.gap:
@@ -203,6 +205,19 @@ def _missed(reached: float, given: Choice, target: Target) -> str:
         "going on would gain less than its own standard error, or lose the base score. Other detectors "
         "({detectors='diverse'}), or ScoreRepair where the group may be used, may reach more."
     )
+
+
+def _in_own_units(rule: Rule, path: TradeoffPath, rows: FlagRows) -> Rule:
+    """The rule for the scores of the whole fit, where it was solved on rows as they are seen by what has not seen them.
+
+    Without a fold, scores range a little less far, so that the same row scores a little higher; resemblance has no such
+    unit. So its weights are taken back by as much.
+    """
+    total, mass = path.cross.whole.total[0], rows.stands_for
+    spread = np.sqrt(max(total[-1, -1] / total[0, 0] - (total[0, -1] / total[0, 0]) ** 2, 0.0))
+    seen = np.sqrt(np.average((rows.t - np.average(rows.t, weights=mass)) ** 2, weights=mass))
+    free = path.columns.free(len(rule.own))
+    return replace(rule, own=np.where(free, rule.own * (spread / seen if seen > 0 else 1.0), rule.own))
 
 
 def _more(correction: str) -> str:
