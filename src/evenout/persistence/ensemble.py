@@ -118,7 +118,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
             rank_error=data.number("rank_error"),
             maps=read_maps(data.fields("maps"), scores.n_detectors, objects) if "maps" in data else None,
-            background=Background.read(data.fields("background"), n, d) if "background" in data else None,
+            background=Background.read(data.fields("background"), d) if "background" in data else None,
         )
     )
     model.n_features_in_ = d
