@@ -65,8 +65,7 @@ class Background:
         typical, means, tells = (data.floats(name, n_features) for name in ("typical", "means", "tells"))
         data.require(((tells >= 0) & (tells <= 1)).all(), "tells", "is out of range")
         kin = data.integers("kin", n_features, low=0, high=n_features - 1)
-        crowd = data.floats("crowd", None, n_features)
-        data.require(0 < len(crowd) <= CROWD, "crowd", "has too many rows, or none")
+        crowd = data.floats("crowd", data.whole("rows", 1, CROWD), n_features)
         return cls(typical, levels, means, tells, kin, crowd, data.whole("n_groups", 0, 2**31))
 
 

@@ -42,6 +42,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
     check_is_fitted(model)
     found = model._result
     scores, seen, names = found.scores, found.seen, getattr(model, "feature_names_in_", None)
+    known = found.background
     return plain(
         {
             "parameters": parameter_entries(model, objects),
@@ -79,7 +80,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
             },
             "path": path_entries(found.path, objects),
             "maps": None if found.maps is None else _maps(found.maps, objects),
-            "background": found.background,
+            "background": None if known is None else {**vars(known), "rows": len(known.crowd)},
         }
     )
 
