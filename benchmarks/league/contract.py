@@ -72,7 +72,7 @@ class Method:
 
 
 def find_methods() -> tuple[dict[str, Method], dict[str, str]]:
-    """Methods of all files of ``methods/`` by name, ours first; and files that cannot run, with the module they need."""
+    """Methods of all files of ``methods/`` by name, ours first; and files that cannot run, with what they need."""
     found: list[Method] = []
     missing = {}
     for module in iter_modules(methods.__path__):

@@ -1,6 +1,7 @@
 """The frontiers as pictures: AUC over the gap between groups, every method at all of its settings, on judged halves."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -45,7 +46,7 @@ def _panel(league: League, table: str, ax: Axes) -> None:
         colour = OURS if mine else COLOURS[place % len(COLOURS)]
         marker = "o<"[own.index(method) % 2] if mine else MARKERS[place % len(MARKERS)]
         fair = np.array([setting != BASE for setting in settings])
-        look = {"color": colour, "linestyle": "-" if mine else "none", "zorder": 3 if mine else 2}
+        look: dict[str, Any] = {"color": colour, "linestyle": "-" if mine else "none", "zorder": 3 if mine else 2}
         ax.plot(
             gap[fair], auc[fair], marker, markersize=5 if mine else 4, alpha=1 if mine else 0.7, label=method, **look
         )

@@ -92,13 +92,14 @@ def known_source(name: str) -> Source:
 
 
 def own_source(path: str, sensitive: str | None, label: str | None) -> Source:
-    """A CSV or Parquet file, read as ``evenout fit`` reads it."""
+    """A CSV or Parquet file, read as ``evenout fit`` reads it; columns that only tell rows apart are left out."""
     if not sensitive or not label:
         raise InputError("{path} needs --sensitive and --label: the protected columns, and 1 for an outlier", path=path)
     inputs = read_fit_inputs(path, sensitive=sensitive, label=label, id_column=None, drop="")
     groups = label_rows(inputs.sensitive, len(inputs.sensitive))
     names = np.asarray(groups.labels)[groups.codes]
-    return Source(Path(path).name.partition(".")[0], Table(inputs.features, inputs.labels, names))
+    used = TableEncoder().fit(inputs.features).columns_used
+    return Source(Path(path).name.partition(".")[0], Table(inputs.features[used], inputs.labels, names))
 
 
 def halve(table: Table, seed: Sequence[int], rows: int) -> Halving:
@@ -117,7 +118,7 @@ def _features(features: Any, fit: IntArray, judged: IntArray) -> tuple[FloatArra
     """Rows of numbers of both halves; what columns are, and what fills their gaps, is learnt on the first."""
     if isinstance(features, np.ndarray):
         return np.ascontiguousarray(features[fit]), np.ascontiguousarray(features[judged])
-    encoder = TableEncoder().fit(features.iloc[fit])
+    encoder = TableEncoder(keep=list(features.columns)).fit(features.iloc[fit])
     return encoder.transform(features.iloc[fit]), encoder.transform(features.iloc[judged])
 
 

@@ -7,8 +7,8 @@ c is the mean code before training. First the encoder alone is trained, then the
 score is ``|f(x) - c|^2``. Sizes and lambdas are the paper's for tables: codes of 16, a hidden layer of 32, lambda from
 0.01 to 100. Other than in the paper
 
-- the adversary is smaller than 500-2000-500, and makes three steps for each of the encoder, whose rate is lower by then:
-  with equal steps, large lambdas threw the codes about;
+- the adversary is smaller than 500-2000-500, and makes three steps for each of the encoder, whose rate is lower by
+  then: with equal steps, large lambdas threw the codes about;
 - there is no batch normalisation; ReLU with biases and few steps detected best on judged halves, of nine ways that were
   tried, which favours this method;
 - all rows are learnt from. The paper leaves anomalies out, but nobody knows the labels here.

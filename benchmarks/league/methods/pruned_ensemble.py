@@ -1,10 +1,10 @@
 """An ensemble pruned for fairness, the idea of DEAN-Fair: submodels whose own scores tell the groups apart are dropped.
 
 A submodel is a small network without an output bias that is taught to say 1 of every row, from a few features drawn
-for it; it is off by ``|f(x) - mean f|``. The ensemble's score is the mean of the ninth powers of that. A submodel is unfair by
-``|AUC - 1/2|``, the AUC with which its scores tell a group from the others, here on the rows fitted on and averaged over
-the groups. Published are 1000 networks with three layers of 256, of which 1, 5 or 10 % are dropped, by the groups of the
-judged rows; here 128 with two layers of 32, and larger shares as well.
+for it; it is off by ``|f(x) - mean f|``. The ensemble's score is the mean of the ninth powers of that. A submodel is
+unfair by ``|AUC - 1/2|``, the AUC with which its scores tell a group from the others, here on the rows fitted on and
+averaged over the groups. Published are 1000 networks with three layers of 256, of which 1, 5 or 10 % are dropped, by
+the groups of the judged rows; here 128 with two layers of 32, and larger shares as well.
 """
 
 from typing import Any
