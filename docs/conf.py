@@ -55,7 +55,7 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#7cc4f0", "color-brand-content": "#7cc4f0"},
 }
 
-_ORDER = ("idea", "credit", "tradeoff", "audit", "repair", "individual", "detectors", "drift")
+_ORDER = ("idea", "credit", "tradeoff", "audit", "vendor", "repair", "individual", "detectors", "drift")
 
 sphinx_gallery_conf = {
     "examples_dirs": "examples",

@@ -14,11 +14,12 @@ SOURCE = Path(evenout.__file__).parent
 # A module may import from its own layer and from those before it.
 LAYERS = [
     {"core"},
-    {"storage", "inputs"},
+    {"storage", "inputs", "pages"},
     {"detectors", "gpu", "partitions", "metrics", "scikit", "datasets"},
     {"fitting"},
-    {"repair", "scoring", "estimator"},
-    {"auditing", "persistence"},
+    {"reasons"},
+    {"repair", "blind", "scoring", "estimator"},
+    {"auditing", "persistence", "watching"},
     {"report", "reproduce", "displays"},
     {"cli", "__main__"},
 ]

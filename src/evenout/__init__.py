@@ -1,7 +1,9 @@
 """Fair outlier detection: one score from many detectors that treats protected groups evenly."""
 
 from evenout.auditing import AuditResult, audit
+from evenout.blind import BlindRepair
 from evenout.core.exceptions import (
+    AgedDetectorsWarning,
     AttributeWarning,
     ConstantFeatureWarning,
     ConstantScoreWarning,
@@ -12,6 +14,7 @@ from evenout.core.exceptions import (
     InputError,
     LabelCoverageWarning,
     NoGapWarning,
+    ProxyWarning,
     SmallGroupWarning,
     TargetNotReachedWarning,
     UnknownCategoryWarning,
@@ -22,24 +25,29 @@ from evenout.estimator import FairOutlierEnsemble
 from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.table import TableEncoder
 from evenout.repair import ScoreRepair
+from evenout.watching import FairnessMonitor
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AgedDetectorsWarning",
     "AttributeWarning",
     "AuditResult",
+    "BlindRepair",
     "ConstantFeatureWarning",
     "ConstantScoreWarning",
     "ContinuousWarning",
     "EvenoutWarning",
     "FairLOF",
     "FairOutlierEnsemble",
+    "FairnessMonitor",
     "FewPairsWarning",
     "GroupGivenAwayWarning",
     "GroupProbabilities",
     "InputError",
     "LabelCoverageWarning",
     "NoGapWarning",
+    "ProxyWarning",
     "ScoreRepair",
     "SmallGroupWarning",
     "TableEncoder",

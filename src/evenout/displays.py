@@ -83,7 +83,7 @@ class TradeoffDisplay:
         check_is_fitted(estimator)
         path = estimator.path_
         table = path.table(alphas if alphas is None else np.sort(alphas))
-        chosen = path.table(np.array([estimator.alpha_])).iloc[0].to_dict()
+        chosen = path.table(np.array([estimator._result.choice.alpha])).iloc[0].to_dict()
         base = {target: path.target_bias(target) for target in ("unseen", "training")}
         return cls(table=table, base_bias=base, chosen=chosen).plot(ax, **kwargs)
 

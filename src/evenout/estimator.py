@@ -12,7 +12,7 @@ from evenout import gpu
 from evenout.core.exceptions import NoGapWarning
 from evenout.core.own import OwnForm
 from evenout.core.path import Target
-from evenout.core.problem import Method, Weights
+from evenout.core.problem import Correction, Method, Weights
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.attributes import attribute_bias
@@ -72,7 +72,10 @@ class FairOutlierEnsemble(FittedScores):
     bias_reduction : float in [0, 1], optional
         Share of the base score's scale-free bias to remove. 0.8 if none of the three is given.
     flag_rate_ratio : float in (0, 1], optional
-        Least ratio of the groups' flag rates, lowest to highest.
+        Least ratio of the groups' flag rates, lowest to highest. Solved for at the threshold itself: of all rules that
+        ``correction`` can make, the one that flags the largest base scores. Searched for along the path where
+        ``target="training"``, where a constraint of ``weights`` leaves nothing free, and for other notions than those
+        of group means.
     alpha : float, optional
         The trade-off parameter itself: ``alpha=model.alpha_`` gives the same model. At most one of these three.
     confidence : float in [0.5, 1), optional
@@ -97,6 +100,13 @@ class FairOutlierEnsemble(FittedScores):
     intersections : True, False or "both", default=True
         Several protected columns: compare each combination of their values; or the values of each column by itself,
         where columns count alike; or both, where the crossing counts like one more column.
+    correction : {"weights", "resemblance", "both"}, default="weights"
+        By what a score moves away from the base score: by how much each detector counts, as in the paper; by how much a
+        row resembles each group, ``P(g | x) / P(g)``, as a classifier learns it from X, which is the smallest change of
+        all that do not see the group; or by both. No constraint of ``weights`` is about resemblance. Who looks like a
+        member of a group is treated a little like one: see `BlindRepair`, and ``docs/blind-or-aware.md``.
+    classifier : scikit-learn classifier, optional
+        Tells groups apart for ``correction``, by ``predict_proba``; by default gradient boosting of 50 small trees.
     min_group_size : int, default=30
         Groups with fewer rows are small.
     small_groups : {"leave_out", "merge", "error"}, default="leave_out"
@@ -128,7 +138,15 @@ class FairOutlierEnsemble(FittedScores):
     weights_ : array of shape (k,)
         Detector weights, in the order of ``detector_names_``; with what they weigh in the base score where that is
         linear in the detectors ("average", "greedy").
+    lambda_ : dict of str to float
+        What is taken off for resembling each group, where ``correction`` goes by that; where each row is in one group
+        the sum is 0.
+    group_known_ : dict of str to float
+        Share of the variance of each group's indicator that the features predict on unseen rows, where ``correction``
+        goes by resemblance: 0 if they say nothing of the group, and 1 if they tell it for sure.
     alpha_ : float
+        The place on the path; NaN where flag rates were solved for: then ``path_`` leads straight from the base score
+        to the rule that was found, alpha from 0 to 1.
     bias_reduction_ : float
         The share of the base score's bias that is gone at ``alpha_``, on the rows that ``target`` names; NaN
         without a detectable gap. On unseen rows it is an estimate from rows that nothing in the model has seen.
@@ -146,6 +164,15 @@ class FairOutlierEnsemble(FittedScores):
         Share of each group that the base and the fair score flag, among all rows of the fit.
     rank_error_ : float
         What the ranks behind the row weights may be off, as a share of the rows; 0 in memory.
+    flag_rate_ratio_ : float
+        Ratio of the groups' flag rates, lowest to highest, on the rows that ``target`` names.
+    flag_rate_ratio_interval_ : tuple of float
+        Its 95 % interval.
+    flag_price_ : dict of str to float
+        On unseen rows: ``mean_score_before`` and ``mean_score``, the mean base score among the flagged;
+        ``list_kept``, the share of the flagged that stay flagged; and, where flag rates were solved for, the other
+        optimum: ``most_list_kept`` is what a rule of that ratio can keep at most, and ``mean_score_most_kept`` what it
+        flags then, which is more ordinary rows.
     attribute_bias_ : dict of str to (before, after, error)
         Bias of base and fair score for each attribute that is compared by itself, on the rows that ``target`` names,
         and the standard error of the change; empty where crossed groups alone are compared.
@@ -198,6 +225,8 @@ class FairOutlierEnsemble(FittedScores):
         method: Method = "anchored",
         weighting: str = "rank",
         weights: Weights = "free",
+        correction: Correction = "weights",
+        classifier: Any = None,
         continuous: Sequence[str] = (),
         bands: int = 5,
         intersections: bool | str = True,
@@ -226,6 +255,8 @@ class FairOutlierEnsemble(FittedScores):
         self.method = method
         self.weighting = weighting
         self.weights = weights
+        self.correction = correction
+        self.classifier = classifier
         self.continuous = continuous
         self.bands = bands
         self.intersections = intersections
@@ -335,8 +366,12 @@ class FairOutlierEnsemble(FittedScores):
     def _store(self, result: FitResult) -> None:
         """Everything that is public of a fit; the rest stays in one place."""
         path, choice, sums = result.path, result.choice, result.path.cross.whole.sums
-        self._result, self.path_, self.alpha_ = result, path, choice.alpha
-        self.weights_ = path.weights(choice.alpha)
+        self._result, self.path_ = result, path
+        self.alpha_ = choice.alpha if path.rule is None else float("nan")
+        self.weights_ = path.weights(choice.alpha)[: result.scores.n_detectors]
+        self.lambda_, self.group_known_ = result.prices, result.known
+        self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = result.flag_ratio.value, result.flag_ratio.interval
+        self.flag_price_ = result.flag_price
         by_flags = self.flag_rate_ratio is not None and path.cross.whole.n_groups >= 2
         self.gap_detected_ = choice.kind is not NoGapWarning if by_flags else path.gap_detected
         self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval

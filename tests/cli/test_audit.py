@@ -126,3 +126,46 @@ def test_wrong_audits_are_one_line_and_status_2(batch, tmp_path, arguments, mess
     assert len(result.stderr.strip().splitlines()) == 1
     assert message in result.stderr
     assert not out.exists()
+
+
+def test_tables_are_printed_written_and_in_json(batch, tmp_path):
+    file, frame = batch
+    out = tmp_path / "tables.csv"
+    basic = [file, "--score", "risk", "--sensitive", "group", *FEW]
+    result = run(*basic, "--as", "hiring", "--as", "strata", "--given", "income", "--out", out)
+    assert result.exit_code == 0, result.output
+    expected = audit(frame["risk"], sensitive_features=frame[["group"]], n_bootstrap=0, n_permutations=0)
+    assert result.output.startswith(repr(expected.table("hiring")))
+    assert pd.read_csv(out)["table"].tolist() == ["hiring"] * 3 + ["strata"] * 3
+    found = json.loads(run(*basic, "--as", "lending", "--reference", "b", "--flag-means", "good", "--json").output)
+    assert found["tables"][0]["favourable"] == "being flagged"
+    assert [row["note"] for row in found["tables"][0]["rows"]] == ["", "reference", ""]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--as", "strata"], "a table by strata needs --given"),
+        (["--as", "lending", "--reference", "z"], "'z' is no group of any attribute"),
+    ],
+)
+def test_a_table_that_cannot_be_made_is_one_line(batch, options, words):
+    result = run(batch[0], "--score", "risk", "--sensitive", "group", *FEW, *options)
+    assert result.exit_code == 2
+    assert words in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+def test_a_page_is_written_with_the_digest_of_the_file(batch, tmp_path):
+    import hashlib
+
+    file, _ = batch
+    page = tmp_path / "audit.html"
+    basic = [file, "--score", "risk", "--sensitive", "group", *FEW]
+    result = run(*basic, "--as", "hiring", "--page", page)
+    assert result.exit_code == 0, result.output
+    text = page.read_text(encoding="utf-8")
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in text
+    assert "29 CFR 1607.4 D" in text
+    wrong = run(*basic, "--page", tmp_path / "audit.pdf")
+    assert (wrong.exit_code, "must end in .html" in wrong.output) == (2, True)

@@ -279,3 +279,14 @@ def test_stack_is_the_formula():
     stack = Stack(np.array([1.0, -2.0]), 0.5, 0.25, 0.75, 0.9, 10, 5, 10.0)
     S, t = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([10.0, 20.0])
     np.testing.assert_allclose(stack.apply(S, t), [2.25, 5.25])
+
+
+def test_a_population_of_sums_is_that_of_the_rows_and_constant_columns_stay_constant():
+    rng = np.random.default_rng(0)
+    S = np.column_stack([rng.random((5000, 3)), np.full(5000, 0.7), 0.5 + 1e-4 * rng.random(5000)])
+    t = S @ rng.random(5)
+    Z = np.column_stack([np.ones(5000), S, t])
+    found, right = Population.of_sums(Z.T @ Z), Population.of(S, t)
+    np.testing.assert_allclose(found.mean, right.mean, rtol=1e-12)
+    np.testing.assert_allclose(found.covariance, right.covariance, rtol=1e-6, atol=1e-14)
+    assert (found.covariance[3] == 0.0).all()

@@ -276,7 +276,6 @@ def test_constant_detectors_take_no_part(table, engine):
             {"scaling": "rank"},
             "scaling='rank' needs all rows in memory; over partitions use scaling='minmax'",
         ),
-        ({"flag_rate_ratio": 0.8, "reference_size": 100}, "flag_rate_ratio=0.8 .* of 450 rows"),
         ({"reference_size": 1}, "reference_size=1 is not allowed"),
         ({"min_group_size": 1000, "small_groups": "error"}, "fewer than min_group_size=1000 rows"),
     ],

@@ -19,8 +19,8 @@ from evenout.metrics import roc_auc
 from evenout.partitions.engines import LocalEngine, Part
 from evenout.persistence import load_model, save_model
 
-N = 900
-REFERENCE = 250
+N = 700
+REFERENCE = 200
 
 
 def draw(n, seed):
@@ -54,7 +54,8 @@ def _second(X):
 
 
 def _make(**settings):
-    return FairOutlierEnsemble(**{"random_state": 3, "alpha": 5.0, "learn": True, **settings})
+    given = {"detectors": "paper", "random_state": 3, "alpha": 5.0, "learn": True}
+    return FairOutlierEnsemble(**{**given, **settings})
 
 
 def _functions(**settings):
@@ -113,7 +114,7 @@ def test_labels_sharpen_the_base_score_of_a_named_pool_beyond_its_reference():
 
 def test_each_model_learns_by_the_formula_for_all_rows_in_memory():
     """Rows of the reference scored by detectors without the fold, others by all detectors; then one plain stack."""
-    model, engine = _make(detectors="paper", reference_size=REFERENCE), _engine(4, chances=CHANCES)
+    model, engine = _make(reference_size=REFERENCE), _engine(4, chances=CHANCES)
     parameters = model.get_params(deep=False)
     with engine.scratch() as scratch:
         plan = Plan(engine, scratch, 10**6, None)
@@ -212,8 +213,9 @@ def test_dask_collections_bring_labels_and_chances(tmp_path):
     beside = {"sensitive_features": frame["group"], "labels": frame["label"], "label_propensity": frame["chance"]}
     model = _functions(reference_size=REFERENCE).fit(frame[list(X)], **beside)
     _same(model, memory)
-    save_model(_make(reference_size=REFERENCE).fit(frame[list(X)], **beside), tmp_path / "m.skops")
-    assert load_model(tmp_path / "m.skops").label_weight_ > 0.2
+    named = _make(reference_size=REFERENCE).fit(frame[list(X)], **beside)
+    save_model(named, tmp_path / "m.skops")
+    assert load_model(tmp_path / "m.skops").label_weight_ == named.label_weight_ > 0.2
     arrays = {name: da.from_array(whole[column].to_numpy(), chunks=300) for name, column in _ROLES.items()}
     model = _functions(reference_size=REFERENCE).fit(da.from_array(X.to_numpy(), chunks=(200, 4)), **arrays)
     assert model.label_weight_ == pytest.approx(memory.label_weight_, rel=1e-8)
@@ -229,8 +231,8 @@ _ROLES = {"sensitive_features": "group", "labels": "label", "label_propensity": 
     [
         (None, None, "learn=True needs labels: 1 for an outlier, 0 for none, missing where unknown"),
         (np.full(N, np.nan), None, "^labels has no label at all; give some, or leave learn out"),
-        (np.where(np.arange(N) == 700, 2.0, LABELS), None, "^part-2: labels is 2.0 in row 100; labels are 1 for"),
-        (LABELS, np.where(np.arange(N) == 400, 0.0, 0.5), "^part-1: label_propensity must hold one chance per row"),
+        (np.where(np.arange(N) == 600, 2.0, LABELS), None, "^part-2: labels is 2.0 in row 133; labels are 1 for"),
+        (LABELS, np.where(np.arange(N) == 300, 0.0, 0.5), "^part-1: label_propensity must hold one chance per row"),
     ],
 )
 def test_wrong_labels_are_one_line(labels, chances, message):

@@ -51,10 +51,10 @@ def _equal(one, two, X, Z):
 
 
 def test_units_are_those_of_all_rows_not_of_the_reference(tables, engine):
-    table = _wide(tables(2000))
+    table = _wide(tables(1000))
     right = Units.fit(table.X.to_numpy())
     assert not np.array_equal(right.centre, Units.fit(table.X.to_numpy()[:300]).centre)
-    for rows, cuts in ((np.arange(2000), 1), (np.random.default_rng(0).permutation(2000), 7)):
+    for rows, cuts in ((np.arange(1000), 1), (np.random.default_rng(0).permutation(1000), 7)):
         model = FairOutlierEnsemble(random_state=0, alpha=1.0, reference_size=300)
         found = _units(model.fit_partitions(engine(table.taken(rows), cuts)))
         assert len(model.target_) < 400
@@ -62,12 +62,11 @@ def test_units_are_those_of_all_rows_not_of_the_reference(tables, engine):
             assert_array_equal(getattr(found, name), getattr(right, name))
 
 
-@pytest.mark.parametrize("detectors", ["paper", "default"])
-@pytest.mark.parametrize("exact_rows", [10**6, 100])
+@pytest.mark.parametrize(("detectors", "exact_rows"), [("paper", 10**6), ("default", 100)])
 def test_units_of_a_table_change_no_score_over_partitions(detectors, exact_rows, tables, engine, monkeypatch):
     """Beyond exact_rows too: the sketches are small here, and follow every change of units."""
-    monkeypatch.setattr("evenout.partitions.survey.CAPACITY", 64)
-    table = _wide(tables(2000))
+    monkeypatch.setattr("evenout.partitions.survey.CAPACITY", 16)
+    table = _wide(tables(1000))
     changed = dataclasses.replace(table, X=_other_units(table.X, 3))
     models = [
         FairOutlierEnsemble(detectors, random_state=0, bias_reduction=0.5, reference_size=300).fit_partitions(
@@ -83,7 +82,7 @@ def test_units_of_a_table_change_no_score_over_partitions(detectors, exact_rows,
 @pytest.mark.parametrize("name", ["breastw", "credit"])
 def test_units_of_real_tables_change_no_score_over_partitions(name, engine, table):
     data = load_dataset(name)
-    rows = np.random.default_rng(0).permutation(len(data.X))[:1500]
+    rows = np.random.default_rng(0).permutation(len(data.X))[:1000]
     X, sensitive = data.X.iloc[rows].reset_index(drop=True), pd.DataFrame(data.sensitive).iloc[rows]
     one = dataclasses.replace(table, X=X, sensitive=sensitive.reset_index(drop=True))
     two = dataclasses.replace(one, X=_other_units(X, 1))
@@ -96,7 +95,7 @@ def test_units_of_real_tables_change_no_score_over_partitions(name, engine, tabl
 
 def test_beyond_exact_rows_quartiles_are_within_the_stated_error(tables, engine, monkeypatch):
     monkeypatch.setattr("evenout.partitions.survey.CAPACITY", 32)
-    table, stated = _wide(tables(6000)), []
+    table, stated = _wide(tables(3000)), []
     settled = Measures.centres_and_spreads
 
     def noted(self):
@@ -128,7 +127,7 @@ def test_rows_that_units_cannot_tell_apart_are_drawn_in_proportion(tables, engin
 
 
 def test_constant_columns_are_dropped_and_named_once(tables, engine):
-    table = tables(1500)
+    table = tables(800)
     constant = dataclasses.replace(table, X=table.X.assign(always=3.0))
     plain = FairOutlierEnsemble("paper", random_state=0, alpha=1.0, reference_size=300)
     plain.fit_partitions(engine(table, 3))

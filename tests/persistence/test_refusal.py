@@ -128,8 +128,8 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (("format",), 5, f"a later evenout ({evenout.__version__}, format 5) wrote it, and this one"),
-        (("format",), 5, "reads format 4; update evenout"),
+        (("format",), 6, f"a later evenout ({evenout.__version__}, format 6) wrote it, and this one"),
+        (("format",), 6, "reads format 5; update evenout"),
         (("format",), True, "format"),
         (("format",), "2", "format"),
         (("ensemble", "choice", "met"), None, "met"),
@@ -162,6 +162,10 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
         (("ensemble", "path", "notions"), [{"name": "equal_luck", "weight": 1.0}], "of no known kind"),
         (("ensemble", "path", "notions"), [{"name": "own", "weight": 1.0, "object": 0}], "object is missing"),
         (("ensemble", "path", "constraint"), "whatever", "constraint"),
+        (("ensemble", "background"), "x", "background"),
+        (("ensemble", "background", "n_groups"), -1, "n_groups is out of range"),
+        (("ensemble", "background", "tells"), np.full(6, 2.0), "tells is out of range"),
+        (("ensemble", "background", "levels"), -np.arange(642.0).reshape(107, 6), "levels is out of order"),
         (("table", "columns"), ["a", "b", "c"], "columns"),
         (("table", "columns", 3, "values"), ["own"], "has other features than its ensemble"),
         (("table", "columns", 3, "values"), ["own", "own"], "values names one twice"),
@@ -195,7 +199,7 @@ def test_a_file_of_the_first_format_names_its_writer_and_its_reader(data, tmp_pa
     older = {**data, "format": 1, "evenout": "0.0.9\n\x1b[2J" + "9" * 1000}
     write_plain(older, tmp_path / "m.skops")
     refused(tmp_path / "m.skops", "not loaded: an earlier evenout (0.0.9[2J999")
-    reader = f", format 1) wrote it, and this one ({evenout.__version__}) reads format 4; fit the model anew"
+    reader = f", format 1) wrote it, and this one ({evenout.__version__}) reads format 5; fit the model anew"
     refused(tmp_path / "m.skops", reader)
     write_plain({**older, "evenout": None}, tmp_path / "m.skops")
     refused(tmp_path / "m.skops", "evenout is no text")

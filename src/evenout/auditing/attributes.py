@@ -1,6 +1,8 @@
 """Several protected columns, each audited by itself."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from evenout.auditing.result import AuditResult
@@ -9,6 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from evenout.auditing.drift import DriftResult
+    from evenout.auditing.practice import PracticeTable
 
 
 class _Finding(Protocol):
@@ -83,3 +86,30 @@ class AttributeAudits(PerAttribute[AuditResult]):
     def compare(self, baseline: "AttributeAudits") -> "PerAttribute[DriftResult]":
         """Hold each column of this batch against the same of an earlier one."""
         return PerAttribute({name: audit.compare(baseline[name]) for name, audit in self.items()})
+
+    def table(self, kind: str, *, flag_means: str = "bad", reference: str | Sequence[str] = ()) -> "PracticeTable":
+        """One table of all columns; see `AuditResult.table`."""
+        from dataclasses import replace
+
+        from evenout.auditing.practice import practice_table
+
+        parts = [found.everyone for found in self.values() if found.everyone is not None]
+        people = replace(parts[0], attributes=tuple(part.attributes[-1] for part in parts))
+        confidence = next(iter(self.values())).settings["confidence"]
+        return practice_table(people, kind, flag_means=flag_means, reference=reference, confidence=confidence)
+
+    def to_html(self, *, tables: Sequence[str] = (), **options: Any) -> str:
+        """One page of all columns, as a string; see `AuditResult.save`."""
+        from evenout.auditing.page import audit_page
+
+        of_tables = {name: options.pop(name) for name in ("flag_means", "reference") if name in options}
+        return audit_page(self, [self.table(kind, **of_tables) for kind in tables], **options)
+
+    def save(self, path: "str | PathLike[str]", *, tables: Sequence[str] = (), **options: Any) -> None:
+        """Write a page of all columns to hand over; see `AuditResult.save`."""
+        from evenout.auditing.page import write_audit_page
+
+        write_audit_page(Path(path), self.to_html(tables=tables, **options))
+
+    def _repr_html_(self) -> str:
+        return "".join(result._repr_html_() for result in self.values())

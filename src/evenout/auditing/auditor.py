@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from evenout.auditing.attributes import AttributeAudits
 from evenout.auditing.drivers import TEST_ROWS, gap_drivers
+from evenout.auditing.everyone import Everyone
 from evenout.auditing.families import individual_family, label_family, score_family, strata_family
 from evenout.auditing.individual import MAX_ROWS, pair_limit, sample_rows
 from evenout.auditing.inference import holm
@@ -45,7 +46,15 @@ _RULES = {name: ENSEMBLE[name] for name in _SHARED} | {
 }
 
 
+@overload
 def audit(
+    scores: Any, *, sensitive_features: Any, intersections: Literal[True] = True, **options: Any
+) -> AuditResult: ...
+@overload
+def audit(
+    scores: Any, *, sensitive_features: Any, intersections: bool | str, **options: Any
+) -> AuditResult | AttributeAudits: ...
+def audit(  # type: ignore[misc]  # the overloads leave the names of options to it
     scores: Any,
     *,
     sensitive_features: Any,
@@ -219,6 +228,14 @@ class _Taken:
         return _result(self.inputs, corrected, self.settings, self.options)
 
 
+def _everyone(inputs: AuditInputs, threshold: float) -> Everyone | None:
+    """All rows for tables, unless groups are known by probability: nobody can be counted then."""
+    if inputs.everyone is None or (inputs.soft is not None and inputs.soft.probable is not None):
+        return None
+    scores, attributes, strata = inputs.everyone
+    return Everyone(scores, scores > threshold, attributes, strata, inputs.clusters is not None)
+
+
 def _result(inputs: AuditInputs, measures: list[Measure], settings: Settings, options: dict[str, Any]) -> AuditResult:
     threshold = inputs.threshold(settings.share)
     names, counts, flagged_counts = _counts(inputs, settings.share)
@@ -238,6 +255,7 @@ def _result(inputs: AuditInputs, measures: list[Measure], settings: Settings, op
         groups=inputs.groups.codes,
         shared=inputs.soft is not None,
         curves=() if inputs.soft is None else measure_curves(inputs, inputs.soft, settings),
+        everyone=_everyone(inputs, threshold),
     )
 
 

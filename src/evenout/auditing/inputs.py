@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenout.auditing.everyone import Attribute, read_attributes
 from evenout.auditing.membership import Codes, Soft, compared_groups, name_clusters
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold
@@ -30,7 +31,8 @@ class AuditInputs:
     ``background`` has the scores of rows that are not compared, because their group is unknown or small: they count
     towards the share flagged alone. ``left_out`` has those of small groups, by name. ``clusters`` has the codes, 0..,
     of the clusters that the rows belong to, each within one group. ``soft`` says how much rows belong to groups that
-    share rows, such as bands of an age; their ``groups`` are what they belong to most.
+    share rows, such as bands of an age; their ``groups`` are what they belong to most. ``everyone`` has scores,
+    attributes and strata of all rows, compared or not.
     """
 
     scores: FloatArray
@@ -43,6 +45,7 @@ class AuditInputs:
     left_out: dict[str, FloatArray]
     notes: tuple[str, ...]
     soft: "Soft | None" = None
+    everyone: "tuple[FloatArray, tuple[Attribute, ...], Codes | None] | None" = None
 
     def units(self, used: BoolArray | None = None) -> int:
         """Independent units among all rows, or those used: the clusters that these belong to, or the rows."""
@@ -68,7 +71,7 @@ def read_audit_inputs(
     **group_rules: Any,
 ) -> AuditInputs:
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
-    values = _numbers(scores, "scores")
+    values = read_numbers(scores, "scores")
     if len(values) == 0:
         raise InputError("{@scores} has no rows; give one score per row")
     if 0 < np.ptp(values) < _SMALLEST:
@@ -77,8 +80,8 @@ def read_audit_inputs(
             most=np.ptp(values),
         )
     if sensitive_features is not None:
-        _aligned(sensitive_features, "sensitive_features", scores, len(values))
-    members = None if clusters is None else name_clusters(_aligned(clusters, "clusters", scores, len(values)))
+        aligned(sensitive_features, "sensitive_features", scores, len(values))
+    members = None if clusters is None else name_clusters(aligned(clusters, "clusters", scores, len(values)))
     if sensitive_features is None:
         raise InputError("{@sensitive_features} is missing; give the group of each row")
     parameters = {"continuous": continuous, "bands": bands, "intersections": True, **group_rules}
@@ -87,17 +90,20 @@ def read_audit_inputs(
     soft = None if coded.whole else Soft.of(sensitive_features, coded, parameters)
     if soft is not None and soft.probable:
         _refuse_beside({"y": y, "X": X, "given": given})
-    labels = None if y is None else _labels(_aligned(y, "y", scores, len(values)))
-    features, unused = (None, []) if X is None else _features(_aligned(X, "X", scores, len(values)))
-    strata = None if given is None else read_strata(_aligned(given, "given", scores, len(values)))
+    labels = None if y is None else _labels(aligned(y, "y", scores, len(values)))
+    features, unused = (None, []) if X is None else _features(aligned(X, "X", scores, len(values)))
+    strata = None if given is None else read_strata(aligned(given, "given", scores, len(values)))
     notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in unused]
+    everyone = values, read_attributes(coded.sensitive, len(values)), strata
     known = groups.codes >= 0
     unknown = int((~known).sum()) - sum(map(len, left_out.values()))
     if unknown:
         notes.append(f"{unknown} of {len(known)} rows have no known group: not compared, but counted when flagging")
     if known.all():
         codes = None if members is None else members.codes
-        return AuditInputs(values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes), soft)
+        return AuditInputs(
+            values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes), soft, everyone
+        )
     return AuditInputs(
         values[known],
         Groups(groups.codes[known], groups.labels, groups.left_out),
@@ -109,6 +115,7 @@ def read_audit_inputs(
         left_out,
         tuple(notes),
         None if soft is None else soft.among(np.flatnonzero(known)),
+        everyone,
     )
 
 
@@ -179,7 +186,8 @@ def _used(strata: Codes, known: BoolArray) -> Codes:
     return Codes(codes, tuple(strata.names[u] for u in used))
 
 
-def _numbers(values: Any, name: str) -> FloatArray:
+def read_numbers(values: Any, name: str) -> FloatArray:
+    """Finite numbers, one per row; the error names the first row that has none."""
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -269,7 +277,7 @@ def _frame(values: Any, name: str) -> "pd.DataFrame":
     return frame
 
 
-def _aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
+def aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
     """The values, if they have one row per score and, where both carry an index, the same order."""
     import pandas as pd
 

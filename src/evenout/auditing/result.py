@@ -1,11 +1,15 @@
 """The outcome of an audit: one frozen object that prints, tabulates, exports and compares."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenout.auditing import sentences, text
 from evenout.auditing.words import TOO_FEW
+from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
 from evenout.storage.output import finite
 
@@ -13,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from evenout.auditing.drift import DriftResult
+    from evenout.auditing.everyone import Everyone
+    from evenout.auditing.practice import PracticeTable
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,8 @@ class AuditResult:
         Whether groups share rows, as bands of a number and probable groups do.
     curves : tuple of Curve
         For each protected column that is a number, such as age.
+    everyone : Everyone or None
+        All rows, compared or not, by each attribute alone and crossed: what `table` counts.
     """
 
     measures: tuple[Measure, ...]
@@ -132,6 +140,7 @@ class AuditResult:
     groups: IntArray
     shared: bool = False
     curves: tuple[Curve, ...] = ()
+    everyone: "Everyone | None" = None
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str | None, str | None], Measure]:
@@ -175,6 +184,55 @@ class AuditResult:
             "measures": finite([asdict(m) for m in self.measures]),
             "curves": {c.name: finite(c.to_frame().reset_index().to_dict("records")) for c in self.curves},
         }
+
+    def table(self, kind: str, *, flag_means: str = "bad", reference: str | Sequence[str] = ()) -> "PracticeTable":
+        """Counts of all rows in a shape that supervisors ask for, with its sources and what it does not establish.
+
+        Parameters
+        ----------
+        kind : {"hiring", "lending", "strata"}
+            Rates against the best-off group; rates, scores and tests against a reference group; rates within strata,
+            which needs ``given`` in the audit.
+        flag_means : {"bad", "good"}, default="bad"
+            Whether *not* being flagged is the favourable outcome, or being flagged.
+        reference : str or sequence of str
+            Groups to compare with, one of an attribute; by default its largest. "hiring" takes the best-off one.
+        """
+        from evenout.auditing.practice import practice_table
+
+        if self.everyone is None:
+            raise InputError("a table counts people of known groups, but groups are known by probability here")
+        confidence = self.settings["confidence"]
+        return practice_table(self.everyone, kind, flag_means=flag_means, reference=reference, confidence=confidence)
+
+    def to_html(self, *, tables: Sequence[str] = (), **options: Any) -> str:
+        """One self-contained page to hand over, as a string; see `save`."""
+        from evenout.auditing.page import audit_page
+
+        of_tables = {name: options.pop(name) for name in ("flag_means", "reference") if name in options}
+        return audit_page({"": self}, [self.table(kind, **of_tables) for kind in tables], **options)
+
+    def save(self, path: "str | PathLike[str]", *, tables: Sequence[str] = (), **options: Any) -> None:
+        """Write a page to hand over: one HTML file without scripts that asks for nothing. It appears whole or not.
+
+        Parameters
+        ----------
+        path : str or path
+        tables : sequence of {"hiring", "lending", "strata"}
+            What to put in; ``flag_means`` and ``reference`` as in `table`.
+        title, source, input_sha256 : str, optional
+            The page's title, where the data came from, and the hash of the data file.
+        date : datetime, optional
+            By default now.
+        """
+        from evenout.auditing.page import write_audit_page
+
+        write_audit_page(Path(path), self.to_html(tables=tables, **options))
+
+    def _repr_html_(self) -> str:
+        from evenout.auditing.page import notebook
+
+        return notebook(self)
 
     def compare(self, baseline: "AuditResult") -> "DriftResult":
         """Hold this batch against an earlier one; see `evenout.auditing.drift.compare_batches`."""

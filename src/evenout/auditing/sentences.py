@@ -60,8 +60,8 @@ def _flags(result: "AuditResult") -> str:
         f"Flag rates differ by more than chance explains ({_p(ratio)})",
         f"Flag rates are likely to differ, but that is not settled ({_p(ratio)})",
         f"No difference in flag rates can be told from noise ({_p(ratio)})",
-    )[_grade(ratio, result)]
-    unseen = f" {_seen(result, 'flag_rate')}" if _grade(ratio, result) == _NOISE else ""
+    )[grade(ratio, result)]
+    unseen = f" {_seen(result, 'flag_rate')}" if grade(ratio, result) == _NOISE else ""
     who = f"{_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}"
     if low.value == high.value:
         who = f"all groups are flagged {low.value:.1%} of the time"
@@ -158,7 +158,7 @@ def _of_the_highest(ratio: "Measure") -> str:
     return f"{ratio.value:.2f} of the highest{ends}"
 
 
-def _grade(m: "Measure", result: "AuditResult") -> int:
+def grade(m: "Measure", result: "AuditResult") -> int:
     """0: not tested; 1: more than chance explains; 2: so by this test, but not corrected for many tests; 3: noise."""
     level = 1 - result.settings["confidence"]
     return 0 if np.isnan(m.p) else 1 if m.p_adjusted <= level else 2 if m.p <= level else _NOISE
@@ -166,8 +166,8 @@ def _grade(m: "Measure", result: "AuditResult") -> int:
 
 def _graded(m: "Measure", result: "AuditResult", what: str, *sentences: str) -> str:
     """The sentence for the grade of a test; after noise, what would have been seen."""
-    grade = _grade(m, result)
-    return sentences[grade] + (f" {_seen(result, what)}" if grade == _NOISE else "")
+    found = grade(m, result)
+    return sentences[found] + (f" {_seen(result, what)}" if found == _NOISE else "")
 
 
 def _quoted(m: "Measure") -> str:

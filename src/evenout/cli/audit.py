@@ -12,7 +12,10 @@ from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options
 from evenout.core.exceptions import InputError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from evenout.auditing import AttributeAudits, AuditResult
+    from evenout.auditing.practice import PracticeTable
 
 _EXAMPLES = """
 \b
@@ -20,6 +23,7 @@ Examples:
   evenout audit scores.csv --score fair_score --sensitive group
   evenout audit batch.csv --score risk --sensitive sex,age --label fraud --out audit.csv
   evenout audit june.csv --score risk --sensitive sex --given income --baseline may.csv
+  evenout audit june.csv --score risk --sensitive sex,age --as hiring --as lending --page audit.html
   evenout audit a.csv --score risk --sensitive age,sex --continuous age
 """
 
@@ -66,10 +70,31 @@ def _names(_: Any, __: Any, value: str | None) -> list[str]:
     "contamination", "length_scale", "continuous", "bands", "intersections", "min_group_size", "small_groups",
     "unknown_groups", "random_state",
 )  # fmt: skip
-@click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write every measure to this file.")
+@click.option(
+    "--as", "tables", type=click.Choice(["hiring", "lending", "strata"]), multiple=True,
+    help="A table in a shape that supervisors ask for; strata needs --given. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--flag-means", type=click.Choice(["bad", "good"]), default="bad", show_default=True,
+    help="Tables: whether being flagged is the harm or the benefit.",
+)  # fmt: skip
+@click.option(
+    "--reference", multiple=True, metavar="GROUP",
+    help="Tables: compare with this group, one of an attribute. Repeatable.  [default: the largest]",
+)  # fmt: skip
+@click.option(
+    "--page", type=NonEmptyPath(), metavar="FILE.html",
+    help="Write one page to hand over, with the tables of --as.",
+)  # fmt: skip
+@click.option(
+    "--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write every measure, or the tables, to this file."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the findings.")
-def audit(file: Path, baseline: Path | None, out: Path | None, as_json: bool, quiet: bool, **options: Any) -> None:
+def audit(
+    file: Path, baseline: Path | None, tables: Sequence[str], flag_means: str, reference: Sequence[str],
+    page: Path | None, out: Path | None, as_json: bool, quiet: bool, **options: Any,
+) -> None:  # fmt: skip
     """Audit the scores in FILE (.csv, .csv.gz or .parquet), ours or not, for gaps between groups.
 
     Group sizes and means, how evenly groups are flagged and spared, gaps free of scale and of sampling noise, and with
@@ -81,20 +106,53 @@ def audit(file: Path, baseline: Path | None, out: Path | None, as_json: bool, qu
     with plain_messages():
         if out is not None:
             check_out(out, *filter(None, (file, baseline)))
+        if page is not None:
+            _check_page(page, file)
         with progress(quiet=quiet or as_json) as step:
             result = _audit_file(file, step, **options)
             earlier = None if baseline is None else _audit_file(baseline, step, **options)
             drift = None if earlier is None else result.compare(earlier)  # type: ignore[arg-type]  # both of one kind
+        found = [result.table(kind, flag_means=flag_means, reference=reference) for kind in dict.fromkeys(tables)]
+        if page is not None:
+            _write_page(page, result, found, file)
         if out is not None:
             with atomic_file(out) as place:
-                write_table(result.to_frame(), place)
+                write_table(_joined(found) if found else result.to_frame(), place)
     if as_json:
-        record = {"audit": result.to_dict()} | ({} if drift is None else {"drift": drift.to_dict()})
+        record: dict[str, Any] = {"audit": result.to_dict()} | ({} if drift is None else {"drift": drift.to_dict()})
+        record |= {"tables": [table.to_dict() for table in found]} if found else {}
         click.echo(json.dumps(record, indent=2))
     elif quiet:
         click.echo("\n".join([*result.verdict, *(drift.verdict if drift else ())]))
     else:
-        click.echo("\n\n".join(repr(part) for part in (result, drift) if part is not None))
+        shown: list[Any] = [*found] or [result]
+        click.echo("\n\n".join(repr(part) for part in (*shown, drift) if part is not None))
+
+
+def _check_page(page: Path, file: Path) -> None:
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"--page {page} must end in .html")
+    if page.exists() and file.exists() and page.samefile(file):
+        raise ValueError(f"--page {page} would replace the file that it is computed from; choose another place")
+
+
+def _write_page(page: Path, result: "AuditResult | AttributeAudits", tables: "list[PracticeTable]", file: Path) -> None:
+    from evenout.auditing import AuditResult
+    from evenout.auditing.page import audit_page, write_audit_page
+    from evenout.inputs.files import sha256
+
+    results = {"": result} if isinstance(result, AuditResult) else result
+    title, digest = f"Audit of {file.name}", sha256(file)
+    write_audit_page(page, audit_page(results, tables, title=title, source=str(file), input_sha256=digest))
+
+
+def _joined(tables: "list[PracticeTable]") -> "pd.DataFrame":
+    """All tables in one, told apart by a first column."""
+    import pandas as pd
+
+    return pd.concat([table.to_frame().assign(table=table.kind) for table in tables]).pipe(
+        lambda frame: frame[["table", *(name for name in frame.columns if name != "table")]]
+    )
 
 
 def _audit_file(

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from evenout.core.combine import COMBINATIONS
+from evenout.core.problem import CORRECTIONS, WEIGHTS
 from evenout.core.problem import METHODS as PROBLEM_METHODS
-from evenout.core.problem import WEIGHTS
 from evenout.core.registry import NOTIONS
 from evenout.core.sampling import METHODS
 from evenout.core.scaling import SCALINGS
@@ -189,6 +189,11 @@ _OPTIONS = dict([
         help="Detector weights: any; at least 0; or at least 0 and of a fixed sum.",
     ),
     _option(
+        "correction", type=click.Choice(CORRECTIONS),
+        help="Correct the base score by how much each detector counts, by how much a row looks like each group (the "
+        "smallest change; may count as use of the group), or by both.",
+    ),
+    _option(
         "continuous", callback=read_names, default="", show_default=False, metavar="COL[,COL...]",
         help="Protected columns that are numbers, such as age: overlapping bands at quantiles are compared.",
     ),
@@ -259,3 +264,13 @@ def common_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def reasons_option(command: Command) -> Command:
+    """Reasons beside the scores."""
+    return click.option(
+        "--reasons",
+        type=click.IntRange(1, 20),
+        metavar="N",
+        help="Add N reasons in words for each row that is flagged, before or after fairness.",
+    )(command)

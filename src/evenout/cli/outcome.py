@@ -89,7 +89,7 @@ class Outcome:
     @classmethod
     def of(cls, model: FairOutlierEnsemble) -> "Outcome":
         """From a fitted model."""
-        path, alpha, names, rates = model.path_, model.alpha_, model.group_names_, model.flag_rates_
+        path, alpha, names, rates = model.path_, model._result.choice.alpha, model.group_names_, model.flag_rates_
         flagged = rates * model.group_counts_[:, None]
         low, high = path.interval(alpha)
         compared = len(names) >= 2
@@ -99,7 +99,7 @@ class Outcome:
             notions=tuple(path.fairness),
             groups=dict(zip(names, model.group_counts_.tolist(), strict=True)),
             left_out_groups=dict(model.left_out_groups_),
-            alpha=float(alpha),
+            alpha=float(model.alpha_),
             gap_detected=bool(model.gap_detected_),
             gap_p_value=float(path.gap_p_value),
             gap_in_standard_deviations=float(path.cross.whole.widest_gaps()[0]),

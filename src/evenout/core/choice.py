@@ -26,9 +26,12 @@ from evenout.core.registry import PARITY
 from evenout.core.types import FloatArray
 
 LEAST_CORRELATION = 0.9
-_SHORTFALL = 0.05  # mean shortfall up to which a request counts as met
+HALF_SHARED = 0.5**0.5  # correlation at which two scores share half of their variance
+SHORTFALL = 0.05  # mean shortfall up to which a request counts as met
 _ROUNDING = 1e-9  # of the bias at alpha = 0: a gain below is none
 _DRAWS = 4000  # of the largest error along the path
+_MORE = "detectors ({detectors='diverse'}), or ScoreRepair where the group may be used, may reach more."
+_ANYWAY = "Give {@alpha} to remove bias all the same."
 
 
 @dataclass(frozen=True)
@@ -70,21 +73,38 @@ class Choice:
         return self
 
 
-def choose(path: TradeoffPath, bias_reduction: float, target: Target, confidence: float | None = None) -> Choice:
-    """Choose alpha for a share of the bias to remove; see the head of this module."""
+def choose(
+    path: TradeoffPath,
+    bias_reduction: float,
+    target: Target,
+    confidence: float | None = None,
+    *,
+    least: float = 0.0,
+    more: str = _MORE,
+    anyway: str = _ANYWAY,
+) -> Choice:
+    """Choose alpha for a share of the bias to remove; see the head of this module.
+
+    ``least`` is the correlation with the base score below which a request is not met, whatever the bias: that would be
+    another score. ``more`` ends the message "Other ... may reach more" where it is not met, and ``anyway`` that of no
+    gap.
+    """
     nan = float("nan")
     if not path.gap_detected:
-        return Choice(0.0, bias_reduction, False, nan, (nan, nan), 1.0, no_gap_message(path.gap_p_value), NoGapWarning)
+        message = no_gap_message(path.gap_p_value, anyway)
+        return Choice(0.0, bias_reduction, False, nan, (nan, nan), 1.0, message, NoGapWarning)
     if confidence is not None and target == "unseen":
         alpha = least_alpha(path, _bound(path, bias_reduction, confidence), 0.0)
     else:
         base = path.target_bias(target)
         alpha = least_alpha(path, lambda alphas: 1.0 - path.choice(alphas, target) / base, bias_reduction)
     stated = _State.at(path, 0.0 if alpha is None else alpha, bias_reduction, target)
+    lost = stated.correlation if stated.correlation < least else None
+    alpha = alpha if lost is None else None
     met, message = alpha is not None and (stated.supports or confidence is not None), ""
     if not met:
         stated = _State.at(path, worthwhile_alpha(path, target, alpha), bias_reduction, target)
-        message = _missed(target, confidence, stated, promised=alpha is not None)
+        message = _missed(target, confidence, stated, more, lost, promised=alpha is not None)
     return Choice(stated.alpha, bias_reduction, met, stated.reached, stated.interval, stated.correlation, message)
 
 
@@ -105,7 +125,7 @@ class _State:
             return cls(alpha, reached, (float("nan"), float("nan")), correlation, reached >= asked - 1e-9)
         missing = expected_shortfall(asked, reached, path.reduction_error(alpha))
         low, high = map(float, path.reduction_interval(alpha))
-        supports = missing <= _SHORTFALL and low >= asked / 2.0
+        supports = missing <= SHORTFALL and low >= asked / 2.0
         return cls(alpha, reached, (low, high), correlation, supports)
 
 
@@ -175,14 +195,14 @@ def open_path(cross: CrossFit, fairness: Mapping[Any, float], **settings: Any) -
     return TradeoffPath(cross, rest if len(rest) > 1 else dict.fromkeys(rest, 1.0), **settings)
 
 
-def no_gap_message(p: float) -> str:
+def no_gap_message(p: float, anyway: str = _ANYWAY) -> str:
     """Why nothing was changed."""
     tested = "" if np.isnan(p) else f" (p = {p:.2g} for 'no gap')"
     why = "what differs between the groups is within sampling noise"
     what = f"no group gap was found in the base score{tested}: {why}"
     if p <= SIGNIFICANCE:
         what = f"the group gap of the base score{tested} or the groups are too small to be measured on held-out rows"
-    return f"{what}, so the scores are the base scores, unchanged. Give {{@alpha}} to remove bias all the same."
+    return f"{what}, so the scores are the base scores, unchanged. {anyway}".rstrip()
 
 
 def _bound(path: TradeoffPath, asked: float, confidence: float) -> Callable[[FloatArray], FloatArray]:
@@ -211,7 +231,9 @@ def _bound(path: TradeoffPath, asked: float, confidence: float) -> Callable[[Flo
     return measure
 
 
-def _missed(target: Target, confidence: float | None, stated: _State, *, promised: bool) -> str:
+def _missed(
+    target: Target, confidence: float | None, stated: _State, other: str, lost: float | None, *, promised: bool
+) -> str:
     """What was reached, what it cost and what would reach more; a template."""
     low, high = stated.interval
     ends = f" (95 % interval {low:.2f} to {high:.2f})"
@@ -228,11 +250,8 @@ def _missed(target: Target, confidence: float | None, stated: _State, *, promise
     if promised:
         head, more = f"cannot be promised on {target} rows", "More rows would tell; other"
     else:
-        head, more = (
-            f"is not reached on {target} rows{sure}",
-            "Going on would gain less than its own standard error. Other",
-        )
-    return (
-        f"{{bias_reduction=:g}} {head}: {found}. {more} detectors ({{detectors='diverse'}}), or ScoreRepair "
-        "where the group may be used, may reach more."
-    )
+        why = "Going on would gain less than its own standard error."
+        if lost is not None:
+            why = f"Where it is, the correlation is {lost:.2f}, and the score is another one."
+        head, more = f"is not reached on {target} rows{sure}", f"{why} Other"
+    return f"{{bias_reduction=:g}} {head}: {found}. {more} {other}"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 T = TypeVar("T")
 
@@ -56,6 +56,16 @@ def map_blocks(work: Callable[[slice], T], n_rows: int, block: int, n_threads: i
 def one_blas_thread() -> Iterator[None]:
     """Keep linear algebra to one thread: with some hundred columns, several only wait for each other."""
     with _blas().limit(limits=1):
+        yield
+
+
+@contextmanager
+def one_openmp_thread() -> Iterator[None]:
+    """Keep OpenMP loops to the thread that comes here: beside others at work, a team of threads waits for its slowest.
+
+    OpenMP counts by thread, so each thread of a pool must come here itself.
+    """
+    with threadpool_limits(limits=1, user_api="openmp"):
         yield
 
 

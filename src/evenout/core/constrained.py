@@ -4,7 +4,8 @@ With roots ``F'F = A`` and ``G'G = C``, the problem is one of least squares,
 
     f1(x) + alpha f2(x)  =  |F x - g|^2 + alpha |G x - h|^2 + constants,
 
-and both constraints lead to nonnegative least squares. For shares: where ``1'u = 1`` and ``x = s u``, the squares are
+and both constraints lead to nonnegative least squares. Columns that are free of the constraint are projected out of all
+others first, and their weights follow from what is left. For shares: where ``1'u = 1`` and ``x = s u``, the squares are
 ``|E u|^2`` with ``E`` the rows ``s F - g 1'`` and ``sqrt(alpha) (s G - h 1')``, and the ``u >= 0`` that minimises
 ``|E u|^2 + r^2 (1'u - 1)^2`` is a multiple of the best one: along ``u = q w`` the least value is ``r^2 e / (e + r^2)``,
 ``e = |E w|^2``, which rises with e.
@@ -18,7 +19,7 @@ from scipy.optimize import brentq, nnls
 
 from evenout.core.compiled import one_blas_thread
 from evenout.core.spectrum import root
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray
 
 Constraint: TypeAlias = Literal["nonnegative", "simplex"]
 
@@ -49,6 +50,8 @@ class ConstrainedSolutions:
         The solution at alpha = 0, where it is known.
     total : float or None
         The sum of the weights, where it is fixed.
+    free : array of shape (u,)
+        Columns that the constraint is not about.
     """
 
     fit_root: FloatArray
@@ -60,6 +63,7 @@ class ConstrainedSolutions:
     unit: float
     start: FloatArray | None
     total: float | None
+    free: BoolArray
 
     def solutions(self, alpha: FloatArray) -> FloatArray:
         """``x(alpha)`` for alphas of shape (m,): shape (m, k)."""
@@ -81,7 +85,8 @@ class ConstrainedSolutions:
         The way leads from ``f2(x(0))`` to the least value under the constraint, which may be above 0.
         """
         start, end = self.f2(np.array([0.0, np.inf]))
-        rounding = 1e-14 * (self._distinct_weights(np.zeros(1))[0] @ np.abs(self.bias_root).T + np.abs(self.bias_goal))
+        weights = np.abs(self._distinct_weights(np.zeros(1))[0])
+        rounding = 1e-14 * (weights @ np.abs(self.bias_root).T + np.abs(self.bias_goal))
         if start - end <= 1e-12 * start + (rounding**2).sum():
             return 0.0
         level = end + (1.0 - fall) * (start - end)
@@ -96,12 +101,27 @@ class ConstrainedSolutions:
         for i, scale in enumerate(np.sqrt(np.minimum(alpha, self.unit * _FARTHEST))):
             R = np.vstack([self.fit_root, scale * self.bias_root])
             d = np.r_[self.goal, scale * self.bias_goal]
-            if self.total is not None:
-                E = self.total * R - d[:, None]
-                r = np.linalg.norm(E) or 1.0
-                R, d = np.vstack([E, np.full(E.shape[1], r)]), np.append(np.zeros(len(E)), r)
-            W[i] = nnls(R, d, maxiter=_ROUNDS * R.shape[1])[0]
-        return W if self.total is None else self.total * W / W.sum(axis=1, keepdims=True)
+            bound, free = R[:, ~self.free], R[:, self.free]
+            if not self.free.any():
+                W[i] = self._bound_weights(R, d)
+                continue
+            U, size, _ = np.linalg.svd(free, full_matrices=False)
+            U = U[:, size > np.finfo(float).eps * len(size) * size.max(initial=0.0)]
+            W[i, ~self.free] = own = self._bound_weights(bound - U @ (U.T @ bound), d - U @ (U.T @ d))
+            W[i, self.free] = np.linalg.lstsq(free, d - bound @ own)[0]
+        return W
+
+    def _bound_weights(self, R: FloatArray, d: FloatArray) -> FloatArray:
+        """The best weights of the columns of R under the constraint."""
+        if not R.shape[1]:
+            return np.zeros(0)
+        if self.total is None:
+            return nnls(R, d, maxiter=_ROUNDS * R.shape[1])[0]
+        E = self.total * R - d[:, None]
+        r = np.linalg.norm(E) or 1.0
+        E, d = np.vstack([E, np.full(E.shape[1], r)]), np.append(np.zeros(len(E)), r)
+        shares = nnls(E, d, maxiter=_ROUNDS * R.shape[1])[0]
+        return self.total * shares / shares.sum()
 
 
 @one_blas_thread()
@@ -114,6 +134,7 @@ def constrain(
     *,
     push: tuple[FloatArray, float] | None = None,
     start: FloatArray | None = None,
+    free: BoolArray | None = None,
 ) -> ConstrainedSolutions:
     """Prepare ``minimise x'Ax - 2b'x + c0 + alpha (x'Cx + 2c'x + d0)`` over ``x >= 0`` or such x of a fixed sum.
 
@@ -131,6 +152,8 @@ def constrain(
         ``c`` and ``d0``; 0 if not given.
     start : array of shape (k,), optional
         The solution at alpha = 0, where it is known.
+    free : array of shape (k,), optional
+        Columns that the constraint is not about; none if not given.
 
     >>> A, b, C = np.eye(2), np.array([2.0, -1.0]), np.diag([1.0, 0.0])
     >>> constrain(A, b, 5.0, C, "nonnegative").solutions(np.array([0.0, 1.0])).round(12)
@@ -142,10 +165,12 @@ def constrain(
     """
     k = len(b)
     eps = k * np.finfo(float).eps
+    free = np.zeros(k, dtype=bool) if free is None else free
     c, d0 = (np.zeros(k), 0.0) if push is None else push
     trace_A, trace_C = float(np.trace(A)), float(np.trace(C))
     unit = trace_A / trace_C if trace_A > 0 and trace_C > 0 else 1.0
     label = _first_equal(np.vstack([A, unit * C, b, unit * c]))
+    label[free] = np.flatnonzero(free)
     label[np.diag(A) <= 0] = -1
     if (label < 0).all():  # nothing to choose from
         label[:] = 0
@@ -163,7 +188,8 @@ def constrain(
         members=members / members.sum(axis=0),
         unit=unit,
         start=start,
-        total=None if kind == "nonnegative" else 1.0 if start is None else float(start.sum()),
+        total=None if kind == "nonnegative" else 1.0 if start is None else float(start[~free].sum()),
+        free=free[columns],
     )
 
 

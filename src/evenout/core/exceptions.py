@@ -96,6 +96,10 @@ class FewPairsWarning(EvenoutWarning):
     """Individual fairness rests on few pairs of similar rows."""
 
 
+class ProxyWarning(EvenoutWarning):
+    """The features tell the group of nearly every row: to go by them is to go by the group."""
+
+
 class ConstantScoreWarning(EvenoutWarning):
     """A detector gives every training row the same score, so it takes no part in the ensemble."""
 
@@ -114,6 +118,10 @@ class ContinuousWarning(EvenoutWarning):
 
 class AttributeWarning(EvenoutWarning):
     """The bias of one attribute rises while that of another falls."""
+
+
+class AgedDetectorsWarning(EvenoutWarning):
+    """New rows score elsewhere than those of the fit: the detectors should be fitted again."""
 
 
 class UnknownCategoryWarning(EvenoutWarning):

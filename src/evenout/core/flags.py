@@ -1,8 +1,10 @@
 """Who is flagged by a score, and how often each group is among the flagged."""
 
+from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
+from scipy.special import chdtrc
 
 from evenout.core.exceptions import InputError
 from evenout.core.types import BoolArray, FloatArray, IntArray
@@ -95,3 +97,94 @@ def beyond_equal_rates(flagged: FloatArray, rows: IntArray) -> FloatArray:
     """
     even = rows[:, None] * (flagged.sum(axis=0) / max(rows.sum(), 1))
     return np.maximum(flagged - even, 0.0).sum(axis=0)
+
+
+@dataclass(frozen=True)
+class FlagRows:
+    """Rows whose flags are counted, each scored by what has not seen it.
+
+    Parameters
+    ----------
+    S : array of shape (n, k)
+    t : array of shape (n,)
+    groups : array of shape (n,)
+    folds : array of shape (n,)
+        A row of fold f is scored by the weights that were solved without f.
+    nested : array of shape (K, n, G), optional
+        The last G columns of S as all rows are seen by what was learnt without each fold.
+    stands_for : array of shape (n,), optional
+        How many rows each row stands for, the same for all rows of a group.
+    """
+
+    S: FloatArray
+    t: FloatArray
+    groups: IntArray
+    folds: IntArray
+    nested: FloatArray | None = None
+    stands_for: FloatArray | None = None
+
+    @property
+    def sizes(self) -> FloatArray:
+        """Rows of each group, shape (G,)."""
+        return np.bincount(self.groups[self.groups >= 0]).astype(float)
+
+    def share(self, contamination: float) -> float:
+        """The share of all rows that is flagged, those included that these stand for."""
+        n = len(self.t) if self.stands_for is None else round(float(self.stands_for.sum()))
+        return flagged_share(contamination, n)
+
+    def flagged(self, V: FloatArray, share: float) -> BoolArray:
+        """Who is flagged at weights V (K, m, k + 1), shape (n, m).
+
+        The top ``share`` of each fold is flagged: scores of different folds have different scales.
+        """
+        over = np.zeros((len(self.t), V.shape[1]), dtype=bool)
+        Z = np.column_stack([self.S, self.t])
+        for fold, weights in enumerate(V):
+            rows = np.flatnonzero(self.folds == fold)
+            if not len(rows):
+                continue
+            scores = np.einsum("ik,mk->im", Z[rows], weights)
+            if self.stands_for is None:
+                over[rows] = scores > flag_threshold(scores, share)
+            else:
+                own = self.stands_for[rows]
+                over[rows] = scores > [weighted_quantile(y, own, 1.0 - share) for y in scores.T]
+        return over
+
+    def without(self, fold: int) -> FloatArray:
+        """The columns of all rows, as far as they can be known without a fold, shape (n, k)."""
+        if self.nested is None:
+            return self.S
+        return np.column_stack([self.S[:, : -self.nested.shape[2]], self.nested[fold]])
+
+    def rates(self, marked: BoolArray) -> FloatArray:
+        """Share of the marked rows (n, m) in each group, shape (G, m)."""
+        return group_rates(marked, self.groups, len(self.sizes))
+
+
+def flag_p_value(rows: FlagRows, share: float) -> float:
+    """p-value of "the base score flags all groups alike" (chi-square)."""
+    base = np.zeros((int(rows.folds.max()) + 1, 1, rows.S.shape[1] + 1))
+    base[..., -1] = 1.0
+    n = rows.sizes
+    flagged = rows.rates(rows.flagged(base, share))[:, 0] * n
+    expected = n * flagged.sum() / n.sum()
+    if not 0 < flagged.sum() < n.sum():
+        return 1.0
+    statistic = ((flagged - expected) ** 2 / expected + (flagged - expected) ** 2 / (n - expected)).sum()
+    return float(chdtrc(len(n) - 1, statistic))
+
+
+def first_even(rows: FlagRows, flagged: BoolArray) -> int:
+    """The first of m scores, by whom they flag (n, m), whose ratio is within one standard error of the best one's.
+
+    Most rows are flagged by both of two scores or by none; the error of the difference stems from the others.
+    """
+    rates = rows.rates(flagged)
+    found = rate_ratio(rates)
+    best = int(found.argmax())
+    low, high = rates[:, best].argmin(), rates[:, best].argmax()
+    moved = rows.rates(flagged != flagged[:, [best]]) / rows.sizes[:, None]
+    error = np.sqrt(moved[low] + found[best] ** 2 * moved[high]) / np.maximum(rates[high, best], 1e-12)
+    return int((found >= found[best] - error).argmax())

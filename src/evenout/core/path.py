@@ -9,7 +9,8 @@ import numpy as np
 from evenout.core.cells import CrossFit, unit_target
 from evenout.core.intervals import noncentral_interval, normal_interval, ratio_interval
 from evenout.core.notions import Notion, combined_form
-from evenout.core.problem import Method, Mixture, Solutions, Weights, solve
+from evenout.core.problem import Columns, Method, Mixture, Solutions, Weights, solve
+from evenout.core.ray import Rule
 from evenout.core.registry import weighted_notions
 from evenout.core.types import FloatArray
 
@@ -42,6 +43,10 @@ class TradeoffPath:
         the weights leave alone what is noise in the group means; and with a small ridge. False: the form as published.
     constraint : {"free", "nonnegative", "simplex"}
         Any weights, weights of at least 0, or such weights of a fixed sum.
+    columns : Columns
+        Which columns may move a score away from the target.
+    rule : Rule, optional
+        A score that was solved for elsewhere: the path leads straight to it from the base score, alpha from 0 to 1.
 
     Notes
     -----
@@ -60,6 +65,8 @@ class TradeoffPath:
         method: Method = "anchored",
         noise_aware: bool = False,
         constraint: Weights = "free",
+        columns: Columns = Columns(),  # noqa: B008
+        rule: Rule | None = None,
     ) -> None:
         self.cross = cross
         self.notions = weighted_notions(fairness)
@@ -67,6 +74,8 @@ class TradeoffPath:
         self.method = method
         self.noise_aware = noise_aware
         self.constraint = constraint
+        self.columns = columns
+        self.rule = rule
         self._solution = self._solve(training=False)[0]
 
     def weights(self, alpha: float | FloatArray) -> FloatArray:
@@ -77,6 +86,12 @@ class TradeoffPath:
     def mixture(self, alpha: float) -> Mixture:
         """The score at one alpha, ready for rows."""
         return self._solution.mixture(float(_checked(alpha)))
+
+    def towards(self, rule: Rule | None) -> "TradeoffPath":
+        """The straight way from the base score to a rule, or back to the path of solutions."""
+        settings: dict[str, Any] = {"method": self.method, "noise_aware": self.noise_aware}
+        settings |= {"constraint": self.constraint, "columns": self.columns, "rule": rule}
+        return TradeoffPath(self.cross, dict(self.notions), **settings)
 
     def f1(self, alpha: float | FloatArray) -> FloatArray:
         """``sum_i beta_i (y_i - t_i)^2``: the distance to the target; anchored, a shift of all scores is free."""
@@ -239,13 +254,19 @@ class TradeoffPath:
         columns["low_unseen"], columns["high_unseen"] = self.interval(alphas)
         return pd.DataFrame(columns)
 
+    def _repr_html_(self) -> str:
+        """A dozen trade-offs for a notebook."""
+        alphas = np.r_[0.0, self.grid()]
+        some = alphas[np.unique(np.linspace(0, len(alphas) - 1, 12).astype(int))]
+        return str(self.table(some).to_html(index=False, float_format=lambda x: f"{x:.4g}", border=0))
+
     def fold_weights(self, alphas: FloatArray, target: Target) -> FloatArray:
         """Weights of ``(s, t)`` that score each fold's rows, or all rows: shape (K, m, k + 1), or (1, m, k + 1)."""
         if target == "training":
             return self._solution.mixed(alphas)[None]
         if target != "unseen":
             raise ValueError(f"target={target!r} is unknown; use 'unseen' or 'training'")
-        kept = self.cross.kept_share
+        kept = self.cross.kept_share if self.rule is None else np.ones(self.cross.n_folds)
         found = [left_out.mixed(alphas * kept[f]) for f, left_out in enumerate(self._left_out)]
         return np.stack(found) if found else np.zeros((0, len(alphas), self.cross.whole.n_detectors + 1))
 
@@ -281,8 +302,15 @@ class TradeoffPath:
             "method": self.method,
             "constraint": self.constraint,
             "ridge": self.noise_aware,
+            "columns": self.columns,
         }
-        return [solve(cells, place, form, **rules) for place, form in enumerate(forms)]
+        to: list[Any] = [None] * len(forms)
+        if self.rule is not None:
+            to = [*self.rule.without] if training else [self.rule.own]
+        return [
+            solve(cells, place, form, **rules, direction=direction)
+            for place, (form, direction) in enumerate(zip(forms, to, strict=True))
+        ]
 
     @cached_property
     def _left_out(self) -> list[Solutions]:

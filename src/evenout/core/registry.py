@@ -12,6 +12,7 @@ from evenout.core.parity import DemographicParity
 PARITY = DemographicParity()
 _OUTCOMES = EqualOpportunity(), EqualizedOdds(), EqualFalseAlarms()
 NOTIONS: dict[str, Notion] = {notion.name: notion for notion in (PARITY, Individual(), *_OUTCOMES)}
+GROUP_NOTIONS = (PARITY.name, *(notion.name for notion in _OUTCOMES))  # those that compare the means of groups
 
 
 def weighted_notions(fairness: Mapping[Any, float]) -> list[tuple[Notion, float]]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from evenout.core.cells import Cells
 from evenout.core.exceptions import InputError
-from evenout.core.flags import flagged_share
+from evenout.core.flags import FlagRows, flagged_share
 from evenout.core.folds import N_FOLDS
 from evenout.core.problem import Mixture
 from evenout.core.scaling import learn_scaling
@@ -25,7 +25,9 @@ from evenout.core.stacking import Population
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool
+from evenout.fitting.even import Counter
 from evenout.fitting.passes import Walks, ranks_weights, score_all, score_anew
+from evenout.fitting.resemblance import Resemblance
 from evenout.fitting.scorer import Scorer, content_in_group, hashed_folds
 from evenout.fitting.scores import ScoreModel, learn_scores
 from evenout.fitting.sources import TrainingRows, View
@@ -91,16 +93,18 @@ class Beyond:
         """Of the sketches."""
         return None if self.n_rows <= self.plan.exact_rows else CAPACITY
 
-    def views(self, pool: FittedPool, raw: FloatArray, without: Without) -> "BeyondViews":
+    def views(
+        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: Resemblance | None = None
+    ) -> "BeyondViews":
         """Three passes: raw scores, base scores, sums; with labels to learn from three more."""
         plan, folds, learn = self.plan, self.folds, self.parameters["learn"]
         coder = None if self.grouping is None else self.grouping.coder
-        kept = plan.scratch, coder, self._seen[0] if learn else None
+        kept = plan.scratch, coder, self._seen[0] if learn else None, resemblance
         found, walks = score_all(plan.engine, Scorer(pool, self.groups.codes, plan.engine.n_threads, self.seed, *kept))
-        settings = {name: self.parameters[name] for name in ("scaling", "combination")}
+        settings: dict[str, Any] = {name: self.parameters[name] for name in ("scaling", "combination")}
+        settings |= {"seed": self.seed, "resemblance": resemblance}
         models = [
-            learn_scores(pool, raw[folds != f], **settings, seed=self.seed, extremes=found.extremes(f))
-            for f in range(-1, self.n_folds)
+            learn_scores(pool, raw[folds != f], **settings, extremes=found.extremes(f)) for f in range(-1, self.n_folds)
         ]
         models = [replace(model, base_scaling=learn_scaling("minmax", _UNIT)) for model in models]
         bases = walks.base_scores(models, self.capacity)
@@ -134,7 +138,8 @@ class Beyond:
             view = views.learn(fold)
             sums = views.cells(fold, view, self.folds != fold, inside=False)
             raw = labelled.scored(views.reference(fold), self._seen[1])
-            everyone = Population.of_sums(sums.total[0]), views.ranks[fold + 1]
+            columns = np.r_[0 : view.model.n_detectors + 1, -1]  # labels teach nothing of resemblance
+            everyone = Population.of_sums(sums.total[0][np.ix_(columns, columns)]), views.ranks[fold + 1]
             model, coverage = teach(view.model, labelled, fold, raw, *everyone)
             models.append(model)
             coverages.append(coverage)
@@ -183,9 +188,35 @@ class BeyondViews:
             parts.append(self.source.rows.cells(S, t, beta, of))
         return total - parts[0] + parts[1]
 
+    def rank_map(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:  # noqa: ARG002
+        """See `evenout.fitting.Views`."""
+        return self.ranks[fold + 1] if self._by_rank else None
+
     def before_labels(self, view: View) -> Cells:  # noqa: ARG002
         """See `Views`."""
         return self.sums.at(slice(1)) if self.before is None else self.before
+
+    def counter(self, seen: FlagRows) -> Counter:
+        """Two passes: the thresholds of each fold, then the rows above them.
+
+        Rows of the reference count as ``seen``, by what has not seen them, not as by all detectors.
+        """
+        source, codes = self.source, self.source.rows.groups.codes
+        share, G = flagged_share(source.parameters["contamination"], source.n_rows), len(source.groups.labels)
+
+        def count(V: FloatArray) -> tuple[FloatArray, FloatArray]:
+            sketches = self.walks.unseen_scores(self.models[1:], V, source.capacity)
+            above = np.array([[sketch.quantile(1.0 - share) for sketch in fold] for fold in sketches])
+            flagged = self.walks.unseen_flags(self.models[1:], V, above, G)[:-1].astype(float)
+            for fold, weights in enumerate(V):
+                rows = np.flatnonzero((seen.folds == fold) & (codes >= 0))
+                by_all = self.models[fold + 1].of_raw(self.raw[rows])
+                for sign, (S, t) in ((-1.0, by_all), (1.0, (seen.S[rows], seen.t[rows]))):
+                    np.add.at(flagged, codes[rows], sign * (np.column_stack([S, t]) @ weights.T > above[fold]))
+            sizes = np.maximum(source.counts, 1).astype(float)
+            return np.clip(flagged / sizes[:, None], 0.0, 1.0), sizes
+
+        return count
 
     def flags(self, view: View, mixture: Mixture) -> tuple[float, FloatArray]:
         """Two passes: the threshold, then the rows above it; scores are written on the way."""
@@ -219,7 +250,8 @@ def score_partitions(
     array of shape (G + 1, 2)
         Rows and flagged rows of each group of the fit; the last entry is for rows of other groups, or of none.
     """
-    scorer = Scorer(scores.pool, {name: code for code, name in enumerate(groups)}, engine.n_threads, 0, Path, coder)
+    codes = {name: code for code, name in enumerate(groups)}
+    scorer = Scorer(scores.pool, codes, engine.n_threads, 0, Path, coder, resemblance=scores.resemblance)
     walks = score_anew(engine, scorer)
     return walks.flag_rows(scores, mixture, (np.inf, threshold), groups, scores_to)[:, ::2]
 

@@ -9,16 +9,22 @@ import numpy as np
 
 from evenout import gpu
 from evenout.core.cells import Cells, CrossFit, unit_target
+from evenout.core.flags import FlagRows
+from evenout.core.membership import Membership
 from evenout.core.notions import Collector, NotionRows
 from evenout.core.registry import PARITY
+from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
 from evenout.fitting.attributes import attribute_bias, warn_rising
-from evenout.fitting.request import FlagRows, Request
-from evenout.fitting.result import FitResult, list_kept
-from evenout.fitting.scores import warn_constant, warn_labels
+from evenout.fitting.background import Background
+from evenout.fitting.request import Request
+from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
+from evenout.fitting.result import FitResult, list_kept, stands_for
+from evenout.fitting.scores import ScoreModel, warn_constant, warn_labels
 from evenout.fitting.sources import Source, View, Views
+from evenout.fitting.updating import Maps, keep_columns
 
 
 def fit_rows(
@@ -31,23 +37,34 @@ def fit_rows(
     if n_folds and not ready:
         rows.warn_giveaways()
     pool, raw, without = _detect(source, n_folds, parameters, seed, n_threads)
+    cross = _resemblance(source, parameters, seed, n_threads) if n_folds else None
+    if cross is not None:
+        raw, without = np.column_stack([raw, cross.own]), _beside(without, cross.without)
     collectors = _collectors(source, request, parameters, seed, n_threads) if n_folds else {}
-    views = source.views(pool, raw, without)
+    views = source.views(pool, raw, without, None if cross is None else cross.model)
     whole = _sums(views, -1, np.ones(len(raw), dtype=bool), collectors)
     warn_constant(pool.names, whole.view.model.scaling)
     warn_labels(whole.view.coverage)
     none = whole.outside.at(slice(0))
-    training, held = [none], [none]
-    seen = FlagRows(whole.view.S.copy(), whole.view.t.copy(), rows.groups.codes, folds)
+    training, held, models, ranks = [none], [none], [whole.view.model], [whole.ranks]
+    nested = None if cross is None else cross.without
+    counted = stands_for(rows.groups, source.counts, source.n_rows)
+    seen = FlagRows(whole.view.S.copy(), whole.view.t.copy(), rows.groups.codes, folds, nested, counted)
+    fresh = seen.S if request.target == "unseen" else whole.view.S.copy()
     for fold in range(n_folds):
         inside = folds == fold
         found = _sums(views, fold, ~inside, collectors)
         training.append(found.outside)
         held.append(found.inside)
+        models.append(found.view.model)
+        ranks.append(found.ranks)
+        fresh[inside] = found.view.S[inside]
         if request.target == "unseen":
-            seen.S[inside], seen.t[inside] = found.view.S[inside], found.view.t[inside]
-    path = request.path(CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready))
-    choice, (model, S, t, _) = request.choose(path, seen), whole.view
+            seen.t[inside] = found.view.t[inside]
+    sums = CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready)
+    path = request.path(sums, 0 if cross is None else cross.own.shape[1])
+    path, choice, ratio, price = request.settle(path, seen, views.counter(seen))
+    model, S, t, _ = whole.view
     mixture = path.mixture(choice.alpha)
     choice.announced(list_kept(t, mixture.apply(S, t), request.contamination))
     warn_rising(attribute_bias(path, choice.alpha, request.target))
@@ -63,11 +80,55 @@ def fit_rows(
         S=S,
         target=t,
         seen=seen,
+        flag_ratio=ratio,
+        flag_price=price,
+        known={} if cross is None else dict(zip(_resembled(source, parameters), cross.known.tolist(), strict=True)),
         threshold=threshold,
         flag_rates=rates,
         label_gap=_label_gap(views, whole, request) if n_folds and parameters["learn"] else (np.nan, np.nan),
         rank_error=views.rank_error,
+        maps=_maps(models, ranks, (S, fresh), source.n_rows, seed),
+        background=Background.of(rows.X, rows.groups.codes, folds, len(rows.groups.labels)),
     )
+
+
+def _resemblance(source: Source, parameters: Mapping[str, Any], seed: int, n_threads: int) -> CrossFitted | None:
+    """How much the rows in memory resemble each group; None where the score is not corrected by that."""
+    if parameters["correction"] == "weights":
+        return None
+    rows = source.rows
+    members = rows.members
+    if parameters["flag_rate_ratio"] is not None:  # flags compare crossed groups
+        members = Membership.of_codes(rows.groups.codes, len(rows.groups.labels))
+    counted = stands_for(rows.groups, source.counts, source.n_rows)
+    settings: dict[str, Any] = {"seed": seed, "n_jobs": n_threads, "stands_for": counted}
+    found = cross_fit_resemblance(parameters["classifier"], rows.X, members, source.folds, **settings)
+    warn_proxy(found.known)
+    return found
+
+
+def _resembled(source: Source, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the groups of `_resemblance`."""
+    crossed = parameters["flag_rate_ratio"] is not None or source.rows.soft is None
+    return source.rows.groups.labels if crossed else source.rows.soft_names
+
+
+def _beside(without: Without, r: FloatArray) -> Without:
+    """Raw scores without each fold, and resemblance behind them."""
+    return lambda fold: np.column_stack([without(fold), r[fold]])
+
+
+def _maps(
+    models: list[ScoreModel],
+    ranks: list[QuantileSketch | None],
+    scores: tuple[FloatArray, FloatArray],
+    n_rows: int,
+    seed: int,
+) -> Maps:
+    known = tuple(sketch for sketch in ranks if sketch is not None)
+    light = tuple(replace(model.without_detectors(), resemblance=None) for model in models)
+    whole, fresh = (keep_columns(S[:, : light[0].n_detectors]) for S in scores)
+    return Maps(light, known if len(known) == len(models) else None, whole, fresh, n_rows, seed)
 
 
 class _Sums(NamedTuple):
@@ -76,6 +137,7 @@ class _Sums(NamedTuple):
     view: View
     outside: Cells
     inside: Cells
+    ranks: QuantileSketch | None
 
 
 def _label_gap(views: Views, whole: _Sums, request: Request) -> tuple[float, float]:
@@ -105,7 +167,8 @@ def _sums(views: Views, fold: int, outside: BoolArray, collectors: Mapping[str, 
         return replace(cells, sums=sums, base=None if base is None else base[None])
 
     first = completed(outside, False)
-    return _Sums(view, first, first.at(slice(0)) if fold < 0 else completed(~outside, True))
+    ranks = views.rank_map(fold, view, outside)
+    return _Sums(view, first, first.at(slice(0)) if fold < 0 else completed(~outside, True), ranks)
 
 
 def _detect(

@@ -4,8 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from evenout.core.exceptions import InputError
 from evenout.core.notions import Notion
 from evenout.detectors.pool import has_named
@@ -48,12 +46,6 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
     check_soft(fairness, rows.groups, parameters, plain=grouping is None)
     if drawn.complete:
         return Memory.of(_labelled(rows, drawn, parameters).measured(parameters), parameters, seed)
-    if parameters["flag_rate_ratio"] is not None:
-        raise InputError(
-            "{flag_rate_ratio=:g} is searched for on rows in memory, but the reference has {n_drawn} of {n_rows} rows; "
-            "set {@reference_size} to {n_rows} or more, or give {@bias_reduction} or {@alpha} instead",
-            flag_rate_ratio=parameters["flag_rate_ratio"], n_drawn=len(rows.X), n_rows=survey.n_rows,
-        )  # fmt: skip
     if units is not None:
         units.warn_dropped(feature_labels(rows.feature_names, rows.X.shape[1]))
     return Beyond(replace(rows, units=units), groups, plan, parameters, seed, grouping)
@@ -76,16 +68,17 @@ def _training_rows(
     drawn: Reference, groups: Settled, grouping: Grouping | None, names: Sequence[str] | None
 ) -> TrainingRows:
     hard = Groups(drawn.codes, groups.labels, groups.left_out)
-    soft, coder = (None, None) if grouping is None else (grouping.members(drawn.columns), grouping.coder)
-    return TrainingRows(drawn.X, hard, drawn.labels, soft=soft, coder=coder, feature_names=names)
+    rows = TrainingRows(drawn.X, hard, drawn.labels, feature_names=names)
+    if grouping is None:
+        return rows
+    return replace(rows, soft=grouping.members(drawn.columns), coder=grouping.coder, soft_names=grouping.full_names)
 
 
 def _labelled(rows: TrainingRows, drawn: Reference, parameters: Mapping[str, Any]) -> TrainingRows:
     """All rows with their labels, if the base score is to learn from them."""
     if not parameters["learn"]:
         return rows
-    labels, chances = drawn.known.T
-    return replace(rows, known=KnownLabels(labels, None if np.isnan(chances).any() else chances))
+    return replace(rows, known=KnownLabels.of_columns(drawn.known))
 
 
 def _check(parameters: Mapping[str, Any]) -> None:

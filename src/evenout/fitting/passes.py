@@ -109,6 +109,16 @@ class Walks:
         """Sketch of the fair score."""
         return self.walk(_fair_part, QuantileSketch.__add__, model.without_detectors(), mixture, capacity)
 
+    def unseen_scores(
+        self, models: Sequence[ScoreModel], V: FloatArray, capacity: int | None
+    ) -> list[list[QuantileSketch]]:
+        """Sketches of m scores of the rows of each fold, by the model without it and weights V (K, m, k + 1)."""
+        return self.walk(_unseen_part, _merged, _light(models), V, capacity)
+
+    def unseen_flags(self, models: Sequence[ScoreModel], V: FloatArray, above: FloatArray, n_groups: int) -> IntArray:
+        """Rows of each group whose scores lie above the thresholds (K, m) of their fold: shape (G + 1, m)."""
+        return self.walk(_above_part, np.add, _light(models), V, above, n_groups)
+
     def flag_rows(
         self,
         model: ScoreModel,
@@ -205,7 +215,7 @@ def _cells_part(
 
     nobody = np.empty(0, dtype=np.intp)
     width = 0 if isinstance(groups, int) else groups.coder.width
-    nothing = np.empty((0, len(models[0].scaling.low)))
+    nothing = np.empty((0, models[0].width))
     total = of(Block(nothing, np.empty((0, width)), nobody, nobody, nothing))
     for block in blocks:
         total = total + of(block)
@@ -228,6 +238,47 @@ def _fair_part(
     for block in blocks:
         sketch = sketch + QuantileSketch.of(mixture.apply(*model.of_raw(block.raw)), capacity)
     return sketch
+
+
+def _unseen(block: Block, fold: int, model: ScoreModel, weights: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Scores of the rows of a fold, shape (b, m), and their groups."""
+    inside = block.folds == fold
+    S, t = model.of_raw(block.raw[inside])
+    return np.column_stack([S, t]) @ weights.T, block.codes[inside]
+
+
+def _merged(first: list[list[QuantileSketch]], second: list[list[QuantileSketch]]) -> list[list[QuantileSketch]]:
+    return [[a + b for a, b in zip(one, two, strict=True)] for one, two in zip(first, second, strict=True)]
+
+
+def _unseen_part(
+    part: Part,  # noqa: ARG001
+    blocks: Iterable[Block],
+    models: Sequence[ScoreModel],
+    V: FloatArray,
+    capacity: int | None,
+) -> list[list[QuantileSketch]]:
+    found = [[QuantileSketch.of(np.empty(0), capacity) for _ in weights] for weights in V]
+    for block in blocks:
+        scores = [_unseen(block, fold, model, V[fold])[0] for fold, model in enumerate(models)]
+        found = _merged(found, [[QuantileSketch.of(y, capacity) for y in part.T] for part in scores])
+    return found
+
+
+def _above_part(
+    part: Part,  # noqa: ARG001
+    blocks: Iterable[Block],
+    models: Sequence[ScoreModel],
+    V: FloatArray,
+    above: FloatArray,
+    n_groups: int,
+) -> IntArray:
+    counts = np.zeros((n_groups + 1, V.shape[1]), dtype=np.intp)
+    for block in blocks:
+        for fold, model in enumerate(models):
+            scores, codes = _unseen(block, fold, model, V[fold])
+            np.add.at(counts, codes, scores > above[fold])
+    return counts
 
 
 def _flag_part(

@@ -1,69 +1,28 @@
 """What is asked of a fit: which notions of fairness, and how far to go towards them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc
 
 from evenout.core.cells import CrossFit
 from evenout.core.choice import Choice, choose, close_alphas, least_alpha, no_gap_message, open_path
 from evenout.core.combine import LINEAR
+from evenout.core.even_rates import RatioEstimate, estimate_ratio
 from evenout.core.exceptions import InputError, NoGapWarning
-from evenout.core.flags import flag_threshold, flagged_share, group_rates, rate_ratio
+from evenout.core.flags import FlagRows, first_even, flag_p_value, rate_ratio
 from evenout.core.notions import Notion
 from evenout.core.own import Own
+from evenout.core.parity import DemographicParity
 from evenout.core.path import SIGNIFICANCE, Target, TradeoffPath
-from evenout.core.problem import Method, Weights
+from evenout.core.problem import Columns, Correction, Method, Weights
 from evenout.core.registry import NOTIONS, weighted_notions
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FloatArray, IntArray
+from evenout.fitting.even import Counter, even_columns, flag_price
 from evenout.inputs.parameters import number
 
 DEFAULT_REDUCTION = 0.8
-
-
-@dataclass(frozen=True)
-class FlagRows:
-    """Rows whose flags are counted, each scored by what has not seen it.
-
-    Parameters
-    ----------
-    S : array of shape (n, k)
-    t : array of shape (n,)
-    groups : array of shape (n,)
-    folds : array of shape (n,)
-        A row of fold f is scored by the weights that were solved without f.
-    """
-
-    S: FloatArray
-    t: FloatArray
-    groups: IntArray
-    folds: IntArray
-
-    @property
-    def sizes(self) -> FloatArray:
-        """Rows of each group, shape (G,)."""
-        return np.bincount(self.groups[self.groups >= 0]).astype(float)
-
-    def flagged(self, V: FloatArray, share: float) -> BoolArray:
-        """Who is flagged at weights V (K, m, k + 1), shape (n, m).
-
-        The top ``share`` of each fold is flagged: scores of different folds have different scales.
-        """
-        over = np.zeros((len(self.t), V.shape[1]), dtype=bool)
-        Z = np.column_stack([self.S, self.t])
-        for fold, weights in enumerate(V):
-            rows = np.flatnonzero(self.folds == fold)
-            if not len(rows):
-                continue
-            scores = np.einsum("ik,mk->im", Z[rows], weights)
-            over[rows] = scores > flag_threshold(scores, share)
-        return over
-
-    def rates(self, marked: BoolArray) -> FloatArray:
-        """Share of the marked rows (n, m) in each group, shape (G, m)."""
-        return group_rates(marked, self.groups, len(self.sizes))
 
 
 @dataclass(frozen=True)
@@ -81,6 +40,7 @@ class Request:
     method : {"anchored", "published"}
     weights : {"free", "nonnegative", "simplex"}
     contamination : float or int
+    correction : {"weights", "resemblance", "both"}
     """
 
     fairness: dict[Notion, float]
@@ -92,6 +52,7 @@ class Request:
     method: Method
     weights: Weights
     contamination: float
+    correction: Correction = "weights"
 
     @classmethod
     def read(cls, parameters: Mapping[str, Any]) -> "Request":
@@ -112,16 +73,67 @@ class Request:
             raise InputError(
                 "{@confidence} is about unseen rows, but {target='training'} was given; leave one of them out"
             )
-        rest = {name: parameters[name] for name in ("confidence", "target", "method", "weights", "contamination")}
-        return cls(_notions(parameters), **ways, **rest)
+        _check_correction(parameters)
+        rest = ("confidence", "target", "method", "weights", "contamination", "correction")
+        return cls(_notions(parameters), **ways, **{name: parameters[name] for name in rest})
 
-    def path(self, cross: CrossFit) -> TradeoffPath:
-        """Every trade-off. What is meant for unseen rows is solved against sampling noise."""
-        noise_aware = self.target == "unseen"
-        return open_path(cross, self.fairness, method=self.method, noise_aware=noise_aware, constraint=self.weights)
+    def path(self, cross: CrossFit, resembling: int = 0) -> TradeoffPath:
+        """Every trade-off. What is meant for unseen rows is solved against sampling noise.
+
+        So many of the last columns, ``resembling``, say how much rows resemble each group.
+        """
+        settings: dict[str, Any] = {"method": self.method, "noise_aware": self.target == "unseen"}
+        columns = Columns(self.correction, resembling)
+        return open_path(cross, self.fairness, **settings, constraint=self.weights, columns=columns)
+
+    def settle(self, path: TradeoffPath, rows: FlagRows, count: Counter | None = None) -> "Settled":
+        """The way to what is asked, the place on it, and the ratio of flag rates there.
+
+        Flags are counted among the rows, or by ``count`` among more rows than these.
+        """
+        path = path.towards(None) if path.rule is not None else path
+        if path.cross.whole.n_groups < 2 or len(rows.sizes) < 2:
+            nan = float("nan")
+            return Settled(path, self.choose(path, rows), RatioEstimate(nan, nan, (nan, nan)), {})
+        share, moving, other = rows.share(self.contamination), self._moving(path), None
+        if self.flag_rate_ratio is not None and len(moving):
+            path, choice, other = self._solved(path, rows, moving, self.flag_rate_ratio, count)
+        else:
+            choice = self.choose(path, rows)
+        V = path.fold_weights(np.array([choice.alpha]), self.target)
+        judged = rows if self.target == "unseen" else replace(rows, folds=np.zeros_like(rows.folds))
+        base = np.zeros_like(V)
+        base[..., -1] = 1.0
+        before, after = judged.flagged(np.concatenate([base, V], axis=1), share).T
+        rates, sizes = judged.rates(after[:, None]), rows.sizes
+        if count is not None and self.target == "unseen":
+            rates, sizes = count(V)
+        return Settled(path, choice, estimate_ratio(rates[:, 0], sizes), flag_price(rows.t, before, after, other))
+
+    def _solved(
+        self, path: TradeoffPath, rows: FlagRows, moving: IntArray, asked: float, count: Counter | None
+    ) -> tuple[TradeoffPath, Choice, tuple[float, float] | None]:
+        """The way to the rule that is solved for even flags, its end, at 1, and the other optimum."""
+        share, more = rows.share(self.contamination), _more(self.correction)
+        even, rule = even_columns(rows, moving, share, asked, more, count)
+        path = path.towards(rule) if rule.own.any() else path
+        choice = self._given(path, float(rule.own.any()))
+        if not even.gap:
+            nan = float("nan")
+            choice = replace(choice, reached=nan, interval=(nan, nan), kind=NoGapWarning)
+        return path, replace(choice, asked=asked, met=even.met, message=even.message), even.other
+
+    def _moving(self, path: TradeoffPath) -> IntArray:
+        """The columns by which flag rates are solved for: those that no constraint is about."""
+        k = path.cross.whole.n_detectors
+        parity = all(isinstance(notion, DemographicParity) for notion in self.fairness)
+        if self.method == "published" or self.target == "training" or not parity:
+            return np.zeros(0, dtype=np.intp)
+        own = path.columns.moving(k)
+        return own if self.weights == "free" else own[path.columns.free(k)[own]]
 
     def choose(self, path: TradeoffPath, rows: FlagRows) -> Choice:
-        """The alpha that does what is asked; flags are counted among the rows."""
+        """The alpha on the path that does what is asked; flags are counted among the rows."""
         if path.cross.whole.n_groups < 2:  # nobody to compare, which has been said
             nan = float("nan")
             return Choice(0.0, nan, False, nan, (nan, nan), 1.0)
@@ -144,11 +156,14 @@ class Request:
         return Choice(alpha, nan, True, reached, interval, float(path.correlation(alpha)))
 
     def _by_flags(self, path: TradeoffPath, rows: FlagRows, asked: float) -> Choice:
-        """The smallest alpha with an even enough share of flagged rows; first, whether there is a gap at all."""
-        share = flagged_share(self.contamination, len(rows.t))
+        """The smallest alpha of the path of means with an even enough share of flagged rows, where none is solved for.
+
+        First, whether there is a gap at all.
+        """
+        share = rows.share(self.contamination)
         if self.target == "training":
-            rows = FlagRows(rows.S, rows.t, rows.groups, np.zeros_like(rows.folds))
-        p = _flag_p_value(rows, share)
+            rows = replace(rows, folds=np.zeros_like(rows.folds))
+        p = flag_p_value(rows, share)
         if p > SIGNIFICANCE:
             nan = float("nan")
             message = no_gap_message(p).replace(
@@ -162,41 +177,22 @@ class Request:
         alpha = least_alpha(path, ratios, asked)
         met = alpha is not None
         if alpha is None:
-            alpha = _worthwhile(path, rows, share, self.target)
+            alphas = close_alphas(path)
+            flagged = rows.flagged(path.fold_weights(alphas, self.target), share)
+            alpha = float(alphas[first_even(rows, flagged)])
         reached = float(ratios(np.array([alpha]))[0])
         given = self._given(path, alpha)
         message = "" if met else _missed(reached, given, self.target)
         return Choice(alpha, asked, met, given.reached, given.interval, given.correlation, message)
 
 
-def _flag_p_value(rows: FlagRows, share: float) -> float:
-    """p-value of "the base score flags all groups alike" (chi-square)."""
-    base = np.zeros((int(rows.folds.max()) + 1, 1, rows.S.shape[1] + 1))
-    base[..., -1] = 1.0
-    n = rows.sizes
-    flagged = rows.rates(rows.flagged(base, share))[:, 0] * n
-    expected = n * flagged.sum() / n.sum()
-    if not 0 < flagged.sum() < n.sum():
-        return 1.0
-    statistic = ((flagged - expected) ** 2 / expected + (flagged - expected) ** 2 / (n - expected)).sum()
-    return float(chdtrc(len(n) - 1, statistic))
+class Settled(NamedTuple):
+    """The way to what is asked, the place on it, and the ratio of flag rates and the price of flags there."""
 
-
-def _worthwhile(path: TradeoffPath, rows: FlagRows, share: float, target: Target) -> float:
-    """The smallest alpha from which the best ratio is less than one standard error of the difference away.
-
-    Alphas are left out where the correlation with the base score is below 0.9. Most rows are flagged at both of two
-    alphas or at none; the error of the difference stems from the others.
-    """
-    alphas = close_alphas(path)
-    flagged = rows.flagged(path.fold_weights(alphas, target), share)
-    rates = rows.rates(flagged)
-    found = rate_ratio(rates)
-    best = int(found.argmax())
-    low, high = rates[:, best].argmin(), rates[:, best].argmax()
-    moved = rows.rates(flagged != flagged[:, [best]]) / rows.sizes[:, None]
-    error = np.sqrt(moved[low] + found[best] ** 2 * moved[high]) / np.maximum(rates[high, best], 1e-12)
-    return float(alphas[int((found >= found[best] - error).argmax())])
+    path: TradeoffPath
+    choice: Choice
+    ratio: RatioEstimate
+    price: dict[str, float]
 
 
 def _missed(reached: float, given: Choice, target: Target) -> str:
@@ -207,6 +203,23 @@ def _missed(reached: float, given: Choice, target: Target) -> str:
         "going on would gain less than its own standard error, or lose the base score. Other detectors "
         "({detectors='diverse'}), or ScoreRepair where the group may be used, may reach more."
     )
+
+
+def _more(correction: str) -> str:
+    """What may reach more."""
+    other = "{correction='resemblance'}" if correction == "weights" else "Other features"
+    return f"{other}, or ScoreRepair where the group may be used, may reach more."
+
+
+def _check_correction(parameters: Mapping[str, Any]) -> None:
+    """Refuse what resemblance cannot go with."""
+    fairness, published = parameters["fairness"], parameters["method"] == "published"
+    if parameters["correction"] != "weights" and (published or callable(fairness) or isinstance(fairness, np.ndarray)):
+        raise InputError(
+            "{correction=} adds columns beside the target, which {name} has no place for; leave one of them out",
+            correction=parameters["correction"],
+            name="method='published'" if published else "a form of your own in fairness",
+        )
 
 
 def _notions(parameters: Mapping[str, Any]) -> dict[Notion, float]:

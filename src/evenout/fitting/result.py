@@ -1,18 +1,24 @@
 """What a fit has learnt, and the same fit elsewhere on its path."""
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenout.core.choice import Choice
-from evenout.core.flags import flag_threshold, flagged_share, group_rates, weighted_quantile
+from evenout.core.even_rates import RatioEstimate
+from evenout.core.flags import FlagRows, flag_threshold, flagged_share, group_rates, weighted_quantile
 from evenout.core.path import TradeoffPath
 from evenout.core.problem import Mixture
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.attributes import attribute_bias, warn_rising
-from evenout.fitting.request import FlagRows, Request
+from evenout.fitting.background import Background
+from evenout.fitting.request import Request
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.groups import Groups
+
+if TYPE_CHECKING:
+    from evenout.fitting.updating import Maps
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,13 @@ class FitResult:
         Their base score.
     seen : FlagRows
         The same rows, each scored by what has not seen it.
+    flag_ratio : RatioEstimate
+        Ratio of flag rates on unseen rows.
+    flag_price : dict of str to float
+        What the score costs at the threshold, on the rows in memory as they are seen by what has not seen them.
+    known : dict of str to float
+        For each group that rows may resemble, how much of its indicator the features predict; empty where the score is
+        not corrected by that.
     threshold : float
         Rows that score above are flagged.
     flag_rates : array of shape (G, 2)
@@ -47,6 +60,10 @@ class FitResult:
         Scale-free demographic parity of the base score before and after it has learnt from labels; NaN without.
     rank_error : float
         What the ranks behind the row weights may be off, as a share of the rows.
+    maps : Maps or None
+        What folds new rows in.
+    background : Background or None
+        The features of the rows in memory, for reasons; None in models that were saved before there were any.
     """
 
     scores: ScoreModel
@@ -59,10 +76,24 @@ class FitResult:
     S: FloatArray
     target: FloatArray
     seen: FlagRows
+    flag_ratio: RatioEstimate
+    flag_price: dict[str, float]
+    known: dict[str, float]
     threshold: float
     flag_rates: FloatArray
     label_gap: tuple[float, float]
     rank_error: float
+    maps: "Maps | None" = None
+    background: Background | None = None
+
+    @property
+    def prices(self) -> dict[str, float]:
+        """What is taken off for resembling each group; empty where the score is not corrected by that."""
+        model = self.scores.resemblance
+        if model is None:
+            return {}
+        found = model.levelled(-self.mixture.weights[self.scores.n_detectors :])
+        return dict(zip(self.known, found.tolist(), strict=True))
 
     @property
     def fair(self) -> FloatArray:
@@ -71,27 +102,24 @@ class FitResult:
 
     def at(self, request: Request) -> "FitResult":
         """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these."""
-        choice = request.choose(self.path, self.seen)
-        mixture = self.path.mixture(choice.alpha)
+        path, choice, ratio, price = request.settle(self.path, self.seen)
+        mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
         choice.announced(list_kept(self.target, fair, request.contamination))
-        warn_rising(attribute_bias(self.path, choice.alpha, request.target))
-        both, codes, weight = np.column_stack([self.target, fair]), self.groups.codes, self._weight()
-        if weight is None:
-            above = flag_threshold(both, request.contamination)
-        else:
-            share = 1.0 - flagged_share(request.contamination, self.n_rows)
-            above = np.array([weighted_quantile(y, weight, share) for y in both.T])
-        rates = group_rates(both > above, codes, len(self.counts))
-        return replace(self, choice=choice, mixture=mixture, threshold=float(above[1]), flag_rates=rates)
+        warn_rising(attribute_bias(path, choice.alpha, request.target))
+        both = np.column_stack([self.target, fair])
+        above = self.thresholds(both, request.contamination)
+        rates = group_rates(both > above, self.groups.codes, len(self.counts))
+        found: dict[str, Any] = {"path": path, "choice": choice, "mixture": mixture, "flag_ratio": ratio}
+        return replace(self, **found, flag_price=price, threshold=float(above[1]), flag_rates=rates)
 
-    def _weight(self) -> FloatArray | None:
-        """How many rows each row in memory stands for, shape (n,); None if each stands for itself."""
-        if self.n_rows == len(self.target):
-            return None
-        drawn = np.append(self.groups.counts, (self.groups.codes < 0).sum())
-        rows = np.append(self.counts, self.n_rows - self.counts.sum())
-        return (rows / np.maximum(drawn, 1))[self.groups.codes]
+    def thresholds(self, scores: FloatArray, contamination: float) -> FloatArray:
+        """The score above which a row is flagged, for each column of scores of the rows in memory, shape (n, m)."""
+        weight = self.seen.stands_for
+        if weight is None:
+            return flag_threshold(scores, contamination)
+        share = 1.0 - flagged_share(contamination, self.n_rows)
+        return np.array([weighted_quantile(y, weight, share) for y in scores.T])
 
 
 def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:
@@ -99,3 +127,22 @@ def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:
     before, after = (y > flag_threshold(y, contamination) for y in (base, fair))
     kept = (before & after).sum() / max(before.sum(), 1)
     return f" and {kept:.0%} of the flagged list is kept"
+
+
+def stands_for(groups: Groups, counts: IntArray, n_rows: int) -> FloatArray | None:
+    """How many rows each row in memory stands for, shape (n,); None if each stands for itself.
+
+    Parameters
+    ----------
+    groups : Groups
+        Of the rows in memory.
+    counts : array of shape (G,)
+        All rows of each group.
+    n_rows : int
+        All rows.
+    """
+    if n_rows == len(groups.codes):
+        return None
+    drawn = np.append(groups.counts, (groups.codes < 0).sum())
+    rows = np.append(counts, n_rows - counts.sum())
+    return (rows / np.maximum(drawn, 1))[groups.codes]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from evenout.core.folds import N_FOLDS, row_numbers
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
+from evenout.fitting.resemblance import Resemblance
 from evenout.inputs.coder import Coder
 from evenout.partitions.engines import Part, Rows, read_rows
 
@@ -59,6 +60,8 @@ class Scorer:
         Makes numbers of protected and other columns.
     seen : array of uint64, rising, optional
         `content_in_group` of the reference; if given, labels are kept too.
+    resemblance : Resemblance, optional
+        Its columns stand behind those of the detectors.
     """
 
     pool: FittedPool
@@ -68,14 +71,21 @@ class Scorer:
     scratch: Callable[[], Path]
     coder: Coder | None = None
     seen: npt.NDArray[np.uint64] | None = None
+    resemblance: Resemblance | None = None
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of raw scores, resemblance included."""
+        return len(self.pool.names) + (0 if self.resemblance is None else self.resemblance.n_groups)
 
     def score(self, part: Part) -> FloatArray:
-        """Raw scores, columns as numbers, labels, and last the codes of groups and the folds: (m, k + c + 4 + 2)."""
-        rows, k = read_rows(part, self.coder), len(self.pool.names)
+        """Raw scores, columns as numbers, what is `known`, and last the codes of groups and the folds."""
+        rows, k = read_rows(part, self.coder), self.n_columns
         if not len(rows.X):
             return np.empty((0, k + rows.numbers.shape[1] + self.width + 2))
         labels, content = rows.labels() if rows.names else None, self.pool.inside(rows.X)
         raw = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
+        raw = raw if self.resemblance is None else np.column_stack([raw, self.resemblance.of(rows.X)])
         codes, folds = rows.codes(self.codes), hashed_folds(content, self.seed)
         return np.column_stack([raw, rows.numbers, self.known(rows, content, codes), codes, folds])
 
@@ -85,7 +95,7 @@ class Scorer:
         return 0 if self.seen is None else 4
 
     def known(self, rows: Rows, content: FloatArray, codes: IntArray) -> FloatArray:
-        """What is known of labels, (m, 4): label, propensity, a number in [0, 1) by content, and place in ``seen``.
+        """What is known of labels, (m, 4): label, propensity, a number in [0, 1] by content, and place in ``seen``.
 
         The place is -1 for a row that is not in the reference. No column if labels are not kept.
         """
@@ -111,7 +121,7 @@ class Scorer:
             table = np.load(files[part.index], mmap_mode="r")
         except (KeyError, OSError, ValueError):
             table = self.score(part)
-        k = len(self.pool.names)
+        k = self.n_columns
         last = table.shape[1] - 2 - self.width
         for start in range(0, len(table), BLOCK):
             block = np.array(table[start : start + BLOCK])

@@ -19,6 +19,7 @@ from evenout.core.stacking import (
 )
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.pool import FittedPool
+from evenout.fitting.resemblance import Resemblance
 
 _LARGEST = 1e100  # of a row's score by detectors that have not seen it: the square of a larger one has no number
 
@@ -39,6 +40,9 @@ class ScoreModel:
         From the base ensemble's score to [0, 1] on the training rows.
     stack : Stack, optional
         What known labels have made of the base ensemble's score.
+    resemblance : Resemblance, optional
+        Says how much rows resemble each group, where the score is corrected by that. Its columns stand behind those of
+        the detectors, among raw scores too, and are taken as they are.
     """
 
     pool: FittedPool
@@ -46,35 +50,50 @@ class ScoreModel:
     combination: Combination
     base_scaling: Scaling
     stack: Stack | None = None
+    resemblance: Resemblance | None = None
+
+    @property
+    def n_detectors(self) -> int:
+        """Columns of detectors, k."""
+        return len(self.scaling.varies)
+
+    @property
+    def width(self) -> int:
+        """All columns."""
+        return self.n_detectors + (0 if self.resemblance is None else self.resemblance.n_groups)
 
     def scaled(
         self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None, device: str = "cpu"
     ) -> FloatArray:
-        """``S`` of rows of shape (m, d): shape (m, k)."""
+        """``S`` of rows of shape (m, d): shape (m, k), and behind these how much rows resemble each group."""
         raw = self.pool.score(X, n_threads=n_threads, sensitive_features=sensitive_features, device=device)
-        return self.scaling.transform(raw)
+        S = self.scaling.transform(raw)
+        return S if self.resemblance is None else np.column_stack([S, self.resemblance.of(X)])
 
     def of_raw(self, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """``S`` (m, k) and ``t`` (m,) of raw scores (m, k)."""
-        S = np.clip(self.scaling.transform(raw), -_LARGEST, _LARGEST)
-        return S, self.base(S)
+        """``S`` and ``t`` (m,) of raw scores, with resemblance behind them as it is."""
+        k = self.n_detectors
+        S = np.clip(self.scaling.transform(raw[:, :k]), -_LARGEST, _LARGEST)
+        return S if raw.shape[1] == k else np.column_stack([S, raw[:, k:]]), self.base(S)
 
     def base(self, S: FloatArray) -> FloatArray:
-        """``t`` of scaled scores of shape (m, k): shape (m,)."""
+        """``t`` of scaled scores of shape (m, k), or with more columns behind them: shape (m,)."""
+        S = S[:, : self.n_detectors]
         t = self.base_scaling.transform(_combined(self.combination, S))[:, 0]
         return t if self.stack is None else self.stack.apply(S, t)
 
     def base_weights(self) -> FloatArray | None:
-        """Weights of the k detectors in t, where t is linear in them; else None."""
+        """Weights of the columns in t, where t is linear in the detectors; else None."""
         if self.combination.kind not in LINEAR:
             return None
-        weights = np.zeros(len(self.scaling.varies))
+        weights = np.zeros(self.n_detectors)
         chosen = self.combination.buckets[0]
         if len(chosen) and self.base_scaling.varies[0]:
             span = float(self.base_scaling.high[0] - self.base_scaling.low[0])
             shares = self.combination.shares
             weights[chosen] = 1.0 / (len(chosen) * span) if shares is None else shares / span
-        return weights if self.stack is None else self.stack.detector_weights(weights)
+        weights = weights if self.stack is None else self.stack.detector_weights(weights)
+        return np.append(weights, np.zeros(self.width - self.n_detectors))
 
     def taught(
         self,
@@ -100,7 +119,7 @@ class ScoreModel:
             Of all rows.
         """
         stack = learn_stack(
-            S,
+            S[:, : self.n_detectors],
             t,
             known.labels,
             propensity=known.propensity,
@@ -126,6 +145,12 @@ class KnownLabels:
     labels: FloatArray
     propensity: FloatArray | None = None
 
+    @classmethod
+    def of_columns(cls, known: FloatArray) -> "KnownLabels":
+        """From labels and chances side by side, (n, 2); NaN for chances that are not known."""
+        labels, chances = known.T
+        return cls(labels, None if np.isnan(chances).any() else chances)
+
     def of(self, rows: BoolArray) -> "KnownLabels":
         """Those of some rows."""
         return KnownLabels(self.labels[rows], None if self.propensity is None else self.propensity[rows])
@@ -139,15 +164,18 @@ def learn_scores(
     combination: str | Combiner,
     seed: int,
     extremes: FloatArray | None = None,
+    resemblance: Resemblance | None = None,
 ) -> ScoreModel:
-    """Learn scaling and base ensemble on the raw scores (n, k) of training rows.
+    """Learn scaling and base ensemble on the raw scores (n, k) of training rows; columns behind these are no matter.
 
     ``extremes`` (2, k) are the lowest and highest scores of more rows than these, for ``scaling="minmax"``.
     """
+    raw = raw[:, : len(pool.names)]
     scaler = learn_scaling(scaling, raw if extremes is None else extremes)
     S = scaler.transform(raw)
     ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed, pool.families)
-    return ScoreModel(pool, scaler, ensemble, learn_scaling("minmax", _combined(ensemble, S)))
+    base = learn_scaling("minmax", _combined(ensemble, S))
+    return ScoreModel(pool, scaler, ensemble, base, resemblance=resemblance)
 
 
 def _combined(combination: Combination, S: FloatArray) -> FloatArray:

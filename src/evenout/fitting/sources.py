@@ -13,20 +13,23 @@ import numpy as np
 
 from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.exceptions import InputError
-from evenout.core.flags import flag_rates, flag_threshold
+from evenout.core.flags import FlagRows, flag_rates, flag_threshold
 from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.membership import AMONG, Membership
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
+from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import label_coverage
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, standard_units
 from evenout.detectors.units import Units
+from evenout.fitting.even import Counter
+from evenout.fitting.resemblance import Resemblance
 from evenout.fitting.scores import KnownLabels, ScoreModel, learn_scores
 from evenout.inputs.coder import Coder
 from evenout.inputs.giveaways import find_giveaways, read_attributes, warn_giveaways
-from evenout.inputs.grouping import read_crossed, read_members
+from evenout.inputs.grouping import read_crossed, read_grouping
 from evenout.inputs.groups import Groups
 from evenout.inputs.rows import (
     column_names,
@@ -59,6 +62,8 @@ class TrainingRows:
         Labels that the target learns from.
     feature_names : sequence of str or None
         Of the d columns, for the names of score columns.
+    soft_names : tuple of str
+        Of the groups of ``soft``.
     units : Units or None
         In which named pools see the rows.
     """
@@ -72,6 +77,7 @@ class TrainingRows:
     coder: Coder | None = None
     known: KnownLabels | None = None
     feature_names: Sequence[str] | None = None
+    soft_names: tuple[str, ...] = ()
     units: Units | None = None
 
     @classmethod
@@ -96,7 +102,8 @@ class TrainingRows:
         among = compared_rows(fairness, labelled=known is not None)
         outcomes = None if known is None or among == ["all"] else known[0]
         crossed = read_crossed(sensitive_features, parameters, n, rows=X, given=given, labels=outcomes)
-        soft, groups = read_members(crossed, among, parameters), crossed.groups
+        grouping, groups = read_grouping(crossed, among, parameters), crossed.groups
+        soft = None if grouping is None else grouping.members(crossed.numbers)
         check_soft(fairness, groups, parameters, plain=soft is None)
         codes = read_clusters(clusters, n)
         weight = read_sample_weight(sample_weight, n, fairness)
@@ -105,6 +112,7 @@ class TrainingRows:
         rows = cls(
             features, groups, crossed.sensitive, codes, weight, soft, known=taught, feature_names=column_names(X)
         )
+        rows = rows if grouping is None else replace(rows, soft_names=grouping.full_names)
         return rows.measured(parameters)
 
     @cached_property
@@ -186,6 +194,10 @@ class Views(Protocol):
         """Sums over all rows inside of the fold, or outside; ``of`` marks them among the rows in memory."""
         ...
 
+    def rank_map(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:
+        """The base score of the rows that a view was learnt on, by which their weights go; None: all count alike."""
+        ...
+
     def before_labels(self, view: View) -> Cells:
         """Sums over all rows, as they are where the base score has not learnt from labels."""
         ...
@@ -197,6 +209,10 @@ class Views(Protocol):
     @property
     def rank_error(self) -> float:
         """What ranks may be off, as a share of the rows."""
+        ...
+
+    def counter(self, seen: FlagRows) -> Counter | None:
+        """What counts whom weights of each fold flag among all rows; None if all of them are in memory, ``seen``."""
         ...
 
 
@@ -218,7 +234,9 @@ class Source(Protocol):
     @property
     def n_rows(self) -> int: ...  # noqa: D102
 
-    def views(self, pool: FittedPool, raw: FloatArray, without: Without) -> Views:
+    def views(
+        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: Resemblance | None = None
+    ) -> Views:
         """See all rows through fitted detectors, whose raw scores of the rows in memory are given, as those without."""
         ...
 
@@ -255,9 +273,11 @@ class Memory:
         """All rows."""
         return len(self.rows.X)
 
-    def views(self, pool: FittedPool, raw: FloatArray, without: Without) -> "MemoryViews":
+    def views(
+        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: Resemblance | None = None
+    ) -> "MemoryViews":
         """See `Source`."""
-        return MemoryViews(self, pool, raw, without)
+        return MemoryViews(self, pool, raw, without, resemblance)
 
 
 @dataclass(frozen=True)
@@ -268,14 +288,16 @@ class MemoryViews:
     pool: FittedPool
     raw: FloatArray
     without: Without
+    resemblance: Resemblance | None = None
     rank_error = 0.0
 
     def learn(self, fold: int) -> View:
         """See `Views`."""
         raw = self.raw if fold < 0 else self.without(fold)
-        settings = {name: self.source.parameters[name] for name in ("scaling", "combination")}
+        settings: dict[str, Any] = {name: self.source.parameters[name] for name in ("scaling", "combination")}
         outside, rows = self.source.folds != fold, self.source.rows
-        model = learn_scores(self.pool, raw[outside], **settings, seed=self.source.seed)
+        settings |= {"seed": self.source.seed, "resemblance": self.resemblance}
+        model = learn_scores(self.pool, raw[outside], **settings)
         S, t = model.of_raw(raw)
         if rows.known is None:
             return View(model, S, t)
@@ -292,10 +314,19 @@ class MemoryViews:
             beta = rank_weights(view.t[of], None if weight is None else weight[of])
         return self.source.rows.cells(view.S, view.t, beta, of)
 
+    def rank_map(self, fold: int, view: View, of: BoolArray) -> QuantileSketch | None:  # noqa: ARG002
+        """See `Views`."""
+        by_rank = self.source.parameters["weighting"] == "rank"
+        return QuantileSketch.of(view.t[of], None) if by_rank else None
+
     def before_labels(self, view: View) -> Cells:
         """See `Views`."""
         n = len(view.S)
         return self.source.rows.cells(view.S, view.model.untaught().base(view.S), np.ones(n), np.ones(n, dtype=bool))
+
+    def counter(self, seen: FlagRows) -> None:  # noqa: ARG002
+        """See `Views`."""
+        return
 
     def flags(self, view: View, mixture: Mixture) -> tuple[float, FloatArray]:
         """See `Views`."""

@@ -89,9 +89,7 @@ def teach(
     """
     outside = rows.folds != fold
     S, t = model.of_raw(raw[outside])
-    labels, chances = rows.known[outside, :2].T
-    coverage = ranks.share_from(label_floor(t))
-    known = KnownLabels(labels, None if np.isnan(chances).any() else chances)
+    known, coverage = KnownLabels.of_columns(rows.known[outside, :2]), ranks.share_from(label_floor(t))
     return model.taught(S, t, known, coverage=coverage, population=population), coverage
 
 

@@ -99,6 +99,17 @@ class Grouping:
         """The name of each group of the membership."""
         return tuple(self.parts[column.part].labels[column.code] for column in self.columns)
 
+    @property
+    def full_names(self) -> tuple[str, ...]:
+        """The same with stratum and kind of rows, where there are several."""
+        kinds = {column.among for column in self.columns}
+        return tuple(
+            name
+            + (f" in stratum {column.stratum}" if self.n_strata > 1 else "")
+            + (f" among known {column.among}" if kinds != {"all"} and column.among != "all" else "")
+            for name, column in zip(self.names, self.columns, strict=True)
+        )
+
     def members(self, numbers: FloatArray) -> Membership:
         """The membership of rows whose columns are numbers (`Coder.encode`)."""
         strata, labels = self.coder.strata(numbers), self.coder.labels(numbers)
@@ -216,7 +227,13 @@ def read_coded(
 
 
 def read_members(crossed: Crossed, among: Sequence[str], parameters: Mapping[str, Any]) -> Membership | None:
-    """The memberships of these rows; None where they are those of the crossed groups.
+    """The memberships of these rows; None where they are those of the crossed groups."""
+    found = read_grouping(crossed, among, parameters)
+    return None if found is None else found.members(crossed.numbers)
+
+
+def read_grouping(crossed: Crossed, among: Sequence[str], parameters: Mapping[str, Any]) -> Grouping | None:
+    """What makes the memberships of these rows; None where they are those of the crossed groups.
 
     Parameters
     ----------
@@ -230,7 +247,7 @@ def read_members(crossed: Crossed, among: Sequence[str], parameters: Mapping[str
         warn_left_out(crossed.groups, parameters["min_group_size"])
     if is_plain(coder, among, parameters["intersections"]):
         return None
-    return settle(coder, count_rows(coder, numbers), among, parameters).members(numbers)
+    return settle(coder, count_rows(coder, numbers), among, parameters)
 
 
 def is_plain(coder: Coder, among: Collection[str], intersections: bool | str) -> bool:

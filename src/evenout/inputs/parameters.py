@@ -9,7 +9,7 @@ import numpy as np
 
 from evenout.core.combine import COMBINATIONS
 from evenout.core.exceptions import InputError
-from evenout.core.problem import METHODS, WEIGHTS
+from evenout.core.problem import CORRECTIONS, METHODS, WEIGHTS
 from evenout.core.sampling import METHODS as PAIR_METHODS
 from evenout.core.scaling import SCALINGS
 
@@ -75,6 +75,9 @@ NAMES = Rule(
     "a tuple of column names",
 )
 ANY_JOBS = NONE | Rule(lambda value: _is_integer(value) and int(value) != 0, "an integer other than 0")
+CLASSIFIER = NONE | Rule(
+    lambda c: hasattr(c, "get_params") and hasattr(c, "predict_proba"), "a classifier with predict_proba"
+)
 
 ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
     "standardize": TRUTH,
@@ -90,6 +93,8 @@ ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
     "method": one_of(METHODS),
     "weighting": one_of(("rank", "uniform")),
     "weights": one_of(WEIGHTS),
+    "correction": one_of(CORRECTIONS),
+    "classifier": CLASSIFIER,
     "continuous": NAMES,
     "bands": integer(2),
     "intersections": Rule(lambda value: isinstance(value, bool), "True, False") | one_of(("both",)),

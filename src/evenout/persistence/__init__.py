@@ -4,7 +4,7 @@ A model file is a skops file of plain data: numbers, text and arrays (`evenout.s
 such as detectors of other libraries, are bytes in it, which are opened only if the caller trusts every type. evenout
 rebuilds the model from them after it has checked every shape and bound (`evenout.persistence.parts`), so a damaged or
 crafted file is refused and never reaches compiled code. The file holds the feature values of the training rows, which
-neighbour detectors need: keep it as safe as the data.
+neighbour detectors and reasons need: keep it as safe as the data.
 """
 
 import io
@@ -17,9 +17,11 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 import evenout
+from evenout.blind import BlindRepair
 from evenout.core.types import AnyArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.inputs.table import TableEncoder
+from evenout.persistence.blind import describe_blind, read_blind
 from evenout.persistence.ensemble import describe_ensemble, read_ensemble
 from evenout.persistence.table import describe_table, read_table
 from evenout.storage.archive import ModelFileError, read_plain, write_plain
@@ -28,32 +30,33 @@ from evenout.storage.output import atomic_file
 
 __all__ = ["ModelFileError", "load_model", "save_model"]
 
-FORMAT = 4
+FORMAT = 5
 _OURS = ("evenout.detectors.adapt.Foreign", "evenout.detectors.adapt.GroupAware")
 _VERSION = 30  # characters of the name of a version
 
 
-def save_model(model: FairOutlierEnsemble | Pipeline, path: str | Path) -> None:
+def save_model(model: FairOutlierEnsemble | BlindRepair | Pipeline, path: str | Path) -> None:
     """Write a fitted model to a file, by convention ``.skops``. The file appears whole or not at all.
 
     Equal models give equal files, byte for byte.
 
     Parameters
     ----------
-    model : FairOutlierEnsemble or Pipeline
-        A fitted ensemble, or a fitted ``Pipeline`` of a `TableEncoder` and an ensemble. Detectors of other libraries,
-        notions and functions of your own are kept as skops objects, which `load_model` takes only by name.
+    model : FairOutlierEnsemble, BlindRepair or Pipeline
+        A fitted ensemble or repair, or a fitted ``Pipeline`` of a `TableEncoder` and an ensemble. Detectors and
+        classifiers of other libraries, notions and functions of your own are kept as skops objects, which `load_model`
+        takes only by name.
     path : str or Path
     """
-    table, ensemble = _steps(model)
     objects: list[Any] = []
-    data = {
-        "format": FORMAT,
-        "evenout": evenout.__version__,
-        "table": None if table is None else describe_table(table),
-        "ensemble": describe_ensemble(ensemble, objects),
-        "objects": _dumped(objects) if objects else None,
-    }
+    data: dict[str, Any] = {"format": FORMAT, "evenout": evenout.__version__}
+    if isinstance(model, BlindRepair):
+        data["repair"] = describe_blind(model, objects)
+    else:
+        table, ensemble = _steps(model)
+        data["table"] = None if table is None else describe_table(table)
+        data["ensemble"] = describe_ensemble(ensemble, objects)
+    data["objects"] = _dumped(objects) if objects else None
     with atomic_file(Path(path)) as file:
         write_plain(data, file)
 
@@ -71,7 +74,7 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
 
     Returns
     -------
-    FairOutlierEnsemble or Pipeline
+    FairOutlierEnsemble, BlindRepair or Pipeline
         What was saved. Threads belong to the machine, not to the model: set ``n_jobs`` anew.
 
     Raises
@@ -125,10 +128,12 @@ def _objects(data: Fields, trusted: Sequence[str]) -> list[Any]:
     )
 
 
-def _restore(data: Fields, trusted: Sequence[str]) -> FairOutlierEnsemble | Pipeline:
+def _restore(data: Fields, trusted: Sequence[str]) -> FairOutlierEnsemble | BlindRepair | Pipeline:
     found = data.whole("format", 1, 2**31)
     if found != FORMAT:
         raise ModelFileError(_other_format(found, data.text("evenout")))
+    if "repair" in data:
+        return read_blind(data.fields("repair"), _objects(data, trusted))
     ensemble = read_ensemble(data.fields("ensemble"), _objects(data, trusted))
     if "table" not in data:
         return ensemble
@@ -159,6 +164,6 @@ def _steps(model: Any) -> tuple[TableEncoder | None, FairOutlierEnsemble]:
         case [TableEncoder() as table, FairOutlierEnsemble() as ensemble]:
             return table, ensemble
     raise ValueError(
-        f"model is {' and '.join(type(step).__name__ for step in steps)}; a FairOutlierEnsemble, "
-        "or a Pipeline of a TableEncoder and one, can be saved"
+        f"model is {' and '.join(type(step).__name__ for step in steps)}; a FairOutlierEnsemble, a BlindRepair, "
+        "or a Pipeline of a TableEncoder and a FairOutlierEnsemble can be saved"
     )

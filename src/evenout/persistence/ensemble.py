@@ -7,20 +7,29 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.cells import Cells
+from evenout.core.choice import Choice
+from evenout.core.flags import FlagRows
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import NOTIONS
+from evenout.core.types import IntArray
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.estimator import FairOutlierEnsemble
-from evenout.fitting.request import FlagRows
+from evenout.fitting.background import Background
 from evenout.fitting.result import FitResult
+from evenout.fitting.scores import ScoreModel
+from evenout.fitting.updating import Maps
 from evenout.inputs.groups import Groups
 from evenout.persistence.parts import (
     KINDS_OF_CHOICE,
+    ratio_entries,
     read_choice,
+    read_maps,
     read_mixture,
     read_path,
+    read_ratio,
     read_scores,
 )
+from evenout.persistence.resemblance import describe_resemblance
 from evenout.storage.archive import plain
 from evenout.storage.fields import Fields
 
@@ -33,11 +42,9 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
     check_is_fitted(model)
     found = model._result
     scores, seen, names = found.scores, found.seen, getattr(model, "feature_names_in_", None)
-    kind = next(name for name, kind in KINDS_OF_CHOICE.items() if found.choice.kind is kind)
-    low, high = found.choice.interval
     return plain(
         {
-            "parameters": _parameters(model, objects),
+            "parameters": parameter_entries(model, objects),
             "n_features": model.n_features_in_,
             "feature_names": None if names is None else [*names],
             "groups": {
@@ -54,26 +61,25 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
                 "seen_S": seen.S,
                 "seen_t": seen.t,
                 "folds": seen.folds.astype(np.int64),
+                "nested": seen.nested,
+                "stands_for": seen.stands_for,
             },
-            "choice": {
-                **_without(vars(found.choice), "kind", "interval"),
-                "kind": kind,
-                "low": low,
-                "high": high,
-            },
+            "known": found.known,
+            "flag_price": found.flag_price,
+            "flag_ratio": ratio_entries(found.flag_ratio),
+            "choice": choice_entries(found.choice),
             "mixture": found.mixture,  # kept, so that scores are the same bit for bit wherever the path is solved again
             "threshold": found.threshold,
             "rank_error": found.rank_error,
             "label_gap": dict(zip(("before", "after"), found.label_gap, strict=True)),
             "scores": {
                 "pool": _pool(scores.pool, objects),
-                "scaling": scores.scaling,
-                "combination": _with_object(scores.combination.kind, "kind", objects)
-                | {"buckets": scores.combination.buckets, "shares": scores.combination.shares},
-                "base_scaling": scores.base_scaling,
-                "stack": scores.stack,
+                **_score_map(scores, objects),
+                "resemblance": describe_resemblance(scores.resemblance, objects),
             },
-            "path": _path(found.path, objects),
+            "path": path_entries(found.path, objects),
+            "maps": None if found.maps is None else _maps(found.maps, objects),
+            "background": found.background,
         }
     )
 
@@ -87,9 +93,11 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
     G, left_out, gap = len(labels), groups.fields("left_out"), data.fields("label_gap")
     codes = groups.integers("codes", n, low=-1, high=G - 1)
     scores = read_scores(data.fields("scores"), n, d, objects)
-    k = len(scores.pool.names)
+    k = scores.width
+    known, price = data.fields("known"), data.fields("flag_price")
+    data.require(len(known.names()) == k - scores.n_detectors, "known", "has the wrong length")
     folds = rows.integers("folds", n, low=0, high=_MOST)
-    model = _unfitted(data.fields("parameters"), objects)
+    model = unfitted(FairOutlierEnsemble, data.fields("parameters"), objects)
     model._store(
         FitResult(
             scores=scores,
@@ -101,17 +109,59 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             n_rows=rows.whole("n", n, 2**53),
             S=rows.floats("S", n, k),
             target=rows.floats("target", n),
-            seen=FlagRows(rows.floats("seen_S", n, k), rows.floats("seen_t", n), codes, folds),
+            seen=_read_seen(rows, n, k, k - scores.n_detectors, codes, folds),
+            flag_ratio=read_ratio(data.fields("flag_ratio")),
+            flag_price={name: price.number(name, finite=False) for name in price.names()},
+            known={name: known.number(name) for name in known.names()},
             threshold=data.number("threshold"),
             flag_rates=groups.floats("rates", G, 2),
             label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
             rank_error=data.number("rank_error"),
+            maps=read_maps(data.fields("maps"), scores.n_detectors, objects) if "maps" in data else None,
+            background=Background.read(data.fields("background"), n, d) if "background" in data else None,
         )
     )
     model.n_features_in_ = d
     if "feature_names" in data:
         model.feature_names_in_ = np.array(data.texts("feature_names", d), dtype=object)
     return model
+
+
+def _read_seen(rows: Fields, n: int, k: int, resembling: int, codes: IntArray, folds: IntArray) -> FlagRows:
+    """The rows as what has not seen them scores them."""
+    n_folds = int(folds.max()) + 1
+    nested = rows.floats("nested", None, n, resembling) if "nested" in rows else None
+    rows.require((nested is None) == (resembling == 0), "nested", "does not go with the rest")
+    rows.require(nested is None or len(nested) >= n_folds, "nested", "has too few folds")
+    stands_for = rows.floats("stands_for", n) if "stands_for" in rows else None
+    rows.require(stands_for is None or (stands_for > 0).all(), "stands_for", "is out of range")
+    return FlagRows(rows.floats("seen_S", n, k), rows.floats("seen_t", n), codes, folds, nested, stands_for)
+
+
+def _score_map(scores: ScoreModel, objects: list[Any]) -> dict[str, Any]:
+    """A score model without its detectors."""
+    return {
+        "scaling": scores.scaling,
+        "combination": _with_object(scores.combination.kind, "kind", objects)
+        | {"buckets": scores.combination.buckets, "shares": scores.combination.shares},
+        "base_scaling": scores.base_scaling,
+        "stack": scores.stack,
+    }
+
+
+def _maps(maps: Maps, objects: list[Any]) -> dict[str, Any]:
+    ranks = None
+    if maps.ranks is not None:
+        ranks = [{"levels": list(sketch.levels), "count": sketch.count} for sketch in maps.ranks]
+    models = [_score_map(model, objects) | {"rows": len(model.scaling.sorted_scores)} for model in maps.models]
+    kept = {
+        "columns": maps.columns,
+        "fresh_columns": maps.fresh_columns,
+        "knots": len(maps.columns),
+        "rows": maps.rows,
+        "seed": maps.seed,
+    }
+    return {"models": models, "ranks": ranks, **kept}
 
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -137,7 +187,15 @@ def _pool(pool: FittedPool, objects: list[Any]) -> dict[str, Any]:
     return {"names": pool.names, "parts": parts, "families": pool.families, "units": pool.units}
 
 
-def _path(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:
+def choice_entries(choice: Choice) -> dict[str, Any]:
+    """What was chosen, as plain data."""
+    kind = next(name for name, kind in KINDS_OF_CHOICE.items() if choice.kind is kind)
+    low, high = choice.interval
+    return {**_without(vars(choice), "kind", "interval"), "kind": kind, "low": low, "high": high}
+
+
+def path_entries(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:
+    """A path by its sums, as plain data."""
     notions = []
     for notion, weight in path.notions:
         known = notion in NOTIONS.values() or notion.name == "own"
@@ -151,6 +209,8 @@ def _path(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:
         "method": path.method,
         "noise_aware": path.noise_aware,
         "constraint": path.constraint,
+        "columns": path.columns,
+        "rule": path.rule,
     }
 
 
@@ -163,7 +223,8 @@ def _cells(cells: Cells) -> dict[str, Any]:
     return {**_without(vars(cells), "compared"), "compared": compared}
 
 
-def _parameters(model: FairOutlierEnsemble, objects: list[Any]) -> dict[str, Any]:
+def parameter_entries(model: Any, objects: list[Any]) -> dict[str, Any]:
+    """The parameters of an estimator, as plain data."""
     values = _without(model.get_params(deep=False), *_MACHINE)
     if not isinstance(values["random_state"], int | np.integer):
         values["random_state"] = None  # a generator that has moved on since
@@ -175,8 +236,9 @@ def _parameters(model: FairOutlierEnsemble, objects: list[Any]) -> dict[str, Any
     return values
 
 
-def _unfitted(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
-    known = set(FairOutlierEnsemble._get_param_names()) - set(_MACHINE)
+def unfitted(kind: Any, data: Fields, objects: Sequence[Any]) -> Any:
+    """An estimator with the parameters of a file."""
+    known = set(kind._get_param_names()) - set(_MACHINE)
     values: dict[str, Any] = {}
     for name in data.names():
         data.require(name in known, name, "is unknown: update evenout")
@@ -184,4 +246,4 @@ def _unfitted(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
         if isinstance(value, dict) and list(value) == ["object"]:
             value = objects[data.fields(name).whole("object", 0, len(objects) - 1)]
         values[name] = tuple(value) if isinstance(value, list) else value
-    return FairOutlierEnsemble(**values)
+    return kind(**values)

@@ -8,19 +8,27 @@ import numpy as np
 from evenout.core.cells import Cells, CrossFit
 from evenout.core.choice import Choice
 from evenout.core.combine import COMBINATIONS, Combination
+from evenout.core.even_rates import RatioEstimate
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
 from evenout.core.membership import AMONG, Block, Comparison
 from evenout.core.notions import Notion
 from evenout.core.path import TradeoffPath
-from evenout.core.problem import METHODS, WEIGHTS, Mixture
+from evenout.core.problem import CORRECTIONS, METHODS, WEIGHTS, Columns, Mixture
+from evenout.core.ray import Rule
 from evenout.core.registry import weighted_notions
 from evenout.core.scaling import SCALINGS, Scaling
+from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import Stack
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.detectors.units import Units
 from evenout.fitting.scores import ScoreModel
+from evenout.fitting.updating import KNOTS, Maps
+from evenout.persistence.resemblance import read_resemblance
 from evenout.storage.archive import ModelFileError
 from evenout.storage.fields import Fields
+
+_MOST = 2**53  # rows
+_LEVELS = 50  # of a sketch, each with twice the weight of the one before
 
 KINDS_OF_CHOICE = {"missed": TargetNotReachedWarning, "no_gap": NoGapWarning}
 
@@ -35,7 +43,34 @@ def read_scores(data: Fields, n_rows: int, n_features: int, objects: Sequence[An
         _read_combination(data.fields("combination"), k, objects),
         _read_scaling(data.fields("base_scaling"), n_rows, 1),
         _read_stack(data.fields("stack"), k) if "stack" in data else None,
+        read_resemblance(data.fields("resemblance"), n_features, objects) if "resemblance" in data else None,
     )
+
+
+def read_maps(data: Fields, k: int, objects: Sequence[Any]) -> Maps:
+    """What folds new rows into the sums of ``k`` detectors."""
+    models = []
+    for part in data.parts("models"):
+        scaling = _read_scaling(part.fields("scaling"), part.whole("rows", 0, _MOST), k)
+        base_scaling = _read_scaling(part.fields("base_scaling"), 0, 1)
+        combination = _read_combination(part.fields("combination"), k, objects)
+        stack = _read_stack(part.fields("stack"), k) if "stack" in part else None
+        models.append(ScoreModel(FittedPool((), ()), scaling, combination, base_scaling, stack))
+    data.require(models, "models", "is empty")
+    ranks = tuple(_read_ranks(part) for part in data.parts("ranks")) if "ranks" in data else None
+    data.require(ranks is None or len(ranks) == len(models), "ranks", "has the wrong length")
+    q = data.whole("knots", 1, KNOTS)
+    columns, fresh = data.floats("columns", q, k), data.floats("fresh_columns", q, k)
+    data.require(all((np.diff(part, axis=0) >= 0).all() for part in (columns, fresh)), "columns", "are not in order")
+    return Maps(tuple(models), ranks, columns, fresh, data.whole("rows", 1, 2**53), data.whole("seed", 0, 2**32 - 1))
+
+
+def _read_ranks(data: Fields) -> QuantileSketch:
+    levels = [Fields({"level": level}, "ranks").floats("level", None) for level in data.items("levels")]
+    data.require(1 <= len(levels) <= _LEVELS, "levels", "has the wrong length")
+    sketch = QuantileSketch(tuple(levels), None)
+    data.require(sketch.count == data.whole("count", 1, _MOST), "levels", "has the wrong length")
+    return sketch
 
 
 def read_path(data: Fields, n_groups: int, k: int, objects: Sequence[Any]) -> TradeoffPath:
@@ -57,19 +92,42 @@ def read_path(data: Fields, n_groups: int, k: int, objects: Sequence[Any]) -> Tr
     method = next(name for name in METHODS if name == data.text("method", METHODS))
     constraint = next(name for name in WEIGHTS if name == data.text("constraint", WEIGHTS))
     noise_aware = data.flag("noise_aware")
+    columns, rule = _read_columns(data.fields("columns"), k), None
+    if "rule" in data:
+        own = data.fields("rule")
+        rule = Rule(own.floats("own", k), own.floats("without", cross.n_folds, k))
     try:
         with np.errstate(all="ignore"):
-            return TradeoffPath(cross, notions, method=method, noise_aware=noise_aware, constraint=constraint)
+            settings: dict[str, Any] = {"method": method, "noise_aware": noise_aware, "constraint": constraint}
+            return TradeoffPath(cross, notions, **settings, columns=columns, rule=rule)
     except Exception as error:  # whatever sums that no rows can have make the solvers say
         raise ModelFileError(f"its path has no solution ({type(error).__name__})") from error
 
 
-def read_choice(data: Fields) -> Choice:
-    """What was chosen."""
+def _read_columns(data: Fields, k: int) -> Columns:
+    correction = next(name for name in CORRECTIONS if name == data.text("correction", CORRECTIONS))
+    resembling = data.whole("resembling", 0, k)
+    data.require(correction == "weights" or resembling > 0, "resembling", "does not go with the rest")
+    return Columns(correction, resembling)
+
+
+def ratio_entries(ratio: RatioEstimate) -> dict[str, float]:
+    """A ratio of flag rates as plain data."""
+    return {"value": ratio.value, "error": ratio.error, "low": ratio.interval[0], "high": ratio.interval[1]}
+
+
+def read_ratio(data: Fields) -> RatioEstimate:
+    """A ratio of flag rates."""
+    value, error, low, high = (data.number(name, finite=False) for name in ("value", "error", "low", "high"))
+    return RatioEstimate(value, error, (low, high))
+
+
+def read_choice(data: Fields, *, everywhere: bool = True) -> Choice:
+    """What was chosen; ``everywhere``: a place on a path must be there."""
     numbers = {name: data.number(name, finite=False) for name in ("asked", "reached", "correlation")}
     kind = KINDS_OF_CHOICE[data.text("kind", KINDS_OF_CHOICE)]
     interval = data.number("low", finite=False), data.number("high", finite=False)
-    given = {"alpha": data.number("alpha"), "met": data.flag("met"), "message": data.text("message")}
+    given = {"alpha": data.number("alpha", finite=everywhere), "met": data.flag("met"), "message": data.text("message")}
     return Choice(**given, **numbers, interval=interval, kind=kind)  # type: ignore[arg-type]
 
 

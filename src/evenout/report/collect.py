@@ -4,7 +4,7 @@ import platform
 import re
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -17,10 +17,14 @@ from evenout.inputs.grouping import read_crossed
 from evenout.inputs.groups import Groups, read_groups
 from evenout.metrics import average_precision, roc_auc
 from evenout.report.compared import collect_compared
-from evenout.report.data import Origin, Person, ReportData, RequestOutcome, Score, Step
+from evenout.report.data import Origin, Person, Range, ReportData, RequestOutcome, Score, Step
 from evenout.report.measure import EDGES, People, gather, shortened, show_labels
 from evenout.report.moves import Namer, crossing, list_moves
 from evenout.report.privacy import SMALLEST_CELL
+from evenout.report.why import gap_features, reasoned_people
+
+if TYPE_CHECKING:
+    from evenout.inputs.table import TableEncoder
 
 _GRID = 38  # with 0 and the chosen alpha: 40 steps
 _PACKAGES = ("evenout", "numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
@@ -36,19 +40,23 @@ def collect(
     given: Any = None,
     show_small_cells: bool = False,
     title: str | None = None,
+    reasons: int = 0,
+    table: "TableEncoder | None" = None,
     **origin: Any,
 ) -> ReportData:
     """Measure everything that the report of a fitted model shows; the parameters are those of `write_report`."""
     check_is_fitted(model)
     smallest = 0 if show_small_cells else SMALLEST_CELL
-    S = model.detector_scores(X)
+    S = _columns(model, X)
     groups = _groups(model, X, sensitive_features, len(S))
     people = _people(model, groups, sensitive_features, smallest)
     outlier, labels = show_labels(y, len(S), smallest)
     name, id_name = _namer(ids, people, len(S))
     alphas = _alphas(model)
     base, steps, listed = _measure(model, S, alphas, people, outlier, name)
-    chosen = int(np.flatnonzero(alphas == model.alpha_)[0])
+    chosen = int(np.flatnonzero(alphas == model._result.choice.alpha)[0])
+    before, after = _both(model, S)
+    asked: dict[str, Any] = {"n_reasons": reasons, "smallest": smallest, "table": table}
     return ReportData(
         title=shortened(title or origin.get("source") or "Fairness report"),
         origin=_origin(model, **origin),
@@ -75,7 +83,12 @@ def collect(
         id_name=id_name,
         smallest_cell=smallest,
         label_gap=model.label_gap_ if model.label_weight_ > 0 else None,
-        compared=collect_compared(model, *_both(model, S), sensitive_features, given, smallest),
+        compared=collect_compared(model, before, after, sensitive_features, given, smallest),
+        resembled=tuple(map(shortened, model.group_known_)),
+        known=tuple(model.group_known_.values()),
+        solved=model.path_.rule is not None,
+        gap_features=gap_features(model, X, before, people, table),
+        reasoned=reasoned_people(model, X, (before, after), people, name, **asked),
     )
 
 
@@ -83,6 +96,14 @@ def _both(model: FairOutlierEnsemble, S: FloatArray) -> tuple[FloatArray, FloatA
     """Base and fair score."""
     base = model._result.scores.base(S)
     return base, model._result.mixture.apply(S, base)
+
+
+def _columns(model: FairOutlierEnsemble, X: Any) -> FloatArray:
+    """Scores of the rows by detectors, and how much they resemble groups by classifiers that have not seen them."""
+    S, found = model._columns(X, None), model._result
+    k = found.scores.n_detectors
+    fitted = S.shape == found.S.shape and np.allclose(S[:, :k], found.S[:, :k])
+    return np.column_stack([S[:, :k], found.S[:, k:]]) if fitted and S.shape[1] > k else S
 
 
 def _measure(
@@ -98,10 +119,13 @@ def _measure(
     base_biases = path.target_bias("unseen"), *path.target_interval(), path.target_bias("training")
     base_score, flagged = _score(people, base, outlier, base_biases)
     biases = zip(path.bias(alphas, "unseen"), *path.interval(alphas), path.bias(alphas, "training"), strict=True)
+    k = model._result.scores.n_detectors
     weights = path.weights(alphas)
-    scores, crossings = [], []
+    scores, crossings, taken = [], [], []
     for alpha, bias in zip(alphas, biases, strict=True):
-        fair = path.mixture(alpha).apply(S, base)
+        mixture = path.mixture(alpha)
+        fair = mixture.apply(S, base)
+        taken.append(people.taken(-mixture.parts(S, base)[:, k:-1].sum(axis=1), base) if S.shape[1] > k else ())
         score, now_flagged = _score(people, fair, outlier, bias)
         scores.append(score)
         crossings.append(crossing(fair, now_flagged, flagged))
@@ -114,13 +138,28 @@ def _measure(
             f1=float(f1[m]),
             f2=float(f2[m]),
             distance=float(np.sqrt(max(f1[m], 0.0) / row_weight)),
-            weights=tuple(weights[m].tolist()),
+            weights=tuple(weights[m, :k].tolist()),
             score=scores[m],
             moves=moves[m],
+            kept=_kept(moves[m].leave, int(flagged.sum())),
+            prices=_prices(model, weights[m, k:]),
+            taken=taken[m],
         )
         for m in range(len(alphas))
     ]
     return base_score, tuple(steps), listed
+
+
+def _kept(leave: Range, flagged: int) -> Range:
+    """Share of the flagged list that is kept, as far as it may be shown."""
+    low, high = leave
+    return max(1.0 - high / max(flagged, 1), 0.0), 1.0 - low / max(flagged, 1)
+
+
+def _prices(model: FairOutlierEnsemble, weights: FloatArray) -> tuple[float, ...]:
+    """What is taken off for looking like each group."""
+    found = model._result.scores.resemblance
+    return () if found is None else tuple(found.levelled(-weights).tolist())
 
 
 def _score(
@@ -138,6 +177,7 @@ def _score(
         beyond=people.beyond(flagged),
         auc=None if outlier is None else roc_auc(outlier, scores),
         average_precision=None if outlier is None else average_precision(outlier, scores),
+        precision=people.precision(flagged, outlier),
         flags=people.flags(flagged),
         spread=people.spread(scores, threshold),
     )
@@ -167,7 +207,7 @@ def _people(model: FairOutlierEnsemble, groups: Groups, sensitive_features: Any,
 
 def _alphas(model: FairOutlierEnsemble) -> FloatArray:
     """0, even steps on a log scale, and the model's own alpha."""
-    return np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [model.alpha_]]))
+    return np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [model._result.choice.alpha]]))
 
 
 def _namer(ids: Any, people: People, n: int) -> tuple[Namer, str]:

@@ -49,8 +49,9 @@ class Spread:
 class Score:
     """One score: its bias on unseen rows (95 % interval) and on training rows, detection, flags, distribution.
 
-    ``apart`` is the largest difference of two groups' averages in standard deviations, ``beyond`` the number of flagged
-    people beyond what equal rates would give; None where that would give small cells away.
+    ``precision`` is the share of known outliers among the flagged, where that may be shown. ``apart`` is the largest
+    difference of two groups' averages in standard deviations, ``beyond`` the number of flagged people beyond what equal
+    rates would give; None where that would give small cells away.
     """
 
     bias: float
@@ -60,6 +61,7 @@ class Score:
     beyond: float | None
     auc: float | None
     average_precision: float | None
+    precision: float | None
     flags: Flags
     spread: Spread
 
@@ -79,7 +81,12 @@ class Moves:
 
 @dataclass(frozen=True)
 class Step:
-    """One trade-off parameter; ``distance``, the root of f1 per unit of row weight, is on the base score's scale."""
+    """One trade-off parameter; ``distance``, the root of f1 per unit of row weight, is on the base score's scale.
+
+    ``kept`` is the share of the base score's flagged list that is still flagged. Where a score is corrected by
+    resemblance, ``prices`` is what is taken off for looking like each of the report's ``resembled`` groups, and
+    ``taken`` what that takes off the people of each listed group, on average, in standard deviations of the base score.
+    """
 
     alpha: float
     f1: float
@@ -88,6 +95,9 @@ class Step:
     weights: tuple[float, ...]
     score: Score
     moves: Moves
+    kept: Range
+    prices: tuple[float, ...] = ()
+    taken: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,40 @@ class Person:
     id: str
     rank: int
     leaves: bool
+    group: str | None
+
+
+@dataclass(frozen=True)
+class GapFeature:
+    """A feature's share of the gap between two groups, before and after fairness; ``tells`` the group, from 0 to 1."""
+
+    name: str
+    base: float
+    fair: float
+    tells: float | None
+
+
+@dataclass(frozen=True)
+class GapFeatures:
+    """The two groups that lie furthest apart before fairness, their gap in ``rows`` of their people, by feature."""
+
+    high: str
+    low: str
+    rows: int
+    base: float
+    fair: float
+    features: tuple[GapFeature, ...]
+
+
+@dataclass(frozen=True)
+class Reasoned:
+    """A person with ranks before and after fairness, reasons, and what fairness did; ``group`` only where shown."""
+
+    id: str
+    rank_before: int
+    rank_now: int
+    reasons: tuple[str, ...]
+    moved: str
     group: str | None
 
 
@@ -182,8 +226,12 @@ class ReportData:
     away. ``unlisted_groups`` are counted in, but not shown one by one; ``small_groups`` are too small to be compared.
     ``refitted`` tells whether unseen people are unseen by the detectors too, or by the weights alone.
     ``weights_of_sum`` tells whether a step's weights make up the whole score, or are added to the base score.
-    ``label_gap`` is the base score's gap before and after it has learnt from labels, where it has. ``compared`` is None
-    where each group is simply held against each other.
+    ``resembled`` are the groups that people may look like, where the score is corrected by that, and ``known`` is how
+    much of who belongs to them the features tell. ``solved`` tells whether the steps lead straight to a rule that was
+    solved for even flags. ``label_gap`` is the base score's gap before and after it has learnt from labels, where it
+    has. ``compared`` is None where each group is simply held against each other. ``gap_features`` and ``reasoned``,
+    people by what happens to them at the chosen setting, are of the setting alone; the latter is empty unless reasons
+    were asked for.
     """
 
     title: str
@@ -212,3 +260,8 @@ class ReportData:
     smallest_cell: int
     label_gap: tuple[float, float] | None = None
     compared: Compared | None = None
+    resembled: tuple[str, ...] = ()
+    known: tuple[float, ...] = ()
+    solved: bool = False
+    gap_features: GapFeatures | None = None
+    reasoned: tuple[tuple[str, tuple[Reasoned, ...]], ...] = ()

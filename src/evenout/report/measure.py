@@ -93,6 +93,20 @@ class People:
             threshold=float((threshold - mean) / scale),
         )
 
+    def taken(self, off: FloatArray, base: FloatArray) -> tuple[float | None, ...]:
+        """Mean of what is taken off the people of each listed cell, in standard deviations of the base score."""
+        sums = np.bincount(self.codes, weights=off - off.mean(), minlength=len(self.sizes))
+        means = sums / np.maximum(self.sizes, 1) / (base.std() or 1.0)
+        return tuple(float(means[g]) if self.sizes[g] >= max(self.smallest, 1) else None for g in self.listed)
+
+    def precision(self, flagged: BoolArray, outlier: BoolArray | None) -> float | None:
+        """Share of known outliers among the flagged, if there are enough of both kinds."""
+        if outlier is None or not flagged.any():
+            return None
+        found = int((flagged & outlier).sum())
+        few = min(found, int(flagged.sum()) - found) < max(self.smallest, 1)
+        return None if few else found / int(flagged.sum())
+
     def apart(self, scores: FloatArray) -> float | None:
         """Largest difference of two groups' averages, in standard deviations; of groups that may be shown."""
         sizes, deviation = self.sizes[: self.n_groups], scores.std()

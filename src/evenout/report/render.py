@@ -1,15 +1,14 @@
 """Second stage of a report: from plain data to one HTML page that needs nothing else."""
 
-import base64
-import hashlib
 import json
 import math
 from dataclasses import asdict
 from functools import lru_cache, reduce
-from importlib.resources import files
 from typing import Any
 
 from evenout.core.exceptions import from_extra
+from evenout.pages import policy, safe, static, style, template
+from evenout.reasons.words import PROXY
 from evenout.report import words
 from evenout.report.data import ReportData
 from evenout.report.drawing import draw_curves
@@ -33,22 +32,20 @@ def render(data: ReportData) -> str:
         steps=steps,
         now=steps[data.chosen],
         curves=[draw_curves(pair) for pair in data.compared.curves] if data.compared else [],
+        proxy=PROXY,
+        widest=_widest(data),
         payload=_embedded(_payload(data, steps)),
-        style=_safe(_static("report.css")),
-        library=_safe(library),
-        script=_safe(script),
-        policy=_policy(library, script),
+        style=safe(style()),
+        library=safe(library),
+        script=safe(script),
+        policy=policy(library, script),
     )
 
 
-def template(package: str, name: str, **filters: Any) -> Any:
-    """A template of a package: what is put in is escaped, and what is not there is an error."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    settings: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader(package), undefined=StrictUndefined, **settings)
-    environment.filters |= filters
-    return environment.get_template(name)
+def _widest(data: ReportData) -> float:
+    """The largest share of a feature in the gap, for the bars."""
+    features = () if data.gap_features is None else data.gap_features.features
+    return max((abs(share) for each in features for share in (each.base, each.fair)), default=0.0) or 1.0
 
 
 def _payload(data: ReportData, steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -83,15 +80,6 @@ def _at(tree: Any, path: str) -> Any:
     return reduce(lambda node, key: node[int(key)] if isinstance(node, list) else node[key], path.split("."), tree)
 
 
-def _safe(trusted: str) -> Any:
-    """Our own or the library's text, which must not end the element that it stands in."""
-    from markupsafe import Markup
-
-    if "</script" in trusted.lower() or "</style" in trusted.lower() or "<!--" in trusted:
-        raise ValueError("a script or style sheet holds text that would end its element")
-    return Markup(trusted)
-
-
 @lru_cache(maxsize=1)
 def _plotting_library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, which puts ``vegaEmbed`` into the page."""
@@ -100,19 +88,5 @@ def _plotting_library() -> str:
 
 
 def _own_script() -> str:
-    parts = "\n".join(_static(name) for name in _SCRIPTS)
+    parts = "\n".join(static("evenout.report", name) for name in _SCRIPTS)
     return f'(() => {{\n"use strict";\n{parts}}})();'
-
-
-def _static(name: str) -> str:
-    return files("evenout.report").joinpath("static", name).read_text(encoding="utf-8")
-
-
-def _policy(*scripts: str) -> str:
-    """Nothing is fetched, and no script runs but these: even a hole in the escaping would stay shut."""
-    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
-    allowed = " ".join(f"'sha256-{text}'" for text in hashes)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )

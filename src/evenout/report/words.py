@@ -65,6 +65,9 @@ def step_words(data: ReportData, place: int) -> dict[str, Any]:
         "leave": people(step.moves.leave, data.smallest_cell),
         "against": _against(step),
         "weights": [number(weight) for weight in step.weights],
+        "kept": _kept(step.kept),
+        "prices": [number(price) for price in step.prices],
+        "taken": [number(mean) for mean in step.taken],
     }
 
 
@@ -79,6 +82,7 @@ def score_words(data: ReportData, score: Score) -> dict[str, Any]:
         "training_bias": number(score.training_bias),
         "auc": number(score.auc),
         "average_precision": number(score.average_precision),
+        "precision": "not shown" if score.precision is None else percent(score.precision),
         "ratio": ratio_text(flags.ratio),
         "unflagged": ratio_text(flags.unflagged),
         "rates": [rate_text(rate) for rate in flags.rates],
@@ -165,6 +169,10 @@ def _summary(data: ReportData, place: int) -> str:
         parts.append(f"AUC: {number(step.score.auc)}; before: {number(base.auc)}.")
     moves = [people(count, data.smallest_cell) for count in (step.moves.enter, step.moves.leave)]
     parts.append(f"Entering the flagged list: {moves[0]}; leaving it: {moves[1]}.")
+    if step.prices:
+        each = zip(data.groups, step.taken, strict=True)
+        taken = ", ".join(f"{group.name} {number(mean)}" for group, mean in each if mean is not None)
+        parts.append(f"Taken off for looking like a group, on average, in standard deviations: {taken}.")
     return " ".join(parts)
 
 
@@ -180,6 +188,11 @@ def _removed(data: ReportData, step: Step) -> str:
 
 def _interval(ends: tuple[float, float]) -> str:
     return " to ".join(map(number, ends))
+
+
+def _kept(share: Range) -> str:
+    """A share of the flagged list, or what may be said of it."""
+    return f"at least {100 * share[0]:.1f}%" if share[0] < share[1] and share[1] >= 1 else rate_text(share)
 
 
 def _against(step: Step) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from evenout import __version__
 from evenout.datasets import load_dataset
-from evenout.report.render import template
+from evenout.pages import template
 from evenout.reproduce.claims import NOTABLE, PAPER_AUC, Claim, breast_cancer_aucs
 from evenout.reproduce.experiment import (
     BASES,

@@ -1,0 +1,220 @@
+"""An audit as one page to hand over: words and figures are collected here, the template has the order.
+
+The page has no script and asks for nothing: it opens anywhere, prints on paper, and follows light and dark.
+"""
+
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import evenout
+from evenout.auditing import practice_text, sentences
+from evenout.auditing.meanings import MEANINGS
+from evenout.auditing.words import between, chance, number, shown
+from evenout.pages import html_table, policy, safe, static, style, template
+from evenout.storage.output import atomic_file
+
+if TYPE_CHECKING:
+    from evenout.auditing.practice import PracticeTable
+    from evenout.auditing.result import AuditResult, Measure
+
+_NAME = 80  # characters of a group's name
+_PACKAGES = ("numpy", "scipy", "pandas")
+_FEATURES = 20  # that go with the gap
+
+# Question, measure, what its test could have seen, what that is in.
+_QUESTIONS = (
+    ("Do the groups' mean scores differ?", "demographic_parity", "mean_score_detectable", "standard deviations"),
+    ("Are groups flagged unevenly?", "flag_rate_ratio", "flag_rate_detectable", "percentage points"),
+    ("Are known outliers found unevenly?", "true_positive_rate_gap", "true_positive_rate_detectable",
+     "percentage points"),
+    ("Do rows alike in the given columns differ?", "conditional_parity", "conditional_detectable",
+     "standard deviations"),
+)  # fmt: skip
+_ANSWERS = ("not tested", "yes, more than chance explains", "likely, but not settled", "cannot tell")
+
+
+def audit_page(
+    results: "Mapping[str, AuditResult]",
+    tables: "Sequence[PracticeTable]" = (),
+    *,
+    title: str | None = None,
+    source: str | None = None,
+    input_sha256: str | None = None,
+    date: datetime | None = None,
+) -> str:
+    """The page as a string; ``results`` by attribute, under "" if there is one of all.
+
+    Parameters
+    ----------
+    results : mapping of str to AuditResult
+    tables : sequence of PracticeTable
+    title, source : str, optional
+        The page's title, and where the data came from.
+    input_sha256 : str, optional
+        Hash of the data file; by default that of scores and groups.
+    date : datetime, optional
+        By default now.
+    """
+    first = next(iter(results.values()))
+    moment = (date or datetime.now(UTC)).astimezone(UTC)
+    return template("evenout.auditing", "audit.html.j2").render(
+        title=shown(title or "Audit of an outlier score", _NAME),
+        parts=[_part(name, result) for name, result in results.items()],
+        tables=[_table(table) for table in tables],
+        rows=len(first.scores) if first.everyone is None else len(first.everyone.scores),
+        flagged=_flagged(first),
+        confidence=f"{100 * first.settings['confidence']:.3g}%",
+        made=moment.strftime("%Y-%m-%d %H:%M UTC"),
+        source=shown(source or "not named", 200),
+        digest=input_sha256 or _digest(results),
+        digest_of="data file" if input_sha256 else "scores and groups, as they were read",
+        settings=[(name, str(value)) for name, value in first.settings.items()],
+        versions=[("evenout", evenout.__version__), ("Python", platform.python_version())]
+        + [(name, version(name)) for name in _PACKAGES],
+        style=safe(style() + static("evenout.auditing", "audit.css")),
+        policy=policy(),
+    )
+
+
+def write_audit_page(path: Path, page: str) -> None:
+    """Write the page: whole or not at all."""
+    with atomic_file(path) as place:
+        place.write_text(page, encoding="utf-8", newline="\n")
+
+
+def notebook(result: "AuditResult") -> str:
+    """The groups and what was found, for a notebook."""
+    groups = [
+        [row["name"], row["rows"], row["mean"], row["flagged"], row["rate"], row["interval"]] for row in _groups(result)
+    ]
+    heads = ["group", "rows", "mean score", "flagged", "flag rate", "interval"]
+    found = html_table(["found"], [[sentence] for sentence in result.verdict])
+    caption = f"Audit of {len(result.scores):,} rows in {len(result.group_names)} groups, {_flagged(result)} flagged"
+    return html_table(heads, groups[:50], caption) + found
+
+
+def _part(name: str, result: "AuditResult") -> dict[str, Any]:
+    """One audit in words."""
+    return {
+        "name": shown(name, _NAME),
+        "verdict": [shown(sentence) for sentence in result.verdict],
+        "questions": _questions(result),
+        "groups": _groups(result),
+        "left_out": [(shown(g.name, _NAME), f"{g.rows:,}", f"{g.flagged:,}") for g in result.left_out],
+        "comparisons": [_comparison(m) for m in result.measures if _compares(m)],
+        "features": [
+            (shown(str(m.detail), _NAME), f"{m.value:.0%}", _percents(m.low, m.high), chance(m.p_adjusted))
+            for m in result.measures
+            if m.measure == "gap_explained"
+        ][:_FEATURES],
+        "notes": [shown(note) for note in result.notes],
+    }
+
+
+def _questions(result: "AuditResult") -> list[dict[str, str]]:
+    """Each question with its answer, and the smallest difference that could have been seen."""
+    rows = []
+    for words, measure, seen, unit in _QUESTIONS:
+        if not result.has(measure):
+            continue
+        m, least = result.get(measure), result.get(seen) if result.has(seen) else None
+        grade = sentences.grade(m, result)
+        times = 100.0 if unit == "percentage points" else 1.0
+        size = "nothing reliably" if least is None or np.isnan(least.value) else f"{number(times * least.value)} {unit}"
+        rows.append({
+            "words": words,
+            "answer": _ANSWERS[grade] if not np.isnan(m.value) else "cannot tell",
+            "tone": ("none", "found", "likely", "open")[grade],
+            "p": chance(m.p_adjusted) or "–",
+            "seen": size,
+            "held": least.note if least is not None else "",
+        })  # fmt: skip
+    return rows
+
+
+def _groups(result: "AuditResult") -> list[dict[str, Any]]:
+    """One row per group, with the ends of a picture of its flag rate in percent of the widest."""
+    rates = [result.get("flag_rate", name) for name in result.group_names]
+    ends = [x for m in rates for x in (m.value, m.high) if not np.isnan(x)]
+    most = max(ends, default=0.0) or 1.0
+    rows = []
+    for name, n, k, m in zip(result.group_names, result.group_counts, result.flagged_counts, rates, strict=True):
+        low, high = (m.low, m.high) if not np.isnan(m.low) else (m.value, m.value)
+        rows.append({
+            "name": shown(name, _NAME), "rows": f"{n:,}", "flagged": f"{k:,}",
+            "mean": number(result.get("mean_score", name).value),
+            "rate": "–" if np.isnan(m.value) else f"{m.value:.1%}",
+            "interval": _percents(m.low, m.high),
+            "at": f"{100 * np.nan_to_num(m.value) / most:.2f}",
+            "from": f"{100 * np.nan_to_num(low) / most:.2f}",
+            "wide": f"{100 * np.nan_to_num(high - low) / most:.2f}",
+        })  # fmt: skip
+    return rows
+
+
+def _compares(m: "Measure") -> bool:
+    kind = MEANINGS[m.measure]
+    return m.group is None and m.detail is None and kind.shape not in ("level", "rate", "none")
+
+
+def _comparison(m: "Measure") -> tuple[str, str, str, str, str]:
+    kind = MEANINGS[m.measure]
+    p = "" if kind.twin or kind.rest else chance(m.p_adjusted)
+    return kind.words.strip(), number(m.value), between(m.low, m.high), p, m.note
+
+
+def _table(table: "PracticeTable") -> dict[str, Any]:
+    """A table to hand over, one block per attribute."""
+    columns = practice_text.heads(table.kind)
+    blocks = []
+    for attribute, rows in table.frame.groupby("attribute", sort=False):
+        lines = [
+            (shown(row["group"], _NAME), [practice_text.cell(row, how) for _, how in columns])
+            for row in rows.to_dict("records")
+        ]
+        blocks.append((shown(str(attribute), _NAME), lines))
+    return {
+        "practice": table.practice,
+        "favourable": table.favourable,
+        "heads": [head for head, _ in columns],
+        "blocks": blocks,
+        "strata": None if table.strata is None else _strata(table),
+        "notes": [shown(note) for note in table.notes],
+    }
+
+
+def _strata(table: "PracticeTable") -> list[tuple[str, str, str, str, str]]:
+    assert table.strata is not None
+    return [
+        (shown(f"{row['attribute']}: {row['group']}", _NAME), shown(row["stratum"], _NAME), f"{row['people']:,}",
+         f"{row['favoured']:,}", practice_text.cell(row, "rate%"))
+        for row in table.strata.to_dict("records")
+        if row["people"]
+    ]  # fmt: skip
+
+
+def _flagged(result: "AuditResult") -> str:
+    asked = result.settings["contamination"]
+    return f"{asked:,} rows" if isinstance(asked, Integral) else f"{100 * asked:.3g}%"
+
+
+def _percents(low: float, high: float) -> str:
+    return "" if np.isnan(low) else f"{low:.1%} to {high:.1%}"
+
+
+def _digest(results: "Mapping[str, AuditResult]") -> str:
+    """The same for the same scores and groups."""
+    told = hashlib.sha256()
+    for name, result in results.items():
+        told.update(repr((name, result.group_names)).encode())
+        told.update(np.ascontiguousarray(result.scores, dtype=np.float64).tobytes())
+        told.update(np.ascontiguousarray(result.groups, dtype=np.int64).tobytes())
+    return told.hexdigest()

@@ -1,0 +1,216 @@
+"""``evenout watch``: batches of a score in use, counted as they come; an alarm when a gap is larger than promised."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenout.cli.messages import Announce, plain_messages, progress
+from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options
+from evenout.core.exceptions import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from evenout.watching import FairnessMonitor
+
+ALARM = 3  # exit status
+_SETTINGS = ("tolerance", "flag_rate_ratio", "false_alarms")
+
+_EXAMPLES = """
+\b
+Examples:
+  evenout watch batches/ --state watch.skops --score fair_score --sensitive sex --model fair/model.skops
+      begin, and count every file in the folder; run it again when there are new ones
+  evenout watch june.csv --state watch.skops --score risk --sensitive sex,age --start may.csv
+      a score from elsewhere: June's rows are held against May's
+  evenout watch --state watch.skops --merge north.skops --merge south.skops
+      take in what other machines have counted
+
+\b
+Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrupted.
+"""
+
+
+def _names(_: Any, __: Any, value: str | None) -> list[str]:
+    """Columns separated by commas."""
+    return [name.strip() for name in value.split(",") if name.strip()] if value else []
+
+
+@click.command(epilog=_EXAMPLES, short_help="Watch a score in use, batch after batch.")
+@click.argument("files", type=NonEmptyPath(), nargs=-1)
+@click.option("--state", required=True, type=NonEmptyPath(), metavar="FILE", help="What has been counted so far.")
+@click.option("--score", metavar="COL", help="Column with the scores, higher = more outlying.")
+@click.option("--sensitive", callback=_names, metavar="COL[,COL...]", help="Protected columns.")
+@click.option(
+    "--model", type=NonEmptyPath(), metavar="FILE",
+    help="Begin with what this model, from evenout fit, promised; --score has its fair scores.",
+)  # fmt: skip
+@click.option(
+    "--start", type=NonEmptyPath(), metavar="FILE", help="Begin with these rows, and hold later ones to them."
+)
+@click.option(
+    "--tolerance", type=FiniteRange(0, 1), metavar="GAP",
+    help="The gap of mean ranks between groups that was promised, without --model.  [default: 0]",
+)  # fmt: skip
+@click.option(
+    "--flag-rate-ratio", type=FiniteRange(0, 1, min_open=True), metavar="RATIO",
+    help="Promised as well, without --model: the lowest flag rate of a group as a share of the highest.",
+)  # fmt: skip
+@click.option(
+    "--false-alarms", type=FiniteRange(0, 0.5, min_open=True), metavar="SHARE",
+    help="Chance that there ever is an alarm while promises are kept.  [default: 0.05]",
+)  # fmt: skip
+@estimator_options("contamination", "unknown_groups")
+@click.option(
+    "--merge",
+    type=NonEmptyPath(),
+    multiple=True,
+    metavar="FILE",
+    help="State of another machine to take in; repeatable.",
+)
+@click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write the history, one row per batch and group.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--quiet", is_flag=True, help="Print nothing but the findings.")
+@click.pass_context
+def watch(
+    ctx: click.Context, /, files: Sequence[Path], state: Path, merge: Sequence[Path], out: Path | None, as_json: bool,
+    quiet: bool, **options: Any,
+) -> None:  # fmt: skip
+    """Count batches of scores in use, and say whether what was promised is kept.
+
+    FILES are batches (.csv, .csv.gz or .parquet), or folders of them, taken in the order of their names. Each is
+    counted once, by its name, and the state is written after each. Whatever happens in between: run it again.
+
+    Groups are compared within each batch, by the ranks of their scores, so that a drift of all scores or another mix of
+    groups is no alarm; both are told apart. One may look as often as one likes: the false-alarm rate is for all time.
+
+    Settings are fixed when a watch begins, with --model, with --start, or with the first file of all.
+    """
+    from evenout.cli.inputs import check_out
+    from evenout.storage.output import atomic_file, write_table
+
+    with plain_messages():
+        if out is not None:
+            check_out(out, *files)
+        with progress(quiet=quiet or as_json) as step:
+            monitor = _watch(files, state, merge, step, options)
+        if out is not None:
+            with atomic_file(out) as place:
+                write_table(monitor.history(), place)
+    if as_json:
+        click.echo(json.dumps(monitor.to_dict(), indent=2))
+    else:
+        click.echo("\n".join(monitor.verdict) if quiet else repr(monitor))
+    ctx.exit(ALARM if monitor.alarm else 0)
+
+
+def _watch(
+    files: Sequence[Path], state: Path, merge: Sequence[Path], step: Announce, options: dict[str, Any]
+) -> "FairnessMonitor":
+    from evenout.watching import FairnessMonitor
+
+    batches = _batches(files, state)
+    if state.exists():
+        monitor = _continued(state, options)
+    else:
+        monitor, batches = _begun(batches, state, step, options)
+    if merge:
+        monitor.merge(*map(FairnessMonitor.load, merge)).save(state)
+    for file in batches:
+        if file.name not in monitor:
+            step(f"Counting {file}")
+            rows = _read(file, options)
+            with _naming(file):
+                monitor.update(rows[0], sensitive_features=rows[1], batch=file.name)
+            monitor.save(state)
+    return monitor
+
+
+def _continued(state: Path, options: dict[str, Any]) -> "FairnessMonitor":
+    """The watch in the file; settings that are given again must be the same."""
+    from evenout.watching import FairnessMonitor
+
+    monitor = FairnessMonitor.load(state)
+    for name in () if options["model"] is not None else _SETTINGS:
+        if options[name] is not None and options[name] != getattr(monitor.settings, name):
+            raise InputError(
+                "{state} was begun with another {$name}; leave it out, or begin another watch with another --state",
+                state=state, name=name,
+            )  # fmt: skip
+    return monitor
+
+
+def _begun(
+    batches: list[Path], state: Path, step: Announce, options: dict[str, Any]
+) -> "tuple[FairnessMonitor, list[Path]]":
+    """A new watch, and the batches that are left to count: without model or start, it begins with the first."""
+    from evenout.persistence import load_model
+    from evenout.watching import FairnessMonitor
+
+    given = {name: options[name] for name in _SETTINGS if options[name] is not None}
+    if options["model"] is not None:
+        promised = [name for name in ("tolerance", "flag_rate_ratio") if name in given]
+        if promised or options["start"] is not None:
+            raise InputError("--model says what was promised; leave {$name} out", name=(*promised, "start")[0])
+        step(f"Loading {options['model']}")
+        monitor = FairnessMonitor.of(load_model(options["model"]), unknown_groups=options["unknown_groups"], **given)
+    else:
+        if options["start"] is None and not batches:
+            raise ValueError(f"{state} is not there, so a watch begins; give a file, --start or --model to begin with")
+        first = options["start"] or batches.pop(0)
+        step(f"Reading {first}")
+        rows = _read(first, options)
+        monitor = FairnessMonitor(
+            contamination=options["contamination"], unknown_groups=options["unknown_groups"], **given
+        )
+        with _naming(first):
+            monitor.start(rows[0], sensitive_features=rows[1], batch=first.name)
+    monitor.save(state)
+    return monitor, batches
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Say of which file an error is."""
+    try:
+        yield
+    except ValueError as error:
+        raise InputError("{file}: {error}", file=file, error=error) from None
+
+
+def _batches(files: Sequence[Path], state: Path) -> list[Path]:
+    """The files, with those of folders, sorted by name; two of one name are refused."""
+    from evenout.inputs.files import SUFFIXES
+
+    found: list[Path] = []
+    for file in files:
+        if file.is_dir():
+            inside = [each for each in file.iterdir() if each.name.lower().endswith(SUFFIXES) and each != state]
+            found += [each for each in inside if not each.name.startswith(".")]
+        else:
+            found.append(file)
+    names: dict[str, Path] = {}
+    for file in sorted(found, key=lambda each: each.name):
+        if file.name in names and names[file.name] != file:
+            raise ValueError(
+                f"{names[file.name]} and {file} have one name, by which batches are told apart; rename one"
+            )
+        names[file.name] = file
+    return list(names.values())
+
+
+def _read(file: Path, options: dict[str, Any]) -> "tuple[pd.Series, pd.DataFrame]":
+    """Scores and groups of a file."""
+    from evenout.inputs.files import read_table, require_columns
+
+    score, sensitive = options["score"], options["sensitive"]
+    if score is None or not sensitive:
+        raise ValueError(f"{file}: --score and --sensitive are needed, the columns of scores and groups")
+    table = read_table(file, text={*sensitive})
+    require_columns([score], table.columns, where=str(file), use="--score")
+    require_columns(sensitive, table.columns, where=str(file), use="--sensitive")
+    return table[score], table[list(sensitive)]

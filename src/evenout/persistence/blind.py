@@ -1,0 +1,86 @@
+"""A fitted `BlindRepair` as plain data, and back."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from evenout.blind import BlindRepair
+from evenout.fitting.prices import FlagState, Prices, Repaired
+from evenout.inputs.groups import Groups
+from evenout.persistence.ensemble import choice_entries, parameter_entries, path_entries, unfitted
+from evenout.persistence.parts import ratio_entries, read_choice, read_path, read_ratio
+from evenout.persistence.resemblance import describe_resemblance, read_resemblance
+from evenout.storage.archive import plain
+from evenout.storage.fields import Fields
+
+_MOST = 2**31 - 1
+
+
+def describe_blind(model: BlindRepair, objects: list[Any]) -> dict[str, Any]:
+    """As plain data; what plain data cannot hold is put into ``objects``."""
+    check_is_fitted(model)
+    found, names = model._result, getattr(model, "feature_names_in_", None)
+    flags = found.flags
+    return plain(
+        {
+            "parameters": parameter_entries(model, objects),
+            "n_features": model.n_features_in_,
+            "feature_names": None if names is None else [*names],
+            "groups": {
+                "codes": found.groups.codes.astype(np.int64),
+                "labels": found.groups.labels,
+                "left_out": found.groups.left_out,
+            },
+            "told": [*model.lambda_],
+            "known": np.array([*model.group_known_.values()], dtype=float),
+            "resemblance": describe_resemblance(found.model, objects),
+            "path": None if found.path is None else path_entries(found.path, objects),
+            "prices": {"own": found.prices.own, "without": found.prices.without},
+            "choice": choice_entries(found.prices.choice),
+            "flags": None if flags is None else {"rates": flags.rates, **ratio_entries(flags.ratio)},
+            "cost": {} if flags is None else flags.cost,
+            "scores": model.scores_,
+            "threshold": model.threshold_,
+        }
+    )
+
+
+def read_blind(data: Fields, objects: Sequence[Any]) -> BlindRepair:
+    """The repair; a `ModelFileError` if any of its parts does not fit the others."""
+    model = unfitted(BlindRepair, data.fields("parameters"), objects)
+    groups, d = data.fields("groups"), data.whole("n_features", 1, _MOST)
+    labels = groups.texts("labels") if groups.items("labels") else ()
+    scores = data.floats("scores", None)
+    codes = groups.integers("codes", len(scores), low=-1, high=len(labels) - 1)
+    left_out = groups.fields("left_out")
+    small = {name: left_out.whole(name, 0, 2**53) for name in left_out.names()}
+    told = data.texts("told") if data.items("told") else ()
+    G, prices = len(told), data.fields("prices")
+    resemblance = path = flags = None
+    if "resemblance" in data:
+        resemblance = read_resemblance(data.fields("resemblance"), d + 1, objects)
+        data.require(resemblance.n_groups == G, "told", "has the wrong length")
+        compared = data.fields("path").fields("cross").fields("whole").array("plain").shape[1] - 1
+        path = read_path(data.fields("path"), compared, G, objects)
+        flags = _read_flags(data, len(labels))
+    own = prices.floats("own", G)
+    without = prices.floats("without", 0 if path is None else path.cross.n_folds, G)
+    choice = read_choice(data.fields("choice"), everywhere=False)
+    model.scores_, model.threshold_ = scores, data.number("threshold")
+    known = data.raw("known")
+    data.require(isinstance(known, np.ndarray) and known.shape == (G,), "known", "has the wrong shape")
+    model.group_known_ = dict(zip(told, known.tolist(), strict=True))
+    found = Groups(codes, labels, small)
+    model._store(Repaired(resemblance, path, Prices(own, without, choice), flags, found), told)
+    model.n_features_in_ = d
+    if "feature_names" in data:
+        model.feature_names_in_ = np.array(data.texts("feature_names", d), dtype=object)
+    return model
+
+
+def _read_flags(data: Fields, n_groups: int) -> FlagState:
+    flags, cost = data.fields("flags"), data.fields("cost")
+    costs = {name: cost.number(name, finite=False) for name in cost.names()}
+    return FlagState(flags.floats("rates", n_groups, 2), read_ratio(flags), costs)

@@ -1,0 +1,131 @@
+"""What is read and what is refused, and scikit-learn's conventions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Perceptron
+from sklearn.tree import DecisionTreeClassifier
+
+from evenout import BlindRepair, SmallGroupWarning, TargetNotReachedWarning
+
+
+@pytest.fixture(scope="module")
+def rows(population):
+    return population(900, 0)
+
+
+def _fit(rows, **settings):
+    repair = BlindRepair(classifier=LogisticRegression(), random_state=0, **settings)
+    return repair.fit(rows.t, rows.X, sensitive_features=rows.groups)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"bias_reduction": 0.5, "flag_rate_ratio": 0.8},
+            "and flag_rate_ratio were given; .* at most one",
+        ),
+        ({"flag_rate_ratio": 0.8, "confidence": 0.9}, "confidence goes with bias_reduction"),
+        ({"bias_reduction": 1.5}, r"bias_reduction=1\.5 is not allowed"),
+        ({"min_group_size": 4}, "min_group_size=4 is not allowed; use an integer of at least 5"),
+        (
+            {"classifier": Perceptron()},
+            "classifier=Perceptron.* is not allowed; use None or a classifier",
+        ),
+        ({"contamination": 0.7}, r"contamination=0\.7 is not allowed"),
+        ({"n_jobs": 0}, "n_jobs=0 is not allowed"),
+        ({"random_state": "a"}, "random_state='a' is not allowed"),
+    ],
+)
+def test_bad_parameters_are_one_line(rows, settings, words):
+    with pytest.raises(ValueError, match=words) as error:
+        BlindRepair(**settings).fit(rows.t, rows.X, sensitive_features=rows.groups)
+    assert "\n" not in str(error.value).split("classifier=")[0]
+
+
+def test_bad_rows_are_one_line(rows):
+    repair = BlindRepair(classifier=LogisticRegression())
+    with pytest.raises(ValueError, match="scores has 899 rows, but X has 900; give the score and"):
+        repair.fit(rows.t[1:], rows.X, sensitive_features=rows.groups)
+    with pytest.raises(ValueError, match="sensitive_features is missing"):
+        repair.fit(rows.t, rows.X)
+    with pytest.raises(ValueError, match="one group only"):
+        repair.fit(rows.t, rows.X, sensitive_features=np.zeros(900))
+    with pytest.raises(ValueError, match=r"scores.*NaN"):
+        repair.fit(np.where(np.arange(900) == 3, np.nan, rows.t), rows.X, sensitive_features=rows.groups)
+    with pytest.raises(NotFittedError):
+        repair.transform(rows.t, rows.X)
+
+
+def test_new_rows_need_the_same_columns(rows):
+    frame = pd.DataFrame(rows.X, columns=["a", "b", "c"])
+    repair = BlindRepair(classifier=LogisticRegression(), random_state=0)
+    repair.fit(rows.t, frame, sensitive_features=pd.Series(rows.groups))
+    assert repair.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert repair.n_features_in_ == 3
+    with pytest.raises(ValueError, match="feature names"):
+        repair.transform(rows.t, frame[["b", "a", "c"]])
+    with pytest.raises(ValueError, match="2 features"):
+        _fit(rows).transform(rows.t, rows.X[:, :2])
+    with pytest.raises(ValueError, match="scores has 5 rows, but X has 6"):
+        repair.transform(rows.t[:5], frame[:6])
+
+
+def test_a_failed_refit_leaves_the_model_as_it_was(rows):
+    repair = _fit(rows)
+    before = repair.transform(rows.t, rows.X)
+    with pytest.raises(ValueError, match="one group only"):
+        repair.fit(rows.t, rows.X, sensitive_features=np.zeros(900))
+    np.testing.assert_array_equal(repair.transform(rows.t, rows.X), before)
+
+
+def test_groups_are_named(rows):
+    names = np.array(["x", "y", "z"])[rows.groups]
+    repair = BlindRepair(classifier=LogisticRegression(), random_state=0).fit(rows.t, rows.X, sensitive_features=names)
+    assert repair.groups_ == ("x", "y", "z") == tuple(repair.lambda_) == tuple(repair.group_known_)
+    assert repair.group_counts_.tolist() == np.bincount(rows.groups).tolist()
+    assert repair.flag_rates_.shape == (3, 2)
+
+
+def test_small_groups_are_left_out_but_scored(rows):
+    groups = rows.groups.astype(object)
+    groups[:20] = "few"
+    repair = BlindRepair(classifier=LogisticRegression(), random_state=0)
+    with pytest.warns(SmallGroupWarning, match=r"'few' \(20\)"):
+        repair.fit(rows.t, rows.X, sensitive_features=groups)
+    assert repair.left_out_ == {"few": 20}
+    assert "few" not in repair.lambda_
+    assert np.isfinite(repair.scores_).all()
+
+
+def test_with_one_group_left_nothing_is_changed(rows):
+    with pytest.warns(SmallGroupWarning, match="fewer than two groups"):
+        repair = _fit(rows, min_group_size=400)
+    np.testing.assert_array_equal(repair.transform(rows.t, rows.X), rows.t)
+    assert repair.path_ is None
+    assert not repair.request_met_
+    assert np.isnan(repair.bias_reduction_)
+    assert np.isnan(repair.flag_rate_ratio_)
+
+
+def test_conventions_of_scikit_learn(rows):
+    own = DecisionTreeClassifier(max_depth=3)
+    repair = BlindRepair(classifier=own, contamination=50, random_state=1)
+    copy = clone(repair)
+    assert copy.get_params()["classifier__max_depth"] == 3
+    assert copy.get_params(deep=False)["contamination"] == 50
+    with pytest.warns(TargetNotReachedWarning):
+        fitted = clone(copy).fit(rows.t, rows.X, sensitive_features=rows.groups)
+    assert not hasattr(own, "tree_")  # a copy is fitted
+    assert (fitted.scores_ > fitted.threshold_).sum() == 50
+    with pytest.warns(TargetNotReachedWarning):
+        again = clone(copy).fit(rows.t, rows.X, sensitive_features=rows.groups)
+    assert again.lambda_ == fitted.lambda_
+    with config_context(enable_metadata_routing=True):
+        routed = BlindRepair().set_fit_request(sensitive_features=True).get_metadata_routing()
+        assert routed.fit.requests == {"sensitive_features": True, "given": None, "labels": None}
+        assert routed.transform.requests == {}

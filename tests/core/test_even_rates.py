@@ -1,0 +1,147 @@
+"""The programme for even flags against rules that can be found by hand."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import linprog
+
+from evenout.core.even_rates import _programme, estimate_ratio, even_flags, linear_resemblance, most_kept
+from evenout.core.flags import flag_threshold, group_rates, rate_ratio
+
+
+def _hard(sizes, seed=0):
+    """Groups that are known for sure; later ones score higher."""
+    rng = np.random.default_rng(seed)
+    codes = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    shares = np.array(sizes) / sum(sizes)
+    return rng.normal(size=len(codes)) + codes, np.eye(len(sizes))[codes] / shares, codes, shares
+
+
+def test_known_groups_get_the_top_of_each_group():
+    t, r, codes, shares = _hard((600, 300, 100))
+    price = even_flags(t, r, codes, shares, flagged=0.1, ratio=1.0)
+    assert_allclose(price.sum(), 0.0, atol=1e-12)
+    y = t - r @ price
+    over = y > flag_threshold(y, 0.1)
+    best = np.zeros(len(t), dtype=bool)
+    for g, n in enumerate((600, 300, 100)):
+        rows = np.flatnonzero(codes == g)
+        best[rows[np.argsort(-t[rows])[: n // 10]]] = True
+    assert (over != best).sum() <= 4  # a row or two at the threshold
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.8, 0.95])
+def test_the_ratio_is_met_and_not_exceeded(ratio):
+    t, r, codes, shares = _hard((3000, 1500, 900))
+    y = t - r @ even_flags(t, r, codes, shares, flagged=0.1, ratio=ratio)
+    rates = group_rates(y > flag_threshold(y, 0.1), codes, 3)
+    assert rate_ratio(rates) == pytest.approx(ratio, abs=0.02)
+
+
+def test_a_score_that_is_even_enough_is_left_alone():
+    t, r, codes, shares = _hard((2000, 2000))
+    assert_array_equal(even_flags(t - codes, r, codes, shares, flagged=0.1, ratio=0.5), np.zeros(2))
+
+
+def test_resemblance_that_is_off_among_the_flagged_is_set_right():
+    """The classifier underrates group 1 where scores are high: what it says of rates is wrong, the count is right."""
+    rng = np.random.default_rng(0)
+    n = 8000
+    x = rng.normal(size=n)
+    p = 1.0 / (1.0 + np.exp(-1.5 * x))
+    codes = (rng.random(n) < p).astype(np.intp)
+    t = x + rng.normal(size=n)
+    said = np.where(t > 1.5, p * 0.8, p)
+    said *= codes.mean() / said.mean()
+    shares = np.bincount(codes) / n
+    r = np.column_stack([1.0 - said, said]) / shares
+    r[:, 0] = (1.0 - r[:, 1] * shares[1]) / shares[0]
+    y = t - r @ even_flags(t, r, codes, shares, flagged=0.1, ratio=0.8)
+    assert rate_ratio(group_rates(y > flag_threshold(y, 0.1), codes, 2)) == pytest.approx(0.8, abs=0.02)
+
+
+def test_the_scale_of_the_score_does_not_matter():
+    t, r, codes, shares = _hard((600, 300))
+    one = even_flags(t, r, codes, shares, flagged=0.1, ratio=0.9)
+    other = even_flags(1e6 * t - 3e7, r, codes, shares, flagged=0.1, ratio=0.9)
+    assert_allclose(other, 1e6 * one, rtol=1e-4)
+
+
+def test_the_rule_that_keeps_most_keeps_more_and_flags_lower_scores():
+    t, r, codes, shares = _hard((3000, 1500))
+    y = t - r @ even_flags(t, r, codes, shares, flagged=0.1, ratio=0.8)
+    base, over = (s > flag_threshold(s, 0.1) for s in (t, y))
+    kept, mean = most_kept(t, r, flagged=0.1, ratio=0.8)
+    assert kept >= (base & over).sum() / base.sum() - 0.01
+    assert mean <= t[over].mean() + 0.01
+
+
+def test_a_ratio_is_a_little_low_and_its_interval_holds_the_truth():
+    rng = np.random.default_rng(0)
+    sizes, truth = np.array([2000.0, 800.0, 400.0]), np.array([0.10, 0.09, 0.08])
+    found = [estimate_ratio(rng.binomial(sizes.astype(int), truth) / sizes, sizes) for _ in range(300)]
+    assert 0.7 < np.mean([f.value for f in found]) < 0.8
+    assert np.mean([f.interval[0] <= 0.8 <= f.interval[1] for f in found]) > 0.93
+    nobody = estimate_ratio(np.array([0.1, 0.0]), np.array([100.0, 50.0]))
+    assert nobody.value == nobody.interval[0] == 0.0
+
+
+def test_one_group_has_no_ratio():
+    assert np.isnan(estimate_ratio(np.array([0.1]), np.array([100.0])).value)
+
+
+def _soft(n, seed=0):
+    """Three groups that are known by half."""
+    rng = np.random.default_rng(seed)
+    codes = rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
+    x = rng.normal(size=(n, 2)) + np.array([[0, 0], [1, 0], [0, 1]])[codes]
+    log = np.log([0.5, 0.3, 0.2]) - ((x[:, None] - np.array([[0, 0], [1, 0], [0, 1]])) ** 2).sum(axis=2) / 2
+    p = np.exp(log)
+    p /= p.sum(axis=1, keepdims=True)
+    return x.sum(axis=1) + rng.normal(size=n), p / p.mean(axis=0), codes
+
+
+@pytest.mark.parametrize("ratio", [0.6, 0.9, 1.0])
+def test_rows_in_doubt_are_enough_for_the_best_rule_of_all(ratio):
+    t, r, _ = _soft(4000)
+    n = len(t)
+    found = _programme(t, r, 0.1, ratio, np.full(n, 1.0 / n))
+    q = r.T / n
+    best = linprog(
+        -np.append(t, 0.0) / n,
+        A_ub=np.block([[-q, np.ones((3, 1))], [q, -np.ones((3, 1)) / ratio]]),
+        b_ub=np.zeros(6),
+        A_eq=np.append(np.full(n, 1.0 / n), 0.0)[None],
+        b_eq=[0.1],
+        bounds=(0.0, 1.0),
+    )
+    assert t @ found.rule / n == pytest.approx(-best.fun, rel=1e-9)
+    rates = r.T @ found.rule / n
+    assert rates.min() / rates.max() == pytest.approx(ratio, abs=1e-6)
+    low, high = np.split(-best.ineqlin.marginals, 2)
+    assert_allclose(found.worth, low - high, atol=1e-8)
+
+
+def test_a_row_that_stands_for_three_counts_as_three():
+    t, r, codes = _soft(1500)
+    counts = np.where(codes == 0, 3, 1)
+    r = r / (r * counts[:, None]).sum(axis=0) * counts.sum()
+    shares = np.bincount(codes, counts) / counts.sum()
+    settings = {"flagged": 0.1, "ratio": 0.8}
+    weighed = even_flags(t, r, codes, shares, **settings, stands_for=counts.astype(float))
+    rows = np.repeat(np.arange(1500), counts)
+    repeated = even_flags(t[rows], r[rows], codes[rows], shares, **settings)
+    assert_allclose(weighed, repeated, atol=0.05 * np.abs(repeated).max())
+
+
+def test_linear_resemblance_is_least_squares_on_the_indicator():
+    _, r, codes = _soft(5000)
+    rng = np.random.default_rng(1)
+    Z = np.column_stack([r[:, 1], rng.normal(size=5000), r[:, 2] + 0.1 * rng.normal(size=5000)])
+    centre, B = linear_resemblance(Z, codes, 3, np.ones(5000))
+    design = np.column_stack([np.ones(5000), Z])
+    shares = np.bincount(codes) / 5000
+    for g in range(3):
+        fitted = design @ np.linalg.lstsq(design, (codes == g) / shares[g])[0]
+        assert np.corrcoef(fitted, 1.0 + (Z - centre) @ B[:, g])[0, 1] > 0.999
+    assert_allclose((1.0 + (Z - centre) @ B) @ shares, 1.0, atol=1e-10)
