@@ -50,7 +50,7 @@ def _play(options: argparse.Namespace) -> dict[str, Any]:
     given = {"halves": options.halves, "rows": options.rows, "seed": options.seed}
     plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
     sources = _sources(options)
-    methods, missing = _chosen(options.methods)
+    methods, missing = _chosen(options.methods, options.champion)
     for file, module in missing.items():
         print(f"left out: {file} needs {module}, which is not installed")
     tables = {source.name: _described(source, plan) for source in sources}
@@ -74,7 +74,7 @@ def _sources(options: argparse.Namespace) -> list[Source]:
     return [known_source(name) for name in options.tables or list_tables()]
 
 
-def _chosen(names: list[str] | None) -> tuple[dict[str, Method], dict[str, str]]:
+def _chosen(names: list[str] | None, champion: str) -> tuple[dict[str, Method], dict[str, str]]:
     """The methods that were asked for, and those that cannot run."""
     known, missing = find_methods()
     if names is None:
@@ -82,7 +82,7 @@ def _chosen(names: list[str] | None) -> tuple[dict[str, Method], dict[str, str]]
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(f"no method is called {unknown[0]!r}; those are {', '.join(known)}")
-    return {name: method for name, method in known.items() if name in names or name == CHAMPION}, {}
+    return {name: method for name, method in known.items() if name in {*names, champion}}, {}
 
 
 def _described(source: Source, plan: Plan) -> dict[str, Any]:

@@ -8,9 +8,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
-from league.tables import Halving
-
 from evenout.datasets import make_biased_outliers
+from league.tables import Halving
 
 
 def half(scenario="variance", rows=600, seed=0, **more):

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from league.duels import compare, holm, over_halves, tally
 from scipy import stats
+
+from league.duels import compare, holm, over_halves, tally
 
 
 def test_drawn_anew_the_error_is_that_of_a_paired_t_test():

@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from league.contract import BASE, Method, find_methods
-from league.judging import judge, measure
-from league.tables import LEAST_ROWS, Source, Table, halve, known_source, list_tables, own_source
 
 from evenout.core.exceptions import InputError
 from evenout.metrics import demographic_parity, flag_rate_ratio, roc_auc
+from league.contract import BASE, Method, find_methods
+from league.judging import judge, measure
+from league.tables import LEAST_ROWS, Source, Table, halve, known_source, list_tables, own_source
 
 
 def numbered(n=400, small=0):
