@@ -195,8 +195,8 @@ def main() -> None:
             rows = 2 * FIT_ROWS if asked.labelled else FIT_ROWS  # known outliers are few
             fits.append(judge(asked, people(rows, rng), people(JUDGED_ROWS, rng), seed))
         results["people"][name] = _shown(name, summarise(fits), quiet=arguments.json)
-    whole = credit() if arguments.splits else None
-    for name, asked in chosen(CREDIT, arguments.only) if whole is not None else ():
+    whole = credit()
+    for name, asked in chosen(CREDIT, arguments.only) if arguments.splits else ():
         fits = []
         for seed in range(arguments.splits):
             order = np.random.default_rng(seed).permutation(len(whole.X))

@@ -22,7 +22,7 @@ from evenout.cli import main
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-SLOW = ("start.md", "audit.md", "reproduction.md")
+SLOW = ("start.md", "audit.md", "reproduction.md", "reasons.md")
 OUT_OF_CORE = "scale.md"  # its snippets are about files that a test has to make first
 
 FENCE = re.compile(r"^(```+)([^\n]*)\n(.*?)^\1$", re.DOTALL | re.MULTILINE)
@@ -136,7 +136,7 @@ def test_every_page_is_in_the_contents():
     assert {page.stem for page in PAGES} - {"index"} <= listed
 
 
-@pytest.mark.parametrize("name", ["", ".auditing", ".datasets", ".displays", ".metrics", ".persistence"])
+@pytest.mark.parametrize("name", ["", ".auditing", ".datasets", ".displays", ".metrics", ".persistence", ".reasons"])
 def test_public_names_are_in_the_reference(name):
     public = importlib.import_module(f"evenout{name}").__all__
     listed = set(re.findall(r"^   (?:\w+\.)*(\w+)$", (DOCS / "api.rst").read_text(), re.MULTILINE))

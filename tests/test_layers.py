@@ -17,6 +17,7 @@ LAYERS = [
     {"storage", "inputs", "pages"},
     {"detectors", "gpu", "partitions", "metrics", "scikit", "datasets"},
     {"fitting"},
+    {"reasons"},
     {"repair", "blind", "scoring", "estimator"},
     {"auditing", "persistence", "watching"},
     {"report", "reproduce", "displays"},

@@ -59,13 +59,17 @@ scores = {
     "each": each.outlier_scores_,
 }
 figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
-for place, (name, y) in enumerate(scores.items()):
-    found = audit(y, sensitive_features=people, intersections=False, n_permutations=0)
-    gaps = [found[attribute].get("demographic_parity_corrected") for attribute in people]
+for place, (label, y) in enumerate(scores.items()):
+    gaps = [
+        audit(y, sensitive_features=people[name], n_permutations=0).get(
+            "demographic_parity_corrected"
+        )
+        for name in people
+    ]
     value = np.array([gap.value for gap in gaps])
     sides = np.array([[gap.value - gap.low, gap.high - gap.value] for gap in gaps]).T
     at = np.arange(len(gaps)) + 0.2 * (place - 1)
-    ax.errorbar(at, value, yerr=sides, fmt="o", label=name, capsize=3)
+    ax.errorbar(at, value, yerr=sides, fmt="o", label=label, capsize=3)
 ax.set_xticks(range(len(people.columns)), list(people.columns))
 ax.set_ylabel("squared gap / variance")
 ax.legend(loc="upper center")

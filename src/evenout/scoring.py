@@ -30,6 +30,8 @@ from evenout.scikit import OutlierScorer
 if TYPE_CHECKING:
     import pandas as pd
 
+    from evenout.reasons import Explanation
+
 
 class FittedScores(OutlierScorer, BaseEstimator):
     """What a fitted ensemble makes of rows.
@@ -193,6 +195,24 @@ class FittedScores(OutlierScorer, BaseEstimator):
             alphas = np.unique(np.r_[0.0, found.path.grid(), found.choice.alpha])
         labels = None if y is None else read_labels(y, len(found.target)).astype(float)
         return cost_table(found.path, found, found.seen.share(self.contamination), np.atleast_1d(alphas), labels)
+
+    def explain(
+        self,
+        X: Any,
+        n_reasons: int = 3,
+        *,
+        baseline: str = "alike",
+        sensitive_features: Any = None,
+        rows: str = "rows",
+    ) -> "Explanation":
+        """Why rows stand out, in their own features, before and after fairness; see `evenout.reasons.explain`.
+
+        Of Dask collections, what ``explain(...).to_frame()`` gives, lazy.
+        """
+        from evenout.reasons import explain, explain_collection
+
+        told = explain_collection if is_collection(X) else explain
+        return told(self, X, n_reasons, baseline=baseline, sensitive_features=sensitive_features, rows=rows)
 
     def score_partitions(self, engine: Engine, scores_to: Path, *, coder: Coder | None = None) -> IntArray:
         """Write the scores of all rows of an engine's partitions; rows and flagged rows by group, shape (G + 1, 2).

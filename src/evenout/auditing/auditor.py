@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -46,7 +46,15 @@ _RULES = {name: ENSEMBLE[name] for name in _SHARED} | {
 }
 
 
+@overload
 def audit(
+    scores: Any, *, sensitive_features: Any, intersections: Literal[True] = True, **options: Any
+) -> AuditResult: ...
+@overload
+def audit(
+    scores: Any, *, sensitive_features: Any, intersections: bool | str, **options: Any
+) -> AuditResult | AttributeAudits: ...
+def audit(  # type: ignore[misc]  # the overloads leave the names of options to it
     scores: Any,
     *,
     sensitive_features: Any,

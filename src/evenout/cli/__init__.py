@@ -6,6 +6,7 @@ import click
 
 import evenout
 from evenout.cli.audit import audit
+from evenout.cli.explain import explain
 from evenout.cli.fit import fit
 from evenout.cli.messages import Commands
 from evenout.cli.reproduce import reproduce
@@ -21,10 +22,12 @@ Examples:
       a fair model of your own file; scores, model and report go to fair
   evenout score fair/model.skops new.csv --id person --out new-scores.csv
       score new rows; no group is needed any more
+  evenout explain fair/model.skops new.csv --id-column person --id p017
+      why this person stands out, and what fairness changed
   evenout audit new-scores.csv --score fair_score --sensitive sex
       any score, ours or not: gaps between groups, with intervals and tests
-  evenout watch batches/ --state watch.skops --score fair_score --sensitive sex --model fair/model.skops
-      batch after batch, whether the model keeps its promise; an alarm if it does not
+  evenout watch new/ --state watch.skops --score fair_score --sensitive sex
+      batch after batch, whether a gap has come; an alarm if one has
   evenout reproduce
       the paper's experiments, with a verdict on every claim
 
@@ -61,5 +64,5 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show ends no run
 
 
-for command in (fit, score, audit, watch, reproduce):
+for command in (fit, score, explain, audit, watch, reproduce):
     main.add_command(command)

@@ -9,7 +9,7 @@ import numpy as np
 from evenout.cli.folder import engine_options, fit_folder, is_folder
 from evenout.cli.giveaways import Giveaways, noticed_giveaways
 from evenout.cli.messages import plain_messages, progress
-from evenout.cli.options import NonEmptyPath, common_options, estimator_options
+from evenout.cli.options import NonEmptyPath, common_options, estimator_options, reasons_option
 from evenout.core.exceptions import warn
 
 if TYPE_CHECKING:
@@ -35,11 +35,13 @@ clusters are never features.
 
 \b
 DIR gets
-  scores.csv    id, group, base and fair score, their ranks, flagged or not
+  scores.csv    id, group, base and fair score, their ranks, flagged or not;
+                with --reasons, why
   model.skops   the model, for "evenout score"; keep it as safe as the data
   summary.json  settings, versions, hashes, bias, flag rates, weights
   report.html   a page with a slider over every trade-off (extra: pages)
-Over a folder: scores/*.parquet in place of scores.csv, and no report.
+Over a folder: scores/*.parquet in place of scores.csv, and no report;
+reasons of flagged rows are in scores/reasons-*.parquet.
 
 In CSV, text that a spreadsheet would run as a formula has a single quote put before it; to undo, take one leading
 quote away before = + - @ tab or line break.
@@ -66,6 +68,8 @@ Examples:
       people who are known to be innocent score alike
   evenout fit people.csv --sensitive sex --confidence 0.95
       until 80% of the gap is gone on unseen rows with that confidence
+  evenout fit people.csv --sensitive sex --reasons 3
+      three reasons in words for each person who is flagged
   evenout fit people.csv.gz --sensitive sex --label fraud --json
       also AUC against known cases; figures as JSON
 """
@@ -109,13 +113,14 @@ Examples:
     is_flag=True,
     help="Report: also show counts of fewer than 10 people, and the group beside each id.",
 )
+@reasons_option
 @estimator_options()
 @engine_options
 @common_options
 def fit(
     data: str, sensitive: str, probable: bool, out: Path, id_column: str | None, label: str | None, given: str,
-    clusters: str | None, drop: str, keep: str, show_small_cells: bool, engine: str, scheduler: str | None, n_jobs: int,
-    quiet: bool, as_json: bool, **settings: Any,
+    clusters: str | None, drop: str, keep: str, show_small_cells: bool, reasons: int | None, engine: str,
+    scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
@@ -125,7 +130,7 @@ def fit(
             fit_folder(
                 data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column])), keep=keep, given=given,
                 probable=probable, label=label, engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json,
-                n_jobs=n_jobs, **settings,
+                n_jobs=n_jobs, reasons=reasons, **settings,
             )  # fmt: skip
             return
         from evenout.cli.inputs import read_fit_inputs
@@ -146,10 +151,11 @@ def fit(
                 pipeline, crossed = _fit(inputs, keep, settings | {"n_jobs": n_jobs})
                 giveaways.name(pipeline["table"].get_feature_names_out().tolist())
             step("Writing results")
-            summary = _write(folder, inputs, pipeline, crossed, giveaways)
+            summary = _write(folder, inputs, pipeline, crossed, giveaways, reasons)
             step("Writing the report")
             try:
-                _write_report(folder / "report.html", inputs, pipeline, summary, show_small_cells=show_small_cells)
+                shown = {"show_small_cells": show_small_cells, "reasons": reasons or 0}
+                _write_report(folder / "report.html", inputs, pipeline, summary, shown)
             except ImportError as missing:
                 warn(f"report.html is not written: {missing}")
             files = [name for name in _RESULTS if (folder / name).exists()]
@@ -185,14 +191,24 @@ def _fit(inputs: "FitInputs", keep: str, settings: dict[str, Any]) -> "tuple[Pip
 
 
 def _write(
-    folder: Path, inputs: "FitInputs", pipeline: "Pipeline", crossed: "Crossed", giveaways: Giveaways
+    folder: Path,
+    inputs: "FitInputs",
+    pipeline: "Pipeline",
+    crossed: "Crossed",
+    giveaways: Giveaways,
+    reasons: int | None,
 ) -> "FitSummary":
     from evenout.cli.summary import summarise
     from evenout.inputs.files import sha256
     from evenout.persistence import save_model
     from evenout.storage.output import write_table
 
-    write_table(_scores(inputs, pipeline["ensemble"], crossed), folder / "scores.csv")
+    scores = _scores(inputs, pipeline["ensemble"], crossed)
+    if reasons is not None:
+        from evenout.cli.explain import with_reasons
+
+        scores = with_reasons(scores, pipeline["table"], pipeline["ensemble"], inputs.features, reasons)
+    write_table(scores, folder / "scores.csv")
     save_model(pipeline, folder / "model.skops")
     summary = summarise(inputs, pipeline, giveaways.found, sha256(folder / "model.skops"))
     (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
@@ -200,7 +216,7 @@ def _write(
 
 
 def _write_report(
-    path: Path, inputs: "FitInputs", pipeline: "Pipeline", summary: "FitSummary", *, show_small_cells: bool
+    path: Path, inputs: "FitInputs", pipeline: "Pipeline", summary: "FitSummary", shown: dict[str, Any]
 ) -> None:
     """The page for colleagues and regulators."""
     from evenout.report import write_report
@@ -208,8 +224,7 @@ def _write_report(
     write_report(
         pipeline["ensemble"], path, X=pipeline["table"].transform(inputs.features), y=inputs.labels, ids=inputs.ids,
         sensitive_features=inputs.sensitive, given=inputs.given, title=inputs.name, source=inputs.name,
-        show_small_cells=show_small_cells,
-        input_sha256=summary.input["sha256"], model_sha256=summary.model["sha256"],
+        table=pipeline["table"], input_sha256=summary.input["sha256"], model_sha256=summary.model["sha256"], **shown,
     )  # fmt: skip
 
 

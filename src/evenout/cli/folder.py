@@ -37,7 +37,7 @@ def engine_options(command: Command) -> Command:
 
 def fit_folder(
     data: str, out: Path, *, sensitive: str, drop: str, keep: str, given: str, probable: bool, label: str | None,
-    engine: str, scheduler: str | None, quiet: bool, as_json: bool, **settings: Any,
+    engine: str, scheduler: str | None, quiet: bool, as_json: bool, reasons: int | None = None, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit, write ``scores/*.parquet``, ``model.skops`` and ``summary.json``, and show flag rates by group."""
     from joblib import effective_n_jobs
@@ -51,6 +51,7 @@ def fit_folder(
     from evenout.partitions.columns import encoded, learn_table
     from evenout.partitions.folders import open_folder
     from evenout.persistence import save_model
+    from evenout.reasons import explain_partitions
     from evenout.storage.output import atomic_folder
 
     if not sensitive:
@@ -71,7 +72,10 @@ def fit_folder(
         "n_threads": effective_n_jobs(settings["n_jobs"]),
     }
     model = FairOutlierEnsemble(**settings)
-    with progress(quiet=quiet) as step, atomic_folder(out, stale="scores/scores-*.parquet") as folder:
+    with (
+        progress(quiet=quiet) as step,
+        atomic_folder(out, stale=("scores/scores-*.parquet", "scores/reasons-*.parquet")) as folder,
+    ):
         step(f"Fitting over {data}")
         (folder / "scores").mkdir()
         scores = settings["detectors"] == "precomputed"
@@ -81,6 +85,9 @@ def fit_folder(
             table = learn_table(source, names if scores else kept)
             giveaways.name(table.get_feature_names_out().tolist())
             model.fit_partitions(encoded(source, table), scores_to=folder / "scores")
+            if reasons is not None:
+                step("Finding reasons")
+                explain_partitions(encoded(source, table), model, reasons, folder / "scores", table=table)
         save_model(Pipeline([("table", table), ("ensemble", model)]), folder / "model.skops")
         outcome = Outcome.of(model)
         notes = {"column_notes": table.notes_, "gives_group_away": giveaways.found}
@@ -95,6 +102,7 @@ def fit_folder(
 
 def score_folder(
     model: Path, data: str, out: Path, *, engine: str, scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
+    reasons: int | None = None,
 ) -> None:  # fmt: skip
     """Write one Parquet file of scores per part of the input into the folder ``out``."""
     from joblib import effective_n_jobs
@@ -103,6 +111,7 @@ def score_folder(
     from evenout.partitions.columns import count_unknown, encoded
     from evenout.partitions.folders import open_folder
     from evenout.persistence import load_model
+    from evenout.reasons import explain_partitions
     from evenout.storage.output import atomic_folder
 
     _require_apart(out, out, data)
@@ -113,7 +122,7 @@ def score_folder(
         "scheduler": scheduler,
         "n_threads": effective_n_jobs(n_jobs),
     }
-    with progress(quiet=quiet) as step, atomic_folder(out, stale="scores-*.parquet") as folder:
+    with progress(quiet=quiet) as step, atomic_folder(out, stale=("scores-*.parquet", "reasons-*.parquet")) as folder:
         step(f"Scoring {data}")
         with open_folder(data, features=names, text=table is not None, **workers) as source:
             rows = source if table is None else encoded(source, table)
@@ -121,6 +130,9 @@ def score_folder(
             if not n_rows:
                 raise ValueError(f"{data} has no rows in any file")
             unknown = {} if table is None else count_unknown(source, table)
+            if reasons is not None:
+                step("Finding reasons")
+                explain_partitions(rows, ensemble, reasons, folder, table=table)
     for name, count in unknown.items():
         warnings.warn(
             f"column {name!r}: {count} of {n_rows} rows have text that the training table did not have; "

@@ -264,3 +264,13 @@ def common_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def reasons_option(command: Command) -> Command:
+    """Reasons beside the scores."""
+    return click.option(
+        "--reasons",
+        type=click.IntRange(1, 20),
+        metavar="N",
+        help="Add N reasons in words for each row that is flagged, before or after fairness.",
+    )(command)

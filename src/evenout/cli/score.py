@@ -9,7 +9,7 @@ import numpy as np
 
 from evenout.cli.folder import engine_options, is_folder, score_folder
 from evenout.cli.messages import Announce, one_line, plain_messages, progress
-from evenout.cli.options import NonEmptyPath, common_options
+from evenout.cli.options import NonEmptyPath, common_options, reasons_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +25,7 @@ _EXAMPLES = """
 Examples:
   evenout score evenout-out/model.skops new.csv --out new-scores.csv
   evenout score model.skops new.parquet --id person --out new-scores.csv
+  evenout score model.skops new.csv --reasons 3 --out new-scores.csv
 """
 
 
@@ -39,11 +40,12 @@ Examples:
     help="The scores, as .csv; for folders, a folder.",
 )
 @click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
+@reasons_option
 @engine_options
 @common_options
 def score(
-    model: Path, file: Path, out: Path, id_column: str | None, engine: str, scheduler: str | None, n_jobs: int,
-    quiet: bool, as_json: bool,
+    model: Path, file: Path, out: Path, id_column: str | None, reasons: int | None, engine: str, scheduler: str | None,
+    n_jobs: int, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Score the rows of FILE (.csv, .csv.gz or .parquet) with MODEL, the model.skops of "evenout fit".
 
@@ -52,9 +54,12 @@ def score(
     and counted in a note.
 
     The result has the columns id, fair_score (higher = more outlying) and flagged (1 or 0, at the threshold of the
-    training rows). A model file is data alone: loading it runs no code, and a damaged or foreign file is refused.
+    training rows); with --reasons also what fairness changed for the row (change: flagged, entered, left or not
+    flagged) and, if it is flagged before or after fairness, why (reason_1, ...). A model file is data alone: loading it
+    runs no code, and a damaged or foreign file is refused.
 
-    FILE may be a folder or a pattern of Parquet files ("data/*.parquet"), of any size; --out is then a folder.
+    FILE may be a folder or a pattern of Parquet files ("data/*.parquet"), of any size; --out is then a folder,
+    and reasons of flagged rows are in reasons-*.parquet.
     """
     with plain_messages():
         from evenout.cli.inputs import check_out
@@ -64,11 +69,12 @@ def score(
         if is_folder(str(file)):
             score_folder(
                 model, str(file), out, engine=engine, scheduler=scheduler, n_jobs=n_jobs, quiet=quiet, as_json=as_json,
+                reasons=reasons,
             )  # fmt: skip
             return
         check_out(out, model, file)
         with progress(quiet=quiet) as step, atomic_file(out) as target:
-            result = _score(model, file, target, id_column, n_jobs, step)
+            result = _score(model, file, target, id_column, reasons, n_jobs, step)
         if as_json:
             hashes = {
                 "input": {"name": str(file), "sha256": sha256(file)},
@@ -80,7 +86,9 @@ def score(
             click.echo(one_line(f"{result['rows']:,} rows, {result['flagged']:,} flagged ({share:.1%}): {out}"))
 
 
-def _score(path: Path, file: Path, target: Path, id_column: str | None, n_jobs: int, step: Announce) -> dict[str, Any]:
+def _score(
+    path: Path, file: Path, target: Path, id_column: str | None, reasons: int | None, n_jobs: int, step: Announce
+) -> dict[str, Any]:
     """Write the scores to ``target``; the figures to report."""
     import pandas as pd
 
@@ -92,14 +100,20 @@ def _score(path: Path, file: Path, target: Path, id_column: str | None, n_jobs: 
     step(f"Loading {path}")
     table, ensemble = parts_of(load_model(path))
     step(f"Reading {file}")
-    frame = _read(file, path, table or ensemble, id_column)
+    frame = read_rows(file, path, table or ensemble, id_column)
     ids, unknown = row_ids(frame, id_column), {} if table is None else table.unknown_values(frame)
     rows = number_columns(frame, ensemble.feature_names_in_) if table is None else table.transform(frame)
     done = step(f"Scoring {len(frame):,} rows", total=len(frame))
     ensemble.set_params(n_jobs=n_jobs)
     scores = np.concatenate([_batch(ensemble, rows, start, done) for start in range(0, len(frame), _BATCH)])
     flagged = (scores > -ensemble.offset_).astype(int)
-    write_table(pd.DataFrame({"id": ids, "fair_score": scores, "flagged": flagged}), target)
+    told = pd.DataFrame({"id": ids, "fair_score": scores, "flagged": flagged})
+    if reasons is not None:
+        from evenout.cli.explain import with_reasons
+
+        step("Finding reasons")
+        told = with_reasons(told, table, ensemble, frame, reasons)
+    write_table(told, target)
     return {
         "rows": len(frame),
         "flagged": int(flagged.sum()),
@@ -108,7 +122,7 @@ def _score(path: Path, file: Path, target: Path, id_column: str | None, n_jobs: 
     }
 
 
-def _read(
+def read_rows(
     file: Path, model: Path, reader: "TableEncoder | FairOutlierEnsemble", id_column: str | None
 ) -> "pd.DataFrame":
     """The table, text columns as in fitting, with all the columns that ``reader`` needs."""

@@ -18,6 +18,7 @@ from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
 from evenout.fitting.attributes import attribute_bias, warn_rising
+from evenout.fitting.background import Background
 from evenout.fitting.request import Request
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import FitResult, list_kept, stands_for
@@ -87,6 +88,7 @@ def fit_rows(
         label_gap=_label_gap(views, whole, request) if n_folds and parameters["learn"] else (np.nan, np.nan),
         rank_error=views.rank_error,
         maps=_maps(models, ranks, (S, fresh), source.n_rows, seed),
+        background=Background.of(rows.X, rows.groups.codes, folds, len(rows.groups.labels)),
     )
 
 

@@ -12,6 +12,7 @@ from evenout.core.path import TradeoffPath
 from evenout.core.problem import Mixture
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.attributes import attribute_bias, warn_rising
+from evenout.fitting.background import Background
 from evenout.fitting.request import Request
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.groups import Groups
@@ -61,6 +62,8 @@ class FitResult:
         What the ranks behind the row weights may be off, as a share of the rows.
     maps : Maps or None
         What folds new rows in.
+    background : Background or None
+        The features of the rows in memory, for reasons; None in models that were saved before there were any.
     """
 
     scores: ScoreModel
@@ -81,6 +84,7 @@ class FitResult:
     label_gap: tuple[float, float]
     rank_error: float
     maps: "Maps | None" = None
+    background: Background | None = None
 
     @property
     def prices(self) -> dict[str, float]:
@@ -103,15 +107,19 @@ class FitResult:
         fair = mixture.apply(self.S, self.target)
         choice.announced(list_kept(self.target, fair, request.contamination))
         warn_rising(attribute_bias(path, choice.alpha, request.target))
-        both, codes, weight = np.column_stack([self.target, fair]), self.groups.codes, self.seen.stands_for
-        if weight is None:
-            above = flag_threshold(both, request.contamination)
-        else:
-            share = 1.0 - flagged_share(request.contamination, self.n_rows)
-            above = np.array([weighted_quantile(y, weight, share) for y in both.T])
-        rates = group_rates(both > above, codes, len(self.counts))
+        both = np.column_stack([self.target, fair])
+        above = self.thresholds(both, request.contamination)
+        rates = group_rates(both > above, self.groups.codes, len(self.counts))
         found: dict[str, Any] = {"path": path, "choice": choice, "mixture": mixture, "flag_ratio": ratio}
         return replace(self, **found, flag_price=price, threshold=float(above[1]), flag_rates=rates)
+
+    def thresholds(self, scores: FloatArray, contamination: float) -> FloatArray:
+        """The score above which a row is flagged, for each column of scores of the rows in memory, shape (n, m)."""
+        weight = self.seen.stands_for
+        if weight is None:
+            return flag_threshold(scores, contamination)
+        share = 1.0 - flagged_share(contamination, self.n_rows)
+        return np.array([weighted_quantile(y, weight, share) for y in scores.T])
 
 
 def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:

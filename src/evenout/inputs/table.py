@@ -102,7 +102,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"have ({shown}); it counts as none of the known values",
                 UnknownCategoryWarning,
             )
-        return np.column_stack([column.encode(X[column.name]) for column in self._encoded()])
+        return np.column_stack([column.encode(X[column.name]) for column in self.encoded_columns])
 
     def unknown_values(self, X: "pd.DataFrame") -> dict[str, dict[str, int]]:
         """Text that the training table did not have: by column, how many rows of ``X`` hold each value."""
@@ -118,14 +118,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:  # noqa: ARG002
         """Names of the d features: ``column`` for numbers, ``column (month)`` for dates, ``column=value`` for text."""
         check_is_fitted(self)
-        return np.array([feature for column in self._encoded() for feature in column.features], dtype=object)
+        return np.array([feature for column in self.encoded_columns for feature in column.features], dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
 
-    def _encoded(self) -> list[Numbers | Dates | Categories]:
+    @property
+    def encoded_columns(self) -> list[Numbers | Dates | Categories]:
         """The columns in the order of the features: numbers and dates first, then text."""
         used = [column for column in self.columns_ if not isinstance(column, LeftOut)]
         return sorted(used, key=lambda column: isinstance(column, Categories))

@@ -166,6 +166,21 @@ def score_collection(
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 
 
+def frame_collection(method: Callable[..., Any], X: Any, meta: Any, sensitive_features: Any = None) -> Any:
+    """Apply a method that returns a frame to every partition: a Dask frame, lazy; ``meta`` is a frame without rows.
+
+    Parameters are those of `score_collection`.
+    """
+    import dask
+    import dask.dataframe as dd
+
+    features = _partitions(X, "X")
+    groups = [()] * len(features) if sensitive_features is None else [(g,) for g in _aligned(X, sensitive_features)]
+    shared, run = DaskEngine((), None).share(method), dask.delayed(_frame, pure=False)
+    frames = [run(shared, meta, rows, *given) for rows, given in zip(features, groups, strict=True)]
+    return dd.from_delayed(frames, meta=meta, verify_meta=False)
+
+
 @contextmanager
 def dask_client(address: str | None = None, *, timeout: float = 10.0) -> Iterator[Any]:
     """A client of the scheduler at ``address``, or of a local cluster with one worker of one thread per core."""
@@ -210,6 +225,12 @@ def _score(score: Callable[..., FloatArray], tail: tuple[int, ...], rows: Any, *
     if not len(rows):
         return np.empty((0, *tail))
     return score(rows, sensitive_features=given[0]) if given else score(rows)
+
+
+def _frame(method: Callable[..., Any], meta: Any, rows: Any, *given: Any) -> Any:
+    if not len(rows):
+        return meta
+    return method(rows, sensitive_features=given[0]) if given else method(rows)
 
 
 def _partitions(collection: Any, name: str) -> list[Any]:

@@ -4,7 +4,7 @@ A model file is a skops file of plain data: numbers, text and arrays (`evenout.s
 such as detectors of other libraries, are bytes in it, which are opened only if the caller trusts every type. evenout
 rebuilds the model from them after it has checked every shape and bound (`evenout.persistence.parts`), so a damaged or
 crafted file is refused and never reaches compiled code. The file holds the feature values of the training rows, which
-neighbour detectors need: keep it as safe as the data.
+neighbour detectors and reasons need: keep it as safe as the data.
 """
 
 import io

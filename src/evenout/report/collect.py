@@ -4,7 +4,7 @@ import platform
 import re
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -21,6 +21,10 @@ from evenout.report.data import Origin, Person, Range, ReportData, RequestOutcom
 from evenout.report.measure import EDGES, People, gather, shortened, show_labels
 from evenout.report.moves import Namer, crossing, list_moves
 from evenout.report.privacy import SMALLEST_CELL
+from evenout.report.why import gap_features, reasoned_people
+
+if TYPE_CHECKING:
+    from evenout.inputs.table import TableEncoder
 
 _GRID = 38  # with 0 and the chosen alpha: 40 steps
 _PACKAGES = ("evenout", "numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
@@ -36,6 +40,8 @@ def collect(
     given: Any = None,
     show_small_cells: bool = False,
     title: str | None = None,
+    reasons: int = 0,
+    table: "TableEncoder | None" = None,
     **origin: Any,
 ) -> ReportData:
     """Measure everything that the report of a fitted model shows; the parameters are those of `write_report`."""
@@ -49,6 +55,8 @@ def collect(
     alphas = _alphas(model)
     base, steps, listed = _measure(model, S, alphas, people, outlier, name)
     chosen = int(np.flatnonzero(alphas == model._result.choice.alpha)[0])
+    before, after = _both(model, S)
+    asked: dict[str, Any] = {"n_reasons": reasons, "smallest": smallest, "table": table}
     return ReportData(
         title=shortened(title or origin.get("source") or "Fairness report"),
         origin=_origin(model, **origin),
@@ -75,10 +83,12 @@ def collect(
         id_name=id_name,
         smallest_cell=smallest,
         label_gap=model.label_gap_ if model.label_weight_ > 0 else None,
-        compared=collect_compared(model, *_both(model, S), sensitive_features, given, smallest),
+        compared=collect_compared(model, before, after, sensitive_features, given, smallest),
         resembled=tuple(map(shortened, model.group_known_)),
         known=tuple(model.group_known_.values()),
         solved=model.path_.rule is not None,
+        gap_features=gap_features(model, X, before, people, table),
+        reasoned=reasoned_people(model, X, (before, after), people, name, **asked),
     )
 
 

@@ -111,6 +111,40 @@ class Person:
 
 
 @dataclass(frozen=True)
+class GapFeature:
+    """A feature's share of the gap between two groups, before and after fairness; ``tells`` the group, from 0 to 1."""
+
+    name: str
+    base: float
+    fair: float
+    tells: float | None
+
+
+@dataclass(frozen=True)
+class GapFeatures:
+    """The two groups that lie furthest apart before fairness, their gap in ``rows`` of their people, by feature."""
+
+    high: str
+    low: str
+    rows: int
+    base: float
+    fair: float
+    features: tuple[GapFeature, ...]
+
+
+@dataclass(frozen=True)
+class Reasoned:
+    """A person with ranks before and after fairness, reasons, and what fairness did; ``group`` only where shown."""
+
+    id: str
+    rank_before: int
+    rank_now: int
+    reasons: tuple[str, ...]
+    moved: str
+    group: str | None
+
+
+@dataclass(frozen=True)
 class RequestOutcome:
     """What the model was asked for, and what it reached (None for a given alpha, or without a gap).
 
@@ -195,7 +229,9 @@ class ReportData:
     ``resembled`` are the groups that people may look like, where the score is corrected by that, and ``known`` is how
     much of who belongs to them the features tell. ``solved`` tells whether the steps lead straight to a rule that was
     solved for even flags. ``label_gap`` is the base score's gap before and after it has learnt from labels, where it
-    has. ``compared`` is None where each group is simply held against each other.
+    has. ``compared`` is None where each group is simply held against each other. ``gap_features`` and ``reasoned``,
+    people by what happens to them at the chosen setting, are of the setting alone; the latter is empty unless reasons
+    were asked for.
     """
 
     title: str
@@ -227,3 +263,5 @@ class ReportData:
     resembled: tuple[str, ...] = ()
     known: tuple[float, ...] = ()
     solved: bool = False
+    gap_features: GapFeatures | None = None
+    reasoned: tuple[tuple[str, tuple[Reasoned, ...]], ...] = ()

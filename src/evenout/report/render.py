@@ -8,6 +8,7 @@ from typing import Any
 
 from evenout.core.exceptions import from_extra
 from evenout.pages import policy, safe, static, style, template
+from evenout.reasons.words import PROXY
 from evenout.report import words
 from evenout.report.data import ReportData
 from evenout.report.drawing import draw_curves
@@ -31,12 +32,20 @@ def render(data: ReportData) -> str:
         steps=steps,
         now=steps[data.chosen],
         curves=[draw_curves(pair) for pair in data.compared.curves] if data.compared else [],
+        proxy=PROXY,
+        widest=_widest(data),
         payload=_embedded(_payload(data, steps)),
         style=safe(style()),
         library=safe(library),
         script=safe(script),
         policy=policy(library, script),
     )
+
+
+def _widest(data: ReportData) -> float:
+    """The largest share of a feature in the gap, for the bars."""
+    features = () if data.gap_features is None else data.gap_features.features
+    return max((abs(share) for each in features for share in (each.base, each.fair)), default=0.0) or 1.0
 
 
 def _payload(data: ReportData, steps: list[dict[str, Any]]) -> dict[str, Any]:

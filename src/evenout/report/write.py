@@ -3,13 +3,16 @@
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenout.core.exceptions import from_extra
 from evenout.estimator import FairOutlierEnsemble
 from evenout.report.collect import collect
 from evenout.report.render import render
 from evenout.storage.output import atomic_file
+
+if TYPE_CHECKING:
+    from evenout.inputs.table import TableEncoder
 
 
 def write_report(
@@ -26,6 +29,8 @@ def write_report(
     input_sha256: str | None = None,
     model_sha256: str | None = None,
     show_small_cells: bool = False,
+    reasons: int = 0,
+    table: "TableEncoder | None" = None,
     date: datetime | None = None,
 ) -> Path:
     """Write the report of a fitted model: one HTML page that opens anywhere, without a network.
@@ -52,6 +57,11 @@ def write_report(
         Hashes of the data file and of the stored model.
     show_small_cells : bool, default=False
         Show counts of fewer than 10 people too, and the group beside each id. These can identify people.
+    reasons : int, default=0
+        Name the most unusual people who enter, leave and stay on the flagged list, each with so many reasons in words.
+        These hold values of their rows.
+    table : TableEncoder, optional
+        That X was encoded by: features are then called as in its table.
     date : datetime, optional
         The date on the page; by default now.
 
@@ -71,7 +81,7 @@ def write_report(
         data = collect(
             model, X=X, sensitive_features=sensitive_features, y=y, ids=ids, given=given,
             show_small_cells=show_small_cells, title=title, source=source, input_sha256=input_sha256,
-            model_sha256=model_sha256, date=date,
+            model_sha256=model_sha256, date=date, reasons=reasons, table=table,
         )  # fmt: skip
         draft.write_text(render(data), encoding="utf-8", newline="\n")
     return place

@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,11 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 
 
 @contextmanager
-def atomic_folder(out: Path, *, stale: str | None = None) -> Iterator[Path]:
+def atomic_folder(out: Path, *, stale: str | Sequence[str] = ()) -> Iterator[Path]:
     """Yield an empty folder beside ``out``; its files move into ``out`` only if the block succeeds.
 
     A new ``out`` appears in one step; in an existing one each file is replaced in one step, and other files are left
-    alone, but for those that match the pattern ``stale``: parts of an earlier result, which are removed. If the block
+    alone, but for those that match the patterns ``stale``: parts of an earlier result, which are removed. If the block
     fails or is interrupted, ``out`` is as it was.
 
     Raises
@@ -125,7 +125,7 @@ def _workplace(out: Path) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _move(folder: Path, out: Path, stale: str | None) -> None:
+def _move(folder: Path, out: Path, stale: str | Sequence[str]) -> None:
     if not out.exists():
         out.parent.mkdir(parents=True, exist_ok=True)
         folder.rename(out)
@@ -140,9 +140,10 @@ def _move(folder: Path, out: Path, stale: str | None) -> None:
     for file, place in zip(files, places, strict=True):
         place.parent.mkdir(parents=True, exist_ok=True)
         file.replace(place)
-    for old in [*out.glob(stale)] if stale else ():
-        if old not in places:
-            old.unlink()
+    for pattern in [stale] if isinstance(stale, str) else stale:
+        for old in [*out.glob(pattern)]:
+            if old not in places:
+                old.unlink()
 
 
 @contextmanager

@@ -87,7 +87,8 @@ class Findings:
     def promised(self) -> FloatArray:
         """The gap of ranks that is within the promise, shape (G,)."""
         given, labels = self.promises.tolerance, self.reference.labels
-        return np.array([given.get(label, 0.0) if isinstance(given, Mapping) else given for label in labels])
+        each = np.array([given.get(label, 0.0) if isinstance(given, Mapping) else given for label in labels])
+        return np.full(2, each.min()) if len(each) == 2 else each  # two groups have one gap between them
 
     @property
     def kept(self) -> bool:

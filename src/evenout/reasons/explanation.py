@@ -1,0 +1,254 @@
+"""Why rows stand out, before and after fairness: what `FairOutlierEnsemble.explain` returns."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
+from evenout.inputs.groups import read_groups
+from evenout.reasons.attribution import Parts
+from evenout.reasons.words import Words, number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from evenout.reasons.display import ReasonsDisplay
+
+CHANGES = ("not flagged", "entered", "left", "flagged")  # by (flagged before, flagged after): 2 before + after
+LEAST = 0.05
+_SHOWN = 50  # rows, in a notebook
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Scores of m rows, split over the p features of their table.
+
+    Each row is held against a typical row: among the training rows most like it, or among all (``baseline``). Each part
+    says what a feature adds to the score when the typical row is turned into this one (Shapley values; see
+    ``docs/reasons.md``): ``base_parts.sum(axis=1) == base_scores - base_typical``, and likewise for the fair score.
+
+    Attributes
+    ----------
+    feature_names : tuple of str
+        As in the table; encoded columns are summed up.
+    baseline : {"alike", "typical"}
+    beside : array of shape (m, d)
+        The typical row beside each, by encoded column: medians, and the most frequent categories. Nobody's row.
+    base_parts, fair_parts : arrays of shape (m, p)
+    base_errors, fair_errors : arrays of shape (m, p)
+        Standard errors of the parts from sampling orders of the features; 0 up to 10 features.
+    base_scores, fair_scores, base_typical, fair_typical : arrays of shape (m,)
+        Of the rows, and of the typical row beside each.
+    base_line, fair_line : float
+        The scores above which rows are flagged.
+    n_reasons : int
+    index : Index of length m
+    values : array of shape (m, p)
+        What stands in the table.
+
+    Examples
+    --------
+    >>> from evenout import FairOutlierEnsemble
+    >>> from evenout.datasets import load_dataset
+    >>> data = load_dataset("pima")
+    >>> model = FairOutlierEnsemble(random_state=0).fit(data.X, sensitive_features=data.sensitive)  # doctest: +SKIP
+    >>> model.explain(data.X[:2], n_reasons=1).to_frame()[["feature", "text"]]  # doctest: +SKIP
+    """
+
+    words: Words
+    parts: Parts
+    rows: FloatArray
+    beside: FloatArray
+    values: AnyArray
+    index: Any
+    n_reasons: int
+    baseline: str
+    base_line: float
+    fair_line: float
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:  # noqa: D102
+        return self.words.features.names
+
+    @property
+    def base_parts(self) -> FloatArray:  # noqa: D102
+        return self.parts.parts[:, :, 0]
+
+    @property
+    def fair_parts(self) -> FloatArray:  # noqa: D102
+        return self.parts.parts[:, :, 1]
+
+    @property
+    def base_errors(self) -> FloatArray:  # noqa: D102
+        return self.parts.error[:, :, 0]
+
+    @property
+    def fair_errors(self) -> FloatArray:  # noqa: D102
+        return self.parts.error[:, :, 1]
+
+    @property
+    def base_scores(self) -> FloatArray:  # noqa: D102
+        return self.parts.scores[:, 0]
+
+    @property
+    def fair_scores(self) -> FloatArray:  # noqa: D102
+        return self.parts.scores[:, 1]
+
+    @property
+    def base_typical(self) -> FloatArray:  # noqa: D102
+        return self.parts.typical[:, 0]
+
+    @property
+    def fair_typical(self) -> FloatArray:  # noqa: D102
+        return self.parts.typical[:, 1]
+
+    @cached_property
+    def flagged(self) -> BoolArray:
+        """Whether the base and the fair score flag each row, shape (m, 2)."""
+        return self.parts.scores > np.array([self.base_line, self.fair_line])
+
+    @cached_property
+    def changes(self) -> AnyArray:
+        """``"flagged"``, ``"entered"``, ``"left"`` or ``"not flagged"``, for each row: what fairness made of it."""
+        before, after = self.flagged.T.astype(int)
+        return np.array(CHANGES, dtype=object)[2 * before + after]
+
+    @cached_property
+    def order(self) -> IntArray:
+        """The features of each row by their part in its fair score, the largest first, shape (m, n_reasons)."""
+        return np.argsort(-self.fair_parts, axis=1, kind="stable")[:, : self.n_reasons]
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row for each row and reason, indexed as the table: rank, feature, value, base_part, fair_part, text.
+
+        Reasons are ordered by their part in the fair score. ``fair_part - base_part`` is what fairness has added.
+        """
+        import pandas as pd
+
+        m = len(self)
+        at = np.repeat(np.arange(m), self.n_reasons)
+        chosen = self.order.ravel()
+        return pd.DataFrame(
+            {
+                "rank": np.tile(np.arange(1, self.n_reasons + 1), m),
+                "feature": np.array(self.feature_names, dtype=object)[chosen],
+                "value": self.values[at, chosen],
+                "base_part": self.base_parts[at, chosen],
+                "fair_part": self.fair_parts[at, chosen],
+                "text": [text for row in range(m) for text in self.texts(row)],
+            },
+            index=self.index[at],
+        )
+
+    def texts(self, row: int) -> list[str]:
+        """The reasons of a row, by place, in words."""
+        chosen = self.order[row].tolist()
+        return [self.text(row, feature, chosen[:place]) for place, feature in enumerate(chosen)]
+
+    def text(self, row: int, feature: int, earlier: list[int] | None = None) -> str:
+        """One feature of a row, in words; ``earlier`` are the features that were named before."""
+        parts, beside = self.parts.parts[row, feature], self.beside[row] if self.baseline == "alike" else None
+        return self.words.text(feature, self.values[row, feature], self.rows[row], beside, parts, earlier or [])
+
+    def moves(self) -> "pd.DataFrame":
+        """Why rows entered or left the flagged list: change, text; only those that did, indexed as the table."""
+        import pandas as pd
+
+        moved = np.flatnonzero(np.isin(self.changes, ("entered", "left")))
+        frame = {"change": self.changes[moved], "text": [self.move_text(int(row)) for row in moved]}
+        return pd.DataFrame(frame, index=self.index[moved])
+
+    def move_text(self, row: int) -> str:
+        """What fairness did to a row: its place beside the line, and the features whose parts changed most."""
+        told = {"entered": "entered the list", "left": "left the list", "flagged": "stays on the list"}
+        where = told.get(str(self.changes[row]), "is not on the list")
+        lines = zip(self.parts.scores[row], (self.base_line, self.fair_line), strict=True)
+        base, fair = (f"{score:.3f} (flagged above {line:.3f})" for score, line in lines)
+        words = self.move_words(row)
+        return f"{where}: base score {base}, fair score {fair}{'; ' if words else ''}{words}"
+
+    def move_words(self, row: int) -> str:
+        """By what fairness raised or lowered the score of a row most, for those who stay by the sum of all."""
+        names, added = self._sources(row)
+        sign = {"entered": 1.0, "left": -1.0}.get(str(self.changes[row]), float(np.sign(added.sum())) or 1.0)
+        most = [int(j) for j in np.argsort(-sign * added, kind="stable")[: self.n_reasons] if sign * added[j] >= 5e-4]
+        named = ", ".join(f"{names[j]} ({added[j]:+.3f})" for j in most)
+        return f"{'raised' if sign > 0 else 'lowered'} most by {named}" if named else ""
+
+    def _sources(self, row: int) -> tuple[list[str], FloatArray]:
+        """What fairness has added to a row's score: by feature, and last to the typical row beside it."""
+        added = self.fair_parts[row] - self.base_parts[row]
+        company = float(self.fair_typical[row] - self.base_typical[row])
+        last = f"what all similar {self.words.rows} got" if self.baseline == "alike" else "a shift of all"
+        return [*self.feature_names, last], np.append(added, company)
+
+    def influence(self, sensitive_features: Any = None) -> "pd.DataFrame":
+        """How much each feature has to say, before and after fairness; which features make the gap between groups.
+
+        Parameters
+        ----------
+        sensitive_features : array, series or frame, optional
+            The groups of the rows.
+
+        Returns
+        -------
+        DataFrame
+            Without groups, by feature: ``base`` and ``fair`` are the mean sizes of its parts, ``change`` is fair / base
+            - 1, ``tells`` how well it tells the group (0 not at all, 1 always). With groups, by group and feature:
+            ``base`` and ``fair`` are the mean part in the group less that over all rows, and ``change`` is fair - base.
+            With ``baseline="typical"`` they add up to the group's mean score less that of all rows.
+        """
+        import pandas as pd
+
+        names = pd.Index(self.feature_names, name="feature")
+        if sensitive_features is None:
+            base, fair = np.abs(self.parts.parts).mean(axis=0).T
+            change = np.divide(fair, base, out=np.full_like(base, np.nan), where=base > 0) - 1.0
+            tells = self.words.features.largest(self.words.background.tells)
+            return pd.DataFrame({"base": base, "fair": fair, "change": change, "tells": tells}, index=names)
+        groups = read_groups(sensitive_features, len(self), min_group_size=1, unknown_groups="ignore")
+        overall = self.parts.parts.mean(axis=0)
+        frames = {}
+        for code, label in enumerate(groups.labels):
+            base, fair = (self.parts.parts[groups.codes == code].mean(axis=0) - overall).T
+            frames[label] = pd.DataFrame({"base": base, "fair": fair, "change": fair - base}, index=names)
+        return pd.concat(frames, names=["group"])
+
+    def n_given(self, row: int) -> int:
+        """How many of the reasons of a row are worth a word: `LEAST` or more of all that makes it an outlier."""
+        raised = np.maximum(self.fair_parts[row], 0.0)
+        return int((raised[self.order[row]] > LEAST * raised.sum()).sum())
+
+    def lines(self, row: int) -> Iterator[str]:
+        """All that is to be said of a row, line by line."""
+        yield f"{self.index[row]}: {self.move_text(row)}"
+        given = zip(self.order[row], self.texts(row), strict=True)
+        for place, (feature, text) in enumerate(given, 1):
+            if place > self.n_given(row):
+                break
+            base, fair = self.parts.parts[row, feature]
+            yield f"  {place}. {text}  [{base:+.3f} before, {fair:+.3f} after fairness]"
+
+    def shown(self, row: int, feature: int) -> str:
+        """What a row has in a feature, as text."""
+        value = self.values[row, feature]
+        if value is None:
+            return "missing"
+        return number(float(value)) if isinstance(value, float | int | np.number) else str(value)
+
+    def plot(self, row: int, *, ax: Any = None) -> "ReasonsDisplay":
+        """Draw the parts of one row, by place; needs matplotlib."""
+        from evenout.reasons.display import ReasonsDisplay
+
+        return ReasonsDisplay.from_explanation(self, row, ax=ax)
+
+    def _repr_html_(self) -> str:
+        few = self.to_frame().head(_SHOWN * self.n_reasons)
+        more = f"<p>{_SHOWN} of {number(len(self))} rows</p>" if len(self) > _SHOWN else ""
+        return few.to_html(float_format=lambda value: f"{value:.3f}") + more
