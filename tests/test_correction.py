@@ -230,3 +230,19 @@ def test_weights_have_no_resemblance_to_show(models):
     with pytest.raises(ValueError, match="no resemblance was learnt: correction='weights' does not go by it"):
         models["weights"].resemblance(np.zeros((1, 3)))
     assert models["weights"].lambda_ == models["weights"].group_known_ == {}
+
+
+def test_what_resemblance_cannot_reach_is_said_with_what_may():
+    """Features that tell the groups by the score alone: to be even is to say little, and that does not count as met."""
+    rng = np.random.default_rng(0)
+    groups = rng.integers(2, size=3000)
+    X = rng.normal(size=(3000, 1)) + 0.6 * groups[:, None]
+    with pytest.warns(TargetNotReachedWarning, match=r"Other features, or ScoreRepair where the group may be used"):
+        model = FairOutlierEnsemble([total], correction="resemblance", classifier=LOGISTIC, random_state=0)
+        model.fit(X, sensitive_features=groups)
+    assert not model.request_met_
+    assert np.corrcoef(model.target_, model.outlier_scores_)[0, 1] > 0.9
+
+
+def total(X):
+    return X.sum(axis=1)
