@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenout.core.cells import CrossFit
-from evenout.core.choice import Choice, choose, close_alphas, least_alpha, no_gap_message, open_path
+from evenout.core.choice import HALF_SHARED, Choice, choose, close_alphas, least_alpha, no_gap_message, open_path
 from evenout.core.combine import LINEAR
 from evenout.core.even_rates import RatioEstimate, estimate_ratio
 from evenout.core.exceptions import InputError, NoGapWarning
@@ -144,7 +144,10 @@ class Request:
         if self.flag_rate_ratio is not None:
             return self._by_flags(path, rows, self.flag_rate_ratio)
         asked = DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction
-        return choose(path, asked, self.target, self.confidence)
+        if self.correction == "weights":
+            return choose(path, asked, self.target, self.confidence)
+        more = _more(self.correction).replace("Other ", "")
+        return choose(path, asked, self.target, self.confidence, least=HALF_SHARED, more=more)
 
     def _given(self, path: TradeoffPath, alpha: float) -> Choice:
         """What may be said of an alpha that was not chosen here."""
