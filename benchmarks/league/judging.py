@@ -1,5 +1,6 @@
 """Every method on one halving of one table, measured on rows that nothing has seen."""
 
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -70,8 +71,8 @@ class Result:
 
 def play(sources: Sequence[Source], methods: Sequence[str], plan: Plan, jobs: int) -> Iterator[list[Result]]:
     """All results, one list for each halving of each table, as they come; large tables first."""
-    rounds = [(source, half) for source in sources for half in range(plan.halves)]
-    rounds.sort(key=lambda each: -_size(each[0], plan))
+    by_size = sorted(sources, key=lambda source: -min(plan.rows, len(source.draw(0).labels) // 2))
+    rounds = [(source, half) for source in by_size for half in range(plan.halves)]
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(
         delayed(play_round)(source, half, methods, plan) for source, half in rounds
     )
@@ -127,11 +128,5 @@ def _usable(scores: FloatArray) -> FloatArray:
 
 
 def _one_thread_of_torch() -> None:
-    import sys
-
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-
-
-def _size(source: Source, plan: Plan) -> int:
-    return min(plan.rows, len(source.draw(0).labels) // 2)

@@ -17,8 +17,6 @@ BATCH = 128
 RATE = 1e-3
 _ROWS = 4096  # scored at once
 
-torch.use_deterministic_algorithms(True)
-
 
 class Stack:
     """Networks with layers of the given sizes: ReLU within, the last one linear.

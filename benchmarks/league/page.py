@@ -50,13 +50,14 @@ def render(league: League) -> str:
     """Everything, as Markdown."""
     parts = [headline(league), standings(league), "### Table by table", by_table(league)]
     parts += ["### Where ours loses", losses(league), "### What ours got", ours(league)]
+    parts += ["### Our ways: AUC (bias of ranks)", ways(league)]
     parts += ["### Does each peer become fairer than its own base?", peers(league)]
     return "\n\n".join(parts)
 
 
 def headline(league: League) -> str:
     """The outcome in a few lines."""
-    plan, lines = league.record["plan"], []
+    plan, count, lines = league.record["plan"], len(league.tables), []
     for measure, name in MEASURES.items():
         for aware, which in ((False, "that do not use the group"), (True, "that do (marked \\*)")):
             found = league.tally(measure, aware=aware)
@@ -64,7 +65,7 @@ def headline(league: League) -> str:
                 told = ", ".join(f"{outcome} {count}" for outcome, count in found.items())
                 lines.append(f"- As fair by {name}, against methods {which}: {told}.")
     return (
-        f"`{league.champion}`, asked for {float(REQUEST):.0%}, on {len(league.tables)} tables, "
+        f"`{league.champion}`, asked for {float(REQUEST):.0%}; {count} table{'s' * (count > 1)}, "
         f"{plan['halves']} halvings each, seed {plan['seed']}:\n\n" + "\n".join(lines)
     )
 
@@ -131,11 +132,25 @@ def ours(league: League) -> str:
     return _table(head, rows)
 
 
+def ways(league: League) -> str:
+    """AUC and bias of ranks of each of our ways, for the request that is compared."""
+    names = [name for name, method in league.record["methods"].items() if method["ours"]]
+    rows = []
+    for table in league.tables:
+        pairs = (
+            (league.scores.mean(table, name, REQUEST, measure) for measure in ("auc", "rank_bias")) for name in names
+        )
+        rows.append([_kind(league, table), *("{:.3f} ({:.3f})".format(*pair) for pair in pairs)])
+    return _table(["table", *names], rows)
+
+
 def peers(league: League) -> str:
     """Each peer beside its own base, at the setting that is the fairest on the judged halves."""
     head = ["method", "tables with a gap", "fairer on", "removed, median", "AUC lost, median", "list kept, median"]
     rows = []
     for peer in [*league.peers, league.champion]:
+        if all(league.scores.settings(table, peer) in ([], [BASE]) for table in league.tables):
+            continue
         found = np.array(list(_fairest(league, peer))).reshape(-1, 3)
         if len(found):
             removed, lost, kept = np.median(found, axis=0)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from evenout.cli.inputs import read_fit_inputs
 from evenout.core.exceptions import InputError
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.datasets import list_datasets, list_scenarios
@@ -93,6 +92,8 @@ def known_source(name: str) -> Source:
 
 def own_source(path: str, sensitive: str | None, label: str | None) -> Source:
     """A CSV or Parquet file, read as ``evenout fit`` reads it; columns that only tell rows apart are left out."""
+    from evenout.cli.inputs import read_fit_inputs  # needs what the command line needs, and no other table does
+
     if not sensitive or not label:
         raise InputError("{path} needs --sensitive and --label: the protected columns, and 1 for an outlier", path=path)
     inputs = read_fit_inputs(path, sensitive=sensitive, label=label, id_column=None, drop="")

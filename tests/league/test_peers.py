@@ -17,7 +17,14 @@ networks = pytest.importorskip("league.networks")
 deep_fair_svdd, fairod, pruned_ensemble = (
     pytest.importorskip(f"league.methods.{name}") for name in ("deep_fair_svdd", "fairod", "pruned_ensemble")
 )
-torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def found(method, halving, length=1.0):
