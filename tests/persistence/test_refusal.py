@@ -40,7 +40,7 @@ MAPS = ("maps", "models")
 
 
 def arrays(value, place=()):
-    """Every array of plain data that has entries, with the keys that lead to it; of six models for new rows the first."""
+    """Every array of plain data that has entries, with the keys that lead to it; of models for new rows the first."""
     if isinstance(value, np.ndarray):
         if value.size:
             yield place, value
