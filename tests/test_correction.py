@@ -240,8 +240,8 @@ def test_what_resemblance_cannot_reach_is_said_with_what_may():
     rng = np.random.default_rng(0)
     groups = rng.integers(2, size=3000)
     X = rng.normal(size=(3000, 1)) + 0.6 * groups[:, None]
+    model = FairOutlierEnsemble([total], correction="resemblance", classifier=LOGISTIC, random_state=0)
     with pytest.warns(TargetNotReachedWarning, match=r"Other features, or ScoreRepair where the group may be used"):
-        model = FairOutlierEnsemble([total], correction="resemblance", classifier=LOGISTIC, random_state=0)
         model.fit(X, sensitive_features=groups)
     assert not model.request_met_
     assert np.corrcoef(model.target_, model.outlier_scores_)[0, 1] > 0.9

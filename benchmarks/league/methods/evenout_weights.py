@@ -1,0 +1,27 @@
+"""evenout: detector weights, at several requests. One fit serves all of them."""
+
+from typing import Literal
+
+from evenout import FairOutlierEnsemble
+from league.contract import BASE, Method, Settings, Task
+
+REQUESTS = (0.5, 0.8, 0.9, 0.95)
+
+
+def scores(task: Task) -> Settings:
+    """The base is the average of the default pool."""
+    yield from requested(task, "weights")
+
+
+def requested(task: Task, correction: Literal["weights", "resemblance", "both"]) -> Settings:
+    """Base and fair scores by one way of correcting, for each request."""
+    model = FairOutlierEnsemble(
+        bias_reduction=REQUESTS[0], correction=correction, min_group_size=10, random_state=task.seed
+    )
+    model.fit(task.X, sensitive_features=task.groups)
+    yield BASE, model.base_scores(task.new)
+    for request in REQUESTS:
+        yield f"{request:g}", model.at(bias_reduction=request).outlier_scores(task.new)
+
+
+METHOD = Method("evenout", "FairOutlierEnsemble, detector weights", scores, ours=True)

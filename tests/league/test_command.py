@@ -1,0 +1,114 @@
+"""The command line, on a small table of one's own: what it prints, what it writes, and how it refuses."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenout.datasets import make_biased_outliers
+from league.duels import OUTCOMES
+from league.page import BEGIN, END, League, render
+
+MAIN = Path(__file__).parents[2] / "benchmarks" / "league" / "__main__.py"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """What the command prints."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["league", *map(str, arguments)])
+        runpy.run_path(str(MAIN), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    data = make_biased_outliers("shift", 500, random_state=0)
+    path = tmp_path_factory.mktemp("own") / "mine.csv"
+    data.X.assign(group=data.sensitive, bad=data.y).to_csv(path, index=False)
+    return path
+
+
+def test_a_table_of_ones_own_is_played_told_written_and_shown_again(run, table, tmp_path):
+    asked = [table, "--sensitive", "group", "--label", "bad", "--methods", "isolation forest", "features dropped"]
+    out, page = tmp_path / "found.json", tmp_path / "page.md"
+    printed = run(*asked, "--halves", 2, "--jobs", 1, "--out", out, "--json")
+    record = json.loads(printed.splitlines()[-1])
+    assert len(record["results"]) == 2 * (5 + 1 + 5)  # requests and base of ours, the forest, dropped features and base
+    assert record["tables"]["mine"] == {
+        "kind": "own", "overlapping": True, "rows": 500, "features": 8, "groups": 2,
+    }  # fmt: skip
+    assert json.loads(out.read_text())["results"] == record["results"]
+    assert sum(record["tally"]["rank_bias"].values()) == len(record["duels"]["rank_bias"]) == 2
+    page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
+    again = run("--table", out, "--into", page, "--images", tmp_path)
+    assert render(League(json.loads(out.read_text()))) in again
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "| features dropped |" in text
+    assert (tmp_path / "league.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--tables", "adults"], "no table is called 'adults'"),
+        (["--tables", "pima", "--methods", "FairOT"], "no method is called 'FairOT'; those are evenout"),
+        (["nowhere.csv", "--sensitive", "a", "--label", "b"], "nowhere.csv does not exist"),
+        (["nowhere.csv"], "nowhere.csv needs --sensitive and --label"),
+        (["--table", "nowhere.json"], "nowhere.json holds no results; make it by --out nowhere.json"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line(run, arguments, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        run(*arguments)
+    assert str(stopped.value.code).startswith(f"error: {told}")
+    assert "\n" not in str(stopped.value.code)
+
+
+def record(aucs):
+    """Two tables, ours and a peer that is as fair; the peer's AUC on each."""
+    results = []
+    for table, level in aucs.items():
+        noise = np.linspace(-0.004, 0.004, 8)
+        for method, setting, bias, mean in (
+            ("evenout", "base", 0.3, 0.85), ("evenout", "0.8", 0.05, 0.8), ("peer", "base", 0.2, level + 0.02),
+            ("peer", "fair", 0.04, level),
+        ):  # fmt: skip
+            for half, more in enumerate(noise * (1 if method == "peer" else -1)):
+                measures = {"bias": bias, "rank_bias": bias, "auc": mean + more, "ap": 0.5, "flag_ratio": 0.5}
+                where = {"table": table, "half": half, "method": method, "setting": setting}
+                results.append(where | measures | {"list_kept": 0.9, "seconds": 1.0})
+    ours = {"source": "", "uses_group": False, "ours": True}
+    return {
+        "plan": {"halves": 8, "seed": 0},
+        "tables": {name: {"kind": "protected", "overlapping": True} for name in aucs},
+        "methods": {"evenout": ours, "peer": {"source": "", "uses_group": True, "ours": False}},
+        "results": results,
+    }
+
+
+def test_the_page_tells_wins_ties_and_losses_with_what_a_loss_is_made_of():
+    league = League(record({"won": 0.7, "even": 0.801, "lost": 0.9}))
+    assert league.tally("rank_bias") == dict(zip(OUTCOMES, (1, 1, 1, 0), strict=True))
+    lines = render(league).splitlines()
+    assert any(line.startswith("| won | 0.050 | 0.800 | W +0.100 ± ") for line in lines)
+    assert any(line.startswith("| even | 0.050 | 0.800 | T -0.001 ± ") for line in lines)
+    loss = next(line for line in lines if line.startswith("| lost | peer\\* | fair |"))
+    assert [cell.strip() for cell in loss.split("|")[5:8]] == ["-0.070", "0.050", "0.020"]
+    assert "| peer\\* | 3 | 3 | 80% | 0.020 | 90% |" in lines
+    assert "None after Holm's correction." in render(League(record({"won": 0.7})))
+
+
+def test_a_champion_who_did_not_play_is_told():
+    with pytest.raises(ValueError, match="'somebody' did not play; those who did are evenout, peer"):
+        League(record({"won": 0.7}), "somebody")
