@@ -194,11 +194,17 @@ def _cell(each: Duel | None) -> str:
     if each is None:
         return ""
     letter = LETTERS[each.outcome]
-    return letter if each.outcome == "never as fair" else f"{letter} {each.difference:+.3f} ± {each.error:.3f}"
+    told = letter if each.outcome == "never as fair" else f"{letter} {each.difference:+.3f} ± {each.error:.3f}"
+    return _unbroken(told)
 
 
 def _change(before: float, after: float, digits: int) -> str:
-    return f"{before:.{digits}f} → {after:.{digits}f}"
+    return _unbroken(f"{before:.{digits}f} → {after:.{digits}f}")
+
+
+def _unbroken(cell: str) -> str:
+    """The same on one line, however narrow the column."""
+    return cell.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _seconds(league: League, method: str) -> str:
