@@ -159,7 +159,7 @@ def halves(name: str, split: int) -> Iterator[tuple[Half, Half]]:
     yield two, one
 
 
-def fitted(rows: Half, seed: int, settings: dict[str, str]) -> FairOutlierEnsemble:
+def fitted(rows: Half, seed: int, settings: dict[str, Any]) -> FairOutlierEnsemble:
     """A model of one half."""
     model = FairOutlierEnsemble(min_group_size=10, contamination=FLAGGED, random_state=seed, **settings)
     return model.fit(rows.X, sensitive_features=rows.groups)

@@ -55,7 +55,10 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#7cc4f0", "color-brand-content": "#7cc4f0"},
 }
 
-_ORDER = ("idea", "credit", "tradeoff", "audit", "vendor", "repair", "individual", "detectors", "drift")
+_ORDER = (
+    *("idea", "credit", "tradeoff", "reasons", "given", "age", "attributes", "outcomes", "individual"),
+    *("audit", "vendor", "repair", "watch", "drift", "detectors"),
+)
 
 sphinx_gallery_conf = {
     "examples_dirs": "examples",

@@ -154,6 +154,7 @@ class FairOutlierEnsemble(FittedScores):
         Its 95 % interval on unseen rows; NaN without a gap and with ``target="training"``.
     request_met_ : bool
         Whether what is stated supports the request: at most 0.05 of it is missing, on average. True for a given alpha.
+        With ``correction`` by resemblance and for flag rates never with a score that says little, as in `BlindRepair`.
     gap_detected_ : bool
         False if the base score's group gap, or its gap in flag rates where ``flag_rate_ratio`` is asked for, is
         within sampling noise; the scores are the base scores then, unless alpha was given.

@@ -109,7 +109,7 @@ def test_with_estimated_probabilities_the_distance_is_little_more(population, ev
 
 
 def test_a_threshold_flags_the_largest_total_score_of_all_rules_with_these_rates(population, truth, everyone):
-    rows = population(20_000, 3)
+    rows = population(8000, 3)
     repair = BlindRepair(flag_rate_ratio=0.9, classifier=truth, random_state=0)
     repair.fit(rows.t, rows.X, sensitive_features=rows.groups)
     y = repair.transform(everyone.t, everyone.X)

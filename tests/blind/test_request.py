@@ -61,7 +61,7 @@ def test_confidence_asks_for_more(population):
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 @pytest.mark.parametrize("asked", [0.8, 0.95])
 def test_flag_rates_are_even_on_unseen_rows_as_stated(population, unseen, asked, classifier):
-    rows = population(12_000, 3)
+    rows = population(8000, 3)
     repair = BlindRepair(flag_rate_ratio=asked, classifier=classifier, random_state=0)
     repair.fit(rows.t, rows.X, sensitive_features=rows.groups)
     y = repair.transform(unseen.t, unseen.X)

@@ -9,7 +9,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from evenout.core.folds import assign_folds
 from evenout.core.membership import Membership
-from evenout.fitting.resemblance import Calibration, cross_fit_resemblance, layers_of
+from evenout.fitting.layers import Calibration, layers_of
+from evenout.fitting.resemblance import cross_fit_resemblance
 
 
 class Memory(ClassifierMixin, BaseEstimator):

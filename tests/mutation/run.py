@@ -166,13 +166,13 @@ def run_tests(copy: Path, tests: list[str], cache: Path | None, *, compiled: boo
     os.dup2(output, 2)
     os.chdir(ROOT)
     os.environ |= {"PYTHONPATH": str(copy / "src"), "NUMBA_DISABLE_JIT": str(int(not compiled))}
-    os.environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_timeout"}
+    os.environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_timeout,xdist.plugin"}
     if cache is not None:
         os.environ["NUMBA_CACHE_DIR"] = str(cache)
     numba.core.config.reload_config()
     sys.path.insert(0, str(copy / "src"))
     sys.dont_write_bytecode = True  # files of one size written within one second look alike to Python
-    options = ["-x", "-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
+    options = ["-n0", "-x", "-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
     status = pytest.main([*options, f"--rootdir={ROOT}", *tests])
     sys.stdout.flush()
     os._exit(status)

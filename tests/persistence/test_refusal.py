@@ -36,13 +36,16 @@ def any_data(request):
     return read_plain(request.getfixturevalue(request.param))
 
 
+MAPS = ("maps", "models")
+
+
 def arrays(value, place=()):
-    """Every array of plain data that has entries, with the keys that lead to it."""
+    """Every array of plain data that has entries, with the keys that lead to it; of models for new rows the first."""
     if isinstance(value, np.ndarray):
         if value.size:
             yield place, value
     elif isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
+        items = value.items() if isinstance(value, dict) else enumerate(value[:1] if place[-2:] == MAPS else value)
         for key, item in items:
             yield from arrays(item, (*place, key))
 

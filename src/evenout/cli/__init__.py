@@ -26,8 +26,8 @@ Examples:
       why this person stands out, and what fairness changed
   evenout audit new-scores.csv --score fair_score --sensitive sex
       any score, ours or not: gaps between groups, with intervals and tests
-  evenout watch batches/ --state watch.skops --score fair_score --sensitive sex --model fair/model.skops
-      batch after batch, whether the model keeps its promise; an alarm if it does not
+  evenout watch new/ --state watch.skops --score fair_score --sensitive sex
+      batch after batch, whether a gap has come; an alarm if one has
   evenout reproduce
       the paper's experiments, with a verdict on every claim
 

@@ -40,8 +40,8 @@ DIR gets
   model.skops   the model, for "evenout score"; keep it as safe as the data
   summary.json  settings, versions, hashes, bias, flag rates, weights
   report.html   a page with a slider over every trade-off (extra: pages)
-Over a folder: scores/*.parquet in place of scores.csv, and no report; reasons of
-flagged rows are in scores/reasons-*.parquet.
+Over a folder: scores/*.parquet in place of scores.csv, and no report;
+reasons of flagged rows are in scores/reasons-*.parquet.
 
 In CSV, text that a spreadsheet would run as a formula has a single quote put before it; to undo, take one leading
 quote away before = + - @ tab or line break.

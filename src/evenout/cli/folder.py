@@ -167,6 +167,7 @@ def _summary(data: str, model: Any, outcome: "Outcome") -> dict[str, Any]:
         "reference_rows": len(model.target_),
         "rank_error": model.rank_error_,
         "weights": dict(zip(model.detector_names_, model.weights_.tolist(), strict=True)),
+        "resemblance": dict(model.lambda_),
         "labels": finite(labels_learnt(model)),
         **found,
         "bias_unseen": [found["bias_unseen"][when] for when in ("before", "after")],

@@ -40,6 +40,18 @@ def request_sentence(outcome: Outcome) -> str:
     return f"alpha = {outcome.alpha:.4g} was given, though no {_gap(outcome)} can be told from noise."
 
 
+def resemblance_sentence(prices: dict[str, float]) -> str:
+    """What looking like a group costs, where the score is corrected by that.
+
+    >>> resemblance_sentence({"f": 0.02, "m": -0.02})
+    'Taken off for looking like a group, whoever belongs to it: f 0.0200, m -0.0200.'
+    """
+    first = sorted(prices, key=lambda name: -abs(prices[name]))[:_NAMED]
+    named = [f"{_short(name)} {prices[name]:.4f}" for name in prices if name in first]
+    named += [f"{len(prices) - _NAMED} more in summary.json"] if len(prices) > _NAMED else []
+    return f"Taken off for looking like a group, whoever belongs to it: {', '.join(named)}." if prices else ""
+
+
 def small_groups_sentence(outcome: Outcome) -> str:
     """The groups that are left out of every comparison."""
     small = outcome.left_out_groups

@@ -14,6 +14,7 @@ from evenout.cli.sentences import (
     labels_sentence,
     notes_lines,
     request_sentence,
+    resemblance_sentence,
     rows_words,
     small_groups_sentence,
 )
@@ -79,7 +80,8 @@ def _table(summary: FitSummary, label_width: int) -> Table:
         add(f"... {len(outcome.groups) - _GROUPS} smaller groups: summary.json", "", "")
     add("Lowest / highest flag rate", *_figures(outcome.flag_rate_ratio, "{:.2f}"))
     add("Lowest / highest rate of not being flagged", *_figures(outcome.unflagged_rate_ratio, "{:.2f}"))
-    for label, change in (("AUC", summary.auc), ("Average precision", summary.average_precision)):
+    found = {"AUC": summary.auc, "Average precision": summary.average_precision}
+    for label, change in (found | {"Known outliers among the flagged": summary.precision_flagged}).items():
         if change is not None:
             add(label, *_figures(change, "{:.3f}"))
     return table
@@ -100,6 +102,7 @@ def _sentences(summary: FitSummary) -> list[str]:
         _bias(summary)[1],
         gap_sentence(summary.outcome),
         request_sentence(summary.outcome),
+        resemblance_sentence(summary.resemblance),
         f"Price: {replaced}, {close}{auc}.",
     ]
 

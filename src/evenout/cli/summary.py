@@ -14,9 +14,9 @@ import evenout
 from evenout.cli.inputs import FitInputs
 from evenout.cli.outcome import BeforeAfter, Outcome, labels_learnt
 from evenout.core.flags import flag_threshold
-from evenout.core.types import FloatArray
+from evenout.core.types import AnyArray, BoolArray, FloatArray
 from evenout.inputs.probable import GroupProbabilities
-from evenout.metrics import average_precision, roc_auc
+from evenout.metrics import average_precision, read_labels, roc_auc
 from evenout.storage.output import finite
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow", "skops")
@@ -46,8 +46,10 @@ class FitSummary:
         Spearman's, of base and fair score.
     flagged, flagged_kept : int
         Rows flagged by the fair score, and those of them that the base score flags too.
-    auc, average_precision : BeforeAfter or None
-        Where labels are known, and nothing has learnt from them.
+    resemblance : dict of str to float
+        What is taken off for looking like each group, where the score is corrected by that.
+    auc, average_precision, precision_flagged : BeforeAfter or None
+        Where labels are known, and nothing has learnt from them; the last is the share of outliers among the flagged.
     labels : dict or None
         What was learnt from, see `labels_learnt`.
     attribute_bias : dict of str to pair of float
@@ -68,8 +70,10 @@ class FitSummary:
     rank_correlation: float
     flagged: int
     flagged_kept: int
+    resemblance: dict[str, float]
     auc: BeforeAfter | None
     average_precision: BeforeAfter | None
+    precision_flagged: BeforeAfter | None
     labels: dict[str, Any] | None
     attribute_bias: dict[str, tuple[float, float]]
     probable_bound: dict[str, float] | None
@@ -109,6 +113,8 @@ def summarise(
         flagged_kept=int((flags[0] & flags[1]).sum()),
         auc=_evaluated(roc_auc, inputs.labels, base, fair),
         average_precision=_evaluated(average_precision, inputs.labels, base, fair),
+        precision_flagged=_evaluated(_precision, inputs.labels, *flags),
+        resemblance=dict(model.lambda_),
         labels=labels_learnt(model),
         attribute_bias={name: (bias.before, bias.after) for name, bias in model.attribute_bias_.items()},
         probable_bound=inputs.sensitive.bound() if isinstance(inputs.sensitive, GroupProbabilities) else None,
@@ -121,5 +127,10 @@ def _rank_correlation(base: FloatArray, fair: FloatArray) -> float:
     return float("nan") if constant else float(spearmanr(base, fair).statistic)
 
 
-def _evaluated(measure: Any, labels: Any, base: FloatArray, fair: FloatArray) -> BeforeAfter | None:
+def _precision(labels: Any, flagged: BoolArray) -> float:
+    """Share of known outliers among the flagged."""
+    return float(read_labels(labels, len(flagged))[flagged].mean()) if flagged.any() else float("nan")
+
+
+def _evaluated(measure: Any, labels: Any, base: AnyArray, fair: AnyArray) -> BeforeAfter | None:
     return None if labels is None else BeforeAfter(float(measure(labels, base)), float(measure(labels, fair)))

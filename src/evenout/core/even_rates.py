@@ -26,6 +26,7 @@ _ROUNDS = 8  # of counting and solving again
 _CLOSE = 0.002  # a ratio counts as met up to this, or to half of what one row of the smallest group makes
 _NEAR = 500  # rows in doubt, to begin with
 _RIDGE = 0.01  # of the mean variance of columns, in what they say of the groups
+_VANISHING = 1e-280  # a mean square too small to divide by
 _LEAST = 0.01  # factors of a group's resemblance are kept between this and its inverse
 _DRAWS = 2000  # of rates, for the error of their ratio
 
@@ -144,7 +145,10 @@ def linear_resemblance(
     centre = share @ Z[known]
     D = Z[known] - centre
     A = (D.T * share) @ D
-    A += _RIDGE * max(np.trace(A) / len(A), np.finfo(float).tiny) * np.eye(len(A))
+    size = np.trace(A) / len(A)
+    if not size > _VANISHING:  # columns that do not vary say nothing
+        return centre, np.zeros((len(A), n_groups))
+    A += _RIDGE * size * np.eye(len(A))
     of_group = share[:, None] * (codes[known, None] == np.arange(n_groups))
     means = D.T @ (of_group / np.maximum(of_group.sum(axis=0), np.finfo(float).tiny))
     return centre, np.linalg.solve(A, means)

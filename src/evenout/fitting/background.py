@@ -58,14 +58,14 @@ class Background:
         return cls(typical, levels, means, tells, _kin(some), evenly_spaced(some, CROWD), n_groups)
 
     @classmethod
-    def read(cls, data: Fields, n_rows: int, n_features: int) -> "Background":
+    def read(cls, data: Fields, n_features: int) -> "Background":
         """Out of a model file."""
         levels = data.floats("levels", len(SHARES), n_features)
         data.require((np.diff(levels, axis=0) >= 0).all(), "levels", "is out of order")
         typical, means, tells = (data.floats(name, n_features) for name in ("typical", "means", "tells"))
         data.require(((tells >= 0) & (tells <= 1)).all(), "tells", "is out of range")
         kin = data.integers("kin", n_features, low=0, high=n_features - 1)
-        crowd = data.floats("crowd", min(n_rows, CROWD), n_features)
+        crowd = data.floats("crowd", data.whole("rows", 1, CROWD), n_features)
         return cls(typical, levels, means, tells, kin, crowd, data.whole("n_groups", 0, 2**31))
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenout.core.cells import CrossFit
-from evenout.core.choice import Choice, choose, close_alphas, least_alpha, no_gap_message, open_path
+from evenout.core.choice import HALF_SHARED, Choice, choose, close_alphas, least_alpha, no_gap_message, open_path
 from evenout.core.combine import LINEAR
 from evenout.core.even_rates import RatioEstimate, estimate_ratio
 from evenout.core.exceptions import InputError, NoGapWarning
@@ -17,6 +17,7 @@ from evenout.core.own import Own
 from evenout.core.parity import DemographicParity
 from evenout.core.path import SIGNIFICANCE, Target, TradeoffPath
 from evenout.core.problem import Columns, Correction, Method, Weights
+from evenout.core.ray import Rule
 from evenout.core.registry import NOTIONS, weighted_notions
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.even import Counter, even_columns, flag_price
@@ -116,6 +117,7 @@ class Request:
         """The way to the rule that is solved for even flags, its end, at 1, and the other optimum."""
         share, more = rows.share(self.contamination), _more(self.correction)
         even, rule = even_columns(rows, moving, share, asked, more, count)
+        rule = _in_own_units(rule, path, rows)
         path = path.towards(rule) if rule.own.any() else path
         choice = self._given(path, float(rule.own.any()))
         if not even.gap:
@@ -142,7 +144,10 @@ class Request:
         if self.flag_rate_ratio is not None:
             return self._by_flags(path, rows, self.flag_rate_ratio)
         asked = DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction
-        return choose(path, asked, self.target, self.confidence)
+        if self.correction == "weights":
+            return choose(path, asked, self.target, self.confidence)
+        more = _more(self.correction).replace("Other ", "")
+        return choose(path, asked, self.target, self.confidence, least=HALF_SHARED, more=more)
 
     def _given(self, path: TradeoffPath, alpha: float) -> Choice:
         """What may be said of an alpha that was not chosen here."""
@@ -203,6 +208,19 @@ def _missed(reached: float, given: Choice, target: Target) -> str:
         "going on would gain less than its own standard error, or lose the base score. Other detectors "
         "({detectors='diverse'}), or ScoreRepair where the group may be used, may reach more."
     )
+
+
+def _in_own_units(rule: Rule, path: TradeoffPath, rows: FlagRows) -> Rule:
+    """The rule for the scores of the whole fit, where it was solved on rows as they are seen by what has not seen them.
+
+    Without a fold, scores range a little less far, so that the same row scores a little higher; resemblance has no such
+    unit. So its weights are taken back by as much.
+    """
+    total, mass = path.cross.whole.total[0], rows.stands_for
+    spread = np.sqrt(max(total[-1, -1] / total[0, 0] - (total[0, -1] / total[0, 0]) ** 2, 0.0))
+    seen = np.sqrt(np.average((rows.t - np.average(rows.t, weights=mass)) ** 2, weights=mass))
+    free = path.columns.free(len(rule.own))
+    return replace(rule, own=np.where(free, rule.own * (spread / seen if seen > 0 else 1.0), rule.own))
 
 
 def _more(correction: str) -> str:

@@ -42,6 +42,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
     check_is_fitted(model)
     found = model._result
     scores, seen, names = found.scores, found.seen, getattr(model, "feature_names_in_", None)
+    known = found.background
     return plain(
         {
             "parameters": parameter_entries(model, objects),
@@ -79,7 +80,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
             },
             "path": path_entries(found.path, objects),
             "maps": None if found.maps is None else _maps(found.maps, objects),
-            "background": found.background,
+            "background": None if known is None else {**vars(known), "rows": len(known.crowd)},
         }
     )
 
@@ -118,7 +119,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
             rank_error=data.number("rank_error"),
             maps=read_maps(data.fields("maps"), scores.n_detectors, objects) if "maps" in data else None,
-            background=Background.read(data.fields("background"), n, d) if "background" in data else None,
+            background=Background.read(data.fields("background"), d) if "background" in data else None,
         )
     )
     model.n_features_in_ = d

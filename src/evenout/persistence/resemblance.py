@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from evenout.fitting.resemblance import Calibration, Resemblance, Told
+from evenout.fitting.layers import Calibration
+from evenout.fitting.resemblance import Resemblance, Told
 from evenout.fitting.trees import Boosted
 from evenout.storage.fields import Fields
 
