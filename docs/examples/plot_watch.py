@@ -15,7 +15,13 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from sklearn.ensemble import IsolationForest
 
-from evenout import AgedDetectorsWarning, FairnessMonitor, FairOutlierEnsemble, audit
+from evenout import (
+    AgedDetectorsWarning,
+    EvenoutWarning,
+    FairnessMonitor,
+    FairOutlierEnsemble,
+    audit,
+)
 from evenout.datasets import make_biased_outliers
 
 first = make_biased_outliers("shift", n=6000, strength=0.5, random_state=0)
@@ -39,9 +45,14 @@ print(
 # The repair: an ensemble that is even, and needs no group when it is used. It states what it
 # left on people whom it has not seen, and that is what the watch holds it to.
 
+# what warnings say is printed here: how much is gone, and that features tell the group
+warnings.simplefilter("ignore", EvenoutWarning)
 model = FairOutlierEnsemble("diverse", random_state=0, n_jobs=-1)
 model.fit(first.X, sensitive_features=first.sensitive)
-print(f"{model.bias_reduction_:.0%} of the gap is gone on unseen people")
+low, high = model.bias_reduction_interval_
+print(
+    f"{model.bias_reduction_:.0%} of the gap is gone on unseen people ({low:.0%} to {high:.0%})"
+)
 monitor = FairnessMonitor.of(model)
 
 # %%
