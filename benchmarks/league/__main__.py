@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -20,24 +21,26 @@ from league.judging import Plan, Result, play
 from league.page import League, render, write_into
 from league.tables import Source, halve, known_source, list_tables, own_source
 
-QUICK = Plan(halves=3, rows=1000, length=0.3)
+CAPTION = "AUC and gap between groups of every method at all of its settings, on judged halves"
+QUICK = Plan(halves=3, rows=1000, length=0.15)
 
 
 def main() -> None:
     """Play, or show what was played."""
     options = _parser().parse_args()
     try:
-        record = _read(options.table) if options.table else _play(options)
+        record = _joined([_read(path) for path in options.table]) if options.table else _play(options)
         if options.out:
             _write(record, options.out)
         found = League(record, options.champion)
-        print("\n" + render(found))
-        if options.into:
-            write_into(options.into, render(found))
+        text = render(found)
+        print("\n" + text)
         if options.images:
-            from league.pictures import draw_frontiers
-
-            print(f"\n{draw_frontiers(found, options.images)}")
+            picture = _draw(found, options.images)
+            print(f"\n{picture}")
+            text += f"\n\n![{CAPTION}]({_seen_from(options.into or picture, picture)})"
+        if options.into:
+            write_into(options.into, text)
     except ValueError as error:
         sys.exit(f"error: {error}")
     if options.json:
@@ -66,6 +69,18 @@ def _play(options: argparse.Namespace) -> dict[str, Any]:
         "left_out": missing,
         "results": [each.to_dict() for each in _in_order(results, tables, list(methods))],
     }
+
+
+def _draw(found: League, folder: Path) -> Path:
+    try:
+        from league.pictures import draw_frontiers
+    except ModuleNotFoundError as error:
+        raise ValueError(f"--images needs {error.name}, which is not installed") from None
+    return draw_frontiers(found, folder)
+
+
+def _seen_from(page: Path, picture: Path) -> str:
+    return Path(os.path.relpath(picture, page.parent)).as_posix()
 
 
 def _sources(options: argparse.Namespace) -> list[Source]:
@@ -132,6 +147,19 @@ def _read(path: Path) -> dict[str, Any]:
     return record
 
 
+def _joined(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Results of several files as one, where different tables were played in the same way."""
+    first = records[0]
+    tables: dict[str, Any] = {}
+    for record in records:
+        if (record["plan"], list(record["methods"])) != (first["plan"], list(first["methods"])):
+            raise ValueError("the files were not made by the same methods, seed, halves and rows; show each by itself")
+        if twice := sorted(set(tables) & set(record["tables"])):
+            raise ValueError(f"table {twice[0]!r} is in more than one file")
+        tables |= record["tables"]
+    return {**first, "tables": tables, "results": [each for record in records for each in record["results"]]}
+
+
 def _at_least(least: int) -> Callable[[str], int]:
     def number(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
@@ -150,14 +178,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--label", metavar="COL", help="column of FILE with 1 for an outlier, 0 for an inlier")
     parser.add_argument("--tables", nargs="+", metavar="NAME", help="some of: " + ", ".join(list_tables()))
     parser.add_argument("--methods", nargs="+", metavar="NAME", help="these alone, and ours")
-    parser.add_argument("--quick", action="store_true", help="3 halvings, 1000 rows a half, training shorter by 0.3")
+    parser.add_argument("--quick", action="store_true", help="3 halvings, 1000 rows a half, short training")
     parser.add_argument("--halves", type=_at_least(1), metavar="N", help="halvings of each table (10)")
     parser.add_argument("--rows", type=_at_least(50), metavar="N", help="rows of a half at most (15000)")
     parser.add_argument("--seed", type=_at_least(0), metavar="N", help="of everything (0)")
     parser.add_argument("--jobs", type=_at_least(1), default=2, metavar="N", help="halvings at a time (2)")
     parser.add_argument("--champion", default=CHAMPION, metavar="NAME", help=f"of ours, who is compared ({CHAMPION})")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write every single result to this file")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="play nothing, show the results in this file")
+    parser.add_argument(
+        "--table", nargs="+", type=Path, metavar="FILE", help="play nothing, show what these files hold"
+    )
     parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables between the marks of this page")
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="draw the frontiers into this folder")
     parser.add_argument("--json", action="store_true", help="everything as one object on the last line")

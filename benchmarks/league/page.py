@@ -49,7 +49,7 @@ class League:
 def render(league: League) -> str:
     """Everything, as Markdown."""
     parts = [headline(league), standings(league), "### Table by table", by_table(league)]
-    parts += ["### Where ours loses", losses(league), "### What ours got", ours(league)]
+    parts += ["### Where ours loses, or trails", losses(league), "### What ours got", ours(league)]
     parts += ["### Our ways: AUC (bias of ranks)", ways(league)]
     parts += ["### Does each peer become fairer than its own base?", peers(league)]
     return "\n\n".join(parts)
@@ -98,17 +98,19 @@ def by_table(league: League) -> str:
 
 
 def losses(league: League) -> str:
-    """Each loss, and what it is made of."""
-    found = [each for each in league.duels["rank_bias"] if each.outcome == "loss"]
+    """Each loss, each tie in which ours trails by more than its error, and what the difference is made of."""
+    fair = [each for each in league.duels["rank_bias"] if each.outcome in ("loss", "tie")]
+    found = [each for each in fair if each.outcome == "loss" or each.difference < -each.error]
     if not found:
-        return "None after Holm's correction."
-    head = ["table", "method", "setting", "our AUC less theirs", "of that: the bases", "our price", "their price"]
+        return "No loss after Holm's correction, and no tie in which ours trails by more than one standard error."
+    head = ["table", "method", "setting", "", "our AUC less theirs", "of that: the bases", "our price", "their price"]
     rows = [
         [
-            each.table, league.named(each.method), each.setting, f"{each.difference:+.3f} ± {each.error:.3f}",
-            f"{each.base_difference:+.3f}", f"{each.our_price:.3f}", f"{each.their_price:.3f}",
+            each.table, league.named(each.method), each.setting, LETTERS[each.outcome],
+            _unbroken(f"{each.difference:+.3f} ± {each.error:.3f}"), f"{each.base_difference:+.3f}",
+            f"{each.our_price:.3f}", f"{each.their_price:.3f}",
         ]
-        for each in found
+        for each in sorted(found, key=lambda each: OUTCOMES.index(each.outcome), reverse=True)
     ]  # fmt: skip
     return _table(head, rows)
 
@@ -194,11 +196,17 @@ def _cell(each: Duel | None) -> str:
     if each is None:
         return ""
     letter = LETTERS[each.outcome]
-    return letter if each.outcome == "never as fair" else f"{letter} {each.difference:+.3f} ± {each.error:.3f}"
+    told = letter if each.outcome == "never as fair" else f"{letter} {each.difference:+.3f} ± {each.error:.3f}"
+    return _unbroken(told)
 
 
 def _change(before: float, after: float, digits: int) -> str:
-    return f"{before:.{digits}f} → {after:.{digits}f}"
+    return _unbroken(f"{before:.{digits}f} → {after:.{digits}f}")
+
+
+def _unbroken(cell: str) -> str:
+    """The same on one line, however narrow the column."""
+    return cell.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _seconds(league: League, method: str) -> str:

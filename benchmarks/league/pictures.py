@@ -14,6 +14,7 @@ from league.page import League
 OURS = "#0072B2"
 COLOURS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F", "#8C564B")
 MARKERS = "s^DvP*Xh"
+OWN_LOOKS = (("o", "-"), ("<", "--"), (">", ":"))
 COLUMNS = 3
 
 
@@ -27,7 +28,15 @@ def draw_frontiers(league: League, folder: Path) -> Path:
     handles, names = axes[0].get_legend_handles_labels()
     for ax in axes[len(tables) :]:
         ax.axis("off")
-    axes[len(tables)].legend(handles, names, frameon=False, fontsize=8, loc="center", title="hollow: its base")
+    axes[len(tables)].legend(
+        handles,
+        names,
+        frameon=False,
+        fontsize=8,
+        loc="center",
+        title="hollow: its base   * uses the group",
+        title_fontsize=8,
+    )
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / "league.png", dpi=130)
     return folder / "league.png"
@@ -44,12 +53,12 @@ def _panel(league: League, table: str, ax: Axes) -> None:
         auc = np.array([league.scores.mean(table, method, setting, "auc") for setting in settings])
         mine = method in own
         colour = OURS if mine else COLOURS[place % len(COLOURS)]
-        marker = "o<"[own.index(method) % 2] if mine else MARKERS[place % len(MARKERS)]
+        marker, line = OWN_LOOKS[own.index(method) % 3] if mine else (MARKERS[place % len(MARKERS)], "none")
         fair = np.array([setting != BASE for setting in settings])
-        look: dict[str, Any] = {"color": colour, "linestyle": "-" if mine else "none", "zorder": 3 if mine else 2}
-        ax.plot(
-            gap[fair], auc[fair], marker, markersize=5 if mine else 4, alpha=1 if mine else 0.7, label=method, **look
-        )
+        look: dict[str, Any] = {"marker": marker, "color": colour, "linestyle": line, "linewidth": 1.2}
+        name = method + "*" * league.record["methods"][method]["uses_group"]
+        size, depth, alpha = (5, 3, 1.0) if mine else (4, 2, 0.7)
+        ax.plot(gap[fair], auc[fair], markersize=size, zorder=depth, alpha=alpha, label=name, **look)
         ax.plot(gap[~fair], auc[~fair], marker, markersize=5, fillstyle="none", color=colour)
     ax.set_title(table.replace("_", " "), fontsize=9)
     ax.set_xlabel("gap of mean ranks, deviations", fontsize=7)

@@ -47,14 +47,27 @@ def test_a_table_of_ones_own_is_played_told_written_and_shown_again(run, table, 
     assert json.loads(out.read_text())["results"] == record["results"]
     assert sum(record["tally"]["rank_bias"].values()) == len(record["duels"]["rank_bias"]) == 2
     page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
-    again = run("--table", out, "--into", page, "--images", tmp_path)
+    again = run("--table", out, "--into", page, "--images", tmp_path / "images")
     assert render(League(json.loads(out.read_text()))) in again
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
     assert "| features dropped |" in text
-    assert (tmp_path / "league.png").read_bytes().startswith(b"\x89PNG")
+    assert "](images/league.png)" in text
+    assert (tmp_path / "images" / "league.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_files_of_different_tables_are_shown_as_one(run, tmp_path):
+    for name, found in (("a", record({"won": 0.7})), ("b", record({"lost": 0.9}))):
+        (tmp_path / name).write_text(json.dumps(found))
+    printed = run("--table", tmp_path / "a", tmp_path / "b")
+    assert render(League(record({"won": 0.7, "lost": 0.9}))) in printed
+    with pytest.raises(SystemExit, match="table 'won' is in more than one file"):
+        run("--table", tmp_path / "a", tmp_path / "a")
+    (tmp_path / "b").write_text(json.dumps(record({"lost": 0.9}) | {"plan": {"halves": 8, "seed": 1}}))
+    with pytest.raises(SystemExit, match="the files were not made by the same methods, seed, halves and rows"):
+        run("--table", tmp_path / "a", tmp_path / "b")
 
 
 @pytest.mark.parametrize(
@@ -100,13 +113,13 @@ def record(aucs):
 def test_the_page_tells_wins_ties_and_losses_with_what_a_loss_is_made_of():
     league = League(record({"won": 0.7, "even": 0.801, "lost": 0.9}))
     assert league.tally("rank_bias") == dict(zip(OUTCOMES, (1, 1, 1, 0), strict=True))
-    lines = render(league).splitlines()
+    lines = render(league).replace("\N{NO-BREAK SPACE}", " ").splitlines()
     assert any(line.startswith("| won | 0.050 | 0.800 | W +0.100 ± ") for line in lines)
     assert any(line.startswith("| even | 0.050 | 0.800 | T -0.001 ± ") for line in lines)
     loss = next(line for line in lines if line.startswith("| lost | peer\\* | fair |"))
-    assert [cell.strip() for cell in loss.split("|")[5:8]] == ["-0.070", "0.050", "0.020"]
+    assert [cell.strip() for cell in loss.split("|")[4:9] if "±" not in cell] == ["L", "-0.070", "0.050", "0.020"]
     assert "| peer\\* | 3 | 3 | 80% | 0.020 | 90% |" in lines
-    assert "None after Holm's correction." in render(League(record({"won": 0.7})))
+    assert "No loss after Holm's correction" in render(League(record({"won": 0.7})))
 
 
 def test_a_champion_who_did_not_play_is_told():
