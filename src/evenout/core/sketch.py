@@ -193,7 +193,7 @@ class Narrowed:
 def _between_neighbours(at: Callable[[int], float], share: float, count: int) -> float:
     place = share * (count - 1)
     low, high = at(int(np.floor(place))), at(int(np.ceil(place)))
-    return low + (high - low) * (place - np.floor(place))
+    return float(low + (high - low) * (place - np.floor(place)))
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,7 @@ class FairnessMonitor:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from evenout import FairnessMonitor
     >>> rng = np.random.default_rng(0)
     >>> monitor = FairnessMonitor()
