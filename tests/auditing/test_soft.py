@@ -154,3 +154,29 @@ def test_the_command_line_audits_each_attribute(way, tmp_path):
     compared = CliRunner().invoke(main, [*command, "--baseline", str(tmp_path / "may.csv")])
     assert "bands of a number and probable groups are not compared between batches" in compared.stderr
     assert compared.exit_code == 2
+
+
+def test_a_number_that_is_no_protected_column_is_refused_for_each_attribute_too():
+    people = pd.DataFrame({"sex": ["f", "m"] * 100, "age": np.arange(200)})
+    for way in (True, False, "both"):
+        with pytest.raises(InputError, match="continuous names 'aeg', but the columns of sensitive_features are 'sex'"):
+            audit(np.arange(200.0), sensitive_features=people, continuous=("aeg",), intersections=way)
+
+
+def test_too_few_permutations_are_told_by_the_tests_of_all_attributes():
+    rng = np.random.default_rng(9)
+    people = pd.DataFrame({"sex": rng.choice(["f", "m"], 300), "region": rng.choice(["n", "s"], 300)})
+    options = {"n_bootstrap": 20, "n_permutations": 150}
+    alone = audit(rng.normal(size=300), sensitive_features=people["sex"], **options)
+    both = audit(rng.normal(size=300), sensitive_features=people, intersections=False, **options)
+    assert not any("permutations are too few" in note for note in alone.notes)
+    assert any("permutations are too few for 14 tests" in note for note in both["sex"].notes)
+
+
+def test_bands_are_audited_without_tests_and_with_features():
+    people, y = drawn(300, 10, trend=2.0)
+    options = {"n_bootstrap": 0, "n_permutations": 0, "continuous": ("age",)}
+    found = audit(y, sensitive_features=people, X=people.assign(other=y), **options)
+    assert found.get("welch_test").value < 0.05
+    assert np.isnan(found.get("demographic_parity").p)
+    assert found.has("gap_explained")

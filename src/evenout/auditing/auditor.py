@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -11,20 +11,18 @@ from evenout.auditing.attributes import AttributeAudits
 from evenout.auditing.drivers import TEST_ROWS, gap_drivers
 from evenout.auditing.everyone import Everyone
 from evenout.auditing.families import individual_family, label_family, score_family, strata_family
-from evenout.auditing.individual import MAX_ROWS, pair_limit, sample_rows
+from evenout.auditing.individual import sample_rows
 from evenout.auditing.inference import holm
 from evenout.auditing.inputs import AuditInputs, read_audit_inputs
 from evenout.auditing.meanings import MEANINGS
-from evenout.auditing.membership import Soft
+from evenout.auditing.notes import notes, of_left_out, rough_groups, with_note
 from evenout.auditing.result import AuditResult, LeftOut, Measure
 from evenout.auditing.soft import expected_counts, measure_curves, soft_family
 from evenout.auditing.summary import Settings
-from evenout.auditing.tables import MAX_LEVELS
-from evenout.auditing.words import TOO_FEW
 from evenout.core.flags import flagged_share
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, warn_few_pairs
 from evenout.core.types import IntArray
-from evenout.fitting.words import probable_words
+from evenout.inputs.coder import require_protected
 from evenout.inputs.groups import warn_left_out
 from evenout.inputs.parameters import CONFIDENCE, ENSEMBLE, check_parameters, integer
 from evenout.inputs.probable import GroupProbabilities
@@ -33,7 +31,8 @@ from evenout.inputs.rows import as_seed
 if TYPE_CHECKING:
     import pandas as pd
 
-MIN_FLAGGED = 10  # a flag rate that rests on fewer flagged rows is called rough
+# Tests that are corrected together, each with the place of its audit.
+Questions: TypeAlias = list[list[tuple[int, Measure]]]
 
 _SHARED = (
     "contamination", "length_scale", "continuous", "bands", "intersections", "min_group_size", "small_groups",
@@ -170,16 +169,16 @@ def audit(  # type: ignore[misc]  # the overloads leave the names of options to 
     check_parameters(options, _RULES)
     plain = int(contamination) if isinstance(contamination, Integral) else float(contamination)
     options |= {"contamination": plain, "continuous": tuple(continuous), "random_state": as_seed(random_state)}
-    parts = _attributes(sensitive_features, intersections)
+    parts = _attributes(sensitive_features, intersections, continuous)
     beside = {"y": y, "X": X, "given": given, "clusters": clusters}
     taken = [_Taken.of(scores, columns, options | _own(options, columns), beside) for columns in parts.values()]
-    results = [
-        one.result(measures) for one, measures in zip(taken, _corrected([t.measures for t in taken]), strict=True)
-    ]
+    asked = _questions([one.measures for one in taken])
+    corrected = _corrected([one.measures for one in taken], asked)
+    results = [one.result(measures, asked) for one, measures in zip(taken, corrected, strict=True)]
     return results[0] if parts.keys() == {""} else AttributeAudits(dict(zip(parts, results, strict=True)))
 
 
-def _attributes(sensitive: Any, intersections: bool | str) -> dict[str, Any]:
+def _attributes(sensitive: Any, intersections: bool | str, continuous: Sequence[str]) -> dict[str, Any]:
     """The columns of each audit by its name; one audit of all columns has none."""
     import pandas as pd
 
@@ -187,6 +186,7 @@ def _attributes(sensitive: Any, intersections: bool | str) -> dict[str, Any]:
     if intersections is True or single or sensitive.shape[1] == 1:
         return {"": sensitive}
     frame = pd.DataFrame(sensitive)
+    require_protected(continuous, [str(name) for name in frame.columns])
     each = {str(name): frame.iloc[:, [place]] for place, name in enumerate(frame.columns)}
     return each | ({" & ".join(each): frame} if intersections == "both" else {})
 
@@ -223,9 +223,9 @@ class _Taken:
         warn_left_out(inputs.groups, options["min_group_size"], unit)
         return cls(inputs, settings, measures, options)
 
-    def result(self, corrected: list[Measure]) -> AuditResult:
-        """With the measures as they are after the correction."""
-        return _result(self.inputs, corrected, self.settings, self.options)
+    def result(self, corrected: list[Measure], asked: Questions) -> AuditResult:
+        """With the measures as they are after the correction for all tests that were asked together."""
+        return _result(self.inputs, corrected, self.settings, self.options, asked)
 
 
 def _everyone(inputs: AuditInputs, threshold: float) -> Everyone | None:
@@ -236,21 +236,23 @@ def _everyone(inputs: AuditInputs, threshold: float) -> Everyone | None:
     return Everyone(scores, scores > threshold, attributes, strata, inputs.clusters is not None)
 
 
-def _result(inputs: AuditInputs, measures: list[Measure], settings: Settings, options: dict[str, Any]) -> AuditResult:
+def _result(
+    inputs: AuditInputs, measures: list[Measure], settings: Settings, options: dict[str, Any], asked: Questions
+) -> AuditResult:
     threshold = inputs.threshold(settings.share)
     names, counts, flagged_counts = _counts(inputs, settings.share)
     left_out = tuple(LeftOut(name, len(y), int((y > threshold).sum())) for name, y in inputs.left_out.items())
-    noted = [_noted(m, options["min_group_size"]) for m in measures]
+    noted = [with_note(m, options["min_group_size"]) for m in measures]
     return AuditResult(
-        measures=(*noted, *_of_left_out(left_out)),
+        measures=(*noted, *of_left_out(left_out)),
         group_names=names,
         group_counts=counts,
         flagged_counts=flagged_counts,
         n_clusters=None if inputs.clusters is None else inputs.units(),
         left_out=left_out,
         settings=options,
-        rough=tuple(_rough(names, counts.tolist(), flagged_counts.tolist())),
-        notes=(*inputs.notes, *_notes(inputs, measures, settings)),
+        rough=tuple(rough_groups(names, counts.tolist(), flagged_counts.tolist())),
+        notes=(*inputs.notes, *notes(inputs, settings, map(len, asked), gap_found=gap_found(measures, settings))),
         scores=inputs.scores,
         groups=inputs.groups.codes,
         shared=inputs.soft is not None,
@@ -281,7 +283,7 @@ def _measures(inputs: AuditInputs, settings: Settings, seed: int) -> list[Measur
         measures += strata_family(inputs, inputs.strata, settings, streams[2])
     if inputs.features is not None:
         measures += individual_family(inputs, inputs.features, settings, streams[3])
-        if _gap_found(measures, settings):
+        if gap_found(measures, settings):
             measures += _driver_family(inputs, inputs.features, settings, streams[4])
     return measures
 
@@ -308,18 +310,18 @@ def _driver_family(
     ]
 
 
-def _gap_found(measures: list[Measure], settings: Settings) -> bool:
+def gap_found(measures: list[Measure], settings: Settings) -> bool:
     """Whether there is a gap for features to explain: by permutation, or by Welch's test without permutations."""
     gap = next(m for m in measures if m.measure == "demographic_parity")
     welch = next(m for m in measures if m.measure == "welch_test")
     return (welch.value if np.isnan(gap.p) else gap.p) <= 1 - settings.confidence
 
 
-def _corrected(audits: Sequence[list[Measure]]) -> list[list[Measure]]:
+def _corrected(audits: Sequence[list[Measure]], asked: Questions) -> list[list[Measure]]:
     """Holm's correction within each set of questions; a measure tested as another shares that one's p-value."""
     adjusted: dict[tuple[int, str, str | None], float] = {}
-    for asked in _questions(audits):
-        for (place, m), p in zip(asked, holm(np.array([m.p for _, m in asked])), strict=True):
+    for together in asked:
+        for (place, m), p in zip(together, holm(np.array([m.p for _, m in together])), strict=True):
             adjusted[place, m.measure, m.detail] = float(p)
 
     def corrected(place: int, m: Measure) -> Measure:
@@ -329,7 +331,7 @@ def _corrected(audits: Sequence[list[Measure]]) -> list[list[Measure]]:
     return [[corrected(place, m) for m in measures] for place, measures in enumerate(audits)]
 
 
-def _questions(audits: Sequence[list[Measure]]) -> list[list[tuple[int, Measure]]]:
+def _questions(audits: Sequence[list[Measure]]) -> Questions:
     """The tests made, each with the place of its audit, by the question that they are corrected with."""
     asked: dict[str, list[tuple[int, Measure]]] = {}
     for place, measures in enumerate(audits):
@@ -337,75 +339,3 @@ def _questions(audits: Sequence[list[Measure]]) -> list[list[tuple[int, Measure]
             if MEANINGS[m.measure].tested_as is None and not np.isnan(m.p):
                 asked.setdefault(MEANINGS[m.measure].question, []).append((place, m))
     return list(asked.values())
-
-
-def _noted(m: Measure, min_group_size: int) -> Measure:
-    """The measure with a warning where it rests on few rows."""
-    notes = [note for note in (m.note, MEANINGS[m.measure].note) if note]
-    if m.n < min_group_size:
-        notes.append(f"only {m.n} rows")
-    if m.measure == "flag_rate" and round(m.value * m.n) < MIN_FLAGGED:
-        notes.append(f"only {round(m.value * m.n)} flagged")
-    return replace(m, note="; ".join(notes))
-
-
-def _of_left_out(groups: tuple[LeftOut, ...]) -> list[Measure]:
-    """Rows and flagged rows of groups that are too small for anything else."""
-    nan = float("nan")
-    return [
-        Measure(name, group.name, None, float(value), nan, nan, nan, nan, group.rows, TOO_FEW)
-        for group in groups
-        for name, value in (("left_out_rows", group.rows), ("left_out_flagged", group.flagged))
-    ]
-
-
-def _rough(names: Sequence[str], counts: list[int], flagged: list[int]) -> list[str]:
-    """Groups whose flag rates rest on few flagged rows, in words."""
-    return [
-        f"{name!r} ({n:,} rows, {k:,} flagged)"
-        for name, n, k in zip(names, counts, flagged, strict=True)
-        if k < MIN_FLAGGED
-    ]
-
-
-def _notes(inputs: AuditInputs, measures: list[Measure], settings: Settings) -> list[str]:
-    """What was rounded, sampled or could not be shown."""
-    n, notes = len(inputs.scores), _soft_notes(inputs.soft)
-    levels = len(np.unique(inputs.scores))
-    if levels == 1:
-        notes.append("all scores are equal: there is nothing to compare")
-    if levels > MAX_LEVELS and inputs.soft is None:
-        notes.append(f"intervals and tests use the scores rounded to {MAX_LEVELS:,} levels at most")
-    if inputs.features is not None:
-        limit = pair_limit(len(inputs.groups.labels))
-        if n > limit:
-            notes.append(
-                f"individual unfairness: the value is of {min(n, MAX_ROWS):,} rows, interval and test of {limit:,}"
-            )
-        if not _gap_found(measures, settings):
-            notes.append("no gap in mean scores can be told from noise, so no features behind it are listed")
-        elif inputs.clusters is not None:
-            notes.append("features are not tested where rows come in clusters: their intervals say how sure they are")
-        elif n > TEST_ROWS:
-            notes.append(f"tests of single features use {TEST_ROWS:,} rows")
-    for asked in _questions([measures]) if inputs.soft is None else ():
-        least = len(asked) / (1 + settings.n_permutations)
-        if least > 1 - settings.confidence:
-            enough = int(np.ceil(len(asked) / (1 - settings.confidence)))
-            notes.append(
-                f"{settings.n_permutations} permutations are too few for {len(asked)} tests: no corrected p-value "
-                f"can be small; set n_permutations={enough} or more"
-            )
-    return notes
-
-
-def _soft_notes(soft: Soft | None) -> list[str]:
-    """What it means that groups share rows."""
-    notes = []
-    if soft is not None and soft.curves:
-        named = ", ".join(repr(curve.name) for curve in soft.curves)
-        notes.append(f"bands of {named} overlap: a row between two counts in both, by how near it is")
-        notes.append("squared gaps between bands are the share of the scores' variance that lies between them")
-    if soft is not None and soft.probable is not None:
-        notes.append(probable_words(soft.probable.bound()))
-    return notes

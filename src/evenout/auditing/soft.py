@@ -55,9 +55,11 @@ def soft_family(inputs: AuditInputs, soft: Soft, settings: Settings, rng: np.ran
     columns = {"mean_score": groups, "flag_rate": groups}
     columns |= {name: [everyone] for name in (*_RATIOS, *_COMPARED)}
     measures = summarise(Resamples(value, drawn, {}), columns, settings)
+    tested = _tested(measures, means, members, variance, known, everyone)
     if settings.n_permutations:
-        measures = _tested(measures, means, members, variance, known, everyone)
-        measures += _detectable(means, value, soft.names, settings, n, variance)
+        measures = [*tested, *_detectable(means, value, soft.names, settings, n, variance)]
+    else:
+        measures.append(tested[-1])  # Welch's p-value, which is no test of the audit
     shares = means.rows / means.rows.sum()
     low, high = wilson_interval(shares, np.full(len(shares), float(n)), normal_value(settings.confidence))
     at = zip(groups, shares, low, high, strict=True)

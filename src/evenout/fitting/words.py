@@ -41,8 +41,9 @@ def compared_words(
         )
     numbers = [name for name in attributes if name in parameters["continuous"]]
     if numbers:
-        bands = f"overlapping bands of it are compared, {parameters['bands']} of them"
-        found.append(f"{listed(numbers).capitalize()} counts as a number: {bands}.")
+        bands = f"overlapping bands of it are compared, at most {parameters['bands']}"
+        counted = "where people are counted by band, each is in the nearest one"
+        found.append(f"{listed(numbers).capitalize()} counts as a number: {bands}; {counted}.")
     if len(attributes) > 1 and parameters["intersections"] is not True:
         crossed = ", and once more crossed" if parameters["intersections"] == "both" else ""
         found.append(f"{listed(attributes).capitalize()} are compared each by itself{crossed}, and count alike.")
@@ -56,8 +57,8 @@ def probable_words(bound: Mapping[str, float]) -> str:
     """What it means that groups are known by probability; ``bound`` is `evenout.GroupProbabilities.bound`."""
     off = ", ".join(f"{name!r} {size:.2g}" for name, size in bound.items())
     return (
-        "groups are known by probability: if the probabilities are right on average, mean scores may be off by at most "
-        f"so many standard deviations: {off}; a gap is mostly understated"
+        "groups are known by probability: if these are calibrated (of people with 0.7, 70 % are members), mean scores "
+        f"may be off by at most so many standard deviations: {off}; a gap may be understated"
     )
 
 

@@ -220,12 +220,7 @@ class Coder:
         labelled: bool,
     ) -> "Coder":
         """Attributes and cuts from what all rows tell."""
-        unknown = [name for name in continuous if name not in dict(sensitive)]
-        if unknown:
-            raise InputError(
-                "{@continuous} names {unknown!r}, but the columns of {@sensitive_features} are {columns}",
-                unknown=unknown[0], columns=", ".join(repr(name) for name, _ in sensitive),
-            )  # fmt: skip
+        require_protected(continuous, [name for name, _ in sensitive])
         attributes = []
         for name, seen in sensitive:
             if seen.many and name not in continuous:
@@ -320,6 +315,16 @@ class Coder:
         ]
         named = pd.DataFrame(dict(enumerate(columns)), index=index if isinstance(index, pd.Index) else None)
         return named.set_axis([attribute.name for attribute in self.attributes], axis=1)
+
+
+def require_protected(continuous: Collection[str], columns: Sequence[str]) -> None:
+    """Refuse a number that is none of the protected columns."""
+    unknown = [name for name in continuous if name not in columns]
+    if unknown:
+        raise InputError(
+            "{@continuous} names {unknown!r}, but the columns of {@sensitive_features} are {columns}",
+            unknown=unknown[0], columns=", ".join(map(repr, columns)),
+        )  # fmt: skip
 
 
 def _numbers(column: Any) -> FloatArray:

@@ -16,7 +16,7 @@ class GroupProbabilities:
     are right for people of all kinds (*calibrated*: of those with 0.7, 70 % belong to the group), this is the true mean
     if the score and the group have nothing to do with each other among people of the same probabilities. Otherwise the
     mean is off by ``E[Cov(group, score | probabilities)] / E[p]``: members of a group who score higher than others
-    with the same probability are missed. A real gap is mostly understated then. `bound` says by how much it may be.
+    with the same probability are missed, and the gap is understated. `bound` says by how much a mean may be off.
 
     Parameters
     ----------

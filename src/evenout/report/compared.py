@@ -25,7 +25,9 @@ def collect_compared(
     """What the page says of it; None where each group is simply compared with each other."""
     before, after = (_audits(model, scores, sensitive, given) for scores in (base, fair))
     names = [] if isinstance(sensitive, GroupProbabilities) else _names(sensitive)
-    words = compared_words(tuple(model.path_.fairness), model.get_params(deep=False), names, _names(given))
+    numbers = tuple(curve.name for result in before.values() for curve in result.curves)  # named as such, or found
+    parameters = model.get_params(deep=False) | {"continuous": numbers}
+    words = compared_words(tuple(model.path_.fairness), parameters, names, _names(given))
     if isinstance(sensitive, GroupProbabilities):
         note = probable_words(sensitive.bound())
         words.append(f"{note[0].upper()}{note[1:]}. What is shown by group goes by the likeliest group of each person.")
