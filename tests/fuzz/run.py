@@ -35,7 +35,7 @@ from click.testing import CliRunner
 import evenout.report
 from evenout.cli import main
 from evenout.detectors import named
-from evenout.persistence import load_model
+from evenout.persistence import ModelFileError, load_model
 
 SECONDS = 120  # for one case on a busy machine: a page takes seconds, all else tenths of a second
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # where files are made and removed at once
@@ -221,7 +221,10 @@ def _fault_of_result(path):
     if path.is_dir():
         return ""
     if path.name == "model.skops":
-        load_model(path)
+        try:
+            load_model(path)
+        except ModelFileError as error:
+            return str(error)
     elif path.name == "summary.json":
         return "" if _is_json(path.read_text(encoding="utf-8")) else "is no JSON"
     elif path.suffix == ".parquet":

@@ -19,8 +19,8 @@ def fuzz(capsys, *runs):
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for command in commands
     ]
     endings = Counter()
-    for process in processes:
-        printed, _ = process.communicate()
+    printed_by_all = [process.communicate()[0] for process in processes]
+    for process, printed in zip(processes, printed_by_all, strict=True):
         assert process.returncode == 0, printed
         endings.update(json.loads(printed.splitlines()[-1])["endings"])
     with capsys.disabled():

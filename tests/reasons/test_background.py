@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenout.fitting.background import CROWD, Background, evenly_spaced, guessed_share, told
+from evenout.fitting.background import CROWD, SHARES, Background, evenly_spaced, guessed_share, told
 from evenout.reasons.company import Company
 
 
@@ -42,6 +42,12 @@ def test_nothing_is_told_by_chance_nor_of_one_group():
     ]
     assert np.mean(told_by_chance) < 0.06  # a mean of zeros and of what chance has above 0
     assert _background(rng.normal(size=(50, 2))).tells.tolist() == [0.0, 0.0]
+
+
+def test_a_column_that_always_tells_the_group_is_at_one_and_not_a_rounding_beyond():
+    column = np.tile(np.arange(10.0), 4)  # shares of a fifth, ten of them
+    levels = np.quantile(column, SHARES, method="inverted_cdf")
+    assert told(column, levels, (column // 5).astype(int), np.repeat(np.arange(4), 10), 2) == 1.0
 
 
 def test_columns_move_together_in_chains():

@@ -92,7 +92,7 @@ def told(column: FloatArray, levels: FloatArray, codes: IntArray, folds: IntArra
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     guess = shares[::-1].argmax(axis=2)  # by the other half
     right = np.take_along_axis(shares, guess[:, :, None], axis=2).sum() / (2 * n_groups)
-    return float(max(0.0, (right - 1.0 / n_groups) / (1.0 - 1.0 / n_groups)))
+    return float(np.clip((right - 1.0 / n_groups) / (1.0 - 1.0 / n_groups), 0.0, 1.0))  # sums of shares may pass 1
 
 
 def guessed_share(tells: float, n_groups: int) -> float:
