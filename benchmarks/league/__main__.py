@@ -18,7 +18,7 @@ from evenout.storage.output import atomic_file
 from league.contract import Method, find_methods
 from league.duels import CHAMPION, MEASURES, to_dict
 from league.judging import Plan, Result, play
-from league.page import League, render, write_into
+from league.page import League, first_lines, render, write_into
 from league.tables import Source, halve, known_source, list_tables, own_source
 
 CAPTION = "AUC and gap between groups of every method at all of its settings, on judged halves"
@@ -41,6 +41,8 @@ def main() -> None:
             text += f"\n\n![{CAPTION}]({_seen_from(options.into or picture, picture)})"
         if options.into:
             write_into(options.into, text)
+        if options.first:
+            write_into(options.first, first_lines(found))
     except ValueError as error:
         sys.exit(f"error: {error}")
     if options.json:
@@ -189,6 +191,7 @@ def _parser() -> argparse.ArgumentParser:
         "--table", nargs="+", type=Path, metavar="FILE", help="play nothing, show what these files hold"
     )
     parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables between the marks of this page")
+    parser.add_argument("--first", type=Path, metavar="PAGE", help="put the first lines between the marks of this page")
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="draw the frontiers into this folder")
     parser.add_argument("--json", action="store_true", help="everything as one object on the last line")
     return parser

@@ -48,11 +48,16 @@ class League:
 
 def render(league: League) -> str:
     """Everything, as Markdown."""
-    parts = [headline(league), standings(league), "### Table by table", by_table(league)]
+    parts = [first_lines(league), "### Table by table", by_table(league)]
     parts += ["### Where ours loses, or trails", losses(league), "### What ours got", ours(league)]
     parts += ["### Our ways: AUC (bias of ranks)", ways(league)]
     parts += ["### Does each peer become fairer than its own base?", peers(league)]
     return "\n\n".join(parts)
+
+
+def first_lines(league: League) -> str:
+    """The outcome, and one row for each peer."""
+    return f"{headline(league)}\n\n{standings(league)}"
 
 
 def headline(league: League) -> str:

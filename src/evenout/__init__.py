@@ -27,7 +27,7 @@ from evenout.inputs.table import TableEncoder
 from evenout.repair import ScoreRepair
 from evenout.watching import FairnessMonitor
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AgedDetectorsWarning",

@@ -10,7 +10,7 @@ import pytest
 
 from evenout.datasets import make_biased_outliers
 from league.duels import OUTCOMES
-from league.page import BEGIN, END, League, render
+from league.page import BEGIN, END, League, first_lines, render
 
 MAIN = Path(__file__).parents[2] / "benchmarks" / "league" / "__main__.py"
 
@@ -47,7 +47,11 @@ def test_a_table_of_ones_own_is_played_told_written_and_shown_again(run, table, 
     assert json.loads(out.read_text())["results"] == record["results"]
     assert sum(record["tally"]["rank_bias"].values()) == len(record["duels"]["rank_bias"]) == 2
     page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
-    again = run("--table", out, "--into", page, "--images", tmp_path / "images")
+    first = tmp_path / "first.md"
+    first.write_text(f"{BEGIN}\n{END}\n")
+    again = run("--table", out, "--into", page, "--images", tmp_path / "images", "--first", first)
+    assert first_lines(League(json.loads(out.read_text()))) in first.read_text()
+    assert "### " not in first.read_text()
     assert render(League(json.loads(out.read_text()))) in again
     text = page.read_text()
     assert text.startswith("before\n")
