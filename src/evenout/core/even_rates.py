@@ -39,20 +39,35 @@ class RatioEstimate(NamedTuple):
     interval: tuple[float, float]
 
 
-def estimate_ratio(rates: FloatArray, sizes: FloatArray) -> RatioEstimate:
+def estimate_ratio(rates: FloatArray, sizes: FloatArray, spread: float | None = None) -> RatioEstimate:
     """The smallest of G rates over the largest, from rates that were counted among ``sizes`` rows.
 
     Noise spreads rates, so a counted ratio is a little low. The lower end of the interval is what noise may make of the
     counted rates once more; the upper end is as far away, in proportion.
+
+    A rule that was *solved* for even counts evens out chance along with the gap: without each fold counts come out as
+    asked, and on new rows the rule is off by that chance, one way or the other. Its ratio is the median of what noise
+    makes of the counts; see `noisy_ratios` for its ``spread``.
     """
     if len(rates) < 2:
         nan = float("nan")
         return RatioEstimate(nan, nan, (nan, nan))
+    again, found = noisy_ratios(rates, sizes, spread), float(rate_ratio(rates))
+    low = min(float(np.percentile(again, 2.5)), found)
+    high = min(found**2 / low, 1.0) if low > 0 else 1.0
+    return RatioEstimate(found if spread is None else float(np.median(again)), float(again.std()), (low, high))
+
+
+def noisy_ratios(rates: FloatArray, sizes: FloatArray, spread: float | None = None) -> FloatArray:
+    """What noise makes of the ratio of rates that were counted among ``sizes`` rows, many times.
+
+    ``spread`` is the noise of the rule itself, in the logarithm of the ratio; see `FlagRows.spread`.
+    """
     flagged, rng = rates * sizes, np.random.default_rng(0)
-    again = rate_ratio(rng.beta(flagged + 0.5, sizes - flagged + 0.5, size=(_DRAWS, len(rates))).T)
-    found, low = float(rate_ratio(rates)), float(np.percentile(again, 2.5))
-    low = min(low, found)
-    return RatioEstimate(found, float(again.std()), (low, min(found**2 / low, 1.0) if low > 0 else 1.0))
+    drawn = rng.beta(flagged + 0.5, sizes - flagged + 0.5, size=(_DRAWS, len(rates)))
+    if spread is not None:
+        drawn *= np.exp(spread / np.sqrt(2.0) * rng.normal(size=drawn.shape))
+    return rate_ratio(drawn.T)
 
 
 def even_flags(

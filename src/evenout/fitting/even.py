@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenout.core.choice import SHORTFALL, no_gap_message
-from evenout.core.even_rates import RatioEstimate, estimate_ratio, even_flags, linear_resemblance, most_kept
+from evenout.core.even_rates import (
+    RatioEstimate,
+    estimate_ratio,
+    even_flags,
+    linear_resemblance,
+    most_kept,
+    noisy_ratios,
+)
 from evenout.core.flags import FlagRows, first_even, flag_p_value, flag_threshold, rate_ratio
 from evenout.core.intervals import expected_shortfall
 from evenout.core.path import SIGNIFICANCE
@@ -85,8 +92,9 @@ def even_rule(looks: Looks, share: float, asked: float, more: str) -> Even:
     ones. A request counts as met if, by what these rows show, no more than 0.05 of it is missing on average, and half
     of it is reached even at the lower end of the interval. And the flagged must stand out: their mean base score must
     be above that of all rows by half of what it was at least, for a rule that flags ordinary rows is even for a wrong
-    reason. Where none is met, going on must pay: smaller ratios are solved for too, and the least even rule is taken
-    that is within one standard error of the most even one, among those whose flagged stand out by nine tenths at least.
+    reason. Where none is met, the first rule is taken whose counts alone show what is asked, though chance may have
+    made them. Where there is none, going on must pay: smaller ratios are solved for too, and the least even rule is
+    taken that is within one standard error of the most even one, among those whose flagged stand out by nine tenths.
 
     Parameters
     ----------
@@ -108,8 +116,11 @@ def even_rule(looks: Looks, share: float, asked: float, more: str) -> Even:
     tried = []
     for aim in (asked, (1.0 + asked) / 2.0, 1.0):
         tried.append(_Tried.solve(looks, share, aim))
-        if tried[-1].supports(asked):
+        if tried[-1].promises(asked):
             return tried[-1].even(True, "")
+    for found in tried:
+        if found.shows(asked):
+            return found.even(False, found.missed(more))
     before = base.ratio.value
     lower = [before + part * (asked - before) for part in (1.0 / 3.0, 2.0 / 3.0) if 0 < before < asked]
     tried = [base, *(_Tried.solve(looks, share, aim) for aim in lower), *tried]
@@ -201,13 +212,16 @@ def flag_price(
 class _Tried:
     """One rule: lambda of all rows and without each fold, whom the latter flag (n, 1), and what that shows.
 
+    ``counted`` is the ratio among these rows, ``ratio`` what it is on new ones, and ``noisy`` what it may be there.
     ``stands_out`` is how far the mean base score of the flagged is above that of all rows, as a share of what it was.
     """
 
     own: FloatArray
     without: FloatArray
     flagged: BoolArray
+    counted: RatioEstimate
     ratio: RatioEstimate
+    noisy: FloatArray
     stands_out: float
 
     @classmethod
@@ -233,16 +247,24 @@ class _Tried:
     @classmethod
     def _judged(cls, looks: Looks, share: float, own: FloatArray, without: FloatArray) -> "_Tried":
         rows = looks.rows
-        flagged = rows.flagged(fold_weights(without), share)
+        V = fold_weights(without)
+        flagged = rows.flagged(V, share)
         rates = (rows.rates(flagged)[:, 0], rows.sizes) if looks.count is None else looks.count(without)
         y = rows.t - looks.own @ own
         before, after = (_standing(rows.t, score, share) for score in (rows.t, y))
-        return cls(own, without, flagged, estimate_ratio(*rates), after / before if before > 0 else 1.0)
+        spread = rows.spread(V, share) if without.any() else None
+        counted, ratio, noisy = estimate_ratio(*rates), estimate_ratio(*rates, spread), noisy_ratios(*rates, spread)
+        return cls(own, without, flagged, counted, ratio, noisy, after / before if before > 0 else 1.0)
 
-    def supports(self, asked: float) -> bool:
-        """Whether what unseen rows show supports the request."""
-        missing = expected_shortfall(asked, self.ratio.value, self.ratio.error)
+    def promises(self, asked: float) -> bool:
+        """Whether new rows will get what is asked, as far as can be known."""
+        missing = float(np.maximum(asked - self.noisy, 0.0).mean())
         return missing <= SHORTFALL and self.ratio.interval[0] >= asked / 2.0 and self.stands_out >= _HALF
+
+    def shows(self, asked: float) -> bool:
+        """Whether the counts show what is asked, chance or not."""
+        missing = expected_shortfall(asked, self.counted.value, self.counted.error)
+        return missing <= SHORTFALL and self.counted.interval[0] >= asked / 2.0 and self.stands_out >= _HALF
 
     def even(self, met: bool, message: str) -> Even:
         return Even(self.own, self.without, self.ratio, met, message)

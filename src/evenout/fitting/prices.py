@@ -79,7 +79,8 @@ class FlagState:
         rows = cross.held(t, codes)
         both = np.concatenate([fold_weights(np.zeros_like(prices.without)), fold_weights(prices.without)], axis=1)
         rates = rows.rates(rows.flagged(both, share))
-        ratio = estimate_ratio(rates[:, 1], rows.sizes)
+        solved = other and prices.without.any()
+        ratio = estimate_ratio(rates[:, 1], rows.sizes, rows.spread(both[:, 1:], share) if solved else None)
         y = prices.apply(t, cross.own)
         kept = None
         if other:

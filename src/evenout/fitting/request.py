@@ -109,7 +109,9 @@ class Request:
         rates, sizes = judged.rates(after[:, None]), rows.sizes
         if count is not None and self.target == "unseen":
             rates, sizes = count(V)
-        return Settled(path, choice, estimate_ratio(rates[:, 0], sizes), flag_price(rows.t, before, after, other))
+        solved = path.rule is not None
+        ratio = estimate_ratio(rates[:, 0], sizes, judged.spread(V, share) if solved else None)
+        return Settled(path, choice, ratio, flag_price(rows.t, before, after, other))
 
     def _solved(
         self, path: TradeoffPath, rows: FlagRows, moving: IntArray, asked: float, count: Counter | None

@@ -1,0 +1,51 @@
+"""What is stated of a rule that was solved for even flags, against the population that its rows come from."""
+
+import numpy as np
+import pytest
+
+from evenout.core.flags import FlagRows, flag_threshold, group_rates, rate_ratio
+from evenout.fitting.even import even_columns
+
+ASKED, SHARE = 0.8, 0.1
+
+
+def draw(n, rng, shares):
+    """Six columns, three of which say something of the group, and their mean."""
+    groups = rng.choice(len(shares), n, p=shares)
+    S = rng.normal(size=(n, 6))
+    S[:, 0] += 0.7 * groups
+    S[:, 1] += 0.4 * groups
+    S[:, 2] *= 1.0 + 0.2 * groups
+    return S, S.mean(axis=1), groups
+
+
+def stated_and_true(seed, n, shares):
+    rng = np.random.default_rng([seed, len(shares)])
+    S, t, groups = draw(n, rng, shares)
+    even, rule = even_columns(FlagRows(S, t, groups, np.arange(n) % 5), np.arange(6), SHARE, ASKED, "")
+    S, t, groups = draw(60_000, rng, shares)
+    y = t + S @ rule.own
+    truth = float(rate_ratio(group_rates(y > flag_threshold(y, SHARE), groups, len(shares))))
+    return even, truth
+
+
+@pytest.fixture(scope="module", params=["two groups", "three"])
+def found(request):
+    n, shares = (1000, (0.7, 0.3)) if request.param == "two groups" else (600, (0.6, 0.3, 0.1))
+    return [stated_and_true(seed, n, shares) for seed in range(20)]
+
+
+def test_intervals_hold_what_new_rows_get(found):
+    assert np.mean([even.ratio.interval[0] <= truth <= even.ratio.interval[1] for even, truth in found]) >= 0.9
+
+
+def test_a_promise_is_kept_and_nothing_is_promised_on_a_handful_of_flags(found):
+    met = [(even.ratio.value, truth) for even, truth in found if even.met]
+    if len(found[0][0].own) == 3:  # six people of the smallest group are flagged
+        assert not met
+        assert all("cannot be promised" in even.message for even, _ in found if even.gap)
+        return
+    assert len(met) >= 10
+    stated, true = np.mean(met, axis=0)
+    assert stated == pytest.approx(true, abs=0.05)
+    assert np.mean([max(ASKED - truth, 0.0) for _, truth in met]) <= 0.05  # as much as may be missing
