@@ -4,6 +4,8 @@ The groups of the population have normal features of one variance, so that logis
 The default one is put to the same tests in ``pytest -m long``.
 """
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -63,12 +65,14 @@ def test_confidence_asks_for_more(population):
 def test_flag_rates_are_even_on_unseen_rows_as_stated(population, unseen, asked, classifier):
     rows = population(8000, 3)
     repair = BlindRepair(flag_rate_ratio=asked, classifier=classifier, random_state=0)
-    repair.fit(rows.t, rows.X, sensitive_features=rows.groups)
+    few = pytest.warns(TargetNotReachedWarning, match="cannot be promised") if asked > 0.9 else nullcontext()
+    with few:  # 800 flagged people are not enough to promise the last twentieth
+        repair.fit(rows.t, rows.X, sensitive_features=rows.groups)
     y = repair.transform(unseen.t, unseen.X)
     got = rate_ratio(flag_rates(y, unseen.groups, 3, 0.1))
     before = rate_ratio(flag_rates(unseen.t, unseen.groups, 3, 0.1))
     assert before < 0.6
-    assert repair.request_met_
+    assert repair.request_met_ == (asked < 0.9)
     assert got == pytest.approx(asked, abs=0.1)
     assert repair.flag_rate_ratio_interval_[0] <= got <= repair.flag_rate_ratio_interval_[1]
     assert (unseen.t > repair.threshold_).mean() != pytest.approx(0.1, abs=1e-9)

@@ -152,16 +152,18 @@ class FlagRows:
                 over[rows] = scores > [weighted_quantile(y, own, 1.0 - share) for y in scores.T]
         return over
 
-    def spread(self, V: FloatArray, share: float) -> float:
+    def spread(self, V: FloatArray, share: float, counted: float | None = None) -> float:
         """What other rows would make of a rule: the standard error of the log of its ratio of flag rates.
 
-        By the jackknife over folds: the rules V (K, 1, k + 1), each solved without a fold, flag the same rows.
+        By the jackknife over folds: the rules V (K, 1, k + 1), each solved without a fold, flag the same rows. Where
+        more rows than these were ``counted``, only these have had a say in the rule, and the others show what it does.
         """
         if len(self.sizes) < 2:
             return float("nan")
         rules = np.stack([self.flagged(np.broadcast_to(rule, V.shape), share)[:, 0] for rule in V], axis=1)
         ratio = np.log(np.maximum(rate_ratio(self.rates(rules)), 1.0 / len(self.t)))
-        return float(np.sqrt((len(V) - 1) * ratio.var()))
+        known = 1.0 if counted is None else min(1.0, self.sizes.sum() / counted)
+        return float(np.sqrt((len(V) - 1) * ratio.var() * known))
 
     def without(self, fold: int) -> FloatArray:
         """The columns of all rows, as far as they can be known without a fold, shape (n, k)."""

@@ -252,7 +252,7 @@ class _Tried:
         rates = (rows.rates(flagged)[:, 0], rows.sizes) if looks.count is None else looks.count(without)
         y = rows.t - looks.own @ own
         before, after = (_standing(rows.t, score, share) for score in (rows.t, y))
-        spread = rows.spread(V, share) if without.any() else None
+        spread = rows.spread(V, share, rates[1].sum()) if without.any() else None
         counted, ratio, noisy = estimate_ratio(*rates), estimate_ratio(*rates, spread), noisy_ratios(*rates, spread)
         return cls(own, without, flagged, counted, ratio, noisy, after / before if before > 0 else 1.0)
 

@@ -110,7 +110,7 @@ class Request:
         if count is not None and self.target == "unseen":
             rates, sizes = count(V)
         solved = path.rule is not None
-        ratio = estimate_ratio(rates[:, 0], sizes, judged.spread(V, share) if solved else None)
+        ratio = estimate_ratio(rates[:, 0], sizes, judged.spread(V, share, sizes.sum()) if solved else None)
         return Settled(path, choice, ratio, flag_price(rows.t, before, after, other))
 
     def _solved(
