@@ -4,6 +4,9 @@ import os
 import shutil
 from dataclasses import dataclass, replace
 
+# Tests share the cores already: threads of OpenMP would spin for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else str(os.cpu_count()))
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -90,7 +90,7 @@ def test_stated_gap_of_means_is_seen_80_percent_of_the_time():
     assert 0.75 < np.mean(np.array(p) <= 0.05) < 0.85
 
 
-@pytest.mark.parametrize("sizes", [(60, 240), (50, 90, 260)])
+@pytest.mark.parametrize("sizes", [(60, 240), pytest.param((50, 90, 260), marks=pytest.mark.long)])
 def test_stated_difference_of_flag_rates_is_seen_80_percent_of_the_time(sizes):
     rng = np.random.default_rng(1)
     n, groups = sum(sizes), np.repeat(np.arange(len(sizes)), sizes)
@@ -108,6 +108,7 @@ def test_stated_difference_of_flag_rates_is_seen_80_percent_of_the_time(sizes):
     assert 0.75 < np.mean(np.array(p) <= 0.05) < 0.85
 
 
+@pytest.mark.long
 def test_stated_difference_in_finding_outliers_is_seen_80_percent_of_the_time():
     rng = np.random.default_rng(2)
     groups, y = np.repeat([0, 1], 300), np.tile([0, 0, 1], 200)
