@@ -115,8 +115,9 @@ class Forest:
         n_threads : int
             Threads to use; results do not depend on it.
         scikit_learn : bool
-            Let scikit-learn grow the trees, some thirty times slower. They are the same with every release from 1.6 to
-            1.9; should a later one draw other random numbers, these are its trees.
+            Let scikit-learn grow the trees, some thirty times slower. From its release 1.8 on they are the same, and
+            before it where no values of a feature lie closer than 1e-7; should a later one draw other random numbers,
+            these are its trees.
 
         Returns
         -------
