@@ -7,7 +7,7 @@ from sklearn.tree import ExtraTreeRegressor
 from sklearn.utils.random import sample_without_replacement
 
 from evenout.detectors._growth_kernels import WORDS, divide, first_words, grow_trees, next_state, next_words, variances
-from evenout.detectors.growth import _draw, _room, grow, of_scikit_learn
+from evenout.detectors.growth import _draw, _empty, _room, grow, of_scikit_learn
 
 
 def normal(n, d, seed=0):
@@ -116,25 +116,21 @@ def test_the_target_decides_as_in_scikit_learn(make):
     for seed in range(60):
         tree = ExtraTreeRegressor(max_features=1, max_depth=depth, random_state=seed).fit(X, y).tree_
         states = np.array([np.random.RandomState(seed).randint(0, 2**31 - 1)], dtype=np.int64)
-        shape = 1, 2 * n - 1
-        feature, level, size = (np.zeros(shape, dtype=np.int32) for _ in range(3))
-        child, threshold, used = np.full((*shape, 2), -1, dtype=np.int32), np.full(shape, -2.0), np.zeros(1, np.intp)
-        into = feature, threshold, child, level, size, used
-        grow_trees(X, y, np.arange(n)[None], states, 0, 1, depth, *_room(n, d, depth), *into)
-        v = slice(0, used[0])
-        assert_array_equal(threshold[0, v], tree.threshold)
-        assert_array_equal(child[0, v], np.column_stack([tree.children_left, tree.children_right]))
-        assert_array_equal(size[0, v], tree.n_node_samples)
-        leaf = child[0, v, 0] < 0
-        leaves_by_target += ((size[0, v] > 1) & (level[0, v] < depth) & leaf).sum()
+        found = _empty(2 * n - 1, np.arange(n)[None])
+        used = grow_trees(X, y, found.drawn, states, depth, *_room(n, d, depth), *found[:-1])
+        threshold, child, level, size = (array[:used] for array in found[1:5])
+        leaf = child[:, 0] == np.arange(used)
+        assert_array_equal(threshold, tree.threshold)
+        assert_array_equal(np.where(leaf, -1, child.T), [tree.children_left, tree.children_right])
+        assert_array_equal(size, tree.n_node_samples)
+        leaves_by_target += ((size > 1) & (level < depth) & leaf).sum()
     assert leaves_by_target > 60
 
 
 @pytest.mark.parametrize("n", [256, 300, 3000, 25_600, 10**6])
 def test_rows_are_drawn_as_scikit_learn_draws_them(n):
     seeds = np.array([0, 1, 12345, 2**31 - 2])
-    drawn, states = np.empty((4, 256), dtype=np.intp), np.empty(4, dtype=np.int64)
-    _draw(seeds, n, drawn, states)
+    drawn, states = _draw(seeds, n, 256)
     for rows, state, seed in zip(drawn, states, seeds, strict=True):
         assert_array_equal(rows, np.sort(sample_without_replacement(n, 256, random_state=int(seed))))
         of_tree = np.random.RandomState(seed).randint(2**31 - 1)

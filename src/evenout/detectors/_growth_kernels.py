@@ -22,6 +22,7 @@ WORDS = 624  # of the Mersenne twister's state
 LARGEST = 2**31 - 2  # of the numbers that seeds are drawn from
 CONSTANT = np.float32(1e-7)  # a feature that varies no more in a node is constant there
 EPSILON = 2.0**-52  # a variance up to this one is none
+LEAF = -2.0  # scikit-learn's threshold of a leaf, which is never compared with
 
 
 @compiled(inline=True)
@@ -62,10 +63,10 @@ def first_words(seed: int, state: AnyArray, words: AnyArray) -> Any:
 
 @compiled()
 def draw_rows(
-    seeds: AnyArray, n: int, start: int, stop: int, state: AnyArray, words: AnyArray, other: AnyArray, kept: BoolArray,
-    drawn: IntArray, states: AnyArray,
+    seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, other: AnyArray, kept: BoolArray, drawn: IntArray,
+    states: AnyArray,
 ) -> None:  # fmt: skip
-    """Draw the rows of the trees ``start..stop`` among n by a shuffle, and the first states of their xorshifts.
+    """Draw the rows of trees among n by a shuffle, and the first states of their xorshifts.
 
     Tree t draws from ``seeds[t]``; the first number from there is also the seed for ``states[t]``. From the last place
     to the first, a row is exchanged with the one in a random place up to it, ``other``: a word is cut to as many bits
@@ -76,19 +77,19 @@ def draw_rows(
     m, top = drawn.shape[1], 1
     while top < n - 1:
         top = 2 * top + 1
-    for t in range(start, stop):
+    for t in range(len(seeds)):
         seed = first_words(seeds[t], state, words)
         at, j, mask = 0, n - 1, top
         while j >= m:
             if at == WORDS:
                 next_words(state, words)
                 at = 0
-            least = max(m, (mask >> 1) + 1)  # below it a place has one bit less
-            while j >= least and at < WORDS:
-                place = np.int64(words[at] & mask)
+            few = min(j - max(m - 1, mask >> 1), WORDS - at)  # so many words are cut to the same bits
+            for i in range(at, at + few):
+                place = np.int64(words[i] & mask)
                 other[j] = place
                 j -= int(place <= j)
-                at += 1
+            at += few
             if j <= mask >> 1:
                 mask >>= 1
         for j in range(n):
@@ -105,14 +106,12 @@ def draw_rows(
 
 
 @compiled()
-def draw_few_rows(
-    seeds: AnyArray, n: int, start: int, stop: int, state: AnyArray, words: AnyArray, drawn: IntArray, states: AnyArray,
-) -> None:  # fmt: skip
+def draw_few_rows(seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, drawn: IntArray, states: AnyArray) -> None:
     """`draw_rows` where they are few among all: one by one, each again until it is a new one; in no order."""
     mask = 1
     while mask < n - 1:
         mask = 2 * mask + 1
-    for t in range(start, stop):
+    for t in range(len(seeds)):
         seed = first_words(seeds[t], state, words)
         at = j = 0
         while j < drawn.shape[1]:
@@ -218,41 +217,42 @@ def variances(target: FloatArray, start: int, middle: int, stop: int, total: flo
 
 @compiled()
 def grow_trees(
-    X: FloatArray, y: FloatArray, drawn: IntArray, states: AnyArray, start: int, stop: int, max_depth: int,
+    X: FloatArray, y: FloatArray, drawn: IntArray, states: AnyArray, max_depth: int,
     rows: IntArray, values: Float32Array, target: FloatArray, features: IntArray, constant: IntArray,
     waiting: IntArray, variance: FloatArray,
-    feature: AnyArray, threshold: FloatArray, child: AnyArray, level: AnyArray, size: AnyArray, used: IntArray,
-) -> None:  # fmt: skip
-    """Grow the trees ``start..stop``, tree t from the rows ``drawn[t]``, in ascending order, into ``used[t]`` nodes.
+    feature: AnyArray, threshold: FloatArray, child: AnyArray, level: AnyArray, size: AnyArray, root: IntArray,
+) -> Any:  # fmt: skip
+    """Grow a tree from each line of ``drawn``, rows in ascending order, and of ``states``; the number of all nodes.
 
-    A node is split at a random threshold of a feature drawn among those that vary in it; else it is a leaf, and
-    ``child`` keeps what it came with. ``level`` is its depth, ``size`` the number of its rows. Nodes are numbered from
-    the root on, all below a first child before the second one. Those that ``wait`` are known by where their rows begin
-    and end, the place of their number in ``child``, how many constant features they know, and the target's variance.
+    A node is split at a random threshold of a feature drawn among those that vary in it, or is a leaf, its own child.
+    ``level`` is its depth, ``size`` the number of its rows. Nodes are numbered from a root on, all below a first child
+    before the second one. Those that are ``waiting`` are known by where their rows begin and end, the place of their
+    number in ``child``, how many constant features they know, and the target's variance.
     """
-    m = len(rows)
-    for t in range(start, stop):
+    m, v = len(rows), 0
+    for t in range(len(drawn)):
         for j in range(m):
             rows[j] = drawn[t, j]
             target[j] = y[rows[j]]
         for j in range(len(features)):
             features[j] = j
         waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3] = 0, m, -1, 0
-        left, v, depth, x = 1, 0, 0, states[t]
+        root[t] = v
+        left, depth, x = 1, 0, states[t]
         while left > 0:
             left -= 1
             first, last, place, known = waiting[left, 0], waiting[left, 1], waiting[left, 2], waiting[left, 3]
             if place >= 0:
-                child[t, place >> 1, place & 1] = v
-                depth = level[t, place >> 1] + 1
+                child[place >> 1, place & 1] = v
+                depth = level[place >> 1] + 1
             n = last - first
-            level[t, v], size[t, v] = depth, n
+            feature[v], threshold[v], child[v, 0], child[v, 1], level[v], size[v] = 0, LEAF, v, v, depth, n
             if n > 1 and depth < max_depth:
                 total = squares = 0.0
                 for j in range(first, last):
                     total += target[j]
                     squares += target[j] * target[j]
-                if v == 0:
+                if place < 0:
                     variance[0] = squares / n - (total / n) * (total / n)
                 whole, middle = variance[left], last
                 if whole > EPSILON:
@@ -262,11 +262,11 @@ def grow_trees(
                 if middle < last:
                     a, b = variances(target, first, middle, last, total, squares)
                     if n / m * (whole - (last - middle) / n * b - (middle - first) / n * a) + EPSILON >= 0.0:
-                        feature[t, v], threshold[t, v] = f, cut
+                        feature[v], threshold[v] = f, cut
                         waiting[left, 0], waiting[left, 1], waiting[left, 2] = middle, last, 2 * v + 1
                         waiting[left + 1, 0], waiting[left + 1, 1], waiting[left + 1, 2] = first, middle, 2 * v
                         variance[left], variance[left + 1] = b, a
                         waiting[left, 3] = waiting[left + 1, 3] = known
                         left += 2
             v += 1
-        used[t] = v
+    return v

@@ -197,7 +197,7 @@ class Forest:
             block=TREES,
             n_threads=n_threads,
         )
-        length, root = level + average_path_length(size), width * np.arange(n_trees)
+        length, root = level + average_path_length(np.arange(max_samples + 1))[size], width * np.arange(n_trees)
         depth = int(level.max())
         return cls(feature, threshold, child, length, root, np.array(sizes, dtype=np.intp), depth, max_samples)
 

@@ -11,7 +11,6 @@ from evenout.core.types import AnyArray, FloatArray, IntArray
 ROWS = 256  # rows drawn for each tree, where there are as many
 TREES = 8  # trees per piece of work handed to a thread
 FEW, MANY = 0.01, 0.99  # between these shares of all rows, scikit-learn draws them by a shuffle
-LEAF = -2.0  # scikit-learn's threshold of a leaf, which is never compared with
 
 
 class Trees(NamedTuple):
@@ -50,47 +49,52 @@ def grow(X: FloatArray, n_trees: int, random_state: int, n_threads: int = 1) -> 
     max_depth = int(np.ceil(np.log2(max(m, 2))))
     X, y = np.ascontiguousarray(X), _random(random_state).uniform(size=n)
     seeds = _random(random_state).randint(2**31 - 1, size=n_trees).astype(np.int64)
-    drawn, states = np.empty((n_trees, m), dtype=np.intp), np.empty(n_trees, dtype=np.int64)
-    shape = n_trees, 2 * m - 1  # nodes of a tree that isolates every row
-    feature, threshold = np.zeros(shape, dtype=np.int32), np.full(shape, LEAF)
-    level, size = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
-    child = np.empty((*shape, 2), dtype=np.int32)
-    child[:] = np.arange(shape[1])[:, None]
-    used = np.zeros(n_trees, dtype=np.intp)
 
-    def work(part: slice) -> None:
-        _draw(seeds[part], n, drawn[part], states[part])
-        room = _room(m, X.shape[1], max_depth)
-        into = feature, threshold, child, level, size, used
-        grow_trees(X, y, drawn, states, part.start, part.stop, max_depth, *room, *into)
+    def work(part: slice) -> Trees:
+        drawn, states = _draw(seeds[part], n, m)
+        trees = _empty(len(drawn) * (2 * m - 1), drawn)  # as many nodes as isolate every row
+        used = grow_trees(X, y, drawn, states, max_depth, *_room(m, X.shape[1], max_depth), *trees[:-1])
+        made: list[Any] = [array[:used] for array in trees[:5]]
+        return Trees(*made, trees.root, drawn)
 
-    map_blocks(work, n_rows=n_trees, block=TREES, n_threads=n_threads)
-    made = np.arange(shape[1]) < used[:, None]
-    root = np.cumsum(used) - used
-    child += root[:, None, None].astype(np.int32)
-    return Trees(feature[made], threshold[made], child[made], level[made], size[made], root, drawn)
+    parts = map_blocks(work, n_rows=n_trees, block=TREES, n_threads=n_threads)
+    first = 0
+    for part in parts:
+        part.child[:] += first
+        part.root[:] += first
+        first += len(part.feature)
+    whole: list[Any] = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+    return Trees(*whole)
+
+
+def _empty(v: int, drawn: IntArray) -> Trees:
+    """Room for v nodes of trees that have drawn these rows."""
+    feature, level, size = (np.empty(v, dtype=np.int32) for _ in range(3))
+    child, root = np.empty((v, 2), dtype=np.int32), np.empty(len(drawn), dtype=np.intp)
+    return Trees(feature, np.empty(v), child, level, size, root, drawn)
 
 
 def _random(seed: int) -> np.random.RandomState:
     return np.random.RandomState(seed)  # its numbers are scikit-learn's
 
 
-def _draw(seeds: AnyArray, n: int, drawn: IntArray, states: AnyArray) -> None:
-    """Draw the rows of some trees, in ascending order, and the states that their growth begins with."""
+def _draw(seeds: AnyArray, n: int, m: int) -> tuple[IntArray, AnyArray]:
+    """The m rows among n that each tree draws, in ascending order, and the states that their growth begins with."""
     from evenout.detectors._growth_kernels import WORDS, draw_few_rows, draw_rows
 
-    share = drawn.shape[1] / n
+    drawn, states = np.empty((len(seeds), m), dtype=np.intp), np.empty(len(seeds), dtype=np.int64)
     words = np.empty(WORDS, dtype=np.uint32), np.empty(WORDS, dtype=np.uint32)
-    if share <= FEW:
-        draw_few_rows(seeds, n, 0, len(seeds), *words, drawn, states)
+    if m / n <= FEW:
+        draw_few_rows(seeds, n, *words, drawn, states)
         drawn.sort(axis=1)
-        return
-    draw_rows(seeds, n, 0, len(seeds), *words, np.empty(n, dtype=np.int32), np.empty(n, dtype=bool), drawn, states)
-    if MANY <= share < 1.0:
+        return drawn, states
+    draw_rows(seeds, n, *words, np.empty(n, dtype=np.int32), np.empty(n, dtype=bool), drawn, states)
+    if MANY <= m / n < 1.0:
         from sklearn.utils.random import sample_without_replacement
 
         for rows, seed in zip(drawn, seeds, strict=True):
-            rows[:] = np.sort(sample_without_replacement(n, len(rows), random_state=int(seed)))
+            rows[:] = np.sort(sample_without_replacement(n, m, random_state=int(seed)))
+    return drawn, states
 
 
 def _room(m: int, d: int, max_depth: int) -> tuple[AnyArray, ...]:
