@@ -89,7 +89,9 @@ def compare_isotree(X: FloatArray, n_jobs: int, repeats: int) -> dict[str, Any]:
         score_s = min(score_s, timed(lambda: ours.score(X, n_threads=n_jobs))[0])
         isotree_score_s = min(isotree_score_s, timed(lambda: fitted.predict(X))[0])
     scikit_learn_s, expected = timed(lambda: of_scikit_learn(X, n_trees, SEED))
-    found = grow(X, n_trees, SEED, n_jobs)
+    found, alone_s = grow(X, n_trees, SEED, n_jobs), min(timed(lambda: grow(X, n_trees, SEED))[0] for _ in range(7))
+    inner = found.child[:, 0] != np.arange(len(found.child))
+    visits, steps = int(found.size[inner].sum()), len(X) * n_trees * int(found.level.max())
     same = all(np.array_equal(getattr(found, name), getattr(expected, name)) for name in found._fields)
     return {
         "grow_s": grow_s,
@@ -97,6 +99,9 @@ def compare_isotree(X: FloatArray, n_jobs: int, repeats: int) -> dict[str, Any]:
         "grow_ratio": grow_s / isotree_s,
         "scikit_learn_grow_s": scikit_learn_s,
         "same_trees": same,
+        "visits": visits,  # of a row to a node that is split
+        "ns_per_visit": 1e9 * alone_s / visits,
+        "ns_per_step": 1e9 * score_s * n_jobs / steps,  # of a row, one level down
         "score_trees_s": score_s,
         "isotree_score_s": isotree_score_s,
         "score_trees_ratio": score_s / isotree_score_s,
@@ -116,6 +121,10 @@ def tell_isotree(told: dict[str, Any]) -> None:
     print(
         f"score by them    evenout {1e3 * told['score_trees_s']:6.1f} ms   "
         f"isotree {1e3 * told['isotree_score_s']:6.1f} ms   {told['score_trees_ratio']:5.2f} of its time"
+    )
+    print(
+        f"on one core      {told['ns_per_visit']:.1f} ns for each of {told['visits']} visits of a row to a node that "
+        f"is split, drawing rows included; {told['ns_per_step']:.2f} ns for each step of a row down a tree"
     )
 
 

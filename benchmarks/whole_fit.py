@@ -28,12 +28,12 @@ SHAPES = ("1000x10", "5000x10")
 def serve(shape: str, n_jobs: int) -> None:
     """Fit once; then fit for every line that comes in, and answer with the seconds; at the end, the scores."""
     from evenout import FairOutlierEnsemble
-    from pool import make_rows
 
     warnings.simplefilter("ignore")
     n, d = map(int, shape.split("x"))
-    X, groups = make_rows(n, d, seed=1), np.random.default_rng(0).integers(0, 3, size=n)
-    X[groups == 0] += 0.3
+    rng = np.random.default_rng(0)
+    X, groups = rng.standard_t(4, size=(n, d)), rng.integers(0, 3, size=n)
+    X[groups == 0] *= 1.3
     model = FairOutlierEnsemble(random_state=0, n_jobs=n_jobs)
     model.fit(X, sensitive_features=groups)
     for _ in iter(sys.stdin.readline, "end\n"):
@@ -48,9 +48,8 @@ class Side:
     """The sources in a folder, at work in a process."""
 
     def __init__(self, sources: Path, shape: str, n_jobs: int):
-        paths = [str(sources / "src"), str(sources / "benchmarks")]
         command = [sys.executable, __file__, "--serve", shape, "--n-jobs", str(n_jobs)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        environment = {**os.environ, "PYTHONPATH": str(sources / "src")}
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=environment, cwd=sources, **pipes)
         self.seconds: list[float] = []
@@ -79,9 +78,7 @@ class Side:
 
 def unpack(commit: str, folder: Path) -> None:
     """The sources of a commit."""
-    archive = subprocess.run(
-        ["git", "archive", commit, "src", "benchmarks"], cwd=HERE, check=True, capture_output=True
-    ).stdout
+    archive = subprocess.run(["git", "archive", commit, "src"], cwd=HERE, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as sources:
         sources.extractall(folder, filter="data")
 

@@ -95,8 +95,8 @@ def draw_rows(
         for j in range(n):
             kept[j] = j < m
         for j in range(m, n):
-            kept[j] = kept[other[j]]
-            kept[other[j]] = False
+            if kept[other[j]]:
+                kept[j], kept[other[j]] = True, False
         at = 0
         for j in range(n):
             if kept[j]:

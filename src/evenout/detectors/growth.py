@@ -9,7 +9,7 @@ from evenout.core.compiled import map_blocks
 from evenout.core.types import AnyArray, FloatArray, IntArray
 
 ROWS = 256  # rows drawn for each tree, where there are as many
-TREES = 8  # trees per piece of work handed to a thread
+PIECES = 2  # of work for each thread
 FEW, MANY = 0.01, 0.99  # between these shares of all rows, scikit-learn draws them by a shuffle
 
 
@@ -54,10 +54,10 @@ def grow(X: FloatArray, n_trees: int, random_state: int, n_threads: int = 1) -> 
         drawn, states = _draw(seeds[part], n, m)
         trees = _empty(len(drawn) * (2 * m - 1), drawn)  # as many nodes as isolate every row
         used = grow_trees(X, y, drawn, states, max_depth, *_room(m, X.shape[1], max_depth), *trees[:-1])
-        made: list[Any] = [array[:used] for array in trees[:5]]
-        return Trees(*made, trees.root, drawn)
+        made: list[Any] = [*(array[:used] for array in trees[:5]), trees.root, drawn]
+        return Trees(*made)
 
-    parts = map_blocks(work, n_rows=n_trees, block=TREES, n_threads=n_threads)
+    parts = map_blocks(work, n_rows=n_trees, block=-(-n_trees // (PIECES * n_threads)), n_threads=n_threads)
     first = 0
     for part in parts:
         part.child[:] += first
