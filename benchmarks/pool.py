@@ -180,8 +180,15 @@ def main() -> None:
     parser.add_argument("--d", type=int, default=6, help="features")
     parser.add_argument("--n-jobs", type=int, default=2, help="threads of evenout, n_jobs of PyOD")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each timing; the fastest counts")
+    parser.add_argument("--trees", action="store_true", help="compare with isotree alone")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     options = parser.parse_args()
+    if options.trees:
+        trees = compare_isotree(make_rows(options.n, options.d, seed=1), options.n_jobs, options.repeats)
+        tell_isotree(trees)
+        if options.json:
+            print(json.dumps(trees))
+        return
     with tempfile.TemporaryDirectory() as cache:
         os.environ["NUMBA_CACHE_DIR"] = cache  # the first call shall compile
         result = run(options.n, options.d, options.n_jobs, options.repeats)
