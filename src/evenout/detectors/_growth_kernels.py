@@ -5,8 +5,8 @@ equal to them.) Two generators are at work. The Mersenne twister of numpy's ``Ra
 and the first state of the second, a xorshift of 32 bits (Marsaglia 2003), which draws features and thresholds.
 
 To scikit-learn these are regression trees on a random target. It decides in two places alone: a node in which it does
-not vary is a leaf, and so is one whose split does not lower its variance. That is rare, none in 150,000 trees, and then
-hangs on the last digits of sums, so these are added up here in the same order.
+not vary is a leaf, and so is one whose split does not lower its variance. That is very rare, and then hangs on the last
+digits of sums, so these are added up here in the same order.
 
 Kernels get their room from outside and cut no slices: both take long to compile.
 """
