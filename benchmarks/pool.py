@@ -4,6 +4,9 @@
 
 Both sides see the same rows and seed and their scores are compared in the same run. Detection fits and scores
 n training rows; scoring scores n new rows. Compilation is timed apart, from an empty cache.
+
+Where isotree is installed, growing 175 trees of 256 rows and scoring n rows by them is compared with it too; ours are
+scikit-learn's trees, and are compared with these bit for bit.
 """
 
 import argparse
@@ -18,6 +21,7 @@ import numpy as np
 
 from evenout.core.types import FloatArray
 from evenout.detectors.forest import Forest
+from evenout.detectors.growth import grow, of_scikit_learn
 from evenout.detectors.neighbours import Neighbours
 
 LOF, KNN, TREES = range(5, 31, 5), range(2, 11, 2), range(25, 176, 25)
@@ -63,6 +67,65 @@ def fit_pyod(X: FloatArray, n_jobs: int) -> tuple[list[Any], FloatArray]:
 def score_pyod(detectors: list[Any], X: FloatArray) -> FloatArray:
     """Scores of new rows by each detector, m x 18."""
     return np.column_stack([detector.decision_function(X) for detector in detectors])
+
+
+def compare_isotree(X: FloatArray, n_jobs: int, repeats: int) -> dict[str, Any]:
+    """Growing 175 trees and scoring n rows by them, evenout and isotree in turns; empty without isotree."""
+    try:
+        from isotree import IsolationForest
+    except ImportError:
+        return {}
+    n_trees, settings = max(TREES), {"ndim": 1, "max_depth": 8, "missing_action": "fail", "nthreads": n_jobs}
+
+    def theirs() -> Any:
+        return IsolationForest(ntrees=n_trees, sample_size=256, random_seed=SEED, **settings).fit(X)
+
+    grow(X[:600], n_trees, SEED)  # compiles both ways to draw rows
+    ours, fitted = Forest.fit(X, sizes=[n_trees], random_state=SEED, n_threads=n_jobs)[0], theirs()
+    grow_s, isotree_s, score_s, isotree_score_s = np.inf, np.inf, np.inf, np.inf
+    for _ in range(max(repeats, 7)):
+        grow_s = min(grow_s, timed(lambda: grow(X, n_trees, SEED, n_jobs))[0])
+        isotree_s = min(isotree_s, timed(theirs)[0])
+        score_s = min(score_s, timed(lambda: ours.score(X, n_threads=n_jobs))[0])
+        isotree_score_s = min(isotree_score_s, timed(lambda: fitted.predict(X))[0])
+    scikit_learn_s, expected = timed(lambda: of_scikit_learn(X, n_trees, SEED))
+    found, alone_s = grow(X, n_trees, SEED, n_jobs), min(timed(lambda: grow(X, n_trees, SEED))[0] for _ in range(7))
+    inner = found.child[:, 0] != np.arange(len(found.child))
+    visits, steps = int(found.size[inner].sum()), len(X) * n_trees * int(found.level.max())
+    same = all(np.array_equal(getattr(found, name), getattr(expected, name)) for name in found._fields)
+    return {
+        "grow_s": grow_s,
+        "isotree_grow_s": isotree_s,
+        "grow_ratio": grow_s / isotree_s,
+        "scikit_learn_grow_s": scikit_learn_s,
+        "same_trees": same,
+        "visits": visits,  # of a row to a node that is split
+        "ns_per_visit": 1e9 * alone_s / visits,
+        "ns_per_step": 1e9 * score_s * n_jobs / steps,  # of a row, one level down
+        "score_trees_s": score_s,
+        "isotree_score_s": isotree_score_s,
+        "score_trees_ratio": score_s / isotree_score_s,
+    }
+
+
+def tell_isotree(told: dict[str, Any]) -> None:
+    """Print what `compare_isotree` has found."""
+    if not told:
+        print("isotree is not installed: pip install isotree compares growing and scoring with it")
+        return
+    print(
+        f"grow 175 trees   evenout {1e3 * told['grow_s']:6.1f} ms   isotree {1e3 * told['isotree_grow_s']:6.1f} ms   "
+        f"{told['grow_ratio']:5.2f} of its time   scikit-learn {1e3 * told['scikit_learn_grow_s']:6.1f} ms   "
+        f"trees {'the same as' if told['same_trees'] else 'DIFFERENT from'} scikit-learn's"
+    )
+    print(
+        f"score by them    evenout {1e3 * told['score_trees_s']:6.1f} ms   "
+        f"isotree {1e3 * told['isotree_score_s']:6.1f} ms   {told['score_trees_ratio']:5.2f} of its time"
+    )
+    print(
+        f"on one core      {told['ns_per_visit']:.1f} ns for each of {told['visits']} visits of a row to a node that "
+        f"is split, drawing rows included; {told['ns_per_step']:.2f} ns for each step of a row down a tree"
+    )
 
 
 def timed(work: Callable[[], T], repeats: int = 1) -> tuple[float, T]:
@@ -117,19 +180,28 @@ def main() -> None:
     parser.add_argument("--d", type=int, default=6, help="features")
     parser.add_argument("--n-jobs", type=int, default=2, help="threads of evenout, n_jobs of PyOD")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each timing; the fastest counts")
+    parser.add_argument("--trees", action="store_true", help="compare with isotree alone")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     options = parser.parse_args()
+    if options.trees:
+        trees = compare_isotree(make_rows(options.n, options.d, seed=1), options.n_jobs, options.repeats)
+        tell_isotree(trees)
+        if options.json:
+            print(json.dumps(trees))
+        return
     with tempfile.TemporaryDirectory() as cache:
         os.environ["NUMBA_CACHE_DIR"] = cache  # the first call shall compile
         result = run(options.n, options.d, options.n_jobs, options.repeats)
+        trees = compare_isotree(make_rows(options.n, options.d, seed=1), options.n_jobs, options.repeats)
     print(f"{options.n} rows, {options.d} features, 18 detectors, {options.n_jobs} threads")
     for task, prefix in (("fit", ""), ("score", "score_")):
         ours, theirs = result[f"{prefix}evenout_s"], result[f"{prefix}pyod_s"]
         print(f"{task:6} evenout {ours:8.2f} s   PyOD {theirs:8.2f} s   {result[f'{prefix}ratio']:6.1f} x")
     print(f"largest difference of scaled scores {result['max_rel_diff']:.1e}")
     print(f"first call, with compilation {result['first_call_s']:.1f} s")
+    tell_isotree(trees)
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps(result | trees))
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def mixed_rows(n=300):
 def two_growths():
     """The same number of trees by scikit-learn and by our own code, from independent random numbers."""
     X = mixed_rows()
-    theirs = [Forest.fit(X, sizes=[25], random_state=seed)[0] for seed in range(40)]
+    theirs = [Forest.fit(X, sizes=[25], random_state=seed, scikit_learn=True)[0] for seed in range(40)]
     ours = [Forest.grow(X, sizes=[25], seed=seed) for seed in range(40)]
     return X, theirs, ours
 

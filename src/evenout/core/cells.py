@@ -14,6 +14,7 @@ import numpy as np
 
 from evenout.core.compiled import one_blas_thread
 from evenout.core.membership import Block, Comparison, Membership
+from evenout.core.sketch import average_ranks
 from evenout.core.types import FloatArray, IntArray
 
 
@@ -218,9 +219,7 @@ def rank_weights(t: FloatArray, sample_weight: FloatArray | None = None) -> Floa
     [0.25, 1.0, 0.625, 0.625]
     """
     if sample_weight is None:
-        from scipy.stats import rankdata  # takes longer to import than the rest of this package
-
-        return np.exp(rankdata(t) / len(t))
+        return np.exp(average_ranks(t) / len(t))
     _, place = np.unique(t, return_inverse=True)
     tied = np.bincount(place, sample_weight)
     below = (np.cumsum(tied) - tied / 2.0) / tied.sum()

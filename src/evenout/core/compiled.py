@@ -19,18 +19,20 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 T = TypeVar("T")
 
 
-def compiled(*, fastmath: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def compiled(*, fastmath: bool = False, inline: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile a kernel with numba; keep the machine code on disk where a folder can be written.
 
     Parameters
     ----------
     fastmath : bool
         Let the compiler reorder sums. Only for kernels whose error is bounded by a test.
+    inline : bool
+        Write the function into each kernel that calls it, instead of compiling it on its own before.
     """
     import numba
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        options = {"nogil": True, "fastmath": fastmath}
+        options = {"nogil": True, "fastmath": fastmath, "inline": "always" if inline else "never"}
         try:
             return numba.njit(cache=True, **options)(function)
         except RuntimeError:  # no folder for the cache: compile once per process instead

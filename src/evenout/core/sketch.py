@@ -252,3 +252,25 @@ class FrequentValues:
             counts=self.counts[kept] - excess,
             missed=self.missed + excess,
         )
+
+
+def values_below(ordered: FloatArray, shares: FloatArray) -> FloatArray:
+    """The least values up to which at least these shares of the rows lie, of columns (n, k) that are sorted.
+
+    They are numpy's quantiles by the method ``"inverted_cdf"``, many times faster where many are asked for.
+
+    >>> values_below(np.array([[1.0], [2.0], [4.0]]), np.array([0.0, 0.5, 1.0])).ravel().tolist()
+    [1.0, 2.0, 4.0]
+    """
+    places = np.ceil(len(ordered) * shares - 1.0).astype(np.intp)
+    return ordered[np.maximum(places, 0)]
+
+
+def average_ranks(values: FloatArray) -> FloatArray:
+    """Ranks from 1 to n of values (n,), ties averaged.
+
+    >>> average_ranks(np.array([0.1, 0.9, 0.5, 0.5])).tolist()
+    [1.0, 4.0, 2.5, 2.5]
+    """
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2.0)[place]

@@ -5,19 +5,20 @@ that leaf, and s the number of rows drawn for each tree::
 
     score_T(x) = 2 ** -( sum_{t <= T} h_t(x) / (T c(s)) ),    c(m) = 2 (ln(m - 1) + gamma) - 2 (m - 1) / m
 
-which is minus the ``score_samples`` of scikit-learn's ``IsolationForest(n_estimators=T)``, bit for bit: trees
-are grown by scikit-learn, compared with X in float32 and summed in the same order.
+which is minus the ``score_samples`` of scikit-learn's ``IsolationForest(n_estimators=T)``, bit for bit: the trees are
+the same (`growth`), compared with X in float32 and summed in the same order.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from evenout.core.compiled import map_blocks
 from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.growth import Trees, grow, of_scikit_learn
 from evenout.detectors.parts import Without, by_refitting
 from evenout.storage.fields import Fields
 
@@ -99,7 +100,7 @@ class Forest:
 
     @classmethod
     def fit(
-        cls, X: FloatArray, *, sizes: Sequence[int], random_state: int, n_threads: int = 1
+        cls, X: FloatArray, *, sizes: Sequence[int], random_state: int, n_threads: int = 1, scikit_learn: bool = False
     ) -> tuple["Forest", FloatArray]:
         """Grow ``max(sizes)`` trees on ``X`` (n x d); the model and the raw training scores.
 
@@ -112,7 +113,11 @@ class Forest:
         random_state : int
             Seed; scikit-learn's forests with this seed are the same.
         n_threads : int
-            Threads to use for scoring; results do not depend on it.
+            Threads to use; results do not depend on it.
+        scikit_learn : bool
+            Let scikit-learn grow the trees, some thirty times slower. From its release 1.8 on they are the same, and
+            before it where no values of a feature lie closer than 1e-7; should a later one draw other random numbers,
+            these are its trees.
 
         Returns
         -------
@@ -121,12 +126,20 @@ class Forest:
         array, n x len(sizes)
             Scores of the training rows; higher = more outlying.
         """
-        forest, _ = cls._of_scikit_learn(X, sizes, random_state)
+        trees = _grown(X, sizes, random_state, n_threads, scikit_learn=scikit_learn)
+        forest = cls._of(trees, sizes)
         return forest, forest.score(X, n_threads=n_threads)
 
     @classmethod
     def cross_fit(
-        cls, X: FloatArray, folds: IntArray, *, sizes: Sequence[int], random_state: int, n_threads: int = 1
+        cls,
+        X: FloatArray,
+        folds: IntArray,
+        *,
+        sizes: Sequence[int],
+        random_state: int,
+        n_threads: int = 1,
+        scikit_learn: bool = False,
     ) -> tuple["Forest", FloatArray, Without]:
         """Learn from all rows, and score each fold by trees that have not seen it.
 
@@ -135,7 +148,7 @@ class Forest:
         X : array, n x d
         folds : array of int, n
             The fold of each row.
-        sizes, random_state, n_threads
+        sizes, random_state, n_threads, scikit_learn
             As in `fit`.
 
         Returns
@@ -147,7 +160,8 @@ class Forest:
             law. Else a row of the fold is scored by the trees that have not drawn it, though they may have drawn other
             rows of the fold, and the others keep their scores. A row that every tree has drawn keeps its score too.
         """
-        forest, grown = cls._of_scikit_learn(X, sizes, random_state)
+        trees = _grown(X, sizes, random_state, n_threads, scikit_learn=scikit_learn)
+        forest = cls._of(trees, sizes)
         scores = forest.score(X, n_threads=n_threads)
         if len(X) < FEW:
 
@@ -156,7 +170,7 @@ class Forest:
                 return new, new.score(rows, n_threads=n_threads)
 
             return forest, scores, by_refitting(X, folds, regrow, n_threads=n_threads)
-        unseen = forest._unseen_scores(X, scores, np.array(grown.estimators_samples_))
+        unseen = forest._unseen_scores(X, scores, trees.drawn)
 
         def without(fold: int) -> FloatArray:
             return np.where((folds == fold)[:, None], unseen, scores)
@@ -183,30 +197,24 @@ class Forest:
             block=TREES,
             n_threads=n_threads,
         )
-        length, root = level + average_path_length(size), width * np.arange(n_trees)
+        length, root = level + average_path_length(np.arange(max_samples + 1))[size], width * np.arange(n_trees)
         depth = int(level.max())
         return cls(feature, threshold, child, length, root, np.array(sizes, dtype=np.intp), depth, max_samples)
 
     @classmethod
-    def _of_scikit_learn(cls, X: FloatArray, sizes: Sequence[int], random_state: int) -> tuple["Forest", Any]:
-        """The trees as plain arrays, and scikit-learn's own object."""
-        from sklearn.ensemble import IsolationForest
-
-        # One job: growing small trees holds the interpreter's lock, and two threads took longer than one.
-        grown = IsolationForest(n_estimators=max(sizes), random_state=random_state, n_jobs=1).fit(X)
-        trees = [estimator.tree_ for estimator in grown.estimators_]
-        root = np.cumsum([0] + [tree.node_count for tree in trees[:-1]])
-        forest = cls(
-            feature=np.concatenate([np.maximum(tree.feature, 0) for tree in trees]).astype(np.int32),
-            threshold=np.concatenate([tree.threshold for tree in trees]),
-            child=np.concatenate([_children(tree, first) for tree, first in zip(trees, root, strict=True)]),
-            length=np.concatenate([_path_length(tree) for tree in trees]),
-            root=root,
+    def _of(cls, trees: Trees, sizes: Sequence[int]) -> "Forest":
+        max_samples = trees.drawn.shape[1]
+        rest = average_path_length(np.arange(max_samples + 1))[trees.size]
+        return cls(
+            feature=trees.feature,
+            threshold=trees.threshold,
+            child=trees.child,
+            length=trees.level + 1.0 + rest - 1.0,  # rounded as scikit-learn does, to which a root has depth 1
+            root=trees.root,
             sizes=np.array(sizes, dtype=np.intp),
-            depth=max(tree.max_depth for tree in trees),
-            max_samples=int(grown.max_samples_),
+            depth=int(trees.level.max()),
+            max_samples=max_samples,
         )
-        return forest, grown
 
     def _unseen_scores(self, X: FloatArray, scores: FloatArray, drawn: IntArray) -> FloatArray:
         """Scores of the training rows, n x len(sizes), by the trees that have not drawn them.
@@ -254,12 +262,5 @@ def average_path_length(n_rows: IntArray) -> FloatArray:
     return expected
 
 
-def _children(tree: Any, first: int) -> npt.NDArray[np.int32]:
-    """Children of each node, v x 2, in a tree that begins at node ``first``; a leaf (-1) becomes its own."""
-    child = np.stack([tree.children_left, tree.children_right], axis=1)
-    return (np.where(child < 0, np.arange(len(child))[:, None], child) + first).astype(np.int32)
-
-
-def _path_length(tree: Any) -> FloatArray:
-    """Path length of a row that ends in each node: its depth (the root's is 1), the expected rest, less 1."""
-    return tree.compute_node_depths() + average_path_length(tree.n_node_samples) - 1.0
+def _grown(X: FloatArray, sizes: Sequence[int], seed: int, n_threads: int, *, scikit_learn: bool) -> Trees:
+    return of_scikit_learn(X, max(sizes), seed) if scikit_learn else grow(X, max(sizes), seed, n_threads)

@@ -128,7 +128,8 @@ class Measures:
         asked = [[each.quantile(share) for each, share in zip(own, QUARTILES, strict=True)] for own in self.quartiles]
         first, centre, third = np.array(asked).T
         quartiles = (third - first) / NORMAL_IQR
-        spread = np.where(quartiles > _ROUNDING * span, quartiles, self._deviations())
+        told = quartiles > _ROUNDING * span
+        spread = quartiles if told.all() else np.where(told, quartiles, self._deviations())
         spread = np.where(spread > 0, spread, 1.0)
         two = self.two & outline.varies
         centre, spread = np.where(two, outline.low, centre), np.where(two, span / APART, spread)

@@ -86,10 +86,11 @@ def fit_named(name: str, task: Task) -> list[Fitted]:
 
 
 def _fit_paper(name: str, task: Task) -> list[Fitted]:
-    """The 18 detectors of the paper, and for ``"diverse"`` the tails."""
+    """The 18 detectors of the paper, with scikit-learn's own trees, and for ``"diverse"`` the tails."""
     near: dict[str, Any] = {"lof": _LOF, "knn": _KNN, "n_threads": task.n_threads}
     trees: dict[str, Any] = {"sizes": _TREES, "random_state": task.seed, "n_threads": task.n_threads}
     near_names = [f"lof_{k}" for k in _LOF] + [f"knn_{k}" for k in _KNN]
+    trees["scikit_learn"] = name == "paper"
     tree_names = [f"iforest_{size}" for size in _TREES]
     ways = _ways(task.device)
     neighbours = task.fit(near_names, ways.neighbours, ways.cross_neighbours, **near)

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from evenout.core.types import FloatArray, IntArray
-from evenout.detectors.parts import Without, by_refitting
+from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.detectors.parts import Without
 from evenout.storage.fields import Fields
 
 
@@ -47,11 +47,15 @@ class Tails:
         A feature that varies keeps its column, also where it is constant on the rows outside a fold.
         """
         fitted, scores = cls.fit(X)
+        order = np.argsort(X[:, fitted.features], axis=0)
 
-        def refit(rows: FloatArray, fold: int) -> tuple[Tails, FloatArray]:  # noqa: ARG001
-            return cls._learn(rows, fitted.features)
+        def without(fold: int) -> FloatArray:
+            found = np.empty_like(scores)
+            for j, feature in enumerate(fitted.features):
+                found[order[:, j], j] = cls._column(*_counts(X[order[:, j], feature], (folds != fold)[order[:, j]]))
+            return found
 
-        return fitted, scores, by_refitting(X, folds, refit)
+        return fitted, scores, without
 
     @classmethod
     def read(cls, data: Fields, n_rows: int, n_features: int) -> "Tails":
@@ -76,8 +80,22 @@ class Tails:
         """
         scores = np.empty((len(X), len(self.features)))
         for j, feature in enumerate(self.features):
-            scores[:, j] = _tail(self.known[:, j], X[:, feature])
+            known, values = self.known[:, j], X[:, feature]
+            below = np.searchsorted(known, values, side="right")
+            above = len(known) - np.searchsorted(known, values, side="left")
+            scores[:, j] = self._column(below, above, len(known), values, float(known[0]), float(known[-1]))
         return scores
+
+    @staticmethod
+    def _column(
+        below: IntArray, above: IntArray, n: int, values: FloatArray, lowest: float, highest: float
+    ) -> FloatArray:
+        """Scores of values of a feature, up to which, and from which on, ``below`` and ``above`` of n rows lie."""
+        share = np.maximum(np.minimum(below, above), 0.5) / n
+        outside = np.maximum(values - highest, 0.0) + np.maximum(lowest - values, 0.0)
+        tail = -np.log(np.minimum(2.0 * share, 1.0))
+        span = highest - lowest
+        return tail + _log1p_ratio(outside, span) if span > 0 else tail
 
 
 class Sides(Tails):
@@ -85,25 +103,28 @@ class Sides(Tails):
 
     kind: ClassVar[str] = "sides"
 
-    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
-        """``log P(<= x) - log P(>= x)`` for each feature, where half a row is counted for none, shape (m_rows, m)."""
-        n, scores = len(self.known), np.empty((len(X), len(self.features)))
-        for j, feature in enumerate(self.features):
-            below = np.searchsorted(self.known[:, j], X[:, feature], side="right")
-            above = n - np.searchsorted(self.known[:, j], X[:, feature], side="left")
-            scores[:, j] = np.log(np.maximum(below, 0.5)) - np.log(np.maximum(above, 0.5))
-        return scores
+    @staticmethod
+    def _column(
+        below: IntArray,
+        above: IntArray,
+        n: int,  # noqa: ARG004
+        values: FloatArray,  # noqa: ARG004
+        lowest: float,  # noqa: ARG004
+        highest: float,  # noqa: ARG004
+    ) -> FloatArray:
+        """``log P(<= x) - log P(>= x)``, where half a row is counted for none."""
+        return np.log(np.maximum(below, 0.5)) - np.log(np.maximum(above, 0.5))
 
 
-def _tail(known: FloatArray, values: FloatArray) -> FloatArray:
-    n = len(known)
-    below = np.searchsorted(known, values, side="right")
-    above = n - np.searchsorted(known, values, side="left")
-    share = np.maximum(np.minimum(below, above), 0.5) / n
-    outside = np.maximum(values - known[-1], 0.0) + np.maximum(known[0] - values, 0.0)
-    tail = -np.log(np.minimum(2.0 * share, 1.0))
-    span = float(known[-1] - known[0])
-    return tail + _log1p_ratio(outside, span) if span > 0 else tail
+def _counts(ordered: FloatArray, kept: BoolArray) -> tuple[IntArray, IntArray, int, FloatArray, float, float]:
+    """What `Tails._column` asks for, of sorted values, where the rows that count are those that are kept."""
+    upto = np.cumsum(kept, dtype=np.intp)
+    new = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))  # where a value begins
+    times = np.diff(new, append=len(ordered))
+    below = np.repeat(upto[new + times - 1], times)
+    above = upto[-1] - np.repeat((upto - kept)[new], times)
+    known = ordered[kept]
+    return below, above, len(known), ordered, float(known[0]), float(known[-1])
 
 
 def _log1p_ratio(outside: FloatArray, span: float) -> FloatArray:

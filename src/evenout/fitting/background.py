@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
+from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.storage.fields import Fields
 
@@ -48,9 +48,10 @@ class Background:
     @classmethod
     def of(cls, X: FloatArray, codes: IntArray, folds: IntArray, n_groups: int) -> "Background":
         """Of training rows (n, d), with the codes of their groups, -1 where unknown, and their folds."""
-        levels = np.quantile(X, SHARES, axis=0, method="inverted_cdf")
+        ordered = np.sort(X, axis=0)
+        levels = values_below(ordered, SHARES)
         typical = levels[np.flatnonzero(SHARES == 0.5)[0]].copy()
-        means = np.sort(X, axis=0).mean(axis=0)
+        means = ordered.mean(axis=0)
         for start, stop in category_runs(X):
             typical[start:stop] = np.arange(stop - start) == means[start:stop].argmax()
         tells = np.array([told(X[:, j], levels[:, j], codes, folds, n_groups) for j in range(X.shape[1])])
@@ -118,7 +119,7 @@ def _kin(X: FloatArray) -> IntArray:
     n, d = X.shape
     if n * d**2 > _PRODUCTS:
         X = evenly_spaced(X, max(1000, int(_PRODUCTS / d**2)))
-    ranks = rankdata(X, axis=0)
+    ranks = np.column_stack([average_ranks(column) for column in X.T])
     centred = ranks - ranks.mean(axis=0)
     size = np.sqrt((centred**2).sum(axis=0))
     correlation = (centred.T @ centred) / np.maximum(np.outer(size, size), 1.0)

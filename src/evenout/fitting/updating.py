@@ -17,7 +17,7 @@ from evenout.core.compiled import map_blocks
 from evenout.core.exceptions import AgedDetectorsWarning, InputError, warn
 from evenout.core.flags import FlagRows
 from evenout.core.folds import row_numbers
-from evenout.core.sketch import QuantileSketch
+from evenout.core.sketch import QuantileSketch, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.fitting.request import Request
 from evenout.fitting.result import FitResult, stands_for
@@ -94,7 +94,7 @@ class Maps:
 def keep_columns(S: FloatArray) -> FloatArray:
     """Quantiles of each column, for `Maps`."""
     q = min(len(S), KNOTS)
-    return np.quantile(S, (np.arange(q) + 0.5) / q, axis=0, method="inverted_cdf")
+    return values_below(np.sort(S, axis=0), (np.arange(q) + 0.5) / q)
 
 
 def update_fit(

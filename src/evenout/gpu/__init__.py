@@ -90,14 +90,16 @@ def fit_forest(
     *,
     sizes: Sequence[int],
     random_state: int,
-    n_threads: int = 1,  # noqa: ARG001
+    n_threads: int = 1,
+    scikit_learn: bool = False,
     device: str = "cuda",
 ) -> tuple[Forest, FloatArray]:
-    """`Forest.fit` with the training rows scored on a device; the trees are grown by scikit-learn, on the CPU."""
+    """`Forest.fit` with the training rows scored on a device; the trees are grown on the CPU."""
     check_device(device)
     from evenout.gpu import _torch_forest
 
-    return _torch_forest.fit(X, sizes, random_state, device)
+    settings: dict[str, Any] = {"sizes": sizes, "random_state": random_state, "scikit_learn": scikit_learn}
+    return _torch_forest.fit(X, device, n_threads=n_threads, **settings)
 
 
 def cross_fit_forest(
@@ -107,13 +109,15 @@ def cross_fit_forest(
     sizes: Sequence[int],
     random_state: int,
     n_threads: int = 1,
+    scikit_learn: bool = False,
     device: str = "cuda",
 ) -> tuple[Forest, FloatArray, Without]:
     """`Forest.cross_fit` with the training rows scored on a device."""
     check_device(device)
     from evenout.gpu import _torch_forest
 
-    return _torch_forest.cross_fit(X, folds, sizes, random_state, device, n_threads)
+    settings: dict[str, Any] = {"sizes": sizes, "random_state": random_state, "scikit_learn": scikit_learn}
+    return _torch_forest.cross_fit(X, folds, device, n_threads=n_threads, **settings)
 
 
 def score(part: Any, X: FloatArray, *, n_threads: int = 1, device: str = "cuda") -> FloatArray:

@@ -1,6 +1,5 @@
 """Isolation forests scored with torch; formulas are those of `evenout.detectors.forest`."""
 
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -16,17 +15,14 @@ from evenout.gpu._torch_rows import upload
 ROWS = 2**20  # rows that go down a tree together
 
 
-def fit(X: FloatArray, sizes: Sequence[int], random_state: int, device: str) -> tuple[Forest, FloatArray]:
+def fit(X: FloatArray, device: str, **settings: Any) -> tuple[Forest, FloatArray]:
     """See `Forest.fit`."""
-    walked, scores = _walked(device).fit(X, sizes=sizes, random_state=random_state)
+    walked, scores = _walked(device).fit(X, **settings)
     return _plain(walked), scores
 
 
-def cross_fit(
-    X: FloatArray, folds: IntArray, sizes: Sequence[int], random_state: int, device: str, n_threads: int
-) -> tuple[Forest, FloatArray, Without]:
+def cross_fit(X: FloatArray, folds: IntArray, device: str, **settings: Any) -> tuple[Forest, FloatArray, Without]:
     """See `Forest.cross_fit`: all rows go down the trees on the device, each tree's own rows on the CPU."""
-    settings: dict[str, Any] = {"sizes": sizes, "random_state": random_state, "n_threads": n_threads}
     walked, scores, without = _walked(device).cross_fit(X, folds, **settings)
     return _plain(walked), scores, without
 

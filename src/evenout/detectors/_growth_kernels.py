@@ -1,0 +1,272 @@
+"""Isolation trees grown by compiled code: by the same random numbers the same as scikit-learn's, bit for bit.
+
+What is followed here was read off scikit-learn 1.9. (1.6 and 1.7 differ in one point: values closer than 1e-7 are not
+equal to them.) Two generators are at work. The Mersenne twister of numpy's ``RandomState`` draws the rows of each tree
+and the first state of the second, a xorshift of 32 bits (Marsaglia 2003), which draws features and thresholds.
+
+To scikit-learn these are regression trees on a random target. It decides in two places alone: a node in which it does
+not vary is a leaf, and so is one whose split does not lower its variance. That is very rare, and then hangs on the last
+digits of sums, so these are added up here in the same order.
+
+Kernels get their room from outside and cut no slices: both take long to compile.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from evenout.core.compiled import compiled
+from evenout.core.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
+
+WORDS = 624  # of the Mersenne twister's state
+LARGEST = 2**31 - 2  # of the numbers that seeds are drawn from
+CONSTANT = np.float32(1e-7)  # a feature that varies no more in a node is constant there
+EPSILON = 2.0**-52  # a variance up to this one is none
+LEAF = -2.0  # scikit-learn's threshold of a leaf, which is never compared with
+
+
+@compiled(inline=True)
+def twisted(one: int, two: int, far: int) -> Any:
+    """What the twister makes of two neighbouring words of its state and of one far off."""
+    pair = (one & 0x80000000) | (two & 0x7FFFFFFF)
+    return far ^ (pair >> 1) ^ ((pair & 1) * 0x9908B0DF)
+
+
+@compiled()
+def next_words(state: AnyArray, words: AnyArray) -> None:
+    """Move the state (624,) of the Mersenne twister (Matsumoto and Nishimura 1998) on, and read 624 words off it."""
+    for i in range(WORDS - 397):  # three loops of one kind, since the first two are vectorised
+        state[i] = twisted(state[i], state[i + 1], state[i + 397])
+    for i in range(WORDS - 397, WORDS - 1):
+        state[i] = twisted(state[i], state[i + 1], state[i + 397 - WORDS])
+    state[WORDS - 1] = twisted(state[WORDS - 1], state[0], state[396])
+    for i in range(WORDS):
+        x = state[i]
+        x ^= x >> 11
+        x ^= (x << 7) & 0x9D2C5680
+        x ^= (x << 15) & 0xEFC60000
+        words[i] = x ^ (x >> 18)
+
+
+@compiled()
+def first_words(seed: int, state: AnyArray, words: AnyArray) -> Any:
+    """Start the twister from a seed and read 624 words; the first of them that, in 31 bits, can be a seed."""
+    for i in range(WORDS):
+        state[i] = seed
+        seed = (1812433253 * (seed ^ (seed >> 30)) + i + 1) & 0xFFFFFFFF
+    next_words(state, words)
+    at = 0
+    while words[at] & 0x7FFFFFFF > LARGEST:
+        at += 1
+    return np.int64(words[at] & 0x7FFFFFFF)
+
+
+@compiled()
+def draw_rows(
+    seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, other: AnyArray, kept: BoolArray, drawn: IntArray,
+    states: AnyArray,
+) -> None:  # fmt: skip
+    """Draw the rows of trees among n by a shuffle, and the first states of their xorshifts.
+
+    Tree t draws from ``seeds[t]``; the first number from there is also the seed for ``states[t]``. From the last place
+    to the first, a row is exchanged with the one in a random place up to it, ``other``: a word is cut to as many bits
+    as the place has, and the next is taken while it is too large, without a branch. Of the shuffled rows the first m
+    are kept. Which these are is read backwards: place j >= m is kept if the one that it was exchanged with was, and
+    that one is not any more. They come in ascending order.
+    """
+    m, top = drawn.shape[1], 1
+    while top < n - 1:
+        top = 2 * top + 1
+    for t in range(len(seeds)):
+        seed = first_words(seeds[t], state, words)
+        at, j, mask = 0, n - 1, top
+        while j >= m:
+            if at == WORDS:
+                next_words(state, words)
+                at = 0
+            few = min(j - max(m - 1, mask >> 1), WORDS - at)  # so many words are cut to the same bits
+            for i in range(at, at + few):
+                place = np.int64(words[i] & mask)
+                other[j] = place
+                j -= int(place <= j)
+            at += few
+            if j <= mask >> 1:
+                mask >>= 1
+        for j in range(n):
+            kept[j] = j < m
+        for j in range(m, n):
+            if kept[other[j]]:
+                kept[j], kept[other[j]] = True, False
+        at = 0
+        for j in range(n):
+            if kept[j]:
+                drawn[t, at] = j
+                at += 1
+        states[t] = first_words(seed, state, words)
+
+
+@compiled()
+def draw_few_rows(seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, drawn: IntArray, states: AnyArray) -> None:
+    """`draw_rows` where they are few among all: one by one, each again until it is a new one; in no order."""
+    mask = 1
+    while mask < n - 1:
+        mask = 2 * mask + 1
+    for t in range(len(seeds)):
+        seed = first_words(seeds[t], state, words)
+        at = j = 0
+        while j < drawn.shape[1]:
+            if at == WORDS:
+                next_words(state, words)
+                at = 0
+            row = np.int64(words[at] & mask)
+            new = row < n
+            for i in range(j):
+                new &= drawn[t, i] != row
+            drawn[t, j] = row
+            j += int(new)
+            at += 1
+        states[t] = first_words(seed, state, words)
+
+
+@compiled(inline=True)
+def next_state(x: int) -> Any:
+    """The next state of a xorshift of 32 bits, of which 31 are the number drawn."""
+    if x == 0:
+        x = 1
+    x ^= (x << 13) & 0xFFFFFFFF
+    x ^= x >> 17
+    return x ^ ((x << 5) & 0xFFFFFFFF)
+
+
+@compiled(inline=True)
+def draw_split(
+    X: FloatArray, rows: IntArray, start: int, stop: int, values: Float32Array, features: IntArray, constant: IntArray,
+    known: int, x: int,
+) -> Any:  # fmt: skip
+    """Draw a feature that varies among ``rows[start:stop]``, or -1, and a threshold; how many are constant; the state.
+
+    Its values go into ``values``. The first ``known`` entries of ``constant``, and of ``features``, do not vary in the
+    parent; those found here are appended. The other features stay in the order that draws have made.
+    """
+    d, found, passed = len(features), 0, 0
+    chosen, threshold = -1, 0.0
+    while chosen < 0 and known + found < d:
+        x = next_state(x)
+        j = passed + (x & 0x7FFFFFFF) % (d - found - passed)
+        if j < known:
+            features[passed], features[j] = features[j], features[passed]
+            passed += 1
+            continue
+        j += found
+        f = features[j]
+        low = high = np.float32(X[rows[start], f])
+        for i in range(start, stop):
+            value = np.float32(X[rows[i], f])
+            values[i] = value
+            if value < low:
+                low = value
+            if value > high:
+                high = value
+        if high <= low + CONSTANT:
+            features[j], features[known + found] = features[known + found], f
+            found += 1
+        else:
+            features[j], features[d - 1] = features[d - 1], f
+            x, chosen = next_state(x), f
+            threshold = (np.float64(high) - np.float64(low)) * (x & 0x7FFFFFFF) / (2.0**31 - 1.0) + np.float64(low)
+            if threshold == high:
+                threshold = np.float64(low)
+    for i in range(known):
+        features[i] = constant[i]
+    for i in range(known, known + found):
+        constant[i] = features[i]
+    return chosen, threshold, known + found, x
+
+
+@compiled(inline=True)
+def divide(rows: IntArray, values: Float32Array, target: FloatArray, front: int, back: int, threshold: float) -> Any:
+    """Bring those of the rows ``front..back`` whose value is at most the threshold to the front; where they end."""
+    while front < back:
+        if values[front] <= threshold:
+            front += 1
+        else:
+            back -= 1
+            rows[front], rows[back] = rows[back], rows[front]
+            values[front], values[back] = values[back], values[front]
+            target[front], target[back] = target[back], target[front]
+    return front
+
+
+@compiled(inline=True)
+def variances(target: FloatArray, start: int, middle: int, stop: int, total: float, squares: float) -> Any:
+    """Variance of the targets ``start..middle`` and ``middle..stop``, by the sums over both.
+
+    The sum over the shorter part is added up, that over the other is what is left.
+    """
+    first = first_squares = 0.0
+    for j in range(start, middle):
+        first += target[j]
+        first_squares += target[j] * target[j]
+    if middle - start > stop - middle:
+        first = total
+        for j in range(stop - 1, middle - 1, -1):
+            first -= target[j]
+    mean, rest = first / (middle - start), (total - first) / (stop - middle)
+    return first_squares / (middle - start) - mean * mean, (squares - first_squares) / (stop - middle) - rest * rest
+
+
+@compiled()
+def grow_trees(
+    X: FloatArray, y: FloatArray, drawn: IntArray, states: AnyArray, max_depth: int,
+    rows: IntArray, values: Float32Array, target: FloatArray, features: IntArray, constant: IntArray,
+    waiting: IntArray, variance: FloatArray,
+    feature: AnyArray, threshold: FloatArray, child: AnyArray, level: AnyArray, size: AnyArray, root: IntArray,
+) -> Any:  # fmt: skip
+    """Grow a tree from each line of ``drawn``, rows in ascending order, and of ``states``; the number of all nodes.
+
+    A node is split at a random threshold of a feature drawn among those that vary in it, or is a leaf, its own child.
+    ``level`` is its depth, ``size`` the number of its rows. Nodes are numbered from a root on, all below a first child
+    before the second one. Those that are ``waiting`` are known by where their rows begin and end, the place of their
+    number in ``child``, how many constant features they know, and the target's variance.
+    """
+    m, v = len(rows), 0
+    for t in range(len(drawn)):
+        for j in range(m):
+            rows[j] = drawn[t, j]
+            target[j] = y[rows[j]]
+        for j in range(len(features)):
+            features[j] = j
+        waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3] = 0, m, -1, 0
+        root[t] = v
+        left, depth, x = 1, 0, states[t]
+        while left > 0:
+            left -= 1
+            first, last, place, known = waiting[left, 0], waiting[left, 1], waiting[left, 2], waiting[left, 3]
+            if place >= 0:
+                child[place >> 1, place & 1] = v
+                depth = level[place >> 1] + 1
+            n = last - first
+            feature[v], threshold[v], child[v, 0], child[v, 1], level[v], size[v] = 0, LEAF, v, v, depth, n
+            if n > 1 and depth < max_depth:
+                total = squares = 0.0
+                for j in range(first, last):
+                    total += target[j]
+                    squares += target[j] * target[j]
+                if place < 0:
+                    variance[0] = squares / n - (total / n) * (total / n)
+                whole, middle = variance[left], last
+                if whole > EPSILON:
+                    f, cut, known, x = draw_split(X, rows, first, last, values, features, constant, known, x)
+                    if f >= 0:
+                        middle = divide(rows, values, target, first, last, cut)
+                if middle < last:
+                    a, b = variances(target, first, middle, last, total, squares)
+                    if n / m * (whole - (last - middle) / n * b - (middle - first) / n * a) + EPSILON >= 0.0:
+                        feature[v], threshold[v] = f, cut
+                        waiting[left, 0], waiting[left, 1], waiting[left, 2] = middle, last, 2 * v + 1
+                        waiting[left + 1, 0], waiting[left + 1, 1], waiting[left + 1, 2] = first, middle, 2 * v
+                        variance[left], variance[left + 1] = b, a
+                        waiting[left, 3] = waiting[left + 1, 3] = known
+                        left += 2
+            v += 1
+    return v
