@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from evenout.core.order import counts_around
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.parts import Without, by_refitting
 from evenout.storage.fields import Fields
@@ -74,10 +75,12 @@ class Tails:
         counted, and the logarithm of the distance to the range, in units of the range, is added: no two such rows are
         tied. A range of one point is no unit, and nothing is added.
         """
-        scores = np.empty((len(X), len(self.features)))
-        for j, feature in enumerate(self.features):
-            scores[:, j] = _tail(self.known[:, j], X[:, feature])
-        return scores
+        n, values = len(self.known), np.ascontiguousarray(X[:, self.features])
+        before, upto = counts_around(self.known, values)
+        share = np.maximum(np.minimum(upto, n - before), 0.5) / n
+        lowest, highest = self.known[0], self.known[-1]
+        outside = np.maximum(values - highest, 0.0) + np.maximum(lowest - values, 0.0)
+        return -np.log(np.minimum(2.0 * share, 1.0)) + _log1p_ratio(outside, highest - lowest)
 
 
 class Sides(Tails):
@@ -87,29 +90,16 @@ class Sides(Tails):
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
         """``log P(<= x) - log P(>= x)`` for each feature, where half a row is counted for none, shape (m_rows, m)."""
-        n, scores = len(self.known), np.empty((len(X), len(self.features)))
-        for j, feature in enumerate(self.features):
-            below = np.searchsorted(self.known[:, j], X[:, feature], side="right")
-            above = n - np.searchsorted(self.known[:, j], X[:, feature], side="left")
-            scores[:, j] = np.log(np.maximum(below, 0.5)) - np.log(np.maximum(above, 0.5))
-        return scores
+        before, upto = counts_around(self.known, X[:, self.features])
+        return np.log(np.maximum(upto, 0.5)) - np.log(np.maximum(len(self.known) - before, 0.5))
 
 
-def _tail(known: FloatArray, values: FloatArray) -> FloatArray:
-    n = len(known)
-    below = np.searchsorted(known, values, side="right")
-    above = n - np.searchsorted(known, values, side="left")
-    share = np.maximum(np.minimum(below, above), 0.5) / n
-    outside = np.maximum(values - known[-1], 0.0) + np.maximum(known[0] - values, 0.0)
-    tail = -np.log(np.minimum(2.0 * share, 1.0))
-    span = float(known[-1] - known[0])
-    return tail + _log1p_ratio(outside, span) if span > 0 else tail
-
-
-def _log1p_ratio(outside: FloatArray, span: float) -> FloatArray:
-    """``log(1 + outside / span)``, finite also where the quotient is not."""
+def _log1p_ratio(outside: FloatArray, span: FloatArray) -> FloatArray:
+    """``log(1 + outside / span)``, column by column, finite also where the quotient is not; 0 where the span is 0."""
+    unit = np.where(span > 0, span, np.inf)
     with np.errstate(over="ignore"):
-        logarithm = np.log1p(outside / span)
+        logarithm = np.log1p(outside / unit)
     huge = np.isinf(logarithm)
-    logarithm[huge] = np.log(outside[huge]) - np.log(span)
+    if huge.any():
+        logarithm[huge] = (np.log(outside, where=huge, out=np.zeros_like(outside)) - np.log(unit))[huge]
     return logarithm
