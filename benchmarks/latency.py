@@ -23,7 +23,7 @@ blind          BlindRepair of a ready score
 Beside them single detectors of others with their default settings; IsolationForest and IForest have 100 trees.
 
 Four threads: each asks for its share of the rows, one by one; "same" says whether all scores are those, bit for bit,
-that one thread gets for the rows one after the other. So does "alone" for one row against the same row among a thousand.
+that one thread gets for the rows one after the other; "alone" whether these are the scores of the rows all together.
 """
 
 import argparse
@@ -39,11 +39,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pool import make_rows
 
 from evenout import BlindRepair, FairOutlierEnsemble
 from evenout.core.types import FloatArray
 from evenout.persistence import load_model, save_model
+from pool import make_rows
 
 SIZES = (1, 10, 1000)
 THREADS, SHARE = 4, 100  # rows that each thread asks for

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,9 +11,11 @@ from torch import Tensor
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.forest import Forest, average_path_length
 from evenout.detectors.parts import Without
+from evenout.gpu._torch_kept import kept
 from evenout.gpu._torch_rows import upload
 
 ROWS = 2**20  # rows that go down a tree together
+NODES = 2**20  # rows times trees, up to which rows go down all trees together
 
 
 def fit(X: FloatArray, sizes: Sequence[int], random_state: int, device: str) -> tuple[Forest, FloatArray]:
@@ -50,32 +52,60 @@ def score(forest: Forest, X: FloatArray, device: str) -> FloatArray:
     expected = forest.sizes * average_path_length(np.array([forest.max_samples]))
     if not expected.all():  # a single training row: every path has length 0
         return np.full((len(X), len(forest.sizes)), 0.5)
-    rows = upload(X.astype(np.float32), device)
+    trees, rows = kept(forest, device, _send), upload(X.astype(np.float32), device)
     out = torch.empty(len(X), len(expected), dtype=torch.float64, device=device)
+    many = len(X) * len(forest.root) > NODES
     for start in range(0, len(X), ROWS):
-        total = _path_lengths(forest, rows[start : start + ROWS])
+        part = rows[start : start + ROWS]
+        total = _path_lengths(forest, trees, part) if many else _path_lengths_of_few(forest, trees, part)
         out[start : start + ROWS] = torch.exp2(-(total / upload(expected, device)[:, None])).T
     return out.cpu().numpy()
 
 
-def _path_lengths(forest: Forest, X: Tensor) -> Tensor:
+class _Sent(NamedTuple):
+    """The nodes of a forest on a device; ``child`` lies flat: the children of node v are 2 v and 2 v + 1."""
+
+    feature: Tensor
+    threshold: Tensor
+    child: Tensor
+    length: Tensor
+    root: Tensor
+
+
+def _send(forest: Forest, device: torch.device) -> _Sent:
+    feature, child = forest.feature.astype(np.int64), forest.child.ravel()
+    return _Sent(*(upload(array, device) for array in (feature, forest.threshold, child, forest.length, forest.root)))
+
+
+def _path_lengths(forest: Forest, trees: _Sent, X: Tensor) -> Tensor:
     """Path length of each row, summed in order over the first ``sizes[c]`` trees, (len(sizes), m).
 
-    All rows go down a tree together and rest at a leaf, whose children are itself. ``child`` lies flat: the children
-    of node v are its elements 2 v and 2 v + 1.
+    All rows go down a tree together and rest at a leaf, whose children are itself.
     """
-    feature, threshold, child, length = (
-        upload(array, X.device)
-        for array in (forest.feature.astype(np.int64), forest.threshold, forest.child.ravel(), forest.length)
-    )
     columns, row = X.T.contiguous().ravel(), torch.arange(len(X), device=X.device)
-    out = length.new_empty(len(forest.sizes), len(X))
-    total = length.new_zeros(len(X))
+    out = trees.length.new_empty(len(forest.sizes), len(X))
+    total = trees.length.new_zeros(len(X))
     for t, root in enumerate(forest.root.tolist(), start=1):
-        node = torch.full_like(row, root)
-        for _ in range(forest.depth):
-            value = columns[feature[node] * len(X) + row]
-            node = child[2 * node + (value > threshold[node])].long()
-        total += length[node]
+        node = _leaves(trees, columns, row, torch.full_like(row, root), forest.depth)
+        total += trees.length[node]
         out[torch.as_tensor(forest.sizes == t)] = total
     return out
+
+
+def _path_lengths_of_few(forest: Forest, trees: _Sent, X: Tensor) -> Tensor:
+    """The same, where rows go down all trees at once: a call takes as long for few nodes as for one.
+
+    A sum in order takes a call for each tree, or none: it is taken on the CPU.
+    """
+    columns, row = X.T.contiguous().ravel(), torch.arange(len(X), device=X.device)
+    root = trees.root[:, None].expand(-1, len(X))
+    lengths = trees.length[_leaves(trees, columns, row, root, forest.depth)].cpu().numpy()
+    return upload(np.cumsum(lengths, axis=0)[forest.sizes - 1], X.device)
+
+
+def _leaves(trees: _Sent, columns: Tensor, row: Tensor, node: Tensor, depth: int) -> Tensor:
+    """Where rows come to that stand at ``node``; ``columns`` are the features one behind the other."""
+    for _ in range(depth):
+        value = columns[trees.feature[node] * len(row) + row]
+        node = trees.child[2 * node + (value > trees.threshold[node])].long()
+    return node
