@@ -53,13 +53,11 @@ def score(forest: Forest, X: FloatArray, device: str) -> FloatArray:
     if not expected.all():  # a single training row: every path has length 0
         return np.full((len(X), len(forest.sizes)), 0.5)
     trees, rows = kept(forest, device, _send), upload(X.astype(np.float32), device)
-    out = torch.empty(len(X), len(expected), dtype=torch.float64, device=device)
-    many = len(X) * len(forest.root) > NODES
-    for start in range(0, len(X), ROWS):
-        part = rows[start : start + ROWS]
-        total = _path_lengths(forest, trees, part) if many else _path_lengths_of_few(forest, trees, part)
-        out[start : start + ROWS] = torch.exp2(-(total / upload(expected, device)[:, None])).T
-    return out.cpu().numpy()
+    walk = _path_lengths_of_few if len(X) * len(forest.root) <= NODES else _path_lengths
+    total = [walk(forest, trees, rows[start : start + ROWS]) for start in range(0, len(X), ROWS)]
+    paths = torch.cat(total, dim=1).cpu().numpy() if total else np.empty((len(expected), 0))
+    # As on the CPU, to the last digit: a power of torch may be another one, by the place of a row among others.
+    return np.stack([2 ** -(path / mean) for path, mean in zip(paths, expected, strict=True)], axis=1)
 
 
 class _Sent(NamedTuple):
@@ -95,12 +93,12 @@ def _path_lengths(forest: Forest, trees: _Sent, X: Tensor) -> Tensor:
 def _path_lengths_of_few(forest: Forest, trees: _Sent, X: Tensor) -> Tensor:
     """The same, where rows go down all trees at once: a call takes as long for few nodes as for one.
 
-    A sum in order takes a call for each tree, or none: it is taken on the CPU.
+    To add in order takes a call for each tree on a device, and one on the CPU.
     """
     columns, row = X.T.contiguous().ravel(), torch.arange(len(X), device=X.device)
     root = trees.root[:, None].expand(-1, len(X))
     lengths = trees.length[_leaves(trees, columns, row, root, forest.depth)].cpu().numpy()
-    return upload(np.cumsum(lengths, axis=0)[forest.sizes - 1], X.device)
+    return torch.from_numpy(np.cumsum(lengths, axis=0)[forest.sizes - 1])
 
 
 def _leaves(trees: _Sent, columns: Tensor, row: Tensor, node: Tensor, depth: int) -> Tensor:
