@@ -13,6 +13,7 @@ from evenout.core.order import counts_around
 from evenout.core.types import BoolArray, FloatArray
 
 SCALINGS = ("minmax", "rank", "zscore", "gaussian")
+_ROWS = 16384  # ranked at a time
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Scaling:
         if self.kind == "minmax":
             scaled = (raw - low) / np.where(self.varies, self.high - self.low, 1.0)
         elif self.kind == "rank":
-            scaled = self._ranks(raw)
+            parts = [self._ranks(raw[at : at + _ROWS]) for at in range(0, len(raw), _ROWS)]
+            scaled = np.concatenate(parts) if parts else np.empty(raw.shape)
         else:
             scaled = (raw - self.mean) / np.where(self.varies, self.std, 1.0)
             if self.kind == "gaussian":

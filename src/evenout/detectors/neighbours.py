@@ -220,6 +220,9 @@ class Neighbours:
             into = scores[start : start + BATCH]
             home = find_rows(batch, self.locations)
             known = home >= 0
+            if not known.any():
+                into[:] = self._score_new(batch, n_threads)
+                continue
             into[known] = self.scores[home[known]]
             if not known.all():
                 into[~known] = self._score_new(batch[~known], n_threads)
@@ -242,6 +245,8 @@ class Neighbours:
         nowhere, none = np.full(m, -1, dtype=np.int32), np.zeros(m, dtype=np.intp)
         slots = _slots(found, self.counts, k_max, home=nowhere, own=none, n_threads=n_threads)
         distance, neighbour = slots
+        if not len(self.lof):
+            return distance[:, self.knn - 1]
         density = _by_rows(densities, (distance, neighbour), (self.k_distance, self.lof), n_threads)
         factor = _by_rows(factors, (neighbour, density), (self.density, self.lof), n_threads)
         return np.hstack([factor, distance[:, self.knn - 1]])

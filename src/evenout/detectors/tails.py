@@ -9,10 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from evenout.core.compiled import map_blocks
 from evenout.core.order import counts_around
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.parts import Without, by_refitting
 from evenout.storage.fields import Fields
+
+_ROWS = 16384  # rated at a time
 
 
 @dataclass(frozen=True)
@@ -68,17 +71,26 @@ class Tails:
         fitted = cls(features, np.sort(X[:, features], axis=0))
         return fitted, fitted.score(X)
 
-    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002 (sorting is quick)
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``-log min(1, 2 min(P(<= x), P(>= x)))`` for each feature, shape (m_rows, m); higher = further out.
 
         Probabilities are shares of training rows. Outside their range, where both shares of an end are 0, half a row is
         counted, and the logarithm of the distance to the range, in units of the range, is added: no two such rows are
         tied. A range of one point is no unit, and nothing is added.
         """
-        n, values = len(self.known), np.ascontiguousarray(X[:, self.features])
-        before, upto = counts_around(self.known, values)
-        share = np.maximum(np.minimum(upto, n - before), 0.5) / n
-        lowest, highest = self.known[0], self.known[-1]
+        scores = np.empty((len(X), len(self.features)))
+
+        def work(rows: slice) -> None:
+            values = np.ascontiguousarray(X[rows][:, self.features])
+            scores[rows] = self._rate(values, *counts_around(self.known, values))
+
+        map_blocks(work, len(X), _ROWS, n_threads)
+        return scores
+
+    def _rate(self, values: FloatArray, below: IntArray, upto: IntArray) -> FloatArray:
+        """Scores of values of which ``below`` training values are smaller, and ``upto`` no larger; all (m_rows, m)."""
+        n, lowest, highest = len(self.known), self.known[0], self.known[-1]
+        share = np.maximum(np.minimum(upto, n - below), 0.5) / n
         outside = np.maximum(values - highest, 0.0) + np.maximum(lowest - values, 0.0)
         return -np.log(np.minimum(2.0 * share, 1.0)) + _log1p_ratio(outside, highest - lowest)
 
@@ -88,10 +100,9 @@ class Sides(Tails):
 
     kind: ClassVar[str] = "sides"
 
-    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
+    def _rate(self, values: FloatArray, below: IntArray, upto: IntArray) -> FloatArray:  # noqa: ARG002
         """``log P(<= x) - log P(>= x)`` for each feature, where half a row is counted for none, shape (m_rows, m)."""
-        before, upto = counts_around(self.known, X[:, self.features])
-        return np.log(np.maximum(upto, 0.5)) - np.log(np.maximum(len(self.known) - before, 0.5))
+        return np.log(np.maximum(upto, 0.5)) - np.log(np.maximum(len(self.known) - below, 0.5))
 
 
 def _log1p_ratio(outside: FloatArray, span: FloatArray) -> FloatArray:

@@ -94,7 +94,8 @@ class Boosted:
 
         raw = np.tile(self.start, (len(Z), 1))
         nodes = (self.feature, self.left, self.right, self.threshold, self.value, self.missing_left)
-        add_leaves(np.ascontiguousarray(Z), self.first, *nodes, raw)  # in the order in which the classifier adds
+        rows = np.require(Z, np.float64, ["C", "W"])  # rows that may not be written to would be compiled for anew
+        add_leaves(rows, self.first, *nodes, raw)  # in the order in which the classifier adds
         if len(self.start) > 1:
             shifted = np.exp(raw - raw.max(axis=1, keepdims=True))
             return shifted / shifted.sum(axis=1, keepdims=True)
