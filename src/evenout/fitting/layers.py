@@ -127,6 +127,6 @@ def _logarithm(p: FloatArray) -> FloatArray:
 
 
 def _log_softmax(x: FloatArray) -> FloatArray:
-    """``x - log(sum_g exp x_g)`` of finite x (n, G); scipy's, which costs more than the rest where n is 1."""
+    """``x - log(sum_g exp x_g)`` of finite x (n, G); scipy's takes longer than all else here where n is 1."""
     shifted = x - x.max(axis=1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
