@@ -154,7 +154,8 @@ class FittedScores(OutlierScorer, BaseEstimator):
 
     def _columns(self, X: Any, sensitive_features: Any, *, resemblance: bool = True) -> FloatArray:
         """All columns beside the target: detectors and, where it was learnt, resemblance."""
-        check_is_fitted(self)
+        if not hasattr(self, "_result"):
+            check_is_fitted(self)
         rows, scores = new_rows(self, X), self._result.scores
         scores = scores if resemblance else replace(scores, resemblance=None)
         machine: dict[str, Any] = {"n_threads": effective_n_jobs(self.n_jobs), "device": self.device}

@@ -42,13 +42,23 @@ class Combination:
         if self.kind == "aom":
             return np.mean([S[:, bucket].max(axis=1) for bucket in self.buckets], axis=0)
         if self.kind == "moa":
-            return np.max([S[:, bucket].mean(axis=1) for bucket in self.buckets], axis=0)
+            return np.max([_total(S[:, bucket]) / len(bucket) for bucket in self.buckets], axis=0)
         columns = S[:, self.buckets[0]]
         if self.kind == "maximum":
             return columns.max(axis=1)
         if self.shares is not None:
-            return (columns * self.shares).sum(axis=1)
-        return np.median(columns, axis=1) if self.kind == "median" else columns.mean(axis=1)
+            return _total(columns * self.shares)
+        return np.median(columns, axis=1) if self.kind == "median" else _total(columns) / columns.shape[1]
+
+
+def _total(columns: FloatArray) -> FloatArray:
+    """Sum of the columns (m, c), one after the other: a row has the same sum alone as among others.
+
+    Of columns that lie one behind the other ``sum`` adds one after the other, but not of the numbers of a single row.
+    """
+    if len(columns) == 1:
+        return np.cumsum(columns, axis=1)[:, -1]
+    return np.asfortranarray(columns).sum(axis=1)
 
 
 def learn_combination(

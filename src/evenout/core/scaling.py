@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf
 
+from evenout.core.order import counts_around
 from evenout.core.types import BoolArray, FloatArray
 
 SCALINGS = ("minmax", "rank", "zscore", "gaussian")
+_ROWS = 16384  # ranked at a time
 
 
 @dataclass(frozen=True)
@@ -45,21 +47,20 @@ class Scaling:
         if self.kind == "minmax":
             scaled = (raw - low) / np.where(self.varies, self.high - self.low, 1.0)
         elif self.kind == "rank":
-            scaled = np.column_stack([self._ranks(raw[:, j], j) for j in range(raw.shape[1])])
+            parts = [self._ranks(raw[at : at + _ROWS]) for at in range(0, len(raw), _ROWS)]
+            scaled = np.concatenate(parts) if parts else np.empty(raw.shape)
         else:
             scaled = (raw - self.mean) / np.where(self.varies, self.std, 1.0)
             if self.kind == "gaussian":
                 scaled = np.maximum(erf(scaled / np.sqrt(2.0)), 0.0)
         return np.where(self.varies, scaled, 0.0)
 
-    def _ranks(self, column: FloatArray, j: int) -> FloatArray:
+    def _ranks(self, raw: FloatArray) -> FloatArray:
         """Share of training rows below, ties half; outside the training range by the distance to it, in ranges."""
-        known = self.sorted_scores[:, j]
-        below = np.searchsorted(known, column, side="left")
-        upto = np.searchsorted(known, column, side="right")
-        span = self.high[j] - self.low[j] if self.varies[j] else 1.0
-        outside = np.maximum(column - self.high[j], 0.0) - np.maximum(self.low[j] - column, 0.0)
-        return (below + upto) / (2.0 * len(known)) + outside / span
+        below, upto = counts_around(self.sorted_scores, raw)
+        span = np.where(self.varies, self.high - self.low, 1.0)
+        outside = np.maximum(raw - self.high, 0.0) - np.maximum(self.low - raw, 0.0)
+        return (below + upto) / (2.0 * len(self.sorted_scores)) + outside / span
 
 
 def learn_scaling(kind: str, raw: FloatArray) -> Scaling:

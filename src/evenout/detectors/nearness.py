@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.few import FEW
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.parts import Without, by_refitting
 from evenout.detectors.units import FARTHEST, GRID, Units
@@ -161,9 +162,15 @@ def _turned(X: FloatArray, turn: FloatArray | None) -> FloatArray:
     """``X @ turn`` on the grid, feature by feature: a row has the same coordinates in every company."""
     if turn is None:
         return X
+    if len(X) <= FEW:
+        return _on_grid(np.cumsum(X[:, :, None] * turn, axis=1)[:, -1])  # the same sums in fewer calls
     out = np.zeros((len(X), turn.shape[1]))
     for start in range(0, len(X), _ROWS):
         rows, into = X[start : start + _ROWS], out[start : start + _ROWS]
         for column, weights in zip(rows.T, turn, strict=True):
             into += column[:, None] * weights
+    return _on_grid(out)
+
+
+def _on_grid(out: FloatArray) -> FloatArray:
     return np.rint(np.clip(out, -FARTHEST, FARTHEST) / GRID) * GRID + 0.0

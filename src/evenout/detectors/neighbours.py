@@ -22,6 +22,7 @@ import numpy as np
 from evenout.core.compiled import map_blocks
 from evenout.core.exceptions import warn
 from evenout.core.types import AnyArray, FloatArray, IntArray
+from evenout.detectors.few import FEW, Few
 from evenout.detectors.parts import Without, by_refitting
 from evenout.detectors.search import Blocks, Ids, cut_blocks, drop_points, nearest
 from evenout.storage.fields import Fields
@@ -219,6 +220,9 @@ class Neighbours:
             into = scores[start : start + BATCH]
             home = find_rows(batch, self.locations)
             known = home >= 0
+            if not known.any():
+                into[:] = self._score_new(batch, n_threads)
+                continue
             into[known] = self.scores[home[known]]
             if not known.all():
                 into[~known] = self._score_new(batch[~known], n_threads)
@@ -226,14 +230,23 @@ class Neighbours:
 
     def _score_new(self, X: FloatArray, n_threads: int) -> FloatArray:
         """Scores of rows that equal no training row."""
+        k = min(_largest(self.lof, self.knn), len(self.locations))
+        if len(X) <= FEW:
+            found = self._few.nearest(X, k)
+        else:
+            found = nearest(self._blocks, k, queries=cut_blocks(X), n_threads=n_threads)
+        return self._score_found(found, n_threads)
+
+    def _score_found(self, found: tuple[FloatArray, Ids], n_threads: int) -> FloatArray:
+        """Scores of rows that equal no training row, by the locations that were found near them."""
         from evenout.detectors._neighbour_kernels import densities, factors
 
-        k_max = _largest(self.lof, self.knn)
-        k = min(k_max, len(self.locations))
-        found = nearest(self._blocks, k, queries=cut_blocks(X), n_threads=n_threads)
-        nowhere, none = np.full(len(X), -1, dtype=np.int32), np.zeros(len(X), dtype=np.intp)
+        m, k_max = len(found[0]), _largest(self.lof, self.knn)
+        nowhere, none = np.full(m, -1, dtype=np.int32), np.zeros(m, dtype=np.intp)
         slots = _slots(found, self.counts, k_max, home=nowhere, own=none, n_threads=n_threads)
         distance, neighbour = slots
+        if not len(self.lof):
+            return distance[:, self.knn - 1]
         density = _by_rows(densities, (distance, neighbour), (self.k_distance, self.lof), n_threads)
         factor = _by_rows(factors, (neighbour, density), (self.density, self.lof), n_threads)
         return np.hstack([factor, distance[:, self.knn - 1]])
@@ -242,6 +255,11 @@ class Neighbours:
     def _blocks(self) -> Blocks:
         """The locations, cut for searching; follows from them, so it is no part of the learned state."""
         return cut_blocks(self.locations)
+
+    @cached_property
+    def _few(self) -> Few:
+        """The same for few rows."""
+        return Few.of(self._blocks)
 
 
 def distinct_rows(X: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:

@@ -9,9 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from evenout.core.compiled import map_blocks
+from evenout.core.order import counts_around
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.parts import Without
 from evenout.storage.fields import Fields
+
+_ROWS = 16384  # rated at a time
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,17 @@ class Tails:
         A feature that varies keeps its column, also where it is constant on the rows outside a fold.
         """
         fitted, scores = cls.fit(X)
-        order = np.argsort(X[:, fitted.features], axis=0)
+        values = X[:, fitted.features]
+        order = np.argsort(values, axis=0)
+        ordered = np.take_along_axis(values, order, axis=0)
 
         def without(fold: int) -> FloatArray:
-            found = np.empty_like(scores)
-            for j, feature in enumerate(fitted.features):
-                found[order[:, j], j] = cls._column(*_counts(X[order[:, j], feature], (folds != fold)[order[:, j]]))
-            return found
+            kept = (folds != fold)[order]
+            known = ordered.T[kept.T].reshape(len(fitted.features), -1).T
+            counts = np.empty((2, *values.shape), dtype=np.intp)
+            for j in range(values.shape[1]):
+                counts[:, order[:, j], j] = _counts_of_kept(ordered[:, j], kept[:, j])
+            return cls(fitted.features, known)._rate(values, *counts)
 
         return fitted, scores, without
 
@@ -71,7 +79,7 @@ class Tails:
         fitted = cls(features, np.sort(X[:, features], axis=0))
         return fitted, fitted.score(X)
 
-    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002 (sorting is quick)
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``-log min(1, 2 min(P(<= x), P(>= x)))`` for each feature, shape (m_rows, m); higher = further out.
 
         Probabilities are shares of training rows. Outside their range, where both shares of an end are 0, half a row is
@@ -79,23 +87,20 @@ class Tails:
         tied. A range of one point is no unit, and nothing is added.
         """
         scores = np.empty((len(X), len(self.features)))
-        for j, feature in enumerate(self.features):
-            known, values = self.known[:, j], X[:, feature]
-            below = np.searchsorted(known, values, side="right")
-            above = len(known) - np.searchsorted(known, values, side="left")
-            scores[:, j] = self._column(below, above, len(known), values, float(known[0]), float(known[-1]))
+
+        def work(rows: slice) -> None:
+            values = np.ascontiguousarray(X[rows][:, self.features])
+            scores[rows] = self._rate(values, *counts_around(self.known, values))
+
+        map_blocks(work, len(X), _ROWS, n_threads)
         return scores
 
-    @staticmethod
-    def _column(
-        below: IntArray, above: IntArray, n: int, values: FloatArray, lowest: float, highest: float
-    ) -> FloatArray:
-        """Scores of values of a feature, up to which, and from which on, ``below`` and ``above`` of n rows lie."""
-        share = np.maximum(np.minimum(below, above), 0.5) / n
+    def _rate(self, values: FloatArray, below: IntArray, upto: IntArray) -> FloatArray:
+        """Scores of values of which ``below`` training values are smaller, and ``upto`` no larger; all (m_rows, m)."""
+        n, lowest, highest = len(self.known), self.known[0], self.known[-1]
+        share = np.maximum(np.minimum(upto, n - below), 0.5) / n
         outside = np.maximum(values - highest, 0.0) + np.maximum(lowest - values, 0.0)
-        tail = -np.log(np.minimum(2.0 * share, 1.0))
-        span = highest - lowest
-        return tail + _log1p_ratio(outside, span) if span > 0 else tail
+        return -np.log(np.minimum(2.0 * share, 1.0)) + _log1p_ratio(outside, highest - lowest)
 
 
 class Sides(Tails):
@@ -103,34 +108,25 @@ class Sides(Tails):
 
     kind: ClassVar[str] = "sides"
 
-    @staticmethod
-    def _column(
-        below: IntArray,
-        above: IntArray,
-        n: int,  # noqa: ARG004
-        values: FloatArray,  # noqa: ARG004
-        lowest: float,  # noqa: ARG004
-        highest: float,  # noqa: ARG004
-    ) -> FloatArray:
-        """``log P(<= x) - log P(>= x)``, where half a row is counted for none."""
-        return np.log(np.maximum(below, 0.5)) - np.log(np.maximum(above, 0.5))
+    def _rate(self, values: FloatArray, below: IntArray, upto: IntArray) -> FloatArray:  # noqa: ARG002
+        """``log P(<= x) - log P(>= x)`` for each feature, where half a row is counted for none, shape (m_rows, m)."""
+        return np.log(np.maximum(upto, 0.5)) - np.log(np.maximum(len(self.known) - below, 0.5))
 
 
-def _counts(ordered: FloatArray, kept: BoolArray) -> tuple[IntArray, IntArray, int, FloatArray, float, float]:
-    """What `Tails._column` asks for, of sorted values, where the rows that count are those that are kept."""
+def _counts_of_kept(ordered: FloatArray, kept: BoolArray) -> tuple[IntArray, IntArray]:
+    """For each of n sorted values, how many of those that are kept are smaller, and how many are no larger."""
     upto = np.cumsum(kept, dtype=np.intp)
     new = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))  # where a value begins
     times = np.diff(new, append=len(ordered))
-    below = np.repeat(upto[new + times - 1], times)
-    above = upto[-1] - np.repeat((upto - kept)[new], times)
-    known = ordered[kept]
-    return below, above, len(known), ordered, float(known[0]), float(known[-1])
+    return np.repeat((upto - kept)[new], times), np.repeat(upto[new + times - 1], times)
 
 
-def _log1p_ratio(outside: FloatArray, span: float) -> FloatArray:
-    """``log(1 + outside / span)``, finite also where the quotient is not."""
+def _log1p_ratio(outside: FloatArray, span: FloatArray) -> FloatArray:
+    """``log(1 + outside / span)``, column by column, finite also where the quotient is not; 0 where the span is 0."""
+    unit = np.where(span > 0, span, np.inf)
     with np.errstate(over="ignore"):
-        logarithm = np.log1p(outside / span)
+        logarithm = np.log1p(outside / unit)
     huge = np.isinf(logarithm)
-    logarithm[huge] = np.log(outside[huge]) - np.log(span)
+    if huge.any():
+        logarithm[huge] = (np.log(outside, where=huge, out=np.zeros_like(outside)) - np.log(unit))[huge]
     return logarithm

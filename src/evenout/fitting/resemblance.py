@@ -53,7 +53,12 @@ class Told:
 
     def of(self, Z: FloatArray) -> FloatArray:
         """``r_g`` of rows, shape (n, G')."""
-        p = _probabilities(self.classifier, Z, len(self.calibration.offset))
+        classes = len(self.calibration.offset)
+        if isinstance(self.classifier, Boosted):
+            p = _probabilities(self.classifier, Z, classes)
+        else:  # to find the libraries whose threads are to be limited takes milliseconds
+            with one_openmp_thread():
+                p = _probabilities(self.classifier, Z, classes)
         return self.calibration.apply(p)[:, : len(self.groups)] / self.shares
 
 
@@ -86,7 +91,6 @@ class Resemblance:
                 found[part.groups] -= part.shares * prices[part.groups].sum()
         return found
 
-    @one_openmp_thread()
     def of(self, Z: FloatArray) -> FloatArray:
         """``r_g`` of rows, shape (n, G)."""
         found = np.ones((len(Z), self.n_groups))

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.storage.fields import Fields
 
-_ROWS = 8192  # that walk down the trees together
 _LARGEST = np.finfo(float).max
 
 
@@ -91,24 +90,14 @@ class Boosted:
 
     def predict_proba(self, Z: FloatArray) -> FloatArray:
         """Probabilities of the classes, shape (n, C)."""
-        raw = np.concatenate([self._scores(Z[at : at + _ROWS]) for at in range(0, len(Z), _ROWS)] or [np.zeros((0, 1))])
+        from evenout.fitting._tree_kernels import add_leaves
+
+        raw = np.tile(self.start, (len(Z), 1))
+        nodes = (self.feature, self.left, self.right, self.threshold, self.value, self.missing_left)
+        rows = np.require(Z, np.float64, ["C", "W"])  # rows that may not be written to would be compiled for anew
+        add_leaves(rows, self.first, *nodes, raw)  # in the order in which the classifier adds
         if len(self.start) > 1:
-            return softmax(raw, axis=1)
+            shifted = np.exp(raw - raw.max(axis=1, keepdims=True))
+            return shifted / shifted.sum(axis=1, keepdims=True)
         positive = expit(raw[:, 0])
         return np.column_stack([1.0 - positive, positive])
-
-    def _scores(self, Z: FloatArray) -> FloatArray:
-        """Sum of the leaves that each row comes to, shape (n, S)."""
-        rows = np.arange(len(Z))[:, None]
-        node = np.broadcast_to(self.first, (len(Z), len(self.first))).copy()
-        moving = self.left[node] > 0
-        while moving.any():
-            x = Z[rows, self.feature[node]]
-            down = np.where(np.isnan(x), self.missing_left[node], x <= self.threshold[node])
-            node = np.where(moving, np.where(down, self.left[node], self.right[node]), node)
-            moving = self.left[node] > 0
-        leaves = self.value[node].reshape(len(Z), -1, len(self.start))
-        found = np.tile(self.start, (len(Z), 1))
-        for step in range(leaves.shape[1]):  # in the order in which the classifier adds
-            found += leaves[:, step]
-        return found

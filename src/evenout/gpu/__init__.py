@@ -1,8 +1,8 @@
 """Detectors and pair sums on a GPU, with torch: what the CPU computes, from the same rows, many times faster.
 
-Each function is the twin of one on the CPU and returns the same type. Neighbours, LOF and kNN scores are the same bit
-for bit, forest scores up to the last digit of a power, and pair sums within 5e-4 in every direction. A fitted model is
-plain arrays: it may be fitted on one device and used on another.
+Each function is the twin of one on the CPU and returns the same type. Neighbours, LOF, kNN and forest scores are the
+same bit for bit, and pair sums within 5e-4 in every direction. A fitted model is plain arrays: it may be fitted on one
+device and used on another. What it needs on a device to score rows is sent there once, and stays while the model lives.
 
 torch is imported when a function here is called, never before. ``device="cpu"`` runs the same code without a GPU, for
 tests.

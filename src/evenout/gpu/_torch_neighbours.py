@@ -5,6 +5,7 @@ CPU, bit for bit.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,8 +16,11 @@ from evenout.detectors._neighbour_kernels import GUARD, find_rows
 from evenout.detectors.neighbours import Neighbours, _capped, _largest
 from evenout.detectors.parts import Without
 from evenout.detectors.search import Ids
+from evenout.gpu._torch_kept import kept
 from evenout.gpu._torch_rows import upload
-from evenout.gpu._torch_search import nearest
+from evenout.gpu._torch_search import Index, index_of, nearest
+
+FEW = 4096  # new rows whose neighbours are found on the device and weighed on the CPU: hundreds of calls are dearer
 
 
 def fit(
@@ -56,16 +60,43 @@ def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> Floa
     new = home < 0
     if not new.any():
         return scores
+    sent, k_max = kept(model, device, _send), _largest(model.lof, model.knn)
+    found = nearest(
+        sent.locations,
+        min(k_max, len(sent.locations)),
+        upload(X[new], device),
+        n_threads=n_threads,
+        index=sent.index,
+        blocks=lambda: model._blocks,
+    )
+    if len(found[0]) <= FEW:
+        here = found[0].cpu().numpy(), found[1].cpu().numpy().astype(np.int32)
+        scores[new] = model._score_found(here, n_threads)
+        return scores
+    distance, neighbour = _slots(*found, sent.counts, sent.counts.new_zeros(len(found[0])), k_max)
+    own = _densities(distance, neighbour, sent.k_distance, model.lof)
+    columns = [_factors(neighbour, own, sent.density, model.lof), distance[:, model.knn - 1]]
+    scores[new] = torch.cat(columns, dim=1).cpu().numpy()
+    return scores
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A model on a device; ``index`` where the fused kernels search it."""
+
+    locations: Tensor
+    counts: Tensor
+    k_distance: Tensor
+    density: Tensor
+    index: Index | None
+
+
+def _send(model: Neighbours, device: torch.device) -> _Sent:
     locations, counts, k_distance, density = (
         upload(array, device) for array in (model.locations, model.counts, model.k_distance, model.density)
     )
-    k_max = _largest(model.lof, model.knn)
-    found = nearest(locations, min(k_max, len(locations)), upload(X[new], device), n_threads=n_threads)
-    distance, neighbour = _slots(*found, counts, counts.new_zeros(len(found[0])), k_max)
-    own = _densities(distance, neighbour, k_distance, model.lof)
-    columns = [_factors(neighbour, own, density, model.lof), distance[:, model.knn - 1]]
-    scores[new] = torch.cat(columns, dim=1).cpu().numpy()
-    return scores
+    wanted = min(_largest(model.lof, model.knn), len(locations))
+    return _Sent(locations, counts, k_distance, density, index_of(locations, wanted))
 
 
 def distinct_rows(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:

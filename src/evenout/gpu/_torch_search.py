@@ -10,6 +10,9 @@ Queries with more blocks or points in reach than there was room for are asked ag
 rounds less, and then on the CPU.
 """
 
+from collections.abc import Callable
+from copy import copy
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -31,20 +34,36 @@ NUMBERS = 2**27  # in a block of distances: bounds the memory for it to 1 GB
 NO_ID = torch.iinfo(torch.int64).max
 
 
-def nearest(points: Tensor, k: int, queries: Tensor | None = None, *, n_threads: int = 1) -> tuple[Tensor, Tensor]:
+def nearest(
+    points: Tensor,
+    k: int,
+    queries: Tensor | None = None,
+    *,
+    n_threads: int = 1,
+    index: "Index | None" = None,
+    blocks: Callable[[], search.Blocks] | None = None,
+) -> tuple[Tensor, Tensor]:
     """Distances and ids of the ``k`` nearest of the ``points`` (n, d), sorted by (distance, id), each (m, k).
 
     Without ``queries`` (m, d) they are those of every point, the point itself left out. ``n_threads`` of the CPU work
-    for queries that the GPU could not settle.
+    for queries that the GPU could not settle. ``index`` and ``blocks`` are what `index_of` and `search.cut_blocks` have
+    made of the points before; without them they are made here, where they are needed.
     """
     asked = points if queries is None else queries
     itself = torch.arange(len(asked), device=asked.device) if queries is None else None
     # A point finds itself first; one more neighbour makes up for it.
     wanted = k if itself is None else k + 1
+    index = index_of(points, wanted) if index is None and len(asked) else index
+    if index is None or not len(asked):
+        return _nearest_of_all(points, asked, k, itself)
+    blocks = (lambda: search.cut_blocks(points.cpu().numpy())) if blocks is None else blocks
+    return _nearest_by_blocks(index.reaching(asked), asked, k, wanted, itself, n_threads, blocks)
+
+
+def index_of(points: Tensor, wanted: int) -> "Index | None":
+    """The points, ready for the fused kernels, where ``wanted`` neighbours are found sooner by them; else None."""
     fused = can_fuse(points.device, len(points) + BLOCK, 3 * points.shape[1] + 64)
-    if fused and len(asked) and len(points) >= 4 * wanted * BLOCK:
-        return _nearest_by_blocks(points, asked, k, wanted, itself, n_threads)
-    return _nearest_of_all(points, asked, k, itself)
+    return Index(points) if fused and len(points) >= 4 * wanted * BLOCK else None
 
 
 def _nearest_of_all(points: Tensor, asked: Tensor, k: int, itself: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -77,12 +96,17 @@ def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _nearest_by_blocks(
-    points: Tensor, asked: Tensor, k: int, wanted: int, itself: Tensor | None, n_threads: int
+    index: "Index",
+    asked: Tensor,
+    k: int,
+    wanted: int,
+    itself: Tensor | None,
+    n_threads: int,
+    blocks: Callable[[], search.Blocks],
 ) -> tuple[Tensor, Tensor]:
-    index = Index(points, asked)
-    distances = points.new_empty(len(asked), k)
-    ids = torch.empty(len(asked), k, dtype=torch.int64, device=points.device)
-    left = torch.arange(len(asked), device=points.device)
+    distances = asked.new_empty(len(asked), k)
+    ids = torch.empty(len(asked), k, dtype=torch.int64, device=asked.device)
+    left = torch.arange(len(asked), device=asked.device)
     step = max(NUMBERS // index.n_blocks // BLOCK, 1) * BLOCK
     for times, by_differences in ((2, False), (16, True)):
         room = 1 << (times * wanted - 1).bit_length()
@@ -95,10 +119,8 @@ def _nearest_by_blocks(
         left = torch.cat(failed)
         if not len(left):
             return distances, ids
-    blocks = search.cut_blocks(points.cpu().numpy())
-    exact, names = search.nearest(
-        blocks, wanted, queries=search.cut_blocks(asked[left].cpu().numpy()), n_threads=n_threads
-    )
+    rows = search.cut_blocks(asked[left].cpu().numpy())
+    exact, names = search.nearest(blocks(), wanted, queries=rows, n_threads=n_threads)
     if itself is not None:
         kept = names != itself[left].cpu().numpy()[:, None]
         exact, names = exact[kept].reshape(-1, k), names[kept].reshape(-1, k)
@@ -108,11 +130,11 @@ def _nearest_by_blocks(
 
 
 class Index:
-    """Points in random order and whole blocks, ready to be searched; ``queries`` count for the scaling alone."""
+    """Points in random order and whole blocks, ready to be searched. It does not change: threads may share it."""
 
-    def __init__(self, points: Tensor, queries: Tensor) -> None:
+    def __init__(self, points: Tensor) -> None:
         n, d = points.shape
-        self.n_blocks = -(-n // BLOCK)
+        self.n_blocks, self.n_points = -(-n // BLOCK), n
         shuffle = torch.randperm(n, generator=torch.Generator().manual_seed(0)).to(points.device)
         # Places beyond the last point hold infinity for float64, and 0 with the norm FAR for the kernel.
         self.columns = points.new_full((d, self.n_blocks * BLOCK), torch.inf)
@@ -120,11 +142,23 @@ class Index:
         self.ids = torch.full((self.n_blocks * BLOCK,), NO_ID, device=points.device)
         self.ids[:n] = shuffle
         self.centre = points.median(dim=0).values  # not the mean: rounding grows with the distance from here
-        self.unit = scale_to_halves(points - self.centre, queries - self.centre)
-        scaled = points.new_zeros(self.n_blocks * BLOCK, d)
-        scaled[:n] = self._scaled(points[shuffle])
+        self._scale_to(scale_to_halves(points - self.centre))
+
+    def _scale_to(self, unit: float) -> None:
+        self.unit = unit
+        scaled = self.columns.new_zeros(self.columns.shape[::-1])
+        scaled[: self.n_points] = self._scaled(self.columns[:, : self.n_points].T)
         self.halves = split(scaled)
-        self.halves.norm[n:] = FAR
+        self.halves.norm[self.n_points :] = FAR
+
+    def reaching(self, queries: Tensor) -> "Index":
+        """The index itself or, for queries further out than its points, one whose scale has room for them."""
+        unit = scale_to_halves(queries - self.centre)
+        if unit >= self.unit:
+            return self
+        wider = copy(self)
+        wider._scale_to(unit)
+        return wider
 
     def _scaled(self, rows: Tensor) -> Tensor:
         return (rows - self.centre) * self.unit

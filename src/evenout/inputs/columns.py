@@ -136,10 +136,9 @@ class Categories:
         return dict(Counter(_filled(column)[self._places(column) < 0]))
 
     def _places(self, column: "pd.Series") -> AnyArray:
-        import pandas as pd
-
-        places = pd.Index(self.values, dtype=object).get_indexer(_filled(column))
-        return np.where(places < 0, self.values.index(OTHER), places) if self.rest else places
+        known = {value: place for place, value in enumerate(self.values)}
+        none = known[OTHER] if self.rest else -1
+        return np.array([known.get(text, none) for text in _filled(column)], dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -165,6 +164,8 @@ def kind_of_values(column: "pd.Series") -> str:
     """``number``, ``date``, ``text``, ``category`` or ``empty``; values of other kinds are refused."""
     import pandas as pd
 
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        return "empty" if np.isnan(column.to_numpy()).all() else "number"
     if isinstance(column.dtype, pd.CategoricalDtype):
         return "category"
     found = pd.api.types.infer_dtype(column, skipna=True)

@@ -1,0 +1,41 @@
+"""Few rows are searched for one by one: what they find is what all distances say, ties and all."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from evenout.detectors.few import Few
+from evenout.detectors.search import cut_blocks, nearest
+
+
+def make_points(n, d, kind):
+    X = np.random.default_rng(d).normal(size=(n, d))
+    if kind == "grid":  # many points at the same distance
+        return np.unique(np.round(X), axis=0)
+    return X * (1e6 if kind == "far" else 1.0)
+
+
+@pytest.mark.parametrize("kind", ["normal", "grid", "far"])
+@pytest.mark.parametrize(
+    ("n", "d", "k"), [(1, 2, 1), (64, 1, 3), (65, 3, 64), (900, 3, 10), (700, 10, 30), (400, 21, 7)]
+)
+def test_neighbours_are_those_of_the_search_in_blocks(n, d, k, kind):
+    points = make_points(n, d, kind)
+    k = min(k, len(points))
+    rng = np.random.default_rng(0)
+    asked = np.concatenate([points[:5] + 0.5, rng.normal(size=(6, d)), points[-2:], np.full((1, d), 1e9)])
+    blocks = cut_blocks(points)
+    distances, ids = Few.of(blocks).nearest(asked, k)
+    expected = nearest(blocks, k, queries=cut_blocks(asked))
+    np.testing.assert_array_equal(distances, expected[0])
+    np.testing.assert_array_equal(ids, expected[1])
+
+
+def test_neighbours_are_those_that_all_distances_name():
+    points = make_points(500, 2, "grid")
+    asked = np.array([[0.0, 0.0], [0.5, 0.5], [2.0, -1.0]])
+    distances, ids = Few.of(cut_blocks(points)).nearest(asked, 9)
+    every = cdist(asked, points)
+    order = np.lexsort((np.broadcast_to(np.arange(len(points)), every.shape), every), axis=1)[:, :9]
+    np.testing.assert_array_equal(ids, order)
+    np.testing.assert_allclose(distances, np.take_along_axis(every, order, axis=1), rtol=1e-15)
