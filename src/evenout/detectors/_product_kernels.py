@@ -78,8 +78,8 @@ def round_queries(values: FloatArray, centre: FloatArray, rounded: Float32Array,
 def near_points(_: Any, queries: Any, chosen: Any, values: Any, offsets: Any, lowest: Any, masks: Any) -> Any:
     """Write the points of a block that may be near each of ``TILE`` queries, as the bits of ``masks``.
 
-    Bit c of ``masks[i]`` is set if ``q' . x' + offset >= lowest[j]`` for the query j = ``chosen[i]`` and the point c. NaN
-    sets no bit. ``queries`` and ``values`` are d x WIDTH, ``offsets`` and ``lowest`` have WIDTH numbers, all float32.
+    Bit c of ``masks[i]`` is set if ``q' . x' + offset >= lowest[j]`` for the query j = ``chosen[i]`` and the point c; it
+    never is for NaN. ``queries`` and ``values`` are d x WIDTH, ``offsets`` and ``lowest`` have WIDTH numbers, float32.
 
     Written in the compiler's own terms, with vectors of 64 numbers, so that all sums stay in registers while the
     features go by. Plain loops write and read them once per four features, which took three times as long or more.
