@@ -28,13 +28,14 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 from evenout.core.compiled import compiled
 from evenout.core.types import Float32Array, FloatArray
 
 WIDTH = 64  # points in a block: as many as an unsigned integer has bits
-TILE = 4  # queries at a time: four times 64 sums fill half of the registers of AVX-512
+TILE = 4 if "+avx512f" in get_host_cpu_features() else 1  # queries at a time: as many times 64 sums as registers hold
 MOST_FEATURES = 4096  # up to here (d + 1)^2 u is at most about 1
 UNIT = 2.0**-24
 ROOM = 1.0 + 2.0**-38
@@ -78,11 +79,11 @@ def round_queries(values: FloatArray, centre: FloatArray, rounded: Float32Array,
 def near_points(_: Any, queries: Any, chosen: Any, values: Any, offsets: Any, lowest: Any, masks: Any) -> Any:
     """Write the points of a block that may be near each of ``TILE`` queries, as the bits of ``masks``.
 
-    Bit c of ``masks[i]`` is set if ``q' . x' + offset >= lowest[j]`` for the query j = ``chosen[i]`` and the point c; it
-    never is for NaN. ``queries`` and ``values`` are d x WIDTH, ``offsets`` and ``lowest`` have WIDTH numbers, float32.
+    Bit c of ``masks[i]`` is set if ``q' . x' + offset >= lowest[j]`` for the query j = ``chosen[i]`` and the point c;
+    never for NaN. ``queries`` and ``values`` are d x WIDTH, ``offsets`` and ``lowest`` have WIDTH numbers, all float32.
 
     Written in the compiler's own terms, with vectors of 64 numbers, so that all sums stay in registers while the
-    features go by. Plain loops write and read them once per four features, which took three times as long or more.
+    features go by. Plain loops write and read them once every few features, which took several times as long.
     """
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
