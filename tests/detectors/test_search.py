@@ -259,3 +259,6 @@ def test_squared_distances_are_summed_over_all_features_in_their_order(d):
 def test_places_within_a_limit_are_sorted_by_their_keys():
     keys = np.array([3.0, 2.0, 1.0, 0.0, 5.0])
     assert within(np.array([3.0, 1.0, 2.0, 5.0, np.nan]), 3.0, keys).tolist() == [2, 1, 0]
+    values, keys = np.random.default_rng(0).random((2, 500))
+    expected = [place for place in np.argsort(keys) if values[place] <= 0.7]
+    assert within(values, 0.7, keys).tolist() == expected

@@ -55,6 +55,16 @@ class Work(NamedTuple):
     chosen: AnyArray
     masks: AnyArray
 
+    @classmethod
+    def empty(cls, m: int, d: int) -> "Work":
+        """Nothing yet. Made by the interpreter: the compiler would take a second longer for these lines."""
+        tables, rows = (np.empty((d, m)) for _ in range(2)), (np.empty(m) for _ in range(4))
+        values, points = tables
+        norms, limit, near, squares = rows
+        rounded, lowest = np.empty((d, m), np.float32), np.empty(m, np.float32)
+        chosen, masks = np.empty(m + TILE, np.intp), np.empty(TILE, np.uint64)
+        return cls(values, rounded, norms, limit, lowest, near, squares, points, chosen, masks)
+
 
 @compiled()
 def squared_distances(point: FloatArray, values: FloatArray, out: FloatArray) -> None:
@@ -228,41 +238,45 @@ def largest(values: FloatArray, stop: int) -> Any:
 
 @compiled()
 def within(values: FloatArray, limit: float, keys: FloatArray) -> Any:
-    """Places of the values that are at most ``limit``, sorted by their keys."""
-    count = 0
-    places, chosen = np.empty(len(values), np.intp), np.empty(len(values))
+    """Places of the values that are at most ``limit``, sorted by their keys.
+
+    A shell sort with Knuth's steps: numpy's sorting, compiled, would add a second to the first call.
+    """
+    count, step = 0, 1
+    places, sorted_keys = np.empty(len(values), np.intp), np.empty(len(values))
     for b in range(len(values)):
         if values[b] <= limit:
-            places[count], chosen[count] = b, keys[b]
+            places[count], sorted_keys[count] = b, keys[b]
             count += 1
-    order = np.argsort(chosen[:count])
-    for i in range(count):
-        order[i] = places[order[i]]
-    return order
+    while step < count // 3:
+        step = 3 * step + 1
+    while step > 0:
+        for i in range(step, count):
+            place, key, j = places[i], sorted_keys[i], i
+            while j >= step and sorted_keys[j - step] > key:
+                places[j], sorted_keys[j] = places[j - step], sorted_keys[j - step]
+                j -= step
+            places[j], sorted_keys[j] = place, key
+        step //= 3
+    return places[:count]
 
 
 @compiled()
 def search_blocks(
     queries: "Exact", start: int, stop: int, data: "Exact", rounded: "Rounded", without_self: bool,
-    distances: FloatArray, neighbours: AnyArray,
+    work: Work, distances: FloatArray, neighbours: AnyArray,
 ) -> None:  # fmt: skip
     """Fill the lists of nearest points for the query blocks ``start..stop``.
 
     The block with the nearest middle sets the first limits; those within them follow in the order of their middles,
     as long as they can help.
     """
-    width, d = queries.points.shape[1:]
-    work = Work(
-        np.empty((d, width)), np.empty((d, width), np.float32), np.empty(width), np.empty(width),
-        np.empty(width, np.float32), np.empty(width), np.empty(width), np.empty((d, width)),
-        np.empty(width + TILE, np.intp), np.empty(TILE, np.uint64),
-    )  # fmt: skip
     for a in range(start, stop):
         work.limit[:] = np.inf
         turn(queries.points[a], work.values)
         round_queries(work.values, rounded.centre, work.rounded, work.norms)
         gaps, middles = box_to_boxes(queries.low[a], queries.high[a], data.low, data.high)
-        blocks = within(middles, np.min(middles), middles)
+        blocks = within(middles, middles[np.argmin(middles)], middles)
         for _ in range(2):
             for b in blocks:
                 if gaps[b] <= largest(work.limit, queries.size[a]):

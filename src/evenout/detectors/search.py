@@ -147,16 +147,21 @@ def nearest(data: Blocks, k: int, *, queries: Blocks | None = None, n_threads: i
     Neighbours are sorted by (Euclidean distance, id). Without ``queries`` they are those of every point of
     ``data``, the point itself left out. ``data`` must hold at least ``k`` (other) points.
     """
-    from evenout.detectors._search_kernels import search_blocks
+    from evenout.detectors._search_kernels import Work, search_blocks
 
     asked = data.exact if queries is None else queries.exact
     m = int(asked.size.sum())
     distances = np.full((m, k), np.inf)
     neighbours = np.full((m, k), np.iinfo(np.int32).max, dtype=np.int32)
     if k > 0:
-        known = (data.exact, data.rounded, queries is None, distances, neighbours)
+        known = (data.exact, data.rounded, queries is None)
+
+        def search(part: slice) -> None:
+            work = Work.empty(*asked.points.shape[1:])
+            search_blocks(asked, part.start, part.stop, *known, work, distances, neighbours)
+
         map_blocks(
-            lambda part: search_blocks(asked, part.start, part.stop, *known),
+            search,
             n_rows=len(asked.size),
             block=QUERY_BLOCKS,
             n_threads=n_threads,
