@@ -5,8 +5,9 @@
 Both sides see the same rows and seed and their scores are compared in the same run. Detection fits and scores
 n training rows; scoring scores n new rows. Compilation is timed apart, from an empty cache.
 
-Where isotree is installed, growing 175 trees of 256 rows and scoring n rows by them is compared with it too; ours are
-scikit-learn's trees, and are compared with these bit for bit.
+Where scikit-learn-intelex is installed, its LOF and k-NN (oneDAL) are timed and compared too. Where isotree is installed,
+growing 175 trees of 256 rows and scoring n rows by them is compared with it; ours are scikit-learn's trees, and are
+compared with these bit for bit.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import numpy as np
@@ -128,6 +130,34 @@ def tell_isotree(told: dict[str, Any]) -> None:
     )
 
 
+def fit_onedal(X: FloatArray, n_jobs: int) -> FloatArray:
+    """Training scores of the LOF and k-NN detectors by oneDAL, one after another: n x 11."""
+    from sklearnex.neighbors import LocalOutlierFactor, NearestNeighbors
+
+    factors = [-LocalOutlierFactor(n_neighbors=k, n_jobs=n_jobs).fit(X).negative_outlier_factor_ for k in LOF]
+    distances = [NearestNeighbors(n_neighbors=k, n_jobs=n_jobs).fit(X).kneighbors()[0][:, -1] for k in KNN]
+    return np.column_stack([*factors, *distances])
+
+
+def compare_onedal(X: FloatArray, n_jobs: int, repeats: int) -> dict[str, float]:
+    """Time LOF and k-NN alone, evenout's beside oneDAL's, in turn; nothing where oneDAL is not installed."""
+    if find_spec("sklearnex") is None:
+        return {}
+    fit_onedal(X[:500], n_jobs)
+    ours, theirs = [], []
+    for _ in range(repeats):
+        seconds, (_, scores) = timed(lambda: Neighbours.fit(X, lof=LOF, knn=KNN, n_threads=n_jobs))
+        ours.append(seconds)
+        seconds, expected = timed(lambda: fit_onedal(X, n_jobs))
+        theirs.append(seconds)
+    return {
+        "near_evenout_s": min(ours),
+        "near_onedal_s": min(theirs),
+        "near_onedal_ratio": min(theirs) / min(ours),
+        "near_onedal_max_rel_diff": largest_difference(scores, expected),
+    }
+
+
 def timed(work: Callable[[], T], repeats: int = 1) -> tuple[float, T]:
     """Least seconds of ``repeats`` runs, and the last result."""
     seconds = []
@@ -170,6 +200,7 @@ def run(n: int, d: int, n_jobs: int, repeats: int) -> dict[str, float]:
         "score_pyod_s": score_pyod_s,
         "score_ratio": score_pyod_s / score_s,
         "first_call_s": first_s + first_score_s,
+        **compare_onedal(X, n_jobs, repeats),
     }
 
 
@@ -200,6 +231,12 @@ def main() -> None:
     print(f"largest difference of scaled scores {result['max_rel_diff']:.1e}")
     print(f"first call, with compilation {result['first_call_s']:.1f} s")
     tell_isotree(trees)
+    if "near_onedal_s" in result:
+        ours, theirs = result["near_evenout_s"], result["near_onedal_s"]
+        print(f"LOF, k-NN: evenout {ours:.2f} s   oneDAL {theirs:.2f} s   {result['near_onedal_ratio']:.1f} x", end="")
+        print(f"   largest difference {result['near_onedal_max_rel_diff']:.1e}")
+    else:
+        print("oneDAL is not installed (scikit-learn-intelex): left out")
     if options.json:
         print(json.dumps(result | trees))
 

@@ -106,7 +106,7 @@ def asked(monkeypatch):
     searches = []
 
     def spy(data, k, *, queries=None, n_threads=1):
-        searches.append(0 if queries is None else int(queries.size.sum()))
+        searches.append(0 if queries is None else int(queries.exact.size.sum()))
         return search(data, k, queries=queries, n_threads=n_threads)
 
     search = neighbours.nearest

@@ -142,7 +142,7 @@ def test_nearest_sorts_by_distance_then_index():
 def test_blocks_do_not_span_clusters():
     clusters = np.repeat(np.arange(20.0) * 1e3, 64)[:, None] + simulated(1280, 2)
     blocks = cut_blocks(clusters)
-    sides = (blocks.high - blocks.low).max(axis=1)
+    sides = (blocks.exact.high - blocks.exact.low).max(axis=1)
     assert sides.max() < 100.0  # halving splits between the clusters first
 
 

@@ -1,36 +1,36 @@
 """The nearest points of many points, exactly, with one rule for ties.
 
-Points lie in blocks of 64, cut by halving the widest side of the data, and each block knows its bounding box.
-A block of queries meets the blocks of data in the order of the distance of their boxes and stops where no
-box can hold a nearer point. Inside a block all distances are computed, in vector instructions.
+Points lie in blocks of 64, cut by halving the widest side of the data, and each block knows its bounding box. A block
+of queries meets the blocks of data whose boxes may hold a nearer point, the likeliest first. Inside a block a product
+in float32 says, with a proven margin for its rounding, which points may be near enough; their distances are computed in
+float64, and these alone decide.
 
-This one method serves every dimension; where boxes are of no use it is a brute-force search that stays in the
-cache. 30 neighbours of 50,000 standard normal rows with 2, 6 and 20 features took about 0.1, 0.3 and 3 s on two
-cores, scipy's cKDTree 0.13 and 1.05 s with 2 and 6. Float64 is fast enough here that no float32 matrix
-product, with an error bound and a second, exact pass, is needed.
+This one method serves every dimension; where boxes are of no use it is a brute-force search that stays in the cache.
+`benchmarks/neighbours.py` compares it with another library, and with what the processor can do.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from evenout.core.compiled import map_blocks
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import BoolArray, Float32Array, FloatArray, IntArray
 
-BLOCK = 64  # points in a block; of 50,000 rows, 32 were slower with 6 and 20 features, 128 with 20
+BLOCK = 64  # points in a block: the bits of one integer say which of them may be near
 QUERY_BLOCKS = 4  # per piece of work handed to a thread
 
 Ids = npt.NDArray[np.int32]
 
 
-class Blocks(NamedTuple):
-    """Points in b blocks of at most ``BLOCK``; unused columns of the last block are NaN.
+class Exact(NamedTuple):
+    """Points in b blocks of at most ``BLOCK``; unused places of the last block are NaN.
 
     Attributes
     ----------
-    values : array, b x d x BLOCK
-        Features by point, so that neighbouring points are neighbours in memory.
+    points : array, b x BLOCK x d
     ids : array of int32, b x BLOCK
         The row of each point in the array that was cut; -1 where there is none.
     size : array of int, b
@@ -39,33 +39,75 @@ class Blocks(NamedTuple):
         The bounding boxes.
     """
 
-    values: FloatArray
+    points: FloatArray
     ids: Ids
     size: IntArray
     low: FloatArray
     high: FloatArray
 
 
+class Rounded(NamedTuple):
+    """The same points relative to a centre, in float32.
+
+    Attributes
+    ----------
+    centre : array, d
+    values : array of float32, b x d x BLOCK
+        Features by point, so that neighbouring points are neighbours in memory.
+    offsets : array of float32, b x BLOCK
+        Minus half of the squared norm.
+    reach : array, b
+        The largest norm in each block.
+    """
+
+    centre: FloatArray
+    values: Float32Array
+    offsets: Float32Array
+    reach: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Points cut into blocks: the data of a search, or its queries."""
+
+    exact: Exact
+
+    @cached_property
+    def rounded(self) -> Rounded:
+        """What products need to know of the data; computed when it is first searched.
+
+        The centre is a median over the boxes, so a few points far away cost the others no digits. What float32 cannot
+        hold becomes infinite, and its block is searched without products.
+        """
+        exact = self.exact
+        with np.errstate(over="ignore", invalid="ignore"):
+            centre = np.median(0.5 * exact.low + 0.5 * exact.high, axis=0)
+            values = np.ascontiguousarray((exact.points - centre).astype(np.float32).transpose(0, 2, 1))
+            squares = np.square(values, dtype=np.float64).sum(axis=1)
+            offsets = (-0.5 * squares).astype(np.float32)
+        return Rounded(centre, values, offsets, np.sqrt(np.fmax.reduce(squares, axis=1)))
+
+
 def cut_blocks(points: FloatArray, *, method: Literal["boxes", "brute"] = "boxes") -> Blocks:
     """Cut ``points`` (n x d, n >= 1) into blocks.
 
-    ``method="brute"`` keeps the order of the rows and gives each block all of space as its box: a search over
-    such blocks leaves nothing out.
+    ``method="brute"`` keeps the order of the rows and gives each block all of space as its box: a search over such
+    blocks leaves nothing out, and as no centre can be told, no products are used.
     """
     n, d = points.shape
     n_blocks = -(-n // BLOCK)
     order = np.arange(n) if method == "brute" else _halving_order(points)
     padded = np.full((n_blocks * BLOCK, d), np.nan)
     padded[:n] = points[order]
+    blocks = padded.reshape(n_blocks, BLOCK, d)
     ids = np.full(n_blocks * BLOCK, -1, dtype=np.int32)
     ids[:n] = order
-    values = np.ascontiguousarray(padded.reshape(n_blocks, BLOCK, d).transpose(0, 2, 1))
     if method == "brute":
         low, high = np.full((n_blocks, d), -np.inf), np.full((n_blocks, d), np.inf)
     else:
-        low, high = np.nanmin(values, axis=2), np.nanmax(values, axis=2)
+        low, high = np.nanmin(blocks, axis=1), np.nanmax(blocks, axis=1)
     size = np.minimum(BLOCK, n - BLOCK * np.arange(n_blocks))
-    return Blocks(values, ids.reshape(n_blocks, BLOCK), size, low, high)
+    return Blocks(Exact(blocks, ids.reshape(n_blocks, BLOCK), size, low, high))
 
 
 def _halving_order(points: FloatArray) -> IntArray:
@@ -94,8 +136,9 @@ def drop_points(blocks: Blocks, dropped: BoolArray) -> Blocks:
 
     NaN is no nearer than anything, so a search never finds it; the boxes stay as they are.
     """
-    gone = dropped[blocks.ids]  # places without a point are NaN already, whatever id -1 says
-    return blocks._replace(values=np.where(gone[:, None, :], np.nan, blocks.values))
+    exact = blocks.exact
+    gone = dropped[exact.ids]  # places without a point are NaN already, whatever id -1 says
+    return Blocks(exact._replace(points=np.where(gone[:, :, None], np.nan, exact.points)))
 
 
 def nearest(data: Blocks, k: int, *, queries: Blocks | None = None, n_threads: int = 1) -> tuple[FloatArray, Ids]:
@@ -104,15 +147,21 @@ def nearest(data: Blocks, k: int, *, queries: Blocks | None = None, n_threads: i
     Neighbours are sorted by (Euclidean distance, id). Without ``queries`` they are those of every point of
     ``data``, the point itself left out. ``data`` must hold at least ``k`` (other) points.
     """
-    from evenout.detectors._neighbour_kernels import search_blocks
+    from evenout.detectors._search_kernels import Work, search_blocks
 
-    asked = data if queries is None else queries
+    asked = data.exact if queries is None else queries.exact
     m = int(asked.size.sum())
     distances = np.full((m, k), np.inf)
     neighbours = np.full((m, k), np.iinfo(np.int32).max, dtype=np.int32)
     if k > 0:
+        known = (data.exact, data.rounded, queries is None)
+
+        def search(part: slice) -> None:
+            work = Work.empty(*asked.points.shape[1:])
+            search_blocks(asked, part.start, part.stop, *known, work, distances, neighbours)
+
         map_blocks(
-            lambda part: search_blocks(asked, part.start, part.stop, data, queries is None, distances, neighbours),
+            search,
             n_rows=len(asked.size),
             block=QUERY_BLOCKS,
             n_threads=n_threads,
