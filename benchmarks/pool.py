@@ -5,9 +5,9 @@
 Both sides see the same rows and seed and their scores are compared in the same run. Detection fits and scores
 n training rows; scoring scores n new rows. Compilation is timed apart, from an empty cache.
 
-Where scikit-learn-intelex is installed, its LOF and k-NN (oneDAL) are timed and compared too. Where isotree is installed,
-growing 175 trees of 256 rows and scoring n rows by them is compared with it; ours are scikit-learn's trees, and are
-compared with these bit for bit.
+Where scikit-learn-intelex is installed, its LOF and k-NN (oneDAL) are timed and compared too. Where isotree is
+installed, growing 175 trees of 256 rows and scoring n rows by them is compared with it; ours are scikit-learn's trees,
+and are compared with these bit for bit.
 """
 
 import argparse
