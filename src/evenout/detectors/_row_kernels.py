@@ -1,4 +1,4 @@
-"""The compiled search of `evenout.detectors._neighbour_kernels` for few rows: no block of queries is made of them.
+"""The compiled search of `evenout.detectors._search_kernels` for few rows: no block of queries is made of them.
 
 What is found is the same, bit for bit: distances are the same sums, and the rule for ties knows no order of visits.
 """
@@ -9,10 +9,10 @@ import numpy as np
 
 from evenout.core.compiled import compiled
 from evenout.core.types import AnyArray, FloatArray
-from evenout.detectors._neighbour_kernels import SLACK, insert, squared_distances
+from evenout.detectors._search_kernels import insert, squared_distances
 
 if TYPE_CHECKING:
-    from evenout.detectors.search import Blocks
+    from evenout.detectors.few import Few
 
 
 @compiled()
@@ -28,22 +28,17 @@ def row_to_boxes(point: FloatArray, lows: FloatArray, highs: FloatArray, out: Fl
 
 @compiled()
 def offer_block(
-    point: FloatArray, data: "Blocks", b: int, limit: float, squares: FloatArray, distances: FloatArray, ids: AnyArray
+    point: FloatArray, data: "Few", b: int, limit: float, squares: FloatArray, distances: FloatArray, ids: AnyArray
 ) -> float:
     """Offer the points of a block to one row's list; the largest squared distance that can still enter it."""
     squared_distances(point, data.values[b], squares)
     hits = 0
     for c in range(len(squares)):  # most blocks hold no hit: count without a branch first
         hits += squares[c] <= limit
-    if hits == 0:
-        return limit
-    for c in range(data.size[b]):
-        if squares[c] > limit:
-            continue
-        distance, identity = np.sqrt(squares[c]), data.ids[b, c]
-        if distance < distances[-1] or (distance == distances[-1] and identity < ids[-1]):
-            insert(distances, ids, distance, identity)
-            limit = distances[-1] * distances[-1] * SLACK
+    if hits > 0:
+        for c in range(data.size[b]):
+            if squares[c] <= limit:
+                limit = insert(np.sqrt(squares[c]), data.ids[b, c], limit, distances, ids)
     return limit
 
 
@@ -63,17 +58,12 @@ def sink(heap: AnyArray, size: int, place: int, bounds: FloatArray) -> None:
 
 
 @compiled()
-def search_rows(
-    X: FloatArray, data: "Blocks", lows: FloatArray, highs: FloatArray, distances: FloatArray, neighbours: AnyArray
-) -> None:
-    """Fill the lists of nearest points of each row: the nearest box first, then those within its limit, nearest first.
-
-    ``lows`` and ``highs`` are the boxes of the blocks, features by box.
-    """
-    n_blocks = lows.shape[1]
+def search_rows(X: FloatArray, data: "Few", distances: FloatArray, neighbours: AnyArray) -> None:
+    """Fill the lists of nearest points of each row: the nearest box first, then those within its limit by distance."""
+    n_blocks = len(data.values)
     bounds, squares, heap = np.empty(n_blocks), np.empty(data.values.shape[2]), np.empty(n_blocks, dtype=np.intp)
     for i in range(len(X)):
-        row_to_boxes(X[i], lows, highs, bounds)
+        row_to_boxes(X[i], data.lows, data.highs, bounds)
         first = 0
         for b in range(1, n_blocks):
             first = b if bounds[b] < bounds[first] else first

@@ -8,29 +8,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenout.core.types import FloatArray
+from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.search import Blocks, Ids
 
 FEW = 16  # rows; of 100,000 points with 10 features, twice as many were found sooner as a block
 
 
 class Few(NamedTuple):
-    """Blocks of points, and their boxes with the features first, so that all boxes meet a row in vector instructions.
+    """Blocks of points and their boxes with the features first, so that all of them meet a row in vector instructions.
 
     Attributes
     ----------
-    blocks : Blocks
+    values : array, b x d x BLOCK
+    ids, size : see `evenout.detectors.search.Exact`
     lows, highs : arrays, d x b
     """
 
-    blocks: Blocks
+    values: FloatArray
+    ids: Ids
+    size: IntArray
     lows: FloatArray
     highs: FloatArray
 
     @classmethod
     def of(cls, blocks: Blocks) -> "Few":
         """Of blocks that were cut before."""
-        return cls(blocks, np.ascontiguousarray(blocks.low.T), np.ascontiguousarray(blocks.high.T))
+        points, ids, size, low, high = blocks.exact
+        values, lows, highs = points.transpose(0, 2, 1), low.T, high.T
+        return cls(np.ascontiguousarray(values), ids, size, np.ascontiguousarray(lows), np.ascontiguousarray(highs))
 
     def nearest(self, X: FloatArray, k: int) -> tuple[FloatArray, Ids]:
         """Distances and ids of the ``k`` nearest points of the rows of ``X`` (m x d), each m x k."""
@@ -38,5 +43,5 @@ class Few(NamedTuple):
 
         distances = np.full((len(X), k), np.inf)
         neighbours = np.full((len(X), k), np.iinfo(np.int32).max, dtype=np.int32)
-        search_rows(X, self.blocks, self.lows, self.highs, distances, neighbours)
+        search_rows(X, self, distances, neighbours)
         return distances, neighbours
