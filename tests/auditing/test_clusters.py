@@ -104,6 +104,7 @@ def test_clusters_of_one_row_change_nothing_but_the_draws():
             assert other.high - other.low == pytest.approx(m.high - m.low, rel=0.2), m
 
 
+@pytest.mark.long
 def test_intervals_cover_and_tests_hold_their_level_with_clusters_alone():
     """Population of people without a gap, ten identical rows each; 90 % intervals, tests at 10 %."""
     covered, rejected = {True: [], False: []}, {True: [], False: []}
@@ -129,6 +130,7 @@ def test_intervals_cover_and_tests_hold_their_level_with_clusters_alone():
     assert (np.mean(rejected[False], axis=0) > 0.3).all()
 
 
+@pytest.mark.long
 def test_stated_gap_with_clusters_is_seen_80_percent_of_the_time():
     """Clusters of unequal size with a common part: more than a row says, less than all rows as if independent."""
     rng = np.random.default_rng(0)

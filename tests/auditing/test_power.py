@@ -65,6 +65,7 @@ def test_moments_are_plain_ones_and_those_of_cluster_means():
     np.testing.assert_allclose(by_cluster.variance[0], [p.var(ddof=1) for p in parts])
 
 
+@pytest.mark.long
 def test_stated_gap_of_means_is_seen_80_percent_of_the_time():
     """Three groups, one small, of unequal spread; the third lies between by the precision of the two means."""
     rng = np.random.default_rng(0)
@@ -127,6 +128,7 @@ def test_stated_difference_in_finding_outliers_is_seen_80_percent_of_the_time():
     assert 0.75 < np.mean(np.array(p) <= 0.05) < 0.85
 
 
+@pytest.mark.long
 def test_stated_gap_within_strata_is_seen_80_percent_of_the_time():
     """The mix of groups differs between strata, and so does the spread."""
     rng = np.random.default_rng(3)

@@ -204,6 +204,7 @@ def test_pooling_the_folds_before_squaring_is_optimistic():
     assert (np.abs(stated / np.sqrt(len(CELLS))) < 3).all()
 
 
+@pytest.mark.long
 def test_rows_that_come_five_times_are_one_where_clusters_say_so():
     population = POPULATIONS["two groups"][0]
     found = Study.of(population, 400, REPEATS, seed=5, copies=5)
@@ -277,6 +278,7 @@ def test_populations_without_a_gap_keep_their_score():
     assert missed / repeats < 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)
 
 
+@pytest.mark.long
 def test_requests_that_are_said_to_be_met_are_met():
     """With confidence 0.95 in 90 % of the cases at least; without, no more than 0.05 is missing on average."""
     population, asked = POPULATIONS["two groups"][0], 0.6

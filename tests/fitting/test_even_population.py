@@ -32,7 +32,7 @@ def stated_and_true(seed, n, shares):
 @pytest.fixture(scope="module", params=["two groups", "three"])
 def found(request):
     n, shares = (1000, (0.7, 0.3)) if request.param == "two groups" else (600, (0.6, 0.3, 0.1))
-    return [stated_and_true(seed, n, shares) for seed in range(20)]
+    return [stated_and_true(seed, n, shares) for seed in range(14)]
 
 
 def test_intervals_hold_what_new_rows_get(found):
@@ -45,7 +45,7 @@ def test_a_promise_is_kept_and_nothing_is_promised_on_a_handful_of_flags(found):
         assert not met
         assert all("cannot be promised" in even.message for even, _ in found if even.gap)
         return
-    assert len(met) >= 10
+    assert len(met) >= 7
     stated, true = np.mean(met, axis=0)
     assert stated == pytest.approx(true, abs=0.05)
     assert np.mean([max(ASKED - truth, 0.0) for _, truth in met]) <= 0.05  # as much as may be missing

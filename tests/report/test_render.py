@@ -146,6 +146,7 @@ def test_failure_leaves_the_old_page(case, tmp_path):
         write_report(case.model, tmp_path, X=case.X, sensitive_features=case.sensitive)
 
 
+@pytest.mark.long
 def test_million_rows_stay_below_six_megabytes(tmp_path):
     n = 1_000_000
     rng = np.random.default_rng(0)

@@ -57,7 +57,7 @@ class Tails:
 
         def without(fold: int) -> FloatArray:
             kept = (folds != fold)[order]
-            known = ordered.T[kept.T].reshape(len(fitted.features), -1).T
+            known = ordered.T[kept.T].reshape(len(fitted.features), int((folds != fold).sum())).T
             counts = np.empty((2, *values.shape), dtype=np.intp)
             for j in range(values.shape[1]):
                 counts[:, order[:, j], j] = _counts_of_kept(ordered[:, j], kept[:, j])
