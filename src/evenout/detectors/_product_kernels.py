@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
@@ -126,6 +126,24 @@ def lowest_bit(_: Any, mask: Any) -> Any:
         return builder.cttz(args[0], ir.IntType(1)(1))
 
     return types.intp(mask), generate
+
+
+if config.DISABLE_JIT:  # without the compiler, the same in plain words
+
+    def near_points(
+        queries: Float32Array,
+        chosen: Any,
+        values: Float32Array,
+        offsets: Float32Array,
+        lowest: Float32Array,
+        masks: Any,
+    ) -> None:
+        for i in range(TILE):
+            near = queries[:, chosen[i]] @ values + offsets >= lowest[chosen[i]]
+            masks[i] = np.packbits(near, bitorder="little").view(np.uint64)[0]
+
+    def lowest_bit(mask: Any) -> int:
+        return (int(mask) & -int(mask)).bit_length() - 1
 
 
 def _at(builder: ir.IRBuilder, pointer: Any, place: Any) -> Any:
