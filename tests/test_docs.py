@@ -22,7 +22,7 @@ from evenout.cli import main
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-SLOW = ("start.md", "audit.md", "reproduction.md", "reasons.md")
+SLOW = ("start.md", "audit.md", "reproduction.md", "reasons.md", "choosing.md", "blind-or-aware.md")
 OUT_OF_CORE = "scale.md"  # its snippets are about files that a test has to make first
 
 FENCE = re.compile(r"^(```+)([^\n]*)\n(.*?)^\1$", re.DOTALL | re.MULTILINE)

@@ -245,6 +245,7 @@ def test_intervals_cover_the_truth(gaps):
     assert np.mean(covered["threshold_free_gap"]) > 0.85
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sizes", "shifts"),
     [

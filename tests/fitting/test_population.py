@@ -76,6 +76,7 @@ def test_unseen_bias_is_that_of_fresh_people(kind):
     assert np.mean(got) < 0.5 * truth
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_gap_is_found_where_there_is_none(kind):
     rng = np.random.default_rng(3)

@@ -40,6 +40,7 @@ def test_the_corpus_is_small_and_ends_as_it_says(capsys):
     assert fuzz(capsys, ["corpus"]).total() == len(cases)
 
 
+@pytest.mark.long
 def test_a_few_cases(capsys):
     endings = fuzz(capsys, ["cases", 0, 200])
     assert endings.total() == 200
