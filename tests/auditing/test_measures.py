@@ -100,6 +100,13 @@ def test_chi_squares_are_those_of_scipy(sample):
     )
 
 
+@pytest.mark.parametrize("power", [-497, 497])
+def test_mean_test_knows_no_scale(power):
+    scores, groups = np.array([0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]), np.array([0, 0, 0, 1, 1, 1, 1])
+    found = measure_scores(scores, groups, 0.1)["mean_score_test"]
+    assert measure_scores(np.ldexp(scores, power), groups, 0.1)["mean_score_test"] == found
+
+
 def test_mean_test_is_fishers_for_groups_of_equal_size_and_spread():
     rng = np.random.default_rng(0)
     part = rng.normal(size=40)

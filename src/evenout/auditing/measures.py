@@ -251,10 +251,12 @@ def _parity(drawn: _Cut) -> Values:
 
 
 def _mean_test(drawn: _Cut) -> FloatArray:
-    variance = drawn.moments.total_variance[:, None]
+    half = np.frexp(drawn.moments.total_variance[:, None])[1] // 2  # powers of two: exact, and no weight overflows
+    variance = np.ldexp(drawn.moments.total_variance[:, None], -2 * half)
     least = _LEAST_SPREAD * variance / drawn.sizes.sum(axis=1, keepdims=True)
-    weight = over(1.0, np.maximum(drawn.noise, least))
-    mean = drawn.moments.mean - drawn.moments.mean.mean(axis=1, keepdims=True)
+    weight = over(1.0, np.maximum(np.ldexp(drawn.noise, -2 * half), least))
+    mean = np.ldexp(drawn.moments.mean, -half)
+    mean = mean - mean.mean(axis=1, keepdims=True)
     mean = mean - (weight * mean).sum(axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
     return np.where(variance > 0, (weight * mean**2).sum(axis=1, keepdims=True), np.nan)
 
