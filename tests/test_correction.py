@@ -126,7 +126,8 @@ def test_flag_rates_are_solved_for_by_weights_too():
 
 @pytest.mark.parametrize("name", ["resemblance", "both"])
 def test_flag_rates_are_solved_for_at_the_threshold(models, name):
-    even = models[name].at(flag_rate_ratio=0.7)
+    with pytest.warns(TargetNotReachedWarning, match="cannot be promised"):  # by 400 flagged people; the rule is taken
+        even = models[name].at(flag_rate_ratio=0.9)
     X, groups = draw(30_000, 3)
     rates = [flag_rates(y, groups, 3, 0.1) for y in (even.base_scores(X), even.outlier_scores(X))]
     before, after = map(rate_ratio, rates)
@@ -134,7 +135,8 @@ def test_flag_rates_are_solved_for_at_the_threshold(models, name):
     assert np.isnan(even.alpha_)
     assert even.path_.rule is not None
     low, high = even.flag_rate_ratio_interval_
-    assert low - 0.03 <= after <= high + 0.03
+    assert low <= after <= high
+    assert after > 0.75
     assert even.flag_price_["mean_score"] <= even.flag_price_["mean_score_before"]
     assert even.flag_price_["list_kept"] <= even.flag_price_["most_list_kept"] + 0.02
     back = even.at(bias_reduction=0.8)

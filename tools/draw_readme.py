@@ -50,7 +50,7 @@ def draw_costs(ax: Any, costs: Any) -> None:
         ax.annotate(label, end, xytext=(0, above), textcoords="offset points", color=colour, ha="right")
     ax.set_ylim(0.4, 1.05)
     ax.yaxis.set_major_formatter("{x:.0%}")
-    ax.set(title="What every step costs", xlabel="lowest over highest flag rate: 1 is even")
+    ax.set(title="Training clients: what every step costs", xlabel="lowest over highest flag rate: 1 is even")
 
 
 if __name__ == "__main__":
