@@ -255,8 +255,7 @@ def _mean_test(drawn: _Cut) -> FloatArray:
     variance = np.ldexp(drawn.moments.total_variance[:, None], -2 * half)
     least = _LEAST_SPREAD * variance / drawn.sizes.sum(axis=1, keepdims=True)
     weight = over(1.0, np.maximum(np.ldexp(drawn.noise, -2 * half), least))
-    mean = np.ldexp(drawn.moments.mean, -half)
-    mean = mean - mean.mean(axis=1, keepdims=True)
+    mean = np.ldexp(drawn.moments.mean - drawn.moments.mean.mean(axis=1, keepdims=True), -half)
     mean = mean - (weight * mean).sum(axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
     return np.where(variance > 0, (weight * mean**2).sum(axis=1, keepdims=True), np.nan)
 

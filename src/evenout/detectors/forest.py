@@ -115,7 +115,7 @@ class Forest:
         n_threads : int
             Threads to use; results do not depend on it.
         scikit_learn : bool
-            Let scikit-learn grow the trees, some thirty times slower. From its release 1.8 on they are the same, and
+            Let scikit-learn grow the trees, many times slower. From its release 1.8 on they are the same, and
             before it where no values of a feature lie closer than 1e-7; should a later one draw other random numbers,
             these are its trees.
 
