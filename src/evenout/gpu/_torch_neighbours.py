@@ -13,13 +13,13 @@ from torch import Tensor
 
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors._neighbour_kernels import GUARD, find_rows
-from evenout.detectors.neighbours import Neighbours, _capped, _largest
-from evenout.detectors.parts import Without
-from evenout.detectors.search import Ids
+from evenout.detectors.neighbours import Neighbours, _cap, _capped, _enough, _largest
+from evenout.detectors.parts import Without, by_refitting
 from evenout.gpu._torch_kept import kept
 from evenout.gpu._torch_rows import upload
 from evenout.gpu._torch_search import Index, index_of, nearest
 
+SLICE = 2**20  # rows whose lists are expanded together: bounds the memory for that to some 3 GB
 FEW = 4096  # new rows whose neighbours are found on the device and weighed on the CPU: hundreds of calls are dearer
 
 
@@ -27,29 +27,79 @@ def fit(
     X: FloatArray, lof: Sequence[int], knn: Sequence[int], device: str, n_threads: int
 ) -> tuple[Neighbours, FloatArray]:
     """See `Neighbours.fit`."""
-    lof_k, knn_k = _capped(lof, knn, len(X))
-    k_max = _largest(lof_k, knn_k)
-    locations, counts, home = distinct_rows(upload(X, device))
-    found = nearest(locations, min(k_max, len(locations) - 1), n_threads=n_threads)
-    distance, neighbour = _slots(*found, counts, counts - 1, k_max)
-    k_distance = distance[:, lof_k - 1]
-    density = _densities(distance, neighbour, k_distance, lof_k)
-    scores = torch.cat([_factors(neighbour, density, density, lof_k), distance[:, knn_k - 1]], dim=1)
-    state = [array.cpu().numpy() for array in (k_distance.contiguous(), density, scores)]
-    model = Neighbours(locations.cpu().numpy(), counts.cpu().numpy(), lof_k, knn_k, *state)
-    return model, scores[home].cpu().numpy()
+    model, graph = _learn(X, *_capped(lof, knn, len(X)), device, n_threads)
+    return model, model.scores[graph.home.cpu().numpy()]
 
 
 def cross_fit(
     X: FloatArray, folds: IntArray, lof: Sequence[int], knn: Sequence[int], device: str, n_threads: int
 ) -> tuple[Neighbours, FloatArray, Without]:
-    """See `Neighbours.cross_fit`: the search runs on the device, what follows from its lists on the CPU."""
+    """See `Neighbours.cross_fit`."""
+    lof_k, knn_k = _capped(lof, knn, len(X))
+    k_max, largest = _largest(lof_k, knn_k), np.unique(folds, return_counts=True)[1].max()
+    model, graph = _learn(X, lof_k, knn_k, device, n_threads, _enough(k_max, largest / len(X)))
 
-    def search(locations: FloatArray, k: int) -> tuple[FloatArray, Ids]:
-        distances, ids = nearest(upload(locations, device), k, n_threads=n_threads)
-        return distances.cpu().numpy(), ids.cpu().numpy().astype(np.int32)
+    def refit(rows: FloatArray, fold: int) -> tuple[Neighbours, FloatArray]:  # noqa: ARG001
+        fewer_lof, fewer_knn = _cap(lof_k, knn_k, len(rows))
+        return Neighbours.fit(rows, lof=fewer_lof.tolist(), knn=fewer_knn.tolist(), n_threads=n_threads)
 
-    return Neighbours.cross_fit(X, folds, lof=lof, knn=knn, n_threads=n_threads, search=search)
+    def without(fold: int) -> FloatArray:
+        left = folds != fold
+        if left.sum() <= k_max:
+            return by_refitting(X, folds, refit, n_threads=n_threads)(fold)
+        slots = graph.without(upload(left, device), k_max, n_threads)
+        return _rate(*slots, lof_k, knn_k)[2][graph.home].cpu().numpy()
+
+    return model, model.scores[graph.home.cpu().numpy()], without
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """Distinct rows and their nearest others, somewhat more than are needed, on a device.
+
+    Attributes
+    ----------
+    locations : tensor, (u, d)
+    home : tensor of int, (n,)
+        Where each row is among them.
+    distances : tensor, (u, k)
+    ids : tensor of int, (u, k)
+    """
+
+    locations: Tensor
+    home: Tensor
+    distances: Tensor
+    ids: Tensor
+
+    def slots(self, counts: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
+        """Neighbouring rows of those at each location, where so many are left at each; ids are -1 beyond the last."""
+        itself = torch.arange(len(counts), device=counts.device)
+        return _slots(self.distances, self.ids, itself, counts, k_max)
+
+    def without(self, left: Tensor, k_max: int, n_threads: int) -> tuple[Tensor, Tensor]:
+        """The same with the rows that are left (n,); lists that are too short are sought again among these."""
+        counts = torch.bincount(self.home[left], minlength=len(self.locations))
+        distance, neighbour = self.slots(counts, k_max)
+        short = (neighbour[:, -1] < 0).nonzero()[:, 0]
+        if len(short):
+            there = counts.nonzero()[:, 0]
+            # One more than needed: a location that is left finds itself.
+            k = min(k_max + 1, len(there))
+            found, ids = nearest(self.locations[there], k, self.locations[short], n_threads=n_threads)
+            distance[short], neighbour[short] = _slots(found, there[ids], short, counts, k_max)
+        return distance, neighbour
+
+
+def _learn(
+    X: FloatArray, lof: IntArray, knn: IntArray, device: str, n_threads: int, listed: int = 0
+) -> tuple[Neighbours, _Graph]:
+    """The model, and the graph of its rows with lists of at least ``listed`` neighbours."""
+    locations, counts, home = distinct_rows(upload(X, device))
+    k_max = _largest(lof, knn)
+    found = nearest(locations, min(max(k_max, listed), len(locations) - 1), n_threads=n_threads)
+    graph = _Graph(locations, home, *found)
+    state = [array.cpu().numpy() for array in _rate(*graph.slots(counts, k_max), lof, knn)]
+    return Neighbours(locations.cpu().numpy(), counts.cpu().numpy(), lof, knn, *state), graph
 
 
 def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> FloatArray:
@@ -73,7 +123,8 @@ def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> Floa
         here = found[0].cpu().numpy(), found[1].cpu().numpy().astype(np.int32)
         scores[new] = model._score_found(here, n_threads)
         return scores
-    distance, neighbour = _slots(*found, sent.counts, sent.counts.new_zeros(len(found[0])), k_max)
+    nowhere = sent.counts.new_full((len(found[0]),), -1)
+    distance, neighbour = _slots(*found, nowhere, sent.counts, k_max)
     own = _densities(distance, neighbour, sent.k_distance, model.lof)
     columns = [_factors(neighbour, own, sent.density, model.lof), distance[:, model.knn - 1]]
     scores[new] = torch.cat(columns, dim=1).cpu().numpy()
@@ -117,15 +168,36 @@ def distinct_rows(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return ordered[is_new], torch.bincount(home), home
 
 
-def _slots(distances: Tensor, ids: Tensor, counts: Tensor, own: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
-    """Expand neighbouring locations to ``k_max`` neighbouring rows; the ``own[i]`` copies of row i come first."""
-    itself = torch.arange(len(own), device=own.device)
-    taken = torch.cat([own[:, None], counts[ids]], dim=1).cumsum(dim=1)
+def _slots(distances: Tensor, ids: Tensor, home: Tensor, counts: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
+    """Expand neighbouring locations to ``k_max`` neighbouring rows; the other rows at ``home`` come first.
+
+    Row i is at the location ``home[i]``, which is not listed a second time, or at none (-1). Of the rows at each
+    location, ``counts``, it is one itself, if there are any.
+    """
+    parts = [
+        _some_slots(*rows, counts, k_max)
+        for rows in zip(distances.split(SLICE), ids.split(SLICE), home.split(SLICE), strict=True)
+    ]
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+
+def _some_slots(distances: Tensor, ids: Tensor, home: Tensor, counts: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
+    own = torch.where(home < 0, 0, (counts[home] - 1).clamp(min=0))
+    each = counts[ids].masked_fill_(ids == home[:, None], 0)
+    taken = torch.cat([own[:, None], each], dim=1).cumsum(dim=1)
     slot = torch.arange(k_max, device=own.device).expand(len(own), k_max).contiguous()
     place = torch.searchsorted(taken, slot, right=True)
-    distances = torch.cat([distances.new_zeros(len(own), 1), distances], dim=1)
-    ids = torch.cat([itself[:, None], ids], dim=1)
+    # Beyond the last of the list there is nothing.
+    distances = torch.nn.functional.pad(torch.nn.functional.pad(distances, (1, 0)), (0, 1), value=torch.inf)
+    ids = torch.nn.functional.pad(torch.cat([home[:, None], ids], dim=1), (0, 1), value=-1)
     return distances.gather(1, place), ids.gather(1, place)
+
+
+def _rate(distance: Tensor, neighbour: Tensor, lof: IntArray, knn: IntArray) -> tuple[Tensor, Tensor, Tensor]:
+    """k-distances, densities and scores of rows that are neighbours of each other."""
+    k_distance = distance[:, lof - 1].contiguous()
+    density = _densities(distance, neighbour, k_distance, lof)
+    return k_distance, density, torch.cat([_factors(neighbour, density, density, lof), distance[:, knn - 1]], dim=1)
 
 
 def _densities(distance: Tensor, neighbour: Tensor, k_distance: Tensor, ks: IntArray) -> Tensor:
