@@ -49,6 +49,7 @@ def sends(monkeypatch):
             return send(part, device)
 
         monkeypatch.setattr(module, "_send", counted)
+    monkeypatch.setattr(_torch_forest, "FEW", 0)  # so that single rows go down the trees there, too
     return seen
 
 
@@ -90,7 +91,7 @@ def test_other_parts_and_other_devices_have_their_own(sends):
 
 
 @pytest.mark.parametrize("name", ["neighbours", "forest"])
-def test_it_is_freed_with_the_part_and_goes_into_no_copy(name):
+def test_it_is_freed_with_the_part_and_goes_into_no_copy(name, sends):  # noqa: ARG001
     part = FITTED[name](make_rows(300, seed=0))
     gc.collect()
     before = len(_torch_kept._KEPT)
@@ -104,13 +105,13 @@ def test_it_is_freed_with_the_part_and_goes_into_no_copy(name):
 
 
 def test_many_rows_have_the_scores_of_few(monkeypatch):
-    """Few rows are weighed on the CPU and go down all trees at once; both ways say the same, bit for bit."""
+    """Few rows are weighed on the CPU, and go down the trees there; both ways say the same, bit for bit."""
     X, rows = make_rows(300, seed=0), make_rows(50, seed=1)
     for name in ("neighbours", "forest"):
         part = FITTED[name](X)
         few = gpu.score(part, rows, device="cpu")
         monkeypatch.setattr(_torch_neighbours, "FEW", 0)
-        monkeypatch.setattr(_torch_forest, "NODES", 0)
+        monkeypatch.setattr(_torch_forest, "FEW", 0)
         np.testing.assert_array_equal(gpu.score(part, rows, device="cpu"), few)
         monkeypatch.undo()
 
@@ -123,19 +124,25 @@ def test_an_index_makes_room_for_rows_that_lie_further_out():
     wider = index.reaching(far)
     assert wider.unit == scale_to_halves(points - index.centre, far - index.centre) < index.unit
     expected = split((points[index.ids[:300]] - index.centre) * wider.unit)
-    for name in ("left", "right", "norm"):
-        assert torch.equal(getattr(wider.halves, name)[:300], getattr(expected, name))
+    places = _torch_search._in_lanes(torch.arange(len(index.ids))[:, None])[:, 0]
+    there = places < 300
+    assert torch.equal(wider.right[there], expected.right[places[there]])
+    assert (wider.right[~there] == torch.inf).any(dim=1).all()  # and no other place holds a point
     assert index.unit == scale_to_halves(points - index.centre)  # the index that is kept stays as it was
 
 
 INTERPRETED = """
 import numpy as np
+from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
-from evenout.gpu import _torch_neighbours, _torch_search
+from evenout.gpu import _torch_forest, _torch_neighbours, _torch_search
 
-built, make = [], _torch_search.Index.__init__
-_torch_search.can_fuse = lambda *_: True
+built, grouped, make, group = [], [], _torch_search.Index.__init__, _torch_search.Index._near_blocks
+_torch_search.can_fuse = _torch_forest.can_fuse = lambda *_: True
+_torch_search.FEW = _torch_forest.FEW = 0
+_torch_search._stages = lambda _: 1
 _torch_search.Index.__init__ = lambda self, points: built.append(len(points)) or make(self, points)
+_torch_search.Index._near_blocks = lambda self, *asked: grouped.append(1) or group(self, *asked)
 rng = np.random.default_rng(0)
 X, rows = rng.normal(size=(1100, 3)), rng.normal(size=(3, 3))
 rows[0] *= 1e6
@@ -146,13 +153,22 @@ for few in (4096, 0):
     np.testing.assert_array_equal(_torch_neighbours.score(model, rows, "cpu", 1), expected)
 for i in range(2):
     np.testing.assert_array_equal(_torch_neighbours.score(model, rows[i : i + 1], "cpu", 1), expected[i : i + 1])
-print(built)
+assert built == [1100] and not grouped
+_torch_search.GROUPS = 16
+model = Neighbours.fit(rng.normal(size=(20_000, 3)), lof=[2], knn=[1])[0]
+np.testing.assert_array_equal(_torch_neighbours.score(model, rows, "cpu", 1), model.score(rows))
+assert grouped
+forest = Forest.fit(X, sizes=[2, 3], random_state=0)[0]
+np.testing.assert_array_equal(_torch_forest.score(forest, X[:200], "cpu", 1), forest.score(X[:200]))
+print("all the same")
 """
 
 
-def test_fused_kernels_search_an_index_that_is_built_once():
+def test_fused_kernels_give_what_the_cpu_gives_and_build_an_index_once():
     """By Triton's interpreter, which runs the kernels without a GPU."""
     pytest.importorskip("triton")
     run = [sys.executable, "-c", f"import os; os.environ['TRITON_INTERPRET'] = '1'\n{INTERPRETED}"]
     found = subprocess.run(run, capture_output=True, text=True, check=False)
-    assert found.stdout.strip() == "[1100]", found.stderr
+    if "only 0-dimensional arrays can be converted" in found.stderr:
+        pytest.skip("this release of Triton's interpreter does not run with this release of numpy")
+    assert found.stdout.strip() == "all the same", found.stderr

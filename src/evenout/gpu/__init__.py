@@ -131,5 +131,5 @@ def score(part: Any, X: FloatArray, *, n_threads: int = 1, device: str = "cuda")
     if isinstance(part, Neighbours):
         return _torch_neighbours.score(part, X, device, n_threads)
     if isinstance(part, Forest):
-        return _torch_forest.score(part, X, device)
+        return _torch_forest.score(part, X, device, n_threads)
     return part.score(X, n_threads=n_threads)

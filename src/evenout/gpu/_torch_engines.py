@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from evenout.gpu._torch_rows import FAR, scale_to_halves, split, squared_distances
+from evenout.gpu._torch_rows import scale_to_halves, split, squared_distances
 
 TILE = 128  # rows of a tile of the fused kernels; cells are padded to whole tiles
 COLUMNS = 64  # columns of a tile
@@ -116,11 +116,11 @@ class Fused:
         scaled = rows.points * self.unit
         self.halves = split(scaled)
         self.features = scaled.float().T.contiguous() if wide else self.halves.norm
-        self.norm = self.halves.norm.masked_fill(~real, FAR)  # padding is similar to nothing
         self.starts = torch.tensor(rows.starts, dtype=torch.int32, device=rows.points.device)
         width = max(16, 1 << (rows.scores.shape[1] - 1).bit_length())
         scores = torch.nn.functional.pad(rows.scores, (0, width - rows.scores.shape[1]))
         kind = torch.bfloat16 if wide else torch.float16
+        self.real = real.to(kind)
         self.high = scores.to(kind)
         self.low = (scores - self.high.double()).to(kind)
 
@@ -138,7 +138,7 @@ class Fused:
         from evenout.gpu._triton_kernels import pair_extremes
 
         n_cells = self.rows.n_cells - cell
-        low = self.norm.new_empty(n_cells, last - first)
+        low = self.halves.norm.new_empty(n_cells, last - first)
         high = torch.empty_like(low)
         if last > first:
             pair_extremes[(last - first) // TILE, n_cells](
@@ -153,13 +153,13 @@ class Fused:
 
         n_cells, width = self.rows.n_cells - cell, self.high.shape[1]
         slope, offset = exponent[0] / self.unit, exponent[1]
-        product = self.norm.new_empty(n_cells, last - first, width)
+        product = self.halves.norm.new_empty(n_cells, last - first, width)
         few = width <= 32  # then, held to 168 registers, three programs share a multiprocessor
         tile = TILE // 2 if few and self.wide else TILE
         pair_products[(last - first) // tile, n_cells](
-            self.halves.left, self.halves.right, self.norm, self.features, self.high, self.low, self.starts,
-            product, column, slope, offset, slope * DOUBT, first // tile, cell, last - first,
-            len(self.norm), self.rows.points.shape[1], **self._shape(tile), SCORES=width, SEGMENT=SEGMENT,
+            self.halves.left, self.halves.right, self.halves.norm, self.real, self.features, self.high, self.low,
+            self.starts, product, column, slope, offset, slope * DOUBT, first // tile, cell, last - first,
+            len(self.real), self.rows.points.shape[1], **self._shape(tile), SCORES=width, SEGMENT=SEGMENT,
             WIDE=self.wide, num_warps=4 if few else 8, maxnreg=168 if few else None,
         )  # fmt: skip
         return product[..., : self.rows.scores.shape[1]].double()

@@ -7,14 +7,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evenout.core.compiled import map_blocks
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.forest import Forest, average_path_length
 from evenout.detectors.parts import Without
 from evenout.gpu._torch_kept import kept
-from evenout.gpu._torch_rows import upload
+from evenout.gpu._torch_rows import can_fuse, upload
 
-ROWS = 2**20  # rows that go down a tree together
-NODES = 2**20  # rows times trees, up to which rows go down all trees together
+FEW = 256  # rows up to which the CPU is as fast
+BLOCK = 128  # rows of a program of the fused kernel
+ROWS = 2**16  # rows whose scores a thread of the CPU makes of their paths
+SLICE = 2**20  # rows that go down a tree together without Triton
 
 
 def fit(X: FloatArray, device: str, **settings: Any) -> tuple[Forest, FloatArray]:
@@ -33,8 +36,8 @@ def _walked(device: str) -> type[Forest]:
     class Walked(Forest):
         """A forest whose training rows are scored on the device: `Forest.fit` asks for this method."""
 
-        def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
-            return score(self, X, device)
+        def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
+            return score(self, X, device, n_threads)
 
     return Walked
 
@@ -43,17 +46,22 @@ def _plain(walked: Forest) -> Forest:
     return Forest(**{field.name: getattr(walked, field.name) for field in fields(Forest)})
 
 
-def score(forest: Forest, X: FloatArray, device: str) -> FloatArray:
+def score(forest: Forest, X: FloatArray, device: str, n_threads: int) -> FloatArray:
     """See `Forest.score`."""
     expected = forest.sizes * average_path_length(np.array([forest.max_samples]))
-    if not expected.all():  # a single training row: every path has length 0
-        return np.full((len(X), len(forest.sizes)), 0.5)
-    trees, rows = kept(forest, device, _send), upload(X.astype(np.float32), device)
-    walk = _path_lengths_of_few if len(X) * len(forest.root) <= NODES else _path_lengths
-    total = [walk(forest, trees, rows[start : start + ROWS]) for start in range(0, len(X), ROWS)]
-    paths = torch.cat(total, dim=1).cpu().numpy() if total else np.empty((len(expected), 0))
+    if len(X) <= FEW or not expected.all():
+        return Forest.score(forest, X, n_threads=n_threads)
+    trees, columns = kept(forest, device, _send), upload(X, device).float().T.contiguous()
+    walk = _path_lengths if can_fuse(device, 1, 1) else _plain_path_lengths
+    paths, scores = walk(trees, columns, forest.depth).cpu().numpy(), np.empty((len(X), len(expected)))
+
     # As on the CPU, to the last digit: a power of torch may be another one, by the place of a row among others.
-    return np.stack([2 ** -(path / mean) for path, mean in zip(paths, expected, strict=True)], axis=1)
+    def power(rows: slice) -> None:
+        for column, path, mean in zip(scores[rows].T, paths[:, rows], expected, strict=True):
+            column[:] = 2 ** -(path / mean)
+
+    map_blocks(power, len(X), ROWS, n_threads)
+    return scores
 
 
 class _Sent(NamedTuple):
@@ -64,42 +72,40 @@ class _Sent(NamedTuple):
     child: Tensor
     length: Tensor
     root: Tensor
+    sizes: Tensor
 
 
 def _send(forest: Forest, device: torch.device) -> _Sent:
-    feature, child = forest.feature.astype(np.int64), forest.child.ravel()
-    return _Sent(*(upload(array, device) for array in (feature, forest.threshold, child, forest.length, forest.root)))
+    root, sizes = forest.root.astype(np.int32), forest.sizes.astype(np.int32)
+    nodes = (forest.feature, forest.threshold, forest.child.ravel(), forest.length, root, sizes)
+    return _Sent(*(upload(array, device) for array in nodes))
 
 
-def _path_lengths(forest: Forest, trees: _Sent, X: Tensor) -> Tensor:
-    """Path length of each row, summed in order over the first ``sizes[c]`` trees, (len(sizes), m).
+def _path_lengths(trees: _Sent, columns: Tensor, depth: int) -> Tensor:
+    """Path length of each row, summed in order over the first ``sizes[c]`` trees, (len(sizes), m)."""
+    from evenout.gpu._triton_kernels import path_lengths
 
-    All rows go down a tree together and rest at a leaf, whose children are itself.
-    """
-    columns, row = X.T.contiguous().ravel(), torch.arange(len(X), device=X.device)
-    out = trees.length.new_empty(len(forest.sizes), len(X))
-    total = trees.length.new_zeros(len(X))
-    for t, root in enumerate(forest.root.tolist(), start=1):
-        node = _leaves(trees, columns, row, torch.full_like(row, root), forest.depth)
+    m = columns.shape[1]
+    paths = trees.length.new_empty(len(trees.sizes), m)
+    path_lengths[(-(-m // BLOCK),)](columns, *trees, paths, m, len(trees.sizes), DEPTH=depth, ROWS=BLOCK)
+    return paths
+
+
+def _plain_path_lengths(trees: _Sent, columns: Tensor, depth: int) -> Tensor:
+    """The same by torch alone: rows go down a tree together and rest at a leaf, whose children are itself."""
+    done = [_walk(trees, part.contiguous(), depth) for part in columns.split(SLICE, dim=1)]
+    return torch.cat(done, dim=1)
+
+
+def _walk(trees: _Sent, columns: Tensor, depth: int) -> Tensor:
+    m, sizes = columns.shape[1], trees.sizes.tolist()
+    values, row = columns.ravel(), torch.arange(m, device=columns.device)
+    paths, total = trees.length.new_empty(len(sizes), m), trees.length.new_zeros(m)
+    for t, root in enumerate(trees.root.tolist(), start=1):
+        node = torch.full_like(row, root)
+        for _ in range(depth):
+            value = values[trees.feature[node] * m + row]
+            node = trees.child[2 * node + (value > trees.threshold[node])].long()
         total += trees.length[node]
-        out[torch.as_tensor(forest.sizes == t)] = total
-    return out
-
-
-def _path_lengths_of_few(forest: Forest, trees: _Sent, X: Tensor) -> Tensor:
-    """The same, where rows go down all trees at once: a call takes as long for few nodes as for one.
-
-    To add in order takes a call for each tree on a device, and one on the CPU.
-    """
-    columns, row = X.T.contiguous().ravel(), torch.arange(len(X), device=X.device)
-    root = trees.root[:, None].expand(-1, len(X))
-    lengths = trees.length[_leaves(trees, columns, row, root, forest.depth)].cpu().numpy()
-    return torch.from_numpy(np.cumsum(lengths, axis=0)[forest.sizes - 1])
-
-
-def _leaves(trees: _Sent, columns: Tensor, row: Tensor, node: Tensor, depth: int) -> Tensor:
-    """Where rows come to that stand at ``node``; ``columns`` are the features one behind the other."""
-    for _ in range(depth):
-        value = columns[trees.feature[node] * len(row) + row]
-        node = trees.child[2 * node + (value > trees.threshold[node])].long()
-    return node
+        paths[torch.tensor(sizes) == t] = total
+    return paths

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from evenout.core.types import AnyArray
 
-FAR = 1e37  # squared length of a row that is not there: further away than any row, and twice that is finite
-_LARGEST = 14  # scaled coordinates stay below 2^14: twice that is still a number of half precision
+_LARGEST = 14  # scaled rows are shorter than 2^14: twice that is still a number of half precision
+_NORM = 2.0**13  # the squared length of such a row, divided by this, is one too
 
 
 def upload(array: AnyArray, device: torch.device | str) -> Tensor:
@@ -48,6 +48,7 @@ class Halves(NamedTuple):
     Attributes
     ----------
     left, right : tensors of float16, (n, width)
+        ``norm_i + left_i . right_j`` is the squared distance of two rows.
     norm : tensor of float32, (n,)
         Squared length of each scaled row.
     chunk : int
@@ -62,29 +63,37 @@ class Halves(NamedTuple):
 
 def scale_to_halves(*parts: Tensor) -> float:
     """The power of two by which rows (n, d) must be multiplied before `split`."""
-    largest = max([float(part.abs().max()) for part in parts if part.numel()], default=0.0)
-    return math.ldexp(1.0, min(_LARGEST - math.frexp(largest)[1], 1000))
+    longest = max([float(part.norm(dim=1).max()) for part in parts if part.numel()], default=0.0)
+    return math.ldexp(1.0, min(_LARGEST - math.frexp(longest)[1], 1000))
 
 
-def split(points: Tensor) -> Halves:
-    """Split scaled rows (n, d) of float64."""
-    high = points.half()
-    low = (points - high.double()).half()
-    used = 3 * points.shape[1]
+def split(points: Tensor, *, real: int | None = None) -> Halves:
+    """Split scaled rows (n, d) of float64, of which the first ``real`` are there and the others infinitely far away."""
+    high, low = _two_halves(points)
+    norm = points.square().sum(dim=1)
+    far_high, far_low = _two_halves(norm[:, None] / _NORM)
+    if real is not None:
+        far_high[real:] = torch.inf
+    used = 3 * points.shape[1] + 2
     chunk = 32 if used <= 32 else 64
-    empty = high.new_zeros(len(points), -used % chunk)
-    left = torch.cat([high, high, low, empty], dim=1)
-    right = -2 * torch.cat([high, low, high, empty], dim=1)
-    return Halves(left, right, points.square().sum(dim=1).float(), chunk)
+    empty, one = high.new_zeros(len(points), -used % chunk), torch.full_like(far_high, _NORM)
+    left = torch.cat([high, high, low, one, one, empty], dim=1)
+    right = torch.cat([-2 * high, -2 * low, -2 * high, far_high, far_low, empty], dim=1)
+    return Halves(left, right, norm.float(), chunk)
+
+
+def _two_halves(numbers: Tensor) -> tuple[Tensor, Tensor]:
+    high = numbers.half()
+    return high, (numbers - high.double()).half()
 
 
 def rounding_of_halves(length: Tensor, width: int, n_features: int) -> Tensor:
-    """Bound on the error of ``norm_i + norm_j + left_i . right_j`` for two rows no longer than ``length``.
+    """Bound on the error of ``norm_i + left_i . right_j`` for two rows no longer than ``length``.
 
-    Half precision keeps 22 bits of a coordinate, or multiples of 2^-24; the products of two low halves are left out;
-    each of the ``width`` products is added up with 24 bits.
+    Half precision keeps 22 bits of a number, or multiples of 2^-24; the products of two low halves are left out; each
+    of the ``width`` products is added up with 24 bits.
     """
-    return length * (length * (width + 16) * 2.0**-23 + n_features**0.5 * 2.0**-22)
+    return length * (length * (width + 18) * 2.0**-23 + n_features**0.5 * 2.0**-22) + 2.0**-11
 
 
 def rounding_of_differences(length: Tensor, distance: Tensor, n_features: int) -> Tensor:

@@ -4,7 +4,8 @@ Points lie in random order in blocks of 128. A fused kernel finds, for each quer
 every block, up to rounding. The k-th smallest of these, ``kth``, bounds the distance of the k-th nearest point, and any
 point within that bound lies in a block whose minimum is within it: with ``e`` the bound on the rounding, no block above
 ``kth + 2 e`` can matter. That is seldom more than k blocks, and hardly more points than k lie within the bound; their
-distances are computed in float64, as on the CPU, and sorted by (distance, id).
+distances are computed in float64, as on the CPU, and sorted by (distance, id). Where there are many blocks, the minima
+of groups of them are as good a bound, and only groups within it are looked into.
 
 Queries with more blocks or points in reach than there was room for are asked again with more room and a kernel that
 rounds less, and then on the CPU.
@@ -19,7 +20,6 @@ from torch import Tensor
 
 from evenout.detectors import search
 from evenout.gpu._torch_rows import (
-    FAR,
     can_fuse,
     roots,
     rounding_of_differences,
@@ -30,7 +30,11 @@ from evenout.gpu._torch_rows import (
 )
 
 BLOCK = 128  # points in a block, and queries in a tile
+LANES = 4  # blocks that lie in as many tiles together
+GROUPS = 512  # at least, where several blocks make a group whose minimum is looked at first
 NUMBERS = 2**27  # in a block of distances: bounds the memory for it to 1 GB
+SHARE = 64  # of a device's memory, for the minima of a block of queries
+FEW = 2**24  # distances, up to which all are computed: a hundred calls for few queries take longer
 NO_ID = torch.iinfo(torch.int64).max
 
 
@@ -53,8 +57,9 @@ def nearest(
     itself = torch.arange(len(asked), device=asked.device) if queries is None else None
     # A point finds itself first; one more neighbour makes up for it.
     wanted = k if itself is None else k + 1
-    index = index_of(points, wanted) if index is None and len(asked) else index
-    if index is None or not len(asked):
+    few = len(asked) * len(points) <= FEW
+    index = index_of(points, wanted) if index is None and not few else index
+    if index is None or few:
         return _nearest_of_all(points, asked, k, itself)
     blocks = (lambda: search.cut_blocks(points.cpu().numpy())) if blocks is None else blocks
     return _nearest_by_blocks(index.reaching(asked), asked, k, wanted, itself, n_threads, blocks)
@@ -107,7 +112,7 @@ def _nearest_by_blocks(
     distances = asked.new_empty(len(asked), k)
     ids = torch.empty(len(asked), k, dtype=torch.int64, device=asked.device)
     left = torch.arange(len(asked), device=asked.device)
-    step = max(NUMBERS // index.n_blocks // BLOCK, 1) * BLOCK
+    step = max(_numbers(asked.device) // index.n_blocks // BLOCK, 1) * BLOCK
     for times, by_differences in ((2, False), (16, True)):
         room = 1 << (times * wanted - 1).bit_length()
         failed = []
@@ -129,14 +134,29 @@ def _nearest_by_blocks(
     return distances, ids
 
 
+def _numbers(device: torch.device) -> int:
+    """Numbers of float32 that a share of the device's memory holds."""
+    if device.type != "cuda":
+        return NUMBERS
+    return int(torch.cuda.get_device_properties(device).total_memory // SHARE // 4)
+
+
+def _stages(halves: Tensor) -> int:
+    """Tiles that `block_minima` loads ahead: several, where two programs find room for them in a multiprocessor."""
+    memory = getattr(torch.cuda.get_device_properties(halves.device), "shared_memory_per_multiprocessor", 0)
+    return 3 if halves.shape[1] == 32 and memory >= 220_000 else 1
+
+
 class Index:
     """Points in random order and whole blocks, ready to be searched. It does not change: threads may share it."""
 
     def __init__(self, points: Tensor) -> None:
         n, d = points.shape
-        self.n_blocks, self.n_points = -(-n // BLOCK), n
+        self.n_points, self.group = n, 1 << max(n // BLOCK // GROUPS, 1).bit_length() - 1
+        whole = max(LANES, self.group) * BLOCK
+        self.n_blocks = -(-n // whole) * whole // BLOCK
         shuffle = torch.randperm(n, generator=torch.Generator().manual_seed(0)).to(points.device)
-        # Places beyond the last point hold infinity for float64, and 0 with the norm FAR for the kernel.
+        # Places beyond the last point hold infinity.
         self.columns = points.new_full((d, self.n_blocks * BLOCK), torch.inf)
         self.columns[:, :n] = points[shuffle].T
         self.ids = torch.full((self.n_blocks * BLOCK,), NO_ID, device=points.device)
@@ -148,8 +168,7 @@ class Index:
         self.unit = unit
         scaled = self.columns.new_zeros(self.columns.shape[::-1])
         scaled[: self.n_points] = self._scaled(self.columns[:, : self.n_points].T)
-        self.halves = split(scaled)
-        self.halves.norm[self.n_points :] = FAR
+        self.right = _in_lanes(split(scaled, real=self.n_points).right)
 
     def reaching(self, queries: Tensor) -> "Index":
         """The index itself or, for queries further out than its points, one whose scale has room for them."""
@@ -169,18 +188,25 @@ class Index:
         """Distances and ids (m, room) sorted by both, ``itself`` and empty places last, and where they are complete."""
         scaled = self._scaled(asked)
         minima = self._minima_by_differences(scaled) if by_differences else self._minima(scaled)
-        n_listed = min(room, self.n_blocks)
-        near, blocks = torch.topk(minima, n_listed, largest=False)
+        group = self.group if 2 * room <= self.n_blocks // self.group else 1
+        grouped = minima.unflatten(1, (-1, group)).amin(dim=2) if group > 1 else minima
+        n_listed = min(room, grouped.shape[1])
+        near, places = torch.topk(grouped, n_listed, largest=False)
         kth = near[:, wanted - 1].double().clamp(min=0.0)
         length = 1.01 * (scaled.norm(dim=1) + kth.sqrt())
         if by_differences:
             slack = rounding_of_differences(length, 1.01 * kth.sqrt(), asked.shape[1])
         else:
-            slack = rounding_of_halves(length, self.halves.left.shape[1], asked.shape[1])
-        visited = (near <= (kth + 2 * slack)[:, None]).sum(dim=1)
+            slack = rounding_of_halves(length, self.right.shape[1], asked.shape[1])
+        reach = kth + 2 * slack
+        visited = (near <= reach[:, None]).sum(dim=1)
+        complete = (visited < n_listed) | (n_listed == grouped.shape[1])
+        if group > 1:
+            places, visited = self._near_blocks(minima, places, visited, reach, room)
+            complete &= visited <= room
         limit = (kth + slack) / self.unit / self.unit * (1 + 1e-9)
-        squared, places, count = self._near_points(asked, blocks, visited, limit, room)
-        complete = (count >= wanted) & (count <= room) & ((visited < n_listed) | (n_listed == self.n_blocks))
+        squared, places, count = self._near_points(asked, places, visited.clamp(max=room), limit, room)
+        complete &= (count >= wanted) & (count <= room)
         ids = torch.where(places < 0, NO_ID, self.ids[places])
         distances = roots(squared)
         if itself is not None:
@@ -194,11 +220,11 @@ class Index:
         from evenout.gpu._triton_kernels import block_minima
 
         halves = split(_padded(scaled))
-        minima, grid, n_each = self._minima_grid(len(halves.left))
+        minima, grid, n_each = self._minima_grid(len(halves.left), self.n_blocks // LANES)
         block_minima[grid](
-            halves.left, self.halves.right, halves.norm, self.halves.norm, minima, self.n_blocks, n_each,
-            WIDTH=halves.left.shape[1], CHUNK=halves.chunk, ROWS=BLOCK, COLUMNS=BLOCK, num_warps=4,
-            num_stages=4 if halves.left.shape[1] == halves.chunk else 2,
+            halves.left, self.right, halves.norm, minima, self.n_blocks // LANES, n_each,
+            WIDTH=halves.left.shape[1], CHUNK=halves.chunk, ROWS=BLOCK, COLUMNS=BLOCK, LANES=LANES, num_warps=8,
+            num_stages=_stages(halves.left),
         )  # fmt: skip
         return minima[: len(scaled)]
 
@@ -208,19 +234,33 @@ class Index:
 
         rows = _padded(scaled).float().T.contiguous()
         columns = self._scaled(self.columns.T).float().T.contiguous()
-        minima, grid, n_each = self._minima_grid(rows.shape[1])
+        minima, grid, n_each = self._minima_grid(rows.shape[1], self.n_blocks)
         block_minima_by_differences[grid](
             rows, columns, minima, rows.shape[1], columns.shape[1], self.n_blocks, n_each, len(rows),
             ROWS=BLOCK, COLUMNS=BLOCK, num_warps=8,
         )  # fmt: skip
         return minima[: len(scaled)]
 
-    def _minima_grid(self, n_rows: int) -> tuple[Tensor, tuple[int, int], int]:
-        """Room for the minima, programs by tiles of rows and parts of the blocks, and blocks in each part."""
+    def _minima_grid(self, n_rows: int, n_pieces: int) -> tuple[Tensor, tuple[int, int], int]:
+        """Room for the minima, programs by tiles of rows and parts of the pieces, and pieces in each part."""
         n_tiles = n_rows // BLOCK
-        n_parts = min(self.n_blocks, max(1, 4096 // n_tiles))
+        n_parts = min(n_pieces, max(1, 4096 // n_tiles))
         minima = torch.empty(n_rows, self.n_blocks, device=self.ids.device)
-        return minima, (n_tiles, n_parts), -(-self.n_blocks // n_parts)
+        return minima, (n_tiles, n_parts), -(-n_pieces // n_parts)
+
+    def _near_blocks(
+        self, minima: Tensor, groups: Tensor, visited: Tensor, reach: Tensor, room: int
+    ) -> tuple[Tensor, Tensor]:
+        """Blocks (m, room) whose minima are within reach, of the first ``visited`` groups, and how many they are."""
+        from evenout.gpu._triton_kernels import near_blocks
+
+        blocks = torch.empty(len(minima), room, dtype=torch.int32, device=minima.device)
+        count = torch.empty(len(minima), dtype=torch.int32, device=minima.device)
+        near_blocks[(len(minima),)](
+            minima, groups.int(), visited.int(), reach, blocks, count, self.n_blocks, groups.shape[1],
+            GROUP=self.group, ROOM=room, num_warps=1,
+        )  # fmt: skip
+        return blocks, count
 
     def _near_points(
         self, asked: Tensor, blocks: Tensor, visited: Tensor, limit: Tensor, room: int
@@ -238,6 +278,12 @@ class Index:
             enable_fp_fusion=False,
         )  # fmt: skip
         return squared, places.long(), count
+
+
+def _in_lanes(rows: Tensor) -> Tensor:
+    """Rows of whole blocks as `block_minima` meets them: in each tile, two of each of LANES blocks in turn."""
+    turned = rows.unflatten(0, (-1, LANES, LANES, BLOCK // LANES // 2, 2)).permute(0, 2, 3, 1, 4, 5)
+    return turned.reshape(rows.shape)
 
 
 def _padded(rows: Tensor) -> Tensor:
