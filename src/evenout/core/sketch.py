@@ -114,6 +114,8 @@ class QuantileSketch:
     @cached_property
     def _table(self) -> tuple[FloatArray, IntArray]:
         """The values sorted, shape (m,), and the weight before each of them and after the last, shape (m + 1,)."""
+        if len(self.levels) == 1:
+            return np.sort(self.levels[0]), np.arange(len(self.levels[0]) + 1)
         values = np.concatenate(self.levels)
         weights = np.repeat(1 << np.arange(len(self.levels)), [len(level) for level in self.levels])
         order = np.argsort(values, kind="stable")

@@ -21,6 +21,7 @@ import numpy as np
 
 from evenout.core.compiled import map_blocks
 from evenout.core.exceptions import warn
+from evenout.core.order import row_order
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.detectors.few import FEW, Few
 from evenout.detectors.parts import Without, by_refitting
@@ -268,13 +269,11 @@ def distinct_rows(X: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
     >>> distinct_rows(np.array([[2.0, 0.0], [1.0, 5.0], [2.0, -0.0]]))
     (array([[2., 0.], [1., 5.]]), array([2, 1]), array([0, 1, 0]))
     """
-    order = np.lexsort(-X.T[::-1])
-    ordered = X[order]
-    is_new = np.ones(len(X), dtype=bool)
-    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    order, new = row_order(X)
+    order, new = order[::-1], np.append(True, new[:0:-1])
     home = np.empty(len(X), dtype=np.intp)
-    home[order] = np.cumsum(is_new) - 1
-    return np.array(ordered[is_new]) + 0.0, np.bincount(home), home  # + 0.0: no -0.0 remains
+    home[order] = np.cumsum(new) - 1
+    return X.take(order[new], axis=0) + 0.0, np.diff(np.flatnonzero(new), append=len(X)), home  # + 0.0: no -0.0 remains
 
 
 def _capped(lof: Sequence[int], knn: Sequence[int], n_rows: int) -> tuple[IntArray, IntArray]:
