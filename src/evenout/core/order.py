@@ -48,7 +48,7 @@ def row_order(X: FloatArray) -> tuple[IntArray, BoolArray]:
         at = _unsettled(X, order, new)
         if not len(at):
             break
-        rows, run = order[at], np.cumsum(new)[at]
+        rows, run = order[at], np.cumsum(new, dtype=np.intp)[at]
         inside = np.lexsort((column[rows], _short(run)))
         order[at] = rows[inside]
         new[at] |= changes(column[order[at]])
