@@ -119,7 +119,7 @@ def _fit_default(task: Task) -> list[Fitted]:
 
 def _fit_by_feature(task: Task, family: type[Tails], name: str) -> Fitted:
     """A column for each feature that varies."""
-    found = task.fit([], family.fit, family.cross_fit)
+    found = task.fit([], family.fit, family.cross_fit, n_threads=task.n_threads)
     return found._replace(names=[f"{name}:{task.features[j]}" for j in found.part.features])
 
 

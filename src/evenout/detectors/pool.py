@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evenout.core.rows import side_by_side
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.adapt import (
     GroupAware,
@@ -89,7 +90,7 @@ class FittedPool:
                 from evenout import gpu
 
                 columns.append(gpu.score(part, rows, n_threads=n_threads, device=device))
-        return np.hstack(columns)
+        return side_by_side(columns, n_threads)
 
 
 def fit_pool(
@@ -215,8 +216,8 @@ def _fit(detectors: Any, task: Task) -> tuple[FittedPool, FloatArray, Without]:
     each = [part.without for part in fitted if part.without is not None]
     return (
         pool,
-        np.hstack([part.scores for part in fitted]),
-        lambda fold: np.hstack([without(fold) for without in each]),
+        side_by_side([part.scores for part in fitted], task.n_threads),
+        lambda fold: side_by_side([without(fold) for without in each], task.n_threads),
     )
 
 
