@@ -64,7 +64,7 @@ class Task:
         if self.units is None:
             return self
         features = [self.features[j] for j in self.units.kept]
-        content = self.units.apply(self.X) if self.content is None else self.content
+        content = self.units.apply(self.X, n_threads=self.n_threads) if self.content is None else self.content
         return replace(self, X=content, features=features)
 
     def fit(
