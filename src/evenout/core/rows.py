@@ -5,11 +5,14 @@ columns, runs on as many threads as there are. Blocks also stay in the cache bet
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from evenout.core.compiled import map_blocks, map_each
 from evenout.core.types import AnyArray, FloatArray
+
+T = TypeVar("T")
 
 ROWS = 8192  # of a block
 
@@ -23,10 +26,10 @@ def by_rows(
 ) -> FloatArray:
     """``function(*parts)`` of arrays (n, ...), where each row of the result follows from the same row of the parts.
 
-    ``width`` is the number of columns of the result; None: it has the shape of the first part.
+    ``width`` is the number of columns of the result; None: it has the shape of the first part, and its layout.
     """
     n = len(parts[0])
-    out = np.empty(parts[0].shape if width is None else (n, width))
+    out = np.empty_like(parts[0], dtype=float) if width is None else np.empty((n, width))
 
     def work(rows: slice) -> None:
         out[rows] = function(*(part[rows] for part in parts))
@@ -61,12 +64,17 @@ def side_by_side(parts: Sequence[FloatArray], n_threads: int) -> FloatArray:
     return out
 
 
+def map_columns(work: Callable[[int], T], columns: Sequence[int], n_rows: int, n_threads: int) -> list[T]:
+    """``work`` of each of some columns, of ``n_rows`` rows each; short ones are not worth a thread."""
+    return map_each(work, columns, n_threads if n_rows > ROWS else 1)
+
+
 def sorted_columns(X: FloatArray, n_threads: int) -> FloatArray:
-    """``np.sort(X, axis=0)``."""
-    out = np.empty(X.shape)
+    """``np.sort(X, axis=0)``, in the layout of X."""
+    out = np.empty_like(X)
 
     def work(j: int) -> None:
         out[:, j] = np.sort(X[:, j])
 
-    map_each(work, range(X.shape[1]), n_threads)
+    map_columns(work, range(X.shape[1]), len(X), n_threads)
     return out

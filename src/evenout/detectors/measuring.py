@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenout.core.compiled import map_blocks, map_each
+from evenout.core.compiled import map_blocks
+from evenout.core.rows import map_columns
 from evenout.core.sketch import Narrowed, QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
@@ -34,10 +35,13 @@ class Ranges:
     @classmethod
     def of(cls, X: FloatArray, capacity: int | None, *, n_threads: int = 1) -> "Ranges":
         """Look at rows of shape (n, d); without a capacity quartiles are exact."""
-        low = map_each(lambda j: X[:, j].min(initial=np.inf), range(X.shape[1]), n_threads)
-        high = map_each(lambda j: X[:, j].max(initial=-np.inf), range(X.shape[1]), n_threads)
-        sketches = map_each(lambda j: QuantileSketch.of(X[:, j], capacity), range(X.shape[1]), n_threads)
-        return cls(np.array(low), np.array(high), tuple(sketches))
+
+        def look(j: int) -> tuple[float, float, QuantileSketch]:
+            column = X[:, j]
+            return column.min(initial=np.inf), column.max(initial=-np.inf), QuantileSketch.of(column, capacity)
+
+        low, high, sketches = zip(*map_columns(look, range(X.shape[1]), len(X), n_threads), strict=True)
+        return cls(np.array(low), np.array(high), sketches)
 
     def __add__(self, other: "Ranges") -> "Ranges":
         sketches = tuple(one + two for one, two in zip(self.sketches, other.sketches, strict=True))
@@ -48,7 +52,11 @@ class Ranges:
         low, high = self.low, self.high
         varies = (high - low > _ROUNDING * np.maximum(np.abs(low), np.abs(high))) & (high - low > 1e-250)
         kept = np.flatnonzero(varies) if varies.any() else np.zeros(1, dtype=np.intp)
-        bounds = map_each(lambda j: [self.sketches[j].bounds(share) for share in QUARTILES], kept.tolist(), n_threads)
+
+        def quartiles(j: int) -> list[tuple[float, float]]:
+            return [self.sketches[j].bounds(share) for share in QUARTILES]
+
+        bounds = map_columns(quartiles, kept.tolist(), self.sketches[0].count, n_threads)
         return Outline(kept, varies[kept], low[kept], high[kept], np.array(bounds))
 
 
@@ -108,7 +116,7 @@ class Measures:
             two = bool(((column == low) | (column == high)).all())
             return quartiles, [*_exact_sum(share), *_exact_sum(share**2)], two, int((column == 1.0).sum())
 
-        quartiles, sums, two, ones = zip(*map_each(look, range(len(outline.kept)), n_threads), strict=True)
+        quartiles, sums, two, ones = zip(*map_columns(look, range(len(outline.kept)), len(X), n_threads), strict=True)
         before = _before(X, outline.kept, (outline.low == 0.0) & (outline.high == 1.0), n_threads)
         return cls(outline, len(X), quartiles, np.array(sums), np.array(two), np.array(ones), before)
 

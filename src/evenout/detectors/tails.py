@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from evenout.core.compiled import map_blocks, map_each
+from evenout.core.compiled import map_blocks
 from evenout.core.order import changes, counts_around
+from evenout.core.rows import map_columns
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.parts import Without
 from evenout.storage.fields import Fields
@@ -67,10 +68,10 @@ class Tails:
             def rate(j: int) -> None:
                 scores[j, order[j]] = cls._rate_in_order(ordered[j], kept[order[j]])
 
-            map_each(rate, range(len(features)), n_threads)
+            map_columns(rate, range(len(features)), len(X), n_threads)
             return scores.T
 
-        map_each(sort, range(len(features)), n_threads)
+        map_columns(sort, range(len(features)), len(X), n_threads)
         return cls(features, ordered.T), rated(np.ones(len(X), dtype=bool)), lambda fold: rated(folds != fold)
 
     @classmethod

@@ -27,7 +27,7 @@ from evenout.detectors.pool import FittedPool, standard_units
 from evenout.detectors.units import Units
 from evenout.fitting.even import Counter
 from evenout.fitting.resemblance import Resemblance
-from evenout.fitting.scores import KnownLabels, ScoreModel, learn_scores
+from evenout.fitting.scores import KnownLabels, ScoreModel, learn_on
 from evenout.inputs.coder import Coder
 from evenout.inputs.giveaways import find_giveaways, read_attributes, warn_giveaways
 from evenout.inputs.grouping import read_crossed, read_grouping
@@ -301,9 +301,8 @@ class MemoryViews:
         raw = self.raw if fold < 0 else self.without(fold)
         settings: dict[str, Any] = {name: self.source.parameters[name] for name in ("scaling", "combination")}
         outside, rows = self.source.folds != fold, self.source.rows
-        settings |= {"seed": self.source.seed, "resemblance": self.resemblance}
-        model = learn_scores(self.pool, raw[outside], **settings)
-        S, t = model.of_raw(raw)
+        settings |= {"seed": self.source.seed, "resemblance": self.resemblance, "n_threads": rows.n_threads}
+        model, S, t = learn_on(self.pool, raw, outside, **settings)
         if rows.known is None:
             return View(model, S, t)
         weight, known = None if rows.sample_weight is None else rows.sample_weight[outside], rows.known.of(outside)
