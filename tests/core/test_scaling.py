@@ -8,6 +8,26 @@ RAW = np.array([[1.0, 10.0, 4.0], [2.0, 30.0, 4.0], [2.0, 20.0, 4.0], [5.0, 90.0
 NEW = np.array([[3.0, 0.0, 9.0], [7.0, 200.0, 4.0]])
 
 
+@pytest.mark.parametrize("k", [1, 2, 8, 19])
+@pytest.mark.parametrize("n", [20, 1001, 9000])
+def test_rows_outside_are_scaled_as_a_table_of_their_own(n, k):
+    """The compiled sums are those of numpy along the rows of a copy, bit for bit."""
+    rng = np.random.default_rng(n + k)
+    raw, outside = rng.lognormal(sigma=2.0, size=(n, k + 1)), rng.random(n) < 0.7
+    raw[:, 0] = 4.0
+    for table in (raw, raw[:, :k], np.asfortranarray(raw)):
+        own = table[outside]
+        low, span = own.min(axis=0), np.ptp(own, axis=0)
+        unit = (own - low) / np.where(span > 0, span, 1.0)
+        for n_threads in (1, 3):
+            found = learn_scaling("minmax", table, outside=outside, n_threads=n_threads)
+            np.testing.assert_array_equal(found.low, low)
+            np.testing.assert_array_equal(found.high, own.max(axis=0))
+            np.testing.assert_array_equal(found.varies, span > 0)
+            np.testing.assert_array_equal(found.mean, low + np.where(span > 0, span, 1.0) * unit.mean(axis=0))
+            np.testing.assert_array_equal(found.std, np.where(span > 0, span, 1.0) * unit.std(axis=0))
+
+
 def test_minmax_is_zero_to_one_on_training_rows_and_not_clipped_on_new():
     scaling = learn_scaling("minmax", RAW)
     np.testing.assert_allclose(scaling.transform(RAW)[:, 0], [0, 0.25, 0.25, 1])

@@ -10,7 +10,7 @@ from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 
 from evenout.datasets import load_dataset
 from evenout.detectors import neighbours
-from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.neighbours import Neighbours, distinct_rows
 from evenout.detectors.search import cut_blocks, nearest
 
 LOF = (5, 10, 15, 20, 25, 30)
@@ -34,6 +34,19 @@ def simulated(n=700, d=5, seed=0):
 
 def load(name):
     return load_dataset(name).X.to_numpy(dtype=float)[:1500]
+
+
+@pytest.mark.parametrize("low", [0, -3])
+@pytest.mark.parametrize("d", [1, 2, 6])
+def test_distinct_rows_are_those_of_unique(d, low):
+    X = np.random.default_rng(d).integers(low, 3, (200, d)) * 1.0
+    X[::7] *= -1.0  # some zeros become -0.0
+    locations, counts, home = distinct_rows(X)
+    distinct, times = np.unique(X, axis=0, return_counts=True)
+    assert_array_equal(locations, distinct[::-1])
+    assert not np.signbit(locations[locations == 0.0]).any()
+    assert_array_equal(counts, times[::-1])
+    assert_array_equal(locations[home], X)
 
 
 def settled(X, k, Q=None):

@@ -22,6 +22,15 @@ def other_units(X, seed, offset=100.0):
     return X * factor + offset * rng.normal(size=X.shape[1]) * factor * X.std(axis=0)
 
 
+def test_threads_change_nothing():
+    rng = np.random.default_rng(8)
+    X = np.column_stack([rng.standard_cauchy((40_000, 2)), np.eye(3)[rng.integers(0, 3, 40_000)], np.ones(40_000)])
+    one, three = Units.fit(X), Units.fit(X, n_threads=3)
+    for name in ("kept", "centre", "spread"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(three, name))
+    np.testing.assert_array_equal(one.apply(X), three.apply(X, n_threads=3))
+
+
 def test_numbers_are_centred_at_the_median_and_divided_by_the_quartiles():
     X = np.array([[1.0], [2.0], [3.0], [4.0], [50.0]])
     units = Units.fit(X)

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from evenout.core.rows import by_rows
 from evenout.core.types import FloatArray, IntArray
 
 Combiner: TypeAlias = Callable[[FloatArray], FloatArray]
@@ -35,20 +36,29 @@ class Combination:
     buckets: tuple[IntArray, ...]
     shares: FloatArray | None = None
 
-    def apply(self, S: FloatArray) -> FloatArray:
+    def apply(self, S: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Combine scores of shape (m, k) into m numbers."""
         if callable(self.kind):
             return self.kind(S)
+        return by_rows(lambda rows: self._combined(rows)[:, None], S, width=1, n_threads=n_threads)[:, 0]
+
+    def _combined(self, S: FloatArray) -> FloatArray:
+        buckets = [_columns(S, bucket) for bucket in self.buckets]
         if self.kind == "aom":
-            return np.mean([S[:, bucket].max(axis=1) for bucket in self.buckets], axis=0)
+            return np.mean([columns.max(axis=1) for columns in buckets], axis=0)
         if self.kind == "moa":
-            return np.max([_total(S[:, bucket]) / len(bucket) for bucket in self.buckets], axis=0)
-        columns = S[:, self.buckets[0]]
+            return np.max([_total(columns) / columns.shape[1] for columns in buckets], axis=0)
+        columns = buckets[0]
         if self.kind == "maximum":
             return columns.max(axis=1)
         if self.shares is not None:
             return _total(columns * self.shares)
         return np.median(columns, axis=1) if self.kind == "median" else _total(columns) / columns.shape[1]
+
+
+def _columns(S: FloatArray, chosen: IntArray) -> FloatArray:
+    """Some columns of S, which lie one behind the other."""
+    return S.T.take(chosen, axis=0).T
 
 
 def _total(columns: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ Importing numba takes longer than importing the rest of this package. So only mo
 decorator, and they are imported when first needed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -52,6 +53,15 @@ def map_blocks(work: Callable[[slice], T], n_rows: int, block: int, n_threads: i
         return [work(rows) for rows in slices]
     with ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(work, slices))
+
+
+def map_each(work: Callable[[A], T], items: Sequence[A], n_threads: int) -> list[T]:
+    """Run ``work`` on each of some items, such as columns; the results, in their order.
+
+    >>> map_each(str.upper, ["a", "b"], n_threads=2)
+    ['A', 'B']
+    """
+    return map_blocks(lambda at: work(items[at.start]), len(items), 1, n_threads)
 
 
 @contextmanager

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf
 
+from evenout.core.compiled import map_blocks
 from evenout.core.order import counts_around
+from evenout.core.rows import ROWS, by_rows, sorted_columns
 from evenout.core.types import BoolArray, FloatArray
 
 SCALINGS = ("minmax", "rank", "zscore", "gaussian")
-_ROWS = 16384  # ranked at a time
+_FEW = 1000  # rows that are not worth a compiled pass
+_COLUMNS = 8  # summed at a time: eight numbers are what memory gives at once
 
 
 @dataclass(frozen=True)
@@ -41,19 +44,23 @@ class Scaling:
     varies: BoolArray
     sorted_scores: FloatArray
 
-    def transform(self, raw: FloatArray) -> FloatArray:
+    def transform(self, raw: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Scale raw scores of shape (m, k)."""
-        low = np.where(self.varies, self.low, 0.0)
-        if self.kind == "minmax":
-            scaled = (raw - low) / np.where(self.varies, self.high - self.low, 1.0)
-        elif self.kind == "rank":
-            parts = [self._ranks(raw[at : at + _ROWS]) for at in range(0, len(raw), _ROWS)]
-            scaled = np.concatenate(parts) if parts else np.empty(raw.shape)
+        return by_rows(self._scaled, raw, n_threads=n_threads)
+
+    def _scaled(self, raw: FloatArray) -> FloatArray:
+        if self.kind == "rank":
+            scaled = self._ranks(raw)
+        elif self.kind == "minmax":
+            scaled = raw - np.where(self.varies, self.low, 0.0)
+            scaled /= np.where(self.varies, self.high - self.low, 1.0)
         else:
-            scaled = (raw - self.mean) / np.where(self.varies, self.std, 1.0)
+            scaled = raw - self.mean
+            scaled /= np.where(self.varies, self.std, 1.0)
             if self.kind == "gaussian":
                 scaled = np.maximum(erf(scaled / np.sqrt(2.0)), 0.0)
-        return np.where(self.varies, scaled, 0.0)
+        scaled[:, ~self.varies] = 0.0
+        return scaled
 
     def _ranks(self, raw: FloatArray) -> FloatArray:
         """Share of training rows below, ties half; outside the training range by the distance to it, in ranges."""
@@ -63,21 +70,50 @@ class Scaling:
         return (below + upto) / (2.0 * len(self.sorted_scores)) + outside / span
 
 
-def learn_scaling(kind: str, raw: FloatArray) -> Scaling:
-    """Learn a scaling from raw training scores of shape (n, k).
+def learn_scaling(kind: str, raw: FloatArray, *, outside: BoolArray | None = None, n_threads: int = 1) -> Scaling:
+    """Learn a scaling from raw training scores of shape (n, k), of the rows that ``outside`` marks, if it is given.
 
     >>> learn_scaling("minmax", np.array([[1.0], [3.0]])).transform(np.array([[2.0], [5.0]])).ravel().tolist()
     [0.5, 2.0]
     """
+    by_row = raw.shape[1] > 1 and raw.strides[1] == raw.itemsize  # else numpy adds in another order
+    if kind == "minmax" and by_row and len(raw) > _FEW:
+        return _learn_in_place(raw, np.ones(len(raw), dtype=bool) if outside is None else outside, n_threads)
+    raw = raw if outside is None else raw[outside]
     low, high = raw.min(axis=0), raw.max(axis=0)
-    # A range at the level of rounding is no information; dividing by it would turn rounding into scores.
-    varies = (high - low > 1e-13 * np.maximum(np.abs(low), np.abs(high))) & (high - low > 1e-250)
+    varies, span = _spans(low, high)
     # Sums of sorted scores are the same, bit for bit, in any order of the rows.
-    ordered = raw if kind == "minmax" else np.sort(raw, axis=0)
+    ordered = raw if kind == "minmax" else sorted_columns(raw, n_threads)
     known = ordered if kind == "rank" else np.empty((0, raw.shape[1]))
-    span = np.where(varies, high - low, 1.0)
     unit = (ordered - low) / span  # moments in units of the range: no square leaves the floating-point range
     return Scaling(kind, low, high, low + span * unit.mean(axis=0), span * unit.std(axis=0), varies, known)
+
+
+def _spans(low: FloatArray, high: FloatArray) -> tuple[BoolArray, FloatArray]:
+    """Which columns vary, and the range of those that do; 1 for the others."""
+    # A range at the level of rounding is no information; dividing by it would turn rounding into scores.
+    varies = (high - low > 1e-13 * np.maximum(np.abs(low), np.abs(high))) & (high - low > 1e-250)
+    return varies, np.where(varies, high - low, 1.0)
+
+
+def _learn_in_place(raw: FloatArray, kept: BoolArray, n_threads: int) -> Scaling:
+    """``"minmax"`` of the rows that are kept, without a copy of them: some columns at a time, each row by row."""
+    from evenout.core._scaling_kernels import add_extremes, add_shares, add_squares
+
+    n, k = int(kept.sum()), raw.shape[1]
+    low, high, total, squares = np.full(k, np.inf), np.full(k, -np.inf), np.zeros(k), np.zeros(k)
+    span, varies, mean = np.empty(k), np.empty(k, dtype=bool), np.empty(k)
+
+    def learn(at: slice) -> None:
+        add_extremes(raw, kept, at.start, low[at], high[at])
+        varies[at], span[at] = _spans(low[at], high[at])
+        add_shares(raw, kept, at.start, low[at], span[at], total[at])
+        mean[at] = total[at] / n
+        add_squares(raw, kept, at.start, low[at], span[at], mean[at], squares[at])
+
+    map_blocks(learn, k, _COLUMNS, n_threads if len(raw) > ROWS else 1)
+    std = np.sqrt(squares / n)
+    return Scaling("minmax", low, high, low + span * mean, span * std, varies, np.empty((0, k)))
 
 
 def unit_range(scores: FloatArray) -> FloatArray:

@@ -98,8 +98,12 @@ class QuantileSketch:
         A value with at most k values below it is no more than the one at place k, and one with more than k values up
         to it no less; ``above`` and ``below`` say how far counts by the sketch may be off.
         """
-        values, upto = self._table
         place = share * (self.count - 1)
+        if len(self.levels) == 1 and self.count:  # every value is at hand: its two neighbours, and no need to sort
+            ends = [int(np.floor(place)), int(np.ceil(place))]
+            low, high = np.partition(self.levels[0], ends)[ends]
+            return float(low), float(high)
+        values, upto = self._table
         first = int(np.searchsorted(upto, np.floor(place) - self.below, side="right")) - 1
         last = int(np.searchsorted(upto, np.ceil(place) + 1 + self.above, side="left")) - 1
         return (
@@ -114,6 +118,8 @@ class QuantileSketch:
     @cached_property
     def _table(self) -> tuple[FloatArray, IntArray]:
         """The values sorted, shape (m,), and the weight before each of them and after the last, shape (m + 1,)."""
+        if len(self.levels) == 1:
+            return np.sort(self.levels[0]), np.arange(len(self.levels[0]) + 1)
         values = np.concatenate(self.levels)
         weights = np.repeat(1 << np.arange(len(self.levels)), [len(level) for level in self.levels])
         order = np.argsort(values, kind="stable")

@@ -7,10 +7,12 @@ the rows nor the cut into parts changes a bit.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenout.core.compiled import map_blocks
+from evenout.core.rows import map_columns
 from evenout.core.sketch import Narrowed, QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
@@ -19,7 +21,7 @@ NORMAL_IQR = 1.3489795003921634  # interquartile range of the standard normal di
 APART = np.sqrt(2.0)  # two categories: as far apart as two numbers of variance 1 are, in root mean square
 _ROUNDING = 1e-13  # a range this small beside the values is no information
 _COARSE, _FINE = 2.0**28, 2.0**57  # sums of 2^25 numbers of at most 1, as multiples of 1 / _COARSE, are exact
-_BLOCK = 65536
+_BLOCK = 16384
 
 
 @dataclass(frozen=True)
@@ -31,21 +33,30 @@ class Ranges:
     sketches: tuple[QuantileSketch, ...]
 
     @classmethod
-    def of(cls, X: FloatArray, capacity: int | None) -> "Ranges":
+    def of(cls, X: FloatArray, capacity: int | None, *, n_threads: int = 1) -> "Ranges":
         """Look at rows of shape (n, d); without a capacity quartiles are exact."""
-        low, high = X.min(axis=0, initial=np.inf), X.max(axis=0, initial=-np.inf)
-        return cls(low, high, tuple(QuantileSketch.of(column, capacity) for column in X.T))
+
+        def look(j: int) -> tuple[float, float, QuantileSketch]:
+            column = X[:, j]
+            return column.min(initial=np.inf), column.max(initial=-np.inf), QuantileSketch.of(column, capacity)
+
+        low, high, sketches = zip(*map_columns(look, range(X.shape[1]), len(X), n_threads), strict=True)
+        return cls(np.array(low), np.array(high), sketches)
 
     def __add__(self, other: "Ranges") -> "Ranges":
         sketches = tuple(one + two for one, two in zip(self.sketches, other.sketches, strict=True))
         return Ranges(np.minimum(self.low, other.low), np.maximum(self.high, other.high), sketches)
 
-    def outline(self) -> "Outline":
+    def outline(self, *, n_threads: int = 1) -> "Outline":
         """What the second look needs to know; where no column varies, the first one stays."""
         low, high = self.low, self.high
         varies = (high - low > _ROUNDING * np.maximum(np.abs(low), np.abs(high))) & (high - low > 1e-250)
         kept = np.flatnonzero(varies) if varies.any() else np.zeros(1, dtype=np.intp)
-        bounds = [[self.sketches[j].bounds(share) for share in QUARTILES] for j in kept]
+
+        def quartiles(j: int) -> list[tuple[float, float]]:
+            return [self.sketches[j].bounds(share) for share in QUARTILES]
+
+        bounds = map_columns(quartiles, kept.tolist(), self.sketches[0].count, n_threads)
         return Outline(kept, varies[kept], low[kept], high[kept], np.array(bounds))
 
 
@@ -94,19 +105,20 @@ class Measures:
     before: IntArray
 
     @classmethod
-    def of(cls, X: FloatArray, outline: Outline, capacity: int | None) -> "Measures":
+    def of(cls, X: FloatArray, outline: Outline, capacity: int | None, *, n_threads: int = 1) -> "Measures":
         """Look at rows of shape (n, d); a capacity is that of the sketches between the bounds of quartiles."""
-        quartiles, sums, two, ones = [], [], [], []
-        columns = zip(outline.kept, outline.low, outline.high, outline.span, outline.bounds, strict=True)
-        for j, low, high, span, bounds in columns:
-            column = np.ascontiguousarray(X[:, j])
-            quartiles.append(tuple(Narrowed.of(column, (a, b), capacity) for a, b in bounds.tolist()))
-            share = (column - low) / span
-            sums.append([*_exact_sum(share), *_exact_sum(share**2)])
-            two.append(bool(((column == low) | (column == high)).all()))
-            ones.append(int((column == 1.0).sum()))
-        before = _before(X, outline.kept, (outline.low == 0.0) & (outline.high == 1.0))
-        return cls(outline, len(X), tuple(quartiles), np.array(sums), np.array(two), np.array(ones), before)
+
+        def look(at: int) -> tuple[Any, ...]:
+            column = np.ascontiguousarray(X[:, outline.kept[at]])
+            low, high, bounds = outline.low[at], outline.high[at], outline.bounds[at].tolist()
+            quartiles = tuple(Narrowed.of(column, (a, b), capacity) for a, b in bounds)
+            share = (column - low) / outline.span[at]
+            two = bool(((column == low) | (column == high)).all())
+            return quartiles, [*_exact_sum(share), *_exact_sum(share**2)], two, int((column == 1.0).sum())
+
+        quartiles, sums, two, ones = zip(*map_columns(look, range(len(outline.kept)), len(X), n_threads), strict=True)
+        before = _before(X, outline.kept, (outline.low == 0.0) & (outline.high == 1.0), n_threads)
+        return cls(outline, len(X), quartiles, np.array(sums), np.array(two), np.array(ones), before)
 
     def __add__(self, other: "Measures") -> "Measures":
         quartiles = tuple(
@@ -168,14 +180,16 @@ def _exact_sum(values: FloatArray) -> tuple[float, float]:
     return float(coarse.sum()), float(fine.sum())
 
 
-def _before(X: FloatArray, kept: IntArray, binary: BoolArray) -> IntArray:
+def _before(X: FloatArray, kept: IntArray, binary: BoolArray, n_threads: int) -> IntArray:
     """See `Measures`; -1 for columns that are not binary."""
     found, places = np.full(len(kept), -1, dtype=np.intp), np.flatnonzero(binary)
     if len(places) < 2:
         return found
-    for start in range(0, len(X), _BLOCK):
-        is_one = X[start : start + _BLOCK, kept[places]] == 1.0
+
+    def look(rows: slice) -> IntArray:
+        is_one = X[rows, kept[places]] == 1.0
         last = np.maximum.accumulate(np.where(is_one, places, -1), axis=1)
-        left = np.where(is_one[:, 1:], last[:, :-1], -1)
-        found[places[1:]] = np.maximum(found[places[1:]], left.max(axis=0, initial=-1))
+        return np.where(is_one[:, 1:], last[:, :-1], -1).max(axis=0)
+
+    found[places[1:]] = np.max(map_blocks(look, len(X), _BLOCK, n_threads), axis=0, initial=-1)
     return found

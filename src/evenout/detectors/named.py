@@ -64,7 +64,7 @@ class Task:
         if self.units is None:
             return self
         features = [self.features[j] for j in self.units.kept]
-        content = self.units.apply(self.X) if self.content is None else self.content
+        content = self.units.apply(self.X, n_threads=self.n_threads) if self.content is None else self.content
         return replace(self, X=content, features=features)
 
     def fit(
@@ -119,7 +119,7 @@ def _fit_default(task: Task) -> list[Fitted]:
 
 def _fit_by_feature(task: Task, family: type[Tails], name: str) -> Fitted:
     """A column for each feature that varies."""
-    found = task.fit([], family.fit, family.cross_fit)
+    found = task.fit([], family.fit, family.cross_fit, n_threads=task.n_threads)
     return found._replace(names=[f"{name}:{task.features[j]}" for j in found.part.features])
 
 

@@ -7,10 +7,13 @@ features as it does: what breaks a dependency between features shows there and n
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from evenout.core.compiled import map_blocks, one_blas_thread
+from evenout.core.rows import by_rows
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.few import FEW
 from evenout.detectors.neighbours import Neighbours
@@ -24,6 +27,8 @@ CLIP = 3.0  # spreads beyond which a value says no more about how features vary 
 LEAST = 1e-3  # variance of a direction, beside the largest, below which it is left out
 MANY = 100  # rows per feature from which on a fold's rows hardly move the coordinates: one search serves all folds
 _ROWS = 4096  # turned at a time
+_SUMMED = 16384  # multiplied at a time
+_LIMB = 2.0**12
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +85,10 @@ class Nearness:
         """
         if decorrelate:
             lof, knn = _capped(lof, len(X)), _capped(knn, len(X))
-        turn = decorrelating(X) if decorrelate else None
-        found, raw = fit(X=_turned(X, turn), lof=lof, knn=knn, n_threads=n_threads)
+        turn = decorrelating(X, n_threads=n_threads) if decorrelate else None
+        found, raw = fit(X=_turned(X, turn, n_threads), lof=lof, knn=knn, n_threads=n_threads)
         fitted = cls(found, turn)
-        return fitted, fitted.logarithms(raw)
+        return fitted, fitted.logarithms(raw, n_threads=n_threads)
 
     @classmethod
     def cross_fit(
@@ -111,27 +116,33 @@ class Nearness:
                 return cls.fit(rows, decorrelate=True, fit=fit, **sought)
 
             return fitted, scores, by_refitting(X, folds, refit, n_threads=n_threads)
-        turn = decorrelating(X) if decorrelate else None
-        found, raw, without = cross_fit(X=_turned(X, turn), folds=folds, **sought)
+        turn = decorrelating(X, n_threads=n_threads) if decorrelate else None
+        found, raw, without = cross_fit(X=_turned(X, turn, n_threads), folds=folds, **sought)
         one = cls(found, turn)
-        return one, one.logarithms(raw), lambda fold: one.logarithms(without(fold))
+        logarithms = partial(one.logarithms, n_threads=n_threads)
+        return one, logarithms(raw), lambda fold: logarithms(without(fold))
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``log LOF`` and ``log(1 + distance)`` of rows of shape (r, d), the LOF columns first."""
-        return self.logarithms(self.neighbours.score(self.turned(X), n_threads=n_threads))
+        turned = _turned(X, self.turn, n_threads)
+        return self.logarithms(self.neighbours.score(turned, n_threads=n_threads), n_threads=n_threads)
 
     def turned(self, X: FloatArray) -> FloatArray:
         """Rows of shape (r, d) in the coordinates in which neighbours are sought."""
-        return _turned(X, self.turn)
+        return _turned(X, self.turn, 1)
 
-    def logarithms(self, raw: FloatArray) -> FloatArray:
+    def logarithms(self, raw: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Of the scores of ``neighbours``, whose LOF columns come first."""
         n_lof = len(self.neighbours.lof)
-        factors = np.maximum(raw[:, :n_lof], np.finfo(float).tiny)
-        return np.hstack([np.log(factors), np.log1p(raw[:, n_lof:])])
+
+        def of(rows: FloatArray) -> FloatArray:
+            factors = np.maximum(rows[:, :n_lof], np.finfo(float).tiny)
+            return np.hstack([np.log(factors), np.log1p(rows[:, n_lof:])])
+
+        return by_rows(of, raw, n_threads=n_threads)
 
 
-def decorrelating(X: FloatArray) -> FloatArray:
+def decorrelating(X: FloatArray, *, n_threads: int = 1) -> FloatArray:
     """The symmetric matrix that gives the rows, in their units, the unit matrix as covariance: shape (d, d).
 
     With z the rows in the `Units` of X, at most `CLIP` spreads from the centre, C their covariance and
@@ -139,11 +150,8 @@ def decorrelating(X: FloatArray) -> FloatArray:
     Directions whose variance is below `LEAST` times the largest are left out: they are rounding, or columns that
     follow from others. A column that does not vary plays no part.
     """
-    units = Units.fit(X)
-    z = np.clip(units.apply(X), -CLIP, CLIP)
-    z = z[np.lexsort(z.T)]  # in the order of their content: the sums do not depend on that of the rows
-    centred = z - z.mean(axis=0)
-    variance, directions = np.linalg.eigh(centred.T @ centred / len(z))
+    units = Units.fit(X, n_threads=n_threads)
+    variance, directions = np.linalg.eigh(_clipped_covariance(X, units, n_threads))
     told = variance > LEAST * variance[-1]
     if not told.any():
         return np.zeros((X.shape[1], X.shape[1]))
@@ -153,23 +161,51 @@ def decorrelating(X: FloatArray) -> FloatArray:
     return turn
 
 
+def _clipped_covariance(X: FloatArray, units: Units, n_threads: int) -> FloatArray:
+    """Covariance of the rows in their units, clipped, the same for every order of the rows: shape (m, m).
+
+    Values are whole numbers of `GRID`, less than 2^22, so their sum is exact. About the whole number next to the mean
+    they are less than 2^23, which is ``2^12 high + low`` with high and low of 12 bits: sums of products of these are
+    exact up to 2^29 rows, in every order and by every way to multiply matrices.
+    """
+
+    def whole(rows: slice) -> FloatArray:
+        return np.clip(units.apply(X[rows]), -CLIP, CLIP) / GRID
+
+    def products(rows: slice) -> tuple[FloatArray, ...]:
+        around = whole(rows) - centre
+        high = np.floor(around / _LIMB)
+        low = around - _LIMB * high
+        return around.sum(axis=0), high.T @ high, high.T @ low, low.T @ low
+
+    n = len(X)
+    centre = np.rint(sum(map_blocks(lambda rows: whole(rows).sum(axis=0), n, _SUMMED, n_threads)) / n)
+    with one_blas_thread():
+        parts = map_blocks(products, n, _SUMMED, n_threads)
+    total, of_high, mixed, of_low = (sum(part) for part in zip(*parts, strict=True))
+    second = (_LIMB**2 * of_high + _LIMB * (mixed + mixed.T)) + of_low
+    return (second / n - np.outer(total / n, total / n)) * GRID**2
+
+
 def _capped(ks: Sequence[int], n_rows: int) -> list[int]:
     """Numbers of neighbours that ``n_rows`` rows have."""
     return [min(int(k), max(n_rows - 1, 1)) for k in ks]
 
 
-def _turned(X: FloatArray, turn: FloatArray | None) -> FloatArray:
+def _turned(X: FloatArray, turn: FloatArray | None, n_threads: int) -> FloatArray:
     """``X @ turn`` on the grid, feature by feature: a row has the same coordinates in every company."""
     if turn is None:
         return X
     if len(X) <= FEW:
         return _on_grid(np.cumsum(X[:, :, None] * turn, axis=1)[:, -1])  # the same sums in fewer calls
-    out = np.zeros((len(X), turn.shape[1]))
-    for start in range(0, len(X), _ROWS):
-        rows, into = X[start : start + _ROWS], out[start : start + _ROWS]
+
+    def of(rows: FloatArray) -> FloatArray:
+        out = np.zeros((len(rows), turn.shape[1]))
         for column, weights in zip(rows.T, turn, strict=True):
-            into += column[:, None] * weights
-    return _on_grid(out)
+            out += column[:, None] * weights
+        return _on_grid(out)
+
+    return by_rows(of, X, width=turn.shape[1], n_threads=n_threads, block=_ROWS)
 
 
 def _on_grid(out: FloatArray) -> FloatArray:

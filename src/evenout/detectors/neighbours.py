@@ -21,6 +21,8 @@ import numpy as np
 
 from evenout.core.compiled import map_blocks
 from evenout.core.exceptions import warn
+from evenout.core.order import row_order
+from evenout.core.rows import by_rows, side_by_side, take_rows
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.detectors.few import FEW, Few
 from evenout.detectors.parts import Without, by_refitting
@@ -32,6 +34,7 @@ SPARE = 3.0  # standard deviations by which lists are longer than needed, so tha
 BATCH = 65536  # new rows scored at a time: bounds the memory for their neighbours to some 50 MB
 
 Search: TypeAlias = Callable[[FloatArray, int], tuple[FloatArray, Ids]]
+Locate: TypeAlias = Callable[[FloatArray], tuple[FloatArray, IntArray, IntArray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +118,7 @@ class Neighbours:
             Scores of the training rows, LOF first; higher = more outlying.
         """
         model, home, _ = cls._learn(X, *_capped(lof, knn, len(X)), n_threads)
-        return model, model.scores[home]
+        return model, take_rows(model.scores, home, n_threads)
 
     @classmethod
     def cross_fit(
@@ -127,6 +130,7 @@ class Neighbours:
         knn: Sequence[int],
         n_threads: int = 1,
         search: Search | None = None,
+        locate: Locate | None = None,
     ) -> tuple["Neighbours", FloatArray, Without]:
         """Learn from all rows, and from the rows outside each fold, with one search for all of them.
 
@@ -142,6 +146,8 @@ class Neighbours:
             As in `fit`.
         search : function of locations and k, optional
             Finds what `nearest` finds for every location, on another device.
+        locate : function of rows, optional
+            Finds what `distinct_rows` finds, on another device.
 
         Returns
         -------
@@ -154,20 +160,20 @@ class Neighbours:
         lof_k, knn_k = _capped(lof, knn, len(X))
         k_max = _largest(lof_k, knn_k)
         listed = _enough(k_max, np.unique(folds, return_counts=True)[1].max() / len(X))
-        model, home, found = cls._learn(X, lof_k, knn_k, n_threads, listed, search)
+        model, home, found = cls._learn(X, lof_k, knn_k, n_threads, listed, search, locate)
 
         def refit(rows: FloatArray, fold: int) -> tuple[Neighbours, FloatArray]:  # noqa: ARG001
             fitted, place, _ = cls._learn(rows, *_cap(lof_k, knn_k, len(rows)), n_threads)
-            return fitted, fitted.scores[place]
+            return fitted, take_rows(fitted.scores, place, n_threads)
 
         def without(fold: int) -> FloatArray:
             kept = folds != fold
             if kept.sum() <= k_max:
                 return by_refitting(X, folds, refit, n_threads=n_threads)(fold)
             counts = np.bincount(home[kept], minlength=len(model.counts))
-            return model._scores_without(found, counts, n_threads)[home]
+            return take_rows(model._scores_without(found, counts, n_threads), home, n_threads)
 
-        return model, model.scores[home], without
+        return model, take_rows(model.scores, home, n_threads), without
 
     @classmethod
     def _learn(
@@ -178,15 +184,27 @@ class Neighbours:
         n_threads: int,
         listed: int = 0,
         search: Search | None = None,
+        locate: Locate | None = None,
     ) -> tuple["Neighbours", IntArray, tuple[FloatArray, Ids]]:
-        """The model, where each row is among its locations, and lists of at least ``listed`` neighbours."""
-        locations, counts, home = distinct_rows(X)
+        """The model, where each row is among its locations, and lists of at least ``listed`` neighbours.
+
+        Where more are listed than needed, folds are to be left out: the blocks stay with the model, for lists that
+        turn out too short.
+        """
+        locations, counts, home = distinct_rows(X) if locate is None else locate(X)
         k_max = _largest(lof, knn)
         k = min(max(k_max, listed), len(locations) - 1)
-        found = nearest(cut_blocks(locations), k, n_threads=n_threads) if search is None else search(locations, k)
+        if search is None:
+            blocks = cut_blocks(locations, n_threads=n_threads)
+            found = nearest(blocks, k, n_threads=n_threads)
+        else:
+            found = search(locations, k)
         itself = np.arange(len(locations), dtype=np.int32)
         slots = _slots(found, counts, k_max, home=itself, own=counts - 1, n_threads=n_threads)
-        return cls(locations, counts, lof, knn, *_rate(slots, lof, knn, n_threads)), home, found
+        model = cls(locations, counts, lof, knn, *_rate(slots, lof, knn, n_threads))
+        if search is None and listed:
+            model.__dict__["_blocks"] = blocks  # what the property would cut once more
+        return model, home, found
 
     def _scores_without(self, found: tuple[FloatArray, Ids], counts: IntArray, n_threads: int) -> FloatArray:
         """Scores at all locations, u x columns, if only ``counts`` rows are left at each.
@@ -268,13 +286,11 @@ def distinct_rows(X: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
     >>> distinct_rows(np.array([[2.0, 0.0], [1.0, 5.0], [2.0, -0.0]]))
     (array([[2., 0.], [1., 5.]]), array([2, 1]), array([0, 1, 0]))
     """
-    order = np.lexsort(-X.T[::-1])
-    ordered = X[order]
-    is_new = np.ones(len(X), dtype=bool)
-    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    order, new = row_order(X)
+    order, new = order[::-1], np.append(True, new[:0:-1])
     home = np.empty(len(X), dtype=np.intp)
-    home[order] = np.cumsum(is_new) - 1
-    return np.array(ordered[is_new]) + 0.0, np.bincount(home), home  # + 0.0: no -0.0 remains
+    home[order] = np.cumsum(new) - 1
+    return X.take(order[new], axis=0) + 0.0, np.diff(np.flatnonzero(new), append=len(X)), home  # + 0.0: no -0.0 remains
 
 
 def _capped(lof: Sequence[int], knn: Sequence[int], n_rows: int) -> tuple[IntArray, IntArray]:
@@ -342,10 +358,15 @@ def _rate(
     from evenout.detectors._neighbour_kernels import densities, factors
 
     distance, neighbour = slots
-    k_distance = np.ascontiguousarray(distance[:, lof - 1])
+    k_distance = _columns(distance, lof - 1, n_threads)
     density = _by_rows(densities, slots, (k_distance, lof), n_threads)
     factor = _by_rows(factors, (neighbour, density), (density, lof), n_threads)
-    return k_distance, density, np.hstack([factor, distance[:, knn - 1]])
+    return k_distance, density, side_by_side([factor, _columns(distance, knn - 1, n_threads)], n_threads)
+
+
+def _columns(table: FloatArray, places: IntArray, n_threads: int) -> FloatArray:
+    """Some columns."""
+    return by_rows(lambda rows: rows.take(places, axis=1), table, width=len(places), n_threads=n_threads)
 
 
 def _by_rows(
@@ -354,9 +375,6 @@ def _by_rows(
     whole: tuple[AnyArray, ...],
     n_threads: int,
 ) -> FloatArray:
-    """Run ``kernel`` on blocks of rows of all ``parts``, beside the arrays in ``whole``; join the results."""
-
-    def work(rows: slice) -> FloatArray:
-        return kernel(*(part[rows] for part in parts), *whole)
-
-    return np.concatenate(map_blocks(work, len(parts[0]), ROWS, n_threads))
+    """Run ``kernel`` on blocks of rows of all ``parts``, beside the arrays in ``whole``: a column for each LOF."""
+    width = len(whole[1])
+    return by_rows(lambda *rows: kernel(*rows, *whole), *parts, width=width, n_threads=n_threads, block=ROWS)

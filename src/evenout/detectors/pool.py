@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evenout.core.rows import side_by_side
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.adapt import (
     GroupAware,
@@ -64,9 +65,9 @@ class FittedPool:
     families: tuple[str, ...] = ()
     units: Units | None = None
 
-    def inside(self, X: FloatArray) -> FloatArray:
+    def inside(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Rows as the named pools see them."""
-        return X if self.units is None else self.units.apply(X)
+        return X if self.units is None else self.units.apply(X, n_threads=n_threads)
 
     def score(
         self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None, device: str = "cpu"
@@ -78,7 +79,7 @@ class FittedPool:
                 f"sensitive_features is missing: these detectors use the group of every row: {', '.join(grouped)}; "
                 "pass sensitive_features=<array, Series or DataFrame>, or leave these detectors out"
             )
-        columns, inside = [], self.inside(X)
+        columns, inside = [], self.inside(X, n_threads=n_threads)
         for part in self.parts:
             rows = inside if isinstance(part, OWN) else X
             if isinstance(part, GroupAware):
@@ -89,7 +90,7 @@ class FittedPool:
                 from evenout import gpu
 
                 columns.append(gpu.score(part, rows, n_threads=n_threads, device=device))
-        return np.hstack(columns)
+        return side_by_side(columns, n_threads)
 
 
 def fit_pool(
@@ -182,14 +183,16 @@ def has_named(detectors: Any) -> bool:
     return isinstance(entries, list | tuple) and any(isinstance(e, str) and e in NAMED for e in entries)
 
 
-def standard_units(detectors: Any, X: FloatArray, feature_names: Sequence[str] | None = None) -> Units | None:
+def standard_units(
+    detectors: Any, X: FloatArray, feature_names: Sequence[str] | None = None, *, n_threads: int = 1
+) -> Units | None:
     """Units for the named pools among ``detectors``, learnt on the training rows X (n, d); None if there are none.
 
     Columns that do not vary are named in a warning.
     """
     if not has_named(detectors):
         return None
-    units = Units.fit(X)
+    units = Units.fit(X, n_threads=n_threads)
     units.warn_dropped(feature_labels(feature_names, X.shape[1]))
     return units
 
@@ -215,8 +218,8 @@ def _fit(detectors: Any, task: Task) -> tuple[FittedPool, FloatArray, Without]:
     each = [part.without for part in fitted if part.without is not None]
     return (
         pool,
-        np.hstack([part.scores for part in fitted]),
-        lambda fold: np.hstack([without(fold) for without in each]),
+        side_by_side([part.scores for part in fitted], task.n_threads),
+        lambda fold: side_by_side([without(fold) for without in each], task.n_threads),
     )
 
 

@@ -16,10 +16,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from evenout.core.compiled import map_blocks
+from evenout.core.compiled import map_blocks, map_each
 from evenout.core.types import BoolArray, Float32Array, FloatArray, IntArray
 
 BLOCK = 64  # points in a block: the bits of one integer say which of them may be near
+WHOLE = 8192  # points that are cut by one thread, to the end
 QUERY_BLOCKS = 4  # per piece of work handed to a thread
 
 Ids = npt.NDArray[np.int32]
@@ -88,7 +89,7 @@ class Blocks:
         return Rounded(centre, values, offsets, np.sqrt(np.fmax.reduce(squares, axis=1)))
 
 
-def cut_blocks(points: FloatArray, *, method: Literal["boxes", "brute"] = "boxes") -> Blocks:
+def cut_blocks(points: FloatArray, *, method: Literal["boxes", "brute"] = "boxes", n_threads: int = 1) -> Blocks:
     """Cut ``points`` (n x d, n >= 1) into blocks.
 
     ``method="brute"`` keeps the order of the rows and gives each block all of space as its box: a search over such
@@ -96,49 +97,57 @@ def cut_blocks(points: FloatArray, *, method: Literal["boxes", "brute"] = "boxes
     """
     n, d = points.shape
     n_blocks = -(-n // BLOCK)
-    order = np.arange(n) if method == "brute" else _halving_order(points)
-    padded = np.full((n_blocks * BLOCK, d), np.nan)
-    padded[:n] = points[order]
-    blocks = padded.reshape(n_blocks, BLOCK, d)
-    ids = np.full(n_blocks * BLOCK, -1, dtype=np.int32)
-    ids[:n] = order
-    if method == "brute":
-        low, high = np.full((n_blocks, d), -np.inf), np.full((n_blocks, d), np.inf)
-    else:
-        low, high = np.nanmin(blocks, axis=1), np.nanmax(blocks, axis=1)
+    order = np.arange(n) if method == "brute" else _halving_order(points, n_threads)
+    blocks, ids = np.full((n_blocks, BLOCK, d), np.nan), np.full((n_blocks, BLOCK), -1, dtype=np.int32)
+    low, high = np.full((n_blocks, d), -np.inf), np.full((n_blocks, d), np.inf)
+
+    def fill(part: slice) -> None:
+        rows = order[part.start * BLOCK : part.stop * BLOCK]
+        ids[part].reshape(-1)[: len(rows)] = rows
+        blocks[part].reshape(-1, d)[: len(rows)] = points.take(rows, axis=0)
+        if method != "brute":  # NaN, where there is no point, is neither the least nor the largest
+            np.fmin.reduce(blocks[part], axis=1, out=low[part])
+            np.fmax.reduce(blocks[part], axis=1, out=high[part])
+
+    map_blocks(fill, n_blocks, WHOLE // BLOCK, n_threads)
     size = np.minimum(BLOCK, n - BLOCK * np.arange(n_blocks))
-    return Blocks(Exact(blocks, ids.reshape(n_blocks, BLOCK), size, low, high))
+    return Blocks(Exact(blocks, ids, size, low, high))
 
 
-def _halving_order(points: FloatArray) -> IntArray:
+def _halving_order(points: FloatArray, n_threads: int) -> IntArray:
     """Order of the rows in which consecutive runs of ``BLOCK`` rows lie close together.
 
-    Each part is halved, at a multiple of ``BLOCK`` rows, across the feature with the widest range.
+    Each part is halved, at a multiple of ``BLOCK`` rows, across the feature with the widest range: level by level, all
+    parts of a level at a time, until they are small, and then each small part to its end.
     """
-    order = np.arange(len(points))
-    parts = [(0, len(points))]
-    while parts:
-        start, stop = parts.pop()
-        n_blocks = -(-(stop - start) // BLOCK)
-        if n_blocks == 1:
-            continue
+    from evenout.detectors._cut_kernels import halve_to_blocks, widest_feature
+
+    order, parts = np.arange(len(points)), [(0, len(points))]
+
+    def halve(part: tuple[int, int]) -> list[tuple[int, int]]:
+        start, stop = part
         rows = order[start:stop]
-        part = points[rows]
-        left = n_blocks // 2 * BLOCK
-        widest = int(np.argmax(np.ptp(part, axis=0)))
-        order[start:stop] = rows[np.argpartition(part[:, widest], left)]
-        parts += [(start, start + left), (start + left, stop)]
+        middle = start + -(-len(rows) // BLOCK) // 2 * BLOCK
+        values = points[:, widest_feature(points, rows)].take(rows)
+        order[start:stop] = rows[np.argpartition(values, middle - start)]
+        return [(start, middle), (middle, stop)]
+
+    while parts[0][1] > WHOLE:  # all parts have as many blocks as the first, or one more
+        parts = [half for halves in map_each(halve, parts, n_threads) for half in halves]
+    map_each(lambda part: halve_to_blocks(points, order[slice(*part)], BLOCK), parts, n_threads)
     return order
 
 
 def drop_points(blocks: Blocks, dropped: BoolArray) -> Blocks:
     """The same blocks without some points; ``dropped`` says which, by their ids.
 
-    NaN is no nearer than anything, so a search never finds it; the boxes stay as they are.
+    NaN is no nearer than anything, so a search never finds it; the boxes, and the bounds of norms, stay as they are.
     """
-    exact = blocks.exact
+    exact, rounded = blocks.exact, blocks.rounded
     gone = dropped[exact.ids]  # places without a point are NaN already, whatever id -1 says
-    return Blocks(exact._replace(points=np.where(gone[:, :, None], np.nan, exact.points)))
+    left = Blocks(exact._replace(points=np.where(gone[:, :, None], np.nan, exact.points)))
+    left.__dict__["rounded"] = rounded._replace(offsets=np.where(gone, np.float32(np.nan), rounded.offsets))
+    return left
 
 
 def nearest(data: Blocks, k: int, *, queries: Blocks | None = None, n_threads: int = 1) -> tuple[FloatArray, Ids]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenout.core.exceptions import ConstantFeatureWarning, warn
+from evenout.core.rows import by_rows
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.measuring import Measures, Ranges
 from evenout.storage.fields import Fields
@@ -57,25 +58,29 @@ class Units:
         return cls(kept, centre, spread)
 
     @classmethod
-    def fit(cls, X: FloatArray) -> "Units":
+    def fit(cls, X: FloatArray, *, n_threads: int = 1) -> "Units":
         """Learn from training rows of shape (n, d); where no column varies, the first one stays."""
-        return cls.of(Measures.of(X, Ranges.of(X, None).outline(), None))
+        outline = Ranges.of(X, None, n_threads=n_threads).outline(n_threads=n_threads)
+        return cls.of(Measures.of(X, outline, None, n_threads=n_threads))
 
     @classmethod
     def of(cls, measures: Measures) -> "Units":
         """From what all training rows tell, in memory or in parts."""
         return cls(measures.outline.kept, *measures.centres_and_spreads())
 
-    def apply(self, X: FloatArray) -> FloatArray:
+    def apply(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Rows of shape (r, d) in these units, shape (r, m), rounded.
 
         Multiplying and shifting a column of X changes these quotients by rounding errors alone, and rounding, to
         `GRID` and from 2 on to as many digits, takes those away: not even a tie is broken.
         """
+        return by_rows(self._rounded, X, width=len(self.kept), n_threads=n_threads)
+
+    def _rounded(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
-            z = np.clip((X[:, self.kept] - self.centre) / self.spread, -FARTHEST, FARTHEST)
+            z = np.clip((X.take(self.kept, axis=1) - self.centre) / self.spread, -FARTHEST, FARTHEST)
         step = np.ldexp(GRID, np.maximum(np.frexp(z)[1] - 1, 0))
-        return np.ascontiguousarray(np.rint(z / step) * step + 0.0)  # + 0.0: no -0.0 remains
+        return np.rint(z / step) * step + 0.0  # + 0.0: no -0.0 remains
 
     def warn_dropped(self, names: Sequence[str]) -> None:
         """Name the columns, of all d, that do not vary."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenout.core.order import row_order
 from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.storage.fields import Fields
@@ -107,9 +108,9 @@ def guessed_share(tells: float, n_groups: int) -> float:
 
 def evenly_spaced(X: FloatArray, size: int) -> FloatArray:
     """At most ``size`` rows, evenly spaced in the order of their values: the same for every order of the rows."""
-    if len(X) <= size:
-        return X[np.lexsort(X.T[::-1])]
-    return X[np.lexsort(X.T[::-1])[np.linspace(0, len(X) - 1, size).round().astype(np.intp)]]
+    order, _ = row_order(X)
+    places = np.linspace(0, len(X) - 1, min(size, len(X))).round().astype(np.intp)
+    return X[order[places]] + 0.0  # + 0.0: no -0.0 remains, which may stand before or after a 0.0
 
 
 def _kin(X: FloatArray) -> IntArray:

@@ -7,6 +7,7 @@ import numpy as np
 
 from evenout.core.combine import LINEAR, Combination, Combiner, learn_combination
 from evenout.core.exceptions import ConstantScoreWarning, LabelCoverageWarning, warn
+from evenout.core.rows import by_rows, take_rows
 from evenout.core.scaling import Scaling, learn_scaling
 from evenout.core.stacking import (
     FLAGGED_AGREEMENT,
@@ -67,19 +68,18 @@ class ScoreModel:
     ) -> FloatArray:
         """``S`` of rows of shape (m, d): shape (m, k), and behind these how much rows resemble each group."""
         raw = self.pool.score(X, n_threads=n_threads, sensitive_features=sensitive_features, device=device)
-        S = self.scaling.transform(raw)
+        S = self.scaling.transform(raw, n_threads=n_threads)
         return S if self.resemblance is None else np.column_stack([S, self.resemblance.of(X)])
 
-    def of_raw(self, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def of_raw(self, raw: FloatArray, *, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
         """``S`` and ``t`` (m,) of raw scores, with resemblance behind them as it is."""
-        k = self.n_detectors
-        S = np.clip(self.scaling.transform(raw[:, :k]), -_LARGEST, _LARGEST)
-        return S if raw.shape[1] == k else np.column_stack([S, raw[:, k:]]), self.base(S)
+        S = _comparable(self.scaling, raw, n_threads)
+        return S, self.base(S, n_threads=n_threads)
 
-    def base(self, S: FloatArray) -> FloatArray:
+    def base(self, S: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``t`` of scaled scores of shape (m, k), or with more columns behind them: shape (m,)."""
         S = S[:, : self.n_detectors]
-        t = self.base_scaling.transform(_combined(self.combination, S))[:, 0]
+        t = self.base_scaling.transform(_combined(self.combination, S, n_threads))[:, 0]
         return t if self.stack is None else self.stack.apply(S, t)
 
     def base_weights(self) -> FloatArray | None:
@@ -178,11 +178,52 @@ def learn_scores(
     return ScoreModel(pool, scaler, ensemble, base, resemblance=resemblance)
 
 
-def _combined(combination: Combination, S: FloatArray) -> FloatArray:
+def learn_on(
+    pool: FittedPool,
+    raw: FloatArray,
+    outside: BoolArray,
+    *,
+    scaling: str,
+    combination: str | Combiner,
+    seed: int,
+    resemblance: Resemblance | None = None,
+    n_threads: int = 1,
+) -> tuple[ScoreModel, FloatArray, FloatArray]:
+    """What `learn_scores` learns on the rows that ``outside`` marks, and what it makes of all rows: S and t.
+
+    These are ``of_raw(raw)``, bit for bit; rows are scaled and combined once, and those outside are not copied.
+    """
+    k = len(pool.names)
+    scaler = learn_scaling(scaling, raw[:, :k] if raw.shape[1] > k else raw, outside=outside, n_threads=n_threads)
+    S = _comparable(scaler, raw, n_threads)
+    scores = S[:, :k]
+    by_all = callable(combination) or combination == "greedy"  # what a row adds depends on the others
+    known = take_rows(scores, outside, n_threads) if by_all else scores
+    ensemble = learn_combination(combination, known, np.flatnonzero(scaler.varies), seed, pool.families)
+    combined = _combined(ensemble, scores, n_threads)
+    own = _combined(ensemble, known, n_threads) if callable(combination) else combined[outside]
+    base = learn_scaling("minmax", own)
+    model = ScoreModel(pool, scaler, ensemble, base, resemblance=resemblance)
+    return model, S, base.transform(combined, n_threads=n_threads)[:, 0]
+
+
+def _comparable(scaling: Scaling, raw: FloatArray, n_threads: int) -> FloatArray:
+    """Raw scores scaled and bounded, with what stands behind the detectors' columns as it is."""
+    k = len(scaling.varies)
+
+    def of(rows: FloatArray) -> FloatArray:
+        S = scaling.transform(rows[:, :k])
+        np.clip(S, -_LARGEST, _LARGEST, out=S)
+        return S if rows.shape[1] == k else np.column_stack([S, rows[:, k:]])
+
+    return by_rows(of, raw, n_threads=n_threads)
+
+
+def _combined(combination: Combination, S: FloatArray, n_threads: int = 1) -> FloatArray:
     """The base ensemble's raw score as a column; a user's own function is checked."""
     if not len(combination.buckets[0]):  # every detector is constant
         return np.zeros((len(S), 1))
-    scores = np.asarray(combination.apply(S), dtype=float)
+    scores = np.asarray(combination.apply(S, n_threads=n_threads), dtype=float)
     if scores.shape != (len(S),):
         raise ValueError(f"combination returned shape {scores.shape}; one number per row, shape ({len(S)},), is needed")
     if not np.isfinite(scores).all():

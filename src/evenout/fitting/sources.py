@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from joblib import effective_n_jobs
 
 from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.exceptions import InputError
@@ -26,7 +27,7 @@ from evenout.detectors.pool import FittedPool, standard_units
 from evenout.detectors.units import Units
 from evenout.fitting.even import Counter
 from evenout.fitting.resemblance import Resemblance
-from evenout.fitting.scores import KnownLabels, ScoreModel, learn_scores
+from evenout.fitting.scores import KnownLabels, ScoreModel, learn_on
 from evenout.inputs.coder import Coder
 from evenout.inputs.giveaways import find_giveaways, read_attributes, warn_giveaways
 from evenout.inputs.grouping import read_crossed, read_grouping
@@ -66,6 +67,8 @@ class TrainingRows:
         Of the groups of ``soft``.
     units : Units or None
         In which named pools see the rows.
+    n_threads : int
+        For passes over the rows; results do not depend on it.
     """
 
     X: FloatArray
@@ -79,6 +82,7 @@ class TrainingRows:
     feature_names: Sequence[str] | None = None
     soft_names: tuple[str, ...] = ()
     units: Units | None = None
+    n_threads: int = 1
 
     @classmethod
     def read(
@@ -122,14 +126,15 @@ class TrainingRows:
 
     def measured(self, parameters: Mapping[str, Any]) -> "TrainingRows":
         """The same with the units that they have given themselves, where features are to be standardised."""
-        if not parameters["standardize"]:
-            return self
-        return replace(self, units=standard_units(parameters["detectors"], self.X, self.feature_names))
+        n_threads, units = effective_n_jobs(parameters["n_jobs"]), None
+        if parameters["standardize"]:
+            units = standard_units(parameters["detectors"], self.X, self.feature_names, n_threads=n_threads)
+        return replace(self, units=units, n_threads=n_threads)
 
     @cached_property
     def content(self) -> FloatArray:
         """The rows in their units, in which no unit moves a row to another fold or away from another row."""
-        return self.X if self.units is None else self.units.apply(self.X)
+        return self.X if self.units is None else self.units.apply(self.X, n_threads=self.n_threads)
 
     def warn_giveaways(self) -> None:
         """Warn of features that nearly tell the group; without names they are counted from 0."""
@@ -296,9 +301,8 @@ class MemoryViews:
         raw = self.raw if fold < 0 else self.without(fold)
         settings: dict[str, Any] = {name: self.source.parameters[name] for name in ("scaling", "combination")}
         outside, rows = self.source.folds != fold, self.source.rows
-        settings |= {"seed": self.source.seed, "resemblance": self.resemblance}
-        model = learn_scores(self.pool, raw[outside], **settings)
-        S, t = model.of_raw(raw)
+        settings |= {"seed": self.source.seed, "resemblance": self.resemblance, "n_threads": rows.n_threads}
+        model, S, t = learn_on(self.pool, raw, outside, **settings)
         if rows.known is None:
             return View(model, S, t)
         weight, known = None if rows.sample_weight is None else rows.sample_weight[outside], rows.known.of(outside)

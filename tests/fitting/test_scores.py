@@ -1,0 +1,33 @@
+"""Scaling and base ensemble, learnt on the rows outside of a fold and applied to all of them."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from evenout.core.combine import COMBINATIONS
+from evenout.core.scaling import SCALINGS
+from evenout.detectors.pool import FittedPool, Precomputed
+from evenout.fitting.scores import learn_on, learn_scores
+
+
+@pytest.mark.parametrize("behind", [0, 2])
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("combination", [*COMBINATIONS, lambda S: S.mean(axis=1)])
+def test_rows_outside_teach_as_a_table_of_their_own(combination, scaling, behind):
+    rng = np.random.default_rng(3)
+    raw, outside = rng.lognormal(size=(1500, 7 + behind)), rng.random(1500) < 0.8
+    raw[:, 2] = 1.0  # says nothing
+    pool = FittedPool(tuple("abcdefg"), (Precomputed(7),))
+    settings = {"scaling": scaling, "combination": combination, "seed": 5}
+    expected = learn_scores(pool, raw[outside], **settings)
+    S, t = expected.of_raw(raw)
+    for n_threads in (1, 3):
+        model, found, base = learn_on(pool, raw, outside, **settings, n_threads=n_threads)
+        assert_array_equal(found, S)
+        assert_array_equal(base, t)
+        assert [chosen.tolist() for chosen in model.combination.buckets] == [
+            chosen.tolist() for chosen in expected.combination.buckets
+        ]
+        for name in ("low", "high", "mean", "std", "sorted_scores"):
+            assert_array_equal(getattr(model.scaling, name), getattr(expected.scaling, name))
+            assert_array_equal(getattr(model.base_scaling, name), getattr(expected.base_scaling, name))
