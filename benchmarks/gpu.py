@@ -30,6 +30,7 @@ from evenout.core.combine import learn_combination
 from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.pairwise import PairSums, pair_sums
 from evenout.core.path import TradeoffPath
+from evenout.core.rows import side_by_side
 from evenout.core.scaling import learn_scaling, unit_range
 from evenout.core.similarity import DEFAULT_LENGTH, comparable_rows
 from evenout.core.types import FloatArray, IntArray
@@ -87,21 +88,23 @@ def make_rows(n: int, d: int, n_groups: int, seed: int) -> tuple[FloatArray, Int
     return X, groups
 
 
-def fit(X: FloatArray, groups: IntArray, n_groups: int, device: str, clock: Clock) -> Fitted:
-    """The stages of `FairOutlierEnsemble.fit`, the heavy ones on the device."""
+def fit(X: FloatArray, groups: IntArray, n_groups: int, device: str, n_jobs: int, clock: Clock) -> Fitted:
+    """The stages of `FairOutlierEnsemble.fit`, the heavy ones on the device, the others on threads of the CPU."""
+    threads: dict[str, Any] = {"n_threads": n_jobs}
     with clock("neighbours"):
-        neighbours, near = gpu.fit_neighbours(X, lof=LOF, knn=KNN, device=device)
+        neighbours, near = gpu.fit_neighbours(X, lof=LOF, knn=KNN, device=device, **threads)
     with clock("forest"):
-        forest, isolation = gpu.fit_forest(X, sizes=TREES, random_state=0, device=device)
+        forest, isolation = gpu.fit_forest(X, sizes=TREES, random_state=0, device=device, **threads)
     with clock("scale, combine, fold"):
-        raw = np.hstack([near, isolation])
-        scaling = learn_scaling("minmax", raw)
-        S = scaling.transform(raw)
-        t = unit_range(learn_combination("greedy", S, np.flatnonzero(scaling.varies), 0).apply(S))
+        raw = side_by_side([near, isolation], n_jobs)
+        scaling = learn_scaling("minmax", raw, **threads)
+        S = scaling.transform(raw, **threads)
+        combination = learn_combination("greedy", S, np.flatnonzero(scaling.varies), 0)
+        t = unit_range(combination.apply(S, **threads))
         folds = assign_folds(S, groups, N_FOLDS, 0)
     with clock("cells"):
         cells = collect_cells(S, t, rank_weights(t), groups, folds, n_groups=n_groups, n_sets=N_FOLDS)
-        scores = np.column_stack([S, t])
+        scores = side_by_side([S, t], n_jobs)
     with clock("individual form"):
         pairs = gpu.pair_sums(X, scores, groups, folds, n_groups=n_groups, n_folds=N_FOLDS, device=device)
     with clock("solve"):
@@ -166,7 +169,7 @@ def run(n: int, d: int, n_groups: int, device: str, n_jobs: int) -> tuple[dict[s
     first = Clock()
     few, few_groups = make_rows(SMALL, d, n_groups, seed=0)
     with first("whole"):
-        small = fit(few, few_groups, n_groups, device, first)
+        small = fit(few, few_groups, n_groups, device, n_jobs, first)
     arrays = (small.scores, few_groups, small.folds)
     shape = {"n_groups": n_groups, "n_folds": small.pairs.mass.shape[1]}
     pair_error = error_of_pairs(small.pairs, pair_sums(few, *arrays, **shape, n_threads=n_jobs))
@@ -176,7 +179,7 @@ def run(n: int, d: int, n_groups: int, device: str, n_jobs: int) -> tuple[dict[s
     X, groups = make_rows(n, d, n_groups, seed=1)
     clock = Clock()
     with clock("whole"):
-        fitted = fit(X, groups, n_groups, device, clock)
+        fitted = fit(X, groups, n_groups, device, n_jobs, clock)
     local_pairs(X, groups, n_groups, fitted, device, clock)
     new, _ = make_rows(SMALL, d, n_groups, seed=2)
     sizes = np.bincount(groups, minlength=n_groups)
@@ -213,7 +216,7 @@ def main() -> None:
     parser.add_argument("--d", type=int, default=10, help="features")
     parser.add_argument("--groups", type=int, default=3, help="groups of equal size")
     parser.add_argument("--device", default="cuda", help="cpu: the same code without a GPU, to try it")
-    parser.add_argument("--n-jobs", type=int, default=2, help="threads of the CPU, for the comparisons")
+    parser.add_argument("--n-jobs", type=int, default=2, help="threads of the CPU")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     options = parser.parse_args()
     seconds, summary = run(options.n, options.d, options.groups, options.device, options.n_jobs)

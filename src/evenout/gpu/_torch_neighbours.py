@@ -27,8 +27,8 @@ def fit(
     X: FloatArray, lof: Sequence[int], knn: Sequence[int], device: str, n_threads: int
 ) -> tuple[Neighbours, FloatArray]:
     """See `Neighbours.fit`."""
-    model, graph = _learn(X, *_capped(lof, knn, len(X)), device, n_threads)
-    return model, model.scores[graph.home.cpu().numpy()]
+    model, scores, _ = _learn(X, *_capped(lof, knn, len(X)), device, n_threads)
+    return model, scores
 
 
 def cross_fit(
@@ -37,7 +37,7 @@ def cross_fit(
     """See `Neighbours.cross_fit`."""
     lof_k, knn_k = _capped(lof, knn, len(X))
     k_max, largest = _largest(lof_k, knn_k), np.unique(folds, return_counts=True)[1].max()
-    model, graph = _learn(X, lof_k, knn_k, device, n_threads, _enough(k_max, largest / len(X)))
+    model, scores, graph = _learn(X, lof_k, knn_k, device, n_threads, _enough(k_max, largest / len(X)))
 
     def refit(rows: FloatArray, fold: int) -> tuple[Neighbours, FloatArray]:  # noqa: ARG001
         fewer_lof, fewer_knn = _cap(lof_k, knn_k, len(rows))
@@ -50,7 +50,7 @@ def cross_fit(
         slots = graph.without(upload(left, device), k_max, n_threads)
         return _rate(*slots, lof_k, knn_k)[2][graph.home].cpu().numpy()
 
-    return model, model.scores[graph.home.cpu().numpy()], without
+    return model, scores, without
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,16 @@ class _Graph:
 
 def _learn(
     X: FloatArray, lof: IntArray, knn: IntArray, device: str, n_threads: int, listed: int = 0
-) -> tuple[Neighbours, _Graph]:
-    """The model, and the graph of its rows with lists of at least ``listed`` neighbours."""
+) -> tuple[Neighbours, FloatArray, _Graph]:
+    """The model, the scores of its rows, and their graph with lists of at least ``listed`` neighbours."""
     locations, counts, home = distinct_rows(upload(X, device))
     k_max = _largest(lof, knn)
     found = nearest(locations, min(max(k_max, listed), len(locations) - 1), n_threads=n_threads)
     graph = _Graph(locations, home, *found)
-    state = [array.cpu().numpy() for array in _rate(*graph.slots(counts, k_max), lof, knn)]
-    return Neighbours(locations.cpu().numpy(), counts.cpu().numpy(), lof, knn, *state), graph
+    rated = _rate(*graph.slots(counts, k_max), lof, knn)
+    state = [array.cpu().numpy() for array in rated]
+    model = Neighbours(locations.cpu().numpy(), counts.cpu().numpy(), lof, knn, *state)
+    return model, rated[2][home].cpu().numpy(), graph
 
 
 def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> FloatArray:
