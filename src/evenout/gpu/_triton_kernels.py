@@ -220,17 +220,14 @@ def path_lengths(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     there = row < n_rows
     total = tl.zeros([ROWS], tl.float64)
-    tree = 0
     for size in range(n_sizes):
-        last = tl.load(sizes + size)
-        for t in range(tree, last):
+        for t in range(tl.load(sizes + size - 1, mask=size > 0, other=0), tl.load(sizes + size)):
             node = tl.load(root + t) + tl.zeros([ROWS], tl.int32)
             for _ in range(DEPTH):
                 value = tl.load(columns + tl.load(feature + node).to(tl.int64) * n_rows + row, mask=there, other=0.0)
                 right = value.to(tl.float64) > tl.load(threshold + node)
                 node = tl.load(child + 2 * node + right.to(tl.int32))
             total += tl.load(length + node)
-        tree = last
         tl.store(paths + row, total, mask=there)
         paths += n_rows
 
