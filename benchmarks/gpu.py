@@ -9,12 +9,17 @@ CPU.
 
 The form is also timed with the short scale of the estimator's default, 0.1 of the median distance.
 
+How far the two quadratic parts are from the limits of the chip is counted. The search multiplies 3 d + 2 numbers, in
+whole chunks, for each pair of rows: beside the rate of a large product of half-precision matrices in the same run. The
+form needs a root and a power for each pair: a multiprocessor makes 16 in a cycle, and cycles are those at full clock.
+
 Checks, each on rows drawn at random: distances of training rows to their neighbours, searched by the CPU among all
 rows; all 18 scores of new rows; pair sums by direction, ``max_v |v'(C~ - C)v| / v'Cv``.
 """
 
 import argparse
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +47,7 @@ LOF, KNN, TREES = range(5, 31, 5), range(2, 11, 2), range(25, 176, 25)
 FAIRNESS = {"demographic_parity": 1.0, "individual": 1.0}
 REDUCTION = 0.3  # share of the bias to remove, the mean of the two notions
 SMALL = 20_000  # rows of the first fit, and new rows that are scored on both devices
+SIDE = 8192  # of the matrices whose product measures the rate of half precision
 CHECKED = 5_000  # training rows whose neighbours are searched on the CPU
 
 
@@ -159,6 +165,31 @@ def compare_new(part: Neighbours | Forest, X: FloatArray, device: str, n_jobs: i
     return largest_difference(gpu.score(part, X, device=device), part.score(X, n_threads=n_jobs))
 
 
+def shares_of_limits(n: int, d: int, seconds: dict[str, float], pairs: int) -> dict[str, float]:
+    """Of the rate of half-precision products in the search, and of roots and powers in the form; none without a GPU."""
+    if not torch.cuda.is_available():
+        return {}
+    A = torch.randn(SIDE, SIDE, device="cuda").half()
+    taken = np.inf
+    for _ in range(5):
+        _wait()
+        start = time.perf_counter()
+        A @ A
+        _wait()
+        taken = min(taken, time.perf_counter() - start)
+    used = 3 * d + 2
+    width = 32 if used <= 32 else -(-used // 64) * 64
+    chip = torch.cuda.get_device_properties(0)
+    asked = ["nvidia-smi", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"]
+    clock = float(subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()[0])
+    special = 16 * chip.multi_processor_count * clock * 1e6
+    return {
+        "half_products_1e12_per_s": SIDE**3 / taken / 1e12,
+        "search_share_of_products": n * n * width * taken / SIDE**3 / seconds["neighbours"],
+        "form_share_of_special": 2 * pairs / special / seconds["individual form"],
+    }
+
+
 def largest_difference(scores: FloatArray, truth: FloatArray) -> float:
     """Largest difference relative to the true score."""
     return float((np.abs(scores - truth) / np.abs(truth)).max())
@@ -204,6 +235,7 @@ def run(n: int, d: int, n_groups: int, device: str, n_jobs: int) -> tuple[dict[s
             "individual_by_direction": pair_error,
             "local_by_direction": local_error,
         },
+        "limits": shares_of_limits(n, d, seconds, pairs),
         "gpu_peak_mb": torch.cuda.max_memory_allocated() / 1e6 if torch.cuda.is_available() else 0.0,
     }
     return seconds, summary
@@ -226,6 +258,8 @@ def main() -> None:
     print(f"{'whole fit':24} {summary['fit_s']:8.3f} s   (first fit, {SMALL} rows, {summary['first_fit_s']:.1f} s)")
     print(f"{'individual form':24} {1e3 * summary['ns_per_pair']:8.3f} ps a pair")
     print(f"{'with a short scale':24} {summary['local_if_s']:8.3f} s")
+    for name, share in summary["limits"].items():
+        print(f"{name:24} {share:8.3g}")
     for name, difference in summary["agree"].items():
         print(f"{name:24} {difference:8.1e} largest difference from the CPU")
     if options.json:
