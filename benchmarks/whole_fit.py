@@ -5,8 +5,8 @@
 
 The commit's sources are unpacked into a temporary folder. Each side runs in a process of its own, which has fitted once
 before anything is timed, so compiled code is ready. The two take turns, fit by fit, and the fastest fit of each counts.
-With ``--without-search`` the timed fits take over what the first one has found of nearest neighbours, as if a search took
-no time: what is left is what a processor does around one that runs on a GPU.
+With ``--without-search`` the timed fits take over what the first one has found of nearest neighbours, as if a search
+took no time: what is left is what a processor does around one that runs on a GPU.
 """
 
 import argparse

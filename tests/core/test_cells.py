@@ -3,7 +3,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from evenout.core import cells
+from evenout.core import cells as module
 from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
 from evenout.core.membership import Membership
 
@@ -95,7 +95,7 @@ def test_blocks_add_up_on_any_number_of_threads(make, clustered, kind, monkeypat
     groups = Membership.of_probabilities(shares) if kind == "soft" else p.groups
     sums = {"n_groups": 3, "n_sets": 5, "sample_weight": weight, "clusters": p.clusters}
     whole = collect_cells(p.S, p.t, p.beta, groups, p.folds, **sums)
-    monkeypatch.setattr(cells, "_BLOCK", 7)
+    monkeypatch.setattr(module, "_BLOCK", 7)
     blocks = [collect_cells(p.S, p.t, p.beta, groups, p.folds, **sums, n_threads=n) for n in (1, 3)]
     assert_same_sums(blocks[0], whole)
     for name in ("plain", "weighted", "spread"):
