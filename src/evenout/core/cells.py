@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from evenout.core.compiled import one_blas_thread
+from evenout.core.compiled import map_blocks, one_blas_thread
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.sketch import average_ranks
 from evenout.core.types import FloatArray, IntArray
+
+_BLOCK = 32768  # rows whose sums are added up by one product of matrices
 
 
 @dataclass(frozen=True)
@@ -238,6 +240,7 @@ def collect_cells(
     n_sets: int,
     sample_weight: FloatArray | None = None,
     clusters: IntArray | None = None,
+    n_threads: int = 1,
 ) -> Cells:
     """Sum the augmented rows ``z = (1, s, t)`` over each group of each set.
 
@@ -256,32 +259,67 @@ def collect_cells(
         How many rows each row counts for.
     clusters : array of shape (n,), optional
         Rows of one cluster code belong together, such as those of one person.
+    n_threads : int
+        Blocks of rows are summed by themselves and then added in their order, whatever the number of threads.
     """
     members = groups if isinstance(groups, Membership) else Membership.of_codes(groups, n_groups)
     compared, size = members.compared, S.shape[1] + 2
-    first, second = compared.joint
+    pairs = list(zip(*(groups.tolist() for groups in compared.joint), strict=True))
     plain = np.zeros((n_sets, n_groups + 1, size, size))
     weighted = np.zeros((n_sets, size, size))
     hard = members.hard
     simple = sample_weight is None and clusters is None and hard
-    spread = None if simple else np.zeros((n_sets, len(first), size, size))
+    spread = np.zeros((n_sets, 0 if simple else len(pairs), size, size))
     for place in range(n_sets):
         rows = np.flatnonzero(sets == place)
-        Z = np.column_stack([np.ones(len(rows)), S[rows], t[rows]])
-        counted = Z if sample_weight is None else Z * sample_weight[rows, None]
-        plain[place, -1] = Z.T @ counted
-        weighted[place] = (Z.T * beta[rows]) @ counted
-        inside, of_cluster = members.among(rows), None if clusters is None else clusters[rows]
-        parts = []
-        for group in range(n_groups):
-            own, phi = inside.of(group)
-            belongs = counted[own] if hard else counted[own] * phi[:, None]
-            plain[place, group] = Z[own].T @ belongs
-            parts.append((own, belongs) if of_cluster is None else _cluster_sums(belongs, of_cluster[own]))
-        if spread is not None:
-            for pair, (g, h) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
-                spread[place, pair] = _joint(parts[g], parts[h]) if g <= h else spread[place, pair - 1].T
-    return Cells(plain, weighted, spread, compared=None if compared.simple else compared)
+        inside = members.among(rows)
+
+        def sums(at: slice, rows: IntArray = rows, inside: Membership = inside) -> tuple[FloatArray, ...]:
+            some = rows[at]
+            Z = np.column_stack([np.ones(len(some)), S.take(some, axis=0), t[some]])
+            weight = None if sample_weight is None else sample_weight[some]
+            of_cluster = None if clusters is None else clusters[some]
+            own = [_within(*inside.of(group), at) for group in range(n_groups)]
+            of_groups = [(places, None if hard else phi) for places, phi in own]
+            return _block_sums(Z, beta[some], of_groups, weight, of_cluster, [] if simple else pairs)
+
+        block = _BLOCK if clusters is None else max(len(rows), 1)  # a cluster may be anywhere
+        for part in map_blocks(sums, len(rows), block, n_threads):
+            plain[place] += part[0]
+            weighted[place] += part[1]
+            spread[place] += part[2]
+    return Cells(plain, weighted, None if simple else spread, compared=None if compared.simple else compared)
+
+
+def _within(rows: IntArray, phi: FloatArray, block: slice) -> tuple[IntArray, FloatArray]:
+    """The rows of a group, in order, that are in a block, counted from its start, and how much each belongs to it."""
+    first, last = np.searchsorted(rows, (block.start, block.stop))
+    return rows[first:last] - block.start, phi[first:last]
+
+
+def _block_sums(
+    Z: FloatArray,
+    beta: FloatArray,
+    groups: Sequence[tuple[IntArray, FloatArray | None]],
+    weight: FloatArray | None,
+    clusters: IntArray | None,
+    pairs: Sequence[tuple[int, int]],
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """``plain``, ``weighted`` and ``spread`` of `Cells` for augmented rows Z; groups are rows and what they weigh."""
+    size = Z.shape[1]
+    counted = Z if weight is None else Z * weight[:, None]
+    plain, spread = np.empty((len(groups) + 1, size, size)), np.empty((len(pairs), size, size))
+    plain[-1] = Z.T @ counted
+    parts = []
+    for group, (own, phi) in enumerate(groups):
+        belongs = counted.take(own, axis=0)
+        belongs = belongs if phi is None else belongs * phi[:, None]
+        plain[group] = Z.take(own, axis=0).T @ belongs
+        if pairs:
+            parts.append((own, belongs) if clusters is None else _cluster_sums(belongs, clusters[own]))
+    for pair, (g, h) in enumerate(pairs):
+        spread[pair] = _joint(parts[g], parts[h]) if g <= h else spread[pair - 1].T
+    return plain, (Z.T * beta) @ counted, spread
 
 
 def variances(cells: Cells, V: FloatArray) -> FloatArray:

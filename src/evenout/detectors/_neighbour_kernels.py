@@ -51,12 +51,13 @@ def fill_slots(
         for j in range(distances.shape[1]):
             if filled == n_slots:
                 break
-            if neighbours[i, j] == home[i]:
-                continue
-            stop = min(filled + counts[neighbours[i, j]], n_slots)
-            slot_distance[i, filled:stop] = distances[i, j]
-            slot_neighbour[i, filled:stop] = neighbours[i, j]
-            filled = stop
+            near = neighbours[i, j]
+            copies_there = 0 if near == home[i] else counts[near]
+            slot_distance[i, filled], slot_neighbour[i, filled] = distances[i, j], near
+            filled += min(copies_there, 1)  # no branch: whether a fold has emptied a location cannot be foreseen
+            for _ in range(1, min(copies_there, n_slots - filled + 1)):
+                slot_distance[i, filled], slot_neighbour[i, filled] = distances[i, j], near
+                filled += 1
         slot_neighbour[i, filled:] = -1
 
 

@@ -19,17 +19,16 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from evenout.core.compiled import map_blocks
 from evenout.core.exceptions import warn
 from evenout.core.order import row_order
-from evenout.core.rows import by_rows, side_by_side, take_rows
-from evenout.core.types import AnyArray, FloatArray, IntArray
+from evenout.core.rows import take_rows
+from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.few import FEW, Few
 from evenout.detectors.parts import Without, by_refitting
 from evenout.detectors.search import Blocks, Ids, cut_blocks, drop_points, nearest
+from evenout.detectors.slots import Slots, rate, rate_new
 from evenout.storage.fields import Fields
 
-ROWS = 4096  # rows per piece of work handed to a thread
 SPARE = 3.0  # standard deviations by which lists are longer than needed, so that a fold may be left out
 BATCH = 65536  # new rows scored at a time: bounds the memory for their neighbours to some 50 MB
 
@@ -199,9 +198,8 @@ class Neighbours:
             found = nearest(blocks, k, n_threads=n_threads)
         else:
             found = search(locations, k)
-        itself = np.arange(len(locations), dtype=np.int32)
-        slots = _slots(found, counts, k_max, home=itself, own=counts - 1, n_threads=n_threads)
-        model = cls(locations, counts, lof, knn, *_rate(slots, lof, knn, n_threads))
+        slots = Slots(found, counts, k_max, np.arange(len(locations), dtype=np.int32), counts - 1)
+        model = cls(locations, counts, lof, knn, *rate(slots, lof, knn, n_threads))
         if search is None and listed:
             model.__dict__["_blocks"] = blocks  # what the property would cut once more
         return model, home, found
@@ -214,16 +212,17 @@ class Neighbours:
         """
         k_max = _largest(self.lof, self.knn)
         itself, own = np.arange(len(counts), dtype=np.int32), np.maximum(counts - 1, 0)
-        slots = _slots(found, counts, k_max, home=itself, own=own, n_threads=n_threads)
-        short = np.flatnonzero(slots[1][:, -1] < 0)
-        if len(short):
+
+        def search_again(short: IntArray) -> Slots:
             # One more than needed: a location that is left finds itself.
             k = min(k_max + 1, int((counts > 0).sum()))
+            if "_blocks" not in self.__dict__:
+                self.__dict__["_blocks"] = cut_blocks(self.locations, n_threads=n_threads)
             data, queries = drop_points(self._blocks, counts == 0), cut_blocks(self.locations[short])
             again = nearest(data, k, queries=queries, n_threads=n_threads)
-            filled = _slots(again, counts, k_max, home=itself[short], own=own[short], n_threads=n_threads)
-            slots[0][short], slots[1][short] = filled
-        return _rate(slots, self.lof, self.knn, n_threads)[2]
+            return Slots(again, counts, k_max, itself[short], own[short])
+
+        return rate(Slots(found, counts, k_max, itself, own), self.lof, self.knn, n_threads, search_again)[2]
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Raw scores of the rows of ``X`` (m x d), m x (len(lof) + len(knn)); higher = more outlying.
@@ -257,17 +256,9 @@ class Neighbours:
 
     def _score_found(self, found: tuple[FloatArray, Ids], n_threads: int) -> FloatArray:
         """Scores of rows that equal no training row, by the locations that were found near them."""
-        from evenout.detectors._neighbour_kernels import densities, factors
-
-        m, k_max = len(found[0]), _largest(self.lof, self.knn)
-        nowhere, none = np.full(m, -1, dtype=np.int32), np.zeros(m, dtype=np.intp)
-        slots = _slots(found, self.counts, k_max, home=nowhere, own=none, n_threads=n_threads)
-        distance, neighbour = slots
-        if not len(self.lof):
-            return distance[:, self.knn - 1]
-        density = _by_rows(densities, (distance, neighbour), (self.k_distance, self.lof), n_threads)
-        factor = _by_rows(factors, (neighbour, density), (self.density, self.lof), n_threads)
-        return np.hstack([factor, distance[:, self.knn - 1]])
+        nowhere, none = np.full(len(found[0]), -1, dtype=np.int32), np.zeros(len(found[0]), dtype=np.intp)
+        slots = Slots(found, self.counts, _largest(self.lof, self.knn), nowhere, none)
+        return rate_new(slots, (self.k_distance, self.density), self.lof, self.knn, n_threads)
 
     @cached_property
     def _blocks(self) -> Blocks:
@@ -329,52 +320,3 @@ def _enough(k: int, share: float) -> int:
     spread = SPARE * np.sqrt(share * kept)
     root = (spread + np.sqrt(spread**2 + 4.0 * kept * k)) / 2.0  # solves root^2 kept - spread root = k for root kept
     return min(int(np.ceil((root / kept) ** 2)) if kept > 0 else 4 * k, 4 * k)
-
-
-def _slots(
-    found: tuple[FloatArray, Ids], counts: IntArray, k_max: int, *, home: Ids, own: IntArray, n_threads: int
-) -> tuple[FloatArray, Ids]:
-    """Expand neighbouring locations to ``k_max`` neighbouring rows: distances and locations, each m x k_max.
-
-    ``own[i]`` copies of row i, at location ``home[i]``, come first; that location is not listed a second time.
-    """
-    from evenout.detectors._neighbour_kernels import fill_slots
-
-    m = len(own)
-    distance, neighbour = np.empty((m, k_max)), np.empty((m, k_max), dtype=np.int32)
-
-    def work(rows: slice) -> None:
-        parts = (found[0][rows], found[1][rows], home[rows], own[rows])
-        fill_slots(*parts, counts, distance[rows], neighbour[rows])
-
-    map_blocks(work, m, ROWS, n_threads)
-    return distance, neighbour
-
-
-def _rate(
-    slots: tuple[FloatArray, Ids], lof: IntArray, knn: IntArray, n_threads: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """k-distances, densities and scores of rows that are neighbours of each other."""
-    from evenout.detectors._neighbour_kernels import densities, factors
-
-    distance, neighbour = slots
-    k_distance = _columns(distance, lof - 1, n_threads)
-    density = _by_rows(densities, slots, (k_distance, lof), n_threads)
-    factor = _by_rows(factors, (neighbour, density), (density, lof), n_threads)
-    return k_distance, density, side_by_side([factor, _columns(distance, knn - 1, n_threads)], n_threads)
-
-
-def _columns(table: FloatArray, places: IntArray, n_threads: int) -> FloatArray:
-    """Some columns."""
-    return by_rows(lambda rows: rows.take(places, axis=1), table, width=len(places), n_threads=n_threads)
-
-
-def _by_rows(
-    kernel: Callable[..., FloatArray],
-    parts: tuple[AnyArray, ...],
-    whole: tuple[AnyArray, ...],
-    n_threads: int,
-) -> FloatArray:
-    """Run ``kernel`` on blocks of rows of all ``parts``, beside the arrays in ``whole``: a column for each LOF."""
-    width = len(whole[1])
-    return by_rows(lambda *rows: kernel(*rows, *whole), *parts, width=width, n_threads=n_threads, block=ROWS)

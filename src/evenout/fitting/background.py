@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenout.core.order import row_order
+from evenout.core.rows import map_columns, sorted_columns
 from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.storage.fields import Fields
@@ -47,15 +48,19 @@ class Background:
     n_groups: int
 
     @classmethod
-    def of(cls, X: FloatArray, codes: IntArray, folds: IntArray, n_groups: int) -> "Background":
+    def of(cls, X: FloatArray, codes: IntArray, folds: IntArray, n_groups: int, *, n_threads: int = 1) -> "Background":
         """Of training rows (n, d), with the codes of their groups, -1 where unknown, and their folds."""
-        ordered = np.sort(X, axis=0)
+        ordered = sorted_columns(X, n_threads)
         levels = values_below(ordered, SHARES)
         typical = levels[np.flatnonzero(SHARES == 0.5)[0]].copy()
         means = ordered.mean(axis=0)
         for start, stop in category_runs(X):
             typical[start:stop] = np.arange(stop - start) == means[start:stop].argmax()
-        tells = np.array([told(X[:, j], levels[:, j], codes, folds, n_groups) for j in range(X.shape[1])])
+
+        def tell(j: int) -> float:
+            return told(X[:, j], levels[:, j], codes, folds, n_groups)
+
+        tells = np.array(map_columns(tell, range(X.shape[1]), len(X), n_threads))
         some = evenly_spaced(X, _ROWS)
         return cls(typical, levels, means, tells, _kin(some), evenly_spaced(some, CROWD), n_groups)
 
@@ -73,7 +78,7 @@ class Background:
 
 def category_runs(X: FloatArray) -> list[tuple[int, int]]:
     """First and last column, plus 1, of every run of one-hot columns."""
-    truth = ((X == 0.0) | (X == 1.0)).all(axis=0) & (np.ptp(X, axis=0) > 0)
+    truth = np.array([((column == 0.0) | (column == 1.0)).all() for column in X.T]) & (np.ptp(X, axis=0) > 0)
     return _runs(X, truth)
 
 
@@ -89,8 +94,9 @@ def told(column: FloatArray, levels: FloatArray, codes: IntArray, folds: IntArra
         return 0.0
     edges = np.unique(levels[np.searchsorted(SHARES, np.linspace(0.0, 1.0, _BINS + 1)[1:-1])])
     bins, half = np.searchsorted(edges, column[known], side="right"), folds[known] % 2
-    counts = np.zeros((2, len(edges) + 1, n_groups))
-    np.add.at(counts, (half, bins, codes[known]), 1.0)
+    shape = (2, len(edges) + 1, n_groups)
+    place = (half * shape[1] + bins) * n_groups + codes[known]
+    counts = np.bincount(place, minlength=2 * shape[1] * n_groups).reshape(shape).astype(float)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     guess = shares[::-1].argmax(axis=2)  # by the other half
     right = np.take_along_axis(shares, guess[:, :, None], axis=2).sum() / (2 * n_groups)

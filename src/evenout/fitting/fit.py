@@ -13,6 +13,7 @@ from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.notions import Collector, NotionRows
 from evenout.core.registry import PARITY
+from evenout.core.rows import side_by_side
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
@@ -39,7 +40,7 @@ def fit_rows(
     pool, raw, without = _detect(source, n_folds, parameters, seed, n_threads)
     cross = _resemblance(source, parameters, seed, n_threads) if n_folds else None
     if cross is not None:
-        raw, without = np.column_stack([raw, cross.own]), _beside(without, cross.without)
+        raw, without = side_by_side([raw, cross.own], n_threads), _beside(without, cross.without, n_threads)
     collectors = _collectors(source, request, parameters, seed, n_threads) if n_folds else {}
     views = source.views(pool, raw, without, None if cross is None else cross.model)
     whole = _sums(views, -1, np.ones(len(raw), dtype=bool), collectors)
@@ -87,8 +88,8 @@ def fit_rows(
         flag_rates=rates,
         label_gap=_label_gap(views, whole, request) if n_folds and parameters["learn"] else (np.nan, np.nan),
         rank_error=views.rank_error,
-        maps=_maps(models, ranks, (S, fresh), source.n_rows, seed),
-        background=Background.of(rows.X, rows.groups.codes, folds, len(rows.groups.labels)),
+        maps=_maps(models, ranks, (S, fresh), source.n_rows, seed, n_threads),
+        background=Background.of(rows.X, rows.groups.codes, folds, len(rows.groups.labels), n_threads=n_threads),
     )
 
 
@@ -113,9 +114,9 @@ def _resembled(source: Source, parameters: Mapping[str, Any]) -> tuple[str, ...]
     return source.rows.groups.labels if crossed else source.rows.soft_names
 
 
-def _beside(without: Without, r: FloatArray) -> Without:
+def _beside(without: Without, r: FloatArray, n_threads: int) -> Without:
     """Raw scores without each fold, and resemblance behind them."""
-    return lambda fold: np.column_stack([without(fold), r[fold]])
+    return lambda fold: side_by_side([without(fold), r[fold]], n_threads)
 
 
 def _maps(
@@ -124,10 +125,11 @@ def _maps(
     scores: tuple[FloatArray, FloatArray],
     n_rows: int,
     seed: int,
+    n_threads: int,
 ) -> Maps:
     known = tuple(sketch for sketch in ranks if sketch is not None)
     light = tuple(replace(model.without_detectors(), resemblance=None) for model in models)
-    whole, fresh = (keep_columns(S[:, : light[0].n_detectors]) for S in scores)
+    whole, fresh = (keep_columns(S[:, : light[0].n_detectors], n_threads=n_threads) for S in scores)
     return Maps(light, known if len(known) == len(models) else None, whole, fresh, n_rows, seed)
 
 

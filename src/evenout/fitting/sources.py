@@ -143,13 +143,11 @@ class TrainingRows:
 
     def cells(self, S: FloatArray, t: FloatArray, beta: FloatArray, of: BoolArray) -> Cells:
         """Sums over some of the rows as one set; ``beta`` has one number for each of them."""
-        sums: dict[str, Any] = {
-            "sample_weight": None if self.sample_weight is None else self.sample_weight[of],
-            "clusters": None if self.clusters is None else self.clusters[of],
-        }
-        one = np.zeros(int(of.sum()), dtype=np.intp)
-        members = self.members.among(np.flatnonzero(of))
-        return collect_cells(S[of], t[of], beta, members, one, n_groups=members.n_groups, n_sets=1, **sums)
+        sums: dict[str, Any] = {"sample_weight": self.sample_weight, "clusters": self.clusters}
+        weight, sets = np.zeros(len(of)), np.where(of, 0, -1)
+        weight[of] = beta
+        sums |= {"n_groups": self.members.n_groups, "n_sets": 1, "n_threads": self.n_threads}
+        return collect_cells(S, t, weight, self.members, sets, **sums)
 
 
 def compared_rows(fairness: Collection[Notion], *, labelled: bool) -> list[str]:

@@ -17,6 +17,7 @@ from evenout.core.compiled import map_blocks
 from evenout.core.exceptions import AgedDetectorsWarning, InputError, warn
 from evenout.core.flags import FlagRows
 from evenout.core.folds import row_numbers
+from evenout.core.rows import map_columns
 from evenout.core.sketch import QuantileSketch, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.fitting.request import Request
@@ -91,10 +92,12 @@ class Maps:
         return np.where(far > chance, far, 0.0)
 
 
-def keep_columns(S: FloatArray) -> FloatArray:
+def keep_columns(S: FloatArray, *, n_threads: int = 1) -> FloatArray:
     """Quantiles of each column, for `Maps`."""
     q = min(len(S), KNOTS)
-    return values_below(np.sort(S, axis=0), (np.arange(q) + 0.5) / q)
+    shares = (np.arange(q) + 0.5) / q
+    kept = map_columns(lambda j: values_below(np.sort(S[:, j]), shares), range(S.shape[1]), len(S), n_threads)
+    return np.column_stack(kept)
 
 
 def update_fit(
