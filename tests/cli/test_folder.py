@@ -125,3 +125,19 @@ def test_bad_requests_are_one_line_and_write_nothing(arguments, message, run):
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
     assert [path.name for path in Path().iterdir()] == ["data"]
+
+
+def test_a_missing_device_is_one_line_and_nothing_is_written(run, fitted):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    model, words = (
+        fitted / "model.skops",
+        "--device cuda was asked for, but torch finds no CUDA device; use --device cpu",
+    )
+    for arguments in (("fit", "data", *ROLES), ("score", model, "data"), ("score", model, "data/a.parquet")):
+        result = run(*arguments, "--device", "cuda", "--out", "out")
+        assert result.exit_code == 2
+        assert result.stderr.endswith(f"{words}\n")
+        assert len(result.stderr.splitlines()) == 1
+        assert not Path("out").exists()
