@@ -84,16 +84,17 @@ class Timed:
 
     def reduce(
         self,
-        work: Callable[..., T],
+        work: Callable[..., Any],
         merge: Callable[[T, T], T],
         *shared: Any,
         ahead: Callable[..., Any] | None = None,
+        after: Callable[..., T] | None = None,
     ) -> T:
         """Run one pass and take its time."""
         start = time.perf_counter()
-        result = super().reduce(work, merge, *shared, ahead=ahead)  # type: ignore[misc]
+        result = super().reduce(work, merge, *shared, ahead=ahead, after=after)  # type: ignore[misc]
         seconds = time.perf_counter() - start
-        name = (shared[0] if work.__name__.startswith("_walk_") else work).__name__
+        name = (shared[0] if work.__name__ in ("_walk_part", "_score_found") else work).__name__
         name = name.strip("_").removesuffix("_part")
         name = f"{name} again" if name in self.passes else name
         self.passes[name] = {"seconds": seconds, "result_mb": _mb(result)}

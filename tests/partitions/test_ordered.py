@@ -69,6 +69,14 @@ def told_part(part, word):
     return told(rows_of(part), word)
 
 
+def same(rows, word):  # noqa: ARG001
+    return rows
+
+
+# Whole partitions side by side; rows that are read ahead; and those that are finished by others too.
+STEPS = ((told_part, {}), (told, {"ahead": rows_of}), (same, {"ahead": rows_of, "after": told}))
+
+
 def joined(one, two):
     return f"({one}{two})"
 
@@ -79,9 +87,9 @@ EXPECTED = merge_tree([f"p{i}" for i in range(N_PARTS)], joined)
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
 @pytest.mark.parametrize("slow", [(), (0,), (3, 4)])
 def test_results_are_merged_in_the_order_of_the_partitions(n_threads, slow):
-    for work, ahead in ((told_part, None), (told, rows_of)):
+    for work, steps in STEPS:
         watched = Watched(slow)
-        assert watched.engine(n_threads).reduce(work, joined, "p", ahead=ahead) == EXPECTED
+        assert watched.engine(n_threads).reduce(work, joined, "p", **steps) == EXPECTED
         assert sorted(watched.read) == list(range(N_PARTS))
         assert not threads_at_work()
 
@@ -93,26 +101,47 @@ def test_no_more_partitions_are_in_memory_than_is_said():
         assert watched.most <= n_threads
         assert watched.alive == 0
 
-    def slowly(rows, word):
-        time.sleep(0.01)  # so that readers come as far as they may
-        return told(rows, word)
+    def slowly(step, *given):
+        time.sleep(0.01)  # so that others come as far as they may
+        return step(*given)
 
-    for n_threads, most in ((1, 1), (2, 1 + AHEAD), (8, 1 + AHEAD)):
-        watched = Watched()
-        assert watched.engine(n_threads).reduce(slowly, joined, "p", ahead=rows_of) == EXPECTED
-        assert min(most, 2) <= watched.most <= most
-        assert watched.alive == 0
+    for steps, finished in (((told, None), 0), ((same, partial(slowly, told)), 2)):
+        work, after = partial(slowly, steps[0]), steps[1]
+        for n_threads in (1, 2, 8):
+            watched, most = Watched(), 1 + (AHEAD + finished) * (n_threads > 1)
+            assert watched.engine(n_threads).reduce(work, joined, "p", ahead=rows_of, after=after) == EXPECTED
+            assert min(most, 2) <= watched.most <= most
+            assert watched.alive == 0
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_the_first_bad_partition_is_the_one_that_is_told(n_threads):
     """Part 5 fails sooner than part 2, and is not told; most of the others are never read."""
-    for work, ahead in ((told_part, None), (told, rows_of)):
+    for work, steps in STEPS:
         watched = Watched(slow=(2,), bad=(2, 5), seconds=0.05)
         with pytest.raises(ValueError, match="part 2 is bad"):
-            watched.engine(n_threads).reduce(work, joined, "p", ahead=ahead)
+            watched.engine(n_threads).reduce(work, joined, "p", **steps)
         assert not threads_at_work()
         assert len(watched.read) <= (3 if n_threads == 1 else 3 + 2 * n_threads)
+
+
+def test_an_earlier_error_goes_before_a_later_one():
+    """Part 1 fails after it was worked on, slowly; part 2 at once, in the work."""
+
+    def work(rows, word):  # noqa: ARG001
+        if rows[0] == 2:
+            raise ValueError("part 2 failed")
+        return rows
+
+    def after(rows, word):
+        if rows[0] == 1:
+            time.sleep(0.05)
+            raise ValueError("part 1 failed")
+        return told(rows, word)
+
+    with pytest.raises(ValueError, match="part 1 failed"):
+        Watched().engine(3).reduce(work, joined, "p", ahead=rows_of, after=after)
+    assert not threads_at_work()
 
 
 def test_an_error_in_the_work_itself_ends_the_reading():

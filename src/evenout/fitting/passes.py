@@ -152,13 +152,13 @@ class Walks:
         ready = (self.scorer, self.files, *map(self.engine.share, shared))
         if self.kept:
             return self.engine.reduce(_walk_part, merge, work, *ready)
-        return self.engine.reduce(_walk_found, merge, work, *ready, ahead=_find_part)
+        return self.engine.reduce(_score_found, merge, work, *ready, ahead=_find_part, after=_walk_scored)
 
 
 def score_all(engine: Engine, scorer: Scorer) -> tuple[RawScores, Walks]:
     """Score every partition and keep the scores."""
     shared = engine.share(scorer)
-    raw = engine.reduce(_score_part, RawScores.__add__, shared, ahead=_read_part)
+    raw = engine.reduce(_score_part, RawScores.__add__, shared, ahead=_read_part, after=_keep_part)
     return raw, Walks(engine, shared, engine.share(raw.files), raw.kept)
 
 
@@ -180,40 +180,49 @@ def _read_part(part: Part, scorer: Scorer) -> Ready:
     return scorer.read(part)
 
 
-def _score_part(ready: Ready, scorer: Scorer) -> RawScores:
-    table = scorer.score(ready)
-    k = len(scorer.pool.names)
+def _score_part(ready: Ready, scorer: Scorer) -> tuple[Part, FloatArray]:
+    return ready.part, scorer.score(ready)
+
+
+def _keep_part(scored: tuple[Part, FloatArray], scorer: Scorer) -> RawScores:
+    (part, table), k = scored, len(scorer.pool.names)
     folds = [table[table[:, -1] == fold, :k] for fold in range(N_FOLDS)]
     low = np.stack([raw.min(axis=0, initial=np.inf) for raw in folds])
     high = np.stack([raw.max(axis=0, initial=-np.inf) for raw in folds])
-    files = scorer.keep(ready.part, table)
+    files = scorer.keep(part, table)
     return RawScores(files, low, high, kept=bool(files))
 
 
+# A walk is given what it does with a partition, the scorer, the kept files, and what it shares.
+
+
 def _find_part(
-    part: Part,
-    work: Callable[..., Any],  # noqa: ARG001
-    scorer: Scorer,
-    files: Mapping[int, Path],
-    *shared: Any,  # noqa: ARG001
-) -> tuple[Part, Ready | FloatArray]:
+    part: Part, work: Callable[..., Any], scorer: Scorer, files: Mapping[int, Path], *shared: Any  # noqa: ARG001
+) -> tuple[Part, Ready | FloatArray]:  # fmt: skip
     scorer.require_device()
     return part, scorer.find(part, files)
 
 
-def _walk_found(
-    found: tuple[Part, Ready | FloatArray],
+def _score_found(
+    found: tuple[Part, Ready | FloatArray], work: Callable[..., Any], scorer: Scorer, *shared: Any  # noqa: ARG001
+) -> tuple[Part, FloatArray]:  # fmt: skip
+    part, rows = found
+    return part, scorer.score(rows) if isinstance(rows, Ready) else rows
+
+
+def _walk_scored(
+    scored: tuple[Part, FloatArray],
     work: Callable[..., T],
     scorer: Scorer,
     files: Mapping[int, Path],  # noqa: ARG001
     *shared: Any,
 ) -> T:
-    part, rows = found
-    return work(part, scorer.blocks(rows), *shared)
+    part, table = scored
+    return work(part, scorer.blocks(table), *shared)
 
 
-def _walk_part(part: Part, work: Callable[..., T], scorer: Scorer, files: Mapping[int, Path], *shared: Any) -> T:
-    return _walk_found((part, scorer.find(part, files)), work, scorer, files, *shared)
+def _walk_part(part: Part, *given: Any) -> Any:
+    return _walk_scored(_score_found(_find_part(part, *given), *given), *given)
 
 
 def _base_part(

@@ -163,9 +163,8 @@ class Scorer:
             return self.read(part)
         return table
 
-    def blocks(self, found: Ready | FloatArray) -> Iterator[Block]:
-        """The rows of a partition that was found."""
-        table = self.score(found) if isinstance(found, Ready) else found
+    def blocks(self, table: FloatArray) -> Iterator[Block]:
+        """The rows of a partition that is scored."""
         k = self.n_columns
         last = table.shape[1] - 2 - self.width
         for start in range(0, len(table), BLOCK):

@@ -7,7 +7,7 @@ machines.
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -203,15 +203,17 @@ class Engine(Protocol):
 
     def reduce(
         self,
-        work: Callable[..., T],
+        work: Callable[..., Any],
         merge: Callable[[T, T], T],
         *shared: Any,
         ahead: Callable[..., Any] | None = None,
+        after: Callable[..., T] | None = None,
     ) -> T:
         """``work(part, *shared)`` for every partition, merged in a tree, in the order of the partitions.
 
-        Work that uses `n_threads` threads, or a GPU, by itself has a part that does not: ``ahead(part, *shared)`` reads
-        the rows, maybe while other rows are worked on, and ``work`` gets what it returns in place of the partition.
+        Work that takes all threads or a GPU leaves to others what takes one thread: ``ahead(part, *shared)`` reads
+        the rows, and ``work`` gets what it returns in place of the partition; ``after`` gets what ``work`` returns in
+        the same way, and makes the result of it. Both may run while other rows are worked on.
         """
         ...
 
@@ -222,9 +224,10 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """All in this process: a partition for each thread, or, where work takes all threads, one and those read ahead.
+    """All in this process: a partition for each thread, or, where work takes all threads, one after the other.
 
-    With one thread nothing runs beside anything else, and memory is that of one partition.
+    Then two more are read ahead, and up to two are finished. With one thread nothing runs beside anything else, and
+    memory is that of one partition.
     """
 
     parts: Sequence[Part]
@@ -237,19 +240,23 @@ class LocalEngine:
 
     def reduce(
         self,
-        work: Callable[..., T],
+        work: Callable[..., Any],
         merge: Callable[[T, T], T],
         *shared: Any,
         ahead: Callable[..., Any] | None = None,
+        after: Callable[..., T] | None = None,
     ) -> T:
         """See `Engine`."""
+        n, few = self.n_threads, min(self.n_threads, AHEAD)
         if ahead is None:
-            many, few = 2 * self.n_threads, self.n_threads
-            with one_blas_thread(), closing(in_order(_given(work, shared), self.parts, few, many)) as results:
+            with one_blas_thread(), closing(in_order(_given(work, shared), self.parts, n, 2 * n)) as results:
                 return merge_tree(results, merge)
-        few = min(self.n_threads, AHEAD)
-        with closing(in_order(_given(ahead, shared), self.parts, few, AHEAD)) as ready:
-            return merge_tree(map(_given(work, shared), ready), merge)
+        with ExitStack() as stages:
+            ready = stages.enter_context(closing(in_order(_given(ahead, shared), self.parts, few, AHEAD)))
+            worked: Iterator[T] = map(_given(work, shared), ready)
+            if after is not None:
+                worked = stages.enter_context(closing(in_order(_given(after, shared), worked, few, 1)))
+            return merge_tree(worked, merge)
 
     @contextmanager
     def scratch(self) -> Iterator[Callable[[], Path]]:

@@ -1,7 +1,7 @@
 """Results of partitions in their order: made by threads, with bounds on what is in memory, and merged in a tree."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -24,14 +24,25 @@ def in_order(work: Callable[[U], T], parts: Iterable[U], n_threads: int, ahead: 
     waiting: deque[Future[T]] = deque()
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="evenout-parts")
     try:
-        for part in parts:
+        for part in _after_earlier(parts, waiting):
             waiting.append(pool.submit(work, part))
+            del part  # its thread alone holds it
             if len(waiting) > ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _after_earlier(parts: Iterable[U], waiting: Iterable[Future[T]]) -> Iterator[U]:
+    """The parts; where the next one cannot be had, an error of those before it is raised first."""
+    try:
+        yield from parts
+    except Exception:
+        for earlier in waiting:
+            earlier.result()
+        raise
 
 
 def merge_tree(results: Iterable[T], merge: Callable[[T, T], T]) -> T:
