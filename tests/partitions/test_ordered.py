@@ -105,7 +105,7 @@ def test_no_more_partitions_are_in_memory_than_is_said():
         time.sleep(0.01)  # so that others come as far as they may
         return step(*given)
 
-    for steps, finished in (((told, None), 0), ((same, partial(slowly, told)), 2)):
+    for steps, finished in (((told, None), 0), ((same, partial(slowly, told)), 1)):
         work, after = partial(slowly, steps[0]), steps[1]
         for n_threads in (1, 2, 8):
             watched, most = Watched(), 1 + (AHEAD + finished) * (n_threads > 1)

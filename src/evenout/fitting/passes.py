@@ -176,7 +176,6 @@ def _added(first: list[BaseScores], second: list[BaseScores]) -> list[BaseScores
 
 
 def _read_part(part: Part, scorer: Scorer) -> Ready:
-    scorer.require_device()
     return scorer.read(part)
 
 
@@ -199,7 +198,6 @@ def _keep_part(scored: tuple[Part, FloatArray], scorer: Scorer) -> RawScores:
 def _find_part(
     part: Part, work: Callable[..., Any], scorer: Scorer, files: Mapping[int, Path], *shared: Any  # noqa: ARG001
 ) -> tuple[Part, Ready | FloatArray]:  # fmt: skip
-    scorer.require_device()
     return part, scorer.find(part, files)
 
 

@@ -103,22 +103,23 @@ class Scorer:
         """Columns of raw scores, resemblance included."""
         return len(self.pool.names) + (0 if self.resemblance is None else self.resemblance.n_groups)
 
-    def require_device(self) -> None:
-        """Refuse to work on a machine without the device, by its name: others may have one."""
+    def read(self, part: Part) -> Ready:
+        """Read and clean a partition, in one thread, and number its groups and folds."""
+        self._require_device()
+        rows = read_rows(part, self.coder)
+        labels, content = rows.labels() if rows.names else None, self.pool.inside(rows.X)
+        codes, folds = rows.codes(self.codes), hashed_folds(content, self.seed)
+        beside = np.column_stack([rows.numbers, self.known(rows, content, codes), codes, folds])
+        return Ready(part, rows.X, labels, beside)
+
+    def _require_device(self) -> None:
+        """Refuse to read rows on a machine that cannot score them, by its name: others may have the device."""
         if self.device == "cpu":
             return
         try:
             gpu.check_device(self.device)
         except InputError as error:
             raise InputError("machine {machine!r}: {error}", machine=platform.node(), error=error) from None
-
-    def read(self, part: Part) -> Ready:
-        """Read and clean a partition, in one thread, and number its groups and folds."""
-        rows = read_rows(part, self.coder)
-        labels, content = rows.labels() if rows.names else None, self.pool.inside(rows.X)
-        codes, folds = rows.codes(self.codes), hashed_folds(content, self.seed)
-        beside = np.column_stack([rows.numbers, self.known(rows, content, codes), codes, folds])
-        return Ready(part, rows.X, labels, beside)
 
     def score(self, ready: Ready) -> FloatArray:
         """Raw scores, columns as numbers, what is `known`, and last the codes of groups and the folds."""

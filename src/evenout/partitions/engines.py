@@ -226,8 +226,8 @@ class Engine(Protocol):
 class LocalEngine:
     """All in this process: a partition for each thread, or, where work takes all threads, one after the other.
 
-    Then two more are read ahead, and up to two are finished. With one thread nothing runs beside anything else, and
-    memory is that of one partition.
+    Then two more are read ahead, and one is finished. With one thread nothing runs beside anything else, and memory is
+    that of one partition.
     """
 
     parts: Sequence[Part]
