@@ -1,6 +1,8 @@
 """Detectors on a device over partitions: the same scores, sent there once; a machine without one says so."""
 
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from evenout import FairOutlierEnsemble, gpu
 from evenout.detectors.pool import fit_pool
 from evenout.fitting.passes import score_all
-from evenout.fitting.scorer import Scorer
+from evenout.fitting.scorer import Ready, Scorer
 
 torch = pytest.importorskip("torch")
 
@@ -91,6 +93,28 @@ def test_kept_scores_are_those_of_memory(asked, tables, engine, tmp_path):
     np.testing.assert_array_equal(found.extremes(-1), [kept[:, :-2].min(axis=0), kept[:, :-2].max(axis=0)])
     assert found.kept
     assert asked["score"] == 3 * len(pool.parts)
+
+
+def test_threads_take_turns_on_a_device(monkeypatch, table):
+    inside, most = [], []
+
+    def slow(part, X, *, n_threads, device):  # noqa: ARG001
+        inside.append(part)
+        most.append(len(inside))
+        time.sleep(0.002)
+        inside.pop()
+        return part.score(X)
+
+    X = table.X.to_numpy()
+    pool, _ = fit_pool("paper", X, seed=0)
+    expected = pool.score(X)
+    scorer = Scorer(pool, {}, 1, 0, Path, device="cuda")
+    monkeypatch.setattr(gpu, "score", slow)
+    ready = Ready(None, X, None, np.zeros((len(X), 2)))
+    with ThreadPoolExecutor(4) as threads:
+        for found in threads.map(scorer.score, [ready] * 8):
+            np.testing.assert_array_equal(found[:, :-2], expected)
+    assert set(most) == {1}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

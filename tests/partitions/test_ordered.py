@@ -182,7 +182,7 @@ def test_a_closed_generator_ends_its_threads():
 @pytest.mark.parametrize("settings", [{"detectors": "default"}, {"detectors": "paper", "correction": "resemblance"}])
 def test_the_model_does_not_depend_on_the_threads(settings, tables, engine, tmp_path):
     """Bit for bit: what is summed, in which order, is the same."""
-    local = engine(tables(1200), 7)
+    local = engine(tables(700), 7)
     found = []
     for n_threads in (1, 3):
         folder = tmp_path / str(n_threads)

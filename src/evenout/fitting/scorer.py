@@ -4,9 +4,10 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from evenout.inputs.coder import Coder
 from evenout.partitions.engines import Part, Rows, read_rows
 
 BLOCK = 65536  # rows of kept scores that are worked on together
+_ON_DEVICE = Lock()  # threads of a worker take turns: side by side they would be no faster, and need its memory twice
 
 
 class Block(NamedTuple):
@@ -126,7 +128,8 @@ class Scorer:
         if not len(ready.X):
             return np.empty((0, self.n_columns + ready.beside.shape[1]))
         machine: dict[str, Any] = {"n_threads": self.n_threads, "device": self.device}
-        raw = [self.pool.score(ready.X, sensitive_features=ready.labels, **machine)]
+        with nullcontext() if self.device == "cpu" else _ON_DEVICE:
+            raw = [self.pool.score(ready.X, sensitive_features=ready.labels, **machine)]
         raw += [] if self.resemblance is None else [self.resemblance.of(ready.X)]
         return np.column_stack([*raw, ready.beside])
 
