@@ -341,6 +341,8 @@ class FairOutlierEnsemble(FittedScores):
             An empty folder, reachable by all workers, for one file of scores per partition.
         """
         check_parameters(self.get_params(deep=False), ENSEMBLE)
+        if self.device != "cpu":  # of this machine, on which the reference is fitted; others are asked later
+            gpu.check_device(self.device)
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
         request = Request.read(parameters)
         with engine.scratch() as scratch:

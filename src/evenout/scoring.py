@@ -222,6 +222,6 @@ class FittedScores(OutlierScorer, BaseEstimator):
         """
         check_is_fitted(self)
         validate_data(self, engine.header, reset=False, skip_check_array=True)
-        found = self._result
-        names = found.groups.labels
-        return score_partitions(engine, found.scores, found.mixture, found.threshold, names, scores_to, coder)
+        found, names = self._result, self._result.groups.labels
+        told = found.scores, found.mixture, found.threshold, names, scores_to, coder, self.device
+        return score_partitions(engine, *told)

@@ -125,3 +125,17 @@ def test_bad_requests_are_one_line_and_write_nothing(arguments, message, run):
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
     assert [path.name for path in Path().iterdir()] == ["data"]
+
+
+def test_a_missing_device_is_one_line_and_nothing_is_written(run, fitted):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    words = "--device cuda was asked for, but torch finds no CUDA device; use --device cpu"
+    model, out = fitted / "model.skops", ("--device", "cuda", "--out", "out.csv")
+    for arguments in (("fit", "data", *ROLES), ("score", model, "data"), ("score", model, "data/a.parquet")):
+        result = run(*arguments, *out)
+        assert result.exit_code == 2
+        assert result.stderr.endswith(f"{words}\n")
+        assert len(result.stderr.splitlines()) == 1
+        assert not Path("out.csv").exists()

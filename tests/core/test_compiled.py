@@ -40,3 +40,21 @@ def test_small_matrices_keep_to_one_thread_and_leave_the_setting_as_it_was():
         with one_blas_thread():
             assert threads() == {1}
         assert threads() == {2}
+
+
+def test_threads_that_overlap_leave_the_setting_as_it_was():
+    """One that comes second and leaves last finds the limit of the first, and must not restore that."""
+
+    def threads():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    if not threads():
+        pytest.skip("this threadpoolctl knows no library of numpy's")
+    with threadpool_limits(2, "blas"):
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert threads() == {1}
+        second.__exit__(None, None, None)
+        assert threads() == {2}

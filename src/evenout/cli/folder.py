@@ -29,7 +29,7 @@ def engine_options(command: Command) -> Command:
     for option in (
         click.option("--scheduler", metavar="ADDRESS", help="Folders: a Dask scheduler.  [default: this machine]"),
         click.option("--engine", type=click.Choice(["local", "dask"]), default="local", show_default=True,
-                     help="Folders: this process, one file part at a time, or Dask workers."),
+                     help="Folders: this process, a file part for each thread, or Dask workers."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -47,6 +47,7 @@ def fit_folder(
     from evenout.cli.inputs import require_label
     from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
+    from evenout.gpu import check_device
     from evenout.inputs.files import require_columns
     from evenout.partitions.columns import encoded, learn_table
     from evenout.partitions.folders import open_folder
@@ -58,6 +59,8 @@ def fit_folder(
         raise ValueError(f"{data}: --sensitive is missing; name the column of the protected group")
     if settings["learn"]:
         require_label(data, label)
+    if settings["device"] != "cpu":
+        check_device(settings["device"])
     _require_apart(out, out / "scores", data)
     columns: dict[str, Any] = {
         "sensitive": [name for name in sensitive.split(",") if name],
@@ -101,8 +104,8 @@ def fit_folder(
 
 
 def score_folder(
-    model: Path, data: str, out: Path, *, engine: str, scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
-    reasons: int | None = None,
+    model: Path, data: str, out: Path, *, device: str, engine: str, scheduler: str | None, n_jobs: int, quiet: bool,
+    as_json: bool, reasons: int | None = None,
 ) -> None:  # fmt: skip
     """Write one Parquet file of scores per part of the input into the folder ``out``."""
     from joblib import effective_n_jobs
@@ -116,6 +119,7 @@ def score_folder(
 
     _require_apart(out, out, data)
     table, ensemble = parts_of(load_model(model))
+    ensemble.set_params(device=device)
     names = feature_names(table or ensemble, model)
     workers: dict[str, Any] = {
         "engine": engine,

@@ -9,7 +9,7 @@ import numpy as np
 
 from evenout.cli.folder import engine_options, is_folder, score_folder
 from evenout.cli.messages import Announce, one_line, plain_messages, progress
-from evenout.cli.options import NonEmptyPath, common_options, reasons_option
+from evenout.cli.options import NonEmptyPath, common_options, estimator_options, reasons_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,11 +41,12 @@ Examples:
 )
 @click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
 @reasons_option
+@estimator_options("device")
 @engine_options
 @common_options
 def score(
-    model: Path, file: Path, out: Path, id_column: str | None, reasons: int | None, engine: str, scheduler: str | None,
-    n_jobs: int, quiet: bool, as_json: bool,
+    model: Path, file: Path, out: Path, id_column: str | None, reasons: int | None, device: str, engine: str,
+    scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Score the rows of FILE (.csv, .csv.gz or .parquet) with MODEL, the model.skops of "evenout fit".
 
@@ -68,13 +69,13 @@ def score(
 
         if is_folder(str(file)):
             score_folder(
-                model, str(file), out, engine=engine, scheduler=scheduler, n_jobs=n_jobs, quiet=quiet, as_json=as_json,
-                reasons=reasons,
+                model, str(file), out, device=device, engine=engine, scheduler=scheduler, n_jobs=n_jobs, quiet=quiet,
+                as_json=as_json, reasons=reasons,
             )  # fmt: skip
             return
         check_out(out, model, file)
         with progress(quiet=quiet) as step, atomic_file(out) as target:
-            result = _score(model, file, target, id_column, reasons, n_jobs, step)
+            result = _score(model, file, target, id_column, reasons, {"n_jobs": n_jobs, "device": device}, step)
         if as_json:
             hashes = {
                 "input": {"name": str(file), "sha256": sha256(file)},
@@ -87,9 +88,15 @@ def score(
 
 
 def _score(
-    path: Path, file: Path, target: Path, id_column: str | None, reasons: int | None, n_jobs: int, step: Announce
+    path: Path,
+    file: Path,
+    target: Path,
+    id_column: str | None,
+    reasons: int | None,
+    machine: dict[str, Any],
+    step: Announce,
 ) -> dict[str, Any]:
-    """Write the scores to ``target``; the figures to report."""
+    """Write the scores to ``target``, by so many threads or a GPU; the figures to report."""
     import pandas as pd
 
     from evenout.cli.inputs import parts_of, row_ids
@@ -104,7 +111,7 @@ def _score(
     ids, unknown = row_ids(frame, id_column), {} if table is None else table.unknown_values(frame)
     rows = number_columns(frame, ensemble.feature_names_in_) if table is None else table.transform(frame)
     done = step(f"Scoring {len(frame):,} rows", total=len(frame))
-    ensemble.set_params(n_jobs=n_jobs)
+    ensemble.set_params(**machine)
     scores = np.concatenate([_batch(ensemble, rows, start, done) for start in range(0, len(frame), _BATCH)])
     flagged = (scores > -ensemble.offset_).astype(int)
     told = pd.DataFrame({"id": ids, "fair_score": scores, "flagged": flagged})

@@ -12,12 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 A = TypeVar("A")
 T = TypeVar("T")
+
+_LIMITING = Lock()
+_INSIDE: list[Any] = []  # one entry for each that is inside: the first, which goes last, is the limit
 
 
 def compiled(*, fastmath: bool = False, inline: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -66,9 +70,20 @@ def map_each(work: Callable[[A], T], items: Sequence[A], n_threads: int) -> list
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Keep linear algebra to one thread: with some hundred columns, several only wait for each other."""
-    with _blas().limit(limits=1):
+    """Keep linear algebra to one thread: with some hundred columns, several only wait for each other.
+
+    The limit is that of the process. The first thread that comes here sets it, and the last one that leaves takes it
+    away: were each to restore what it has found, one could restore the limit of another for good.
+    """
+    with _LIMITING:
+        _INSIDE.append(None if _INSIDE else _blas().limit(limits=1))
+    try:
         yield
+    finally:
+        with _LIMITING:
+            limit = _INSIDE.pop()
+            if limit is not None:
+                limit.restore_original_limits()
 
 
 @contextmanager

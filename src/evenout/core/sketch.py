@@ -73,10 +73,13 @@ class QuantileSketch:
         return max(self.above, self.below) / max(self.count, 1)
 
     def ranks(self, x: FloatArray) -> FloatArray:
-        """Rank of each x among the values, 1..n, ties averaged; shape as x."""
+        """Rank of each x (m,) among the values, 1..n, ties averaged."""
         values, upto = self._table
-        first, last = np.searchsorted(values, x, side="left"), np.searchsorted(values, x, side="right")
-        return (upto[first] + upto[last] + 1) / 2.0
+        order = np.argsort(x)  # what is looked up in rising order lies close together in memory
+        rising, found = x[order], np.empty(len(x))
+        first, last = np.searchsorted(values, rising, side="left"), np.searchsorted(values, rising, side="right")
+        found[order] = (upto[first] + upto[last] + 1) / 2.0
+        return found
 
     def share_from(self, x: float) -> float:
         """Share of the values that are x or more."""

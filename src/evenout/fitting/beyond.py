@@ -99,7 +99,7 @@ class Beyond:
         """Three passes: raw scores, base scores, sums; with labels to learn from three more."""
         plan, folds, learn = self.plan, self.folds, self.parameters["learn"]
         coder = None if self.grouping is None else self.grouping.coder
-        kept = plan.scratch, coder, self._seen[0] if learn else None, resemblance
+        kept = plan.scratch, coder, self._seen[0] if learn else None, resemblance, self.parameters["device"]
         found, walks = score_all(plan.engine, Scorer(pool, self.groups.codes, plan.engine.n_threads, self.seed, *kept))
         settings: dict[str, Any] = {name: self.parameters[name] for name in ("scaling", "combination")}
         settings |= {"seed": self.seed, "resemblance": resemblance}
@@ -240,10 +240,12 @@ def score_partitions(
     groups: tuple[str, ...],
     scores_to: Path,
     coder: Coder | None = None,
+    device: str = "cpu",
 ) -> IntArray:
     """Write the scores of all rows, new ones too, into a folder: one file per partition (`parquet.ScoresFile`).
 
-    ``coder`` names the groups where they are not values of columns, such as bands of a number.
+    ``coder`` names the groups where they are not values of columns, such as bands of a number. ``device`` is where
+    detectors score, on the machine that has a partition.
 
     Returns
     -------
@@ -251,7 +253,8 @@ def score_partitions(
         Rows and flagged rows of each group of the fit; the last entry is for rows of other groups, or of none.
     """
     codes = {name: code for code, name in enumerate(groups)}
-    scorer = Scorer(scores.pool, codes, engine.n_threads, 0, Path, coder, resemblance=scores.resemblance)
+    machine: dict[str, Any] = {"n_threads": engine.n_threads, "device": device}
+    scorer = Scorer(scores.pool, codes, seed=0, scratch=Path, coder=coder, resemblance=scores.resemblance, **machine)
     walks = score_anew(engine, scorer)
     return walks.flag_rows(scores, mixture, (np.inf, threshold), groups, scores_to)[:, ::2]
 

@@ -1,8 +1,8 @@
 """Passes over partitions of rows: raw scores once, then sketches, sums and flags.
 
-A partition is scored once. Its raw scores are kept in a scratch file, and the later passes walk through that file, or
-score the partition again where the file is lost. Sums over partitions are sums over rows, so what comes out is what
-all rows in memory would give.
+A partition is scored once, by all threads or a GPU, while the next ones are read. Its raw scores are kept in a scratch
+file, and the later passes walk through that file, or score the partition again where the file is lost. Sums over
+partitions are sums over rows, so what comes out is what all rows in memory would give.
 
 Passes see the rows through several models at a time: the first was learnt on all rows, and the one at place ``f + 1``
 without the rows of fold f.
@@ -22,7 +22,7 @@ from evenout.core.membership import Membership
 from evenout.core.problem import Mixture
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import FloatArray, IntArray
-from evenout.fitting.scorer import Block, Scorer
+from evenout.fitting.scorer import Block, Ready, Scorer
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.grouping import Grouping
 from evenout.partitions.engines import Engine, Part
@@ -40,15 +40,18 @@ class RawScores:
     files : mapping
         From a partition's index to its file.
     low, high : arrays of shape (K, k)
+    kept : bool
+        Whether there was room for all of them.
     """
 
     files: Mapping[int, Path]
     low: FloatArray
     high: FloatArray
+    kept: bool
 
     def __add__(self, other: "RawScores") -> "RawScores":
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
-        return RawScores({**self.files, **other.files}, low, high)
+        return RawScores({**self.files, **other.files}, low, high, self.kept and other.kept)
 
     def extremes(self, fold: int) -> FloatArray:
         """Lowest and highest scores of the rows outside of a fold, or of all (-1), shape (2, k)."""
@@ -86,11 +89,14 @@ class Walks:
         Shared with the workers.
     files : mapping
         Where the scores of a partition are kept, if they are; shared too.
+    kept : bool
+        Whether all of them are: else partitions are read and scored on the way.
     """
 
     engine: Engine
     scorer: Scorer
     files: Mapping[int, Path]
+    kept: bool
 
     def base_scores(self, models: Sequence[ScoreModel], capacity: int | None) -> list[BaseScores]:
         """The base score by each model, of the rows that it was learnt on."""
@@ -144,19 +150,21 @@ class Walks:
     def walk(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
         """``work(part, blocks, *shared)`` for every partition, merged."""
         ready = (self.scorer, self.files, *map(self.engine.share, shared))
-        return self.engine.reduce(_walk_part, merge, work, *ready)
+        if self.kept:
+            return self.engine.reduce(_walk_part, merge, work, *ready)
+        return self.engine.reduce(_score_found, merge, work, *ready, ahead=_find_part, after=_walk_scored)
 
 
 def score_all(engine: Engine, scorer: Scorer) -> tuple[RawScores, Walks]:
     """Score every partition and keep the scores."""
     shared = engine.share(scorer)
-    raw = engine.reduce(_score_part, RawScores.__add__, shared)
-    return raw, Walks(engine, shared, engine.share(raw.files))
+    raw = engine.reduce(_score_part, RawScores.__add__, shared, ahead=_read_part, after=_keep_part)
+    return raw, Walks(engine, shared, engine.share(raw.files), raw.kept)
 
 
 def score_anew(engine: Engine, scorer: Scorer) -> Walks:
     """Partitions that are scored when they are walked through."""
-    return Walks(engine, engine.share(scorer), engine.share({}))
+    return Walks(engine, engine.share(scorer), engine.share({}), kept=False)
 
 
 def _light(models: Sequence[ScoreModel]) -> list[ScoreModel]:
@@ -167,16 +175,52 @@ def _added(first: list[BaseScores], second: list[BaseScores]) -> list[BaseScores
     return [one + two for one, two in zip(first, second, strict=True)]
 
 
-def _score_part(part: Part, scorer: Scorer) -> RawScores:
-    table = scorer.score(part)
-    k = len(scorer.pool.names)
+def _read_part(part: Part, scorer: Scorer) -> Ready:
+    return scorer.read(part)
+
+
+def _score_part(ready: Ready, scorer: Scorer) -> tuple[Part, FloatArray]:
+    return ready.part, scorer.score(ready)
+
+
+def _keep_part(scored: tuple[Part, FloatArray], scorer: Scorer) -> RawScores:
+    (part, table), k = scored, len(scorer.pool.names)
     folds = [table[table[:, -1] == fold, :k] for fold in range(N_FOLDS)]
     low = np.stack([raw.min(axis=0, initial=np.inf) for raw in folds])
-    return RawScores(scorer.keep(part, table), low, np.stack([raw.max(axis=0, initial=-np.inf) for raw in folds]))
+    high = np.stack([raw.max(axis=0, initial=-np.inf) for raw in folds])
+    files = scorer.keep(part, table)
+    return RawScores(files, low, high, kept=bool(files))
 
 
-def _walk_part(part: Part, work: Callable[..., T], scorer: Scorer, files: Mapping[int, Path], *shared: Any) -> T:
-    return work(part, scorer.blocks(part, files), *shared)
+# A walk is given what it does with a partition, the scorer, the kept files, and what it shares.
+
+
+def _find_part(
+    part: Part, work: Callable[..., Any], scorer: Scorer, files: Mapping[int, Path], *shared: Any  # noqa: ARG001
+) -> tuple[Part, Ready | FloatArray]:  # fmt: skip
+    return part, scorer.find(part, files)
+
+
+def _score_found(
+    found: tuple[Part, Ready | FloatArray], work: Callable[..., Any], scorer: Scorer, *shared: Any  # noqa: ARG001
+) -> tuple[Part, FloatArray]:  # fmt: skip
+    part, rows = found
+    return part, scorer.score(rows) if isinstance(rows, Ready) else rows
+
+
+def _walk_scored(
+    scored: tuple[Part, FloatArray],
+    work: Callable[..., T],
+    scorer: Scorer,
+    files: Mapping[int, Path],  # noqa: ARG001
+    *shared: Any,
+) -> T:
+    part, table = scored
+    return work(part, scorer.blocks(table), *shared)
+
+
+def _walk_part(part: Part, *given: Any) -> Any:
+    return _walk_scored(_score_found(_find_part(part, *given), *given), *given)
 
 
 def _base_part(

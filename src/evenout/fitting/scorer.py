@@ -1,16 +1,20 @@
 """A partition as raw scores: computed once, kept in a scratch file, and walked through in blocks."""
 
 import os
+import platform
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from evenout import gpu
+from evenout.core.exceptions import InputError
 from evenout.core.folds import N_FOLDS, row_numbers
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
@@ -19,6 +23,7 @@ from evenout.inputs.coder import Coder
 from evenout.partitions.engines import Part, Rows, read_rows
 
 BLOCK = 65536  # rows of kept scores that are worked on together
+_ON_DEVICE = Lock()  # threads of a worker take turns: side by side they would be no faster, and need its memory twice
 
 
 class Block(NamedTuple):
@@ -32,6 +37,25 @@ class Block(NamedTuple):
     codes: IntArray
     folds: IntArray
     known: FloatArray
+
+
+class Ready(NamedTuple):
+    """A partition that only its detectors have not seen yet.
+
+    Attributes
+    ----------
+    part : Part
+    X : array of shape (m, d)
+    labels : array of objects, (m,), or None
+        The name of each row's group, for detectors that use it.
+    beside : array of shape (m, c)
+        What stands behind the raw scores, in the order of `Scorer.score`.
+    """
+
+    part: Part
+    X: FloatArray
+    labels: Any
+    beside: FloatArray
 
 
 def hashed_folds(X: FloatArray, seed: int) -> IntArray:
@@ -62,6 +86,8 @@ class Scorer:
         `content_in_group` of the reference; if given, labels are kept too.
     resemblance : Resemblance, optional
         Its columns stand behind those of the detectors.
+    device : {"cpu", "cuda"}
+        Where detectors score: a GPU of the machine that has the partition. Resemblance stays on the CPU.
     """
 
     pool: FittedPool
@@ -72,22 +98,40 @@ class Scorer:
     coder: Coder | None = None
     seen: npt.NDArray[np.uint64] | None = None
     resemblance: Resemblance | None = None
+    device: str = "cpu"
 
     @property
     def n_columns(self) -> int:
         """Columns of raw scores, resemblance included."""
         return len(self.pool.names) + (0 if self.resemblance is None else self.resemblance.n_groups)
 
-    def score(self, part: Part) -> FloatArray:
-        """Raw scores, columns as numbers, what is `known`, and last the codes of groups and the folds."""
-        rows, k = read_rows(part, self.coder), self.n_columns
-        if not len(rows.X):
-            return np.empty((0, k + rows.numbers.shape[1] + self.width + 2))
+    def read(self, part: Part) -> Ready:
+        """Read and clean a partition, in one thread, and number its groups and folds."""
+        self._require_device()
+        rows = read_rows(part, self.coder)
         labels, content = rows.labels() if rows.names else None, self.pool.inside(rows.X)
-        raw = self.pool.score(rows.X, n_threads=self.n_threads, sensitive_features=labels)
-        raw = raw if self.resemblance is None else np.column_stack([raw, self.resemblance.of(rows.X)])
         codes, folds = rows.codes(self.codes), hashed_folds(content, self.seed)
-        return np.column_stack([raw, rows.numbers, self.known(rows, content, codes), codes, folds])
+        beside = np.column_stack([rows.numbers, self.known(rows, content, codes), codes, folds])
+        return Ready(part, rows.X, labels, beside)
+
+    def _require_device(self) -> None:
+        """Refuse to read rows on a machine that cannot score them, by its name: others may have the device."""
+        if self.device == "cpu":
+            return
+        try:
+            gpu.check_device(self.device)
+        except InputError as error:
+            raise InputError("machine {machine!r}: {error}", machine=platform.node(), error=error) from None
+
+    def score(self, ready: Ready) -> FloatArray:
+        """Raw scores, columns as numbers, what is `known`, and last the codes of groups and the folds."""
+        if not len(ready.X):
+            return np.empty((0, self.n_columns + ready.beside.shape[1]))
+        machine: dict[str, Any] = {"n_threads": self.n_threads, "device": self.device}
+        with nullcontext() if self.device == "cpu" else _ON_DEVICE:
+            raw = [self.pool.score(ready.X, sensitive_features=ready.labels, **machine)]
+        raw += [] if self.resemblance is None else [self.resemblance.of(ready.X)]
+        return np.column_stack([*raw, ready.beside])
 
     @property
     def width(self) -> int:
@@ -115,12 +159,16 @@ class Scorer:
             return {part.index: Path(name)}
         return {}
 
-    def blocks(self, part: Part, files: Mapping[int, Path]) -> Iterator[Block]:
-        """The rows of a partition, from the kept file or scored again."""
+    def find(self, part: Part, files: Mapping[int, Path]) -> Ready | FloatArray:
+        """The kept scores of a partition, as they lie on disk; or its rows, to be scored again."""
         try:
-            table = np.load(files[part.index], mmap_mode="r")
+            table: FloatArray = np.load(files[part.index], mmap_mode="r")
         except (KeyError, OSError, ValueError):
-            table = self.score(part)
+            return self.read(part)
+        return table
+
+    def blocks(self, table: FloatArray) -> Iterator[Block]:
+        """The rows of a partition that is scored."""
         k = self.n_columns
         last = table.shape[1] - 2 - self.width
         for start in range(0, len(table), BLOCK):

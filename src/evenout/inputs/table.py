@@ -102,6 +102,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"have ({shown}); it counts as none of the known values",
                 UnknownCategoryWarning,
             )
+        return self.encode(X)
+
+    def encode(self, X: "pd.DataFrame") -> FloatArray:
+        """`transform` without a word on text that is new: where threads encode many parts, it is counted over all."""
         return np.column_stack([column.encode(X[column.name]) for column in self.encoded_columns])
 
     def unknown_values(self, X: "pd.DataFrame") -> dict[str, dict[str, int]]:

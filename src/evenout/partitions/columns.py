@@ -1,6 +1,5 @@
 """Columns of text and gaps over partitions: one pass learns the encoder that a table in memory would have learnt."""
 
-import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evenout.core.exceptions import InputError, UnknownCategoryWarning
+from evenout.core.exceptions import InputError
+from evenout.core.types import FloatArray
 from evenout.inputs.finding import Found
 from evenout.inputs.table import TableEncoder
 from evenout.partitions.engines import Engine, Part, describe
@@ -36,12 +36,17 @@ def encoded(engine: SomeEngine, table: TableEncoder) -> SomeEngine:
 
 
 def _nothing(table: TableEncoder) -> Any:
-    """Encoded rows, none of them; names only where the encoder gives them to its rows."""
+    """Encoded rows, none of them."""
+    return _named(np.empty((0, len(table.get_feature_names_out()))), table)
+
+
+def _named(rows: FloatArray, table: TableEncoder, index: Any = None) -> Any:
+    """Encoded rows, with names where the encoder gives them to its rows."""
     import pandas as pd
 
-    names = table.get_feature_names_out()
-    named = getattr(table, "_sklearn_output_config", {}).get("transform") == "pandas"
-    return pd.DataFrame(columns=names, dtype=float) if named else np.empty((0, len(names)))
+    if getattr(table, "_sklearn_output_config", {}).get("transform") != "pandas":
+        return rows
+    return pd.DataFrame(rows, columns=table.get_feature_names_out(), index=index)
 
 
 def count_unknown(engine: Engine, table: TableEncoder) -> dict[str, int]:
@@ -66,9 +71,8 @@ def _encode(part: Part, table: TableEncoder) -> tuple[Any, ...]:
     frame, *beside = part.load()
     if not len(frame):
         return _nothing(table), *beside
-    with _located(part, len(frame)), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnknownCategoryWarning)  # counted over all partitions
-        return table.transform(frame), *beside
+    with _located(part, len(frame)):
+        return _named(table.encode(frame), table, frame.index), *beside
 
 
 def _unknown_part(part: Part, table: TableEncoder) -> Counter[str]:

@@ -1,12 +1,13 @@
 """Rows in partitions: what a partition is, how its rows are cleaned, and what an engine does with all of them.
 
 An *engine* runs one function on every partition and merges the small results in the order of the partitions. The
-algorithms in `reference`, `passes` and `out_of_core` need no more than that: they know nothing of files or machines.
+algorithms in `reference`, `survey` and `evenout.fitting.passes` need no more than that: they know nothing of files or
+machines.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,14 +17,18 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_array
 
+from evenout.core.compiled import one_blas_thread
 from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
 from evenout.inputs.coder import Coder
 from evenout.inputs.groups import label_rows
 from evenout.inputs.probable import GroupProbabilities
-from evenout.inputs.rows import read_outcomes, read_propensity, refuse_huge
+from evenout.inputs.rows import LARGEST, read_outcomes, read_propensity, refuse_huge
+from evenout.partitions.ordered import in_order, merge_tree
 
 T = TypeVar("T")
+
+AHEAD = 2  # partitions that are read while another is scored
 
 
 @dataclass(frozen=True)
@@ -145,9 +150,28 @@ def describe(part: Part, n_rows: int, *, counted_from: int = 0) -> str:
 
 
 def _features(X: Any) -> FloatArray:
+    plain = _plain(X)
+    if plain is not None:
+        return plain
     if scipy.sparse.issparse(X):
         raise ValueError("X is sparse; dense data is needed")
     return refuse_huge(check_array(X, dtype=np.float64, order="C", ensure_min_samples=0, input_name="X"))
+
+
+def _plain(X: Any) -> FloatArray | None:
+    """Rows that need no word, as most are: numbers, none of them missing or huge; None of any other, for the long way.
+
+    The long way changes the filters of warnings, which all threads share, and takes three times as long.
+    """
+    import pandas as pd
+
+    if type(X) not in (pd.DataFrame, np.ndarray) or X.ndim != 2 or not len(X) or not X.shape[1]:
+        return None
+    kinds = X.dtypes if type(X) is pd.DataFrame else [X.dtype]
+    if not all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in kinds):
+        return None
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    return rows if rows.min() >= -LARGEST and rows.max() <= LARGEST else None  # which no gap is
 
 
 def _known(sensitive: Any, n_rows: int) -> Any:
@@ -177,8 +201,20 @@ class Engine(Protocol):
         """Make a value ready to be given to `reduce` more than once; the result stands for the value."""
         ...
 
-    def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
-        """``work(part, *shared)`` for every partition, merged in a tree, in the order of the partitions."""
+    def reduce(
+        self,
+        work: Callable[..., Any],
+        merge: Callable[[T, T], T],
+        *shared: Any,
+        ahead: Callable[..., Any] | None = None,
+        after: Callable[..., T] | None = None,
+    ) -> T:
+        """``work(part, *shared)`` for every partition, merged in a tree, in the order of the partitions.
+
+        Work that takes all threads or a GPU leaves to others what takes one thread: ``ahead(part, *shared)`` reads
+        the rows, and ``work`` gets what it returns in place of the partition; ``after`` gets what ``work`` returns in
+        the same way, and makes the result of it. Both may run while other rows are worked on.
+        """
         ...
 
     def scratch(self) -> AbstractContextManager[Callable[[], Path]]:
@@ -188,7 +224,11 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """One partition after the other in this process, with threads inside the work: memory for one partition."""
+    """All in this process: a partition for each thread, or, where work takes all threads, one after the other.
+
+    Then two more are read ahead, and one is finished. With one thread nothing runs beside anything else, and memory is
+    that of one partition.
+    """
 
     parts: Sequence[Part]
     header: Any
@@ -198,9 +238,25 @@ class LocalEngine:
         """Nothing to do: everything is in this process."""
         return value
 
-    def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
+    def reduce(
+        self,
+        work: Callable[..., Any],
+        merge: Callable[[T, T], T],
+        *shared: Any,
+        ahead: Callable[..., Any] | None = None,
+        after: Callable[..., T] | None = None,
+    ) -> T:
         """See `Engine`."""
-        return merge_tree((work(part, *shared) for part in self.parts), merge)
+        n, few = self.n_threads, min(self.n_threads, AHEAD)
+        if ahead is None:
+            with one_blas_thread(), closing(in_order(_given(work, shared), self.parts, n, 2 * n)) as results:
+                return merge_tree(results, merge)
+        with ExitStack() as stages:
+            ready = stages.enter_context(closing(in_order(_given(ahead, shared), self.parts, few, AHEAD)))
+            worked: Iterator[T] = map(_given(work, shared), ready)
+            if after is not None:
+                worked = stages.enter_context(closing(in_order(_given(after, shared), worked, few, 1)))
+            return merge_tree(worked, merge)
 
     @contextmanager
     def scratch(self) -> Iterator[Callable[[], Path]]:
@@ -209,22 +265,5 @@ class LocalEngine:
             yield partial(Path, folder)
 
 
-def merge_tree(results: Iterable[T], merge: Callable[[T, T], T]) -> T:
-    """Merge results pairwise as they come, in their order, holding one of each size at most.
-
-    >>> merge_tree("abcde", lambda a, b: f"({a}{b})")
-    '(((ab)(cd))e)'
-    """
-    waiting: list[tuple[int, T]] = []  # sizes fall from left to right, as powers of two
-    for result in results:
-        size = 1
-        while waiting and waiting[-1][0] == size:
-            result = merge(waiting.pop()[1], result)
-            size *= 2
-        waiting.append((size, result))
-    if not waiting:
-        raise ValueError("there are no partitions; give at least one file or partition")
-    total = waiting.pop()[1]
-    while waiting:
-        total = merge(waiting.pop()[1], total)
-    return total
+def _given(work: Callable[..., T], shared: tuple[Any, ...]) -> Callable[[Any], T]:
+    return lambda part: work(part, *shared)

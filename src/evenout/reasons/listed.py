@@ -8,7 +8,7 @@ from uuid import uuid4
 import numpy as np
 
 from evenout.partitions.dask_engine import frame_collection
-from evenout.partitions.engines import Engine, Part, read_rows
+from evenout.partitions.engines import Engine, Part, Rows, read_rows
 from evenout.reasons.explain import base_line, explain_rows
 from evenout.reasons.explanation import CHANGES
 
@@ -95,14 +95,17 @@ def explain_partitions(
         That the rows were encoded by.
     """
     shared = engine.share((ensemble, table))
-    return int(engine.reduce(_explain_part, int.__add__, shared, n_reasons, to))
+    return int(engine.reduce(_explain_part, int.__add__, shared, n_reasons, to, ahead=_read_part))
 
 
-def _explain_part(part: Part, model: tuple[Any, Any], n_reasons: int, to: Path) -> int:
+def _read_part(part: Part, *shared: Any) -> tuple[Part, Rows]:  # noqa: ARG001
+    return part, read_rows(part)
+
+
+def _explain_part(ready: tuple[Part, Rows], model: tuple[Any, Any], n_reasons: int, to: Path) -> int:
     import pandas as pd
 
-    ensemble, table = model
-    rows = read_rows(part)
+    (part, rows), (ensemble, table) = ready, model
     if not len(rows.X):
         return 0
     names = getattr(ensemble, "feature_names_in_", None)
