@@ -47,7 +47,7 @@ def asked(monkeypatch):
 
 def _fitted(engine, folder, **settings):
     folder.mkdir()
-    model = FairOutlierEnsemble(random_state=0, alpha=20.0, reference_size=200, **settings)
+    model = FairOutlierEnsemble(**{"random_state": 0, "alpha": 20.0, "reference_size": 200} | settings)
     model.fit_partitions(engine, scores_to=folder)
     return model, _written(folder)
 
