@@ -124,12 +124,12 @@ class Nearness:
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``log LOF`` and ``log(1 + distance)`` of rows of shape (r, d), the LOF columns first."""
-        turned = _turned(X, self.turn, n_threads)
-        return self.logarithms(self.neighbours.score(turned, n_threads=n_threads), n_threads=n_threads)
+        raw = self.neighbours.score(self.turned(X, n_threads=n_threads), n_threads=n_threads)
+        return self.logarithms(raw, n_threads=n_threads)
 
-    def turned(self, X: FloatArray) -> FloatArray:
+    def turned(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Rows of shape (r, d) in the coordinates in which neighbours are sought."""
-        return _turned(X, self.turn, 1)
+        return _turned(X, self.turn, n_threads)
 
     def logarithms(self, raw: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Of the scores of ``neighbours``, whose LOF columns come first."""

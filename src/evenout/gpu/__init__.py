@@ -126,8 +126,9 @@ def score(part: Any, X: FloatArray, *, n_threads: int = 1, device: str = "cuda")
     from evenout.gpu import _torch_forest, _torch_neighbours
 
     if isinstance(part, Nearness):
-        raw = score(part.neighbours, part.turned(X), n_threads=n_threads, device=device)
-        return part.logarithms(raw)
+        turned = part.turned(X, n_threads=n_threads)
+        raw = score(part.neighbours, turned, n_threads=n_threads, device=device)
+        return part.logarithms(raw, n_threads=n_threads)
     if isinstance(part, Neighbours):
         return _torch_neighbours.score(part, X, device, n_threads)
     if isinstance(part, Forest):

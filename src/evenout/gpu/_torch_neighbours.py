@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evenout.core.compiled import map_blocks
+from evenout.core.rows import ROWS, take_rows
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors._neighbour_kernels import GUARD, find_rows
 from evenout.detectors.neighbours import Neighbours, _cap, _capped, _enough, _largest
@@ -107,8 +109,9 @@ def _learn(
 def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> FloatArray:
     """See `Neighbours.score`."""
     X = np.ascontiguousarray(X, dtype=np.float64)
-    home = find_rows(X, model.locations)
-    scores = model.scores[home]
+    parts = map_blocks(lambda rows: find_rows(X[rows], model.locations), len(X), ROWS, n_threads)
+    home = np.concatenate([np.empty(0, dtype=np.intp), *parts])
+    scores = take_rows(model.scores, home, n_threads)
     new = home < 0
     if not new.any():
         return scores
