@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from evenout.core import rows
-from evenout.core.rows import by_rows, side_by_side, sorted_columns, take_rows
+from evenout.core.rows import by_rows, put_rows, side_by_side, sorted_columns, take_rows
 
 SIZES = [0, 1, 7, 8, 100]
 
@@ -53,3 +53,14 @@ def test_columns_and_tables_stand_side_by_side(n, n_threads):
 def test_each_column_is_sorted(n, n_threads):
     assert_array_equal(sorted_columns(table(n), n_threads), np.sort(table(n), axis=0))
     assert sorted_columns(table(n), n_threads).flags.c_contiguous
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("n", SIZES)
+def test_marked_rows_are_put_in_their_places(n, n_threads):
+    X, other = table(n), table(n) + 10.0
+    mask = X[:, 0] > 0
+    expected = X.copy()
+    expected[mask] = other[mask]
+    put_rows(X, mask, other, n_threads)
+    assert_array_equal(X, expected)

@@ -139,12 +139,12 @@ class FlagRows:
         The top ``share`` of each fold is flagged: scores of different folds have different scales.
         """
         over = np.zeros((len(self.t), V.shape[1]), dtype=bool)
-        Z = np.column_stack([self.S, self.t])
         for fold, weights in enumerate(V):
             rows = np.flatnonzero(self.folds == fold)
             if not len(rows):
                 continue
-            scores = np.einsum("ik,mk->im", Z[rows], weights)
+            Z = np.column_stack([self.S.take(rows, axis=0), self.t[rows]])
+            scores = np.einsum("ik,mk->im", Z, weights)
             if self.stands_for is None:
                 over[rows] = scores > flag_threshold(scores, share)
             else:

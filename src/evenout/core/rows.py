@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from evenout.core.compiled import map_blocks, map_each
-from evenout.core.types import AnyArray, FloatArray
+from evenout.core.types import AnyArray, BoolArray, FloatArray
 
 T = TypeVar("T")
 
@@ -48,6 +48,15 @@ def take_rows(array: FloatArray, rows: AnyArray, n_threads: int) -> FloatArray:
 
     map_blocks(work, len(places), ROWS, n_threads)
     return out
+
+
+def put_rows(into: FloatArray, rows: BoolArray, source: FloatArray, n_threads: int) -> None:
+    """``into[rows] = source[rows]``, for the rows that a mask marks."""
+
+    def work(at: slice) -> None:
+        np.copyto(into[at], source[at], where=rows[at, None])
+
+    map_blocks(work, len(rows), ROWS, n_threads)
 
 
 def side_by_side(parts: Sequence[FloatArray], n_threads: int) -> FloatArray:

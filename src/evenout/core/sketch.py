@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from evenout.core.order import changes
 from evenout.core.types import FloatArray, IntArray
 
 CAPACITY = 16384  # values per level: rank error below 1e-3 for up to 10^12 values
@@ -281,5 +282,8 @@ def average_ranks(values: FloatArray) -> FloatArray:
     >>> average_ranks(np.array([0.1, 0.9, 0.5, 0.5])).tolist()
     [1.0, 4.0, 2.5, 2.5]
     """
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(count) - (count - 1) / 2.0)[place]
+    order, ranks = np.argsort(values), np.empty(len(values))
+    first = np.flatnonzero(changes(values[order]))
+    count = np.diff(first, append=len(values))
+    ranks[order] = np.repeat(first + (count + 1) / 2.0, count)
+    return ranks

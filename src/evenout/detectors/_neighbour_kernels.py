@@ -62,6 +62,28 @@ def fill_slots(
 
 
 @compiled()
+def slot_distances(
+    distances: FloatArray, neighbours: AnyArray, home: AnyArray, copies: IntArray, counts: IntArray,
+    ks: IntArray, out: FloatArray,
+) -> None:  # fmt: skip
+    """Write the distances that `fill_slots` puts into the slots ``ks - 1``, rising; NaN where a list is too short."""
+    for i in range(len(out)):
+        filled, place = copies[i], 0
+        while place < len(ks) and ks[place] <= filled:
+            out[i, place] = 0.0
+            place += 1
+        for j in range(distances.shape[1]):
+            if place == len(ks):
+                break
+            near = neighbours[i, j]
+            filled += 0 if near == home[i] else counts[near]
+            while place < len(ks) and ks[place] <= filled:
+                out[i, place] = distances[i, j]
+                place += 1
+        out[i, place:] = np.nan
+
+
+@compiled()
 def densities(distance: FloatArray, neighbour: AnyArray, k_distance: FloatArray, ks: IntArray) -> Any:
     """Local reachability density for each k: ``1 / (mean_o max(distance(i, o), k_distance(o)) + guard)``."""
     out = np.empty((len(distance), len(ks)))

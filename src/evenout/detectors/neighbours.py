@@ -169,7 +169,7 @@ class Neighbours:
             kept = folds != fold
             if kept.sum() <= k_max:
                 return by_refitting(X, folds, refit, n_threads=n_threads)(fold)
-            counts = np.bincount(home[kept], minlength=len(model.counts))
+            counts = model.counts - np.bincount(home[~kept], minlength=len(model.counts))
             return take_rows(model._scores_without(found, counts, n_threads), home, n_threads)
 
         return model, take_rows(model.scores, home, n_threads), without
@@ -218,7 +218,8 @@ class Neighbours:
             k = min(k_max + 1, int((counts > 0).sum()))
             if "_blocks" not in self.__dict__:
                 self.__dict__["_blocks"] = cut_blocks(self.locations, n_threads=n_threads)
-            data, queries = drop_points(self._blocks, counts == 0), cut_blocks(self.locations[short])
+            data = drop_points(self._blocks, counts == 0, n_threads=n_threads)
+            queries = cut_blocks(self.locations[short])
             again = nearest(data, k, queries=queries, n_threads=n_threads)
             return Slots(again, counts, k_max, itself[short], own[short])
 

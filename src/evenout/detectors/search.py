@@ -138,15 +138,22 @@ def _halving_order(points: FloatArray, n_threads: int) -> IntArray:
     return order
 
 
-def drop_points(blocks: Blocks, dropped: BoolArray) -> Blocks:
+def drop_points(blocks: Blocks, dropped: BoolArray, *, n_threads: int = 1) -> Blocks:
     """The same blocks without some points; ``dropped`` says which, by their ids.
 
     NaN is no nearer than anything, so a search never finds it; the boxes, and the bounds of norms, stay as they are.
     """
     exact, rounded = blocks.exact, blocks.rounded
-    gone = dropped[exact.ids]  # places without a point are NaN already, whatever id -1 says
-    left = Blocks(exact._replace(points=np.where(gone[:, :, None], np.nan, exact.points)))
-    left.__dict__["rounded"] = rounded._replace(offsets=np.where(gone, np.float32(np.nan), rounded.offsets))
+    points, offsets = np.empty_like(exact.points), np.empty_like(rounded.offsets)
+
+    def drop(part: slice) -> None:
+        gone = dropped[exact.ids[part]]  # places without a point are NaN already, whatever id -1 says
+        points[part], offsets[part] = exact.points[part], rounded.offsets[part]
+        points[part][gone], offsets[part][gone] = np.nan, np.nan
+
+    map_blocks(drop, len(points), WHOLE // BLOCK, n_threads)
+    left = Blocks(exact._replace(points=points))
+    left.__dict__["rounded"] = rounded._replace(offsets=offsets)
     return left
 
 

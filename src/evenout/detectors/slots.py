@@ -64,6 +64,22 @@ class Slots:
                 distance[at], location[at] = self.filled.of(slice(int(first), int(last)))
         return distance, location
 
+    def distances(self, ks: IntArray, n_threads: int) -> FloatArray:
+        """Distances of the k-th nearest rows, shape (m, len(ks)), by the lists alone; NaN where they are too short."""
+        from evenout.detectors._neighbour_kernels import slot_distances
+
+        rising, place = np.unique(ks, return_inverse=True)
+        out = np.empty((len(self), len(ks)))
+
+        def work(rows: slice) -> None:
+            found = np.empty((rows.stop - rows.start, len(rising)))
+            lists = self.found[0][rows], self.found[1][rows], self.home[rows], self.own[rows]
+            slot_distances(*lists, self.counts, rising, found)
+            out[rows] = found[:, place]
+
+        map_blocks(work, len(self), ROWS, n_threads)
+        return out
+
 
 def rate(
     slots: Slots,
@@ -78,20 +94,12 @@ def rate(
     """
     from evenout.detectors._neighbour_kernels import densities, factors
 
-    m, ks = len(slots), np.concatenate([lof, knn]) - 1
-    distances, short = np.empty((m, len(ks))), np.zeros(m, dtype=bool)
-
-    def measure(rows: slice) -> None:
-        distance, location = slots.of(rows)
-        distance.take(ks, axis=1, out=distances[rows], mode="clip")
-        short[rows] = location[:, -1] < 0
-
-    map_blocks(measure, m, ROWS, n_threads)
-    if search_again is not None and short.any():
-        places = np.flatnonzero(short)
-        filled = search_again(places)
-        slots = replace(slots, short=places, filled=filled)
-        distances[places] = filled.of(slice(0, len(places)))[0][:, ks]
+    m, distances = len(slots), slots.distances(np.concatenate([lof, knn]), n_threads)
+    short = np.flatnonzero(np.isnan(distances).any(axis=1))
+    if search_again is not None and len(short):
+        filled = search_again(short)
+        slots = replace(slots, short=short, filled=filled)
+        distances[short] = filled.distances(np.concatenate([lof, knn]), n_threads)
     k_distance = np.ascontiguousarray(distances[:, : len(lof)])
     density, factor = np.empty((m, len(lof))), np.empty((m, len(lof)))
     if not len(lof):

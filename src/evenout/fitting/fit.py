@@ -13,7 +13,7 @@ from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.notions import Collector, NotionRows
 from evenout.core.registry import PARITY
-from evenout.core.rows import side_by_side
+from evenout.core.rows import put_rows, side_by_side
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
@@ -50,8 +50,9 @@ def fit_rows(
     training, held, models, ranks = [none], [none], [whole.view.model], [whole.ranks]
     nested = None if cross is None else cross.without
     counted = stands_for(rows.groups, source.counts, source.n_rows)
-    seen = FlagRows(whole.view.S.copy(), whole.view.t.copy(), rows.groups.codes, folds, nested, counted)
-    fresh = seen.S if request.target == "unseen" else whole.view.S.copy()
+    copied = side_by_side([whole.view.S], n_threads)
+    seen = FlagRows(copied, whole.view.t.copy(), rows.groups.codes, folds, nested, counted)
+    fresh = seen.S if request.target == "unseen" else side_by_side([whole.view.S], n_threads)
     for fold in range(n_folds):
         inside = folds == fold
         found = _sums(views, fold, ~inside, collectors)
@@ -59,7 +60,7 @@ def fit_rows(
         held.append(found.inside)
         models.append(found.view.model)
         ranks.append(found.ranks)
-        fresh[inside] = found.view.S[inside]
+        put_rows(fresh, inside, found.view.S, n_threads)
         if request.target == "unseen":
             seen.t[inside] = found.view.t[inside]
     sums = CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready)
