@@ -12,10 +12,10 @@ and the way of searching never matter. Equal rows are one *location* that counts
 once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,9 +31,6 @@ from evenout.storage.fields import Fields
 
 SPARE = 3.0  # standard deviations by which lists are longer than needed, so that a fold may be left out
 BATCH = 65536  # new rows scored at a time: bounds the memory for their neighbours to some 50 MB
-
-Search: TypeAlias = Callable[[FloatArray, int], tuple[FloatArray, Ids]]
-Locate: TypeAlias = Callable[[FloatArray], tuple[FloatArray, IntArray, IntArray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +125,6 @@ class Neighbours:
         lof: Sequence[int],
         knn: Sequence[int],
         n_threads: int = 1,
-        search: Search | None = None,
-        locate: Locate | None = None,
     ) -> tuple["Neighbours", FloatArray, Without]:
         """Learn from all rows, and from the rows outside each fold, with one search for all of them.
 
@@ -143,10 +138,6 @@ class Neighbours:
             The fold of each row.
         lof, knn, n_threads
             As in `fit`.
-        search : function of locations and k, optional
-            Finds what `nearest` finds for every location, on another device.
-        locate : function of rows, optional
-            Finds what `distinct_rows` finds, on another device.
 
         Returns
         -------
@@ -159,7 +150,7 @@ class Neighbours:
         lof_k, knn_k = _capped(lof, knn, len(X))
         k_max = _largest(lof_k, knn_k)
         listed = _enough(k_max, np.unique(folds, return_counts=True)[1].max() / len(X))
-        model, home, found = cls._learn(X, lof_k, knn_k, n_threads, listed, search, locate)
+        model, home, found = cls._learn(X, lof_k, knn_k, n_threads, listed)
 
         def refit(rows: FloatArray, fold: int) -> tuple[Neighbours, FloatArray]:  # noqa: ARG001
             fitted, place, _ = cls._learn(rows, *_cap(lof_k, knn_k, len(rows)), n_threads)
@@ -182,25 +173,20 @@ class Neighbours:
         knn: IntArray,
         n_threads: int,
         listed: int = 0,
-        search: Search | None = None,
-        locate: Locate | None = None,
     ) -> tuple["Neighbours", IntArray, tuple[FloatArray, Ids]]:
         """The model, where each row is among its locations, and lists of at least ``listed`` neighbours.
 
         Where more are listed than needed, folds are to be left out: the blocks stay with the model, for lists that
         turn out too short.
         """
-        locations, counts, home = distinct_rows(X) if locate is None else locate(X)
+        locations, counts, home = distinct_rows(X)
         k_max = _largest(lof, knn)
         k = min(max(k_max, listed), len(locations) - 1)
-        if search is None:
-            blocks = cut_blocks(locations, n_threads=n_threads)
-            found = nearest(blocks, k, n_threads=n_threads)
-        else:
-            found = search(locations, k)
+        blocks = cut_blocks(locations, n_threads=n_threads)
+        found = nearest(blocks, k, n_threads=n_threads)
         slots = Slots(found, counts, k_max, np.arange(len(locations), dtype=np.int32), counts - 1)
         model = cls(locations, counts, lof, knn, *rate(slots, lof, knn, n_threads))
-        if search is None and listed:
+        if listed:
             model.__dict__["_blocks"] = blocks  # what the property would cut once more
         return model, home, found
 
