@@ -108,9 +108,9 @@ def fit(X: FloatArray, groups: IntArray, n_groups: int, device: str, n_jobs: int
         raw = side_by_side([near, isolation], n_jobs)
         scaling = learn_scaling("minmax", raw, **threads)
         S = scaling.transform(raw, **threads)
-        combination = learn_combination("greedy", S, np.flatnonzero(scaling.varies), 0)
+        combination = learn_combination("greedy", S, np.flatnonzero(scaling.varies), 0, **threads)
         t = unit_range(combination.apply(S, **threads))
-        folds = assign_folds(X, groups, N_FOLDS, 0)
+        folds = assign_folds(X, groups, N_FOLDS, 0, **threads)
     with clock("cells"):
         shape: dict[str, Any] = {"n_groups": n_groups, "n_sets": N_FOLDS}
         cells = collect_cells(S, t, rank_weights(t), groups, folds, **shape, **threads)

@@ -3,6 +3,7 @@
     python benchmarks/latency.py --json                                   # some ten minutes, most of them for the fits
     python benchmarks/latency.py --rows 5000 --seconds 0.1 --json         # a look: under two minutes
     python benchmarks/latency.py --cases default everything --no-peers    # some of the models
+    python benchmarks/latency.py --cases default everything --no-peers --device cuda
 
 All models are fitted on the same rows and score the same new ones, none of which is a training row. Models and sizes
 take turns, so that whatever else the machine does falls on all of them. Quantiles are over calls; a thousand rows are
@@ -74,14 +75,14 @@ def make_groups(X: FloatArray) -> tuple[FloatArray, FloatArray]:
     return groups, labels
 
 
-def our_models(X: FloatArray, wanted: list[str], n_jobs: int) -> Iterator[tuple[str, Scorer]]:
-    """Name and scorer of each model that is wanted."""
+def our_models(X: FloatArray, wanted: list[str], machine: dict[str, Any]) -> Iterator[tuple[str, Scorer]]:
+    """Name and scorer of each model that is wanted, fitted by so many threads, and on a device where that is asked."""
     groups, labels = make_groups(X)
     for name, settings in SETTINGS.items():
         needed = {name, "frame", "loaded"} if name == "everything" else {name}
         if not needed & {*wanted}:
             continue
-        model = FairOutlierEnsemble(random_state=0, n_jobs=n_jobs, **settings)
+        model = FairOutlierEnsemble(random_state=0, **machine, **settings)
         model.fit(X, sensitive_features=groups, labels=labels if "learn" in settings else None)
         model.set_params(n_jobs=None)
         yield name, model.score_samples
@@ -202,11 +203,13 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=OURS, default=list(OURS), metavar="CASE", help=", ".join(OURS))
     parser.add_argument("--no-peers", action="store_true", help="ours alone")
     parser.add_argument("--n-jobs", type=int, default=os.cpu_count(), help="threads of the fits; scoring has one")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of ours but for blind and loaded")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     options = parser.parse_args()
+    machine = {"n_jobs": options.n_jobs, "device": options.device}
     warnings.simplefilter("ignore")
     X, new = make_rows(options.rows, options.features, seed=1), make_rows(NEW, options.features, seed=2)
-    models = {name: scorer for name, scorer in our_models(X, options.cases, options.n_jobs) if name in options.cases}
+    models = {name: scorer for name, scorer in our_models(X, options.cases, machine) if name in options.cases}
     models |= {} if options.no_peers else dict(peers(X))
     found = measure(models, new, options.seconds)
     print(f"{options.rows} training rows, {options.features} features")

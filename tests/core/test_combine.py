@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from evenout.core import combine
 from evenout.core.combine import learn_combination, select_greedily
 
 S = np.array([[0.1, 0.9, 0.2], [0.5, 0.4, 0.3], [1.0, 0.0, 0.8]])
@@ -76,6 +77,13 @@ def test_greedy_equals_the_literal_procedure(seed):
     base = rng.exponential(size=(200, 1))
     pool = base + rng.exponential(size=(200, 9)) * rng.uniform(0.1, 3, size=9)
     assert select_greedily(pool).tolist() == greedy_literally(pool)
+
+
+def test_greedy_selects_the_same_in_blocks_on_threads(monkeypatch):
+    pool = np.random.default_rng(1).exponential(size=(20_000, 1)) + np.random.default_rng(2).normal(size=(20_000, 6))
+    whole = select_greedily(pool).tolist()
+    monkeypatch.setattr(combine, "_BLOCK", 3000)
+    assert select_greedily(pool, n_threads=2).tolist() == whole == greedy_literally(pool)
 
 
 def test_greedy_survives_ties_everywhere():

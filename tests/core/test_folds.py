@@ -103,3 +103,17 @@ def test_cluster_counts_as_one_of_the_group_that_most_of_its_rows_belong_to():
     folds = assign_folds(S, groups, 5, 0, clusters)[::3]
     for half in (folds[:10], folds[10:]):
         np.testing.assert_array_equal(np.bincount(half, minlength=5), 2)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("n_groups", [1, 3, 200])
+def test_rows_of_a_group_are_dealt_in_the_order_of_their_numbers(n_groups, n_threads):
+    """Equal rows, which have equal numbers, in the order in which they come."""
+    rng = np.random.default_rng(n_groups)
+    X, groups = rng.integers(0, 60, size=(20_000, 2)).astype(float), rng.integers(-1, n_groups, 20_000)
+    order = np.lexsort((row_numbers(X, 3), groups))
+    dealt = [order[groups[order] == group] for group in np.unique(groups)]
+    expected = np.empty(len(X), dtype=int)
+    for rows in dealt:
+        expected[rows] = np.arange(len(rows)) % 5
+    np.testing.assert_array_equal(assign_folds(X, groups, 5, 3, n_threads=n_threads), expected)

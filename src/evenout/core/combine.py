@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evenout.core.rows import by_rows
+from evenout.core.compiled import map_blocks, one_blas_thread
+from evenout.core.rows import by_rows, map_columns
 from evenout.core.types import FloatArray, IntArray
 
 Combiner: TypeAlias = Callable[[FloatArray], FloatArray]
@@ -16,6 +17,7 @@ SILENT = "side"  # a family whose columns take part in what is learnt from label
 LINEAR = ("average", "greedy")  # those that are a mean of chosen detectors
 _BUCKETS = 5
 _TOP_SHARE = 0.1
+_BLOCK = 32768  # rows whose sums are added up by one product of matrices
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,13 @@ def _total(columns: FloatArray) -> FloatArray:
 
 
 def learn_combination(
-    kind: str | Combiner, S: FloatArray, usable: IntArray, seed: int, families: Sequence[str] = ()
+    kind: str | Combiner,
+    S: FloatArray,
+    usable: IntArray,
+    seed: int,
+    families: Sequence[str] = (),
+    *,
+    n_threads: int = 1,
 ) -> Combination:
     """Choose the detectors of a base ensemble.
 
@@ -97,7 +105,8 @@ def learn_combination(
         buckets = np.array_split(shuffled, min(_BUCKETS, len(usable)))
         return Combination(kind, tuple(np.sort(bucket) for bucket in buckets))
     if kind == "greedy":
-        return Combination(kind, (usable[select_greedily(S[:, usable])],))
+        known = S if len(usable) == S.shape[1] else S[:, usable]
+        return Combination(kind, (usable[select_greedily(known, n_threads=n_threads)],))
     if kind == "average" and families:
         return Combination(kind, (usable,), family_shares([families[j] for j in usable]))
     return Combination(kind, (usable,))
@@ -113,7 +122,7 @@ def family_shares(families: Sequence[str]) -> FloatArray:
     return 1.0 / (len(size) * size[family])
 
 
-def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE) -> IntArray:
+def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE, *, n_threads: int = 1) -> IntArray:
     """Greedy model selection (Schubert et al. 2012): a small, diverse set of detectors that agrees with the pool.
 
     The pool's opinion is the union of every detector's ``top_share`` highest rows. Rows in it share half of the weight,
@@ -130,13 +139,12 @@ def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE) -> IntArray:
     """
     n, k = S.shape
     top = max(1, round(top_share * n))
-    opinion = (np.partition(S, n - top, axis=0)[n - top] <= S).any(axis=1)
+    highest = np.array(map_columns(lambda j: np.partition(S[:, j], n - top)[n - top], range(k), n, n_threads))
+    opinion = by_rows(lambda rows: (highest <= rows).any(axis=1)[:, None], S, width=1, n_threads=n_threads)[:, 0]
     if opinion.all():  # heavy ties: the pool has no opinion, so everyone stays in
         return np.arange(k)
     weight = np.where(opinion, 0.5 / opinion.sum(), 0.5 / (n - opinion.sum()))
-    joint = np.column_stack([S, opinion])
-    centred = joint - weight @ joint
-    covariance = (centred.T * weight) @ centred
+    covariance = _weighted_covariance(S, opinion, weight, n_threads)
 
     def correlation(chosen: list[int], other: list[int]) -> float:
         """Weighted Pearson correlation of the averages of two sets of columns."""
@@ -153,3 +161,22 @@ def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE) -> IntArray:
         if correlation([*chosen, candidate], [k]) > correlation(chosen, [k]):
             chosen.append(candidate)
     return np.sort(np.array(chosen, dtype=np.intp))
+
+
+def _weighted_covariance(S: FloatArray, opinion: FloatArray, weight: FloatArray, n_threads: int) -> FloatArray:
+    """Of the columns of S and the opinion, (k + 1, k + 1); sums are added block by block, in the order of the rows."""
+
+    def total(of: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
+        def block(rows: slice) -> FloatArray:
+            return of(np.column_stack([S[rows], opinion[rows]]), weight[rows])
+
+        with one_blas_thread():
+            return np.sum(map_blocks(block, len(S), _BLOCK, n_threads), axis=0)
+
+    mean = total(lambda joint, share: share @ joint)
+
+    def squares(joint: FloatArray, share: FloatArray) -> FloatArray:
+        centred = joint - mean
+        return (centred.T * share) @ centred
+
+    return total(squares)

@@ -3,6 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
+from evenout.core.compiled import map_blocks, map_each
+from evenout.core.order import changes
+from evenout.core.rows import ROWS
 from evenout.core.types import FloatArray, IntArray
 
 N_FOLDS = 5
@@ -15,7 +18,7 @@ def count_folds(groups: IntArray) -> int:
 
 
 def assign_folds(
-    X: FloatArray, groups: IntArray, n_folds: int, seed: int, clusters: IntArray | None = None
+    X: FloatArray, groups: IntArray, n_folds: int, seed: int, clusters: IntArray | None = None, *, n_threads: int = 1
 ) -> IntArray:
     """Deal the rows of each group into ``n_folds`` folds whose sizes differ by at most one.
 
@@ -33,6 +36,7 @@ def assign_folds(
     seed : int
     clusters : array of shape (n,), optional
         Codes 0, 1, ... of rows that belong together.
+    n_threads : int
 
     Returns
     -------
@@ -43,21 +47,24 @@ def assign_folds(
     >>> sorted(folds[:3].tolist()), sorted(folds[3:].tolist())
     ([0, 1, 2], [0, 1, 2])
     """
-    numbers = row_numbers(X, seed)
+    numbers = row_numbers(X, seed, n_threads=n_threads)
     if clusters is not None:
         joined, majority = _cluster_numbers(numbers, groups, clusters)
-        return _dealt(joined, majority, n_folds)[clusters]
-    return _dealt(numbers, groups, n_folds)
+        return _dealt(joined, majority, n_folds, n_threads)[clusters]
+    return _dealt(numbers, groups, n_folds, n_threads)
 
 
-def _dealt(numbers: npt.NDArray[np.uint64], groups: IntArray, n_folds: int) -> IntArray:
+def _dealt(numbers: npt.NDArray[np.uint64], groups: IntArray, n_folds: int, n_threads: int) -> IntArray:
     """Deal out within each group in the order of the numbers."""
-    order = np.lexsort((numbers, groups))
-    sorted_groups = groups[order]
-    starts = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
-    position = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
-    folds = np.empty(len(order), dtype=np.intp)
-    folds[order] = position % n_folds
+    short = groups.astype(np.int16) if len(groups) and groups.max() < 1 << 15 else groups  # sorted without comparisons
+    by_group = np.argsort(short, kind="stable")
+    starts = np.flatnonzero(changes(groups[by_group]))
+    folds = np.empty(len(groups), dtype=np.intp)
+
+    def deal(rows: IntArray) -> None:
+        folds[rows[np.argsort(numbers[rows], kind="stable")]] = np.arange(len(rows)) % n_folds
+
+    map_each(deal, np.split(by_group, starts[1:]), n_threads if len(groups) > ROWS else 1)
     return folds
 
 
@@ -73,11 +80,15 @@ def _cluster_numbers(
     return _mix(joined), votes.argmax(axis=1) - 1
 
 
-def row_numbers(X: FloatArray, seed: int) -> npt.NDArray[np.uint64]:
+def row_numbers(X: FloatArray, seed: int, *, n_threads: int = 1) -> npt.NDArray[np.uint64]:
     """One well-mixed 64-bit number per row, from its bits and the seed (the splitmix64 finaliser per column)."""
     numbers = np.full(len(X), seed, dtype=np.uint64)
-    for column in (X + 0.0).T:  # + 0.0 turns -0.0 into 0.0: equal values get equal bits
-        numbers = _mix(numbers ^ np.ascontiguousarray(column).view(np.uint64))
+
+    def work(rows: slice) -> None:
+        for column in (X[rows] + 0.0).T:  # + 0.0 turns -0.0 into 0.0: equal values get equal bits
+            numbers[rows] = _mix(numbers[rows] ^ np.ascontiguousarray(column).view(np.uint64))
+
+    map_blocks(work, len(X), ROWS, n_threads)
     return numbers
 
 

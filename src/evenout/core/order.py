@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 
 
 def counts_around(known: FloatArray, values: FloatArray) -> tuple[IntArray, IntArray]:
@@ -55,7 +55,7 @@ def row_order(X: FloatArray) -> tuple[IntArray, BoolArray]:
     return order, new
 
 
-def changes(values: FloatArray) -> BoolArray:
+def changes(values: AnyArray) -> BoolArray:
     """Which values (n,) differ from the one before; the first one does.
 
     >>> changes(np.array([1.0, 1.0, 2.0])).tolist()

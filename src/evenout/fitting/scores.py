@@ -199,7 +199,8 @@ def learn_on(
     scores = S[:, :k]
     by_all = callable(combination) or combination == "greedy"  # what a row adds depends on the others
     known = take_rows(scores, outside, n_threads) if by_all else scores
-    ensemble = learn_combination(combination, known, np.flatnonzero(scaler.varies), seed, pool.families)
+    varies, threads = np.flatnonzero(scaler.varies), {"n_threads": n_threads}
+    ensemble = learn_combination(combination, known, varies, seed, pool.families, **threads)
     combined = _combined(ensemble, scores, n_threads)
     own = _combined(ensemble, known, n_threads) if callable(combination) else combined[outside]
     base = learn_scaling("minmax", own)

@@ -256,7 +256,7 @@ class Memory:
     @classmethod
     def of(cls, rows: TrainingRows, parameters: Mapping[str, Any], seed: int) -> "Memory":
         """Deal the rows into folds."""
-        folds = assign_folds(rows.content, rows.groups.codes, N_FOLDS, seed, rows.clusters)
+        folds = assign_folds(rows.content, rows.groups.codes, N_FOLDS, seed, rows.clusters, n_threads=rows.n_threads)
         if rows.members.n_groups >= 2 and folds.max() < 1:
             raise ValueError("clusters has too few values to leave some of them out; give finer ones")
         return cls(rows, parameters, folds, seed)
