@@ -107,7 +107,7 @@ def test_cluster_counts_as_one_of_the_group_that_most_of_its_rows_belong_to():
 
 @pytest.mark.parametrize("n_threads", [1, 2])
 @pytest.mark.parametrize("n_groups", [1, 3, 200])
-def test_rows_of_a_group_are_dealt_in_the_order_of_their_numbers(n_groups, n_threads):
+def test_many_rows_on_threads_are_dealt_as_one_sort_deals_them(n_groups, n_threads):
     """Equal rows, which have equal numbers, in the order in which they come."""
     rng = np.random.default_rng(n_groups)
     X, groups = rng.integers(0, 60, size=(20_000, 2)).astype(float), rng.integers(-1, n_groups, 20_000)
