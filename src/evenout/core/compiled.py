@@ -35,7 +35,7 @@ def compiled(
     inline : bool
         Write the function into each kernel that calls it, instead of compiling it on its own before.
     bare : bool
-        It makes no array and returns none, so no references to them are counted: a seventh of the time to compile.
+        It makes no array and returns none, so no references to them are counted: about a seventh less to compile.
     """
     import numba
 
