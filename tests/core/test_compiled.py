@@ -1,7 +1,10 @@
+import gc
 from threading import get_ident
 
 import numpy as np
 import pytest
+from numba import config
+from numba.core import event
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from evenout.core.compiled import compiled, map_blocks, one_blas_thread
@@ -23,10 +26,15 @@ def test_one_thread_or_one_block_needs_no_other_thread():
     assert get_ident() not in map_blocks(lambda _: get_ident(), 2, 1, n_threads=2)
 
 
-def test_function_without_a_file_is_compiled_though_not_kept():
+def double():
+    """A function without a file."""
     names = {}
     exec("def double(x):\n    return 2.0 * x", names)
-    assert compiled()(names["double"])(np.float64(1.5)) == 3.0
+    return names["double"]
+
+
+def test_function_without_a_file_is_compiled_though_not_kept():
+    assert compiled()(double())(np.float64(1.5)) == 3.0
 
 
 def test_small_matrices_keep_to_one_thread_and_leave_the_setting_as_it_was():
@@ -58,3 +66,31 @@ def test_threads_that_overlap_leave_the_setting_as_it_was():
         assert threads() == {1}
         second.__exit__(None, None, None)
         assert threads() == {2}
+
+
+def test_the_collector_rests_while_a_kernel_is_compiled_and_is_left_as_it_was():
+    seen = []
+
+    class Look(event.Listener):
+        def on_start(self, _):
+            seen.append(gc.isenabled())
+
+        def on_end(self, _):
+            pass
+
+    kernel = compiled()(double())  # never kept on disk, so it is compiled here
+    with event.install_listener("numba:compile", Look()):
+        assert kernel(1.5) == 3.0
+    assert seen == ([] if config.DISABLE_JIT else [False])
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        assert compiled()(double())(1.5) == 3.0
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="Python's own division raises")
+def test_division_by_zero_gives_what_numpy_gives():
+    assert compiled(bare=True)(lambda x: 1.0 / x[0])(np.zeros(1)) == np.inf

@@ -150,8 +150,8 @@ def test_one_point_far_away_costs_the_others_no_digits():
 
 
 @compiled()
-def near_mask(rounded, chosen, values, offsets, lowest, masks):
-    near_points(rounded, chosen, values, offsets, lowest, masks)
+def near_mask(rounded, chosen, start, values, offsets, lowest, masks):
+    near_points(rounded, chosen, start, values, offsets, lowest, masks)
 
 
 def products_of(Q, X, limits):
@@ -163,7 +163,7 @@ def products_of(Q, X, limits):
     least(norms, data.reach[0], limits, d, lowest)
     bits = []
     for start in range(0, BLOCK, TILE):
-        near_mask(rounded, np.arange(start, start + TILE), data.values[0], data.offsets[0], lowest, masks)
+        near_mask(rounded, np.arange(BLOCK), start, data.values[0], data.offsets[0], lowest, masks)
         bits += [[int(mask) >> c & 1 for c in range(BLOCK)] for mask in masks]
     return np.array(bits, dtype=bool), lowest
 
@@ -257,8 +257,10 @@ def test_squared_distances_are_summed_over_all_features_in_their_order(d):
 
 
 def test_places_within_a_limit_are_sorted_by_their_keys():
-    keys = np.array([3.0, 2.0, 1.0, 0.0, 5.0])
-    assert within(np.array([3.0, 1.0, 2.0, 5.0, np.nan]), 3.0, keys).tolist() == [2, 1, 0]
+    keys, places = np.array([3.0, 2.0, 1.0, 0.0, 5.0]), np.empty(5, dtype=np.intp)
+    count = within(np.array([3.0, 1.0, 2.0, 5.0, np.nan]), 3.0, keys, places)
+    assert places[:count].tolist() == [2, 1, 0]
     values, keys = np.random.default_rng(0).random((2, 500))
     expected = [place for place in np.argsort(keys) if values[place] <= 0.7]
-    assert within(values, 0.7, keys).tolist() == expected
+    places = np.empty(500, dtype=np.intp)
+    assert places[: within(values, 0.7, keys, places)].tolist() == expected

@@ -38,4 +38,6 @@ def test_what_is_found_is_what_all_distances_say(d, method):
 def test_places_within_a_limit_come_in_the_order_of_their_keys():
     keys = np.random.default_rng(0).normal(size=50)
     values = np.arange(50.0)
-    assert within(values, 30.0, keys).tolist() == np.argsort(keys[:31]).tolist()
+    places = np.empty(50, dtype=np.intp)
+    count = within(values, 30.0, keys, places)
+    assert places[:count].tolist() == np.argsort(keys[:31]).tolist()

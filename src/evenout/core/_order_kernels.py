@@ -4,7 +4,7 @@ from evenout.core.compiled import compiled
 from evenout.core.types import FloatArray, IntArray
 
 
-@compiled()
+@compiled(bare=True)
 def count_around(known: FloatArray, values: FloatArray, below: IntArray, upto: IntArray) -> None:
     """Write how many of the sorted ``known[:, j]`` are below ``values[i, j]``, and how many are at most that.
 

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from evenout.core.compiled import compiled
-from evenout.core.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
+from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
 
 WORDS = 624  # of the Mersenne twister's state
+ONE = np.uint64(1)
 LARGEST = 2**31 - 2  # of the numbers that seeds are drawn from
 CONSTANT = np.float32(1e-7)  # a feature that varies no more in a node is constant there
 EPSILON = 2.0**-52  # a variance up to this one is none
@@ -32,7 +33,7 @@ def twisted(one: int, two: int, far: int) -> Any:
     return far ^ (pair >> 1) ^ ((pair & 1) * 0x9908B0DF)
 
 
-@compiled()
+@compiled(bare=True)
 def next_words(state: AnyArray, words: AnyArray) -> None:
     """Move the state (624,) of the Mersenne twister (Matsumoto and Nishimura 1998) on, and read 624 words off it."""
     for i in range(WORDS - 397):  # three loops of one kind, since the first two are vectorised
@@ -48,7 +49,7 @@ def next_words(state: AnyArray, words: AnyArray) -> None:
         words[i] = x ^ (x >> 18)
 
 
-@compiled()
+@compiled(bare=True)
 def first_words(seed: int, state: AnyArray, words: AnyArray) -> Any:
     """Start the twister from a seed and read 624 words; the first of them that, in 31 bits, can be a seed."""
     for i in range(WORDS):
@@ -61,53 +62,56 @@ def first_words(seed: int, state: AnyArray, words: AnyArray) -> Any:
     return np.int64(words[at] & 0x7FFFFFFF)
 
 
-@compiled()
+@compiled(bare=True)
 def draw_rows(
-    seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, other: AnyArray, kept: BoolArray, drawn: IntArray,
+    seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, other: AnyArray, line: AnyArray, drawn: IntArray,
     states: AnyArray,
 ) -> None:  # fmt: skip
-    """Draw the rows of trees among n by a shuffle, and the first states of their xorshifts.
+    """Draw the rows of trees among n by a shuffle, and the first states of their xorshifts; in no order.
 
     Tree t draws from ``seeds[t]``; the first number from there is also the seed for ``states[t]``. From the last place
     to the first, a row is exchanged with the one in a random place up to it, ``other``: a word is cut to as many bits
     as the place has, and the next is taken while it is too large, without a branch. Of the shuffled rows the first m
     are kept. Which these are is read backwards: place j >= m is kept if the one that it was exchanged with was, and
-    that one is not any more. They come in ascending order.
+    that one is not any more. ``line`` has the place of a kept one in ``drawn[t]``, and comes and goes filled with -1.
+
+    Places are unsigned: a number that may be negative is compared with 0 wherever it is an index.
     """
     m, top = drawn.shape[1], 1
     while top < n - 1:
         top = 2 * top + 1
     for t in range(len(seeds)):
         seed = first_words(seeds[t], state, words)
-        at, j, mask = 0, n - 1, top
-        while j >= m:
+        at, last, mask = 0, n - 1, top
+        while last >= m:
             if at == WORDS:
                 next_words(state, words)
                 at = 0
-            few = min(j - max(m - 1, mask >> 1), WORDS - at)  # so many words are cut to the same bits
+            few = min(last - max(m - 1, mask >> 1), WORDS - at)  # so many words are cut to the same bits
+            here, bits = np.uint64(last), np.uint32(mask)
             for i in range(at, at + few):
-                place = np.int64(words[i] & mask)
-                other[j] = place
-                j -= int(place <= j)
-            at += few
-            if j <= mask >> 1:
+                place = np.uint64(words[i] & bits)
+                other[here] = place
+                here = here + np.uint64(here < place) - ONE
+            at, last = at + few, int(here)
+            if last <= mask >> 1:
                 mask >>= 1
-        for j in range(n):
-            kept[j] = j < m
+        for j in range(m):
+            line[j] = drawn[t, j] = j
         for j in range(m, n):
-            if kept[other[j]]:
-                kept[j], kept[other[j]] = True, False
-        at = 0
-        for j in range(n):
-            if kept[j]:
-                drawn[t, at] = j
-                at += 1
+            kept = line[other[j]]
+            if kept >= 0:
+                line[j] = kept
+                line[other[j]] = -1
+                drawn[t, kept] = j
+        for j in range(m):
+            line[drawn[t, j]] = -1
         states[t] = first_words(seed, state, words)
 
 
-@compiled()
+@compiled(bare=True)
 def draw_few_rows(seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, drawn: IntArray, states: AnyArray) -> None:
-    """`draw_rows` where they are few among all: one by one, each again until it is a new one; in no order."""
+    """`draw_rows` where they are few among all: one by one, each again until it is a new one."""
     mask = 1
     while mask < n - 1:
         mask = 2 * mask + 1
@@ -215,7 +219,7 @@ def variances(target: FloatArray, start: int, middle: int, stop: int, total: flo
     return first_squares / (middle - start) - mean * mean, (squares - first_squares) / (stop - middle) - rest * rest
 
 
-@compiled()
+@compiled(bare=True)
 def grow_trees(
     X: FloatArray, y: FloatArray, drawn: IntArray, states: AnyArray, max_depth: int,
     rows: IntArray, values: Float32Array, target: FloatArray, features: IntArray, constant: IntArray,
@@ -236,17 +240,21 @@ def grow_trees(
             target[j] = y[rows[j]]
         for j in range(len(features)):
             features[j] = j
-        waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3] = 0, m, -1, 0
+        waiting[0, 0] = waiting[0, 3] = 0
+        waiting[0, 1], waiting[0, 2] = m, -1
         root[t] = v
         left, depth, x = 1, 0, states[t]
         while left > 0:
             left -= 1
-            first, last, place, known = waiting[left, 0], waiting[left, 1], waiting[left, 2], waiting[left, 3]
+            first, last = waiting[left, 0], waiting[left, 1]
+            place, known = waiting[left, 2], waiting[left, 3]
             if place >= 0:
                 child[place >> 1, place & 1] = v
                 depth = level[place >> 1] + 1
             n = last - first
-            feature[v], threshold[v], child[v, 0], child[v, 1], level[v], size[v] = 0, LEAF, v, v, depth, n
+            child[v, 0] = child[v, 1] = v
+            feature[v], threshold[v] = 0, LEAF
+            level[v], size[v] = depth, n
             if n > 1 and depth < max_depth:
                 total = squares = 0.0
                 for j in range(first, last):

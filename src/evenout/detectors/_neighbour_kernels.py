@@ -13,9 +13,10 @@ GUARD = 1e-10  # scikit-learn's: keeps the density finite where all neighbours a
 @compiled()
 def find_rows(points: FloatArray, locations: FloatArray) -> Any:
     """Index of each point among the distinct ``locations``, largest first; -1 where it is not one of them."""
-    found = np.full(len(points), -1, dtype=np.intp)
+    found = np.empty(len(points), dtype=np.intp)
     d = points.shape[1]
     for i in range(len(points)):
+        found[i] = -1
         low, high = 0, len(locations)
         while low < high:
             middle = (low + high) // 2
@@ -32,7 +33,7 @@ def find_rows(points: FloatArray, locations: FloatArray) -> Any:
     return found
 
 
-@compiled()
+@compiled(bare=True)
 def fill_slots(
     distances: FloatArray, neighbours: AnyArray, home: AnyArray, copies: IntArray, counts: IntArray,
     slot_distance: FloatArray, slot_neighbour: AnyArray,

@@ -23,6 +23,7 @@ Where the margin is not small beside r^2 (query and neighbours close together, b
 known of r yet, `least` is -inf, and the exact distances of the whole block are computed.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ _FLOATS, _INDEX = ir.VectorType(ir.FloatType(), WIDTH), ir.IntType(64)
 _FIRST = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
 
 
-@compiled()
+@compiled(bare=True)
 def least(norms: FloatArray, reach: float, limits: FloatArray, d: int, out: Float32Array) -> None:
     """Write what a point within each limit, a squared distance, cannot fall below; -inf where nothing can be said.
 
@@ -56,31 +57,35 @@ def least(norms: FloatArray, reach: float, limits: FloatArray, d: int, out: Floa
     for j in range(len(out)):
         both = norms[j] + reach
         margin = (d + 8.0) * UNIT * both * both + TINY
-        far = np.sqrt(limits[j]) * ROOM + 2.0 * UNIT * both + TINY
+        far = math.sqrt(limits[j]) * ROOM + 2.0 * UNIT * both + TINY
         bound = 0.5 * (norms[j] * norms[j] - far * far - margin)
         bound -= 2.0 * UNIT * abs(bound) + TINY  # so that float32 does not round it up
         told = (margin <= SHARE * limits[j]) & (both < HUGE) & (d <= MOST_FEATURES)  # an infinite limit gives -inf
         out[j] = bound if told else -np.inf
 
 
-@compiled()
+@compiled(bare=True)
 def round_queries(values: FloatArray, centre: FloatArray, rounded: Float32Array, norms: FloatArray) -> None:
     """Write q' of a block of queries, the columns of ``values``, and their norms."""
-    norms[:] = 0.0
+    for j in range(len(norms)):
+        norms[j] = 0.0
     for f in range(len(centre)):
         for j in range(len(norms)):
             rounded[f, j] = values[f, j] - centre[f]
             norms[j] += np.float64(rounded[f, j]) * np.float64(rounded[f, j])
     for j in range(len(norms)):
-        norms[j] = np.sqrt(norms[j])
+        norms[j] = math.sqrt(norms[j])
 
 
 @intrinsic
-def near_points(_: Any, queries: Any, chosen: Any, values: Any, offsets: Any, lowest: Any, masks: Any) -> Any:
+def near_points(
+    _: Any, queries: Any, chosen: Any, start: Any, values: Any, offsets: Any, lowest: Any, masks: Any
+) -> Any:
     """Write the points of a block that may be near each of ``TILE`` queries, as the bits of ``masks``.
 
-    Bit c of ``masks[i]`` is set if ``q' . x' + offset >= lowest[j]`` for the query j = ``chosen[i]`` and the point c;
-    never for NaN. ``queries`` and ``values`` are d x WIDTH, ``offsets`` and ``lowest`` have WIDTH numbers, all float32.
+    Bit c of ``masks[i]`` is set if ``q' . x' + offset >= lowest[j]`` for the query j = ``chosen[start + i]`` and
+    the point c; never for NaN. ``queries`` and ``values`` are d x WIDTH, ``offsets`` and ``lowest`` have WIDTH numbers,
+    all float32.
 
     Written in the compiler's own terms, with vectors of 64 numbers, so that all sums stay in registers while the
     features go by. Plain loops write and read them once every few features, which took several times as long.
@@ -88,13 +93,16 @@ def near_points(_: Any, queries: Any, chosen: Any, values: Any, offsets: Any, lo
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         arrays = [
-            context.make_array(kind)(context, builder, value) for kind, value in zip(signature.args, args, strict=True)
+            context.make_array(kind)(context, builder, given)
+            for kind, given in zip(signature.args, args, strict=True)
+            if kind != start
         ]
         query, index, value, offset, low, mask = (array.data for array in arrays)
         n_features = builder.extract_value(arrays[2].shape, 0)
-        rows = [builder.load(_at(builder, index, _INDEX(i))) for i in range(TILE)]
+        tile = _at(builder, index, args[2])
+        rows = [builder.load(_at(builder, tile, _INDEX(i))) for i in range(TILE)]
         before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
-        start = _vector(builder, offset, _INDEX(0))
+        begin = _vector(builder, offset, _INDEX(0))
         builder.branch(loop)
 
         builder.position_at_end(loop)
@@ -104,7 +112,7 @@ def near_points(_: Any, queries: Any, chosen: Any, values: Any, offsets: Any, lo
         totals = [_add(builder, sums[i], _at(builder, query, builder.add(place, rows[i])), points) for i in range(TILE)]
         following = builder.add(f, _INDEX(1))
         builder.cbranch(builder.icmp_signed("<", following, n_features), loop, after)
-        for variable, first, later in [(f, _INDEX(0), following), *((sums[i], start, totals[i]) for i in range(TILE))]:
+        for variable, first, later in [(f, _INDEX(0), following), *((sums[i], begin, totals[i]) for i in range(TILE))]:
             variable.add_incoming(first, before)
             variable.add_incoming(later, loop)
 
@@ -115,7 +123,7 @@ def near_points(_: Any, queries: Any, chosen: Any, values: Any, offsets: Any, lo
             builder.store(bits, _at(builder, mask, _INDEX(i)))
         return context.get_dummy_value()
 
-    return types.void(queries, chosen, values, offsets, lowest, masks), generate
+    return types.void(queries, chosen, start, values, offsets, lowest, masks), generate
 
 
 @intrinsic
@@ -133,13 +141,14 @@ if config.DISABLE_JIT:  # without the compiler, the same in plain words
     def near_points(
         queries: Float32Array,
         chosen: Any,
+        start: int,
         values: Float32Array,
         offsets: Float32Array,
         lowest: Float32Array,
         masks: Any,
     ) -> None:
         for i in range(TILE):
-            near = queries[:, chosen[i]] @ values + offsets >= lowest[chosen[i]]
+            near = queries[:, chosen[start + i]] @ values + offsets >= lowest[chosen[start + i]]
             masks[i] = np.packbits(near, bitorder="little").view(np.uint64)[0]
 
     def lowest_bit(mask: Any) -> int:

@@ -9,13 +9,13 @@ import numpy as np
 
 from evenout.core.compiled import compiled
 from evenout.core.types import AnyArray, FloatArray
-from evenout.detectors._search_kernels import insert, squared_distances
+from evenout.detectors._search_kernels import ALL, any_within, offer, squared_distances
 
 if TYPE_CHECKING:
     from evenout.detectors.few import Few
 
 
-@compiled()
+@compiled(bare=True)
 def row_to_boxes(point: FloatArray, lows: FloatArray, highs: FloatArray, out: FloatArray) -> None:
     """Write the squared distance of a point from each box, a column of ``lows`` and ``highs``."""
     out[:] = 0.0
@@ -26,23 +26,18 @@ def row_to_boxes(point: FloatArray, lows: FloatArray, highs: FloatArray, out: Fl
             out[b] += gap * gap
 
 
-@compiled()
+@compiled(bare=True)
 def offer_block(
     point: FloatArray, data: "Few", b: int, limit: float, squares: FloatArray, distances: FloatArray, ids: AnyArray
 ) -> float:
     """Offer the points of a block to one row's list; the largest squared distance that can still enter it."""
     squared_distances(point, data.values[b], squares)
-    hits = 0
-    for c in range(len(squares)):  # most blocks hold no hit: count without a branch first
-        hits += squares[c] <= limit
-    if hits > 0:
-        for c in range(data.size[b]):
-            if squares[c] <= limit:
-                limit = insert(np.sqrt(squares[c]), data.ids[b, c], limit, distances, ids)
+    if any_within(squares, limit):
+        limit = offer(squares, ALL, data.ids[b], -2, limit, distances, ids)
     return limit
 
 
-@compiled()
+@compiled(bare=True)
 def sink(heap: AnyArray, size: int, place: int, bounds: FloatArray) -> None:
     """Let a box sink to its place in a heap whose nearest box is on top; sorting takes seconds to compile."""
     moved = heap[place]

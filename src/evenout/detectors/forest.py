@@ -237,12 +237,12 @@ class Forest:
 
         total = np.empty((len(self.sizes), len(X)))
         trees = (self.feature, self.threshold, self.child, self.length, self.root, self.depth, self.sizes)
-        map_blocks(
-            lambda rows: path_lengths(X[rows].astype(np.float32), *trees, total[:, rows]),
-            n_rows=len(X),
-            block=ROWS,
-            n_threads=n_threads,
-        )
+
+        def work(rows: slice) -> None:
+            part = X[rows].astype(np.float32)
+            path_lengths(part, *trees, np.empty(len(part), dtype=np.uint32), np.empty(len(part)), total[:, rows])
+
+        map_blocks(work, n_rows=len(X), block=ROWS, n_threads=n_threads)
         expected = self.sizes * average_path_length(np.array([self.max_samples]))
         if not expected.all():  # a single training row: every path has length 0
             return np.full((len(X), len(self.sizes)), 0.5)

@@ -86,25 +86,26 @@ def _draw(seeds: AnyArray, n: int, m: int) -> tuple[IntArray, AnyArray]:
     words = np.empty(WORDS, dtype=np.uint32), np.empty(WORDS, dtype=np.uint32)
     if m / n <= FEW:
         draw_few_rows(seeds, n, *words, drawn, states)
-        drawn.sort(axis=1)
-        return drawn, states
-    draw_rows(seeds, n, *words, np.empty(n, dtype=np.int32), np.empty(n, dtype=bool), drawn, states)
+    else:
+        line = np.full(n, -1, dtype=np.int16)  # up to ROWS
+        draw_rows(seeds, n, *words, np.empty(n, dtype=np.uint32), line, drawn, states)
     if MANY <= m / n < 1.0:
         from sklearn.utils.random import sample_without_replacement
 
         for rows, seed in zip(drawn, seeds, strict=True):
-            rows[:] = np.sort(sample_without_replacement(n, m, random_state=int(seed)))
+            rows[:] = sample_without_replacement(n, m, random_state=int(seed))
+    drawn.sort(axis=1)
     return drawn, states
 
 
 def _room(m: int, d: int, max_depth: int) -> tuple[AnyArray, ...]:
     """Where a thread works: rows, their values and targets, features, constant ones, nodes that wait."""
     return (
-        np.empty(m, dtype=np.intp),
+        np.empty(m, dtype=np.uint32),
         np.empty(m, dtype=np.float32),
         np.empty(m),
-        np.empty(d, dtype=np.intp),
-        np.empty(d, dtype=np.intp),
+        np.empty(d, dtype=np.uint32),
+        np.empty(d, dtype=np.uint32),
         np.empty((max_depth + 2, 4), dtype=np.intp),
         np.empty(max_depth + 2),
     )

@@ -173,7 +173,7 @@ def nearest(data: Blocks, k: int, *, queries: Blocks | None = None, n_threads: i
         known = (data.exact, data.rounded, queries is None)
 
         def search(part: slice) -> None:
-            work = Work.empty(*asked.points.shape[1:])
+            work = Work.empty(len(data.exact.size), *asked.points.shape[1:])
             search_blocks(asked, part.start, part.stop, *known, work, distances, neighbours)
 
         map_blocks(
