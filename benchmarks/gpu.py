@@ -163,8 +163,8 @@ def compare_training(neighbours: Neighbours, n_jobs: int) -> float:
     single = np.flatnonzero(neighbours.counts == 1)
     chosen = rng.choice(single, min(checked(len(neighbours.locations)), len(single)), replace=False)
     k = int(neighbours.knn.max())
-    asked = cut_blocks(neighbours.locations[chosen])
-    distances, _ = nearest(cut_blocks(neighbours.locations), k + 1, queries=asked, n_threads=n_jobs)
+    data, asked = cut_blocks(neighbours.locations, n_threads=n_jobs), cut_blocks(neighbours.locations[chosen])
+    distances, _ = nearest(data, k + 1, queries=asked, n_threads=n_jobs)
     truth = distances[:, neighbours.knn]  # the first is the row itself, at distance 0
     return largest_difference(neighbours.scores[chosen][:, len(neighbours.lof) :], truth)
 
