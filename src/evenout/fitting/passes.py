@@ -47,7 +47,7 @@ class RawScores:
     files: Mapping[int, Path]
     low: FloatArray
     high: FloatArray
-    kept: bool
+    kept: bool = True
 
     def __add__(self, other: "RawScores") -> "RawScores":
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)

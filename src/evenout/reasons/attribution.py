@@ -111,7 +111,10 @@ class Attribution:
                 ],
                 axis=2,
             )
-            mixed[:, 0], mixed[:, self.orders.end] = first, last  # to the last digit: ranks change at once
+            # To the last digit, since ranks change at once: whatever is the row, or the typical one, has its score.
+            taken, idle = self.orders.taken, ~self._acts(X, typical)[:, None, :]
+            for end, same in ((first, ~taken | idle), (last, taken | idle)):
+                mixed = np.where(same.all(axis=2)[:, :, None], end[:, None, :], mixed)
             both = self._scores(mixed.reshape(-1, mixed.shape[2])).reshape(*mixed.shape[:2], 2)
             return self.orders.parts(both)
         both = self._resembling(X, typical) @ weights[len(self.result.scores.pool.names) :]
