@@ -61,7 +61,7 @@ def nearest(
     index = index_of(points, wanted) if index is None and not few else index
     if index is None or few:
         return _nearest_of_all(points, asked, k, itself)
-    blocks = (lambda: search.cut_blocks(points.cpu().numpy())) if blocks is None else blocks
+    blocks = (lambda: search.cut_blocks(points.cpu().numpy(), n_threads=n_threads)) if blocks is None else blocks
     return _nearest_by_blocks(index.reaching(asked), asked, k, wanted, itself, n_threads, blocks)
 
 
@@ -191,7 +191,7 @@ class Index:
         group = self.group if 2 * room <= self.n_blocks // self.group else 1
         grouped = minima.unflatten(1, (-1, group)).amin(dim=2) if group > 1 else minima
         n_listed = min(room, grouped.shape[1])
-        near, places = torch.topk(grouped, n_listed, largest=False)
+        near, blocks = torch.topk(grouped, n_listed, largest=False)
         kth = near[:, wanted - 1].double().clamp(min=0.0)
         length = 1.01 * (scaled.norm(dim=1) + kth.sqrt())
         if by_differences:
@@ -201,11 +201,11 @@ class Index:
         reach = kth + 2 * slack
         visited = (near <= reach[:, None]).sum(dim=1)
         complete = (visited < n_listed) | (n_listed == grouped.shape[1])
-        if group > 1:
-            places, visited = self._near_blocks(minima, places, visited, reach, room)
+        if group > 1:  # what was listed are groups
+            blocks, visited = self._near_blocks(minima, blocks, visited, reach, room)
             complete &= visited <= room
         limit = (kth + slack) / self.unit / self.unit * (1 + 1e-9)
-        squared, places, count = self._near_points(asked, places, visited.clamp(max=room), limit, room)
+        squared, places, count = self._near_points(asked, blocks, visited.clamp(max=room), limit, room)
         complete &= (count >= wanted) & (count <= room)
         ids = torch.where(places < 0, NO_ID, self.ids[places])
         distances = roots(squared)
