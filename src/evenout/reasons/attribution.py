@@ -114,7 +114,7 @@ class Attribution:
             # To the last digit, since ranks change at once: whatever is the row, or the typical one, has its score.
             taken, idle = self.orders.taken, ~self._acts(X, typical)[:, None, :]
             for end, same in ((first, ~taken | idle), (last, taken | idle)):
-                mixed = np.where(same.all(axis=2)[:, :, None], end[:, None, :], mixed)
+                mixed = np.where(same.all(axis=2, keepdims=True), end[:, None, :], mixed)
             both = self._scores(mixed.reshape(-1, mixed.shape[2])).reshape(*mixed.shape[:2], 2)
             return self.orders.parts(both)
         both = self._resembling(X, typical) @ weights[len(self.result.scores.pool.names) :]
