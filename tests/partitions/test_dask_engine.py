@@ -34,6 +34,7 @@ COLUMNS = ["sex", "old"]
 def client():
     settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
     with (
+        dask.config.set({"distributed.scheduler.worker-ttl": None}),  # a machine that was asleep has lost no worker
         distributed.LocalCluster(processes=True, **settings) as cluster,
         distributed.Client(cluster) as found,
     ):
