@@ -160,6 +160,20 @@ def test_a_second_look_that_is_sketched_too_states_its_error():
     assert abs(rank - 0.5) <= found.rank_error + 1 / len(values)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.93, 1.0])
+def test_no_value_of_the_sketch_is_a_closer_bound(share):
+    """What lies below the upper one, and above the lower one, does not reach the quantile, whatever counts are off."""
+    sketch = QuantileSketch.of(np.random.default_rng(0).normal(size=5000), 64)
+    values = np.concatenate(sketch.levels)
+    weights = np.concatenate([np.full(len(level), 2**i) for i, level in enumerate(sketch.levels)])
+    place, (low, high) = share * (sketch.count - 1), sketch.bounds(share)
+    if np.isfinite(high):
+        assert weights[values < high].sum() < np.ceil(place) + 1 + sketch.above <= weights[values <= high].sum()
+    if np.isfinite(low):
+        assert weights[values <= low].sum() > np.floor(place) - sketch.below >= weights[values < low].sum()
+    assert np.isfinite(high if share < 0.5 else low)
+
+
 def test_exact_sketches_have_no_room_between_bounds():
     sketch = QuantileSketch.of(np.array([3.0, 1.0, 2.0, 4.0]), None)
     assert sketch.bounds(0.5) == (2.0, 3.0)
