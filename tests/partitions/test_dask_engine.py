@@ -243,35 +243,6 @@ def test_rows_that_belong_together_need_memory(table):
             _model().fit(X, sensitive_features=sensitive, **more)
 
 
-class Marked:
-    """A value that counts how often it was used since it was made, or unpickled."""
-
-    def __init__(self):
-        self.uses = 0
-
-    def __reduce__(self):
-        return (Marked, ())
-
-
-def _use(part, value):  # noqa: ARG001
-    value.uses += 1
-    return {os.getpid(): [value.uses]}
-
-
-def _all_uses(one, two):
-    return {pid: one.get(pid, []) + two.get(pid, []) for pid in {*one, *two}}
-
-
-@pytest.mark.usefixtures("client")
-def test_a_worker_unpickles_a_shared_value_once():
-    """So that detectors are sent to its GPU once, not for every partition and pass."""
-    engine = DaskEngine([Part(i, "", dict) for i in range(12)], None)
-    shared = engine.share(Marked())
-    uses = _all_uses(*(engine.reduce(_use, _all_uses, shared) for _ in range(2)))
-    assert sum(map(len, uses.values())) == 24
-    assert all(sorted(own) == list(range(1, len(own) + 1)) for own in uses.values())
-
-
 @pytest.mark.usefixtures("client")
 def test_a_worker_without_the_device_is_named_in_one_line(table, memory, tmp_path):
     torch = pytest.importorskip("torch")
