@@ -31,7 +31,7 @@ from evenout import FairOutlierEnsemble
 from evenout.detectors.pool import FittedPool
 from evenout.fitting.scorer import Scorer
 from evenout.partitions.dask_engine import DaskEngine
-from evenout.partitions.engines import LocalEngine, Part
+from evenout.partitions.engines import LocalEngine, Part, Staged
 from evenout.partitions.parquet import parquet_parts
 
 if TYPE_CHECKING:
@@ -82,19 +82,13 @@ class Timed:
         self.sent_mb.append(_mb(value))
         return super().share(value)  # type: ignore[misc]
 
-    def reduce(
-        self,
-        work: Callable[..., Any],
-        merge: Callable[[T, T], T],
-        *shared: Any,
-        ahead: Callable[..., Any] | None = None,
-        after: Callable[..., T] | None = None,
-    ) -> T:
+    def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
         """Run one pass and take its time."""
         start = time.perf_counter()
-        result = super().reduce(work, merge, *shared, ahead=ahead, after=after)  # type: ignore[misc]
+        result = super().reduce(work, merge, *shared)  # type: ignore[misc]
         seconds = time.perf_counter() - start
-        name = (shared[0] if work.__name__ in ("_walk_part", "_score_found") else work).__name__
+        step = work.work if isinstance(work, Staged) else work
+        name = (shared[0] if step.__name__ in ("_walk_part", "_score_found") else step).__name__
         name = name.strip("_").removesuffix("_part")
         name = f"{name} again" if name in self.passes else name
         self.passes[name] = {"seconds": seconds, "result_mb": _mb(result)}

@@ -104,6 +104,14 @@ def test_neighbours_without_a_fold_are_those_of_the_cpu(device):
     np.testing.assert_array_equal(again(2), without(2))
 
 
+def test_too_few_rows_without_a_fold_have_the_scores_of_the_cpu(device):
+    X, folds = make_rows(12, 3), np.arange(12) % 2
+    _, _, without = Neighbours.cross_fit(X, folds, lof=[4], knn=[8])
+    _, _, again = gpu.cross_fit_neighbours(X, folds, lof=[4], knn=[8], device=device)
+    for fold in range(2):
+        np.testing.assert_array_equal(again(fold), without(fold))
+
+
 def test_neighbours_of_equal_rows_are_these_rows(device):
     model, scores = gpu.fit_neighbours(np.ones((5, 2)), lof=[2], knn=[4], device=device)
     np.testing.assert_array_equal(scores, [[1.0, 0.0]] * 5)
@@ -173,8 +181,8 @@ def test_forest_scores_are_those_of_the_cpu(device):
     forest, found = gpu.fit_forest(X, sizes=[5, 12, 20], random_state=3, device=device)
     assert type(forest) is Forest
     np.testing.assert_array_equal(forest.threshold, expected.threshold)
-    np.testing.assert_allclose(found, scores, rtol=1e-14)
-    np.testing.assert_allclose(gpu.score(forest, new, device=device), expected.score(new), rtol=1e-14)
+    np.testing.assert_array_equal(found, scores)
+    np.testing.assert_array_equal(gpu.score(forest, new, device=device), expected.score(new))
 
 
 @pytest.mark.parametrize("n", [600, 1300])

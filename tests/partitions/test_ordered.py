@@ -15,7 +15,7 @@ import pytest
 from sklearn.utils.validation import check_array
 
 from evenout import FairOutlierEnsemble
-from evenout.partitions.engines import AHEAD, LocalEngine, Part, _features
+from evenout.partitions.engines import AHEAD, LocalEngine, Part, Staged, _features
 from evenout.partitions.ordered import in_order, merge_tree
 
 N_PARTS = 9
@@ -74,7 +74,7 @@ def same(rows, word):  # noqa: ARG001
 
 
 # Whole partitions side by side; rows that are read ahead; and those that are finished by others too.
-STEPS = ((told_part, {}), (told, {"ahead": rows_of}), (same, {"ahead": rows_of, "after": told}))
+STEPS = (told_part, Staged(rows_of, told), Staged(rows_of, same, told))
 
 
 def joined(one, two):
@@ -87,9 +87,9 @@ EXPECTED = merge_tree([f"p{i}" for i in range(N_PARTS)], joined)
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
 @pytest.mark.parametrize("slow", [(), (0,), (3, 4)])
 def test_results_are_merged_in_the_order_of_the_partitions(n_threads, slow):
-    for work, steps in STEPS:
+    for work in STEPS:
         watched = Watched(slow)
-        assert watched.engine(n_threads).reduce(work, joined, "p", **steps) == EXPECTED
+        assert watched.engine(n_threads).reduce(work, joined, "p") == EXPECTED
         assert sorted(watched.read) == list(range(N_PARTS))
         assert not threads_at_work()
 
@@ -106,10 +106,10 @@ def test_no_more_partitions_are_in_memory_than_is_said():
         return step(*given)
 
     for steps, finished in (((told, None), 0), ((same, partial(slowly, told)), 1)):
-        work, after = partial(slowly, steps[0]), steps[1]
+        work = Staged(rows_of, partial(slowly, steps[0]), steps[1])
         for n_threads in (1, 2, 8):
             watched, most = Watched(), 1 + (AHEAD + finished) * (n_threads > 1)
-            assert watched.engine(n_threads).reduce(work, joined, "p", ahead=rows_of, after=after) == EXPECTED
+            assert watched.engine(n_threads).reduce(work, joined, "p") == EXPECTED
             assert min(most, 2) <= watched.most <= most
             assert watched.alive == 0
 
@@ -117,10 +117,10 @@ def test_no_more_partitions_are_in_memory_than_is_said():
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_the_first_bad_partition_is_the_one_that_is_told(n_threads):
     """Part 5 fails sooner than part 2, and is not told; most of the others are never read."""
-    for work, steps in STEPS:
+    for work in STEPS:
         watched = Watched(slow=(2,), bad=(2, 5), seconds=0.05)
         with pytest.raises(ValueError, match="part 2 is bad"):
-            watched.engine(n_threads).reduce(work, joined, "p", **steps)
+            watched.engine(n_threads).reduce(work, joined, "p")
         assert not threads_at_work()
         assert len(watched.read) <= (3 if n_threads == 1 else 3 + 2 * n_threads)
 
@@ -140,7 +140,7 @@ def test_an_earlier_error_goes_before_a_later_one():
         return told(rows, word)
 
     with pytest.raises(ValueError, match="part 1 failed"):
-        Watched().engine(3).reduce(work, joined, "p", ahead=rows_of, after=after)
+        Watched().engine(3).reduce(Staged(rows_of, work, after), joined, "p")
     assert not threads_at_work()
 
 
@@ -153,7 +153,7 @@ def test_an_error_in_the_work_itself_ends_the_reading():
         return told(rows, word)
 
     with pytest.raises(KeyboardInterrupt):
-        watched.engine(4).reduce(fails, joined, "p", ahead=rows_of)
+        watched.engine(4).reduce(Staged(rows_of, fails), joined, "p")
     assert not threads_at_work()
     assert max(watched.read) <= 1 + AHEAD
 

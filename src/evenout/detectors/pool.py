@@ -70,16 +70,25 @@ class FittedPool:
         return X if self.units is None else self.units.apply(X, n_threads=n_threads)
 
     def score(
-        self, X: FloatArray, *, n_threads: int = 1, sensitive_features: Any = None, device: str = "cpu"
+        self,
+        X: FloatArray,
+        *,
+        n_threads: int = 1,
+        sensitive_features: Any = None,
+        device: str = "cpu",
+        content: FloatArray | None = None,
     ) -> FloatArray:
-        """Raw scores of shape (m, k), higher = more outlying; only a `GroupAware` part uses the groups."""
+        """Raw scores of shape (m, k), higher = more outlying; only a `GroupAware` part uses the groups.
+
+        ``content`` is X in the units, where it is at hand already.
+        """
         grouped = [part.name for part in self.parts if isinstance(part, GroupAware)]
         if grouped and sensitive_features is None:
             raise ValueError(
                 f"sensitive_features is missing: these detectors use the group of every row: {', '.join(grouped)}; "
                 "pass sensitive_features=<array, Series or DataFrame>, or leave these detectors out"
             )
-        columns, inside = [], self.inside(X, n_threads=n_threads)
+        columns, inside = [], self.inside(X, n_threads=n_threads) if content is None else content
         for part in self.parts:
             rows = inside if isinstance(part, OWN) else X
             if isinstance(part, GroupAware):

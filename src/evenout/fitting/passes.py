@@ -25,7 +25,7 @@ from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.scorer import Block, Ready, Scorer
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.grouping import Grouping
-from evenout.partitions.engines import Engine, Part
+from evenout.partitions.engines import Engine, Part, Staged
 from evenout.partitions.parquet import ScoresFile
 
 T = TypeVar("T")
@@ -150,15 +150,13 @@ class Walks:
     def walk(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
         """``work(part, blocks, *shared)`` for every partition, merged."""
         ready = (self.scorer, self.files, *map(self.engine.share, shared))
-        if self.kept:
-            return self.engine.reduce(_walk_part, merge, work, *ready)
-        return self.engine.reduce(_score_found, merge, work, *ready, ahead=_find_part, after=_walk_scored)
+        return self.engine.reduce(_walk_part if self.kept else _SCORING_WALK, merge, work, *ready)
 
 
 def score_all(engine: Engine, scorer: Scorer) -> tuple[RawScores, Walks]:
     """Score every partition and keep the scores."""
     shared = engine.share(scorer)
-    raw = engine.reduce(_score_part, RawScores.__add__, shared, ahead=_read_part, after=_keep_part)
+    raw = engine.reduce(Staged(_read_part, _score_part, _keep_part), RawScores.__add__, shared)
     return raw, Walks(engine, shared, engine.share(raw.files), raw.kept)
 
 
@@ -219,8 +217,12 @@ def _walk_scored(
     return work(part, scorer.blocks(table), *shared)
 
 
+_SCORING_WALK = Staged(_find_part, _score_found, _walk_scored)
+
+
 def _walk_part(part: Part, *given: Any) -> Any:
-    return _walk_scored(_score_found(_find_part(part, *given), *given), *given)
+    """The same in one step: nothing, or next to nothing, is left to be scored."""
+    return _SCORING_WALK(part, *given)
 
 
 def _base_part(

@@ -46,6 +46,8 @@ class Ready(NamedTuple):
     ----------
     part : Part
     X : array of shape (m, d)
+    content : array of shape (m, c)
+        X as the named pools see it.
     labels : array of objects, (m,), or None
         The name of each row's group, for detectors that use it.
     beside : array of shape (m, c)
@@ -54,6 +56,7 @@ class Ready(NamedTuple):
 
     part: Part
     X: FloatArray
+    content: FloatArray
     labels: Any
     beside: FloatArray
 
@@ -112,7 +115,7 @@ class Scorer:
         labels, content = rows.labels() if rows.names else None, self.pool.inside(rows.X)
         codes, folds = rows.codes(self.codes), hashed_folds(content, self.seed)
         beside = np.column_stack([rows.numbers, self.known(rows, content, codes), codes, folds])
-        return Ready(part, rows.X, labels, beside)
+        return Ready(part, rows.X, content, labels, beside)
 
     def _require_device(self) -> None:
         """Refuse to read rows on a machine that cannot score them, by its name: others may have the device."""
@@ -129,7 +132,7 @@ class Scorer:
             return np.empty((0, self.n_columns + ready.beside.shape[1]))
         machine: dict[str, Any] = {"n_threads": self.n_threads, "device": self.device}
         with nullcontext() if self.device == "cpu" else _ON_DEVICE:
-            raw = [self.pool.score(ready.X, sensitive_features=ready.labels, **machine)]
+            raw = [self.pool.score(ready.X, sensitive_features=ready.labels, content=ready.content, **machine)]
         raw += [] if self.resemblance is None else [self.resemblance.of(ready.X)]
         return np.column_stack([*raw, ready.beside])
 

@@ -15,8 +15,8 @@ from evenout.core.compiled import map_blocks
 from evenout.core.rows import ROWS, take_rows
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors._neighbour_kernels import GUARD, find_rows
-from evenout.detectors.neighbours import Neighbours, _cap, _capped, _enough, _largest
-from evenout.detectors.parts import Without, by_refitting
+from evenout.detectors.neighbours import Neighbours, _capped, _enough, _largest
+from evenout.detectors.parts import Without
 from evenout.gpu._torch_kept import kept
 from evenout.gpu._torch_rows import upload
 from evenout.gpu._torch_search import Index, index_of, nearest
@@ -39,17 +39,12 @@ def cross_fit(
     """See `Neighbours.cross_fit`."""
     lof_k, knn_k = _capped(lof, knn, len(X))
     k_max, largest = _largest(lof_k, knn_k), np.unique(folds, return_counts=True)[1].max()
+    if len(X) - largest <= k_max:  # so few are left without a fold that numbers of neighbours change
+        return Neighbours.cross_fit(X, folds, lof=lof_k.tolist(), knn=knn_k.tolist(), n_threads=n_threads)
     model, scores, graph = _learn(X, lof_k, knn_k, device, n_threads, _enough(k_max, largest / len(X)))
 
-    def refit(rows: FloatArray, fold: int) -> tuple[Neighbours, FloatArray]:  # noqa: ARG001
-        fewer_lof, fewer_knn = _cap(lof_k, knn_k, len(rows))
-        return Neighbours.fit(rows, lof=fewer_lof.tolist(), knn=fewer_knn.tolist(), n_threads=n_threads)
-
     def without(fold: int) -> FloatArray:
-        left = folds != fold
-        if left.sum() <= k_max:
-            return by_refitting(X, folds, refit, n_threads=n_threads)(fold)
-        slots = graph.without(upload(left, device), k_max, n_threads)
+        slots = graph.without(upload(folds != fold, device), k_max, n_threads)
         return _rate(*slots, lof_k, knn_k)[2][graph.home].cpu().numpy()
 
     return model, scores, without

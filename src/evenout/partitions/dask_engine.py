@@ -69,14 +69,7 @@ class DaskEngine:
         with dask.config.set(_QUIET):
             return client.persist(node)
 
-    def reduce(
-        self,
-        work: Callable[..., Any],
-        merge: Callable[[T, T], T],
-        *shared: Any,
-        ahead: Callable[..., Any] | None = None,
-        after: Callable[..., T] | None = None,
-    ) -> T:
+    def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
         """See `Engine`. Nothing is read ahead: other partitions are worked on meanwhile."""
         import dask
 
@@ -84,8 +77,7 @@ class DaskEngine:
             raise ValueError("there are no partitions; give at least one file or partition")
         run, join = dask.delayed(_run, pure=False), dask.delayed(_join, pure=False)
         data = [()] * len(self.parts) if self.data is None else self.data
-        steps = [step for step in (ahead, work, after) if step is not None]
-        results = [run(steps, part, shared, *given) for part, given in zip(self.parts, data, strict=True)]
+        results = [run(work, part, shared, *given) for part, given in zip(self.parts, data, strict=True)]
         while len(results) > 1:
             results = [join(merge, *results[i : i + _FAN_IN]) for i in range(0, len(results), _FAN_IN)]
         if _client() is not None:  # its workers have been started with one thread for linear algebra
@@ -220,12 +212,9 @@ def _client() -> Any:
         return None
 
 
-def _run(steps: Sequence[Callable[..., Any]], part: Part, shared: tuple[Any, ...], *given: Any) -> Any:
-    """Work on one partition, which is given here or loads itself, step by step."""
-    found: Any = replace(part, load=lambda: given) if given else part
-    for step in steps:
-        found = step(found, *shared)
-    return found
+def _run(work: Callable[..., T], part: Part, shared: tuple[Any, ...], *given: Any) -> T:
+    """Work on one partition, which is given here or loads itself."""
+    return work(replace(part, load=lambda: given) if given else part, *shared)
 
 
 def _join(merge: Callable[[T, T], T], *results: T) -> T:

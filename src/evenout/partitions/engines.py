@@ -186,6 +186,29 @@ def _frame(sensitive: Any) -> Any:
     return pd.DataFrame(sensitive)
 
 
+@dataclass(frozen=True)
+class Staged:
+    """Work on a partition that takes all threads or a GPU, and leaves to others what takes one thread.
+
+    Parameters
+    ----------
+    ahead : function of a partition and what is shared
+        Reads the rows; it may run while other rows are worked on.
+    work : function of what ``ahead`` returns and what is shared
+    after : function of what ``work`` returns and what is shared, optional
+        Makes the result of it; it too may run meanwhile.
+    """
+
+    ahead: Callable[..., Any]
+    work: Callable[..., Any]
+    after: Callable[..., Any] | None = None
+
+    def __call__(self, part: Part, *shared: Any) -> Any:
+        """One step after the other, for an engine that works on other partitions meanwhile."""
+        done = self.work(self.ahead(part, *shared), *shared)
+        return done if self.after is None else self.after(done, *shared)
+
+
 class Engine(Protocol):
     """Runs work on all partitions."""
 
@@ -201,20 +224,8 @@ class Engine(Protocol):
         """Make a value ready to be given to `reduce` more than once; the result stands for the value."""
         ...
 
-    def reduce(
-        self,
-        work: Callable[..., Any],
-        merge: Callable[[T, T], T],
-        *shared: Any,
-        ahead: Callable[..., Any] | None = None,
-        after: Callable[..., T] | None = None,
-    ) -> T:
-        """``work(part, *shared)`` for every partition, merged in a tree, in the order of the partitions.
-
-        Work that takes all threads or a GPU leaves to others what takes one thread: ``ahead(part, *shared)`` reads
-        the rows, and ``work`` gets what it returns in place of the partition; ``after`` gets what ``work`` returns in
-        the same way, and makes the result of it. Both may run while other rows are worked on.
-        """
+    def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
+        """``work(part, *shared)`` for every partition, merged in a tree, in the order of the partitions."""
         ...
 
     def scratch(self) -> AbstractContextManager[Callable[[], Path]]:
@@ -238,24 +249,17 @@ class LocalEngine:
         """Nothing to do: everything is in this process."""
         return value
 
-    def reduce(
-        self,
-        work: Callable[..., Any],
-        merge: Callable[[T, T], T],
-        *shared: Any,
-        ahead: Callable[..., Any] | None = None,
-        after: Callable[..., T] | None = None,
-    ) -> T:
+    def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
         """See `Engine`."""
         n, few = self.n_threads, min(self.n_threads, AHEAD)
-        if ahead is None:
+        if not isinstance(work, Staged):
             with one_blas_thread(), closing(in_order(_given(work, shared), self.parts, n, 2 * n)) as results:
                 return merge_tree(results, merge)
         with ExitStack() as stages:
-            ready = stages.enter_context(closing(in_order(_given(ahead, shared), self.parts, few, AHEAD)))
-            worked: Iterator[T] = map(_given(work, shared), ready)
-            if after is not None:
-                worked = stages.enter_context(closing(in_order(_given(after, shared), worked, few, 1)))
+            ready = stages.enter_context(closing(in_order(_given(work.ahead, shared), self.parts, few, AHEAD)))
+            worked: Iterator[T] = map(_given(work.work, shared), ready)
+            if work.after is not None:
+                worked = stages.enter_context(closing(in_order(_given(work.after, shared), worked, few, 1)))
             return merge_tree(worked, merge)
 
     @contextmanager

@@ -8,7 +8,7 @@ from uuid import uuid4
 import numpy as np
 
 from evenout.partitions.dask_engine import frame_collection
-from evenout.partitions.engines import Engine, Part, Rows, read_rows
+from evenout.partitions.engines import Engine, Part, Rows, Staged, read_rows
 from evenout.reasons.explain import base_line, explain_rows
 from evenout.reasons.explanation import CHANGES
 
@@ -95,7 +95,7 @@ def explain_partitions(
         That the rows were encoded by.
     """
     shared = engine.share((ensemble, table))
-    return int(engine.reduce(_explain_part, int.__add__, shared, n_reasons, to, ahead=_read_part))
+    return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, shared, n_reasons, to))
 
 
 def _read_part(part: Part, *shared: Any) -> tuple[Part, Rows]:  # noqa: ARG001
