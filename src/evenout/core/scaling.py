@@ -4,6 +4,7 @@ A column that is constant on the training rows says nothing and becomes 0 everyw
 range. They are not clipped, because that would tie the most outlying of them.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +12,12 @@ from scipy.special import erf
 
 from evenout.core.compiled import map_blocks
 from evenout.core.order import counts_around
-from evenout.core.rows import ROWS, by_rows, sorted_columns
+from evenout.core.rows import by_rows, sorted_columns
 from evenout.core.types import BoolArray, FloatArray
 
 SCALINGS = ("minmax", "rank", "zscore", "gaussian")
 _FEW = 1000  # rows that are not worth a compiled pass
-_COLUMNS = 8  # summed at a time: eight numbers are what memory gives at once
+_BLOCK = 32768  # rows that are summed up one after the other
 
 
 @dataclass(frozen=True)
@@ -97,23 +98,26 @@ def _spans(low: FloatArray, high: FloatArray) -> tuple[BoolArray, FloatArray]:
 
 
 def _learn_in_place(raw: FloatArray, kept: BoolArray, n_threads: int) -> Scaling:
-    """``"minmax"`` of the rows that are kept, without a copy of them: some columns at a time, each row by row."""
+    """``"minmax"`` of the rows that are kept, without a copy of them; sums of blocks are added in their order."""
     from evenout.core._scaling_kernels import add_extremes, add_shares, add_squares
 
-    n, k = int(kept.sum()), raw.shape[1]
-    low, high, total, squares = np.full(k, np.inf), np.full(k, -np.inf), np.zeros(k), np.zeros(k)
-    span, varies, mean = np.empty(k), np.empty(k, dtype=bool), np.empty(k)
+    n, shape = int(kept.sum()), (-(-len(raw) // _BLOCK), raw.shape[1])
+    lows, highs, shares, squares = np.full(shape, np.inf), np.full(shape, -np.inf), np.zeros(shape), np.zeros(shape)
 
-    def learn(at: slice) -> None:
-        add_extremes(raw, kept, at.start, low[at], high[at])
-        varies[at], span[at] = _spans(low[at], high[at])
-        add_shares(raw, kept, at.start, low[at], span[at], total[at])
-        mean[at] = total[at] / n
-        add_squares(raw, kept, at.start, low[at], span[at], mean[at], squares[at])
+    def by_block(add: Callable[..., None], *known: FloatArray, into: Sequence[FloatArray]) -> None:
+        def work(rows: slice) -> None:
+            add(raw[rows], kept[rows], *known, *(total[rows.start // _BLOCK] for total in into))
 
-    map_blocks(learn, k, _COLUMNS, n_threads if len(raw) > ROWS else 1)
-    std = np.sqrt(squares / n)
-    return Scaling("minmax", low, high, low + span * mean, span * std, varies, np.empty((0, k)))
+        map_blocks(work, len(raw), _BLOCK, n_threads)
+
+    by_block(add_extremes, into=(lows, highs))
+    low, high = lows.min(axis=0), highs.max(axis=0)
+    varies, span = _spans(low, high)
+    by_block(add_shares, low, span, into=(shares,))
+    mean = shares.sum(axis=0) / n
+    by_block(add_squares, low, span, mean, into=(squares,))
+    std = np.sqrt(squares.sum(axis=0) / n)
+    return Scaling("minmax", low, high, low + span * mean, span * std, varies, np.empty((0, raw.shape[1])))
 
 
 def unit_range(scores: FloatArray) -> FloatArray:
