@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 from evenout import gpu
-from evenout.core.cells import CrossFit, collect_cells, rank_weights
+from evenout.core.cells import CrossFit, rank_weights
 from evenout.core.combine import learn_combination
 from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.pairwise import PairSums, pair_sums
@@ -39,6 +39,7 @@ from evenout.core.path import TradeoffPath
 from evenout.core.rows import side_by_side
 from evenout.core.scaling import learn_scaling, unit_range
 from evenout.core.similarity import DEFAULT_LENGTH, comparable_rows
+from evenout.core.summing import collect_cells
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours

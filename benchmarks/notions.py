@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from evenout import FairOutlierEnsemble, GroupProbabilities
-from evenout.core.cells import collect_cells, variances
+from evenout.core.cells import variances
 from evenout.core.parity import DemographicParity
 from evenout.core.registry import weighted_notions
+from evenout.core.summing import collect_cells
 from evenout.core.types import FloatArray
 from evenout.datasets import load_dataset
 from evenout.fitting.sources import compared_rows

@@ -3,9 +3,10 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from evenout.core import cells as module
-from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
+from evenout.core import summing as module
+from evenout.core.cells import Cells, CrossFit, rank_weights
 from evenout.core.membership import Membership
+from evenout.core.summing import collect_cells
 
 
 def collect(problem, rows, *, one=False):
@@ -88,14 +89,14 @@ def test_merging_any_chunking_equals_one_pass(make, cuts):
 
 
 @pytest.mark.parametrize("kind", ["hard", "weighted", "clustered", "soft"])
-def test_blocks_add_up_on_any_number_of_threads(make, clustered, kind, monkeypatch):
+def test_many_rows_have_the_sums_of_few_on_any_number_of_threads(make, clustered, kind, monkeypatch):
     p = {"clustered": clustered}.get(kind) or make(unknown=9)
     weight = np.random.default_rng(1).random(89) if kind == "weighted" else p.sample_weight
     shares = np.random.default_rng(2).dirichlet(np.ones(3), 89)
     groups = Membership.of_probabilities(shares) if kind == "soft" else p.groups
     sums = {"n_groups": 3, "n_sets": 5, "sample_weight": weight, "clusters": p.clusters}
     whole = collect_cells(p.S, p.t, p.beta, groups, p.folds, **sums)
-    monkeypatch.setattr(module, "_BLOCK", 7)
+    monkeypatch.setattr(module, "_FEW", 7)
     blocks = [collect_cells(p.S, p.t, p.beta, groups, p.folds, **sums, n_threads=n) for n in (1, 3)]
     assert_same_sums(blocks[0], whole)
     for name in ("plain", "weighted", "spread"):

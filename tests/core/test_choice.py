@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.core.cells import CrossFit, collect_cells
+from evenout.core.cells import CrossFit
 from evenout.core.choice import (
     LEAST_CORRELATION,
     Choice,
@@ -18,6 +18,7 @@ from evenout.core.choice import (
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
 from evenout.core.intervals import expected_shortfall
 from evenout.core.path import TradeoffPath
+from evenout.core.summing import collect_cells
 
 DP = {"demographic_parity": 1.0}
 METHODS = ["anchored", "published"]

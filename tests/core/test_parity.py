@@ -7,7 +7,6 @@ from scipy import stats
 
 from evenout.core.cells import (
     CrossFit,
-    collect_cells,
     fold_variances,
     rank_weights,
     unit_target,
@@ -23,6 +22,7 @@ from evenout.core.parity import (
 )
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import PARITY
+from evenout.core.summing import collect_cells
 from evenout.metrics import demographic_parity, no_gap_test
 
 SIZES = [(30, 12), (25, 14, 9), (20, 15, 8, 5)]

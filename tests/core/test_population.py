@@ -14,10 +14,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.cells import Cells, CrossFit
 from evenout.core.choice import choose
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import PARITY
+from evenout.core.summing import collect_cells
 
 DEEP = bool(os.environ.get("EVENOUT_DEEP"))
 REPEATS = 600 if DEEP else 100

@@ -19,10 +19,10 @@ from evenout.auditing.membership import Soft
 from evenout.auditing.result import Curve, Measure
 from evenout.auditing.seen import seen_mean_gap, seen_rate_gap
 from evenout.auditing.summary import Column, Resamples, Settings, plain_measure, summarise
-from evenout.core.cells import collect_cells
 from evenout.core.forms import GroupMoments, wald_p_value
 from evenout.core.membership import Membership
 from evenout.core.parity import effective_sizes, mean_covariances
+from evenout.core.summing import collect_cells
 from evenout.core.types import BoolArray, FloatArray
 
 _TESTS = 1000  # points of a chi-square's distribution, in place of permutations

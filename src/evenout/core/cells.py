@@ -3,7 +3,8 @@
 With ``z = (1, s_1, ..., s_k, t)`` the augmented row, a set of rows keeps ``sum phi_g z z'`` for each group g, where
 ``phi_g`` is how much a row belongs to it (`evenout.core.membership`), and ``sum z z'`` and ``sum beta z z'`` over all
 its rows. Three kinds of sets are needed (`CrossFit`): all rows; for each of K folds the rows outside it,
-scored by what was learnt on them; and the rows of the fold, scored by the same. Chunks of rows add.
+scored by what was learnt on them; and the rows of the fold, scored by the same. Chunks of rows add. How rows are summed
+is in `evenout.core.summing`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from evenout.core.compiled import map_blocks, one_blas_thread
-from evenout.core.membership import Block, Comparison, Membership
+from evenout.core.membership import Block, Comparison
 from evenout.core.sketch import average_ranks
-from evenout.core.types import FloatArray, IntArray
-
-_BLOCK = 32768  # rows whose sums are added up by one product of matrices
+from evenout.core.types import FloatArray
 
 
 @dataclass(frozen=True)
@@ -228,100 +226,6 @@ def rank_weights(t: FloatArray, sample_weight: FloatArray | None = None) -> Floa
     return np.exp(below[place] + 0.5 / len(t))
 
 
-@one_blas_thread()
-def collect_cells(
-    S: FloatArray,
-    t: FloatArray,
-    beta: FloatArray,
-    groups: IntArray | Membership,
-    sets: IntArray,
-    *,
-    n_groups: int,
-    n_sets: int,
-    sample_weight: FloatArray | None = None,
-    clusters: IntArray | None = None,
-    n_threads: int = 1,
-) -> Cells:
-    """Sum the augmented rows ``z = (1, s, t)`` over each group of each set.
-
-    Parameters
-    ----------
-    S : array of shape (n, k)
-    t, beta : arrays of shape (n,)
-    groups : Membership, or array of shape (n,)
-        How much each row belongs to each group. Or codes in 0..n_groups-1, and -1 for a row that counts in f1 and in
-        the variance, but in no group.
-    sets : array of shape (n,)
-        The set of each row, in 0..n_sets-1; -1 for a row of none.
-    n_groups, n_sets : int
-        Given, not counted, so that chunks that miss a group or a set still add.
-    sample_weight : array of shape (n,), optional
-        How many rows each row counts for.
-    clusters : array of shape (n,), optional
-        Rows of one cluster code belong together, such as those of one person.
-    n_threads : int
-        Blocks of rows are summed by themselves and then added in their order, whatever the number of threads.
-    """
-    members = groups if isinstance(groups, Membership) else Membership.of_codes(groups, n_groups)
-    compared, size = members.compared, S.shape[1] + 2
-    pairs = list(zip(*(groups.tolist() for groups in compared.joint), strict=True))
-    plain = np.zeros((n_sets, n_groups + 1, size, size))
-    weighted = np.zeros((n_sets, size, size))
-    hard = members.hard
-    simple = sample_weight is None and clusters is None and hard
-    spread = np.zeros((n_sets, 0 if simple else len(pairs), size, size))
-    for place in range(n_sets):
-        rows = np.flatnonzero(sets == place)
-        inside = members.among(rows)
-
-        def sums(at: slice, rows: IntArray = rows, inside: Membership = inside) -> tuple[FloatArray, ...]:
-            some = rows[at]
-            Z = np.column_stack([np.ones(len(some)), S.take(some, axis=0), t[some]])
-            weight = None if sample_weight is None else sample_weight[some]
-            of_cluster = None if clusters is None else clusters[some]
-            own = [_within(*inside.of(group), at) for group in range(n_groups)]
-            of_groups = [(places, None if hard else phi) for places, phi in own]
-            return _block_sums(Z, beta[some], of_groups, weight, of_cluster, [] if simple else pairs)
-
-        block = _BLOCK if clusters is None else max(len(rows), 1)  # a cluster may be anywhere
-        for part in map_blocks(sums, len(rows), block, n_threads):
-            plain[place] += part[0]
-            weighted[place] += part[1]
-            spread[place] += part[2]
-    return Cells(plain, weighted, None if simple else spread, compared=None if compared.simple else compared)
-
-
-def _within(rows: IntArray, phi: FloatArray, block: slice) -> tuple[IntArray, FloatArray]:
-    """The rows of a group, in order, that are in a block, counted from its start, and how much each belongs to it."""
-    first, last = np.searchsorted(rows, (block.start, block.stop))
-    return rows[first:last] - block.start, phi[first:last]
-
-
-def _block_sums(
-    Z: FloatArray,
-    beta: FloatArray,
-    groups: Sequence[tuple[IntArray, FloatArray | None]],
-    weight: FloatArray | None,
-    clusters: IntArray | None,
-    pairs: Sequence[tuple[int, int]],
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """``plain``, ``weighted`` and ``spread`` of `Cells` for augmented rows Z; groups are rows and what they weigh."""
-    size = Z.shape[1]
-    counted = Z if weight is None else Z * weight[:, None]
-    plain, spread = np.empty((len(groups) + 1, size, size)), np.empty((len(pairs), size, size))
-    plain[-1] = Z.T @ counted
-    parts = []
-    for group, (own, phi) in enumerate(groups):
-        belongs = counted.take(own, axis=0)
-        belongs = belongs if phi is None else belongs * phi[:, None]
-        plain[group] = Z.take(own, axis=0).T @ belongs
-        if pairs:
-            parts.append((own, belongs) if clusters is None else _cluster_sums(belongs, clusters[own]))
-    for pair, (g, h) in enumerate(pairs):
-        spread[pair] = _joint(parts[g], parts[h]) if g <= h else spread[pair - 1].T
-    return plain, (Z.T * beta) @ counted, spread
-
-
 def variances(cells: Cells, V: FloatArray) -> FloatArray:
     """Variance over all rows of each set of the scores with weights V (K, m, k + 1), shape (K, m)."""
     total = cells.total
@@ -341,22 +245,6 @@ def unit_target(cells: Cells) -> FloatArray:
     V = np.zeros((cells.n_sets, 1, cells.n_detectors + 1))
     V[:, :, -1] = 1.0
     return V
-
-
-def _joint(one: tuple[IntArray, FloatArray], two: tuple[IntArray, FloatArray]) -> FloatArray:
-    """``sum_c u_c v_c'`` over the clusters, or rows, that two groups share; each group has them in order."""
-    if one is two or not len(one[0]):
-        return one[1].T @ two[1][: len(one[0])]
-    place = np.minimum(np.searchsorted(one[0], two[0]), len(one[0]) - 1)
-    shared = one[0][place] == two[0]
-    return one[1][place[shared]].T @ two[1][shared]
-
-
-def _cluster_sums(Z: FloatArray, clusters: IntArray) -> tuple[IntArray, FloatArray]:
-    """The clusters that occur, and the sum of the rows of each."""
-    order = np.argsort(clusters, kind="stable")
-    starts = np.flatnonzero(np.diff(clusters[order], prepend=-1))
-    return clusters[order][starts], np.add.reduceat(Z[order], starts, axis=0) if len(order) else Z
 
 
 def _total(part: FloatArray) -> FloatArray:

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evenout.core.cells import Cells, collect_cells
+from evenout.core.cells import Cells
 from evenout.core.folds import N_FOLDS
 from evenout.core.membership import Membership
 from evenout.core.problem import Mixture
 from evenout.core.sketch import QuantileSketch
+from evenout.core.summing import collect_cells
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.scorer import Block, Ready, Scorer
 from evenout.fitting.scores import ScoreModel

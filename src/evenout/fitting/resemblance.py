@@ -19,11 +19,12 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.cells import Cells, CrossFit
 from evenout.core.compiled import one_blas_thread, one_openmp_thread
 from evenout.core.exceptions import InputError, ProxyWarning, warn
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
+from evenout.core.summing import collect_cells
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.fitting.layers import Calibration, Layer, layers_of
 from evenout.fitting.trees import Boosted

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from joblib import effective_n_jobs
 
-from evenout.core.cells import Cells, collect_cells, rank_weights
+from evenout.core.cells import Cells, rank_weights
 from evenout.core.exceptions import InputError
 from evenout.core.flags import FlagRows, flag_rates, flag_threshold
 from evenout.core.folds import N_FOLDS, assign_folds
@@ -21,6 +21,7 @@ from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
 from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import label_coverage
+from evenout.core.summing import collect_cells
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, standard_units

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.cells import Cells, CrossFit
 from evenout.core.compiled import map_blocks
 from evenout.core.exceptions import AgedDetectorsWarning, InputError, warn
 from evenout.core.flags import FlagRows
 from evenout.core.folds import row_numbers
 from evenout.core.rows import map_columns
 from evenout.core.sketch import QuantileSketch, values_below
+from evenout.core.summing import collect_cells
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.fitting.request import Request
 from evenout.fitting.result import FitResult, stands_for

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenout.core.cells import CrossFit, collect_cells, rank_weights
+from evenout.core.cells import CrossFit, rank_weights
 from evenout.core.combine import learn_combination
 from evenout.core.compiled import map_blocks
 from evenout.core.pairwise import PairSums, pair_sums
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import NOTIONS
 from evenout.core.scaling import learn_scaling, unit_range
+from evenout.core.summing import collect_cells
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.datasets import list_datasets, load_dataset
 from evenout.detectors.pool import fit_pool

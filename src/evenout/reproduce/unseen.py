@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenout.core.cells import CrossFit, collect_cells, rank_weights
+from evenout.core.cells import CrossFit, rank_weights
 from evenout.core.choice import least_alpha
 from evenout.core.folds import assign_folds, count_folds
 from evenout.core.path import TradeoffPath
+from evenout.core.summing import collect_cells
 from evenout.reproduce.experiment import BASES, Scored, derive_seeds, score
 
 if TYPE_CHECKING:
