@@ -331,21 +331,47 @@ def test_pair_sums_do_not_feel_the_padding_of_cells():
     torch = pytest.importorskip("torch")
     from evenout.gpu import _torch_engines as engines
     from evenout.gpu import _torch_pairs as pairs
+    from evenout.gpu._torch_rows import order_by_cell
 
     X, Z, groups, folds = make_problem(300, n_folds=2)
     cells = torch.as_tensor(np.where(groups < 0, -1, groups * 2 + folds))
     results = []
     for tile in (1, 16):
-        order, starts = pairs.order_by_cell(cells, 6, tile)
+        order, starts = order_by_cell(cells, 6, tile)
         assert all(start % tile == 0 for start in starts)
         real = torch.ones(len(order), dtype=torch.bool)
         real[1:] = order[1:] != order[:-1]
         scores = torch.as_tensor(np.column_stack([np.ones(300), Z]))[order] * real[:, None]
         rows = engines.PaddedRows(torch.as_tensor(X)[order], scores, starts, 2)
         engine = engines.Plain(rows, torch.float64)
-        results.append([*pairs._sum_cells(rows, engine, 3, (1.0, 0.0)), *pairs.measure_range(rows, engine)])
+        results.append(pairs._sum_cells(rows, engine, 3, (1.0, 0.0)))
     for one, two in zip(*results, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-12)
+
+
+RANGES = {
+    "normal": lambda rng: rng.standard_t(3, size=(5000, 4)),
+    "alike in length": lambda rng: (lambda X: X / np.linalg.norm(X, axis=1, keepdims=True))(rng.normal(size=(3000, 3))),
+    "far away": lambda rng: 1e3 + rng.normal(size=(2000, 2)),
+    "many features": lambda rng: rng.normal(size=(1500, 40)) * np.geomspace(1, 30, 1500)[:, None],
+    "copies": lambda rng: np.repeat(rng.normal(size=(300, 2)), 5, axis=0),
+    "two rows": lambda rng: rng.normal(size=(2, 3)),
+}
+
+
+@pytest.mark.parametrize("kind", [*RANGES])
+@pytest.mark.parametrize("sizes", [(0.5, 0.3, 0.2), (0.01, 0.0, 0.99)])
+def test_the_range_of_distances_between_groups(device, kind, sizes):
+    torch = pytest.importorskip("torch")
+    from evenout.gpu._torch_range import measure_range
+
+    rng = np.random.default_rng(1)
+    X = RANGES[kind](rng)
+    groups = rng.choice(3, size=len(X), p=sizes)
+    groups[-1], groups[: len(X) // 10] = 0 if groups[0] else 2, -1 if len(X) > 2 else groups[0]
+    X[0] = 1e6 if len(X) > 2 else X[0]  # of no group: not to be seen
+    points = torch.as_tensor(X - X[groups >= 0].mean(axis=0)).to(device)
+    found = measure_range(points, torch.as_tensor(groups).to(device), 3, fused=device == "cuda")
     known = groups >= 0
     distances = cdist(X[known], X[known])[groups[known][:, None] != groups[known]]
-    np.testing.assert_allclose(results[0][2:], [distances.min(), distances.max()], rtol=1e-12)
+    np.testing.assert_allclose(found, [distances.min(), distances.max()], rtol=1e-9, atol=1e-12)

@@ -133,9 +133,10 @@ def test_an_index_makes_room_for_rows_that_lie_further_out():
 
 INTERPRETED = """
 import numpy as np
+import torch
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
-from evenout.gpu import _torch_forest, _torch_neighbours, _torch_search
+from evenout.gpu import _torch_forest, _torch_neighbours, _torch_range, _torch_search
 
 built, grouped, make, group = [], [], _torch_search.Index.__init__, _torch_search.Index._near_blocks
 _torch_search.can_fuse = _torch_forest.can_fuse = lambda *_: True
@@ -160,6 +161,9 @@ np.testing.assert_array_equal(_torch_neighbours.score(model, rows, "cpu", 1), mo
 assert grouped
 forest = Forest.fit(X, sizes=[2, 3], random_state=0)[0]
 np.testing.assert_array_equal(_torch_forest.score(forest, X[:200], "cpu", 1), forest.score(X[:200]))
+points, groups = torch.as_tensor(X).double(), torch.as_tensor(rng.integers(-1, 3, size=len(X)))
+fused, plain = (_torch_range.measure_range(points, groups, 3, fused=way) for way in (True, False))
+np.testing.assert_allclose(fused, plain, rtol=1e-12)
 print("all the same")
 """
 

@@ -59,9 +59,6 @@ class PairEngine(Protocol):
 
     tile: int
 
-    def extremes(self, first: int, last: int, cell: int) -> tuple[Tensor, Tensor]:
-        """Smallest and largest squared distance of each row, up to a common factor."""
-
     def products(self, first: int, last: int, cell: int, exponent: tuple[float, float], column: Tensor) -> Tensor:
         """``M z`` with each cell, (cells, rows, w); adds the column sums of M to ``column`` (N,).
 
@@ -80,17 +77,6 @@ class Plain:
     def _blocks(self, first: int, last: int, n_columns: int) -> list[slice]:
         step = max(NUMBERS // max(n_columns, 1), 1)
         return [slice(start, min(start + step, last)) for start in range(first, last, step)]
-
-    def extremes(self, first: int, last: int, cell: int) -> tuple[Tensor, Tensor]:
-        """See `PairEngine`."""
-        later = self.points[self.rows.starts[cell] :]
-        low = self.points.new_full((last - first,), torch.inf)
-        high = self.points.new_full((last - first,), -torch.inf)
-        for block in self._blocks(first, last, len(later)) if len(later) else []:
-            squared = squared_distances(self.points[block], later)
-            own = slice(block.start - first, block.stop - first)
-            low[own], high[own] = squared.amin(dim=1), squared.amax(dim=1)
-        return low, high
 
     def products(self, first: int, last: int, cell: int, exponent: tuple[float, float], column: Tensor) -> Tensor:
         """See `PairEngine`."""
@@ -132,20 +118,6 @@ class Fused:
             "COLUMNS": COLUMNS,
             "num_stages": 3 if self.halves.left.shape[1] == self.halves.chunk else 2,
         }
-
-    def extremes(self, first: int, last: int, cell: int) -> tuple[Tensor, Tensor]:
-        """See `PairEngine`."""
-        from evenout.gpu._triton_kernels import pair_extremes
-
-        n_cells = self.rows.n_cells - cell
-        low = self.halves.norm.new_empty(n_cells, last - first)
-        high = torch.empty_like(low)
-        if last > first:
-            pair_extremes[(last - first) // TILE, n_cells](
-                self.halves.left, self.halves.right, self.halves.norm, self.starts, low, high,
-                first // TILE, cell, last - first, **self._shape(TILE), num_warps=8,
-            )  # fmt: skip
-        return low.amin(dim=0), high.amax(dim=0)
 
     def products(self, first: int, last: int, cell: int, exponent: tuple[float, float], column: Tensor) -> Tensor:
         """See `PairEngine`."""

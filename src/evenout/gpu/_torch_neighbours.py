@@ -18,7 +18,7 @@ from evenout.detectors._neighbour_kernels import GUARD, find_rows
 from evenout.detectors.neighbours import Neighbours, _capped, _enough, _largest
 from evenout.detectors.parts import Without
 from evenout.gpu._torch_kept import kept
-from evenout.gpu._torch_rows import upload
+from evenout.gpu._torch_rows import download, upload
 from evenout.gpu._torch_search import Index, index_of, nearest
 
 SLICE = 2**20  # rows whose lists are expanded together: bounds the memory for that to some 3 GB
@@ -45,7 +45,7 @@ def cross_fit(
 
     def without(fold: int) -> FloatArray:
         slots = graph.without(upload(folds != fold, device), k_max, n_threads)
-        return _rate(*slots, lof_k, knn_k)[2][graph.home].cpu().numpy()
+        return download(_rate(*slots, lof_k, knn_k)[2][graph.home], n_threads)
 
     return model, scores, without
 
@@ -96,9 +96,8 @@ def _learn(
     found = nearest(locations, min(max(k_max, listed), len(locations) - 1), n_threads=n_threads)
     graph = _Graph(locations, home, *found)
     rated = _rate(*graph.slots(counts, k_max), lof, knn)
-    state = [array.cpu().numpy() for array in rated]
-    model = Neighbours(locations.cpu().numpy(), counts.cpu().numpy(), lof, knn, *state)
-    return model, rated[2][home].cpu().numpy(), graph
+    known, rows, *state, scores = (download(array, n_threads) for array in (locations, counts, *rated, rated[2][home]))
+    return Neighbours(known, rows, lof, knn, *state), scores, graph
 
 
 def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> FloatArray:
@@ -127,7 +126,7 @@ def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> Floa
     distance, neighbour = _slots(*found, nowhere, sent.counts, k_max)
     own = _densities(distance, neighbour, sent.k_distance, model.lof)
     columns = [_factors(neighbour, own, sent.density, model.lof), distance[:, model.knn - 1]]
-    scores[new] = torch.cat(columns, dim=1).cpu().numpy()
+    scores[new] = download(torch.cat(columns, dim=1), n_threads)
     return scores
 
 

@@ -27,9 +27,8 @@ from evenout.gpu._torch_engines import (
     PairEngine,
     Plain,
 )
-from evenout.gpu._torch_rows import can_fuse, squared_distances, upload
-
-CANDIDATES = 64  # rows whose distances to all others are measured in float64, to find the extreme ones
+from evenout.gpu._torch_range import measure_range
+from evenout.gpu._torch_rows import can_fuse, order_by_cell, upload
 
 
 def pair_sums(
@@ -50,12 +49,13 @@ def pair_sums(
     scores = torch.cat([torch.ones_like(basis[:, :1]), basis], dim=1)[order] * real[:, None]
     rows = PaddedRows(points[order], scores, starts, n_folds)
     engine: PairEngine = Fused(rows, real, wide=False) if fused else Plain(rows, torch.float32)
-    lo, hi = measure_range(rows, engine)
+    place = upload(groups, device)
+    lo, hi = measure_range(points, place, n_groups, fused=fused)
     if scale != "minmax":
         slope, offset = _exponent(0.0, max(scale / unit, 1e-30))
     else:
         if hi > 0 and hi - lo <= _COARSE:
-            lo, hi = measure_range(rows, Plain(rows, torch.float64))
+            lo, hi = measure_range(points, place, n_groups, fused=False, dtype=torch.float64)
         slope, offset = _exponent(lo, hi)
     if fused and slope * (hi - lo) > OCTAVES and slope < STEEPEST:
         engine = Fused(rows, real, wide=True)
@@ -67,22 +67,6 @@ def pair_sums(
     form, mass = _sum_cells(rows, engine, n_groups, (max(float(slope), FLATTEST), peak))
     form = coordinates.T @ nearest_psd(form[..., 1:, 1:] * factor) @ coordinates
     return PairSums((form + form.swapaxes(-1, -2)) / 2, mass * factor)
-
-
-def order_by_cell(cells: Tensor, n_cells: int, tile: int) -> tuple[Tensor, list[int]]:
-    """Rows (of cell 0, 1, ...; none of cell -1) with the last of each cell repeated to whole tiles, and the starts.
-
-    >>> order_by_cell(torch.tensor([1, -1, 0, 1, 1]), 2, 2)
-    (tensor([2, 2, 0, 3, 4, 4]), [0, 2, 6])
-    """
-    ordered, order = torch.sort(cells, stable=True)
-    ends = torch.searchsorted(ordered, torch.arange(-1, n_cells, device=cells.device), right=True)
-    sizes = ends[1:] - ends[:-1]
-    padded = (sizes + tile - 1) // tile * tile
-    starts = torch.cat([padded.new_zeros(1), padded.cumsum(0)])
-    cell = torch.repeat_interleave(torch.arange(n_cells, device=cells.device), padded)
-    place = torch.arange(len(cell), device=cells.device) - starts[cell]
-    return order[ends[cell] + torch.minimum(place, sizes[cell] - 1)], starts.tolist()
 
 
 def _standardised(rows: Tensor, known: Tensor) -> tuple[Tensor, float]:
@@ -105,28 +89,6 @@ def _uncorrelated(Z: Tensor, known: Tensor) -> tuple[Tensor, FloatArray]:
     spread = np.sqrt(np.maximum(variances, np.finfo(float).eps * variances[-1]))
     spread[spread == 0] = 1.0
     return Z @ torch.as_tensor(axes / spread).to(Z.device), unit * spread[:, None] * axes.T
-
-
-def measure_range(rows: PaddedRows, engine: PairEngine) -> tuple[float, float]:
-    """Range of the distances between rows of different groups: the engine finds the rows, float64 measures them."""
-    found = [
-        engine.extremes(rows.starts[cell], rows.starts[cell + 1], rows.later(cell))
-        for cell in range(rows.n_cells - rows.n_folds)
-    ]
-    low = torch.cat([low for low, _ in found]) if found else torch.empty(0)
-    if not torch.isfinite(low).any():  # no row has a row of a later group to be compared with
-        return 0.0, 0.0
-    high = torch.cat([high for _, high in found])
-    near = torch.topk(low, min(CANDIDATES, len(low)), largest=False).indices
-    far = torch.topk(high, min(CANDIDATES, len(low))).indices
-    bounds = torch.tensor(rows.starts[:: rows.n_folds], device=low.device)
-    group = torch.searchsorted(bounds, torch.arange(len(rows.points), device=low.device), right=True)
-
-    def squared(candidates: Tensor, same: float) -> Tensor:
-        distances = squared_distances(rows.points[candidates], rows.points)
-        return distances.masked_fill_(group[candidates, None] == group, same)
-
-    return float(squared(near, np.inf).min()) ** 0.5, float(squared(far, 0.0).max()) ** 0.5
 
 
 def _sum_cells(

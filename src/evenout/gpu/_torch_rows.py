@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evenout.core.compiled import map_blocks
+from evenout.core.rows import ROWS
 from evenout.core.types import AnyArray
 
 _LARGEST = 14  # scaled rows are shorter than 2^14: twice that is still a number of half precision
@@ -18,6 +20,15 @@ def upload(array: AnyArray, device: torch.device | str) -> Tensor:
     return torch.as_tensor(np.require(array, requirements=["C", "W"])).to(device)
 
 
+def download(tensor: Tensor, n_threads: int) -> AnyArray:
+    """The tensor as an array. Several threads touch its memory first: the system hands that over slowly to one."""
+    here = torch.empty_like(tensor, device="cpu")
+    array = here.numpy()
+    map_blocks(lambda rows: array[rows].fill(0), len(array), ROWS, n_threads)
+    here.copy_(tensor)
+    return array
+
+
 def can_fuse(device: torch.device | str, n_rows: int, width: int) -> bool:
     """Whether fused kernels can run: they need Triton, which torch brings along on Linux, and count in 32 bits."""
     try:
@@ -25,6 +36,22 @@ def can_fuse(device: torch.device | str, n_rows: int, width: int) -> bool:
     except ImportError:
         return False
     return torch.device(device).type == "cuda" and n_rows * width < 2**31
+
+
+def order_by_cell(cells: Tensor, n_cells: int, tile: int) -> tuple[Tensor, list[int]]:
+    """Rows (of cell 0, 1, ...; none of cell -1) with the last of each cell repeated to whole tiles, and the starts.
+
+    >>> order_by_cell(torch.tensor([1, -1, 0, 1, 1]), 2, 2)
+    (tensor([2, 2, 0, 3, 4, 4]), [0, 2, 6])
+    """
+    ordered, order = torch.sort(cells, stable=True)
+    ends = torch.searchsorted(ordered, torch.arange(-1, n_cells, device=cells.device), right=True)
+    sizes = ends[1:] - ends[:-1]
+    padded = (sizes + tile - 1) // tile * tile
+    starts = torch.cat([padded.new_zeros(1), padded.cumsum(0)])
+    cell = torch.repeat_interleave(torch.arange(n_cells, device=cells.device), padded)
+    place = torch.arange(len(cell), device=cells.device) - starts[cell]
+    return order[ends[cell] + torch.minimum(place, sizes[cell] - 1)], starts.tolist()
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:

@@ -153,9 +153,10 @@ class Index:
     def __init__(self, points: Tensor) -> None:
         n, d = points.shape
         self.n_points, self.group = n, 1 << max(n // BLOCK // GROUPS, 1).bit_length() - 1
+        self.group = self.group if self.group >= LANES else 1
         whole = max(LANES, self.group) * BLOCK
         self.n_blocks = -(-n // whole) * whole // BLOCK
-        shuffle = torch.randperm(n, generator=torch.Generator().manual_seed(0)).to(points.device)
+        shuffle = torch.randperm(n, generator=torch.Generator(points.device).manual_seed(0), device=points.device)
         # Places beyond the last point hold infinity.
         self.columns = points.new_full((d, self.n_blocks * BLOCK), torch.inf)
         self.columns[:, :n] = points[shuffle].T
@@ -187,9 +188,9 @@ class Index:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Distances and ids (m, room) sorted by both, ``itself`` and empty places last, and where they are complete."""
         scaled = self._scaled(asked)
-        minima = self._minima_by_differences(scaled) if by_differences else self._minima(scaled)
+        minima, grouped = self._minima_by_differences(scaled) if by_differences else self._minima(scaled)
         group = self.group if 2 * room <= self.n_blocks // self.group else 1
-        grouped = minima.unflatten(1, (-1, group)).amin(dim=2) if group > 1 else minima
+        grouped = grouped if group > 1 else minima
         n_listed = min(room, grouped.shape[1])
         near, blocks = torch.topk(grouped, n_listed, largest=False)
         kth = near[:, wanted - 1].double().clamp(min=0.0)
@@ -215,38 +216,45 @@ class Index:
         distances, order = distances.gather(1, order).sort(dim=1, stable=True)
         return distances, ids.gather(1, order), complete
 
-    def _minima(self, scaled: Tensor) -> Tensor:
-        """Smallest squared distance of each query to each block, (m, n_blocks), from products of halves."""
+    def _minima(self, scaled: Tensor) -> tuple[Tensor, Tensor]:
+        """Smallest squared distance of each query to each block (m, n_blocks) and to each group, by half precision."""
         from evenout.gpu._triton_kernels import block_minima
 
         halves = split(_padded(scaled))
-        minima, grid, n_each = self._minima_grid(len(halves.left), self.n_blocks // LANES)
+        n_parts, n_group = self.n_blocks // LANES, max(self.group // LANES, 1)
+        minima, grid, n_each = self._minima_grid(len(halves.left), n_parts, n_group)
+        n_group = n_group if self.group > 1 else n_each
+        grouped = minima.new_empty(len(minima), -(-n_parts // n_group))
         block_minima[grid](
-            halves.left, self.right, halves.norm, minima, self.n_blocks // LANES, n_each,
+            halves.left, self.right, halves.norm, minima, grouped, n_parts, n_each, n_group,
             WIDTH=halves.left.shape[1], CHUNK=halves.chunk, ROWS=BLOCK, COLUMNS=BLOCK, LANES=LANES, num_warps=8,
             num_stages=_stages(halves.left),
         )  # fmt: skip
-        return minima[: len(scaled)]
+        return minima[: len(scaled)], grouped[: len(scaled)]
 
-    def _minima_by_differences(self, scaled: Tensor) -> Tensor:
+    def _minima_by_differences(self, scaled: Tensor) -> tuple[Tensor, Tensor]:
         """The same from differences of coordinates: slower, and with less rounding."""
         from evenout.gpu._triton_kernels import block_minima_by_differences
 
         rows = _padded(scaled).float().T.contiguous()
         columns = self._scaled(self.columns.T).float().T.contiguous()
-        minima, grid, n_each = self._minima_grid(rows.shape[1], self.n_blocks)
+        minima, grid, n_each = self._minima_grid(rows.shape[1], self.n_blocks, 1)
         block_minima_by_differences[grid](
             rows, columns, minima, rows.shape[1], columns.shape[1], self.n_blocks, n_each, len(rows),
             ROWS=BLOCK, COLUMNS=BLOCK, num_warps=8,
         )  # fmt: skip
-        return minima[: len(scaled)]
+        minima = minima[: len(scaled)]
+        return minima, minima.unflatten(1, (-1, self.group)).amin(dim=2)
 
-    def _minima_grid(self, n_rows: int, n_pieces: int) -> tuple[Tensor, tuple[int, int], int]:
-        """Room for the minima, programs by tiles of rows and parts of the pieces, and pieces in each part."""
+    def _minima_grid(self, n_rows: int, n_pieces: int, together: int) -> tuple[Tensor, tuple[int, int], int]:
+        """Room for the minima, programs by tiles of rows and parts of the pieces, and pieces in each part.
+
+        Of the pieces, so many must stay ``together``.
+        """
         n_tiles = n_rows // BLOCK
-        n_parts = min(n_pieces, max(1, 4096 // n_tiles))
+        n_parts = min(n_pieces // together, max(1, 4096 // n_tiles))
         minima = torch.empty(n_rows, self.n_blocks, device=self.ids.device)
-        return minima, (n_tiles, n_parts), -(-n_pieces // n_parts)
+        return minima, (n_tiles, n_parts), -(-n_pieces // together // n_parts) * together
 
     def _near_blocks(
         self, minima: Tensor, groups: Tensor, visited: Tensor, reach: Tensor, room: int

@@ -16,29 +16,30 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["first_tile", "first_cell", "n_rows"])
+@triton.jit(do_not_specialize=["first_tile", "n_tiles"])
 def pair_extremes(
-    left, right, norm, starts, low, high, first_tile, first_cell, n_rows,
+    left, right, norm, spans, low, high, first_tile, n_tiles,
     WIDTH: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Write the extreme squared distances of each row of a tile to the rows of a cell, (n_cells, n_rows) each.
+    """Write the extreme squared distances of each row of a tile to rows of a group, (n_groups, n_tiles * ROWS) each.
 
-    The program (t, c) meets the tile ``first_tile + t`` with the cell ``first_cell + c``, whose rows are
-    ``starts[cell]..starts[cell + 1] - 1``.
+    The program (t, g) meets the tile ``first_tile + t`` with whole blocks of COLUMNS rows: for the smallest distance
+    those from ``spans[0, g, t]`` to ``spans[1, g, t] - 1``, for the largest from ``spans[2, g, t]`` to
+    ``spans[3, g, t] - 1``.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     left += (first_tile + tl.program_id(0)) * ROWS * WIDTH
-    begin = tl.load(starts + first_cell + tl.program_id(1))
-    end = tl.load(starts + first_cell + tl.program_id(1) + 1)
+    spans += tl.program_id(1) * n_tiles + tl.program_id(0)
+    step = tl.num_programs(1) * n_tiles
     x = _first_chunk(left, WIDTH, CHUNK, ROWS)
     near = tl.full([ROWS, COLUMNS], float("inf"), tl.float32)
+    for j in range(tl.load(spans), tl.load(spans + step), COLUMNS):
+        near = tl.minimum(near, _products(x, left, right + j * WIDTH, WIDTH, CHUNK, ROWS, COLUMNS))
     far = tl.full([ROWS, COLUMNS], float("-inf"), tl.float32)
-    for j in range(begin, end, COLUMNS):
-        s = _products(x, left, right + j * WIDTH, WIDTH, CHUNK, ROWS, COLUMNS)
-        near = tl.minimum(near, s)
-        far = tl.maximum(far, s)
+    for j in range(tl.load(spans + 2 * step), tl.load(spans + 3 * step), COLUMNS):
+        far = tl.maximum(far, _products(x, left, right + j * WIDTH, WIDTH, CHUNK, ROWS, COLUMNS))
     own = tl.load(norm + first_tile * ROWS + row)
-    place = tl.program_id(1).to(tl.int64) * n_rows + row
+    place = tl.program_id(1).to(tl.int64) * n_tiles * ROWS + row
     tl.store(low + place, tl.min(near, axis=1) + own)
     tl.store(high + place, tl.max(far, axis=1) + own)
 
@@ -109,32 +110,38 @@ def pair_products(
     tl.store(product + place[:, None] + tl.arange(0, SCORES)[None, :], total)
 
 
-@triton.jit(do_not_specialize=["n_parts", "n_each"])
+@triton.jit(do_not_specialize=["n_parts", "n_each", "n_group"])
 def block_minima(
-    left, right, own_norm, minima, n_parts, n_each,
+    left, right, own_norm, minima, grouped, n_parts, n_each, n_group,
     WIDTH: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Write the smallest squared distance of each row to each block of COLUMNS rows j, (n_rows, LANES * n_parts).
 
     LANES blocks lie in LANES tiles, and each has a share of every tile: what one thread holds of a product. So no
     thread waits for another. The program (t, b) meets tile t of the rows with LANES blocks at a time, the parts from
-    ``b * n_each`` on.
+    ``b * n_each`` on. The minimum of ``n_group`` parts goes into ``grouped`` (n_rows, n_parts / n_group), rounded up.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     left += tl.program_id(0) * ROWS * WIDTH
     own = tl.load(own_norm + row)
     x = _first_chunk(left, WIDTH, CHUNK, ROWS)
     first = tl.program_id(1) * n_each
+    last = tl.minimum(first + n_each, n_parts)
     lane = tl.arange(0, LANES)
-    for part in range(first, tl.minimum(first + n_each, n_parts)):
-        low = tl.full([ROWS, LANES], float("inf"), tl.float32)
-        for tile in tl.static_range(LANES):
-            j = (part * LANES + tile) * COLUMNS
-            s = _products(x, left, right + j * WIDTH, WIDTH, CHUNK, ROWS, COLUMNS)
-            s = tl.reshape(s, [ROWS, COLUMNS // (2 * LANES), LANES, 2])
-            low = tl.minimum(low, tl.min(tl.min(s, axis=3), axis=1))
-        place = (row.to(tl.int64) * n_parts + part) * LANES
-        tl.store(minima + place[:, None] + lane[None, :], low + own[:, None])
+    for begin in range(first, last, n_group):
+        lowest = tl.full([ROWS, LANES], float("inf"), tl.float32)
+        for part in range(begin, tl.minimum(begin + n_group, last)):
+            low = tl.full([ROWS, LANES], float("inf"), tl.float32)
+            for tile in tl.static_range(LANES):
+                j = (part * LANES + tile) * COLUMNS
+                s = _products(x, left, right + j * WIDTH, WIDTH, CHUNK, ROWS, COLUMNS)
+                s = tl.reshape(s, [ROWS, COLUMNS // (2 * LANES), LANES, 2])
+                low = tl.minimum(low, tl.min(tl.min(s, axis=3), axis=1))
+            place = (row.to(tl.int64) * n_parts + part) * LANES
+            tl.store(minima + place[:, None] + lane[None, :], low + own[:, None])
+            lowest = tl.minimum(lowest, low)
+        place = row.to(tl.int64) * tl.cdiv(n_parts, n_group) + begin // n_group
+        tl.store(grouped + place, tl.min(lowest, axis=1) + own)
 
 
 @triton.jit(do_not_specialize=["n_rows", "n_columns", "n_blocks", "n_each", "n_features"])

@@ -1,0 +1,138 @@
+"""The smallest and the largest distance between rows of different groups, with torch.
+
+The rows of a group lie in the order of their lengths. Two rows are no nearer to each other than their lengths differ,
+and no further apart than these add up to. So once one pair is known to be near, and one to be far, fused kernels meet
+a tile with those rows of another group alone whose lengths leave it open; how near and how far is found by meeting few
+rows first, and then more. Kernels find the rows, up to rounding, and float64 measures them.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenout.gpu._torch_rows import (
+    Halves,
+    order_by_cell,
+    rounding_of_halves,
+    scale_to_halves,
+    split,
+    squared_distances,
+)
+
+TILE = 128  # rows of a tile of the fused kernel; groups are padded to whole tiles
+COLUMNS = 64  # rows of another group that a tile meets at a time
+NUMBERS = 2**26  # in a block of distances: bounds the memory for it to some 1 GB
+CANDIDATES = 64  # rows whose distances to all others are measured in float64, to find the extreme ones
+GROWTH = 16  # how many times as many rows are met in the next round
+_WIDER = 1.0 + 1e-6  # for the rounding of lengths and roots
+
+
+def measure_range(
+    points: Tensor, groups: Tensor, n_groups: int, *, fused: bool, dtype: torch.dtype = torch.float32
+) -> tuple[float, float]:
+    """Range of the distances between rows (n, d) of different groups, 0 to ``n_groups - 1``; (0, 0) without any.
+
+    Without fused kernels, rows are found by all distances in ``dtype``.
+    """
+    by_length = points.norm(dim=1).argsort()
+    order, starts = order_by_cell(groups[by_length], n_groups, TILE if fused else 1)
+    rows = points[by_length[order]]
+    low, high = _extremes_by_lengths(rows, starts) if fused else _extremes_of_all(rows.to(dtype), starts)
+    if not torch.isfinite(low).any():  # no row has a row of a later group to be compared with
+        return 0.0, 0.0
+    near = torch.topk(low, min(CANDIDATES, len(low)), largest=False).indices
+    far = torch.topk(high, min(CANDIDATES, len(low))).indices
+    bounds = torch.tensor(starts, device=rows.device)
+    group = torch.searchsorted(bounds, torch.arange(len(rows), device=rows.device), right=True)
+
+    def squared(candidates: Tensor, same: float) -> Tensor:
+        distances = squared_distances(rows[candidates], rows)
+        return distances.masked_fill_(group[candidates, None] == group, same)
+
+    return float(squared(near, np.inf).min()) ** 0.5, float(squared(far, 0.0).max()) ** 0.5
+
+
+def _extremes_of_all(points: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
+    """Smallest and largest squared distance of each row to the rows of later groups, block by block."""
+    low = points.new_full((len(points),), torch.inf)
+    high = -low
+    for first, last in pairwise(starts[:-1]):
+        later = points[last:]
+        step = max(NUMBERS // max(len(later), 1), 1)
+        for start in range(first, last if len(later) else first, step):
+            block = slice(start, min(start + step, last))
+            squared = squared_distances(points[block], later)
+            low[block], high[block] = squared.amin(dim=1), squared.amax(dim=1)
+    return low, high
+
+
+class _Sorted(NamedTuple):
+    """Rows of whole tiles, each group in the order of their lengths (n,), and where each group starts."""
+
+    halves: Halves
+    length: Tensor
+    starts: list[int]
+
+
+def _extremes_by_lengths(points: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
+    """The same by the fused kernel, in its units, up to rounding; infinite for rows that have no part in the range."""
+    scaled = points * scale_to_halves(points)
+    rows = _Sorted(split(scaled), scaled.norm(dim=1), starts)
+    low = rows.halves.norm.new_full((len(points),), torch.inf)
+    high = -low
+    if not len(points):
+        return low, high
+    slack = float(rounding_of_halves(rows.length.max(), rows.halves.left.shape[1], points.shape[1]))
+    largest, width, complete = int(np.diff(starts).max()), COLUMNS, False
+    while not complete:
+        near = (float(low.min()) + slack) ** 0.5 * _WIDER
+        far = max(float(high.max()) - slack, 0.0) ** 0.5 / _WIDER
+        found = [_meet(rows, group, near, far, width, low, high) for group in range(len(starts) - 2)]
+        complete = all(found)
+        width = width * GROWTH if width * GROWTH * 4 < largest else largest
+    return low, high
+
+
+def _meet(rows: _Sorted, group: int, near: float, far: float, width: int, low: Tensor, high: Tensor) -> bool:
+    """Let a group's tiles meet some ``width`` rows of each later group; whether these are all that matter."""
+    from evenout.gpu._triton_kernels import pair_extremes
+
+    first, last = rows.starts[group : group + 2]
+    if first == last:
+        return True
+    some = [_spans(rows, group, later, near, far, width) for later in range(group + 1, len(rows.starts) - 1)]
+    spans = torch.stack([span for span, _ in some], dim=1).int().contiguous()
+    halves, shape = rows.halves, (len(some), last - first)
+    nearest, farthest = halves.norm.new_empty(shape), halves.norm.new_empty(shape)
+    pair_extremes[(last - first) // TILE, len(some)](
+        halves.left, halves.right, halves.norm, spans, nearest, farthest, first // TILE, (last - first) // TILE,
+        WIDTH=halves.left.shape[1], CHUNK=halves.chunk, ROWS=TILE, COLUMNS=COLUMNS, num_warps=8,
+        num_stages=3 if halves.left.shape[1] == halves.chunk else 2,
+    )  # fmt: skip
+    low[first:last] = torch.minimum(low[first:last], nearest.amin(dim=0))
+    high[first:last] = torch.maximum(high[first:last], farthest.amax(dim=0))
+    return all(complete for _, complete in some)
+
+
+def _spans(rows: _Sorted, group: int, later: int, near: float, far: float, width: int) -> tuple[Tensor, bool]:
+    """Rows of a later group that each tile is to meet (4, tiles), and whether these are all that matter.
+
+    Where they begin and end: for the smallest distance, rows of about the same length; for the largest, the longest.
+    """
+    own = rows.length[rows.starts[group] : rows.starts[group + 1]].unflatten(0, (-1, TILE))
+    begin, end = rows.starts[later : later + 2]
+    others, size = rows.length[begin:end], end - begin
+    shortest, longest = own[:, 0].contiguous(), own[:, -1].contiguous()
+    middle = torch.searchsorted(others, (shortest + longest) / 2)
+    first = torch.searchsorted(others, shortest - near)
+    last = torch.searchsorted(others, longest + near, right=True)
+    from_far = torch.searchsorted(others, far - longest)
+    near_first, near_last = torch.maximum(first, middle - width), torch.minimum(last, middle + width)
+    far_first = from_far.clamp(min=max(size - width, 0))
+    complete = (near_first == first).all() & (near_last == last).all() & (far_first == from_far).all()
+    near_first, far_first = (at // COLUMNS * COLUMNS for at in (near_first, far_first))
+    near_last = ((near_last + COLUMNS - 1) // COLUMNS * COLUMNS).clamp(max=size)
+    return torch.stack([near_first, near_last, far_first, torch.full_like(first, size)]) + begin, bool(complete)
