@@ -155,7 +155,7 @@ def error_of_pairs(pairs: PairSums, truth: PairSums) -> float:
 
 def checked(n: int) -> int:
     """Rows to check on the CPU, among n."""
-    return min(CHECKED, 20_000_000_000 // n)
+    return min(CHECKED, 10_000_000_000 // n)
 
 
 def compare_training(neighbours: Neighbours, n_jobs: int) -> float:
@@ -164,8 +164,8 @@ def compare_training(neighbours: Neighbours, n_jobs: int) -> float:
     single = np.flatnonzero(neighbours.counts == 1)
     chosen = rng.choice(single, min(checked(len(neighbours.locations)), len(single)), replace=False)
     k = int(neighbours.knn.max())
-    data, asked = cut_blocks(neighbours.locations, n_threads=n_jobs), cut_blocks(neighbours.locations[chosen])
-    distances, _ = nearest(data, k + 1, queries=asked, n_threads=n_jobs)
+    asked = cut_blocks(neighbours.locations[chosen])
+    distances, _ = nearest(neighbours.blocks(n_jobs), k + 1, queries=asked, n_threads=n_jobs)
     truth = distances[:, neighbours.knn]  # the first is the row itself, at distance 0
     return largest_difference(neighbours.scores[chosen][:, len(neighbours.lof) :], truth)
 

@@ -14,8 +14,7 @@ once.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -187,7 +186,7 @@ class Neighbours:
         slots = Slots(found, counts, k_max, np.arange(len(locations), dtype=np.int32), counts - 1)
         model = cls(locations, counts, lof, knn, *rate(slots, lof, knn, n_threads))
         if listed:
-            model.__dict__["_blocks"] = blocks  # what the property would cut once more
+            model.__dict__["_cut"] = blocks
         return model, home, found
 
     def _scores_without(self, found: tuple[FloatArray, Ids], counts: IntArray, n_threads: int) -> FloatArray:
@@ -202,9 +201,7 @@ class Neighbours:
         def search_again(short: IntArray) -> Slots:
             # One more than needed: a location that is left finds itself.
             k = min(k_max + 1, int((counts > 0).sum()))
-            if "_blocks" not in self.__dict__:
-                self.__dict__["_blocks"] = cut_blocks(self.locations, n_threads=n_threads)
-            data = drop_points(self._blocks, counts == 0, n_threads=n_threads)
+            data = drop_points(self.blocks(n_threads), counts == 0, n_threads=n_threads)
             queries = cut_blocks(self.locations[short])
             again = nearest(data, k, queries=queries, n_threads=n_threads)
             return Slots(again, counts, k_max, itself[short], own[short])
@@ -236,9 +233,9 @@ class Neighbours:
         """Scores of rows that equal no training row."""
         k = min(_largest(self.lof, self.knn), len(self.locations))
         if len(X) <= FEW:
-            found = self._few.nearest(X, k)
+            found = self._few(n_threads).nearest(X, k)
         else:
-            found = nearest(self._blocks, k, queries=cut_blocks(X), n_threads=n_threads)
+            found = nearest(self.blocks(n_threads), k, queries=cut_blocks(X), n_threads=n_threads)
         return self._score_found(found, n_threads)
 
     def _score_found(self, found: tuple[FloatArray, Ids], n_threads: int) -> FloatArray:
@@ -247,15 +244,17 @@ class Neighbours:
         slots = Slots(found, self.counts, _largest(self.lof, self.knn), nowhere, none)
         return rate_new(slots, (self.k_distance, self.density), self.lof, self.knn, n_threads)
 
-    @cached_property
-    def _blocks(self) -> Blocks:
-        """The locations, cut for searching; follows from them, so it is no part of the learned state."""
-        return cut_blocks(self.locations)
+    def blocks(self, n_threads: int = 1) -> Blocks:
+        """The locations, cut for searching, once; they follow from them, so they are no part of the learned state."""
+        if "_cut" not in self.__dict__:
+            self.__dict__["_cut"] = cut_blocks(self.locations, n_threads=n_threads)
+        return cast(Blocks, self.__dict__["_cut"])
 
-    @cached_property
-    def _few(self) -> Few:
+    def _few(self, n_threads: int) -> Few:
         """The same for few rows."""
-        return Few.of(self._blocks)
+        if "_cut_few" not in self.__dict__:
+            self.__dict__["_cut_few"] = Few.of(self.blocks(n_threads))
+        return cast(Few, self.__dict__["_cut_few"])
 
 
 def distinct_rows(X: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:

@@ -116,7 +116,7 @@ def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> Floa
         upload(X[new], device),
         n_threads=n_threads,
         index=sent.index,
-        blocks=lambda: model._blocks,
+        blocks=lambda: model.blocks(n_threads),
     )
     if len(found[0]) <= FEW:
         here = found[0].cpu().numpy(), found[1].cpu().numpy().astype(np.int32)

@@ -7,14 +7,12 @@ rows first, and then more. Kernels find the rows, up to rounding, and float64 me
 """
 
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from evenout.gpu._torch_rows import (
-    Halves,
     order_by_cell,
     rounding_of_halves,
     scale_to_halves,
@@ -40,7 +38,7 @@ def measure_range(
     by_length = points.norm(dim=1).argsort()
     order, starts = order_by_cell(groups[by_length], n_groups, TILE if fused else 1)
     rows = points[by_length[order]]
-    low, high = _extremes_by_lengths(rows, starts) if fused else _extremes_of_all(rows.to(dtype), starts)
+    low, high = ByLength(rows, starts).extremes() if fused else _extremes_of_all(rows.to(dtype), starts)
     if not torch.isfinite(low).any():  # no row has a row of a later group to be compared with
         return 0.0, 0.0
     near = torch.topk(low, min(CANDIDATES, len(low)), largest=False).indices
@@ -69,70 +67,70 @@ def _extremes_of_all(points: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]
     return low, high
 
 
-class _Sorted(NamedTuple):
-    """Rows of whole tiles, each group in the order of their lengths (n,), and where each group starts."""
+class ByLength:
+    """The same by the fused kernel, in its units, up to rounding; infinite for rows that have no part in the range.
 
-    halves: Halves
-    length: Tensor
-    starts: list[int]
-
-
-def _extremes_by_lengths(points: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
-    """The same by the fused kernel, in its units, up to rounding; infinite for rows that have no part in the range."""
-    scaled = points * scale_to_halves(points)
-    rows = _Sorted(split(scaled), scaled.norm(dim=1), starts)
-    low = rows.halves.norm.new_full((len(points),), torch.inf)
-    high = -low
-    if not len(points):
-        return low, high
-    slack = float(rounding_of_halves(rows.length.max(), rows.halves.left.shape[1], points.shape[1]))
-    largest, width, complete = int(np.diff(starts).max()), COLUMNS, False
-    while not complete:
-        near = (float(low.min()) + slack) ** 0.5 * _WIDER
-        far = max(float(high.max()) - slack, 0.0) ** 0.5 / _WIDER
-        found = [_meet(rows, group, near, far, width, low, high) for group in range(len(starts) - 2)]
-        complete = all(found)
-        width = width * GROWTH if width * GROWTH * 4 < largest else largest
-    return low, high
-
-
-def _meet(rows: _Sorted, group: int, near: float, far: float, width: int, low: Tensor, high: Tensor) -> bool:
-    """Let a group's tiles meet some ``width`` rows of each later group; whether these are all that matter."""
-    from evenout.gpu._triton_kernels import pair_extremes
-
-    first, last = rows.starts[group : group + 2]
-    if first == last:
-        return True
-    some = [_spans(rows, group, later, near, far, width) for later in range(group + 1, len(rows.starts) - 1)]
-    spans = torch.stack([span for span, _ in some], dim=1).int().contiguous()
-    halves, shape = rows.halves, (len(some), last - first)
-    nearest, farthest = halves.norm.new_empty(shape), halves.norm.new_empty(shape)
-    pair_extremes[(last - first) // TILE, len(some)](
-        halves.left, halves.right, halves.norm, spans, nearest, farthest, first // TILE, (last - first) // TILE,
-        WIDTH=halves.left.shape[1], CHUNK=halves.chunk, ROWS=TILE, COLUMNS=COLUMNS, num_warps=8,
-        num_stages=3 if halves.left.shape[1] == halves.chunk else 2,
-    )  # fmt: skip
-    low[first:last] = torch.minimum(low[first:last], nearest.amin(dim=0))
-    high[first:last] = torch.maximum(high[first:last], farthest.amax(dim=0))
-    return all(complete for _, complete in some)
-
-
-def _spans(rows: _Sorted, group: int, later: int, near: float, far: float, width: int) -> tuple[Tensor, bool]:
-    """Rows of a later group that each tile is to meet (4, tiles), and whether these are all that matter.
-
-    Where they begin and end: for the smallest distance, rows of about the same length; for the largest, the longest.
+    Rows are of whole tiles, and those of a group in the order of their lengths.
     """
-    own = rows.length[rows.starts[group] : rows.starts[group + 1]].unflatten(0, (-1, TILE))
-    begin, end = rows.starts[later : later + 2]
-    others, size = rows.length[begin:end], end - begin
-    shortest, longest = own[:, 0].contiguous(), own[:, -1].contiguous()
-    middle = torch.searchsorted(others, (shortest + longest) / 2)
-    first = torch.searchsorted(others, shortest - near)
-    last = torch.searchsorted(others, longest + near, right=True)
-    from_far = torch.searchsorted(others, far - longest)
-    near_first, near_last = torch.maximum(first, middle - width), torch.minimum(last, middle + width)
-    far_first = from_far.clamp(min=max(size - width, 0))
-    complete = (near_first == first).all() & (near_last == last).all() & (far_first == from_far).all()
-    near_first, far_first = (at // COLUMNS * COLUMNS for at in (near_first, far_first))
-    near_last = ((near_last + COLUMNS - 1) // COLUMNS * COLUMNS).clamp(max=size)
-    return torch.stack([near_first, near_last, far_first, torch.full_like(first, size)]) + begin, bool(complete)
+
+    def __init__(self, points: Tensor, starts: list[int]) -> None:
+        scaled = points * scale_to_halves(points)
+        self.halves, self.length, self.starts = split(scaled), scaled.norm(dim=1), starts
+        self.n_groups, self.n_features = len(starts) - 1, points.shape[1]
+        self.low = self.halves.norm.new_full((len(points),), torch.inf)
+        self.high = -self.low
+
+    def extremes(self) -> tuple[Tensor, Tensor]:
+        """Meet few rows and then more, until all are met that matter."""
+        if not len(self.length):
+            return self.low, self.high
+        slack = float(rounding_of_halves(self.length.max(), self.halves.left.shape[1], self.n_features))
+        largest, width, complete = int(np.diff(self.starts).max()), COLUMNS, False
+        while not complete:
+            near = (float(self.low.min()) + slack) ** 0.5 * _WIDER
+            far = max(float(self.high.max()) - slack, 0.0) ** 0.5 / _WIDER
+            met = [self._meet(group, near, far, width) for group in range(self.n_groups - 1)]
+            complete = all(met)
+            width = width * GROWTH if width * GROWTH * 4 < largest else largest
+        return self.low, self.high
+
+    def _meet(self, group: int, near: float, far: float, width: int) -> bool:
+        """Let a group's tiles meet some ``width`` rows of each later group; whether these are all that matter."""
+        from evenout.gpu._triton_kernels import pair_extremes
+
+        first, last = self.starts[group : group + 2]
+        if first == last:
+            return True
+        some = [self._spans(group, later, near, far, width) for later in range(group + 1, self.n_groups)]
+        spans = torch.stack([span for span, _ in some], dim=1).int().contiguous()
+        halves, shape = self.halves, (len(some), last - first)
+        nearest, farthest = halves.norm.new_empty(shape), halves.norm.new_empty(shape)
+        pair_extremes[(last - first) // TILE, len(some)](
+            halves.left, halves.right, halves.norm, spans, nearest, farthest, first // TILE, (last - first) // TILE,
+            WIDTH=halves.left.shape[1], CHUNK=halves.chunk, ROWS=TILE, COLUMNS=COLUMNS, num_warps=8,
+            num_stages=3 if halves.left.shape[1] == halves.chunk else 2,
+        )  # fmt: skip
+        self.low[first:last] = torch.minimum(self.low[first:last], nearest.amin(dim=0))
+        self.high[first:last] = torch.maximum(self.high[first:last], farthest.amax(dim=0))
+        return all(complete for _, complete in some)
+
+    def _spans(self, group: int, later: int, near: float, far: float, width: int) -> tuple[Tensor, bool]:
+        """Rows of a later group that each tile is to meet (4, tiles), and whether these are all that matter.
+
+        Where they begin and end: for the smallest distance, rows of about the same length; for the largest, the
+        longest.
+        """
+        own = self.length[self.starts[group] : self.starts[group + 1]].unflatten(0, (-1, TILE))
+        begin, end = self.starts[later : later + 2]
+        others, size = self.length[begin:end], end - begin
+        shortest, longest = own[:, 0].contiguous(), own[:, -1].contiguous()
+        middle = torch.searchsorted(others, (shortest + longest) / 2)
+        first = torch.searchsorted(others, shortest - near)
+        last = torch.searchsorted(others, longest + near, right=True)
+        from_far = torch.searchsorted(others, far - longest)
+        near_first, near_last = torch.maximum(first, middle - width), torch.minimum(last, middle + width)
+        far_first = from_far.clamp(min=max(size - width, 0))
+        complete = (near_first == first).all() & (near_last == last).all() & (far_first == from_far).all()
+        near_first, far_first = (at // COLUMNS * COLUMNS for at in (near_first, far_first))
+        near_last = ((near_last + COLUMNS - 1) // COLUMNS * COLUMNS).clamp(max=size)
+        return torch.stack([near_first, near_last, far_first, torch.full_like(first, size)]) + begin, bool(complete)
