@@ -28,6 +28,7 @@ from evenout.detectors.neighbours import Neighbours
 
 LOF, KNN, TREES = range(5, 31, 5), range(2, 11, 2), range(25, 176, 25)
 SEED = 0
+PAUSE = 0.02  # seconds: after its work isotree's threads wait busily for some ms, on cores that others then lack
 
 T = TypeVar("T")
 
@@ -86,12 +87,12 @@ def compare_isotree(X: FloatArray, n_jobs: int, repeats: int) -> dict[str, Any]:
     ours, fitted = Forest.fit(X, sizes=[n_trees], random_state=SEED, n_threads=n_jobs)[0], theirs()
     grow_s, isotree_s, score_s, isotree_score_s = np.inf, np.inf, np.inf, np.inf
     for _ in range(max(repeats, 7)):
-        grow_s = min(grow_s, timed(lambda: grow(X, n_trees, SEED, n_jobs))[0])
-        isotree_s = min(isotree_s, timed(theirs)[0])
-        score_s = min(score_s, timed(lambda: ours.score(X, n_threads=n_jobs))[0])
-        isotree_score_s = min(isotree_score_s, timed(lambda: fitted.predict(X))[0])
+        grow_s = min(grow_s, rested(lambda: grow(X, n_trees, SEED, n_jobs)))
+        isotree_s = min(isotree_s, rested(theirs))
+        score_s = min(score_s, rested(lambda: ours.score(X, n_threads=n_jobs)))
+        isotree_score_s = min(isotree_score_s, rested(lambda: fitted.predict(X)))
     scikit_learn_s, expected = timed(lambda: of_scikit_learn(X, n_trees, SEED))
-    found, alone_s = grow(X, n_trees, SEED, n_jobs), min(timed(lambda: grow(X, n_trees, SEED))[0] for _ in range(7))
+    found, alone_s = grow(X, n_trees, SEED, n_jobs), min(rested(lambda: grow(X, n_trees, SEED)) for _ in range(7))
     inner = found.child[:, 0] != np.arange(len(found.child))
     visits, steps = int(found.size[inner].sum()), len(X) * n_trees * int(found.level.max())
     same = all(np.array_equal(getattr(found, name), getattr(expected, name)) for name in found._fields)
@@ -166,6 +167,12 @@ def timed(work: Callable[[], T], repeats: int = 1) -> tuple[float, T]:
         result = work()
         seconds.append(time.perf_counter() - start)
     return min(seconds), result
+
+
+def rested(work: Callable[[], Any]) -> float:
+    """Seconds of a run that begins after a pause, so that no thread of the one before is still awake."""
+    time.sleep(PAUSE)
+    return timed(work)[0]
 
 
 def largest_difference(a: FloatArray, b: FloatArray) -> float:

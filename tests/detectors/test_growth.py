@@ -6,7 +6,16 @@ from numpy.testing import assert_array_equal
 from sklearn.tree import ExtraTreeRegressor
 from sklearn.utils.random import sample_without_replacement
 
-from evenout.detectors._growth_kernels import WORDS, divide, first_words, grow_trees, next_state, next_words, variances
+from evenout.detectors._growth_kernels import (
+    WORDS,
+    divide,
+    draw_rows,
+    first_words,
+    grow_trees,
+    next_state,
+    next_words,
+    variances,
+)
 from evenout.detectors.growth import _draw, _empty, _room, grow, of_scikit_learn
 
 
@@ -135,6 +144,18 @@ def test_rows_are_drawn_as_scikit_learn_draws_them(n):
         assert_array_equal(rows, np.sort(sample_without_replacement(n, 256, random_state=int(seed))))
         of_tree = np.random.RandomState(seed).randint(2**31 - 1)
         assert state == np.random.RandomState(of_tree).randint(0, 2**31 - 1)
+
+
+@pytest.mark.parametrize("m", [1, 100, 256])
+@pytest.mark.parametrize("n", [257, 259, 511, 512, 513, 1023, 1024, 1025, 16_383, 16_384, 16_385, 20_000, 25_599])
+def test_shuffled_rows_are_the_first_of_numpys_permutation(n, m):
+    """From each power of two on words are cut to fewer bits; what is too large stays in the room of twice n."""
+    seeds, words = np.array([0, 1, 2, 3, 12345, 2**31 - 2]), np.empty((2, WORDS), dtype=np.uint32)
+    drawn, line = np.empty((len(seeds), m), dtype=np.intp), np.full(2 * n + 2**16, 77, dtype=np.uint16)
+    draw_rows(seeds, n, *words, line, drawn, np.empty(len(seeds), dtype=np.int64))
+    expected = [np.random.RandomState(seed).permutation(n)[:m] for seed in seeds]
+    assert_array_equal(np.sort(drawn, axis=1), np.sort(expected, axis=1))
+    assert_array_equal(line[2 * n :], 77)
 
 
 def test_words_are_those_of_numpys_mersenne_twister():

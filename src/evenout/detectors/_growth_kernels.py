@@ -19,7 +19,6 @@ from evenout.core.compiled import compiled
 from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
 
 WORDS = 624  # of the Mersenne twister's state
-ONE = np.uint64(1)
 LARGEST = 2**31 - 2  # of the numbers that seeds are drawn from
 CONSTANT = np.float32(1e-7)  # a feature that varies no more in a node is constant there
 EPSILON = 2.0**-52  # a variance up to this one is none
@@ -64,48 +63,44 @@ def first_words(seed: int, state: AnyArray, words: AnyArray) -> Any:
 
 @compiled(bare=True)
 def draw_rows(
-    seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, other: AnyArray, line: AnyArray, drawn: IntArray,
-    states: AnyArray,
-) -> None:  # fmt: skip
+    seeds: AnyArray, n: int, state: AnyArray, words: AnyArray, line: AnyArray, drawn: IntArray, states: AnyArray
+) -> None:
     """Draw the rows of trees among n by a shuffle, and the first states of their xorshifts; in no order.
 
     Tree t draws from ``seeds[t]``; the first number from there is also the seed for ``states[t]``. From the last place
-    to the first, a row is exchanged with the one in a random place up to it, ``other``: a word is cut to as many bits
-    as the place has, and the next is taken while it is too large, without a branch. Of the shuffled rows the first m
-    are kept. Which these are is read backwards: place j >= m is kept if the one that it was exchanged with was, and
-    that one is not any more. ``line`` has the place of a kept one in ``drawn[t]``, and comes and goes filled with -1.
+    to the first, a row is exchanged with the one in a random place up to it: a word is cut to as many bits as the place
+    has, and the next is taken while it is too large. Of the shuffled ``line`` the first m are kept, so places that have
+    been passed are read no more. Half of an exchange is then enough, and a place that is too large may be written to:
+    there is no branch. ``line`` has room for every word that was cut, at most 2 n.
 
-    Places are unsigned: a number that may be negative is compared with 0 wherever it is an index.
+    ``here`` is the place and the number of the word added up: it grows where a word is too large and else stays, so
+    each word waits for one comparison and one addition. Places are unsigned: a number that may be negative is compared
+    with 0 wherever it is an index.
     """
     m, top = drawn.shape[1], 1
     while top < n - 1:
         top = 2 * top + 1
     for t in range(len(seeds)):
         seed = first_words(seeds[t], state, words)
+        for j in range(n):
+            line[j] = j
         at, last, mask = 0, n - 1, top
         while last >= m:
             if at == WORDS:
                 next_words(state, words)
                 at = 0
             few = min(last - max(m - 1, mask >> 1), WORDS - at)  # so many words are cut to the same bits
-            here, bits = np.uint64(last), np.uint32(mask)
-            for i in range(at, at + few):
+            here, bits = np.uint64(last + at), np.uint32(mask)
+            for i in range(np.uint64(at), np.uint64(at + few)):
                 place = np.uint64(words[i] & bits)
-                other[here] = place
-                here = here + np.uint64(here < place) - ONE
-            at, last = at + few, int(here)
+                line[place] = line[here - i]
+                here += np.uint64(here < place + i)
+            at += few
+            last = int(here) - at
             if last <= mask >> 1:
                 mask >>= 1
         for j in range(m):
-            line[j] = drawn[t, j] = j
-        for j in range(m, n):
-            kept = line[other[j]]
-            if kept >= 0:
-                line[j] = kept
-                line[other[j]] = -1
-                drawn[t, kept] = j
-        for j in range(m):
-            line[drawn[t, j]] = -1
+            drawn[t, j] = line[j]
         states[t] = first_words(seed, state, words)
 
 

@@ -87,8 +87,7 @@ def _draw(seeds: AnyArray, n: int, m: int) -> tuple[IntArray, AnyArray]:
     if m / n <= FEW:
         draw_few_rows(seeds, n, *words, drawn, states)
     else:
-        line = np.full(n, -1, dtype=np.int16)  # up to ROWS
-        draw_rows(seeds, n, *words, np.empty(n, dtype=np.uint32), line, drawn, states)
+        draw_rows(seeds, n, *words, np.empty(2 * n, dtype=np.uint16), drawn, states)  # n < 25,600
     if MANY <= m / n < 1.0:
         from sklearn.utils.random import sample_without_replacement
 
