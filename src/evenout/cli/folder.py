@@ -44,10 +44,8 @@ def fit_folder(
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.giveaways import noticed_giveaways
-    from evenout.cli.inputs import require_label
     from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.gpu import check_device
     from evenout.inputs.files import require_columns
     from evenout.partitions.columns import encoded, learn_table
     from evenout.partitions.folders import open_folder
@@ -55,25 +53,10 @@ def fit_folder(
     from evenout.reasons import explain_partitions
     from evenout.storage.output import atomic_folder
 
-    if not sensitive:
-        raise ValueError(f"{data}: --sensitive is missing; name the column of the protected group")
-    if settings["learn"]:
-        require_label(data, label)
-    if settings["device"] != "cpu":
-        check_device(settings["device"])
-    _require_apart(out, out / "scores", data)
-    columns: dict[str, Any] = {
-        "sensitive": [name for name in sensitive.split(",") if name],
-        "exclude": [name for name in drop.split(",") if name],
-        "given": [name for name in given.split(",") if name],
-        "label": label,
-        "probable": probable,
-    }
-    workers: dict[str, Any] = {
-        "engine": engine,
-        "scheduler": scheduler,
-        "n_threads": effective_n_jobs(settings["n_jobs"]),
-    }
+    _require_settings(data, out, sensitive, label, settings)
+    columns: dict[str, Any] = {"sensitive": _names(sensitive), "exclude": _names(drop), "given": _names(given)}
+    columns |= {"label": label, "probable": probable}
+    workers = {"engine": engine, "scheduler": scheduler, "n_threads": effective_n_jobs(settings["n_jobs"])}
     model = FairOutlierEnsemble(**settings)
     with (
         progress(quiet=quiet) as step,
@@ -83,7 +66,7 @@ def fit_folder(
         (folder / "scores").mkdir()
         scores = settings["detectors"] == "precomputed"
         with open_folder(data, **columns, **workers, text=not scores) as source, noticed_giveaways() as giveaways:
-            names, kept = [*source.header.columns], [name for name in keep.split(",") if name]
+            names, kept = [*source.header.columns], _names(keep)
             require_columns(kept, names, where=data, use="--keep")
             table = learn_table(source, names if scores else kept)
             giveaways.name(table.get_feature_names_out().tolist())
@@ -101,6 +84,25 @@ def fit_folder(
     elif not quiet:
         _show(summary, outcome)
         click.echo(one_line(f"Written to {out}: scores, model.skops, summary.json"))
+
+
+def _names(listed: str) -> list[str]:
+    """Names between commas."""
+    return [name for name in listed.split(",") if name]
+
+
+def _require_settings(data: str, out: Path, sensitive: str, label: str | None, settings: dict[str, Any]) -> None:
+    """Refuse what cannot be fitted before the folder is opened."""
+    from evenout.cli.inputs import require_label
+    from evenout.gpu import check_device
+
+    if not sensitive:
+        raise ValueError(f"{data}: --sensitive is missing; name the column of the protected group")
+    if settings["learn"]:
+        require_label(data, label)
+    if settings["device"] != "cpu":
+        check_device(settings["device"])
+    _require_apart(out, out / "scores", data)
 
 
 def score_folder(
