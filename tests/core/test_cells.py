@@ -96,7 +96,7 @@ def test_many_rows_have_the_sums_of_few_on_any_number_of_threads(make, clustered
     groups = Membership.of_probabilities(shares) if kind == "soft" else p.groups
     sums = {"n_groups": 3, "n_sets": 5, "sample_weight": weight, "clusters": p.clusters}
     whole = collect_cells(p.S, p.t, p.beta, groups, p.folds, **sums)
-    monkeypatch.setattr(module, "_FEW", 7)
+    monkeypatch.setattr(module, "FEW", 7)
     blocks = [collect_cells(p.S, p.t, p.beta, groups, p.folds, **sums, n_threads=n) for n in (1, 3)]
     assert_same_sums(blocks[0], whole)
     for name in ("plain", "weighted", "spread"):

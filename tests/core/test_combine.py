@@ -79,11 +79,14 @@ def test_greedy_equals_the_literal_procedure(seed):
     assert select_greedily(pool).tolist() == greedy_literally(pool)
 
 
-def test_greedy_selects_the_same_in_blocks_on_threads(monkeypatch):
+def test_greedy_selects_the_same_of_many_rows_on_threads(monkeypatch):
     pool = np.random.default_rng(1).exponential(size=(20_000, 1)) + np.random.default_rng(2).normal(size=(20_000, 6))
-    whole = select_greedily(pool).tolist()
-    monkeypatch.setattr(combine, "_BLOCK", 3000)
+    weight = np.random.default_rng(3).dirichlet(np.ones(20_000))
+    whole, few = select_greedily(pool).tolist(), combine._weighted_covariance(pool, pool[:, 0] > 1, weight, 1)
+    monkeypatch.setattr(combine, "FEW", 3000)
     assert select_greedily(pool, n_threads=2).tolist() == whole == greedy_literally(pool)
+    opinion = (pool[:, 0] > 1).astype(float)
+    np.testing.assert_allclose(combine._weighted_covariance(pool, opinion, weight, 2), few, rtol=1e-12)
 
 
 def test_greedy_survives_ties_everywhere():

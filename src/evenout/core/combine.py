@@ -6,8 +6,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evenout.core.compiled import map_blocks, one_blas_thread
+from evenout.core.compiled import one_blas_thread
 from evenout.core.rows import by_rows, map_columns
+from evenout.core.summing import FEW, sum_products
 from evenout.core.types import FloatArray, IntArray
 
 Combiner: TypeAlias = Callable[[FloatArray], FloatArray]
@@ -17,7 +18,6 @@ SILENT = "side"  # a family whose columns take part in what is learnt from label
 LINEAR = ("average", "greedy")  # those that are a mean of chosen detectors
 _BUCKETS = 5
 _TOP_SHARE = 0.1
-_BLOCK = 32768  # rows whose sums are added up by one product of matrices
 
 
 @dataclass(frozen=True)
@@ -164,19 +164,12 @@ def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE, *, n_threads: 
 
 
 def _weighted_covariance(S: FloatArray, opinion: FloatArray, weight: FloatArray, n_threads: int) -> FloatArray:
-    """Of the columns of S and the opinion, (k + 1, k + 1); sums are added block by block, in the order of the rows."""
-
-    def total(of: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
-        def block(rows: slice) -> FloatArray:
-            return of(np.column_stack([S[rows], opinion[rows]]), weight[rows])
-
-        with one_blas_thread():
-            return np.sum(map_blocks(block, len(S), _BLOCK, n_threads), axis=0)
-
-    mean = total(lambda joint, share: share @ joint)
-
-    def squares(joint: FloatArray, share: FloatArray) -> FloatArray:
-        centred = joint - mean
-        return (centred.T * share) @ centred
-
-    return total(squares)
+    """Of the columns of S and the opinion, (k + 1, k + 1); the weights add up to 1."""
+    if len(S) > FEW:
+        rows, one = np.arange(len(S)), np.zeros(len(S), dtype=np.intp)
+        sums = sum_products(S, opinion, rows, one, weight, 1, n_threads)[0]
+        return sums[1:, 1:] - np.outer(sums[0, 1:], sums[0, 1:])
+    with one_blas_thread():
+        joint = np.column_stack([S, opinion])
+        centred = joint - weight @ joint
+        return (centred.T * weight) @ centred

@@ -55,16 +55,28 @@ def assign_folds(
 
 
 def _dealt(numbers: npt.NDArray[np.uint64], groups: IntArray, n_folds: int, n_threads: int) -> IntArray:
-    """Deal out within each group in the order of the numbers."""
-    short = groups.astype(np.int16) if len(groups) and groups.max() < 1 << 15 else groups  # sorted without comparisons
-    by_group = np.argsort(short, kind="stable")
-    starts = np.flatnonzero(changes(groups[by_group]))
-    folds = np.empty(len(groups), dtype=np.intp)
+    """Deal out within each group in the order of the numbers; runs with the same first bits are sorted side by side."""
+    n, slots = len(groups), int(groups.max(initial=-1)) + 2
+    bits = min((n // (slots * ROWS)).bit_length(), 8)
+    runs = np.empty(n, dtype=np.uint16 if slots << bits <= 1 << 16 else np.int64)  # the former need no comparisons
 
-    def deal(rows: IntArray) -> None:
-        folds[rows[np.argsort(numbers[rows], kind="stable")]] = np.arange(len(rows)) % n_folds
+    def code(rows: slice) -> None:
+        first_bits = numbers[rows] >> _U64(1) >> _U64(63 - bits)
+        runs[rows] = (groups[rows] + 1 << bits) | first_bits.astype(np.int64)
 
-    map_each(deal, np.split(by_group, starts[1:]), n_threads if len(groups) > ROWS else 1)
+    map_blocks(code, n, ROWS, n_threads)
+    order = np.argsort(runs, kind="stable")
+    runs = runs[order]
+    edges = np.append(np.flatnonzero(changes(runs)), n)
+    starts = edges[np.searchsorted(runs[edges[:-1]] >> bits, runs[edges[:-1]] >> bits)]  # of the group of each run
+    folds = np.empty(n, dtype=np.intp)
+
+    def deal(run: int) -> None:
+        rows = order[edges[run] : edges[run + 1]]
+        place = np.arange(edges[run], edges[run + 1]) - starts[run]
+        folds[rows[np.argsort(numbers[rows], kind="stable")]] = place % n_folds
+
+    map_each(deal, range(len(starts)), n_threads if n > ROWS else 1)
     return folds
 
 

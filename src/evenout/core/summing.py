@@ -9,7 +9,7 @@ from evenout.core.compiled import map_blocks, one_blas_thread
 from evenout.core.membership import Membership
 from evenout.core.types import FloatArray, IntArray
 
-_FEW = 32768  # rows up to which copies of them are no matter
+FEW = 32768  # rows up to which copies of them are no matter
 _PARTS = 64  # blocks at most, each of which has sums of its own
 
 
@@ -53,7 +53,7 @@ def collect_cells(
     plain = np.zeros((n_sets, n_groups + 1, size, size))
     weighted = np.zeros((n_sets, size, size))
     spread = np.zeros((n_sets, 0 if simple else len(pairs), size, size))
-    if clusters is None and len(S) > _FEW:
+    if clusters is None and len(S) > FEW:
         many = _Many(S, t, members, sets, sample_weight, n_threads)
         plain[:, -1], weighted[:] = many.all_rows(n_sets), many.all_rows(n_sets, beta)
         plain[:, :-1] = many.of_groups(n_sets)
@@ -112,8 +112,28 @@ def _cluster_sums(Z: FloatArray, clusters: IntArray) -> tuple[IntArray, FloatArr
     return clusters[order][starts], np.add.reduceat(Z[order], starts, axis=0) if len(order) else Z
 
 
+def sum_products(
+    S: FloatArray, t: FloatArray, rows: IntArray, place: IntArray, share: FloatArray, n_places: int, n_threads: int
+) -> FloatArray:
+    """``sum share z z'`` over the entries of each place, with ``z = (1, s, t)`` of their rows; place -1 does not count.
+
+    Each block of entries is summed by itself, and blocks are added in their order.
+    """
+    from evenout.core._cell_kernels import add_products
+
+    size = S.shape[1] + 2
+
+    def work(at: slice) -> FloatArray:
+        total = np.zeros((n_places, size, size))
+        add_products(S, t, rows[at], place[at], share[at], np.empty(size), total)
+        return total
+
+    block = max(FEW, -(-len(rows) // _PARTS))
+    return sum(map_blocks(work, len(rows), block, n_threads), start=np.zeros((n_places, size, size)))
+
+
 class _Many:
-    """Sums over many rows, on threads; each block of entries is summed by itself, and blocks are added in order."""
+    """The sums of `Cells` over many rows, on threads."""
 
     def __init__(
         self,
@@ -130,7 +150,7 @@ class _Many:
     def all_rows(self, n_sets: int, beta: FloatArray | None = None) -> FloatArray:
         """``sum z z'``, or ``sum beta z z'``, over each set."""
         share = self.weight if beta is None else self.weight * beta
-        return self._summed(np.arange(len(share)), self.sets, share, n_sets)
+        return sum_products(self.S, self.t, np.arange(len(share)), self.sets, share, n_sets, self.n_threads)
 
     def of_groups(self, n_sets: int) -> FloatArray:
         """``sum phi_g z z'`` over each set, (n_sets, G, ...)."""
@@ -155,19 +175,6 @@ class _Many:
 
     def _of(self, rows: IntArray, kind: IntArray, share: FloatArray, n_sets: int, n_kinds: int) -> FloatArray:
         of = self.sets[rows]
-        sums = self._summed(rows, np.where(of < 0, -1, of * n_kinds + kind), share, n_sets * n_kinds)
+        place = np.where(of < 0, -1, of * n_kinds + kind)
+        sums = sum_products(self.S, self.t, rows, place, share, n_sets * n_kinds, self.n_threads)
         return sums.reshape(n_sets, n_kinds, *sums.shape[1:])
-
-    def _summed(self, rows: IntArray, place: IntArray, share: FloatArray, n_places: int) -> FloatArray:
-        """``sum share z z'`` over the entries of each place; those of place -1 do not count."""
-        from evenout.core._cell_kernels import add_products
-
-        size = self.S.shape[1] + 2
-
-        def work(at: slice) -> FloatArray:
-            total = np.zeros((n_places, size, size))
-            add_products(self.S, self.t, rows[at], place[at], share[at], np.empty(size), total)
-            return total
-
-        block = max(_FEW, -(-len(rows) // _PARTS))
-        return sum(map_blocks(work, len(rows), block, self.n_threads), start=np.zeros((n_places, size, size)))

@@ -33,7 +33,7 @@ BLOCK = 128  # points in a block, and queries in a tile
 LANES = 4  # blocks that lie in as many tiles together
 GROUPS = 512  # at least, where several blocks make a group whose minimum is looked at first
 NUMBERS = 2**27  # in a block of distances: bounds the memory for it to 1 GB
-SHARE = 64  # of a device's memory, for the minima of a block of queries
+SHARE = 16  # of a device's memory, for the minima of a block of queries
 FEW = 2**24  # distances, up to which all are computed: a hundred calls for few queries take longer
 NO_ID = torch.iinfo(torch.int64).max
 
@@ -119,9 +119,11 @@ def _nearest_by_blocks(
         for rows in left.split(step):
             own = None if itself is None else itself[rows]
             found, names, complete = index.search(asked[rows], wanted, room, own, by_differences)
-            distances[rows[complete]], ids[rows[complete]] = found[complete, :k], names[complete, :k]
-            failed.append(rows[~complete])
-        left = torch.cat(failed)
+            if not complete.all():
+                failed.append(rows[~complete])
+                rows, found, names = rows[complete], found[complete], names[complete]
+            distances[rows], ids[rows] = found[:, :k], names[:, :k]
+        left = torch.cat([left[:0], *failed])
         if not len(left):
             return distances, ids
     rows = search.cut_blocks(asked[left].cpu().numpy())
