@@ -360,18 +360,18 @@ RANGES = {
 
 
 @pytest.mark.parametrize("kind", [*RANGES])
-@pytest.mark.parametrize("sizes", [(0.5, 0.3, 0.2), (0.01, 0.0, 0.99)])
+@pytest.mark.parametrize("sizes", [(0.5, 0.3, 0.2), (0.01, 0.0, 0.99), (0.025,) * 40])
 def test_the_range_of_distances_between_groups(device, kind, sizes):
     torch = pytest.importorskip("torch")
     from evenout.gpu._torch_range import measure_range
 
     rng = np.random.default_rng(1)
     X = RANGES[kind](rng)
-    groups = rng.choice(3, size=len(X), p=sizes)
+    groups = rng.choice(len(sizes), size=len(X), p=sizes)
     groups[-1], groups[: len(X) // 10] = 0 if groups[0] else 2, -1 if len(X) > 2 else groups[0]
     X[0] = 1e6 if len(X) > 2 else X[0]  # of no group: not to be seen
     points = torch.as_tensor(X - X[groups >= 0].mean(axis=0)).to(device)
-    found = measure_range(points, torch.as_tensor(groups).to(device), 3, fused=device == "cuda")
+    found = measure_range(points, torch.as_tensor(groups).to(device), len(sizes), fused=device == "cuda")
     known = groups >= 0
     distances = cdist(X[known], X[known])[groups[known][:, None] != groups[known]]
     np.testing.assert_allclose(found, [distances.min(), distances.max()], rtol=1e-9, atol=1e-12)

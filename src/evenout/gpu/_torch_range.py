@@ -25,7 +25,8 @@ COLUMNS = 64  # rows of another group that a tile meets at a time
 NUMBERS = 2**26  # in a block of distances: bounds the memory for it to some 1 GB
 CANDIDATES = 64  # rows whose distances to all others are measured in float64, to find the extreme ones
 GROWTH = 16  # how many times as many rows are met in the next round
-_WIDER = 1.0 + 1e-6  # for the rounding of lengths and roots
+SHELF = 2.0**16  # each group has its lengths, below 2^15, on a shelf of its own
+_WIDER = 1.0 + 1e-5  # for the rounding of lengths and roots
 
 
 def measure_range(
@@ -77,6 +78,9 @@ class ByLength:
         scaled = points * scale_to_halves(points)
         self.halves, self.length, self.starts = split(scaled), scaled.norm(dim=1), starts
         self.n_groups, self.n_features = len(starts) - 1, points.shape[1]
+        self.bounds = torch.tensor(starts, device=points.device)
+        group = torch.repeat_interleave(torch.arange(self.n_groups, device=points.device), self.bounds.diff())
+        self.shelved = self.length + SHELF * group  # in order over all rows
         self.low = self.halves.norm.new_full((len(points),), torch.inf)
         self.high = -self.low
 
@@ -101,36 +105,36 @@ class ByLength:
         first, last = self.starts[group : group + 2]
         if first == last:
             return True
-        some = [self._spans(group, later, near, far, width) for later in range(group + 1, self.n_groups)]
-        spans = torch.stack([span for span, _ in some], dim=1).int().contiguous()
-        halves, shape = self.halves, (len(some), last - first)
+        spans, complete = self._spans(group, near, far, width)
+        halves, shape = self.halves, (spans.shape[1], last - first)
         nearest, farthest = halves.norm.new_empty(shape), halves.norm.new_empty(shape)
-        pair_extremes[(last - first) // TILE, len(some)](
+        pair_extremes[(last - first) // TILE, spans.shape[1]](
             halves.left, halves.right, halves.norm, spans, nearest, farthest, first // TILE, (last - first) // TILE,
             WIDTH=halves.left.shape[1], CHUNK=halves.chunk, ROWS=TILE, COLUMNS=COLUMNS, num_warps=8,
             num_stages=3 if halves.left.shape[1] == halves.chunk else 2,
         )  # fmt: skip
         self.low[first:last] = torch.minimum(self.low[first:last], nearest.amin(dim=0))
         self.high[first:last] = torch.maximum(self.high[first:last], farthest.amax(dim=0))
-        return all(complete for _, complete in some)
+        return complete
 
-    def _spans(self, group: int, later: int, near: float, far: float, width: int) -> tuple[Tensor, bool]:
-        """Rows of a later group that each tile is to meet (4, tiles), and whether these are all that matter.
+    def _spans(self, group: int, near: float, far: float, width: int) -> tuple[Tensor, bool]:
+        """Rows of each later group that each tile is to meet (4, groups, tiles), and whether these are all that matter.
 
         Where they begin and end: for the smallest distance, rows of about the same length; for the largest, the
         longest.
         """
         own = self.length[self.starts[group] : self.starts[group + 1]].unflatten(0, (-1, TILE))
-        begin, end = self.starts[later : later + 2]
-        others, size = self.length[begin:end], end - begin
-        shortest, longest = own[:, 0].contiguous(), own[:, -1].contiguous()
-        middle = torch.searchsorted(others, (shortest + longest) / 2)
-        first = torch.searchsorted(others, shortest - near)
-        last = torch.searchsorted(others, longest + near, right=True)
-        from_far = torch.searchsorted(others, far - longest)
-        near_first, near_last = torch.maximum(first, middle - width), torch.minimum(last, middle + width)
-        far_first = from_far.clamp(min=max(size - width, 0))
-        complete = (near_first == first).all() & (near_last == last).all() & (far_first == from_far).all()
-        near_first, far_first = (at // COLUMNS * COLUMNS for at in (near_first, far_first))
-        near_last = ((near_last + COLUMNS - 1) // COLUMNS * COLUMNS).clamp(max=size)
-        return torch.stack([near_first, near_last, far_first, torch.full_like(first, size)]) + begin, bool(complete)
+        shortest, longest = own[:, 0], own[:, -1]
+        begin, end = (self.bounds[at:, None] for at in (group + 1, group + 2))
+        begin = begin[:-1]
+        shelf = SHELF * torch.arange(group + 1, self.n_groups, device=own.device)[:, None]
+
+        def place(length: Tensor, *, right: bool = False) -> Tensor:
+            return torch.searchsorted(self.shelved, length + shelf, right=right).clamp(begin, end)
+
+        middle, first = place((shortest + longest) / 2), place(shortest - near)
+        last, from_far = place(longest + near, right=True), place(far - longest)
+        met = torch.maximum(first, middle - width), torch.minimum(last, middle + width), from_far.maximum(end - width)
+        complete = (met[0] == first) & (met[1] == last) & (met[2] == from_far)
+        whole = [at // COLUMNS * COLUMNS for at in (met[0], met[1] + COLUMNS - 1, met[2])]
+        return torch.stack([*whole, end.expand_as(first)]).int().contiguous(), bool(complete.all())
