@@ -1,6 +1,4 @@
-"""Compiled passes over rows and their lists of neighbours: places of known rows, densities, local outlier factors."""
-
-from typing import Any
+"""Compiled passes over rows and their lists of neighbours: places of known rows, slots, sums over the nearest rows."""
 
 import numpy as np
 
@@ -10,16 +8,20 @@ from evenout.core.types import AnyArray, FloatArray, IntArray
 GUARD = 1e-10  # scikit-learn's: keeps the density finite where all neighbours are duplicates
 
 
-@compiled()
-def find_rows(points: FloatArray, locations: FloatArray) -> Any:
+def find_rows(points: FloatArray, locations: FloatArray) -> IntArray:
     """Index of each point among the distinct ``locations``, largest first; -1 where it is not one of them."""
-    found = np.empty(len(points), dtype=np.intp)
+    found = np.full(len(points), -1, dtype=np.intp)
+    _find_rows(points, locations, found)
+    return found
+
+
+@compiled(bare=True)
+def _find_rows(points: FloatArray, locations: FloatArray, found: IntArray) -> None:
     d = points.shape[1]
     for i in range(len(points)):
-        found[i] = -1
         low, high = 0, len(locations)
         while low < high:
-            middle = (low + high) // 2
+            middle = (low + high) >> 1
             f = 0
             while f < d and points[i, f] == locations[middle, f]:
                 f += 1
@@ -30,7 +32,6 @@ def find_rows(points: FloatArray, locations: FloatArray) -> Any:
                 high = middle
             else:
                 low = middle + 1
-    return found
 
 
 @compiled(bare=True)
@@ -62,49 +63,13 @@ def fill_slots(
         slot_neighbour[i, filled:] = -1
 
 
-@compiled()
-def slot_distances(
-    distances: FloatArray, neighbours: AnyArray, home: AnyArray, copies: IntArray, counts: IntArray,
-    ks: IntArray, out: FloatArray,
-) -> None:  # fmt: skip
-    """Write the distances that `fill_slots` puts into the slots ``ks - 1``, rising; NaN where a list is too short."""
-    for i in range(len(out)):
-        filled, place = copies[i], 0
-        while place < len(ks) and ks[place] <= filled:
-            out[i, place] = 0.0
-            place += 1
-        for j in range(distances.shape[1]):
-            if place == len(ks):
-                break
-            near = neighbours[i, j]
-            filled += 0 if near == home[i] else counts[near]
-            while place < len(ks) and ks[place] <= filled:
-                out[i, place] = distances[i, j]
-                place += 1
-        out[i, place:] = np.nan
-
-
-@compiled()
-def densities(distance: FloatArray, neighbour: AnyArray, k_distance: FloatArray, ks: IntArray) -> Any:
-    """Local reachability density for each k: ``1 / (mean_o max(distance(i, o), k_distance(o)) + guard)``."""
-    out = np.empty((len(distance), len(ks)))
+@compiled(bare=True)
+def add_nearest(distance: FloatArray, neighbour: AnyArray, value: FloatArray, ks: IntArray, out: FloatArray) -> None:
+    """Write, for each k, the sum of ``max(distance(i, o), value(o))`` over the k nearest rows o of row i."""
     for i in range(len(distance)):
         for c in range(len(ks)):
             total = 0.0
             for j in range(ks[c]):
-                total += max(distance[i, j], k_distance[neighbour[i, j], c])
-            out[i, c] = 1.0 / (total / ks[c] + GUARD)
-    return out
-
-
-@compiled()
-def factors(neighbour: AnyArray, own_density: FloatArray, density: FloatArray, ks: IntArray) -> Any:
-    """Local outlier factor for each k: the mean density of the neighbours over the row's own."""
-    out = np.empty((len(neighbour), len(ks)))
-    for i in range(len(neighbour)):
-        for c in range(len(ks)):
-            total = 0.0
-            for j in range(ks[c]):
-                total += density[neighbour[i, j], c]
-            out[i, c] = total / ks[c] / own_density[i, c]
-    return out
+                near, there = distance[i, j], value[neighbour[i, j], c]
+                total += there if there > near else near
+            out[i, c] = total

@@ -65,17 +65,13 @@ class Slots:
         return distance, location
 
     def distances(self, ks: IntArray, n_threads: int) -> FloatArray:
-        """Distances of the k-th nearest rows, shape (m, len(ks)), by the lists alone; NaN where they are too short."""
-        from evenout.detectors._neighbour_kernels import slot_distances
-
-        rising, place = np.unique(ks, return_inverse=True)
+        """Distances of the k-th nearest rows, shape (m, len(ks)); NaN where a list is too short."""
         out = np.empty((len(self), len(ks)))
 
         def work(rows: slice) -> None:
-            found = np.empty((rows.stop - rows.start, len(rising)))
-            lists = self.found[0][rows], self.found[1][rows], self.home[rows], self.own[rows]
-            slot_distances(*lists, self.counts, rising, found)
-            out[rows] = found[:, place]
+            distance, location = (slot.take(ks - 1, axis=1) for slot in self.of(rows))
+            distance[location < 0] = np.nan
+            out[rows] = distance
 
         map_blocks(work, len(self), ROWS, n_threads)
         return out
@@ -92,8 +88,6 @@ def rate(
 
     ``search_again`` finds the slots of rows whose lists are too short, by their places.
     """
-    from evenout.detectors._neighbour_kernels import densities, factors
-
     m, distances = len(slots), slots.distances(np.concatenate([lof, knn]), n_threads)
     short = np.flatnonzero(np.isnan(distances).any(axis=1))
     if search_again is not None and len(short):
@@ -106,10 +100,10 @@ def rate(
         return k_distance, density, distances
 
     def weigh(rows: slice) -> None:
-        density[rows] = densities(*slots.of(rows), k_distance, lof)
+        density[rows] = _densities(*slots.of(rows), k_distance, lof)
 
     def compare(rows: slice) -> None:
-        factor[rows] = factors(slots.of(rows)[1], density[rows], density, lof)
+        factor[rows] = _factors(slots.of(rows)[1], density[rows], density, lof)
 
     map_blocks(weigh, m, ROWS, n_threads)
     map_blocks(compare, m, ROWS, n_threads)
@@ -120,16 +114,33 @@ def rate_new(
     slots: Slots, known: tuple[FloatArray, FloatArray], lof: IntArray, knn: IntArray, n_threads: int
 ) -> FloatArray:
     """Scores of new rows, whose neighbours have the k-distances and densities that are ``known``."""
-    from evenout.detectors._neighbour_kernels import densities, factors
-
     scores = np.empty((len(slots), len(lof) + len(knn)))
 
     def work(rows: slice) -> None:
         distance, location = slots.of(rows)
         scores[rows, len(lof) :] = distance[:, knn - 1]
         if len(lof):
-            density = densities(distance, location, known[0], lof)
-            scores[rows, : len(lof)] = factors(location, density, known[1], lof)
+            density = _densities(distance, location, known[0], lof)
+            scores[rows, : len(lof)] = _factors(location, density, known[1], lof)
 
     map_blocks(work, len(slots), ROWS, n_threads)
     return scores
+
+
+def _densities(distance: FloatArray, neighbour: Ids, k_distance: FloatArray, ks: IntArray) -> FloatArray:
+    """Local reachability density for each k: ``1 / (mean_o max(distance(i, o), k_distance(o)) + guard)``."""
+    from evenout.detectors._neighbour_kernels import GUARD, add_nearest
+
+    total = np.empty((len(distance), len(ks)))
+    add_nearest(distance, neighbour, k_distance, ks, total)
+    return 1.0 / (total / ks + GUARD)
+
+
+def _factors(neighbour: Ids, own_density: FloatArray, density: FloatArray, ks: IntArray) -> FloatArray:
+    """Local outlier factor for each k: the mean density of the neighbours over the row's own."""
+    from evenout.detectors._neighbour_kernels import add_nearest
+
+    total = np.empty((len(neighbour), len(ks)))
+    add_nearest(np.zeros(neighbour.shape), neighbour, density, ks, total)  # no density is below 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return total / ks / own_density
