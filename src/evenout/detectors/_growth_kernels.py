@@ -93,7 +93,7 @@ def draw_rows(
                 place = np.uint64(words[i] & bits)
                 other[here] = place
                 here = here + np.uint64(here < place) - ONE
-            at, last = at + few, np.int64(here)
+            at, last = at + few, np.int64(here)  # type: ignore[assignment]  # int() of unsigned numbers is unsigned
             if last <= mask >> 1:
                 mask >>= 1
         for j in range(m):
