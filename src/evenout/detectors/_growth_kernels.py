@@ -49,7 +49,7 @@ def next_words(state: AnyArray, words: AnyArray) -> None:
         words[i] = x ^ (x >> 18)
 
 
-@compiled(bare=True)
+@compiled(inline=True)
 def first_words(seed: int, state: AnyArray, words: AnyArray) -> Any:
     """Start the twister from a seed and read 624 words; the first of them that, in 31 bits, can be a seed."""
     for i in range(WORDS):

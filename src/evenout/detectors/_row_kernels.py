@@ -9,7 +9,8 @@ import numpy as np
 
 from evenout.core.compiled import compiled
 from evenout.core.types import AnyArray, FloatArray
-from evenout.detectors._search_kernels import bits_within, offer, squared_distances
+from evenout.detectors._product_kernels import bits_within
+from evenout.detectors._search_kernels import offer, squared_distances
 
 if TYPE_CHECKING:
     from evenout.detectors.few import Few

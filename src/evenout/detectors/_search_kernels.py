@@ -17,14 +17,14 @@ import numpy as np
 
 from evenout.core.compiled import compiled
 from evenout.core.types import AnyArray, Float32Array, FloatArray
-from evenout.detectors._product_kernels import TILE, WIDTH, least, lowest_bit, near_points, round_queries
+from evenout.detectors._product_kernels import TILE, bits_within, least, lowest_bit, near_points, round_queries
 
 if TYPE_CHECKING:
     from evenout.detectors.search import Exact, Rounded
 
 # sqrt can round unequal squares to the same distance; with this slack a limit on squares keeps all of them.
 SLACK = 1.0 + 4.0 * np.finfo(np.float64).eps
-ONE, NONE = np.uint64(1), np.uint64(0)
+ONE = np.uint64(1)
 
 
 class Work(NamedTuple):
@@ -188,15 +188,6 @@ def offer(
         if squares[c] <= limit and names[c] != itself:
             limit = insert(math.sqrt(squares[c]), names[c], limit, distances, ids)
     return limit
-
-
-@compiled(bare=True)
-def bits_within(squares: FloatArray, limit: float) -> Any:
-    """The places of the squares that are at most the limit, as bits; without a branch."""
-    mask = NONE
-    for c in range(WIDTH):
-        mask |= np.uint64(squares[c] <= limit) << np.uint64(c)
-    return mask
 
 
 @compiled(inline=True)
