@@ -45,22 +45,25 @@ def fill_slots(
     listed locations, each as often as it counts rows, until all slots are full. Slots that stay empty because
     the list is too short have the location -1.
     """
-    n_slots = slot_distance.shape[1]
-    for i in range(len(slot_distance)):
-        filled = min(copies[i], n_slots)
-        slot_distance[i, :filled] = 0.0
-        slot_neighbour[i, :filled] = home[i]
+    m, n_slots = slot_distance.shape
+    for i in range(m):
+        filled = 0
+        while filled < copies[i] and filled < n_slots:
+            slot_distance[i, filled], slot_neighbour[i, filled] = 0.0, home[i]
+            filled += 1
         for j in range(distances.shape[1]):
             if filled == n_slots:
                 break
-            near = neighbours[i, j]
-            copies_there = 0 if near == home[i] else counts[near]
-            slot_distance[i, filled], slot_neighbour[i, filled] = distances[i, j], near
-            filled += min(copies_there, 1)  # no branch: whether a fold has emptied a location cannot be foreseen
-            for _ in range(1, min(copies_there, n_slots - filled + 1)):
-                slot_distance[i, filled], slot_neighbour[i, filled] = distances[i, j], near
+            distance, near = distances[i, j], neighbours[i, j]
+            there = 0 if near == home[i] else counts[near]
+            slot_distance[i, filled], slot_neighbour[i, filled] = distance, near
+            filled += there > 0  # no branch: whether a fold has emptied a location cannot be foreseen
+            while there > 1 and filled < n_slots:
+                slot_distance[i, filled], slot_neighbour[i, filled] = distance, near
                 filled += 1
-        slot_neighbour[i, filled:] = -1
+                there -= 1
+        for empty in range(filled, n_slots):
+            slot_neighbour[i, empty] = -1
 
 
 @compiled(bare=True)

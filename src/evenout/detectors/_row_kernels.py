@@ -3,7 +3,7 @@
 What is found is the same, bit for bit: distances are the same sums, and the rule for ties knows no order of visits.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from evenout.detectors._search_kernels import offer, squared_distances
 
 if TYPE_CHECKING:
     from evenout.detectors.few import Few
+
+ZERO: Any = np.intp(0)  # a plain 0 is a type of its own: what is called with it would be compiled once more
 
 
 @compiled(bare=True)
@@ -33,15 +35,14 @@ def row_to_boxes(point: FloatArray, lows: FloatArray, highs: FloatArray, out: Fl
 @compiled(bare=True)
 def sink(heap: AnyArray, size: int, place: int, bounds: FloatArray) -> None:
     """Let a box sink to its place in a heap whose nearest box is on top; sorting takes seconds to compile."""
-    moved = heap[place]
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
+    moved, child = heap[place], 2 * place + 1
+    while child < size:
         if child + 1 < size and bounds[heap[child + 1]] < bounds[heap[child]]:
             child += 1
         if bounds[heap[child]] >= bounds[moved]:
             break
         heap[place] = heap[child]
-        place = child
+        place, child = child, 2 * child + 1
     heap[place] = moved
 
 
@@ -69,8 +70,8 @@ def search_rows(
                 bounds[b] = np.nan  # no number is: it is not visited again
                 left -= 1
                 heap[0] = heap[left]
-                sink(heap, left, 0, bounds)
-            left = 0
+                sink(heap, left, ZERO, bounds)
+            left = ZERO
             for b in range(len(bounds)):
                 if bounds[b] <= limit:
                     heap[left] = b
