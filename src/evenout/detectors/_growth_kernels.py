@@ -77,10 +77,10 @@ def draw_rows(
 
     Places are unsigned: a number that may be negative is compared with 0 wherever it is an index.
     """
-    m, top = drawn.shape[1], 1
+    (n_trees, m), top = drawn.shape, 1
     while top < n - 1:
         top = 2 * top + 1
-    for t in range(len(seeds)):
+    for t in range(n_trees):
         seed = first_words(seeds[t], state, words)
         at, last, mask = 0, n - 1, top
         while last >= m:

@@ -17,8 +17,8 @@ def find_rows(points: FloatArray, locations: FloatArray) -> IntArray:
 
 @compiled(bare=True)
 def _find_rows(points: FloatArray, locations: FloatArray, found: IntArray) -> None:
-    d = points.shape[1]
-    for i in range(len(points)):
+    m, d = points.shape
+    for i in range(m):
         low, high = 0, len(locations)
         while low < high:
             middle = (low + high) >> 1
@@ -45,13 +45,14 @@ def fill_slots(
     listed locations, each as often as it counts rows, until all slots are full. Slots that stay empty because
     the list is too short have the location -1.
     """
-    m, n_slots = slot_distance.shape
+    m, listed = distances.shape
+    _, n_slots = slot_distance.shape
     for i in range(m):
         filled = 0
         while filled < copies[i] and filled < n_slots:
             slot_distance[i, filled], slot_neighbour[i, filled] = 0.0, home[i]
             filled += 1
-        for j in range(distances.shape[1]):
+        for j in range(listed):
             if filled == n_slots:
                 break
             distance, near = distances[i, j], neighbours[i, j]
