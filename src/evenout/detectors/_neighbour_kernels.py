@@ -1,4 +1,4 @@
-"""Compiled passes over rows and their lists of neighbours: places of known rows, slots, sums over the nearest rows."""
+"""Compiled passes over rows and their lists of neighbours: places of known rows, densities, local outlier factors."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ GUARD = 1e-10  # scikit-learn's: keeps the density finite where all neighbours a
 
 def find_rows(points: FloatArray, locations: FloatArray) -> IntArray:
     """Index of each point among the distinct ``locations``, largest first; -1 where it is not one of them."""
-    found = np.full(len(points), -1, dtype=np.intp)
+    found = np.empty(len(points), dtype=np.intp)
     _find_rows(points, locations, found)
     return found
 
@@ -19,6 +19,7 @@ def find_rows(points: FloatArray, locations: FloatArray) -> IntArray:
 def _find_rows(points: FloatArray, locations: FloatArray, found: IntArray) -> None:
     m, d = points.shape
     for i in range(m):
+        found[i] = -1
         low, high = 0, len(locations)
         while low < high:
             middle = (low + high) >> 1
@@ -67,13 +68,30 @@ def fill_slots(
             slot_neighbour[i, empty] = -1
 
 
+def densities(distance: FloatArray, neighbour: AnyArray, k_distance: FloatArray, ks: IntArray) -> FloatArray:
+    """Local reachability density for each k: ``1 / (mean_o max(distance(i, o), k_distance(o)) + guard)``."""
+    out = np.empty((len(distance), len(ks)))
+    _rate(distance, neighbour, k_distance, ks, False, out)
+    return out
+
+
+def factors(neighbour: AnyArray, own_density: FloatArray, density: FloatArray, ks: IntArray) -> FloatArray:
+    """Local outlier factor for each k: the mean density of the neighbours over the row's own."""
+    out = own_density.copy()
+    _rate(np.zeros(neighbour.shape), neighbour, density, ks, True, out)  # no density is below 0
+    return out
+
+
 @compiled(bare=True)
-def add_nearest(distance: FloatArray, neighbour: AnyArray, value: FloatArray, ks: IntArray, out: FloatArray) -> None:
-    """Write, for each k, the sum of ``max(distance(i, o), value(o))`` over the k nearest rows o of row i."""
+def _rate(
+    distance: FloatArray, neighbour: AnyArray, value: FloatArray, ks: IntArray, divide: bool, out: FloatArray
+) -> None:
+    """Both of them by the mean of ``max(distance(i, o), value(o))``: write its density, or divide it by ``out``."""
     for i in range(len(distance)):
         for c in range(len(ks)):
             total = 0.0
             for j in range(ks[c]):
                 near, there = distance[i, j], value[neighbour[i, j], c]
                 total += there if there > near else near
-            out[i, c] = total
+            mean = total / ks[c]
+            out[i, c] = mean / out[i, c] if divide else 1.0 / (mean + GUARD)

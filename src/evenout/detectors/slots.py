@@ -88,6 +88,8 @@ def rate(
 
     ``search_again`` finds the slots of rows whose lists are too short, by their places.
     """
+    from evenout.detectors._neighbour_kernels import densities, factors
+
     m, distances = len(slots), slots.distances(np.concatenate([lof, knn]), n_threads)
     short = np.flatnonzero(np.isnan(distances).any(axis=1))
     if search_again is not None and len(short):
@@ -100,10 +102,10 @@ def rate(
         return k_distance, density, distances
 
     def weigh(rows: slice) -> None:
-        density[rows] = _densities(*slots.of(rows), k_distance, lof)
+        density[rows] = densities(*slots.of(rows), k_distance, lof)
 
     def compare(rows: slice) -> None:
-        factor[rows] = _factors(slots.of(rows)[1], density[rows], density, lof)
+        factor[rows] = factors(slots.of(rows)[1], density[rows], density, lof)
 
     map_blocks(weigh, m, ROWS, n_threads)
     map_blocks(compare, m, ROWS, n_threads)
@@ -114,33 +116,16 @@ def rate_new(
     slots: Slots, known: tuple[FloatArray, FloatArray], lof: IntArray, knn: IntArray, n_threads: int
 ) -> FloatArray:
     """Scores of new rows, whose neighbours have the k-distances and densities that are ``known``."""
+    from evenout.detectors._neighbour_kernels import densities, factors
+
     scores = np.empty((len(slots), len(lof) + len(knn)))
 
     def work(rows: slice) -> None:
         distance, location = slots.of(rows)
         scores[rows, len(lof) :] = distance[:, knn - 1]
         if len(lof):
-            density = _densities(distance, location, known[0], lof)
-            scores[rows, : len(lof)] = _factors(location, density, known[1], lof)
+            density = densities(distance, location, known[0], lof)
+            scores[rows, : len(lof)] = factors(location, density, known[1], lof)
 
     map_blocks(work, len(slots), ROWS, n_threads)
     return scores
-
-
-def _densities(distance: FloatArray, neighbour: Ids, k_distance: FloatArray, ks: IntArray) -> FloatArray:
-    """Local reachability density for each k: ``1 / (mean_o max(distance(i, o), k_distance(o)) + guard)``."""
-    from evenout.detectors._neighbour_kernels import GUARD, add_nearest
-
-    total = np.empty((len(distance), len(ks)))
-    add_nearest(distance, neighbour, k_distance, ks, total)
-    return 1.0 / (total / ks + GUARD)
-
-
-def _factors(neighbour: Ids, own_density: FloatArray, density: FloatArray, ks: IntArray) -> FloatArray:
-    """Local outlier factor for each k: the mean density of the neighbours over the row's own."""
-    from evenout.detectors._neighbour_kernels import add_nearest
-
-    total = np.empty((len(neighbour), len(ks)))
-    add_nearest(np.zeros(neighbour.shape), neighbour, density, ks, total)  # no density is below 0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return total / ks / own_density
