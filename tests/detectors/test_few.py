@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from numba import config
 from scipy.spatial.distance import cdist
 
 from evenout.detectors import few
+from evenout.detectors._row_kernels import search_rows
 from evenout.detectors.few import SMALL, Few
 from evenout.detectors.search import cut_blocks, nearest
 
@@ -54,6 +56,17 @@ def test_any_number_of_points_is_searched_with_the_same_result(n, d, k, n_thread
         expected = nearest(blocks, k, queries=None if asked is None else cut_blocks(asked))
         np.testing.assert_array_equal(found[0], expected[0])
         np.testing.assert_array_equal(found[1], expected[1])
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+def test_one_kernel_serves_rows_in_any_layout():
+    points = make_points(300, 3, "normal")
+    blocks, asked = cut_blocks(points), points[:20] + 0.5
+    expected = few.nearest(blocks, 5, queries=asked)
+    kernels = len(search_rows.overloads)
+    for rows in (np.asfortranarray(asked), np.repeat(asked, 2, axis=1)[:, ::2]):
+        np.testing.assert_array_equal(few.nearest(blocks, 5, queries=rows)[1], expected[1])
+    assert len(search_rows.overloads) == kernels
 
 
 @pytest.mark.parametrize(("n", "by_blocks"), [(SMALL, 0), (SMALL + 1, 1)])

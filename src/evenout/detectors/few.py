@@ -2,7 +2,7 @@
 
 A block of queries has a box of its own, and rows that have nothing to do with each other make a large one, which few
 boxes of data lie outside of. Up to `FEW` rows are searched for one by one instead, which is sooner. So are any rows
-among up to `SMALL` points, which takes as long, but half as long to compile.
+among up to `SMALL` points, which takes about as long, but half as long to compile.
 """
 
 from typing import NamedTuple
@@ -52,6 +52,7 @@ class Few(NamedTuple):
         """
         from evenout.detectors._row_kernels import search_rows
 
+        X = np.ascontiguousarray(X, dtype=np.float64)  # one kind of array, so that one kernel is compiled
         distances, neighbours = np.empty((len(X), k)), np.empty((len(X), k), dtype=np.int32)
         distances.fill(np.inf)
         neighbours.fill(LAST)
