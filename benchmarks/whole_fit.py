@@ -51,16 +51,17 @@ def serve(shape: str, n_jobs: int, detectors: str, without_search: bool) -> None
 
 def remember_searches() -> None:
     """Let a search among all points of a table that was searched before return what it has found then."""
-    from evenout.detectors import neighbours, search
+    from evenout.detectors import neighbours
 
+    search: Any = neighbours.nearest  # type: ignore[attr-defined]
     known: dict[Any, Any] = {}
 
     def nearest(data: Any, k: int, **settings: Any) -> Any:
         if settings.get("queries") is not None:
-            return search.nearest(data, k, **settings)
+            return search(data, k, **settings)
         key = (k, data.exact.points.shape, float(data.exact.points[0, 0, 0]))
         if key not in known:
-            known[key] = search.nearest(data, k, **settings)
+            known[key] = search(data, k, **settings)
         return known[key]
 
     setattr(neighbours, "nearest", nearest)  # noqa: B010 (it is imported there, not its own)

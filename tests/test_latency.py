@@ -111,7 +111,9 @@ def test_threads_get_the_scores_that_one_gets(models, asked, name):
 
 def test_the_index_is_cut_once(models, asked, monkeypatch):
     fresh, cut, cut_blocks = load_model(models["path"]), [], neighbours.cut_blocks
-    monkeypatch.setattr(neighbours, "cut_blocks", lambda points: cut.append(len(points)) or cut_blocks(points))
+    monkeypatch.setattr(
+        neighbours, "cut_blocks", lambda *given, **how: cut.append(len(given[0])) or cut_blocks(*given, **how)
+    )
     in_parts(fresh.score_samples, asked[:20], 1)
     assert [n for n in cut if n > 1] == [len(part.neighbours.locations) for part in seeking(fresh)]
 

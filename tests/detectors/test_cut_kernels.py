@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from evenout.detectors._cut_kernels import halve_to_blocks, select, widest_feature
-from evenout.detectors.search import BLOCK, WHOLE, cut_blocks, drop_points, nearest
+from evenout.detectors.search import BLOCK, SMALL, WHOLE, cut_blocks, drop_points, nearest
 
 
 @pytest.mark.parametrize("kind", ["any", "few values", "rising", "falling", "constant", "pipe"])
@@ -49,7 +49,7 @@ def halved(points, rows):
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
-@pytest.mark.parametrize("n", [1, BLOCK, BLOCK + 1, 1000, 2 * WHOLE + 77])
+@pytest.mark.parametrize("n", [1, BLOCK, BLOCK + 1, 1000, SMALL, SMALL + 1, 2 * WHOLE + 77])
 def test_blocks_are_those_of_plain_halving(n, n_threads):
     X = np.random.default_rng(n).normal(size=(n, 3)) * [1.0, 3.0, 2.0]
     exact = cut_blocks(X, n_threads=n_threads).exact
@@ -65,6 +65,14 @@ def test_a_small_table_is_one_block():
     rows = np.arange(BLOCK)
     halve_to_blocks(np.zeros((BLOCK, 2)), rows, BLOCK)
     assert_array_equal(rows, np.arange(BLOCK))
+
+
+@pytest.mark.parametrize("n", [200, SMALL + 1])
+def test_a_range_too_wide_for_a_number_is_the_widest(n):
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    X[:2, 1] = -1.7e308, 1.7e308
+    ids = cut_blocks(X).exact.ids
+    assert X[ids[0], 1].max() < X[ids[-1], 1][ids[-1] >= 0].min()
 
 
 def test_dropped_points_are_found_by_no_product():

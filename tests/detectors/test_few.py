@@ -1,10 +1,13 @@
-"""Few rows are searched for one by one: what they find is what all distances say, ties and all."""
+"""Few rows, and rows among few points, are searched for one by one: what they find is what all distances say."""
 
 import numpy as np
 import pytest
+from numba import config
 from scipy.spatial.distance import cdist
 
-from evenout.detectors.few import Few
+from evenout.detectors import few
+from evenout.detectors._row_kernels import search_rows
+from evenout.detectors.few import SMALL, Few
 from evenout.detectors.search import cut_blocks, nearest
 
 
@@ -39,3 +42,36 @@ def test_neighbours_are_those_that_all_distances_name():
     order = np.lexsort((np.broadcast_to(np.arange(len(points)), every.shape), every), axis=1)[:, :9]
     np.testing.assert_array_equal(ids, order)
     np.testing.assert_allclose(distances, np.take_along_axis(every, order, axis=1), rtol=1e-15)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize(
+    ("n", "d", "k"), [(1, 2, 0), (2, 1, 1), (65, 3, 64), (700, 3, 10), (SMALL, 2, 5), (SMALL + 1, 2, 5)]
+)
+def test_any_number_of_points_is_searched_with_the_same_result(n, d, k, n_threads):
+    points = np.random.default_rng(n).integers(0, 99, size=(n, d)) / 8.0  # with ties
+    blocks = cut_blocks(points)
+    for asked in (None, points[::2] + 0.25):
+        found = few.nearest(blocks, k, queries=asked, n_threads=n_threads)
+        expected = nearest(blocks, k, queries=None if asked is None else cut_blocks(asked))
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+def test_one_kernel_serves_rows_in_any_layout():
+    points = make_points(300, 3, "normal")
+    blocks, asked = cut_blocks(points), points[:20] + 0.5
+    expected = few.nearest(blocks, 5, queries=asked)
+    kernels = len(search_rows.overloads)
+    for rows in (np.asfortranarray(asked), np.repeat(asked, 2, axis=1)[:, ::2]):
+        np.testing.assert_array_equal(few.nearest(blocks, 5, queries=rows)[1], expected[1])
+    assert len(search_rows.overloads) == kernels
+
+
+@pytest.mark.parametrize(("n", "by_blocks"), [(SMALL, 0), (SMALL + 1, 1)])
+def test_few_points_are_searched_without_blocks_of_queries(n, by_blocks, monkeypatch):
+    asked = []
+    monkeypatch.setattr(few, "nearest_by_blocks", lambda *_, **settings: asked.append(settings["queries"]))
+    few.nearest(cut_blocks(make_points(n, 2, "normal")), 3)
+    assert asked == [None] * by_blocks

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from evenout.core.compiled import compiled
-from evenout.detectors._product_kernels import MOST_FEATURES, TILE, UNIT, least, near_points, round_queries
+from evenout.detectors._product_kernels import (
+    MOST_FEATURES,
+    TILE,
+    UNIT,
+    bits_within,
+    least,
+    near_points,
+    round_queries,
+)
 from evenout.detectors._search_kernels import points_to_box, squared_distances, within
 from evenout.detectors.neighbours import distinct_rows
 from evenout.detectors.search import BLOCK, Blocks, cut_blocks, drop_points, nearest
@@ -152,6 +160,19 @@ def test_one_point_far_away_costs_the_others_no_digits():
 @compiled()
 def near_mask(rounded, chosen, start, values, offsets, lowest, masks):
     near_points(rounded, chosen, start, values, offsets, lowest, masks)
+
+
+@compiled(bare=True)
+def bits_of(numbers, limit):
+    return bits_within(numbers, limit)
+
+
+@pytest.mark.parametrize("limit", [-1.0, 0.0, 31.0, np.inf])
+def test_bits_tell_the_numbers_up_to_a_limit(limit):
+    numbers = np.random.default_rng(0).permutation(np.arange(float(BLOCK)))
+    numbers[[3, BLOCK - 1]] = np.nan, np.inf
+    expected = sum(1 << c for c in range(BLOCK) if numbers[c] <= limit)
+    assert int(bits_of(numbers, limit)) == expected
 
 
 def products_of(Q, X, limits):

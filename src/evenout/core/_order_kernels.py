@@ -11,8 +11,8 @@ def count_around(known: FloatArray, values: FloatArray, below: IntArray, upto: I
     What `np.searchsorted` finds on the left and on the right side, for all columns in one call: that is what counts
     where one row is asked for.
     """
-    n = len(known)
-    for j in range(known.shape[1]):
+    n, k = known.shape
+    for j in range(k):
         for i in range(len(values)):
             value = values[i, j]
             low, high = 0, n

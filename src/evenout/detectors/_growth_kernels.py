@@ -48,7 +48,7 @@ def next_words(state: AnyArray, words: AnyArray) -> None:
         words[i] = x ^ (x >> 18)
 
 
-@compiled(bare=True)
+@compiled(inline=True)
 def first_words(seed: int, state: AnyArray, words: AnyArray) -> Any:
     """Start the twister from a seed and read 624 words; the first of them that, in 31 bits, can be a seed."""
     for i in range(WORDS):
@@ -77,10 +77,10 @@ def draw_rows(
     each word waits for one comparison and one addition. Places are unsigned: a number that may be negative is compared
     with 0 wherever it is an index.
     """
-    m, top = drawn.shape[1], 1
+    (n_trees, m), top = drawn.shape, 1
     while top < n - 1:
         top = 2 * top + 1
-    for t in range(len(seeds)):
+    for t in range(n_trees):
         seed = first_words(seeds[t], state, words)
         for j in range(n):
             line[j] = j
@@ -96,7 +96,7 @@ def draw_rows(
                 line[place] = line[here - i]
                 here += np.uint64(here < place + i)
             at += few
-            last = int(here) - at
+            last = np.int64(here) - at  # int() of unsigned numbers is unsigned
             if last <= mask >> 1:
                 mask >>= 1
         for j in range(m):

@@ -44,7 +44,8 @@ TINY = 2.0**-110
 HUGE = 2.0**62
 SHARE = 0.125  # of r^2: a wider margin would let too many points through
 
-_FLOATS, _INDEX = ir.VectorType(ir.FloatType(), WIDTH), ir.IntType(64)
+_FLOATS, _DOUBLES = ir.VectorType(ir.FloatType(), WIDTH), ir.VectorType(ir.DoubleType(), WIDTH)
+_INDEX = ir.IntType(64)
 _FIRST = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
 
 
@@ -102,13 +103,13 @@ def near_points(
         tile = _at(builder, index, args[2])
         rows = [builder.load(_at(builder, tile, _INDEX(i))) for i in range(TILE)]
         before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
-        begin = _vector(builder, offset, _INDEX(0))
+        begin = _vector(builder, offset)
         builder.branch(loop)
 
         builder.position_at_end(loop)
         f, sums = builder.phi(_INDEX), [builder.phi(_FLOATS) for _ in rows]
         place = builder.mul(f, _INDEX(WIDTH))
-        points = _vector(builder, value, place)
+        points = _vector(builder, _at(builder, value, place))
         totals = [_add(builder, sums[i], _at(builder, query, builder.add(place, rows[i])), points) for i in range(TILE)]
         following = builder.add(f, _INDEX(1))
         builder.cbranch(builder.icmp_signed("<", following, n_features), loop, after)
@@ -118,12 +119,22 @@ def near_points(
 
         builder.position_at_end(after)
         for i in range(TILE):
-            bound = _spread(builder, builder.load(_at(builder, low, rows[i])))
-            bits = builder.bitcast(builder.fcmp_ordered(">=", totals[i], bound), _INDEX)
+            bits = _bits(builder, ">=", totals[i], builder.load(_at(builder, low, rows[i])))
             builder.store(bits, _at(builder, mask, _INDEX(i)))
         return context.get_dummy_value()
 
     return types.void(queries, chosen, start, values, offsets, lowest, masks), generate
+
+
+@intrinsic
+def bits_within(_: Any, squares: Any, limit: Any) -> Any:
+    """The places of those of WIDTH numbers that are at most ``limit``, as bits."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return _bits(builder, "<=", _vector(builder, data, _DOUBLES), args[1])
+
+    return types.uint64(squares, limit), generate
 
 
 @intrinsic
@@ -151,6 +162,9 @@ if config.DISABLE_JIT:  # without the compiler, the same in plain words
             near = queries[:, chosen[start + i]] @ values + offsets >= lowest[chosen[start + i]]
             masks[i] = np.packbits(near, bitorder="little").view(np.uint64)[0]
 
+    def bits_within(squares: FloatArray, limit: float) -> Any:
+        return np.packbits(squares <= limit, bitorder="little").view(np.uint64)[0]
+
     def lowest_bit(mask: Any) -> int:
         return (int(mask) & -int(mask)).bit_length() - 1
 
@@ -159,15 +173,20 @@ def _at(builder: ir.IRBuilder, pointer: Any, place: Any) -> Any:
     return builder.gep(pointer, [place])
 
 
-def _vector(builder: ir.IRBuilder, pointer: Any, place: Any) -> Any:
-    """The WIDTH numbers from ``place`` on."""
-    return builder.load(builder.bitcast(_at(builder, pointer, place), _FLOATS.as_pointer()), align=4)
+def _vector(builder: ir.IRBuilder, pointer: Any, kind: Any = _FLOATS) -> Any:
+    """The WIDTH numbers from there on."""
+    return builder.load(builder.bitcast(pointer, kind.as_pointer()), align=4)
 
 
 def _spread(builder: ir.IRBuilder, number: Any) -> Any:
     """One number WIDTH times."""
-    nothing = ir.Constant(_FLOATS, ir.Undefined)
+    nothing = ir.Constant(ir.VectorType(number.type, WIDTH), ir.Undefined)
     return builder.shuffle_vector(builder.insert_element(nothing, number, ir.IntType(32)(0)), nothing, _FIRST)
+
+
+def _bits(builder: ir.IRBuilder, relation: str, numbers: Any, bound: Any) -> Any:
+    """Which of WIDTH numbers are in this relation to a bound, never NaN, as the bits of an integer."""
+    return builder.bitcast(builder.fcmp_ordered(relation, numbers, _spread(builder, bound)), _INDEX)
 
 
 def _add(builder: ir.IRBuilder, total: Any, pointer: Any, points: Any) -> Any:

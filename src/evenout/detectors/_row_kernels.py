@@ -1,77 +1,80 @@
-"""The compiled search of `evenout.detectors._search_kernels` for few rows: no block of queries is made of them.
+"""The compiled search of `evenout.detectors._search_kernels` row by row: no block of queries is made of them.
 
 What is found is the same, bit for bit: distances are the same sums, and the rule for ties knows no order of visits.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenout.core.compiled import compiled
 from evenout.core.types import AnyArray, FloatArray
-from evenout.detectors._search_kernels import ALL, any_within, offer, squared_distances
+from evenout.detectors._product_kernels import bits_within
+from evenout.detectors._search_kernels import offer, squared_distances
 
 if TYPE_CHECKING:
     from evenout.detectors.few import Few
+
+ZERO: Any = np.intp(0)  # a plain 0 is a type of its own: what is called with it would be compiled once more
 
 
 @compiled(bare=True)
 def row_to_boxes(point: FloatArray, lows: FloatArray, highs: FloatArray, out: FloatArray) -> None:
     """Write the squared distance of a point from each box, a column of ``lows`` and ``highs``."""
-    out[:] = 0.0
+    for b in range(len(out)):
+        out[b] = 0.0
     for f in range(len(point)):
         x = point[f]
         for b in range(len(out)):
-            gap = max(max(lows[f, b] - x, x - highs[f, b]), 0.0)
+            below, above = lows[f, b] - x, x - highs[f, b]
+            gap = below if below > above else above
+            gap = gap if gap > 0.0 else 0.0
             out[b] += gap * gap
-
-
-@compiled(bare=True)
-def offer_block(
-    point: FloatArray, data: "Few", b: int, limit: float, squares: FloatArray, distances: FloatArray, ids: AnyArray
-) -> float:
-    """Offer the points of a block to one row's list; the largest squared distance that can still enter it."""
-    squared_distances(point, data.values[b], squares)
-    if any_within(squares, limit):
-        limit = offer(squares, ALL, data.ids[b], -2, limit, distances, ids)
-    return limit
 
 
 @compiled(bare=True)
 def sink(heap: AnyArray, size: int, place: int, bounds: FloatArray) -> None:
     """Let a box sink to its place in a heap whose nearest box is on top; sorting takes seconds to compile."""
-    moved = heap[place]
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
+    moved, child = heap[place], 2 * place + 1
+    while child < size:
         if child + 1 < size and bounds[heap[child + 1]] < bounds[heap[child]]:
             child += 1
         if bounds[heap[child]] >= bounds[moved]:
             break
         heap[place] = heap[child]
-        place = child
+        place, child = child, 2 * child + 1
     heap[place] = moved
 
 
-@compiled()
-def search_rows(X: FloatArray, data: "Few", distances: FloatArray, neighbours: AnyArray) -> None:
-    """Fill the lists of nearest points of each row: the nearest box first, then those within its limit by distance."""
-    n_blocks = len(data.values)
-    bounds, squares, heap = np.empty(n_blocks), np.empty(data.values.shape[2]), np.empty(n_blocks, dtype=np.intp)
-    for i in range(len(X)):
+@compiled(bare=True)
+def search_rows(
+    X: FloatArray, start: int, stop: int, data: "Few", without_self: bool, bounds: FloatArray, squares: FloatArray,
+    heap: AnyArray, distances: FloatArray, neighbours: AnyArray,
+) -> None:  # fmt: skip
+    """Fill the lists of nearest points of the rows ``start..stop``; ``bounds``, ``squares`` and ``heap`` are room.
+
+    The nearest box comes first, alone, and sets a limit; then those within it, by their distance.
+    """
+    for i in range(start, stop):
         row_to_boxes(X[i], data.lows, data.highs, bounds)
         first = 0
-        for b in range(1, n_blocks):
+        for b in range(1, len(bounds)):
             first = b if bounds[b] < bounds[first] else first
-        limit = offer_block(X[i], data, first, np.inf, squares, distances[i], neighbours[i])
-        left = 0
-        for b in range(n_blocks):
-            if bounds[b] <= limit and b != first:
-                heap[left] = b
-                left += 1
-        for place in range(left // 2 - 1, -1, -1):
-            sink(heap, left, place, bounds)
-        while left > 0 and bounds[heap[0]] <= limit:
-            limit = offer_block(X[i], data, heap[0], limit, squares, distances[i], neighbours[i])
-            left -= 1
-            heap[0] = heap[left]
-            sink(heap, left, 0, bounds)
+        heap[0], left, limit = first, 1, np.inf
+        for _ in range(2):
+            while left > 0 and bounds[heap[0]] <= limit:
+                b = heap[0]
+                squared_distances(X[i], data.values[b], squares)
+                mask = bits_within(squares, limit)
+                limit = offer(squares, mask, data.ids[b], i if without_self else -2, limit, distances[i], neighbours[i])
+                bounds[b] = np.nan  # no number is: it is not visited again
+                left -= 1
+                heap[0] = heap[left]
+                sink(heap, left, ZERO, bounds)
+            left = ZERO
+            for b in range(len(bounds)):
+                if bounds[b] <= limit:
+                    heap[left] = b
+                    left += 1
+            for place in range(left // 2 - 1, -1, -1):
+                sink(heap, left, place, bounds)

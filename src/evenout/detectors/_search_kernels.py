@@ -17,14 +17,14 @@ import numpy as np
 
 from evenout.core.compiled import compiled
 from evenout.core.types import AnyArray, Float32Array, FloatArray
-from evenout.detectors._product_kernels import TILE, least, lowest_bit, near_points, round_queries
+from evenout.detectors._product_kernels import TILE, bits_within, least, lowest_bit, near_points, round_queries
 
 if TYPE_CHECKING:
     from evenout.detectors.search import Exact, Rounded
 
 # sqrt can round unequal squares to the same distance; with this slack a limit on squares keeps all of them.
 SLACK = 1.0 + 4.0 * np.finfo(np.float64).eps
-ONE, ALL = np.uint64(1), np.uint64(2**64 - 1)
+ONE = np.uint64(1)
 
 
 class Work(NamedTuple):
@@ -190,15 +190,6 @@ def offer(
     return limit
 
 
-@compiled(bare=True)
-def any_within(squares: FloatArray, limit: float) -> bool:
-    """Whether some of the squares are at most the limit; without a branch, since in most blocks none is."""
-    hits = 0
-    for c in range(len(squares)):
-        hits += squares[c] <= limit
-    return hits > 0
-
-
 @compiled(inline=True)
 def visit(
     queries: "Exact", a: int, data: "Exact", rounded: "Rounded", b: int, without_self: bool,
@@ -224,10 +215,11 @@ def visit(
             turn(data.points[b], points)
             copied = True
         squared_distances(queries.points[a, j], points, squares)
-        if any_within(squares, limit[j]):
+        mask = bits_within(squares, limit[j])
+        if mask:
             row = queries.ids[a, j]
             limit[j] = offer(
-                squares, ALL, names, row if without_self else -2, limit[j], distances[row], neighbours[row]
+                squares, mask, names, row if without_self else -2, limit[j], distances[row], neighbours[row]
             )
     for i in range(count, count + TILE):
         chosen[i] = 0  # a tile is always full

@@ -28,8 +28,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from evenout.core.exceptions import warn
 from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
+from evenout.detectors.few import nearest
 from evenout.detectors.neighbours import distinct_rows
-from evenout.detectors.search import Ids, cut_blocks, nearest
+from evenout.detectors.search import Ids, cut_blocks
 from evenout.inputs.groups import Groups, label_rows, match_groups
 from evenout.inputs.parameters import ANY_JOBS, SHARE_OR_COUNT, check_parameters, integer, number, one_of
 from evenout.inputs.rows import new_rows, training_rows
@@ -266,7 +267,7 @@ class _Graph:
         """Scores of rows of the given groups, shape (m,)."""
         counts = self.members.sum(axis=1).astype(np.intp)
         k = min(self.k, len(self.locations))
-        distance, location = nearest(cut_blocks(self.locations), k, queries=cut_blocks(X), n_threads=n_threads)
+        distance, location = nearest(cut_blocks(self.locations), k, queries=X, n_threads=n_threads)
         none = np.zeros(len(X), dtype=np.int32)
         weight = _shares(counts[location], none, self.k)
         links = _Links(distance, location, weight, np.zeros((len(X), self.members.shape[1])), none)

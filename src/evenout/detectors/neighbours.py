@@ -22,9 +22,9 @@ from evenout.core.exceptions import warn
 from evenout.core.order import row_order
 from evenout.core.rows import take_rows
 from evenout.core.types import FloatArray, IntArray
-from evenout.detectors.few import FEW, Few
+from evenout.detectors.few import FEW, Few, nearest
 from evenout.detectors.parts import Without, by_refitting
-from evenout.detectors.search import Blocks, Ids, cut_blocks, drop_points, nearest
+from evenout.detectors.search import Blocks, Ids, cut_blocks, drop_points
 from evenout.detectors.slots import Slots, rate, rate_new
 from evenout.storage.fields import Fields
 
@@ -202,8 +202,7 @@ class Neighbours:
             # One more than needed: a location that is left finds itself.
             k = min(k_max + 1, int((counts > 0).sum()))
             data = drop_points(self.blocks(n_threads), counts == 0, n_threads=n_threads)
-            queries = cut_blocks(self.locations[short])
-            again = nearest(data, k, queries=queries, n_threads=n_threads)
+            again = nearest(data, k, queries=self.locations[short], n_threads=n_threads)
             return Slots(again, counts, k_max, itself[short], own[short])
 
         return rate(Slots(found, counts, k_max, itself, own), self.lof, self.knn, n_threads, search_again)[2]
@@ -235,7 +234,7 @@ class Neighbours:
         if len(X) <= FEW:
             found = self._few(n_threads).nearest(X, k)
         else:
-            found = nearest(self.blocks(n_threads), k, queries=cut_blocks(X), n_threads=n_threads)
+            found = nearest(self.blocks(n_threads), k, queries=X, n_threads=n_threads)
         return self._score_found(found, n_threads)
 
     def _score_found(self, found: tuple[FloatArray, Ids], n_threads: int) -> FloatArray:

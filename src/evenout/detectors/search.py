@@ -20,6 +20,7 @@ from evenout.core.compiled import map_blocks, map_each
 from evenout.core.types import BoolArray, Float32Array, FloatArray, IntArray
 
 BLOCK = 64  # points in a block: the bits of one integer say which of them may be near
+SMALL = 2048  # points that are cut without compiled code: it would take longer to compile than all cuts of small tables
 WHOLE = 8192  # points that are cut by one thread, to the end
 QUERY_BLOCKS = 4  # per piece of work handed to a thread
 
@@ -120,9 +121,12 @@ def _halving_order(points: FloatArray, n_threads: int) -> IntArray:
     Each part is halved, at a multiple of ``BLOCK`` rows, across the feature with the widest range: level by level, all
     parts of a level at a time, until they are small, and then each small part to its end.
     """
-    from evenout.detectors._cut_kernels import halve_to_blocks, widest_feature
-
     order, parts = np.arange(len(points)), [(0, len(points))]
+    if len(points) <= SMALL:
+        with np.errstate(over="ignore"):
+            _halve_to_blocks(points, order)
+        return order
+    from evenout.detectors._cut_kernels import halve_to_blocks, widest_feature
 
     def halve(part: tuple[int, int]) -> list[tuple[int, int]]:
         start, stop = part
@@ -136,6 +140,17 @@ def _halving_order(points: FloatArray, n_threads: int) -> IntArray:
         parts = [half for halves in map_each(halve, parts, n_threads) for half in halves]
     map_each(lambda part: halve_to_blocks(points, order[slice(*part)], BLOCK), parts, n_threads)
     return order
+
+
+def _halve_to_blocks(points: FloatArray, rows: IntArray) -> None:
+    """What the compiled `evenout.detectors._cut_kernels.halve_to_blocks` does."""
+    left = -(-len(rows) // BLOCK) // 2 * BLOCK
+    if left:
+        own = points.take(rows, axis=0)
+        widest = (own.max(axis=0) - own.min(axis=0)).argmax()
+        rows[:] = rows[np.argpartition(own[:, widest], left)]
+        _halve_to_blocks(points, rows[:left])
+        _halve_to_blocks(points, rows[left:])
 
 
 def drop_points(blocks: Blocks, dropped: BoolArray, *, n_threads: int = 1) -> Blocks:

@@ -65,17 +65,13 @@ class Slots:
         return distance, location
 
     def distances(self, ks: IntArray, n_threads: int) -> FloatArray:
-        """Distances of the k-th nearest rows, shape (m, len(ks)), by the lists alone; NaN where they are too short."""
-        from evenout.detectors._neighbour_kernels import slot_distances
-
-        rising, place = np.unique(ks, return_inverse=True)
+        """Distances of the k-th nearest rows, shape (m, len(ks)); NaN where a list is too short."""
         out = np.empty((len(self), len(ks)))
 
         def work(rows: slice) -> None:
-            found = np.empty((rows.stop - rows.start, len(rising)))
-            lists = self.found[0][rows], self.found[1][rows], self.home[rows], self.own[rows]
-            slot_distances(*lists, self.counts, rising, found)
-            out[rows] = found[:, place]
+            distance, location = (slot.take(ks - 1, axis=1) for slot in self.of(rows))
+            distance[location < 0] = np.nan
+            out[rows] = distance
 
         map_blocks(work, len(self), ROWS, n_threads)
         return out
