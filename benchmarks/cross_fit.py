@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    for n in (500, 1500):  # small and large tables leave the forest's folds out in two ways
+    for n in (500, 2500):  # small and large tables leave the folds of a forest out, and are cut, in two ways
         rows = make_rows(n, 10, seed=2)
         cross_fit(options.pool, rows, np.arange(n) // 100, options.n_jobs)  # one compiles the second search too
         fit_pool(options.pool, rows, seed=0)[0].score(rows + 0.1)

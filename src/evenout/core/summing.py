@@ -1,6 +1,6 @@
 """From rows to `Cells`: few rows by products of matrices, many by one compiled pass that makes no copies of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -98,11 +98,17 @@ def _few_sums(
 
 def _joint(one: tuple[IntArray, FloatArray], two: tuple[IntArray, FloatArray]) -> FloatArray:
     """``sum_c u_c v_c'`` over the clusters, or rows, that two groups share; each group has them in order."""
-    if one is two or not len(one[0]):
-        return one[1].T @ two[1][: len(one[0])]
-    place = np.minimum(np.searchsorted(one[0], two[0]), len(one[0]) - 1)
-    shared = one[0][place] == two[0]
-    return one[1][place[shared]].T @ two[1][shared]
+    if one is two:
+        return one[1].T @ two[1]
+    first, second = _shared(one[0], two[0])
+    return one[1][first].T @ two[1][second]
+
+
+def _shared(one: IntArray, two: IntArray) -> tuple[IntArray, IntArray]:
+    """Where two lists of codes, each in order, have those that are in both."""
+    place = np.searchsorted(one, two)
+    second = np.flatnonzero(np.append(one, -1)[place] == two)
+    return place[second], second
 
 
 def _cluster_sums(Z: FloatArray, clusters: IntArray) -> tuple[IntArray, FloatArray]:
@@ -129,7 +135,8 @@ def sum_products(
         return total
 
     block = max(FEW, -(-len(rows) // _PARTS))
-    return sum(map_blocks(work, len(rows), block, n_threads), start=np.zeros((n_places, size, size)))
+    lower = sum(map_blocks(work, len(rows), block, n_threads), start=np.zeros((n_places, size, size)))
+    return lower + np.tril(lower, -1).swapaxes(1, 2)
 
 
 class _Many:
@@ -160,18 +167,17 @@ class _Many:
 
     def of_pairs(self, n_sets: int, pairs: Sequence[tuple[int, int]]) -> FloatArray:
         """``sum phi_g phi_h z z'`` over each set for pairs of groups, by squared weights, (n_sets, pairs, ...)."""
-        entries = [*self._shared(pairs)]
+        entries = [self._pair(place, *pair) for place, pair in enumerate(pairs)]
         if not entries:
             return np.zeros((n_sets, 0, 1, 1))
         rows, pair, share = (np.concatenate(part) for part in zip(*entries, strict=True))
         return self._of(rows, pair, share * self.weight[rows] ** 2, n_sets, len(pairs))
 
-    def _shared(self, pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
+    def _pair(self, place: int, g: int, h: int) -> tuple[IntArray, IntArray, FloatArray]:
         """Rows that two groups share, the place of the pair, and the product of what the row belongs to each."""
-        for place, (g, h) in enumerate(pairs):
-            one, two = self.members.of(g), self.members.of(h)
-            rows, first, second = np.intersect1d(one[0], two[0], assume_unique=True, return_indices=True)
-            yield rows, np.full(len(rows), place), one[1][first] * two[1][second]
+        one, two = self.members.of(g), self.members.of(h)
+        first, second = _shared(one[0], two[0])
+        return one[0][first], np.full(len(first), place), one[1][first] * two[1][second]
 
     def _of(self, rows: IntArray, kind: IntArray, share: FloatArray, n_sets: int, n_kinds: int) -> FloatArray:
         of = self.sets[rows]
