@@ -89,6 +89,24 @@ def test_greedy_selects_the_same_of_many_rows_on_threads(monkeypatch):
     np.testing.assert_allclose(combine._weighted_covariance(pool, opinion, weight, 2), few, rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["average", "moa", "median"])
+def test_a_row_has_the_same_score_alone_as_among_others(kind):
+    S = np.random.default_rng(5).random((40, 23))
+    combination = learn_combination(kind, S, np.arange(23), 0)
+    alone = [combination.apply(S[i : i + 1])[0] for i in range(40)]
+    np.testing.assert_array_equal(alone, combination.apply(S))
+
+
+def test_greedy_passes_over_columns_that_may_not_take_part():
+    rng = np.random.default_rng(4)
+    pool = rng.exponential(size=(200, 1)) + rng.exponential(size=(200, 5))
+    usable = np.array([1, 2, 4, 5, 6])
+    padded = np.insert(pool, [0, 2], 0.0, axis=1)
+    np.testing.assert_array_equal(padded[:, usable], pool)
+    chosen = learn_combination("greedy", padded, usable, 0).buckets[0]
+    assert chosen.tolist() == usable[greedy_literally(pool)].tolist() != usable.tolist()
+
+
 def test_greedy_survives_ties_everywhere():
     assert select_greedily(np.ones((10, 3))).tolist() == [0, 1, 2]
     binary = np.random.default_rng(0).integers(0, 2, size=(40, 4)).astype(float)

@@ -110,7 +110,7 @@ def test_cluster_counts_as_one_of_the_group_that_most_of_its_rows_belong_to():
 def test_many_rows_on_threads_are_dealt_as_one_sort_deals_them(n_groups, n_threads):
     """Equal rows, which have equal numbers, in the order in which they come."""
     rng = np.random.default_rng(n_groups)
-    X, groups = rng.integers(0, 60, size=(20_000, 2)).astype(float), rng.integers(-1, n_groups, 20_000)
+    X, groups = rng.integers(0, 60, size=(70_000, 2)).astype(float), rng.integers(-1, n_groups, 70_000)
     order = np.lexsort((row_numbers(X, 3), groups))
     dealt = [order[groups[order] == group] for group in np.unique(groups)]
     expected = np.empty(len(X), dtype=int)
