@@ -79,3 +79,11 @@ def test_extreme_scales_stay_finite(scale):
     raw = scale * np.array([[1.0], [2.0], [4.0]])
     for kind in SCALINGS:
         assert np.isfinite(learn_scaling(kind, raw).transform(np.array([[0.0], [1e30]]))).all()
+
+
+@pytest.mark.parametrize("kind", SCALINGS)
+def test_many_rows_are_scaled_the_same_in_any_layout(kind):
+    raw = np.random.default_rng(0).exponential(size=(1500, 3))
+    rows, columns = learn_scaling(kind, raw), learn_scaling(kind, np.asfortranarray(raw))
+    assert rows.kind == columns.kind == kind
+    np.testing.assert_allclose(rows.transform(raw), columns.transform(raw), rtol=1e-12, atol=1e-14)
