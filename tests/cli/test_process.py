@@ -57,6 +57,11 @@ def test_wrong_file_ends_the_process_with_status_2(tmp_path):
     )
 
 
+def hear_interrupts():
+    """A parent may ignore them, and hand that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 1), (signal.SIGTERM, 143)])
 def test_an_interrupted_process_leaves_nothing(number, status, tmp_path):
     process = subprocess.Popen(
@@ -64,7 +69,7 @@ def test_an_interrupted_process_leaves_nothing(number, status, tmp_path):
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a parent may ignore it, and hand that on
+        preexec_fn=hear_interrupts,
     )
     until = time.monotonic() + 60
     while not list(tmp_path.iterdir()) and time.monotonic() < until:  # its workplace
@@ -74,6 +79,41 @@ def test_an_interrupted_process_leaves_nothing(number, status, tmp_path):
     out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (status, b"")
     assert list(tmp_path.iterdir()) == []
+
+
+CALLED_BACK = """
+import ctypes, signal, sys, time
+from evenout.cli.messages import plain_messages
+
+@ctypes.CFUNCTYPE(None)
+def called_back():
+    if len(sys.argv) == 1:
+        raise LookupError("of no concern")
+    signal.raise_signal(int(sys.argv[1]))
+
+with plain_messages():
+    try:
+        called_back()
+        time.sleep(30 if len(sys.argv) > 1 else 0)
+    finally:
+        print("removed")
+print("went on")
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 1), (signal.SIGTERM, 143)])
+def test_a_request_to_end_is_not_lost_in_code_that_compiled_code_calls(number, status):
+    done = subprocess.run(
+        [sys.executable, "-c", CALLED_BACK, str(int(number))], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "removed\n"
+    assert done.returncode in (status, -number)
+
+
+def test_other_errors_in_code_that_compiled_code_calls_are_told():
+    done = subprocess.run([sys.executable, "-c", CALLED_BACK], capture_output=True, text=True, check=True)
+    assert done.stdout == "removed\nwent on\n"
+    assert "LookupError: of no concern" in done.stderr
 
 
 def test_a_failure_in_the_last_step_leaves_the_old_results(people, tmp_path, monkeypatch):

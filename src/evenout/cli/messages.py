@@ -1,5 +1,6 @@
 """What the command line says besides results: errors, notes and progress, all on the error stream."""
 
+import os
 import re
 import signal
 import sys
@@ -145,7 +146,11 @@ class _Options(Speech):
 
 @contextmanager
 def _orderly_end() -> Iterator[None]:
-    """Let a request to terminate unwind like Ctrl-C, so that unfinished files are removed."""
+    """Let a request to terminate unwind like Ctrl-C, so that unfinished files are removed.
+
+    Either is an exception in whatever runs just then. If that was called by compiled code, such as a compiler's, no
+    exception gets out of it: then the request is made again, a moment later.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -153,8 +158,17 @@ def _orderly_end() -> Iterator[None]:
     def leave(number: int, frame: FrameType | None) -> Any:  # noqa: ARG001
         sys.exit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, leave)
+    def ask_again(lost: Any) -> None:
+        number = signal.SIGINT if isinstance(lost.exc_value, KeyboardInterrupt) else signal.SIGTERM
+        if number == signal.SIGINT or getattr(lost.exc_value, "code", None) == 128 + number:
+            threading.Timer(0.01, os.kill, [os.getpid(), number]).start()  # it wakes the main thread, too
+        else:
+            told(lost)
+
+    before, told = signal.signal(signal.SIGTERM, leave), sys.unraisablehook
+    sys.unraisablehook = ask_again
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+        sys.unraisablehook = told
