@@ -71,7 +71,8 @@ def test_a_small_table_is_one_block():
 def test_a_range_too_wide_for_a_number_is_the_widest(n):
     X = np.random.default_rng(0).normal(size=(n, 2))
     X[:2, 1] = -1.7e308, 1.7e308
-    ids = cut_blocks(X).exact.ids
+    with np.errstate(over="ignore"):  # numpy warns where compiled code does not
+        ids = cut_blocks(X).exact.ids
     assert X[ids[0], 1].max() < X[ids[-1], 1][ids[-1] >= 0].min()
 
 
