@@ -44,6 +44,7 @@ def fit_folder(
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.giveaways import noticed_giveaways
+    from evenout.cli.inputs import split_names
     from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.files import require_columns
@@ -54,7 +55,8 @@ def fit_folder(
     from evenout.storage.output import atomic_folder
 
     _require_settings(data, out, sensitive, label, settings)
-    columns: dict[str, Any] = {"sensitive": _names(sensitive), "exclude": _names(drop), "given": _names(given)}
+    listed = {"sensitive": sensitive, "exclude": drop, "given": given}
+    columns: dict[str, Any] = {use: split_names(names) for use, names in listed.items()}
     columns |= {"label": label, "probable": probable}
     workers = {"engine": engine, "scheduler": scheduler, "n_threads": effective_n_jobs(settings["n_jobs"])}
     model = FairOutlierEnsemble(**settings)
@@ -66,7 +68,8 @@ def fit_folder(
         (folder / "scores").mkdir()
         scores = settings["detectors"] == "precomputed"
         with open_folder(data, **columns, **workers, text=not scores) as source, noticed_giveaways() as giveaways:
-            names, kept = [*source.header.columns], _names(keep)
+            names = [*source.header.columns]
+            kept = split_names(keep, names)
             require_columns(kept, names, where=data, use="--keep")
             table = learn_table(source, names if scores else kept)
             giveaways.name(table.get_feature_names_out().tolist())
@@ -84,11 +87,6 @@ def fit_folder(
     elif not quiet:
         _show(summary, outcome)
         click.echo(one_line(f"Written to {out}: scores, model.skops, summary.json"))
-
-
-def _names(listed: str) -> list[str]:
-    """Names between commas."""
-    return [name for name in listed.split(",") if name]
 
 
 def _require_settings(data: str, out: Path, sensitive: str, label: str | None, settings: dict[str, Any]) -> None:

@@ -104,13 +104,15 @@ def require_label(data: str, label: str | None) -> None:
         raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
 
 
-def split_names(text: str, columns: Sequence[str]) -> list[str]:
-    """Column names separated by commas; a name that holds a comma itself may stand alone.
+def split_names(text: str, columns: Sequence[str] = ()) -> list[str]:
+    """Column names separated by commas, and perhaps spaces; a name that holds a comma itself may stand alone.
 
-    >>> split_names("sex,age", ["sex", "age"]), split_names("name, first", ["name, first"])
+    >>> split_names("sex, age", ["sex", "age"]), split_names("name, first", ["name, first"])
     (['sex', 'age'], ['name, first'])
     """
-    return [text] if text in columns else [part for part in text.split(",") if part]
+    if text in columns:
+        return [text]
+    return [part if part in columns else part.strip() for part in text.split(",") if part.strip()]
 
 
 def row_ids(frame: "pd.DataFrame", id_column: str | None) -> Any:
