@@ -48,7 +48,6 @@ def pair_sums(
     real[1:] = order[1:] != order[:-1]
     scores = torch.cat([torch.ones_like(basis[:, :1]), basis], dim=1)[order] * real[:, None]
     rows = PaddedRows(points[order], scores, starts, n_folds)
-    engine: PairEngine = Fused(rows, real, wide=False) if fused else Plain(rows, torch.float32)
     place = upload(groups, device)
     lo, hi = measure_range(points, place, n_groups, fused=fused)
     if scale != "minmax":
@@ -57,10 +56,12 @@ def pair_sums(
         if hi > 0 and hi - lo <= _COARSE:
             lo, hi = measure_range(points, place, n_groups, fused=False, dtype=torch.float64)
         slope, offset = _exponent(lo, hi)
-    if fused and slope * (hi - lo) > OCTAVES and slope < STEEPEST:
-        engine = Fused(rows, real, wide=True)
-    elif slope.dtype == np.float64:
-        engine = Plain(rows, torch.float64)
+    wide = slope * (hi - lo) > OCTAVES and slope < STEEPEST
+    engine: PairEngine
+    if fused and (wide or slope.dtype != np.float64):
+        engine = Fused(rows, real, wide=bool(wide))
+    else:
+        engine = Plain(rows, torch.float64 if slope.dtype == np.float64 else torch.float32)
     # Similarities are computed in units of 2^-PEAK times the largest, and at the end in those that were asked for.
     peak = float(slope) * lo + PEAK
     factor = 2.0 ** (float(offset) - peak)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evenout.gpu._torch_engines import COLUMNS, NUMBERS, TILE
 from evenout.gpu._torch_rows import (
     order_by_cell,
     rounding_of_halves,
@@ -20,9 +21,6 @@ from evenout.gpu._torch_rows import (
     squared_distances,
 )
 
-TILE = 128  # rows of a tile of the fused kernel; groups are padded to whole tiles
-COLUMNS = 64  # rows of another group that a tile meets at a time
-NUMBERS = 2**26  # in a block of distances: bounds the memory for it to some 1 GB
 CANDIDATES = 64  # rows whose distances to all others are measured in float64, to find the extreme ones
 GROWTH = 16  # how many times as many rows are met in the next round
 SHELF = 2.0**16  # each group has its lengths, below 2^15, on a shelf of its own
