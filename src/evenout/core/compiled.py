@@ -41,7 +41,7 @@ def compiled(
         Write the function into each kernel that calls it, instead of compiling it on its own before.
     bare : bool
         It makes no array and returns none, so no references to them are counted, and no expressions of whole arrays
-        are looked for, to be made one loop: about a fifth less to compile.
+        are looked for, to be made one loop: less to compile.
     """
     import numba
 
