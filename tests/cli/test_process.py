@@ -147,3 +147,16 @@ def test_completion_names_commands_and_options():
     assert [item.value for item in completion.get_completions([], "sc")] == ["score"]
     assert [item.value for item in completion.get_completions(["fit"], "--flag")] == ["--flag-rate-ratio"]
     assert [item.value for item in completion.get_completions(["fit", "--scaling"], "z")] == ["zscore"]
+
+
+def test_names_after_a_comma_and_a_space_are_read_as_those_without(people, tmp_path, monkeypatch):
+    """Groups as text: a code keeps its leading zero."""
+    monkeypatch.chdir(tmp_path)
+    people.assign(region=["01", "02"] * (len(people) // 2)).to_csv("p.csv", index=False)
+    for out, comma in (("one", ","), ("two", ", ")):
+        listed = comma.join(["sex", "region"])
+        done = CliRunner().invoke(main, ["fit", "p.csv", "--sensitive", listed, "--alpha", "1", "--out", out])
+        assert done.exit_code == 0, done.output
+    groups = [json.loads((tmp_path / out / "summary.json").read_text())["groups"] for out in ("one", "two")]
+    assert groups[0] == groups[1]
+    assert all("& 0" in name for name in groups[1])

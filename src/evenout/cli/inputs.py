@@ -138,7 +138,7 @@ def _bundled(name: str, sensitive: str, drop: str, given: str, other: str | None
 
     if other:
         raise ValueError(f"{name} is bundled, with its labels and row numbers; leave --label, --id and --clusters out")
-    dataset = load_dataset(name, sensitive=sensitive.split(",") if sensitive else None)
+    dataset = load_dataset(name, sensitive=split_names(sensitive) if sensitive else None)
     dropped = split_names(drop, list(dataset.X.columns))
     require_columns(dropped, dataset.X.columns, where=name, use="--drop")
     strata = split_names(given, list(dataset.X.columns))
@@ -162,8 +162,9 @@ def _from_file(
     if not sensitive:
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
     # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
-    text = {clusters or ""} if probable else {sensitive, *sensitive.split(","), clusters or ""}
-    named = {sensitive, *sensitive.split(","), *text, *filter(None, roles.values()), drop, *drop.split(",")}
+    groups, left_out = ({names, *names.split(","), *split_names(names)} for names in (sensitive, drop))
+    text = {clusters or ""} if probable else {*groups, clusters or ""}
+    named = {*groups, *left_out, *text, *filter(None, roles.values())}
     frame = read_table(path, text=text, verbatim={id_column or ""}, once=named)
     if len(frame) == 1:
         raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
