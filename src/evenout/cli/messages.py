@@ -1,6 +1,5 @@
 """What the command line says besides results: errors, notes and progress, all on the error stream."""
 
-import os
 import re
 import signal
 import sys
@@ -15,6 +14,8 @@ import click
 
 from evenout.core.exceptions import Message, Speech
 
+_TERMINATED = 128 + signal.SIGTERM  # exit status
+_MOMENT = 0.05  # seconds
 _LONGEST = 1000  # characters of a line; names of files and columns may have any number
 
 
@@ -158,17 +159,27 @@ def _orderly_end() -> Iterator[None]:
     def leave(number: int, frame: FrameType | None) -> Any:  # noqa: ARG001
         sys.exit(128 + number)
 
-    def ask_again(lost: Any) -> None:
-        number = signal.SIGINT if isinstance(lost.exc_value, KeyboardInterrupt) else signal.SIGTERM
-        if number == signal.SIGINT or getattr(lost.exc_value, "code", None) == 128 + number:
-            threading.Timer(0.01, os.kill, [os.getpid(), number]).start()  # it wakes the main thread, too
-        else:
+    asked: list[BaseException] = []
+
+    def catch(lost: Any) -> None:
+        if not isinstance(lost.exc_value, KeyboardInterrupt) and getattr(lost.exc_value, "code", None) != _TERMINATED:
             told(lost)
+            return
+        asked.append(lost.exc_value)
+        signal.signal(signal.SIGALRM, remind)
+        signal.setitimer(signal.ITIMER_REAL, _MOMENT, _MOMENT)
+
+    def remind(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        if asked and (frame is None or frame.f_code is not catch.__code__):  # there it would be lost again
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            raise asked.pop()
 
     before, told = signal.signal(signal.SIGTERM, leave), sys.unraisablehook
-    sys.unraisablehook = ask_again
+    sys.unraisablehook = catch
     try:
         yield
     finally:
+        if asked:  # too late
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGTERM, before)
         sys.unraisablehook = told
