@@ -6,9 +6,9 @@ import pytest
 
 from evenout import metrics
 from evenout.auditing import audit, families
-from evenout.auditing.inference import holm
 from evenout.auditing.meanings import MEANINGS
 from evenout.core.exceptions import SmallGroupWarning
+from evenout.core.intervals import holm
 
 SMALL = {"n_bootstrap": 60, "n_permutations": 60}
 

@@ -5,21 +5,17 @@ from scipy.optimize import brentq
 
 from evenout.auditing import audit
 from evenout.auditing.inference import (
-    correlations,
-    difference_ends,
     extremes_interval,
     gap_interval,
-    holm,
     level_interval,
     p_value,
     percentiles,
-    ratio_ends,
-    wilson,
     within_range,
 )
 from evenout.auditing.meanings import MEANINGS, Meaning
 from evenout.auditing.measures import score_measures
 from evenout.auditing.tables import level_table
+from evenout.core.intervals import correlations, difference_ends, holm, ratio_ends, wilson
 
 GAP = Meaning("gap", 0.0, "high", "squared")
 RATIO = Meaning("ratio", 1.0, "low", "extremes", 1.0, "rate")

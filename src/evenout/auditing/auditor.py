@@ -12,7 +12,6 @@ from evenout.auditing.drivers import TEST_ROWS, gap_drivers
 from evenout.auditing.everyone import Everyone
 from evenout.auditing.families import individual_family, label_family, score_family, strata_family
 from evenout.auditing.individual import sample_rows
-from evenout.auditing.inference import holm
 from evenout.auditing.inputs import AuditInputs, read_audit_inputs
 from evenout.auditing.meanings import MEANINGS
 from evenout.auditing.notes import notes, of_left_out, rough_groups, with_note
@@ -20,6 +19,7 @@ from evenout.auditing.result import AuditResult, LeftOut, Measure
 from evenout.auditing.soft import expected_counts, measure_curves, soft_family
 from evenout.auditing.summary import Settings
 from evenout.core.flags import flagged_share
+from evenout.core.intervals import holm
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, warn_few_pairs
 from evenout.core.types import IntArray
 from evenout.inputs.coder import require_protected

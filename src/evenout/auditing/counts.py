@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import chdtrc
 from scipy.stats import fisher_exact
 
-from evenout.auditing.inference import normal_value, wilson_interval
+from evenout.core.intervals import normal_value, wilson_interval
 from evenout.core.types import FloatArray
 
 NAN = float("nan")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from evenout.auditing.individual import MAX_ROWS, PairMeasures, individual_values, pair_rows, sample_rows
-from evenout.auditing.inference import wilson
 from evenout.auditing.inputs import AuditInputs
 from evenout.auditing.measures import Values, label_measures, score_measures
 from evenout.auditing.membership import Codes
@@ -18,6 +17,7 @@ from evenout.auditing.strata import strata_measures
 from evenout.auditing.summary import Column, Resamples, Settings, plain_measure, summarise
 from evenout.auditing.tables import MAX_LEVELS, Table, class_table, level_table
 from evenout.core.forms import no_gap_p_value
+from evenout.core.intervals import wilson
 from evenout.core.similarity import comparable_rows, effective_pairs
 from evenout.core.types import BoolArray, IntArray
 

@@ -1,12 +1,12 @@
 """From values and their resamples to intervals and p-values."""
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from evenout.auditing.meanings import Meaning
+from evenout.core.intervals import correlations, extreme_ends, wilson_interval
 from evenout.core.types import FloatArray
 
 
@@ -121,13 +121,7 @@ def extremes_interval(
     drawn: FloatArray,
     confidence: float,
 ) -> tuple[float, float]:
-    """Interval of the largest difference, or of the smallest ratio, between values of G groups.
-
-    For two groups it follows from those of the two values and their correlation (Zou and Donner 2008; for ratios
-    Newcombe 2016). With more, the pair that differs most is not known. Some pair differs as much as the truth: so the
-    end on the uneven side is the furthest of all pairs. No pair differs by more than the truth: so the end on the even
-    side is the furthest of all pairs too, each with the critical value of Tukey's studentised range instead of the
-    normal one, by which all pairs hold together. For two groups both are the same.
+    """Interval of the largest difference, or of the smallest ratio, between values of G groups (`extreme_ends`).
 
     Parameters
     ----------
@@ -144,59 +138,13 @@ def extremes_interval(
     known = np.flatnonzero(~np.isnan(value))
     if len(known) < 2 or len(drawn) == 0:
         return float("nan"), float("nan")
-    value, correlation = value[known], correlations(drawn[:, known])
-    of_pairs = ratio_ends if kind.even == 1.0 else difference_ends
-    plain, wide = (
-        of_pairs(value, low[known], high[known], correlation)
-        for low, high in (ends(normal_value(confidence)), ends(_tukey(confidence, len(known))))
-    )
-    apart = ~np.eye(len(known), dtype=bool)
-    if kind.even == 1.0:
-        return float(plain[0][apart].min()), float(wide[1][apart].min())
-    return float(wide[0][apart].max()), float(plain[1][apart].max())
 
+    def of_known(z: float) -> tuple[FloatArray, FloatArray]:
+        low, high = ends(z)
+        return low[known], high[known]
 
-def difference_ends(
-    value: FloatArray, low: FloatArray, high: FloatArray, correlation: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Ends of ``value[i] - value[j]`` from the groups' own ends, shape (G, G) each."""
-    below, above = value - low, high - value
-
-    def reach(one: FloatArray, other: FloatArray) -> FloatArray:
-        square = one[:, None] ** 2 + other**2 - 2 * correlation * one[:, None] * other
-        return np.sqrt(np.maximum(square, 0.0))
-
-    apart = value[:, None] - value
-    return apart - reach(below, above), apart + reach(above, below)
-
-
-def ratio_ends(
-    value: FloatArray, low: FloatArray, high: FloatArray, correlation: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Ends of ``value[i] / value[j]`` from the groups' own ends, shape (G, G) each: where 0 leaves the interval of
-    ``value[i] - ratio value[j]``. Infinite if value j may be 0.
-    """  # noqa: D205
-
-    def terms(one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        middle = value[:, None] * value - correlation * one[:, None] * other
-        top, bottom = (value**2 - one**2)[:, None], value**2 - other**2
-        return top, middle + np.sqrt(np.maximum(middle**2 - top * bottom, 0.0)), bottom
-
-    top, root, _ = terms(value - low, high - value)
-    smallest = np.where(root > 0, np.maximum(top, 0.0), 0.0) / np.where(root > 0, root, 1.0)
-    _, root, bottom = terms(high - value, value - low)
-    return smallest, np.where(bottom > 0, root, np.inf) / np.where(bottom > 0, bottom, 1.0)
-
-
-def correlations(drawn: FloatArray) -> FloatArray:
-    """Correlations of the columns over the resamples that have them all; 0 for a column that does not vary."""
-    drawn = drawn[~np.isnan(drawn).any(axis=1)]
-    if len(drawn) < 3:
-        return np.eye(drawn.shape[1])
-    off = drawn - drawn.mean(axis=0)
-    size = np.sqrt((off**2).sum(axis=0))
-    off = off / np.where(size > 0, size, 1.0)
-    return np.clip(off.T @ off, -1.0, 1.0)
+    correlation = correlations(drawn[:, known])
+    return extreme_ends(value[known], of_known, correlation, confidence, of_ratio=kind.even == 1.0)
 
 
 def within_range(kind: Meaning, value: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -205,42 +153,3 @@ def within_range(kind: Meaning, value: FloatArray, low: FloatArray, high: FloatA
         low, high = np.clip(low, 0.0, kind.largest), np.clip(high, 0.0, kind.largest)
     known = ~(np.isnan(value) | np.isnan(low))
     return np.where(known, np.fmin(low, value), np.nan), np.where(known, np.fmax(high, value), np.nan)
-
-
-def holm(p: FloatArray) -> FloatArray:
-    """Holm's adjustment for many tests, NaN left out: ``max over j <= i of min(1, (m - j + 1) p_(j))``.
-
-    >>> holm(np.array([0.01, 0.04, np.nan, 0.03])).tolist()
-    [0.03, 0.06, nan, 0.06]
-    """
-    adjusted = np.full(len(p), np.nan)
-    tested = np.flatnonzero(~np.isnan(p))
-    order = tested[np.argsort(p[tested], kind="stable")]
-    steps = (len(order) - np.arange(len(order))) * p[order]
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return adjusted
-
-
-def wilson(count: FloatArray, n: float, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Wilson's interval of the share ``count / n``."""
-    return wilson_interval(count / n, np.asarray(n, dtype=float), normal_value(confidence))
-
-
-def wilson_interval(share: FloatArray, n: FloatArray, z: float) -> tuple[FloatArray, FloatArray]:
-    """Wilson's interval of a share of n, with z standard deviations to each side."""
-    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
-
-
-def normal_value(confidence: float) -> float:
-    """Standard deviations to each side of a normal interval."""
-    return float(ndtri((1 + confidence) / 2))
-
-
-@lru_cache(maxsize=64)
-def _tukey(confidence: float, n_groups: int) -> float:
-    """Critical value of one of all pairs of groups; the normal one for two."""
-    from scipy.stats import studentized_range
-
-    return float(studentized_range.ppf(confidence, n_groups, np.inf) / np.sqrt(2))

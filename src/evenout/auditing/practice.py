@@ -11,9 +11,9 @@ import numpy as np
 
 from evenout.auditing import counts
 from evenout.auditing.everyone import Attribute, Everyone
-from evenout.auditing.inference import holm
 from evenout.auditing.practices import PRACTICES, Practice
 from evenout.core.exceptions import InputError
+from evenout.core.intervals import holm
 from evenout.core.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtri
 
-from evenout.auditing.inference import normal_value, wilson_interval
 from evenout.auditing.inputs import AuditInputs
 from evenout.auditing.measures import Values, over
 from evenout.auditing.membership import Soft
@@ -20,6 +19,7 @@ from evenout.auditing.result import Curve, Measure
 from evenout.auditing.seen import seen_mean_gap, seen_rate_gap
 from evenout.auditing.summary import Column, Resamples, Settings, plain_measure, summarise
 from evenout.core.forms import GroupMoments, wald_p_value
+from evenout.core.intervals import normal_value, wilson_interval
 from evenout.core.membership import Membership
 from evenout.core.parity import effective_sizes, mean_covariances
 from evenout.core.summing import collect_cells

@@ -10,13 +10,13 @@ from evenout.auditing.inference import (
     extremes_interval,
     gap_interval,
     level_interval,
-    normal_value,
     p_value,
     within_range,
 )
 from evenout.auditing.meanings import MEANINGS, Meaning
 from evenout.auditing.measures import Values
 from evenout.auditing.result import Measure
+from evenout.core.intervals import normal_value
 from evenout.core.similarity import LengthScale
 from evenout.core.types import FloatArray
 

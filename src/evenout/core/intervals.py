@@ -1,9 +1,12 @@
-"""Intervals for a bias that cannot be below 0, and for the share of it that is gone."""
+"""Intervals: of a bias and the share of it that is gone, of rates, and of the most uneven pair of groups."""
+
+from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import chdtri, chndtr, chndtrinc, ndtr, ndtri
 
-from evenout.core.types import FloatArray
+from evenout.core.types import BoolArray, FloatArray
 
 _NORMAL = 1e4  # noncentrality from which the noncentral chi-square is as good as normal
 
@@ -97,3 +100,125 @@ def expected_shortfall(asked: float, reached: float, error: float) -> float:
 
 def _lowest_tenth(freedom: float) -> float:
     return float(chdtri(freedom, 0.9))
+
+
+def extreme_ends(
+    value: FloatArray,
+    ends: Callable[[float], tuple[FloatArray, FloatArray]],
+    correlation: FloatArray,
+    confidence: float,
+    *,
+    of_ratio: bool,
+    compared: BoolArray | None = None,
+) -> tuple[float, float]:
+    """Interval of the largest difference, or of the smallest ratio, between values of G groups.
+
+    For two groups it follows from those of the two values and their correlation (Zou and Donner 2008; for ratios
+    Newcombe 2016). With more, the pair that differs most is not known. Some pair differs as much as the truth: so the
+    end on the uneven side is the furthest of all pairs. No pair differs by more than the truth: so the end on the even
+    side is the furthest of all pairs too, each with the critical value of Tukey's studentised range instead of the
+    normal one, by which all pairs hold together. For two groups both are the same.
+
+    Parameters
+    ----------
+    value : array of shape (G,)
+    ends : function
+        Interval of each group's value, for a critical value z.
+    correlation : array of shape (G, G)
+    confidence : float
+    of_ratio : bool
+        Ratios, else differences.
+    compared : array of shape (G, G), optional
+        Which groups are compared; all by default.
+    """
+    apart = ~np.eye(len(value), dtype=bool) if compared is None else compared
+    n_groups = int(apart.any(axis=1).sum())
+    of_pairs = ratio_ends if of_ratio else difference_ends
+    plain, wide = (
+        of_pairs(value, *ends(z), correlation) for z in (normal_value(confidence), tukey_value(confidence, n_groups))
+    )
+    if of_ratio:
+        return float(plain[0][apart].min()), float(wide[1][apart].min())
+    return float(wide[0][apart].max()), float(plain[1][apart].max())
+
+
+def difference_ends(
+    value: FloatArray, low: FloatArray, high: FloatArray, correlation: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Ends of ``value[i] - value[j]`` from the groups' own ends, shape (G, G) each."""
+    below, above = value - low, high - value
+
+    def reach(one: FloatArray, other: FloatArray) -> FloatArray:
+        square = one[:, None] ** 2 + other**2 - 2 * correlation * one[:, None] * other
+        return np.sqrt(np.maximum(square, 0.0))
+
+    apart = value[:, None] - value
+    return apart - reach(below, above), apart + reach(above, below)
+
+
+def ratio_ends(
+    value: FloatArray, low: FloatArray, high: FloatArray, correlation: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Ends of ``value[i] / value[j]`` from the groups' own ends, shape (G, G) each: where 0 leaves the interval of
+    ``value[i] - ratio value[j]``. Infinite if value j may be 0.
+    """  # noqa: D205
+
+    def terms(one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        middle = value[:, None] * value - correlation * one[:, None] * other
+        top, bottom = (value**2 - one**2)[:, None], value**2 - other**2
+        return top, middle + np.sqrt(np.maximum(middle**2 - top * bottom, 0.0)), bottom
+
+    top, root, _ = terms(value - low, high - value)
+    smallest = np.where(root > 0, np.maximum(top, 0.0), 0.0) / np.where(root > 0, root, 1.0)
+    _, root, bottom = terms(high - value, value - low)
+    return smallest, np.where(bottom > 0, root, np.inf) / np.where(bottom > 0, bottom, 1.0)
+
+
+def correlations(drawn: FloatArray) -> FloatArray:
+    """Correlations of the columns over the resamples that have them all; 0 for a column that does not vary."""
+    drawn = drawn[~np.isnan(drawn).any(axis=1)]
+    if len(drawn) < 3:
+        return np.eye(drawn.shape[1])
+    off = drawn - drawn.mean(axis=0)
+    size = np.sqrt((off**2).sum(axis=0))
+    off = off / np.where(size > 0, size, 1.0)
+    return np.clip(off.T @ off, -1.0, 1.0)
+
+
+def holm(p: FloatArray) -> FloatArray:
+    """Holm's adjustment for many tests, NaN left out: ``max over j <= i of min(1, (m - j + 1) p_(j))``.
+
+    >>> holm(np.array([0.01, 0.04, np.nan, 0.03])).tolist()
+    [0.03, 0.06, nan, 0.06]
+    """
+    adjusted = np.full(len(p), np.nan)
+    tested = np.flatnonzero(~np.isnan(p))
+    order = tested[np.argsort(p[tested], kind="stable")]
+    steps = (len(order) - np.arange(len(order))) * p[order]
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted
+
+
+def wilson(count: FloatArray, n: float, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """Wilson's interval of the share ``count / n``."""
+    return wilson_interval(count / n, np.asarray(n, dtype=float), normal_value(confidence))
+
+
+def wilson_interval(share: FloatArray, n: FloatArray, z: float) -> tuple[FloatArray, FloatArray]:
+    """Wilson's interval of a share of n, with z standard deviations to each side."""
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+
+
+def normal_value(confidence: float) -> float:
+    """Standard deviations to each side of a normal interval."""
+    return float(ndtri((1 + confidence) / 2))
+
+
+@lru_cache(maxsize=64)
+def tukey_value(confidence: float, n_groups: int) -> float:
+    """Critical value of one of all pairs of groups; the normal one for two."""
+    from scipy.stats import studentized_range
+
+    return float(studentized_range.ppf(confidence, n_groups, np.inf) / np.sqrt(2))
