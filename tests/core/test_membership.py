@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenout.core.cells import CrossFit, variances
-from evenout.core.forms import wald_p_value
+from evenout.core.forms import wald_test
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.parity import effective_sizes, mean_covariances
 from evenout.core.registry import PARITY
@@ -123,8 +123,9 @@ def test_wald_is_welch_where_groups_are_hard():
         np.array([20.0, 35.0, 80.0]),
     )
     arguments = np.ones(3, dtype=bool), mean
-    welch = wald_p_value(Comparison.of_all(3), *arguments, own, size, 1.0)
-    assert wald_p_value(compared, *arguments, np.r_[own, np.zeros(6)], size, 1.0) == pytest.approx(welch, rel=1e-9)
+    welch = wald_test(Comparison.of_all(3), *arguments, np.diag(own), size, 1.0)
+    cov = np.diag(own) + 1e-14 * (1 - np.eye(3))
+    assert wald_test(compared, *arguments, cov, size, 1.0) == pytest.approx(welch, rel=1e-9)
     assert 0.001 < welch < 0.5
 
 

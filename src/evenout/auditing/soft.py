@@ -18,7 +18,7 @@ from evenout.auditing.membership import Soft
 from evenout.auditing.result import Curve, Measure
 from evenout.auditing.seen import seen_mean_gap, seen_rate_gap
 from evenout.auditing.summary import Column, Resamples, Settings, plain_measure, summarise
-from evenout.core.forms import GroupMoments, wald_p_value
+from evenout.core.forms import GroupMoments, wald_test
 from evenout.core.intervals import normal_value, wilson_interval
 from evenout.core.membership import Membership
 from evenout.core.parity import effective_sizes, mean_covariances
@@ -147,8 +147,8 @@ def _tested(
     tests, found = (("mean_score_test", 0, variance), ("flag_rate_test", 1, 1.0)), []
     p_values = {}
     for name, place, total in tests:
-        mean, pairs = np.nan_to_num(means.mean[place]), means.pairs[place]
-        p = wald_p_value(members.compared, known, mean - mean.mean(), pairs, means.size, total)
+        mean = np.nan_to_num(means.mean[place])
+        p = wald_test(members.compared, known, mean - mean.mean(), means.cov[place], means.size, total)
         value = float(chdtri(max(int(known.sum()) - 1, 1), p))
         p_values[name] = p
         found.append(Measure(name, None, None, value, np.nan, np.nan, p, np.nan, at.n, ""))

@@ -55,7 +55,7 @@ def no_gap_p_value(moments: GroupMoments) -> FloatArray:
     return np.where(certain[:, 0], np.where(equal, 1.0, 0.0), p)
 
 
-def wald_p_value(
+def wald_test(
     compared: Comparison,
     known: BoolArray,
     mean: FloatArray,
@@ -75,30 +75,29 @@ def wald_p_value(
         The groups that take part.
     mean, size : arrays of shape (G,)
         Of each group; the size is the number of independent rows that it is worth.
-    cov : array of shape (P,)
-        Covariance of the means of two groups, for the pairs of `Comparison.joint`.
+    cov : array of shape (G, G)
+        Covariance of the means of two groups.
     total_variance : float
     """
     blocks = [[g for g in block.groups if known[g]] for block in compared.blocks]
     blocks = [block for block in blocks if len(block) >= 2]
     if not blocks:
         return float("nan")
-    if len(blocks) == 1 and not compared.overlaps:
+    spread = np.diag(cov)
+    if len(blocks) == 1 and not np.triu(cov, 1).any():
         own = blocks[0]
-        variance = cov[own] * size[own]
+        variance = spread[own] * size[own]
         found = GroupMoments(size[own], mean[None, own], variance[None], np.array([total_variance]))
         return float(no_gap_p_value(found)[0])
-    V = np.zeros((compared.n_groups,) * 2)
-    V[compared.joint] = cov
     D = np.zeros((sum(map(len, blocks)) - len(blocks), compared.n_groups))
     row, doubt = 0, 0.0
     for block in blocks:
         contrasts = slice(row, row + len(block) - 1)
         D[contrasts, block[0]], D[contrasts, block[1:]] = -1.0, np.eye(len(block) - 1)
         row += len(block) - 1
-        weight = 1.0 / np.maximum(cov[block], _LEAST_SPREAD * max(cov[block].max(), 1e-300))
+        weight = 1.0 / np.maximum(spread[block], _LEAST_SPREAD * max(spread[block].max(), 1e-300))
         doubt += (((1.0 - weight / weight.sum()) ** 2) / (size[block] - 1.0)).sum()
-    values, vectors = np.linalg.eigh(D @ V @ D.T)
+    values, vectors = np.linalg.eigh(D @ cov @ D.T)
     free = values > 1e-10 * values[-1]
     if not values[-1] > 1e-30 * (np.abs(mean).max() ** 2 + total_variance):
         return 1.0 if np.abs(D @ mean).max() <= 1e-12 * np.abs(mean).max() else 0.0

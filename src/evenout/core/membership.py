@@ -78,6 +78,14 @@ class Comparison:
         pairs = np.array([*((g, g) for g in range(self.n_groups)), *both], dtype=np.intp).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
 
+    @cached_property
+    def pairs(self) -> BoolArray:
+        """Which groups are compared with each other, shape (G, G)."""
+        found = np.zeros((self.n_groups, self.n_groups), dtype=bool)
+        for block in self.blocks:
+            found[np.ix_(block.groups, block.groups)] = True
+        return found & ~np.eye(self.n_groups, dtype=bool)
+
     def only(self, blocks: "Sequence[Block]") -> "tuple[Comparison, IntArray, IntArray]":
         """Some of the blocks by themselves, their groups' places here, and those of their pairs in `joint`."""
         groups = sorted({g for block in blocks for g in block.groups})

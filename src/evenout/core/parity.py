@@ -16,7 +16,7 @@ import numpy as np
 
 from evenout.core.cells import Cells, CrossFit, fold_variances, unit_target, variances
 from evenout.core.compiled import one_blas_thread
-from evenout.core.forms import ratio, wald_p_value
+from evenout.core.forms import ratio, wald_test
 from evenout.core.membership import Comparison
 from evenout.core.notions import Notion
 from evenout.core.types import BoolArray, FloatArray
@@ -192,9 +192,10 @@ class DemographicParity(Notion):
             return min(1.0, len(parts) * float(np.fmin.reduce([self.gap_p_value(part) for part in parts])))
         e, total = effective_sizes(cells)[0], variances(cells, unit_target(cells))[0]
         mean = cells.plain[0, :-1, 0, -1] / np.maximum(cells.group_counts[0], np.finfo(float).tiny)
-        cov, compared = mean_covariances(cells)[0, :, -1, -1], cells.comparison
+        compared, cov = cells.comparison, np.zeros((cells.n_groups, cells.n_groups))
+        cov[compared.joint] = mean_covariances(cells)[0, :, -1, -1]
         sets = {known.tobytes(): known for known in (e > 1.0 + 1e-9, e >= _SOUND)}.values()
-        found = [wald_p_value(compared, known, mean, cov, e, float(total[0])) for known in sets]
+        found = [wald_test(compared, known, mean, cov, e, float(total[0])) for known in sets]
         found = [p for p in found if not np.isnan(p)]
         return min(1.0, len(found) * min(found)) if found else float("nan")
 

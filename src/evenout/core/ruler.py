@@ -1,0 +1,366 @@
+"""The one ruler: everything that is said about groups is a mean over a membership, compared between groups.
+
+Row i has the weight ``w_i`` (1), belongs to cluster ``c_i`` (itself) and to group g by ``phi_ig >= 0``. Of a measured
+column z, such as a score or the flag ``1[y > c]``, a group has the mean ``m_g = sum_i w_i phi_ig z_i / W_g`` with
+``W_g = sum_i w_i phi_ig``, and a row the influence ``psi_ig = w_i phi_ig (z_i - m_g) / W_g`` on it. Rows of a cluster
+go together, so their influences are added before they are squared:
+
+    N_gh = sqrt(k_g k_h) sum_c psi_cg psi_ch,    k = e / (e - 1),    e_g = W_g^2 / sum_c (sum_{i in c} w_i phi_ig)^2
+
+is the covariance of the means, and ``e_g`` the number of independent rows that a group is worth. Hard groups of
+independent rows that count alike have ``e_g = n_g`` and ``N_gg = s_g^2 / n_g``.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array
+from scipy.special import betaincinv, ndtr
+
+from evenout.core.forms import wald_test
+from evenout.core.intervals import extreme_ends, normal_value, ratio_ends, tukey_value, wilson_interval
+from evenout.core.membership import Comparison, Membership
+from evenout.core.types import BoolArray, FloatArray, IntArray
+
+_DRAWS = 2000  # of rates, for the error of their ratio
+_NEAR = 0.2  # of the flagged rows, as many on each side of the threshold show who lies there
+_CELLS = 20  # parts of like probability within which bounds are sought
+_LEAST_CELL = 50  # rows in such a part
+
+
+@dataclass(frozen=True, eq=False)
+class Means:
+    """Means of one column in G groups, and how far they may be off.
+
+    Parameters
+    ----------
+    mean : array of shape (G,)
+        NaN for a group without rows.
+    cov : array of shape (G, G)
+        ``N``, the covariance of the means.
+    size : array of shape (G,)
+        Independent rows that each group is worth, ``e_g``.
+    compared : Comparison
+    """
+
+    mean: FloatArray
+    cov: FloatArray
+    size: FloatArray
+    compared: Comparison
+
+    @classmethod
+    def of_rates(cls, rates: FloatArray, size: FloatArray, compared: Comparison) -> "Means":
+        """Rates that were counted among so many independent rows of disjoint groups."""
+        noise = rates * (1.0 - rates) / np.maximum(size - 1.0, 1.0)
+        return cls(rates, np.diag(np.nan_to_num(noise)), size, compared)
+
+    @property
+    def known(self) -> BoolArray:
+        """Groups that are worth more than one row, without which nothing can be said of their noise, shape (G,)."""
+        return (self.size > 1.0 + 1e-9) & ~np.isnan(self.mean)
+
+    @property
+    def compares(self) -> BoolArray:
+        """Pairs of groups that can be compared, shape (G, G)."""
+        return self.compared.pairs & self.known & self.known[:, None]
+
+    def ratio(self) -> float:
+        """Lowest over highest mean of any two groups that are compared; NaN without any. 1 if all means are 0."""
+        return float(lowest_over_highest(self.mean, self.compares))
+
+    def p_value(self) -> float:
+        """p-value of "all groups that are compared have the same mean"; see `wald_test`.
+
+        Attributes beside each other are tested one by one, and the smallest p counts, times their number.
+        """
+        mean, found = np.nan_to_num(self.mean), []
+        for of in sorted({block.of for block in self.compared.blocks}):
+            blocks = tuple(block for block in self.compared.blocks if block.of == of)
+            some = replace(self.compared, blocks=blocks)
+            found.append(wald_test(some, self.known, mean, np.nan_to_num(self.cov), self.size, 0.0))
+        found = [p for p in found if not np.isnan(p)]
+        return min(1.0, len(found) * min(found)) if found else float("nan")
+
+    def rows_worth(self, spread: float = 0.0) -> FloatArray:
+        """Independent rows that each rate is worth by its variance and that of a rule's own ``spread``, shape (G,)."""
+        binary, noise = self.mean * (1.0 - self.mean), np.diag(self.cov)
+        some = (binary > 0) & (noise > 0)
+        rows = np.where(some, 1.0 + binary / np.where(some, noise, 1.0), self.size)
+        return binary / (binary / rows + (self.mean * spread) ** 2 / 2.0) if spread else rows
+
+    def correlation(self) -> FloatArray:
+        """Of the means, shape (G, G)."""
+        error = np.sqrt(np.maximum(np.diag(self.cov), 0.0))
+        unit = self.cov / np.where(error > 0, error, np.inf) / np.where(error > 0, error, np.inf)[:, None]
+        np.fill_diagonal(unit, 1.0)
+        return np.clip(unit, -1.0, 1.0)
+
+
+class RatioEstimate(NamedTuple):
+    """A ratio of flag rates, its standard error and its 95 % interval."""
+
+    value: float
+    error: float
+    interval: tuple[float, float]
+
+    @classmethod
+    def unknown(cls) -> "RatioEstimate":
+        """No two groups are compared."""
+        nan = float("nan")
+        return cls(nan, nan, (nan, nan))
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows as they are measured.
+
+    Parameters
+    ----------
+    members : Membership
+        How much each of n rows belongs to each of G groups, and which groups are compared.
+    weight : array of shape (n,), optional
+        How much each row counts; the scale does not matter.
+    clusters : array of shape (n,), optional
+        Codes 0, 1, ... of rows that belong together.
+    """
+
+    members: Membership
+    weight: FloatArray | None = None
+    clusters: IntArray | None = None
+
+    @property
+    def compared(self) -> Comparison:
+        """Which groups are compared."""
+        return self.members.compared
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether groups are hard, and rows are independent and count alike."""
+        return self.weight is None and self.clusters is None and self.members.hard
+
+    @cached_property
+    def counted(self) -> csc_array:
+        """``w_i phi_ig``, shape (n, G)."""
+        phi = self.members.weights
+        return phi if self.weight is None else csc_array(phi.multiply(self.weight[:, None]))
+
+    @cached_property
+    def total(self) -> FloatArray:
+        """``W_g``, shape (G,)."""
+        return np.asarray(self.counted.sum(axis=0), dtype=float).ravel()
+
+    @cached_property
+    def size(self) -> FloatArray:
+        """``e_g``, independent rows that each group is worth, shape (G,)."""
+        squares = np.asarray(self._by_cluster(self.counted).power(2).sum(axis=0), dtype=float).ravel()
+        return self.total**2 / np.where(squares > 0, squares, np.inf)
+
+    def of(self, rows: BoolArray) -> "Sample":
+        """Some of the rows."""
+        weight, clusters = (None if part is None else part[rows] for part in (self.weight, self.clusters))
+        return Sample(self.members.among(np.flatnonzero(rows)), weight, clusters)  # type: ignore[arg-type]
+
+    def means(self, z: FloatArray | BoolArray) -> FloatArray:
+        """Means of columns (n,) or (n, m) in each group, shape (G,) or (G, m); NaN for a group without rows."""
+        total = np.where(self.total > 0, self.total, np.nan)
+        found = np.asarray(self.counted.T @ z.astype(float))
+        return found / (total if z.ndim == 1 else total[:, None])
+
+    def measure(
+        self, z: FloatArray | BoolArray, *, null: bool = False, threshold_of: FloatArray | None = None
+    ) -> Means:
+        """Means of a column (n,), with their covariance.
+
+        Parameters
+        ----------
+        z : array of shape (n,)
+        null : bool
+            Take residuals from the mean of all groups that are compared with each other, as they are if the means do
+            not differ: what a test asks. Rates of few flagged rows then have errors that do not depend on chance.
+        threshold_of : array of shape (n,), optional
+            z are flags of the rows whose score here is among the highest: the threshold moves with the rows. To first
+            order a rate falls by ``kappa_g`` times what the share of all rows above a fixed threshold is too high by,
+            where ``kappa_g`` is how much more often group g is found at the threshold than among all rows.
+        """
+        column, mean = np.asarray(z, dtype=float), self.means(z)
+        psi = self._influence(column, np.nan_to_num(self._pooled(mean) if null else mean))
+        cov = np.asarray((psi.T @ psi).toarray())
+        if threshold_of is not None and 0 < column.sum() < len(column):
+            kappa, shift = self._at_threshold(threshold_of, column)
+            across = np.outer(np.asarray(psi.T @ shift), kappa)
+            cov += float(shift @ shift) * np.outer(kappa, kappa) - across - across.T
+        return Means(mean, cov, self.size, self.compared)
+
+    def _at_threshold(self, scores: FloatArray, flagged: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """``kappa`` (G,), and how much each cluster moves the share of all rows that is flagged (C,)."""
+        weight = np.ones(len(scores)) if self.weight is None else self.weight
+        cut = scores[flagged > 0].min()
+        width = max(int(_NEAR * min(flagged.sum(), len(flagged) - flagged.sum())), 25)
+        order = np.argsort(scores, kind="stable")
+        middle = int(np.searchsorted(scores[order], cut))
+        near = np.zeros(len(scores))
+        near[order[max(middle - width, 0) : middle + width]] = 1.0
+        there = np.asarray(self.counted.T @ near) / (weight @ near)
+        kappa = there * weight.sum() / np.where(self.total > 0, self.total, np.inf)
+        share = weight / weight.sum()
+        shift = share * (flagged - share @ flagged)
+        return kappa, shift if self.clusters is None else np.bincount(self.clusters, shift).astype(float)
+
+    def _influence(self, z: FloatArray, centre: FloatArray) -> csc_array:
+        """``sqrt(k_g) psi_cg`` of each cluster, shape (C, G)."""
+        counted, group = self.counted, np.repeat(np.arange(self.members.n_groups), np.diff(self.counted.indptr))
+        e, total = self.size, np.where(self.total > 0, self.total, 1.0)
+        factor = np.sqrt(np.where(e > 1.0 + 1e-9, e / np.maximum(e - 1.0, 1e-9), 0.0)) / total
+        data = counted.data * (z[counted.indices] - centre[group]) * factor[group]
+        return self._by_cluster(csc_array((data, counted.indices, counted.indptr), shape=counted.shape))
+
+    def _by_cluster(self, rows: csc_array) -> csc_array:
+        """Sums over the rows of each cluster."""
+        if self.clusters is None:
+            return rows
+        n, C = len(self.clusters), int(self.clusters.max(initial=-1)) + 1
+        return csc_array(csr_array((np.ones(n), (self.clusters, np.arange(n))), shape=(C, n)) @ rows)
+
+    def _pooled(self, mean: FloatArray) -> FloatArray:
+        """For each group the mean of all groups of its block, shape (G,)."""
+        found = mean.copy()
+        for block in self.compared.blocks:
+            own = [g for g in block.groups if self.total[g] > 0]
+            if own:
+                found[own] = np.average(mean[own], weights=self.total[own])
+        return found
+
+
+def lowest_over_highest(means: FloatArray, compares: BoolArray) -> FloatArray:
+    """Smallest ratio of the means (G,) or (G, m) of two groups that are compared (G, G); 1 if the larger is 0.
+
+    NaN where no two groups are compared.
+
+    >>> apart = ~np.eye(4, dtype=bool)
+    >>> lowest_over_highest(np.array([0.1, 0.2, 0.2, 0.4]), apart).item()
+    0.25
+    >>> apart[:2, 2:] = apart[2:, :2] = False  # two blocks
+    >>> lowest_over_highest(np.array([0.1, 0.2, 0.2, 0.4]), apart).item()
+    0.5
+    """
+    worst = np.full(means.shape[1:], np.nan)
+    blocks = np.unique(compares[compares.any(axis=1)] | np.eye(len(means), dtype=bool)[compares.any(axis=1)], axis=0)
+    for block in blocks:
+        least, most = means[block].min(axis=0), means[block].max(axis=0)
+        worst = np.fmin(worst, np.where(most > 0, least / np.where(most > 0, most, 1.0), 1.0))
+    return worst
+
+
+def noisy_ratios(rates: Means, spread: float | None = None) -> FloatArray:
+    """What sampling noise makes of the ratio of counted rates, many times.
+
+    ``spread`` is the noise of the rule itself, in the logarithm of the ratio; see `evenout.core.flags.FlagRows.spread`.
+    """
+    rng, some = np.random.default_rng(0), np.flatnonzero(rates.compares.any(axis=0))
+    rows, mean = rates.rows_worth()[some], rates.mean[some]
+    shapes = mean * rows + 0.5, (1.0 - mean) * rows + 0.5
+    together = rates.correlation()[np.ix_(some, some)]
+    if (np.abs(together - np.eye(len(some))) < 1e-9).all():
+        drawn = rng.beta(*shapes, size=(_DRAWS, len(some)))
+    else:
+        values, vectors = np.linalg.eigh(together)
+        normal = rng.standard_normal((_DRAWS, len(some))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        drawn = betaincinv(*shapes, ndtr(normal))
+    if spread is not None:
+        drawn *= np.exp(spread / np.sqrt(2.0) * rng.normal(size=drawn.shape))
+    return lowest_over_highest(drawn.T, rates.compares[np.ix_(some, some)])
+
+
+def estimate_ratio(rates: Means, spread: float | None = None, confidence: float = 0.95) -> RatioEstimate:
+    """Lowest over highest flag rate of groups that are compared, with its error and interval.
+
+    Noise spreads rates, so a counted ratio is a little low, and a resampled one lower still: the interval is that of
+    the most uneven pair (`extreme_ends`), which holds 1 where all groups are alike.
+
+    A rule that was *solved* for even counts evens out chance along with the gap: without each fold counts come out as
+    asked, and on new rows the rule is off by that chance, one way or the other. Its ratio is the median of what noise
+    makes of the counts; see `noisy_ratios` for its ``spread``.
+    """
+    compares = rates.compares
+    if not compares.any():
+        return RatioEstimate.unknown()
+    again, counted = noisy_ratios(rates, spread), rates.ratio()
+    value, rows = counted if spread is None else float(np.median(again)), rates.rows_worth(spread or 0.0)
+    some = np.flatnonzero(compares.any(axis=0))
+
+    def ends(z: float) -> tuple[FloatArray, FloatArray]:
+        return wilson_interval(rates.mean[some], np.maximum(rows[some], 1.0), z)
+
+    together = rates.correlation()[np.ix_(some, some)]
+    pairs = compares[np.ix_(some, some)]
+    low, high = extreme_ends(rates.mean[some], ends, together, confidence, of_ratio=True, compared=pairs)
+    if spread is not None:
+        low = min(low, float(np.percentile(again, 50.0 * (1.0 - confidence))))
+    return RatioEstimate(value, float(again.std()), (min(low, value), max(min(high, 1.0), value)))
+
+
+def mean_bounds(sample: Sample, z: FloatArray | BoolArray) -> tuple[FloatArray, FloatArray]:
+    """How low and how high each group's mean may be, where groups are known by their probabilities alone; (G,) each.
+
+    Among rows of like probability ``phi_g`` the members of the group may be those of the lowest values, or of the
+    highest; nothing in the data tells. For flags with the rate p these are the bounds of Frechet and Hoeffding,
+    ``max(0, phi + p - 1) <= P(g, f) <= min(phi, p)``. Sampling noise comes on top.
+
+    Parameters
+    ----------
+    sample : Sample
+    z : array of shape (n,)
+    """
+    n, z = len(z), z.astype(float)
+    weight = np.ones(n) if sample.weight is None else sample.weight
+    low, high = np.full((2, sample.members.n_groups), np.nan)
+    for g in range(sample.members.n_groups):
+        rows, phi = sample.members.of(g)
+        cells, sums = _cells_of(phi), np.zeros(3)
+        for cell in range(int(cells.max(initial=-1)) + 1):
+            own = rows[cells == cell]
+            order = own[np.argsort(z[own], kind="stable")]
+            upto = np.cumsum(weight[order])
+            inside = float(weight[own] @ phi[cells == cell])
+            least, most = (np.clip(part, 0.0, weight[order]) for part in (inside - (upto - weight[order]),
+                                                                         inside - (upto[-1] - upto)))  # fmt: skip
+            sums += inside, least @ z[order], most @ z[order]
+        if sums[0] > 0:
+            low[g], high[g] = sums[1:] / sums[0]
+    return low, high
+
+
+def _cells_of(phi: FloatArray) -> IntArray:
+    """Parts of rows of like probability: one for each value if these are few, else parts of many rows each."""
+    values, place = np.unique(phi, return_inverse=True)
+    if len(values) <= _CELLS:
+        return place
+    sure = phi >= 1.0
+    parts = int(np.clip((~sure).sum() // _LEAST_CELL, 1, _CELLS))
+    edges = np.quantile(phi[~sure], np.arange(1, parts) / parts)
+    return np.where(sure, parts, np.searchsorted(np.unique(edges), phi, side="right"))
+
+
+def bounded_ratio(rates: Means, low: FloatArray, high: FloatArray, confidence: float = 0.95) -> tuple[float, float]:
+    """Interval of the lowest over the highest rate, where rates are known within bounds (G,) and up to noise."""
+    compares = rates.compares
+    if not compares.any():
+        return float("nan"), float("nan")
+    some = np.flatnonzero(compares.any(axis=0))
+    G, rows = len(some), np.maximum(rates.rows_worth()[some], 1.0)
+    value, pairs = np.r_[low[some], high[some]], compares[np.ix_(some, some)]
+    found = []
+    for z in (normal_value(confidence), tukey_value(confidence, G)):
+        ends = wilson_interval(value, np.r_[rows, rows], z)
+        found.append(ratio_ends(value, *ends, np.eye(2 * G)))
+    return float(found[0][0][:G, G:][pairs].min()), float(min(found[1][1][G:, :G][pairs].min(), 1.0))
+
+
+def bounded_gap(laplacian: FloatArray, low: FloatArray, high: FloatArray) -> tuple[float, float]:
+    """Least and largest ``m'Lm`` of means within bounds (G,), pair by pair; sampling noise comes on top."""
+    weight = -np.triu(laplacian, 1)
+    most = np.fmax(high[:, None] - low, high - low[:, None])
+    least = np.maximum(np.fmax(low[:, None] - high, low - high[:, None]), 0.0)
+    return float(np.nansum(weight * least**2)), float(np.nansum(weight * most**2))
