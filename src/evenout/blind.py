@@ -1,6 +1,7 @@
 """Repair of a finished score without the group: take off how much a row looks like each of the groups."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,21 +11,30 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.core.choice import HALF_SHARED, choose
 from evenout.core.exceptions import InputError, NoGapWarning
-from evenout.core.flags import flag_threshold, flagged_share
+from evenout.core.flags import flagged_share, top_threshold
 from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.membership import Membership
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import GROUP_NOTIONS, NOTIONS
+from evenout.core.ruler import Sample
 from evenout.core.types import FloatArray
 from evenout.fitting.prices import FlagState, Prices, Repaired, flag_prices, mean_prices, no_prices
 from evenout.fitting.request import DEFAULT_REDUCTION
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import list_kept
-from evenout.fitting.sources import check_soft, compared_rows
+from evenout.fitting.sources import check_soft, compared_rows, expected_rows
 from evenout.inputs.grouping import read_crossed, read_grouping
 from evenout.inputs.groups import Groups
 from evenout.inputs.parameters import CLASSIFIER, ENSEMBLE, check_parameters, integer, one_of
-from evenout.inputs.rows import as_seed, new_rows, read_known_labels, training_rows
+from evenout.inputs.rows import (
+    as_seed,
+    new_rows,
+    read_clusters,
+    read_known_labels,
+    read_sample_weight,
+    refuse_lone_clusters,
+    training_rows,
+)
 from evenout.metrics import one_per_row
 
 _SHARED = (
@@ -69,10 +79,9 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         `HistGradientBoostingClassifier` of 50 small trees.
     fairness : {"demographic_parity", "equal_opportunity", "equal_false_alarms", "equalized_odds"}
         Whose mean scores are to be equal: those of all rows, of known outliers, of known inliers, or of each of these
-        two; all but the first need ``labels``. Flag rates are those of all rows.
+        two; all but the first need ``labels``. Flag rates are those of the same rows.
     continuous, bands, intersections
-        Numbers as overlapping bands, and attributes one by one, as in `FairOutlierEnsemble`. Flag rates are those of
-        crossed groups, by the band or group that a row belongs to most.
+        Numbers as overlapping bands, and attributes one by one, as in `FairOutlierEnsemble`.
     min_group_size : int, default=30
         Groups with fewer rows are small; 5 at least.
     small_groups : {"leave_out", "merge", "error"}, default="leave_out"
@@ -121,8 +130,9 @@ class BlindRepair(TransformerMixin, BaseEstimator):
     threshold_ : float
         Rows that score above are flagged.
     groups_ : tuple of str
-        The groups, by the one that a row belongs to most.
+        The groups that are compared.
     group_counts_ : array of int
+        Rows that each of them has, or is expected to have.
     left_out_ : dict of str to int
         Groups too small to be measured, and their rows.
     n_features_in_ : int
@@ -189,7 +199,15 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(
-        self, scores: Any, X: Any, *, sensitive_features: Any = None, given: Any = None, labels: Any = None
+        self,
+        scores: Any,
+        X: Any,
+        *,
+        sensitive_features: Any = None,
+        given: Any = None,
+        labels: Any = None,
+        clusters: Any = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Learn how much rows resemble each group, and what to take off for it.
 
@@ -206,6 +224,10 @@ class BlindRepair(TransformerMixin, BaseEstimator):
             What may justify a difference: rows are compared with others alike in these columns alone.
         labels : array of shape (n,), optional
             1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``fairness``.
+        clusters : array of shape (n,), optional
+            Rows with the same value belong together, such as several rows of one person.
+        sample_weight : array of shape (n,), optional
+            How much each row counts, as in a survey; the scale does not matter.
         """
         self._check_parameters()
         t, features = one_per_row(scores, "scores"), training_rows(self, X)
@@ -213,24 +235,24 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         share, seed = flagged_share(self.contamination, len(t)), as_seed(self.random_state)
         beside = {"sensitive_features": sensitive_features, "given": given, "labels": labels}
         groups, members, names = self._compared(len(t), X, **beside)
+        units, weight = read_clusters(clusters, len(t)), read_sample_weight(sample_weight, len(t), ())
+        refuse_lone_clusters(members, names, units, weight)
+        sample = Sample(members, weight, units)
         found = Repaired(None, None, no_prices(0, members.n_groups), None, groups)
         cross = None
         if members.n_groups >= 2:
-            by_flags = self.flag_rate_ratio is not None
-            if by_flags:  # which are those of crossed groups
-                told, names = Membership.of_codes(groups.codes, len(groups.labels)), groups.labels
-            else:
-                told = members
             Z = np.column_stack([features, t])
-            folds = assign_folds(Z, groups.codes, N_FOLDS, seed)
-            cross = cross_fit_resemblance(self.classifier, Z, told, folds, seed=seed, n_jobs=self.n_jobs)
-            path = TradeoffPath(cross.sums(t, members), {NOTIONS[self.fairness]: 1.0}, noise_aware=True)
-            prices = self._solve(cross, path, t, groups, share)
-            flags = FlagState.of(cross, t, groups.codes, prices, share, other=by_flags)
+            folds = assign_folds(Z, groups.codes, N_FOLDS, seed, units)
+            settings: dict[str, Any] = {"seed": seed, "n_jobs": self.n_jobs, "stands_for": weight}
+            cross = cross_fit_resemblance(self.classifier, Z, members, folds, **settings)
+            path = TradeoffPath(cross.sums(t, sample), {NOTIONS[self.fairness]: 1.0}, noise_aware=True)
+            prices = self._solve(cross, path, t, sample, share)
+            flags = FlagState.of(cross, t, sample, prices, share, other=self.flag_rate_ratio is not None)
             found = Repaired(cross.model, path, prices, flags, groups)
         # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
         self.scores_ = t.copy() if cross is None else found.prices.apply(t, cross.own)
-        self.threshold_ = float(flag_threshold(self.scores_, share))
+        self.threshold_ = float(top_threshold(self.scores_[:, None], share, weight)[0])
+        self.group_counts_ = expected_rows(members)
         known = np.full(len(names), np.nan) if cross is None else cross.known
         self.group_known_ = dict(zip(names, known.tolist(), strict=True))
         self._store(found, names)
@@ -278,16 +300,17 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         outcomes = None if known is None or among == ["all"] else known[0]
         crossed = read_crossed(sensitive_features, parameters, n, rows=X, given=given, labels=outcomes)
         grouping, groups = read_grouping(crossed, among, parameters), crossed.groups
-        check_soft(fairness, groups, parameters, plain=grouping is None)
+        check_soft(fairness, plain=grouping is None)
         if grouping is None:
             return groups, Membership.of_codes(groups.codes, len(groups.labels)), groups.labels
+        groups = replace(groups, left_out=grouping.left_out)
         return groups, grouping.members(crossed.numbers), grouping.full_names
 
-    def _solve(self, cross: CrossFitted, path: TradeoffPath, t: FloatArray, groups: Groups, share: float) -> Prices:
+    def _solve(self, cross: CrossFitted, path: TradeoffPath, t: FloatArray, sample: Sample, share: float) -> Prices:
         """What to take off, announced."""
         known = float(cross.known.max())
         if self.flag_rate_ratio is not None:
-            prices = flag_prices(cross, t, groups.codes, share, self.flag_rate_ratio, f"Other {_more(known)}")
+            prices = flag_prices(cross, t, sample, share, self.flag_rate_ratio, f"Other {_more(known)}")
         else:
             asked = DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction
             choice = choose(path, asked, "unseen", self.confidence, least=HALF_SHARED, more=_more(known), anyway="")
@@ -301,14 +324,14 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         """What a fit has learnt; without two groups to compare, nothing."""
         choice, path, groups = found.prices.choice, found.path, found.groups
         self._result, self.path_ = found, path
-        self.groups_, self.group_counts_, self.left_out_ = groups.labels, groups.counts, groups.left_out
+        self.groups_, self.left_out_ = names, groups.left_out
         self.lambda_ = dict(zip(names, found.prices.own.tolist(), strict=True))
         by_flags = self.flag_rate_ratio is not None
         gap = path is not None and (choice.kind is not NoGapWarning if by_flags else path.gap_detected)
         self.gap_detected_, self.request_met_, self.alpha_ = gap, choice.met, choice.alpha
         self.bias_reduction_ = float("nan") if path is None else found.prices.reduction(path)
         self.bias_reduction_interval_ = choice.interval
-        state = FlagState.unknown(len(groups.labels)) if found.flags is None else found.flags
+        state = FlagState.unknown(len(names)) if found.flags is None else found.flags
         self.flag_rates_, self.flag_price_ = state.rates, state.cost
         self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
 

@@ -385,7 +385,7 @@ class FairOutlierEnsemble(FittedScores):
         self.target_, self.outlier_scores_ = result.target, result.fair
         self.offset_ = -result.threshold
         self.flag_rates_, self.rank_error_ = result.flag_rates, result.rank_error
-        self.group_names_, self.group_counts_ = result.groups.labels, result.counts
+        self.group_names_, self.group_counts_ = result.names, result.counts
         self.left_out_groups_, self.n_rows_ = result.groups.left_out, result.n_rows
         self.detector_names_ = result.scores.pool.names
         stack = result.scores.stack

@@ -94,7 +94,7 @@ class FittedScores(OutlierScorer, BaseEstimator):
         if path.cross.whole.n_groups >= 2:
             before, after = path.target_bias("unseen"), float(path.bias(alpha))
             rows.append(["bias on unseen rows", f"{before:.4f}", f"{after:.4f}"])
-        names, rates = found.groups.labels, found.flag_rates
+        names, rates = found.names, found.flag_rates
         rows += [
             [f"flagged: {name}", *(f"{x:.1%}" for x in pair)] for name, pair in zip(names[:12], rates, strict=False)
         ]

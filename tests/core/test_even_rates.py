@@ -5,8 +5,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 
-from evenout.core.even_rates import _programme, estimate_ratio, even_flags, linear_resemblance, most_kept
+from evenout.core.even_rates import _Programme, even_flags, linear_resemblance, most_kept
 from evenout.core.flags import flag_threshold, group_rates, rate_ratio
+from evenout.core.membership import Block, Comparison, Membership
+from evenout.core.ruler import Means, Sample, estimate_ratio
+
+
+def _sample(codes, weight=None):
+    return Sample(Membership.of_codes(codes, int(codes.max()) + 1), weight)
 
 
 def _hard(sizes, seed=0):
@@ -18,8 +24,8 @@ def _hard(sizes, seed=0):
 
 
 def test_known_groups_get_the_top_of_each_group():
-    t, r, codes, shares = _hard((600, 300, 100))
-    price = even_flags(t, r, codes, shares, flagged=0.1, ratio=1.0)
+    t, r, codes, _ = _hard((600, 300, 100))
+    price = even_flags(t, r, _sample(codes), flagged=0.1, ratio=1.0)
     assert_allclose(price.sum(), 0.0, atol=1e-12)
     y = t - r @ price
     over = y > flag_threshold(y, 0.1)
@@ -32,15 +38,15 @@ def test_known_groups_get_the_top_of_each_group():
 
 @pytest.mark.parametrize("ratio", [0.5, 0.8, 0.95])
 def test_the_ratio_is_met_and_not_exceeded(ratio):
-    t, r, codes, shares = _hard((3000, 1500, 900))
-    y = t - r @ even_flags(t, r, codes, shares, flagged=0.1, ratio=ratio)
+    t, r, codes, _ = _hard((3000, 1500, 900))
+    y = t - r @ even_flags(t, r, _sample(codes), flagged=0.1, ratio=ratio)
     rates = group_rates(y > flag_threshold(y, 0.1), codes, 3)
     assert rate_ratio(rates) == pytest.approx(ratio, abs=0.02)
 
 
 def test_a_score_that_is_even_enough_is_left_alone():
-    t, r, codes, shares = _hard((2000, 2000))
-    assert_array_equal(even_flags(t - codes, r, codes, shares, flagged=0.1, ratio=0.5), np.zeros(2))
+    t, r, codes, _ = _hard((2000, 2000))
+    assert_array_equal(even_flags(t - codes, r, _sample(codes), flagged=0.1, ratio=0.5), np.zeros(2))
 
 
 def test_resemblance_that_is_off_among_the_flagged_is_set_right():
@@ -56,38 +62,50 @@ def test_resemblance_that_is_off_among_the_flagged_is_set_right():
     shares = np.bincount(codes) / n
     r = np.column_stack([1.0 - said, said]) / shares
     r[:, 0] = (1.0 - r[:, 1] * shares[1]) / shares[0]
-    y = t - r @ even_flags(t, r, codes, shares, flagged=0.1, ratio=0.8)
+    y = t - r @ even_flags(t, r, _sample(codes), flagged=0.1, ratio=0.8)
     assert rate_ratio(group_rates(y > flag_threshold(y, 0.1), codes, 2)) == pytest.approx(0.8, abs=0.02)
 
 
 def test_the_scale_of_the_score_does_not_matter():
-    t, r, codes, shares = _hard((600, 300))
-    one = even_flags(t, r, codes, shares, flagged=0.1, ratio=0.9)
-    other = even_flags(1e6 * t - 3e7, r, codes, shares, flagged=0.1, ratio=0.9)
+    t, r, codes, _ = _hard((600, 300))
+    one = even_flags(t, r, _sample(codes), flagged=0.1, ratio=0.9)
+    other = even_flags(1e6 * t - 3e7, r, _sample(codes), flagged=0.1, ratio=0.9)
     assert_allclose(other, 1e6 * one, rtol=1e-4)
 
 
 def test_the_rule_that_keeps_most_keeps_more_and_flags_lower_scores():
-    t, r, codes, shares = _hard((3000, 1500))
-    y = t - r @ even_flags(t, r, codes, shares, flagged=0.1, ratio=0.8)
+    t, r, codes, _ = _hard((3000, 1500))
+    y = t - r @ even_flags(t, r, _sample(codes), flagged=0.1, ratio=0.8)
     base, over = (s > flag_threshold(s, 0.1) for s in (t, y))
-    kept, mean = most_kept(t, r, flagged=0.1, ratio=0.8)
+    kept, mean = most_kept(t, r, _sample(codes), flagged=0.1, ratio=0.8)
     assert kept >= (base & over).sum() / base.sum() - 0.01
     assert mean <= t[over].mean() + 0.01
+
+
+def _counted(rates, sizes):
+    return estimate_ratio(Means.of_rates(rates, sizes, Comparison.of_all(len(rates))))
+
+
+def test_many_equal_groups_may_be_equal():
+    """Noise alone makes the lowest of ten rates .6 of the highest; the interval knows."""
+    rng = np.random.default_rng(1)
+    sizes = np.full(10, 500.0)
+    found = [_counted(rng.binomial(500, np.full(10, 0.1)) / 500, sizes) for _ in range(200)]
+    assert np.mean([f.interval[1] == 1.0 for f in found]) > 0.93
 
 
 def test_a_ratio_is_a_little_low_and_its_interval_holds_the_truth():
     rng = np.random.default_rng(0)
     sizes, truth = np.array([2000.0, 800.0, 400.0]), np.array([0.10, 0.09, 0.08])
-    found = [estimate_ratio(rng.binomial(sizes.astype(int), truth) / sizes, sizes) for _ in range(300)]
+    found = [_counted(rng.binomial(sizes.astype(int), truth) / sizes, sizes) for _ in range(300)]
     assert 0.7 < np.mean([f.value for f in found]) < 0.8
     assert np.mean([f.interval[0] <= 0.8 <= f.interval[1] for f in found]) > 0.93
-    nobody = estimate_ratio(np.array([0.1, 0.0]), np.array([100.0, 50.0]))
+    nobody = _counted(np.array([0.1, 0.0]), np.array([100.0, 50.0]))
     assert nobody.value == nobody.interval[0] == 0.0
 
 
 def test_one_group_has_no_ratio():
-    assert np.isnan(estimate_ratio(np.array([0.1]), np.array([100.0])).value)
+    assert np.isnan(_counted(np.array([0.1]), np.array([100.0])).value)
 
 
 def _soft(n, seed=0):
@@ -105,7 +123,7 @@ def _soft(n, seed=0):
 def test_rows_in_doubt_are_enough_for_the_best_rule_of_all(ratio):
     t, r, _ = _soft(4000)
     n = len(t)
-    found = _programme(t, r, 0.1, ratio, np.full(n, 1.0 / n))
+    found = _Programme(t, r, 0.1, ratio, np.full(n, 1.0 / n), [[0, 1, 2]]).solve()
     q = r.T / n
     best = linprog(
         -np.append(t, 0.0) / n,
@@ -126,11 +144,10 @@ def test_a_row_that_stands_for_three_counts_as_three():
     t, r, codes = _soft(1500)
     counts = np.where(codes == 0, 3, 1)
     r = r / (r * counts[:, None]).sum(axis=0) * counts.sum()
-    shares = np.bincount(codes, counts) / counts.sum()
     settings = {"flagged": 0.1, "ratio": 0.8}
-    weighed = even_flags(t, r, codes, shares, **settings, stands_for=counts.astype(float))
+    weighed = even_flags(t, r, _sample(codes, counts.astype(float)), **settings)
     rows = np.repeat(np.arange(1500), counts)
-    repeated = even_flags(t[rows], r[rows], codes[rows], shares, **settings)
+    repeated = even_flags(t[rows], r[rows], _sample(codes[rows]), **settings)
     assert_allclose(weighed, repeated, atol=0.05 * np.abs(repeated).max())
 
 
@@ -138,10 +155,26 @@ def test_linear_resemblance_is_least_squares_on_the_indicator():
     _, r, codes = _soft(5000)
     rng = np.random.default_rng(1)
     Z = np.column_stack([r[:, 1], rng.normal(size=5000), r[:, 2] + 0.1 * rng.normal(size=5000)])
-    centre, B = linear_resemblance(Z, codes, 3, np.ones(5000))
+    centre, B = linear_resemblance(Z, _sample(codes))
     design = np.column_stack([np.ones(5000), Z])
     shares = np.bincount(codes) / 5000
     for g in range(3):
         fitted = design @ np.linalg.lstsq(design, (codes == g) / shares[g])[0]
         assert np.corrcoef(fitted, 1.0 + (Z - centre) @ B[:, g])[0, 1] > 0.999
     assert_allclose((1.0 + (Z - centre) @ B) @ shares, 1.0, atol=1e-10)
+
+
+def test_each_block_is_evened_out_by_itself():
+    """Strata of different rates: groups are compared within them alone."""
+    rng = np.random.default_rng(3)
+    stratum, group = rng.integers(2, size=6000), rng.integers(2, size=6000)
+    codes = 2 * stratum + group
+    t = rng.normal(size=6000) + 1.0 * stratum + 0.5 * group
+    compared = Comparison(4, (Block((0, 1), 0.5), Block((2, 3), 0.5)))
+    sample = Sample(Membership(Membership.of_codes(codes, 4).weights, compared))
+    r = np.eye(4)[codes] / (np.bincount(codes) / 6000)
+    y = t - r @ even_flags(t, r, sample, flagged=0.1, ratio=0.9)
+    rates = group_rates(y > flag_threshold(y, 0.1), codes, 4)
+    assert rates[0] / rates[1] == pytest.approx(0.9, abs=0.05)
+    assert rates[2] / rates[3] == pytest.approx(0.9, abs=0.03)
+    assert rates[:2].max() < 0.5 * rates[2:].min()  # what the stratum explains stays

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from evenout.core.flags import FlagRows, flag_threshold, group_rates, rate_ratio
+from evenout.core.membership import Membership
+from evenout.core.ruler import Sample
 from evenout.fitting.even import even_columns
 
 ASKED, SHARE = 0.8, 0.1
+
+
+def hard(codes):
+    return Sample(Membership.of_codes(codes, int(codes.max()) + 1))
 
 
 def draw(n, rng, shares):
@@ -22,7 +28,7 @@ def draw(n, rng, shares):
 def stated_and_true(seed, n, shares):
     rng = np.random.default_rng([seed, len(shares)])
     S, t, groups = draw(n, rng, shares)
-    even, rule = even_columns(FlagRows(S, t, groups, np.arange(n) % 5), np.arange(6), SHARE, ASKED, "")
+    even, rule = even_columns(FlagRows(S, t, hard(groups), np.arange(n) % 5), np.arange(6), SHARE, ASKED, "")
     S, t, groups = draw(60_000, rng, shares)
     y = t + S @ rule.own
     truth = float(rate_ratio(group_rates(y > flag_threshold(y, SHARE), groups, len(shares))))

@@ -7,19 +7,23 @@ from scipy import stats
 from evenout import FairOutlierEnsemble
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
 from evenout.core.flags import flag_rates, rate_ratio
+from evenout.core.membership import Membership
+from evenout.core.ruler import Sample
 from evenout.fitting.request import FlagRows, Request, flag_p_value
 
 
 @pytest.fixture
 def rows():
     rng = np.random.default_rng(0)
-    return FlagRows(rng.random((90, 3)), rng.random(90), rng.integers(-1, 3, 90), rng.integers(0, 4, 90))
+    sample = Sample(Membership.of_codes(rng.integers(-1, 3, 90), 3))
+    return FlagRows(rng.random((90, 3)), rng.random(90), sample, rng.integers(0, 4, 90))
 
 
 def test_flags_are_counted_fold_by_fold(rows):
     """Each fold is scored by its own weights, and its own top rows are flagged; rows of no group take up flags."""
     V = np.random.default_rng(1).normal(size=(4, 7, 4))
-    counts, n = rows.rates(rows.flagged(V, 0.2)) * rows.sizes[:, None], rows.sizes
+    groups, n = rows.sample.members.codes, rows.sample.size
+    counts = rows.sample.means(rows.flagged(V, 0.2)) * n[:, None]
     for m in range(7):
         expected = np.zeros(3)
         for fold in range(4):
@@ -27,16 +31,16 @@ def test_flags_are_counted_fold_by_fold(rows):
             scores = [np.r_[rows.S[i], rows.t[i]] @ V[fold, m] for i in inside]
             limit = np.quantile(scores, 0.8)
             for i, score in zip(inside, scores, strict=True):
-                if score > limit and rows.groups[i] >= 0:
-                    expected[rows.groups[i]] += 1
+                if score > limit and groups[i] >= 0:
+                    expected[groups[i]] += 1
         np.testing.assert_allclose(counts[:, m], expected)
-    np.testing.assert_array_equal(n, [(rows.groups == g).sum() for g in range(3)])
+    np.testing.assert_array_equal(n, [(groups == g).sum() for g in range(3)])
 
 
 def test_scale_and_shift_of_a_folds_scores_do_not_matter_to_its_flags(rows):
     V = np.random.default_rng(1).normal(size=(4, 2, 4))
     unit = np.array([1.0, 1e-6, 1e6, 3.0])
-    moved = FlagRows(rows.S, rows.t + unit[rows.folds], rows.groups, rows.folds)
+    moved = FlagRows(rows.S, rows.t + unit[rows.folds], rows.sample, rows.folds)
     V[..., -1] = 1.0
     np.testing.assert_array_equal(rows.flagged(V, 0.25), moved.flagged(V, 0.25))
     np.testing.assert_array_equal(rows.flagged(V, 0.25), rows.flagged(unit[:, None, None] * V, 0.25))
@@ -44,22 +48,22 @@ def test_scale_and_shift_of_a_folds_scores_do_not_matter_to_its_flags(rows):
 
 def test_fold_without_rows_flags_nobody(rows):
     """Groups of fewer rows than there are folds, or clusters that are dealt whole, can leave a fold empty."""
-    without = FlagRows(rows.S, rows.t, rows.groups, np.where(rows.folds == 2, 1, rows.folds))
+    without = FlagRows(rows.S, rows.t, rows.sample, np.where(rows.folds == 2, 1, rows.folds))
     V = np.ones((4, 1, 4))
     assert 0 < without.flagged(V, 0.25).sum() < 0.3 * 90
 
 
 def test_flags_of_the_base_score_are_tested_by_chi_square(rows):
     """The top rows of each fold are flagged, as they are along the path."""
-    grouped, over = rows.groups >= 0, np.zeros(90, dtype=bool)
+    groups, over = rows.sample.members.codes, np.zeros(90, dtype=bool)
     for fold in range(4):
         mine = rows.folds == fold
         over[mine] = rows.t[mine] > np.quantile(rows.t[mine], 0.7)
-    table = [[(over & (rows.groups == g)).sum(), (~over & (rows.groups == g)).sum()] for g in range(3)]
+    table = [[(over & (groups == g)).sum(), (~over & (groups == g)).sum()] for g in range(3)]
     expected = stats.chi2_contingency(table, correction=False).pvalue
     assert flag_p_value(rows, 0.3) == pytest.approx(expected, rel=1e-9)
-    assert grouped.sum() == np.sum(table)
-    flat = FlagRows(rows.S, np.zeros(90), rows.groups, rows.folds)
+    assert (groups >= 0).sum() == np.sum(table)
+    flat = FlagRows(rows.S, np.zeros(90), rows.sample, rows.folds)
     assert flag_p_value(flat, 0.3) == 1.0  # nobody is above the rest
 
 

@@ -132,7 +132,7 @@ def test_parquet_and_dask_know_the_columns(kind, tmp_path):
         model = _model(settings).fit_partitions(source, scores_to=_folder(tmp_path / "out"))
     _same(model, memory)
     written = pd.concat([pd.read_parquet(file) for file in sorted((tmp_path / "out").iterdir())])
-    assert set(written["group"].dropna()) == set(memory.group_names_)
+    assert set(written["group"].dropna()) == set(memory._result.groups.labels)
     dd = pytest.importorskip("dask.dataframe")
     frames = [X, PEOPLE[columns], GIVEN if given else None, LABELS if labels else None]
     parts = [None if frame is None else dd.from_pandas(frame, npartitions=3) for frame in frames]

@@ -3,7 +3,9 @@
 A rule flags row i with the probability ``f_i``. With ``q_g = sum_i r_ig f_i / n`` the flag rate of group g, where r is
 how much a row resembles the group, the best rule solves a linear programme:
 
-    maximise sum_i t_i f_i    with    mean f = share,    low <= q_g <= low / ratio  for each g,    0 <= f <= 1
+    maximise sum_i t_i f_i    with    mean f = share,    low_b <= q_g <= low_b / ratio,    0 <= f <= 1
+
+for each group g of each block b of groups that are compared with each other. Means are by the rows' weights.
 
 Its multipliers say which rule that is: ``f_i = 1`` where ``t_i - sum_g lambda_g r_ig`` is above a threshold.
 
@@ -14,13 +16,15 @@ Resemblance need not hold among the flagged as it does among all rows. So the ra
 groups themselves, each ``r_g`` is multiplied by how far the count is off, and the programme is solved again.
 """
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
 
-from evenout.core.flags import flag_threshold, group_rates, rate_ratio, weighted_quantile
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.flags import top_threshold, weighted_quantile
+from evenout.core.ruler import Sample, lowest_over_highest
+from evenout.core.types import BoolArray, FloatArray
 
 _ROUNDS = 8  # of counting and solving again
 _CLOSE = 0.002  # a ratio counts as met up to this, or to half of what one row of the smallest group makes
@@ -28,59 +32,10 @@ _NEAR = 500  # rows in doubt, to begin with
 _RIDGE = 0.01  # of the mean variance of columns, in what they say of the groups
 _VANISHING = 1e-280  # a mean square too small to divide by
 _LEAST = 0.01  # factors of a group's resemblance are kept between this and its inverse
-_DRAWS = 2000  # of rates, for the error of their ratio
 
 
-class RatioEstimate(NamedTuple):
-    """A ratio of flag rates, its standard error and its 95 % interval."""
-
-    value: float
-    error: float
-    interval: tuple[float, float]
-
-
-def estimate_ratio(rates: FloatArray, sizes: FloatArray, spread: float | None = None) -> RatioEstimate:
-    """The smallest of G rates over the largest, from rates that were counted among ``sizes`` rows.
-
-    Noise spreads rates, so a counted ratio is a little low. The lower end of the interval is what noise may make of the
-    counted rates once more; the upper end is as far away, in proportion.
-
-    A rule that was *solved* for even counts evens out chance along with the gap: without each fold counts come out as
-    asked, and on new rows the rule is off by that chance, one way or the other. Its ratio is the median of what noise
-    makes of the counts; see `noisy_ratios` for its ``spread``.
-    """
-    if len(rates) < 2:
-        nan = float("nan")
-        return RatioEstimate(nan, nan, (nan, nan))
-    again, found = noisy_ratios(rates, sizes, spread), float(rate_ratio(rates))
-    low = min(float(np.percentile(again, 2.5)), found)
-    high = min(found**2 / low, 1.0) if low > 0 else 1.0
-    return RatioEstimate(found if spread is None else float(np.median(again)), float(again.std()), (low, high))
-
-
-def noisy_ratios(rates: FloatArray, sizes: FloatArray, spread: float | None = None) -> FloatArray:
-    """What noise makes of the ratio of rates that were counted among ``sizes`` rows, many times.
-
-    ``spread`` is the noise of the rule itself, in the logarithm of the ratio; see `FlagRows.spread`.
-    """
-    flagged, rng = rates * sizes, np.random.default_rng(0)
-    drawn = rng.beta(flagged + 0.5, sizes - flagged + 0.5, size=(_DRAWS, len(rates)))
-    if spread is not None:
-        drawn *= np.exp(spread / np.sqrt(2.0) * rng.normal(size=drawn.shape))
-    return rate_ratio(drawn.T)
-
-
-def even_flags(
-    t: FloatArray,
-    r: FloatArray,
-    codes: IntArray,
-    shares: FloatArray,
-    *,
-    flagged: float,
-    ratio: float,
-    stands_for: FloatArray | None = None,
-) -> FloatArray:
-    """``lambda`` of the best rule of a ratio, shape (G,); its sum is 0.
+def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, ratio: float) -> FloatArray:
+    """``lambda`` of the best rule of a ratio, shape (G,); its sum is 0 where every row is of one group.
 
     Parameters
     ----------
@@ -88,33 +43,33 @@ def even_flags(
         Not constant.
     r : array of shape (n, G)
         Resemblance, mean 1.
-    codes : array of shape (n,)
-        Groups; -1 for a row without one.
-    shares : array of shape (G,)
-        P(g), with ``r @ shares = 1``.
+    sample : Sample
+        The groups whose rates are compared.
     flagged : float
         Share of the rows that is flagged.
     ratio : float
-        Smallest over largest flag rate of the groups.
-    stands_for : array of shape (n,), optional
-        How many rows each row stands for, the same for all rows of a group.
+        Smallest over largest flag rate of the groups that are compared.
     """
-    mass = _mass(stands_for, len(t))
+    mass, blocks = _mass(sample.weight, len(t)), _blocks(sample)
+    compares = sample.compared.pairs & (sample.total > 0) & (sample.total > 0)[:, None]
     deviation, n_groups = t.std(), r.shape[1]
     z = (t - t.mean()) / deviation
-    smallest = max(int(np.bincount(codes[codes >= 0], minlength=n_groups).min()), 1)
+    smallest = max(float(sample.size[compares.any(axis=0)].min(initial=np.inf)), 1.0)
     close = max(_CLOSE, 0.5 / (smallest * flagged))
     factor, best, reached = np.ones(n_groups), np.zeros(n_groups), (-1.0, 0.0)
     worth: FloatArray | None = None
     for _ in range(_ROUNDS):
-        found = _programme(z, r * factor, flagged, ratio, mass, None if worth is None else worth / factor)
+        programme = _Programme(z, r * factor, flagged, ratio, mass, blocks)
+        found = programme.solve(None if worth is None else worth / factor)
         if found is None:
             break
         worth = found.worth * factor
-        price = shares * worth.sum() - worth
-        over = _above(z - r @ price, flagged, mass)
-        rates = group_rates(over, codes, n_groups)
-        counted = float(rate_ratio(rates))
+        price = -worth
+        if sample.compared.simple:  # then r @ shares = 1, and a multiple of the shares changes nothing
+            price += sample.total / sample.total.sum() * worth.sum()
+        over = _above(z - r @ price, flagged, sample.weight)
+        rates = np.nan_to_num(sample.means(over))
+        counted = float(lowest_over_highest(rates, compares))
         value = min(counted, ratio - close), float((z * mass) @ over)
         if value > reached:
             best, reached = price, value
@@ -125,22 +80,18 @@ def even_flags(
     return best * deviation
 
 
-def most_kept(
-    t: FloatArray, r: FloatArray, *, flagged: float, ratio: float, stands_for: FloatArray | None = None
-) -> tuple[float, float]:
+def most_kept(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, ratio: float) -> tuple[float, float]:
     """Share of t's flagged list that a rule of this ratio can keep at most, and the mean t of whom it flags."""
-    mass = _mass(stands_for, len(t))
-    base = _above(t, flagged, mass).astype(float)
-    found = _programme(base, r, flagged, ratio, mass)
+    mass = _mass(sample.weight, len(t))
+    base = _above(t, flagged, sample.weight).astype(float)
+    found = _Programme(base, r, flagged, ratio, mass, _blocks(sample)).solve()
     if found is None:
         return float("nan"), float("nan")
     chosen = found.rule * mass
     return float(chosen @ base / max(mass @ base, 1e-12)), float(chosen @ t / max(chosen.sum(), 1e-12))
 
 
-def linear_resemblance(
-    Z: FloatArray, codes: IntArray, n_groups: int, mass: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def linear_resemblance(Z: FloatArray, sample: Sample) -> tuple[FloatArray, FloatArray]:
     """What columns say of the groups by least squares: ``r_g = 1 + (z - centre)' B_g``, the centre and B (c, G).
 
     A score may then move by these columns alone, ``t - sum_g lambda_g r_g = t - (z - centre)' B lambda + constant``.
@@ -149,35 +100,35 @@ def linear_resemblance(
     Parameters
     ----------
     Z : array of shape (n, c)
-    codes : array of shape (n,)
-        Groups; -1 for a row without one.
-    n_groups : int
-    mass : array of shape (n,)
-        What each row counts.
+    sample : Sample
     """
-    known = codes >= 0
-    share = mass[known] / mass[known].sum()
+    phi = sample.members.weights
+    known = np.zeros(len(Z), dtype=bool)
+    known[phi.indices] = True
+    share = _mass(None if sample.weight is None else sample.weight[known], int(known.sum()))
     centre = share @ Z[known]
     D = Z[known] - centre
     A = (D.T * share) @ D
     size = np.trace(A) / len(A)
     if not size > _VANISHING:  # columns that do not vary say nothing
-        return centre, np.zeros((len(A), n_groups))
+        return centre, np.zeros((len(A), sample.members.n_groups))
     A += _RIDGE * size * np.eye(len(A))
-    of_group = share[:, None] * (codes[known, None] == np.arange(n_groups))
-    means = D.T @ (of_group / np.maximum(of_group.sum(axis=0), np.finfo(float).tiny))
-    return centre, np.linalg.solve(A, means)
+    return centre, np.asarray(np.linalg.solve(A, np.nan_to_num(sample.means(Z - centre)).T), dtype=float)
 
 
-def _mass(stands_for: FloatArray | None, n: int) -> FloatArray:
+def _mass(weight: FloatArray | None, n: int) -> FloatArray:
     """What each row counts; the sum is 1."""
-    return np.full(n, 1.0 / n) if stands_for is None else stands_for / stands_for.sum()
+    return np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
 
 
-def _above(scores: FloatArray, flagged: float, mass: FloatArray) -> BoolArray:
-    if (mass == mass[0]).all():
-        return np.asarray(scores > flag_threshold(scores, flagged))
-    return scores > weighted_quantile(scores, mass, 1.0 - flagged)
+def _blocks(sample: Sample) -> list[list[int]]:
+    """Groups that are compared with each other, those without rows left out."""
+    found = [[g for g in block.groups if sample.total[g] > 0] for block in sample.compared.blocks]
+    return [block for block in found if len(block) >= 2]
+
+
+def _above(scores: FloatArray, flagged: float, weight: FloatArray | None) -> BoolArray:
+    return np.asarray(scores > top_threshold(scores[:, None], flagged, weight)[0])
 
 
 class _Solved(NamedTuple):
@@ -188,63 +139,62 @@ class _Solved(NamedTuple):
     rule: FloatArray
 
 
-def _programme(
-    gain: FloatArray,
-    r: FloatArray,
-    flagged: float,
-    ratio: float,
-    mass: FloatArray,
-    start: FloatArray | None = None,
-) -> _Solved | None:
-    """Solve the programme, exactly; None if no rule is even. ``start`` is a guess of what the rates are worth."""
-    n, n_groups = r.shape
-    every, nobody = np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
-    if n <= 2 * _NEAR:
-        return _programme_among(gain, r, flagged, ratio, mass, every, nobody)
-    if start is None:
-        some = np.argsort(gain, kind="stable")[:: -(-n // _NEAR)]
-        found = _programme(gain[some], r[some], flagged, ratio, mass[some] / mass[some].sum())
-        start = np.zeros(n_groups) if found is None else found.worth
-    size, worth = _NEAR, start
-    while size < n:
-        y = gain + r @ worth
-        threshold = weighted_quantile(y, mass, 1.0 - flagged)
-        doubt = np.zeros(n, dtype=bool)
-        doubt[np.argpartition(np.abs(y - threshold), size)[:size]] = True
-        sure = ~doubt & (y > threshold)
-        found = _programme_among(gain, r, flagged, ratio, mass, doubt, sure)
-        if found is not None:
-            worth = found.worth
-            if not (~doubt & ((gain + r @ worth > found.threshold) != sure)).any():
-                return found
-        size *= 2
-    return _programme_among(gain, r, flagged, ratio, mass, every, nobody)
+@dataclass(frozen=True)
+class _Programme:
+    """The linear programme of n rows, ``gain`` (n,) in the place of t; ``mass`` (n,) is what a row counts, in all 1."""
 
+    gain: FloatArray
+    r: FloatArray
+    flagged: float
+    ratio: float
+    mass: FloatArray
+    blocks: list[list[int]]
 
-def _programme_among(
-    gain: FloatArray,
-    r: FloatArray,
-    flagged: float,
-    ratio: float,
-    mass: FloatArray,
-    doubt: BoolArray,
-    sure: BoolArray,
-) -> _Solved | None:
-    """Solve for the rows in doubt, where the sure ones are flagged and the others are not."""
-    one = np.ones((r.shape[1], 1))
-    q, fixed, own = r[doubt].T * mass[doubt], r[sure].T @ mass[sure], mass[doubt]
-    found = linprog(
-        -np.append(gain[doubt] * own, 0.0),
-        A_ub=np.block([[-q, one], [q, -one / ratio]]),
-        b_ub=np.append(fixed, -fixed),
-        A_eq=np.append(own, 0.0)[None],
-        b_eq=[flagged - mass[sure].sum()],
-        bounds=(0.0, 1.0),
-        method="highs",
-    )
-    if found.status != 0:
-        return None
-    low, high = np.split(-found.ineqlin.marginals, 2)
-    rule = sure.astype(float)
-    rule[doubt] = found.x[:-1]
-    return _Solved(low - high, -float(found.eqlin.marginals[0]), rule)
+    def solve(self, start: FloatArray | None = None) -> _Solved | None:
+        """Solve it exactly; None if no rule is even. ``start`` is a guess of what the rates are worth."""
+        n, n_groups = self.r.shape
+        every, nobody = np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
+        if n <= 2 * _NEAR:
+            return self._among(every, nobody)
+        if start is None:
+            some = np.argsort(self.gain, kind="stable")[:: -(-n // _NEAR)]
+            mass = self.mass[some] / self.mass[some].sum()
+            found = replace(self, gain=self.gain[some], r=self.r[some], mass=mass).solve()
+            start = np.zeros(n_groups) if found is None else found.worth
+        size, worth = _NEAR, start
+        while size < n:
+            y = self.gain + self.r @ worth
+            threshold = weighted_quantile(y, self.mass, 1.0 - self.flagged)
+            doubt = np.zeros(n, dtype=bool)
+            doubt[np.argpartition(np.abs(y - threshold), size)[:size]] = True
+            sure = ~doubt & (y > threshold)
+            found = self._among(doubt, sure)
+            if found is not None:
+                worth = found.worth
+                if not (~doubt & ((self.gain + self.r @ worth > found.threshold) != sure)).any():
+                    return found
+            size *= 2
+        return self._among(every, nobody)
+
+    def _among(self, doubt: BoolArray, sure: BoolArray) -> _Solved | None:
+        """Solve for the rows in doubt, where the sure ones are flagged and the others are not."""
+        held = np.array([g for block in self.blocks for g in block], dtype=np.intp)
+        lowest = np.repeat(np.eye(len(self.blocks)), [len(block) for block in self.blocks], axis=0)
+        r, own, none = self.r[:, held], self.mass[doubt], np.zeros(len(self.blocks))
+        q, fixed = r[doubt].T * own, r[sure].T @ self.mass[sure]
+        found = linprog(
+            -np.append(self.gain[doubt] * own, none),
+            A_ub=np.block([[-q, lowest], [q, -lowest / self.ratio]]),
+            b_ub=np.append(fixed, -fixed),
+            A_eq=np.append(own, none)[None],
+            b_eq=[self.flagged - self.mass[sure].sum()],
+            bounds=(0.0, 1.0),
+            method="highs",
+        )
+        if found.status != 0:
+            return None
+        low, high = np.split(-found.ineqlin.marginals, 2)
+        worth, rule = np.zeros(self.r.shape[1]), sure.astype(float)
+        worth[held] = low - high
+        rule[doubt] = found.x[: len(own)]
+        return _Solved(worth, -float(found.eqlin.marginals[0]), rule)

@@ -13,12 +13,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csc_array
 
 from evenout.core.cells import Cells
 from evenout.core.exceptions import InputError
 from evenout.core.flags import FlagRows, flagged_share
 from evenout.core.folds import N_FOLDS
+from evenout.core.parity import effective_sizes
 from evenout.core.problem import Mixture
+from evenout.core.ruler import Means, Sample
 from evenout.core.scaling import learn_scaling
 from evenout.core.sketch import CAPACITY, QuantileSketch
 from evenout.core.stacking import Population
@@ -30,7 +33,7 @@ from evenout.fitting.passes import Walks, ranks_weights, score_all, score_anew
 from evenout.fitting.resemblance import Resemblance
 from evenout.fitting.scorer import Scorer, content_in_group, hashed_folds
 from evenout.fitting.scores import ScoreModel, learn_scores
-from evenout.fitting.sources import TrainingRows, View
+from evenout.fitting.sources import TrainingRows, View, stands_for
 from evenout.fitting.teaching import gather, teach
 from evenout.inputs.coder import Coder
 from evenout.inputs.grouping import Grouping
@@ -78,9 +81,19 @@ class Beyond:
         """By content, as those of all rows."""
         return hashed_folds(self.rows.content, self.seed)
 
+    @cached_property
+    def sample(self) -> Sample:
+        """How the rows of the reference are measured: each stands for some of its crossed group."""
+        return Sample(self.rows.members, stands_for(self.rows.groups, self.group_counts, self.n_rows))
+
     @property
     def counts(self) -> IntArray:
-        """Rows of each group, in the reference or not."""
+        """Rows that each group is expected to have, in the reference or not."""
+        return self.group_counts if self.grouping is None else self.grouping.counts
+
+    @property
+    def group_counts(self) -> IntArray:
+        """Rows of each crossed group, in the reference or not."""
         return self.groups.counts[:-1]
 
     @property
@@ -201,20 +214,22 @@ class BeyondViews:
 
         Rows of the reference count as ``seen``, by what has not seen them, not as by all detectors.
         """
-        source, codes = self.source, self.source.rows.groups.codes
-        share, G = flagged_share(source.parameters["contamination"], source.n_rows), len(source.groups.labels)
+        source, share = self.source, seen.share(self.source.parameters["contamination"])
+        whole, phi = self.sums.at(slice(1)), source.rows.members.weights
+        size = np.maximum(effective_sizes(whole)[0], 1.0)
 
-        def count(V: FloatArray) -> tuple[FloatArray, FloatArray]:
+        def count(V: FloatArray) -> Means:
             sketches = self.walks.unseen_scores(self.models[1:], V, source.capacity)
             above = np.array([[sketch.quantile(1.0 - share) for sketch in fold] for fold in sketches])
-            flagged = self.walks.unseen_flags(self.models[1:], V, above, G)[:-1].astype(float)
+            flagged = self.walks.unseen_flags(self.models[1:], V, above, source.grouping or len(source.groups.labels))
             for fold, weights in enumerate(V):
-                rows = np.flatnonzero((seen.folds == fold) & (codes >= 0))
+                rows = seen.folds == fold
                 by_all = self.models[fold + 1].of_raw(self.raw[rows])
                 for sign, (S, t) in ((-1.0, by_all), (1.0, (seen.S[rows], seen.t[rows]))):
-                    np.add.at(flagged, codes[rows], sign * (np.column_stack([S, t]) @ weights.T > above[fold]))
-            sizes = np.maximum(source.counts, 1).astype(float)
-            return np.clip(flagged / sizes[:, None], 0.0, 1.0), sizes
+                    over = (np.column_stack([S, t]) @ weights.T > above[fold]).astype(float)
+                    flagged = flagged + sign * np.asarray(csc_array(phi[rows]).T @ over)
+            rates = np.clip(flagged[:, 0] / np.maximum(whole.group_counts[0], 1e-9), 0.0, 1.0)
+            return Means.of_rates(rates, size, seen.sample.compared)
 
         return count
 
@@ -224,8 +239,10 @@ class BeyondViews:
         share = flagged_share(source.parameters["contamination"], source.n_rows)
         fair = self.walks.fair_scores(view.model, mixture, source.capacity)
         above = self.ranks[0].quantile(1.0 - share), fair.quantile(1.0 - share)
-        counts = self.walks.flag_rows(view.model, mixture, above, source.groups.labels, source.plan.scores_to)
-        return above[1], counts[:-1, 1:] / np.maximum(counts[:-1, :1], 1)
+        settings = source.groups.labels, source.plan.scores_to, source.grouping
+        counts = self.walks.flag_rows(view.model, mixture, above, *settings)
+        counts = counts[:-1] if source.grouping is None else counts
+        return above[1], counts[:, 1:] / np.maximum(counts[:, :1], 1e-9)
 
     @property
     def _by_rank(self) -> bool:
@@ -256,7 +273,7 @@ def score_partitions(
     machine: dict[str, Any] = {"n_threads": engine.n_threads, "device": device}
     scorer = Scorer(scores.pool, codes, seed=0, scratch=Path, coder=coder, resemblance=scores.resemblance, **machine)
     walks = score_anew(engine, scorer)
-    return walks.flag_rows(scores, mixture, (np.inf, threshold), groups, scores_to)[:, ::2]
+    return walks.flag_rows(scores, mixture, (np.inf, threshold), groups, scores_to)[:, ::2].astype(np.intp)
 
 
 _UNIT = np.array([[0.0], [1.0]])

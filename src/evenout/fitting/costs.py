@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenout.core.flags import rate_ratio
 from evenout.core.path import TradeoffPath
 from evenout.core.types import FloatArray
 from evenout.fitting.result import FitResult
@@ -33,7 +32,7 @@ def cost_table(
     counted = np.maximum(after.sum(axis=0), 1)
     columns = {
         "alpha": alphas,
-        "flag_rate_ratio": rate_ratio(rows.rates(after)),
+        "flag_rate_ratio": rows.ratio(after),
         "list_kept": (after & before).sum(axis=0) / max(before.sum(), 1),
         "mean_base_score": rows.t @ after / counted,
     }

@@ -10,24 +10,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenout.core.choice import SHORTFALL, no_gap_message
-from evenout.core.even_rates import (
-    RatioEstimate,
-    estimate_ratio,
-    even_flags,
-    linear_resemblance,
-    most_kept,
-    noisy_ratios,
-)
-from evenout.core.flags import FlagRows, first_even, flag_p_value, flag_threshold, rate_ratio
+from evenout.core.even_rates import even_flags, linear_resemblance, most_kept
+from evenout.core.exceptions import InputError
+from evenout.core.flags import ENOUGH, FlagRows, first_even, flag_p_value, top_threshold
 from evenout.core.intervals import expected_shortfall
 from evenout.core.path import SIGNIFICANCE
 from evenout.core.ray import Rule
+from evenout.core.ruler import Means, RatioEstimate, Sample, estimate_ratio, noisy_ratios
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 _HALF, _CLOSE = 0.5, 0.9  # of how far the flagged stand out by the base score
 
-# From weights of (columns, t) of each fold (K, m, k + 1) to flag rates on unseen rows (G, m), and rows by group (G,).
-Counter = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+# From weights of (columns, t) of each fold (K, 1, k + 1) to flag rates on unseen rows, where there are more than memory
+# holds.
+Counter = Callable[[FloatArray], Means]
 
 
 @dataclass(frozen=True)
@@ -43,17 +39,13 @@ class Looks:
     without : array of shape (K, n, G)
         For the rules without each fold.
     count : callable, optional
-        From lambda of each fold (K, G) to flag rates (G,) and rows by group (G,), where there are more rows than these.
+        From lambda of each fold (K, G) to flag rates, where there are more rows than these.
     """
 
     rows: FlagRows
     own: FloatArray
     without: FloatArray
-    count: Callable[[FloatArray], tuple[FloatArray, FloatArray]] | None = None
-
-    def mass(self, of: BoolArray) -> FloatArray | None:
-        """What some rows stand for."""
-        return None if self.rows.stands_for is None else self.rows.stands_for[of]
+    count: Callable[[FloatArray], Means] | None = None
 
 
 @dataclass(frozen=True)
@@ -143,17 +135,15 @@ def even_columns(
     count : callable, optional
         Counts flags among more rows than these.
     """
-    G, (n, k) = len(rows.sizes), rows.S.shape
-    mass = np.ones(n) if rows.stands_for is None else rows.stands_for
-    every = np.ones(n, dtype=bool)
+    k, K = rows.S.shape[1], int(rows.folds.max()) + 1
 
-    def learnt(Z: FloatArray, of: BoolArray) -> tuple[FloatArray, FloatArray]:
-        centre, B = linear_resemblance(Z[of], rows.groups[of], G, mass[of])
+    def learnt(Z: FloatArray, of: BoolArray, sample: Sample) -> tuple[FloatArray, FloatArray]:
+        centre, B = linear_resemblance(Z[of], sample)
         return 1.0 + (Z - centre) @ B, B
 
-    K = int(rows.folds.max()) + 1
-    own, B = learnt(rows.S[:, moving], every)
-    parts = [learnt(rows.without(f)[:, moving], rows.folds != f) for f in range(K)]
+    own, B = learnt(rows.S[:, moving], np.ones(len(rows.t), dtype=bool), rows.sample)
+    outside = [rows.folds != f for f in range(K)]
+    parts = [learnt(rows.without(f)[:, moving], of, rows.sample.of(of)) for f, of in enumerate(outside)]
 
     def weights(prices: FloatArray, B: FloatArray) -> FloatArray:
         found = np.zeros(k)
@@ -163,27 +153,36 @@ def even_columns(
     def of_folds(without: FloatArray) -> FloatArray:
         return np.stack([weights(prices, part[1]) for prices, part in zip(without, parts, strict=True)])
 
-    def counted(without: FloatArray) -> tuple[FloatArray, FloatArray]:
-        V = np.column_stack([of_folds(without), np.ones(K)])[:, None]
-        rates, sizes = count(V)  # type: ignore[misc]
-        return rates[:, 0], sizes
+    def counted(without: FloatArray) -> Means:
+        rates = count(np.column_stack([of_folds(without), np.ones(K)])[:, None])  # type: ignore[misc]
+        return replace(rates, compared=rows.sample.compared)
 
     held = np.zeros_like(own)
     for f, (r, _) in enumerate(parts):
         held[rows.folds == f] = r[rows.folds == f]
-    shown = FlagRows(held, rows.t, rows.groups, rows.folds, stands_for=rows.stands_for)
+    shown = FlagRows(held, rows.t, rows.sample, rows.folds, n_rows=rows.n_rows)
     looks = Looks(shown, own, np.stack([r for r, _ in parts]), None if count is None else counted)
     found = even_rule(looks, share, asked, more)
     found = replace(found, other=other_optimum(looks, found, share)) if found.own.any() else found
     return found, Rule(weights(found.own, B), of_folds(found.without))
 
 
+def require_compared(rows: FlagRows, sample: Sample) -> None:
+    """Refuse a request for flag rates where no group of any stratum has enough flagged rows."""
+    if sample.compared.pairs.any() and not rows.compares.any():
+        raise InputError(
+            "{@flag_rate_ratio} compares groups that can be expected to have {n} flagged rows, and no stratum of "
+            "{@given} has two such groups; give fewer or coarser columns, or more rows",
+            n=ENOUGH,
+        )
+
+
 def other_optimum(looks: Looks, found: Even, share: float) -> tuple[float, float]:
     """What the rule of fewest changes keeps of the list, at the ratio that the rule found has; and whom it flags."""
     rows = looks.rows
     y = rows.t - looks.own @ found.own
-    counted = float(rate_ratio(rows.rates(y[:, None] > flag_threshold(y, share)))[0])
-    return most_kept(rows.t, looks.own, flagged=share, ratio=max(counted, 1e-6), stands_for=rows.stands_for)
+    counted = float(rows.ratio(y[:, None] > top_threshold(y[:, None], share, rows.sample.weight))[0])
+    return most_kept(rows.t, looks.own, rows.sample, flagged=share, ratio=max(counted, 1e-6))
 
 
 def flag_price(
@@ -227,15 +226,11 @@ class _Tried:
     @classmethod
     def solve(cls, looks: Looks, share: float, aim: float) -> "_Tried":
         rows = looks.rows
-
-        def solved(r: FloatArray, of: BoolArray) -> FloatArray:
-            codes, mass = rows.groups[of], looks.mass(of)
-            counts = np.bincount(codes[codes >= 0], None if mass is None else mass[codes >= 0], r.shape[1])
-            shares = counts / counts.sum()
-            return even_flags(rows.t[of], r[of], codes, shares, flagged=share, ratio=aim, stands_for=mass)
-
-        own = solved(looks.own, np.ones(len(rows.t), dtype=bool))
-        without = np.stack([solved(r, rows.folds != fold) for fold, r in enumerate(looks.without)])
+        own = even_flags(rows.t, looks.own, rows.sample, flagged=share, ratio=aim)
+        parts = [(r, rows.folds != fold) for fold, r in enumerate(looks.without)]
+        without = np.stack(
+            [even_flags(rows.t[of], r[of], rows.sample.of(of), flagged=share, ratio=aim) for r, of in parts]
+        )
         return cls._judged(looks, share, own, without)
 
     @classmethod
@@ -249,11 +244,11 @@ class _Tried:
         rows = looks.rows
         V = fold_weights(without)
         flagged = rows.flagged(V, share)
-        rates = (rows.rates(flagged)[:, 0], rows.sizes) if looks.count is None else looks.count(without)
+        rates = rows.measured(V, share) if looks.count is None else looks.count(without)
         y = rows.t - looks.own @ own
-        before, after = (_standing(rows.t, score, share) for score in (rows.t, y))
-        spread = rows.spread(V, share, rates[1].sum()) if without.any() else None
-        counted, ratio, noisy = estimate_ratio(*rates), estimate_ratio(*rates, spread), noisy_ratios(*rates, spread)
+        before, after = (_standing(rows, score, share) for score in (rows.t, y))
+        spread = rows.spread(V, share, rates.size.sum()) if without.any() else None
+        counted, ratio, noisy = estimate_ratio(rates), estimate_ratio(rates, spread), noisy_ratios(rates, spread)
         return cls(own, without, flagged, counted, ratio, noisy, after / before if before > 0 else 1.0)
 
     def promises(self, asked: float) -> bool:
@@ -285,10 +280,12 @@ class _Tried:
         return f"{{flag_rate_ratio=:g}} cannot be promised on unseen rows: {found}. {more}"
 
 
-def _standing(t: FloatArray, score: FloatArray, share: float) -> float:
+def _standing(rows: FlagRows, score: FloatArray, share: float) -> float:
     """How far the mean base score of the flagged is above that of all rows; 0 if nobody is flagged."""
-    over = score > flag_threshold(score, share)
-    return float(t[over].mean() - t.mean()) if over.any() else 0.0
+    weight = rows.sample.weight
+    over = score > top_threshold(score[:, None], share, weight)
+    some = None if weight is None else weight[over]
+    return float(np.average(rows.t[over], weights=some) - np.average(rows.t, weights=weight)) if over.any() else 0.0
 
 
 def fold_weights(without: FloatArray) -> FloatArray:

@@ -10,7 +10,6 @@ import numpy as np
 from evenout import gpu
 from evenout.core.cells import Cells, CrossFit, unit_target
 from evenout.core.flags import FlagRows
-from evenout.core.membership import Membership
 from evenout.core.notions import Collector, NotionRows
 from evenout.core.registry import PARITY
 from evenout.core.rows import put_rows, side_by_side
@@ -22,7 +21,7 @@ from evenout.fitting.attributes import attribute_bias, warn_rising
 from evenout.fitting.background import Background
 from evenout.fitting.request import Request
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
-from evenout.fitting.result import FitResult, list_kept, stands_for
+from evenout.fitting.result import FitResult, list_kept
 from evenout.fitting.scores import ScoreModel, warn_constant, warn_labels
 from evenout.fitting.sources import Source, View, Views
 from evenout.fitting.updating import Maps, keep_columns
@@ -49,9 +48,8 @@ def fit_rows(
     none = whole.outside.at(slice(0))
     training, held, models, ranks = [none], [none], [whole.view.model], [whole.ranks]
     nested = None if cross is None else cross.without
-    counted = stands_for(rows.groups, source.counts, source.n_rows)
     copied = side_by_side([whole.view.S], n_threads)
-    seen = FlagRows(copied, whole.view.t.copy(), rows.groups.codes, folds, nested, counted)
+    seen = FlagRows(copied, whole.view.t.copy(), source.sample, folds, nested, source.n_rows)
     fresh = seen.S if request.target == "unseen" else side_by_side([whole.view.S], n_threads)
     for fold in range(n_folds):
         inside = folds == fold
@@ -77,6 +75,7 @@ def fit_rows(
         choice=choice,
         mixture=mixture,
         groups=rows.groups,
+        names=rows.names,
         counts=source.counts,
         n_rows=source.n_rows,
         S=S,
@@ -84,7 +83,7 @@ def fit_rows(
         seen=seen,
         flag_ratio=ratio,
         flag_price=price,
-        known={} if cross is None else dict(zip(_resembled(source, parameters), cross.known.tolist(), strict=True)),
+        known={} if cross is None else dict(zip(rows.names, cross.known.tolist(), strict=True)),
         threshold=threshold,
         flag_rates=rates,
         label_gap=_label_gap(views, whole, request) if n_folds and parameters["learn"] else (np.nan, np.nan),
@@ -98,21 +97,11 @@ def _resemblance(source: Source, parameters: Mapping[str, Any], seed: int, n_thr
     """How much the rows in memory resemble each group; None where the score is not corrected by that."""
     if parameters["correction"] == "weights":
         return None
-    rows = source.rows
-    members = rows.members
-    if parameters["flag_rate_ratio"] is not None:  # flags compare crossed groups
-        members = Membership.of_codes(rows.groups.codes, len(rows.groups.labels))
-    counted = stands_for(rows.groups, source.counts, source.n_rows)
-    settings: dict[str, Any] = {"seed": seed, "n_jobs": n_threads, "stands_for": counted}
-    found = cross_fit_resemblance(parameters["classifier"], rows.X, members, source.folds, **settings)
+    rows, sample = source.rows, source.sample
+    settings: dict[str, Any] = {"seed": seed, "n_jobs": n_threads, "stands_for": sample.weight}
+    found = cross_fit_resemblance(parameters["classifier"], rows.X, sample.members, source.folds, **settings)
     warn_proxy(found.known)
     return found
-
-
-def _resembled(source: Source, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the groups of `_resemblance`."""
-    crossed = parameters["flag_rate_ratio"] is not None or source.rows.soft is None
-    return source.rows.groups.labels if crossed else source.rows.soft_names
 
 
 def _beside(without: Without, r: FloatArray, n_threads: int) -> Without:
@@ -205,7 +194,7 @@ def _collectors(
         source.rows.content,
         groups.codes,
         len(groups.labels),
-        source.counts / np.maximum(groups.counts, 1),
+        source.group_counts / np.maximum(groups.counts, 1),
         parameters,
         seed,
         n_threads,

@@ -33,17 +33,18 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
     among = compared_rows(fairness, labelled=survey.known is not None)
     learnt = _coder(survey, parameters, labelled=among != ["all"])
     coder = None if is_plain(learnt, among, parameters["intersections"]) else learnt
-    units, grouping = None, None
+    units, grouping, probable = None, None, survey.probable
     if survey.ranges is not None and survey.n_rows > size:
         units = learn_units(engine, survey.ranges, exact=survey.n_rows <= plan.exact_rows)
     if coder is not None or units is not None:
         survey = count_again(engine, **counted, coder=coder, units=units)
     if coder is not None:
         grouping = settle(coder, survey.combined, among, parameters)
-    groups = _settled(survey, parameters, n_attributes=len(learnt.attributes))
+    quiet = grouping is not None
+    groups = _settled(replace(survey, probable=probable), parameters, len(learnt.attributes), quiet=quiet)
     drawn = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=coder, units=units)
     rows = _training_rows(drawn, groups, grouping, column_names(engine.header))
-    check_soft(fairness, rows.groups, parameters, plain=grouping is None)
+    check_soft(fairness, plain=grouping is None)
     if drawn.complete:
         return Memory.of(_labelled(rows, drawn, parameters).measured(parameters), parameters, seed)
     if units is not None:
@@ -58,10 +59,11 @@ def _coder(survey: Survey, parameters: Mapping[str, Any], *, labelled: bool) -> 
     return Coder.learn(survey.sensitive, survey.given, **settings, labelled=labelled)
 
 
-def _settled(survey: Survey, parameters: Mapping[str, Any], *, n_attributes: int) -> Settled:
+def _settled(survey: Survey, parameters: Mapping[str, Any], n_attributes: int, *, quiet: bool) -> Settled:
     rules = {name: parameters[name] for name in ("min_group_size", "small_groups")}
-    quiet = n_attributes > 1 and not parameters["intersections"]  # crossings are counted, not compared
-    return settle_groups(survey, **(rules | {"small_groups": "leave_out"} if quiet else rules), quiet=quiet)
+    if n_attributes > 1 and not parameters["intersections"]:  # crossings are counted, not compared
+        rules["small_groups"] = "leave_out"
+    return settle_groups(survey, **rules, quiet=quiet)
 
 
 def _training_rows(
@@ -71,7 +73,7 @@ def _training_rows(
     rows = TrainingRows(drawn.X, hard, drawn.labels, feature_names=names)
     if grouping is None:
         return rows
-    return replace(rows, soft=grouping.members(drawn.columns), coder=grouping.coder, soft_names=grouping.full_names)
+    return rows.grouped(grouping, grouping.members(drawn.columns), coder=grouping.coder)
 
 
 def _labelled(rows: TrainingRows, drawn: Reference, parameters: Mapping[str, Any]) -> TrainingRows:

@@ -22,7 +22,7 @@ from evenout.core.membership import Membership
 from evenout.core.problem import Mixture
 from evenout.core.sketch import QuantileSketch
 from evenout.core.summing import collect_cells
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import FloatArray
 from evenout.fitting.scorer import Block, Ready, Scorer
 from evenout.fitting.scores import ScoreModel
 from evenout.inputs.grouping import Grouping
@@ -122,9 +122,11 @@ class Walks:
         """Sketches of m scores of the rows of each fold, by the model without it and weights V (K, m, k + 1)."""
         return self.walk(_unseen_part, _merged, _light(models), V, capacity)
 
-    def unseen_flags(self, models: Sequence[ScoreModel], V: FloatArray, above: FloatArray, n_groups: int) -> IntArray:
-        """Rows of each group whose scores lie above the thresholds (K, m) of their fold: shape (G + 1, m)."""
-        return self.walk(_above_part, np.add, _light(models), V, above, n_groups)
+    def unseen_flags(
+        self, models: Sequence[ScoreModel], V: FloatArray, above: FloatArray, groups: Grouping | int
+    ) -> FloatArray:
+        """Rows of each group whose scores lie above the thresholds (K, m) of their fold: shape (G, m)."""
+        return self.walk(_above_part, np.add, _light(models), V, above, groups)
 
     def flag_rows(
         self,
@@ -133,8 +135,11 @@ class Walks:
         above: tuple[float, float],
         labels: tuple[str, ...],
         to: Path | None,
-    ) -> IntArray:
+        grouping: Grouping | None = None,
+    ) -> FloatArray:
         """Count rows, rows flagged by the base score and rows flagged by the fair one, by group: shape (G + 1, 3).
+
+        The last entry is for rows of no group. With a grouping, groups are its own, without such an entry.
 
         Parameters
         ----------
@@ -146,7 +151,7 @@ class Walks:
             ``group`` (null where it is not known, or too small to be compared), ``base_score``, ``fair_score``,
             ``flagged``.
         """
-        return self.walk(_flag_part, np.add, model.without_detectors(), mixture, above, labels, to)
+        return self.walk(_flag_part, np.add, model.without_detectors(), mixture, above, labels, to, grouping)
 
     def walk(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
         """``work(part, blocks, *shared)`` for every partition, merged."""
@@ -250,9 +255,7 @@ def _cells_part(
     groups: Grouping | int,
 ) -> Cells:
     def of(block: Block) -> Cells:
-        codes = block.codes
-        members = Membership.of_codes(codes, groups) if isinstance(groups, int) else groups.members(block.numbers)
-        parts = []
+        members, parts = _members(block, groups), []
         for place, model in enumerate(models):
             S, t = model.of_raw(block.raw)
             beta = np.ones(len(t)) if ranks is None else ranks_weights(ranks[place], t)
@@ -287,11 +290,15 @@ def _fair_part(
     return sketch
 
 
-def _unseen(block: Block, fold: int, model: ScoreModel, weights: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Scores of the rows of a fold, shape (b, m), and their groups."""
-    inside = block.folds == fold
-    S, t = model.of_raw(block.raw[inside])
-    return np.column_stack([S, t]) @ weights.T, block.codes[inside]
+def _unseen(block: Block, fold: int, model: ScoreModel, weights: FloatArray) -> FloatArray:
+    """Scores of the rows of a fold, shape (b, m)."""
+    S, t = model.of_raw(block.raw[block.folds == fold])
+    return np.column_stack([S, t]) @ weights.T
+
+
+def _members(block: Block, groups: Grouping | int) -> Membership:
+    """How much each row belongs to each group: those of the codes, so many, or by columns."""
+    return Membership.of_codes(block.codes, groups) if isinstance(groups, int) else groups.members(block.numbers)
 
 
 def _merged(first: list[list[QuantileSketch]], second: list[list[QuantileSketch]]) -> list[list[QuantileSketch]]:
@@ -307,7 +314,7 @@ def _unseen_part(
 ) -> list[list[QuantileSketch]]:
     found = [[QuantileSketch.of(np.empty(0), capacity) for _ in weights] for weights in V]
     for block in blocks:
-        scores = [_unseen(block, fold, model, V[fold])[0] for fold, model in enumerate(models)]
+        scores = [_unseen(block, fold, model, V[fold]) for fold, model in enumerate(models)]
         found = _merged(found, [[QuantileSketch.of(y, capacity) for y in part.T] for part in scores])
     return found
 
@@ -318,13 +325,14 @@ def _above_part(
     models: Sequence[ScoreModel],
     V: FloatArray,
     above: FloatArray,
-    n_groups: int,
-) -> IntArray:
-    counts = np.zeros((n_groups + 1, V.shape[1]), dtype=np.intp)
+    groups: Grouping | int,
+) -> FloatArray:
+    counts = np.zeros((groups if isinstance(groups, int) else len(groups.columns), V.shape[1]))
     for block in blocks:
+        over = np.zeros((len(block.folds), V.shape[1]))
         for fold, model in enumerate(models):
-            scores, codes = _unseen(block, fold, model, V[fold])
-            np.add.at(counts, codes, scores > above[fold])
+            over[block.folds == fold] = _unseen(block, fold, model, V[fold]) > above[fold]
+        counts += np.asarray(_members(block, groups).weights.T @ over)
     return counts
 
 
@@ -336,14 +344,19 @@ def _flag_part(
     above: tuple[float, float],
     labels: tuple[str, ...],
     to: Path | None,
-) -> IntArray:
-    counts, row = np.zeros((len(labels) + 1, 3), dtype=np.intp), part.first_row
+    grouping: Grouping | None,
+) -> FloatArray:
+    counts = np.zeros((len(labels) + 1 if grouping is None else len(grouping.columns), 3))
+    row = part.first_row
     with nullcontext() if to is None else ScoresFile(to, part, labels) as file:
         for block in blocks:
             S, base = model.of_raw(block.raw)
             fair = mixture.apply(S, base)
             flagged = np.column_stack([np.ones(len(S), dtype=bool), base > above[0], fair > above[1]])
-            np.add.at(counts, block.codes, flagged)
+            if grouping is None:
+                np.add.at(counts, block.codes, flagged)
+            else:
+                counts += np.asarray(grouping.members(block.numbers).weights.T @ flagged.astype(float))
             if file is not None:
                 file.write(row, block.codes, base, fair, flagged[:, 2])
             row += len(S)

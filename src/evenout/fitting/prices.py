@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenout.core.choice import Choice
-from evenout.core.even_rates import RatioEstimate, estimate_ratio
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
-from evenout.core.flags import flag_threshold
+from evenout.core.flags import top_threshold
 from evenout.core.path import TradeoffPath
 from evenout.core.ray import Rule
-from evenout.core.types import FloatArray, IntArray
-from evenout.fitting.even import Even, Looks, even_rule, flag_price, fold_weights, other_optimum
+from evenout.core.ruler import RatioEstimate, Sample, estimate_ratio
+from evenout.core.types import FloatArray
+from evenout.fitting.even import Even, Looks, even_rule, flag_price, fold_weights, other_optimum, require_compared
 from evenout.fitting.resemblance import CrossFitted, Resemblance
 from evenout.inputs.groups import Groups
 
@@ -68,25 +68,24 @@ class FlagState:
     @classmethod
     def unknown(cls, n_groups: int) -> "FlagState":
         """Nothing is compared."""
-        nan = float("nan")
-        return cls(np.full((n_groups, 2), nan), RatioEstimate(nan, nan, (nan, nan)), {})
+        return cls(np.full((n_groups, 2), np.nan), RatioEstimate.unknown(), {})
 
     @classmethod
     def of(
-        cls, cross: CrossFitted, t: FloatArray, codes: IntArray, prices: Prices, share: float, *, other: bool
+        cls, cross: CrossFitted, t: FloatArray, sample: Sample, prices: Prices, share: float, *, other: bool
     ) -> "FlagState":
         """Count; ``other`` adds the rule that keeps most of the list."""
-        rows = cross.held(t, codes)
+        rows = cross.held(t, sample, share)
         both = np.concatenate([fold_weights(np.zeros_like(prices.without)), fold_weights(prices.without)], axis=1)
-        rates = rows.rates(rows.flagged(both, share))
+        rates = sample.means(rows.flagged(both, share))
         solved = other and prices.without.any()
-        ratio = estimate_ratio(rates[:, 1], rows.sizes, rows.spread(both[:, 1:], share) if solved else None)
+        ratio = estimate_ratio(rows.measured(both[:, 1:], share), rows.spread(both[:, 1:], share) if solved else None)
         y = prices.apply(t, cross.own)
         kept = None
-        if other:
+        if other and rows.compares.any():
             looks = Looks(rows, cross.own, cross.without)
             kept = other_optimum(looks, Even(prices.own, prices.without, ratio, prices.choice.met), share)
-        before, after = (score > flag_threshold(score, share) for score in (t, y))
+        before, after = (score > top_threshold(score[:, None], share, sample.weight) for score in (t, y))
         cost = flag_price(t, before, after, kept)
         return cls(rates, ratio, cost)
 
@@ -117,9 +116,11 @@ def mean_prices(path: TradeoffPath, choice: Choice, model: Resemblance) -> Price
     return Prices(model.levelled(-v), -path.fold_weights(alphas, "unseen")[:, 0, :-1], choice)
 
 
-def flag_prices(cross: CrossFitted, t: FloatArray, codes: IntArray, share: float, asked: float, more: str) -> Prices:
+def flag_prices(cross: CrossFitted, t: FloatArray, sample: Sample, share: float, asked: float, more: str) -> Prices:
     """Lambda that is solved for even flag rates; see `evenout.fitting.even.even_rule`."""
-    even = even_rule(Looks(cross.held(t, codes), cross.own, cross.without), share, asked, more)
+    rows = cross.held(t, sample, share)
+    require_compared(rows, sample)
+    even = even_rule(Looks(rows, cross.own, cross.without), share, asked, more)
     nan, y = float("nan"), t - cross.own @ even.own
     correlation = float(np.corrcoef(t, y)[0, 1]) if y.std() > 0 and t.std() > 0 else 0.0
     kind = TargetNotReachedWarning if even.gap else NoGapWarning

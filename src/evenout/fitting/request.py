@@ -9,9 +9,8 @@ import numpy as np
 from evenout.core.cells import CrossFit
 from evenout.core.choice import HALF_SHARED, Choice, choose, close_alphas, least_alpha, no_gap_message, open_path
 from evenout.core.combine import LINEAR
-from evenout.core.even_rates import RatioEstimate, estimate_ratio
 from evenout.core.exceptions import InputError, NoGapWarning
-from evenout.core.flags import FlagRows, first_even, flag_p_value, rate_ratio
+from evenout.core.flags import FlagRows, first_even, flag_p_value
 from evenout.core.notions import Notion
 from evenout.core.own import Own
 from evenout.core.parity import DemographicParity
@@ -19,8 +18,9 @@ from evenout.core.path import SIGNIFICANCE, Target, TradeoffPath
 from evenout.core.problem import Columns, Correction, Method, Weights
 from evenout.core.ray import Rule
 from evenout.core.registry import NOTIONS, weighted_notions
+from evenout.core.ruler import RatioEstimate, estimate_ratio
 from evenout.core.types import FloatArray, IntArray
-from evenout.fitting.even import Counter, even_columns, flag_price
+from evenout.fitting.even import Counter, even_columns, flag_price, require_compared
 from evenout.inputs.parameters import number
 
 DEFAULT_REDUCTION = 0.8
@@ -92,10 +92,12 @@ class Request:
 
         Flags are counted among the rows, or by ``count`` among more rows than these.
         """
-        path = path.towards(None) if path.rule is not None else path
-        if path.cross.whole.n_groups < 2 or len(rows.sizes) < 2:
-            nan = float("nan")
-            return Settled(path, self.choose(path, rows), RatioEstimate(nan, nan, (nan, nan)), {})
+        path, whole = path.towards(None) if path.rule is not None else path, rows.sample
+        rows = rows.narrowed(rows.share(self.contamination))
+        if self.flag_rate_ratio is not None and self.target == "unseen":
+            require_compared(rows, whole)
+        if path.cross.whole.n_groups < 2 or not rows.compares.any():
+            return Settled(path, self.choose(path, rows), RatioEstimate.unknown(), {})
         share, moving, other = rows.share(self.contamination), self._moving(path), None
         if self.flag_rate_ratio is not None and len(moving):
             path, choice, other = self._solved(path, rows, moving, self.flag_rate_ratio, count)
@@ -103,14 +105,12 @@ class Request:
             choice = self.choose(path, rows)
         V = path.fold_weights(np.array([choice.alpha]), self.target)
         judged = rows if self.target == "unseen" else replace(rows, folds=np.zeros_like(rows.folds))
-        base = np.zeros_like(V)
-        base[..., -1] = 1.0
-        before, after = judged.flagged(np.concatenate([base, V], axis=1), share).T
-        rates, sizes = judged.rates(after[:, None]), rows.sizes
+        before, after = judged.flagged(np.concatenate([judged.base(), V], axis=1), share).T
+        rates = judged.measured(V, share)
         if count is not None and self.target == "unseen":
-            rates, sizes = count(V)
+            rates = replace(count(V), compared=rows.sample.compared)
         solved = path.rule is not None
-        ratio = estimate_ratio(rates[:, 0], sizes, judged.spread(V, share, sizes.sum()) if solved else None)
+        ratio = estimate_ratio(rates, judged.spread(V, share, rates.size.sum()) if solved else None)
         return Settled(path, choice, ratio, flag_price(rows.t, before, after, other))
 
     def _solved(
@@ -179,7 +179,7 @@ class Request:
             return Choice(0.0, asked, False, nan, (nan, nan), 1.0, message, NoGapWarning)
 
         def ratios(alphas: FloatArray) -> FloatArray:
-            return rate_ratio(rows.rates(rows.flagged(path.fold_weights(alphas, self.target), share)))
+            return rows.ratio(rows.flagged(path.fold_weights(alphas, self.target), share))
 
         alpha = least_alpha(path, ratios, asked)
         met = alpha is not None
@@ -218,7 +218,7 @@ def _in_own_units(rule: Rule, path: TradeoffPath, rows: FlagRows) -> Rule:
     Without a fold, scores range a little less far, so that the same row scores a little higher; resemblance has no such
     unit. So its weights are taken back by as much.
     """
-    total, mass = path.cross.whole.total[0], rows.stands_for
+    total, mass = path.cross.whole.total[0], rows.sample.weight
     spread = np.sqrt(max(total[-1, -1] / total[0, 0] - (total[0, -1] / total[0, 0]) ** 2, 0.0))
     seen = np.sqrt(np.average((rows.t - np.average(rows.t, weights=mass)) ** 2, weights=mass))
     free = path.columns.free(len(rule.own))

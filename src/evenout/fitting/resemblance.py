@@ -24,6 +24,7 @@ from evenout.core.compiled import one_blas_thread, one_openmp_thread
 from evenout.core.exceptions import InputError, ProxyWarning, warn
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
+from evenout.core.ruler import Sample
 from evenout.core.summing import collect_cells
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.fitting.layers import Calibration, Layer, layers_of
@@ -124,19 +125,19 @@ class CrossFitted:
     folds: IntArray
     known: FloatArray
 
-    def held(self, t: FloatArray, codes: IntArray) -> FlagRows:
-        """The rows, each as it is seen by what has not seen its fold."""
+    def held(self, t: FloatArray, sample: Sample, share: float) -> FlagRows:
+        """The rows, each as it is seen by what has not seen its fold, of which a share is flagged."""
         S = np.zeros_like(self.own)
         for fold, r in enumerate(self.without):
             S[self.folds == fold] = r[self.folds == fold]
-        return FlagRows(S, t, codes, self.folds)
+        return FlagRows(S, t, sample, self.folds).narrowed(share)
 
-    def sums(self, t: FloatArray, members: Membership) -> CrossFit:
-        """Sums of ``(1, r_1, ..., r_G, t)`` over all rows, and outside and inside of each fold; rows count alike."""
-        whole = _cells(self.own, t, members, np.ones(len(t), dtype=bool))
+    def sums(self, t: FloatArray, sample: Sample) -> CrossFit:
+        """Sums of ``(1, r_1, ..., r_G, t)`` over all rows, and outside and inside of each fold."""
+        whole = _cells(self.own, t, sample)
         parts = [(r, self.folds == fold) for fold, r in enumerate(self.without)]
-        training = Cells.stacked([_cells(r, t, members, ~inside) for r, inside in parts])
-        held = Cells.stacked([_cells(r, t, members, inside) for r, inside in parts])
+        training = Cells.stacked([_cells(r[~inside], t[~inside], sample.of(~inside)) for r, inside in parts])
+        held = Cells.stacked([_cells(r[inside], t[inside], sample.of(inside)) for r, inside in parts])
         return CrossFit(whole, training, held, refitted=False)
 
 
@@ -262,11 +263,11 @@ def _known(p: FloatArray, layer: Layer) -> FloatArray:
     return 1.0 - missed / np.maximum(actual.var(axis=0), np.finfo(float).tiny)
 
 
-def _cells(r: FloatArray, t: FloatArray, members: Membership, of: BoolArray) -> Cells:
-    n = int(of.sum())
-    some = members.among(np.flatnonzero(of))
-    one = np.zeros(n, dtype=np.intp)
-    return collect_cells(r[of], t[of], np.ones(n), some, one, n_groups=some.n_groups, n_sets=1)
+def _cells(r: FloatArray, t: FloatArray, sample: Sample) -> Cells:
+    one = np.zeros(len(t), dtype=np.intp)
+    counted: dict[str, Any] = {"sample_weight": sample.weight, "clusters": sample.clusters}
+    groups = sample.members
+    return collect_cells(r, t, np.ones(len(t)), groups, one, n_groups=groups.n_groups, n_sets=1, **counted)
 
 
 def _probabilities(classifier: Any, Z: FloatArray, classes: int) -> FloatArray:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenout.core.choice import Choice
-from evenout.core.even_rates import RatioEstimate
-from evenout.core.flags import FlagRows, flag_threshold, flagged_share, group_rates, weighted_quantile
+from evenout.core.flags import FlagRows, flag_threshold, top_threshold
 from evenout.core.path import TradeoffPath
 from evenout.core.problem import Mixture
+from evenout.core.ruler import RatioEstimate
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.attributes import attribute_bias, warn_rising
 from evenout.fitting.background import Background
@@ -34,9 +34,11 @@ class FitResult:
     mixture : Mixture
         The fair score at the chosen alpha.
     groups : Groups
-        Of the rows in memory.
+        Of the rows in memory, crossed and hard: bands and probable groups by what a row belongs to most.
+    names : tuple of str
+        The groups that are compared.
     counts : array of shape (G,)
-        Rows of each group, in memory or not.
+        Rows that each of these has, or is expected to have, in memory or not.
     n_rows : int
         All rows, in memory or not.
     S : array of shape (n, k)
@@ -71,6 +73,7 @@ class FitResult:
     choice: Choice
     mixture: Mixture
     groups: Groups
+    names: tuple[str, ...]
     counts: IntArray
     n_rows: int
     S: FloatArray
@@ -108,18 +111,11 @@ class FitResult:
         choice.announced(list_kept(self.target, fair, request.contamination))
         warn_rising(attribute_bias(path, choice.alpha, request.target))
         both = np.column_stack([self.target, fair])
-        above = self.thresholds(both, request.contamination)
-        rates = group_rates(both > above, self.groups.codes, len(self.counts))
+        sample = self.seen.sample
+        above = top_threshold(both, self.seen.share(request.contamination), sample.weight)
+        rates = sample.means(both > above)
         found: dict[str, Any] = {"path": path, "choice": choice, "mixture": mixture, "flag_ratio": ratio}
         return replace(self, **found, flag_price=price, threshold=float(above[1]), flag_rates=rates)
-
-    def thresholds(self, scores: FloatArray, contamination: float) -> FloatArray:
-        """The score above which a row is flagged, for each column of scores of the rows in memory, shape (n, m)."""
-        weight = self.seen.stands_for
-        if weight is None:
-            return flag_threshold(scores, contamination)
-        share = 1.0 - flagged_share(contamination, self.n_rows)
-        return np.array([weighted_quantile(y, weight, share) for y in scores.T])
 
 
 def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:
@@ -127,22 +123,3 @@ def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:
     before, after = (y > flag_threshold(y, contamination) for y in (base, fair))
     kept = (before & after).sum() / max(before.sum(), 1)
     return f" and {kept:.0%} of the flagged list is kept"
-
-
-def stands_for(groups: Groups, counts: IntArray, n_rows: int) -> FloatArray | None:
-    """How many rows each row in memory stands for, shape (n,); None if each stands for itself.
-
-    Parameters
-    ----------
-    groups : Groups
-        Of the rows in memory.
-    counts : array of shape (G,)
-        All rows of each group.
-    n_rows : int
-        All rows.
-    """
-    if n_rows == len(groups.codes):
-        return None
-    drawn = np.append(groups.counts, (groups.codes < 0).sum())
-    rows = np.append(counts, n_rows - counts.sum())
-    return (rows / np.maximum(drawn, 1))[groups.codes]

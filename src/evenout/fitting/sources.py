@@ -14,11 +14,12 @@ from joblib import effective_n_jobs
 
 from evenout.core.cells import Cells, rank_weights
 from evenout.core.exceptions import InputError
-from evenout.core.flags import FlagRows, flag_rates, flag_threshold
+from evenout.core.flags import FlagRows, flagged_share, top_threshold
 from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.membership import AMONG, Membership
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
+from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import label_coverage
 from evenout.core.summing import collect_cells
@@ -31,7 +32,7 @@ from evenout.fitting.resemblance import Resemblance
 from evenout.fitting.scores import KnownLabels, ScoreModel, learn_on
 from evenout.inputs.coder import Coder
 from evenout.inputs.giveaways import find_giveaways, read_attributes, warn_giveaways
-from evenout.inputs.grouping import read_crossed, read_grouping
+from evenout.inputs.grouping import Grouping, read_crossed, read_grouping
 from evenout.inputs.groups import Groups
 from evenout.inputs.rows import (
     column_names,
@@ -109,21 +110,29 @@ class TrainingRows:
         crossed = read_crossed(sensitive_features, parameters, n, rows=X, given=given, labels=outcomes)
         grouping, groups = read_grouping(crossed, among, parameters), crossed.groups
         soft = None if grouping is None else grouping.members(crossed.numbers)
-        check_soft(fairness, groups, parameters, plain=soft is None)
+        check_soft(fairness, plain=soft is None)
         codes = read_clusters(clusters, n)
         weight = read_sample_weight(sample_weight, n, fairness)
-        refuse_lone_clusters(groups, codes, weight)
         taught = KnownLabels(*known) if known is not None and parameters["learn"] else None
-        rows = cls(
-            features, groups, crossed.sensitive, codes, weight, soft, known=taught, feature_names=column_names(X)
-        )
-        rows = rows if grouping is None else replace(rows, soft_names=grouping.full_names)
+        rows = cls(features, groups, crossed.sensitive, codes, weight, known=taught, feature_names=column_names(X))
+        rows = rows if grouping is None or soft is None else rows.grouped(grouping, soft)
+        refuse_lone_clusters(rows.members, rows.names, codes, weight)
         return rows.measured(parameters)
+
+    def grouped(self, grouping: Grouping, members: Membership, coder: Coder | None = None) -> "TrainingRows":
+        """The same where groups are others than hard, crossed ones."""
+        groups = replace(self.groups, left_out=grouping.left_out)
+        return replace(self, soft=members, soft_names=grouping.full_names, groups=groups, coder=coder)
 
     @cached_property
     def members(self) -> Membership:
         """How much each row belongs to each group that is compared."""
         return self.soft or Membership.of_codes(self.groups.codes, len(self.groups.labels))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the groups that are compared."""
+        return self.groups.labels if self.soft is None else self.soft_names
 
     def measured(self, parameters: Mapping[str, Any]) -> "TrainingRows":
         """The same with the units that they have given themselves, where features are to be standardised."""
@@ -160,19 +169,37 @@ def compared_rows(fairness: Collection[Notion], *, labelled: bool) -> list[str]:
     return [kind for kind in AMONG if kind in wanted]
 
 
-def check_soft(fairness: Collection[Notion], groups: Groups, parameters: Mapping[str, Any], *, plain: bool) -> None:
+def check_soft(fairness: Collection[Notion], *, plain: bool) -> None:
     """Refuse what is about hard, crossed groups where the groups that are compared are others."""
     if not plain and any(notion.name == "individual" for notion in fairness):
         raise InputError(
             "{fairness='individual'} compares rows of crossed groups, but {@continuous}, {@intersections}, {@given}, "
             "{@labels} or probabilities ask for other groups; leave one of them out"
         )
-    if not plain and parameters["flag_rate_ratio"] is not None and len(groups.labels) < 2:
-        raise InputError(
-            "{@flag_rate_ratio} compares crossed groups, of which fewer than two have {min_group_size=} rows; "
-            "give {@bias_reduction} or {@alpha} instead",
-            min_group_size=parameters["min_group_size"],
-        )
+
+
+def stands_for(groups: Groups, counts: IntArray, n_rows: int) -> FloatArray | None:
+    """How many rows each row in memory stands for, shape (n,); None if each stands for itself.
+
+    Parameters
+    ----------
+    groups : Groups
+        Of the rows in memory.
+    counts : array of shape (G,)
+        All rows of each group.
+    n_rows : int
+        All rows.
+    """
+    if n_rows == len(groups.codes):
+        return None
+    drawn = np.append(groups.counts, (groups.codes < 0).sum())
+    rows = np.append(counts, n_rows - counts.sum())
+    return (rows / np.maximum(drawn, 1))[groups.codes]
+
+
+def expected_rows(members: Membership) -> IntArray:
+    """Rows that each group is expected to have, rounded."""
+    return np.rint(np.asarray(members.weights.sum(axis=0)).ravel()).astype(np.intp)
 
 
 class View(NamedTuple):
@@ -223,8 +250,9 @@ class Views(Protocol):
 class Source(Protocol):
     """Where rows come from.
 
-    ``rows`` are those in memory, and ``folds`` (n,) their folds, of which there are ``n_folds``. ``counts`` (G,) are
-    the rows of each group, and ``n_rows`` all rows, in memory or not.
+    ``rows`` are those in memory, and ``folds`` (n,) their folds, of which there are ``n_folds``; ``sample`` says how
+    they are measured. ``counts`` (G,) are the rows that each group that is compared has, or is expected to have,
+    ``group_counts`` those of each crossed group, and ``n_rows`` all rows, in memory or not.
     """
 
     @property
@@ -234,7 +262,11 @@ class Source(Protocol):
     @property
     def n_folds(self) -> int: ...  # noqa: D102
     @property
+    def sample(self) -> Sample: ...  # noqa: D102
+    @property
     def counts(self) -> IntArray: ...  # noqa: D102
+    @property
+    def group_counts(self) -> IntArray: ...  # noqa: D102
     @property
     def n_rows(self) -> int: ...  # noqa: D102
 
@@ -267,9 +299,19 @@ class Memory:
         """Few rows or clusters fill fewer than five."""
         return int(self.folds.max()) + 1
 
+    @cached_property
+    def sample(self) -> Sample:
+        """How the rows are measured."""
+        return Sample(self.rows.members, self.rows.sample_weight, self.rows.clusters)
+
     @property
     def counts(self) -> IntArray:
-        """Rows of each group."""
+        """Rows that each group is expected to have."""
+        return expected_rows(self.rows.members)
+
+    @property
+    def group_counts(self) -> IntArray:
+        """Rows of each crossed group."""
         return self.rows.groups.counts
 
     @property
@@ -333,7 +375,7 @@ class MemoryViews:
 
     def flags(self, view: View, mixture: Mixture) -> tuple[float, FloatArray]:
         """See `Views`."""
-        fair, contamination = mixture.apply(view.S, view.t), self.source.parameters["contamination"]
-        groups, both = self.source.rows.groups, np.column_stack([view.t, fair])
-        rates = flag_rates(both, groups.codes, len(groups.labels), contamination)
-        return float(flag_threshold(fair, contamination)), rates
+        both, sample = np.column_stack([view.t, mixture.apply(view.S, view.t)]), self.source.sample
+        share = flagged_share(self.source.parameters["contamination"], len(both))
+        above = top_threshold(both, share, sample.weight)
+        return float(above[1]), sample.means(both > above)

@@ -17,13 +17,16 @@ from evenout.core.compiled import map_blocks
 from evenout.core.exceptions import AgedDetectorsWarning, InputError, warn
 from evenout.core.flags import FlagRows
 from evenout.core.folds import row_numbers
+from evenout.core.membership import Membership
 from evenout.core.rows import map_columns
+from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch, values_below
 from evenout.core.summing import collect_cells
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.fitting.request import Request
-from evenout.fitting.result import FitResult, stands_for
+from evenout.fitting.result import FitResult
 from evenout.fitting.scores import ScoreModel
+from evenout.fitting.sources import stands_for
 from evenout.inputs.groups import Groups, label_rows
 
 KNOTS = 512  # quantiles that are kept of each detector's scores
@@ -117,12 +120,13 @@ def update_fit(
     k, nested = len(pool.names), None
     if found.seen.nested is not None:
         nested = np.stack([S[:, k:]] * len(found.seen.nested))
-    fresh = FlagRows(S.copy(), t.copy(), codes, folds, nested)
+    sample = Sample(Membership.of_codes(codes, len(found.counts)))
+    fresh = FlagRows(S.copy(), t.copy(), sample, folds, nested)
     for fold, model in enumerate(maps.models[1:]):
         rows = folds == fold
         fresh.S[rows], fresh.t[rows] = model.of_raw(raw[rows])
     _warn_aged(maps.moved(S[:, :k], fresh.S[:, :k]), pool.names)
-    seen = fresh if request.target == "unseen" else FlagRows(S, t, codes, folds, nested)
+    seen = fresh if request.target == "unseen" else FlagRows(S, t, sample, folds, nested)
     counts = found.counts + np.bincount(codes[codes >= 0], minlength=len(found.counts))
     more = replace(
         _joined(found, S, t, seen, codes, left_out, int(parameters["reference_size"])),
@@ -131,7 +135,8 @@ def update_fit(
         n_rows=found.n_rows + len(X),
     )
     counted = stands_for(more.groups, more.counts, more.n_rows)
-    return replace(more, seen=replace(more.seen, stands_for=counted)).at(request)
+    sample = replace(more.seen.sample, weight=counted)
+    return replace(more, seen=replace(more.seen, sample=sample, n_rows=more.n_rows)).at(request)
 
 
 def _maps(found: FitResult) -> Maps:
@@ -213,7 +218,7 @@ def _joined(
         seen=FlagRows(
             np.concatenate([found.seen.S[old], seen.S[new]]),
             np.append(found.seen.t[old], seen.t[new]),
-            every,
+            Sample(Membership.of_codes(every, len(found.counts))),
             np.append(found.seen.folds[old], seen.folds[new]),
             _nested(found.seen.nested, old, seen.nested, new),
         ),

@@ -18,13 +18,20 @@ from evenout.core.exceptions import InputError, SmallGroupWarning, warn
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.types import FloatArray, IntArray
 from evenout.inputs.coder import Coder, Corner, Seen
-from evenout.inputs.groups import Groups, protected_columns, read_groups, settle_names, warn_left_out
+from evenout.inputs.groups import (
+    Groups,
+    protected_columns,
+    read_groups,
+    refuse_unknown,
+    settle_names,
+    warn_left_out,
+)
 from evenout.inputs.probable import GroupProbabilities
 
 MOST_OVERLAPS = 2000  # pairs of groups that share rows: their covariances are kept for every alpha
 LABELS = {"outliers": 1, "inliers": 0}  # rows of these labels; "all" are those of any
 
-# (values of the attributes, -1 for none; stratum; label) to rows.
+# (values of the attributes, -1 for none; stratum; label) to the rows that it has, or is expected to have.
 Tally = Counter[tuple[int, ...]]
 
 
@@ -51,6 +58,8 @@ class Part:
         The number of each combination of values that occurs, rising, and its group; -1 for one that is left out.
     sizes : tuple of int
         Values of each attribute.
+    left_out : dict of str to int
+        Groups that are too small to be measured, and their rows.
     """
 
     attributes: tuple[int, ...]
@@ -58,6 +67,7 @@ class Part:
     keys: IntArray
     codes: IntArray
     sizes: tuple[int, ...]
+    left_out: Mapping[str, int]
 
     def crossed(self, corner: Sequence[Corner]) -> Corner:
         """The group of each row, and how much it belongs to it, from its values."""
@@ -85,14 +95,20 @@ class Grouping:
     columns : tuple of Column
         The groups of the membership.
     compared : Comparison
-    n_strata : int
+    counts : array of shape (G,)
+        Rows that each group has, or is expected to have.
     """
 
     coder: Coder
     parts: tuple[Part, ...]
     columns: tuple[Column, ...]
     compared: Comparison
-    n_strata: int
+    counts: IntArray
+
+    @property
+    def n_strata(self) -> int:
+        """All strata."""
+        return self.coder.n_strata
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -109,6 +125,11 @@ class Grouping:
             + (f" among known {column.among}" if kinds != {"all"} and column.among != "all" else "")
             for name, column in zip(self.names, self.columns, strict=True)
         )
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Groups that are too small to be measured, and the rows that each has, or is expected to have."""
+        return {name: n for part in self.parts for name, n in part.left_out.items()}
 
     def members(self, numbers: FloatArray) -> Membership:
         """The membership of rows whose columns are numbers (`Coder.encode`)."""
@@ -143,10 +164,17 @@ class Grouping:
 
 
 def count_rows(coder: Coder, numbers: FloatArray) -> Tally:
-    """How many rows have each combination of values, stratum and label."""
-    whole = np.column_stack([coder.hard(numbers), coder.strata(numbers), coder.labels(numbers)])
-    keys, counts = np.unique(whole, axis=0, return_counts=True)
-    return Counter(dict(zip(map(tuple, keys.tolist()), counts.tolist(), strict=True)))
+    """How many rows have each combination of values, stratum and label, or are expected to have it."""
+    beside, total = [coder.strata(numbers), coder.labels(numbers)], Counter[tuple[int, ...]]()
+    own = zip(coder.attributes, coder.attribute_columns(), strict=True)
+    for corner in product(*(attribute.corners(numbers[:, at]) for attribute, at in own)):
+        shares = [share for _, share in corner if share is not None]
+        keys, place = np.unique(
+            np.column_stack([*(codes for codes, _ in corner), *beside]), axis=0, return_inverse=True
+        )
+        rows = np.bincount(place.ravel(), np.prod(shares, axis=0) if shares else None, len(keys))
+        total.update(dict(zip(map(tuple, keys.tolist()), np.nan_to_num(rows).tolist(), strict=True)))
+    return total
 
 
 class Coded(NamedTuple):
@@ -194,6 +222,10 @@ def read_crossed(
     """
     coder, numbers, hard = read_coded(sensitive, parameters, n_rows, rows=rows, given=given, labels=labels)
     rules = {name: parameters[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
+    if coder.attributes[0].probable:  # how large these groups are is not told by whom they are likeliest for
+        groups = Groups(coder.hard(numbers)[:, 0], coder.attributes[0].values)
+        refuse_unknown(groups.codes, parameters["unknown_groups"])
+        return Crossed(groups, hard, coder, numbers)
     if not parameters["intersections"] and len(coder.attributes) > 1:
         rules["small_groups"] = "leave_out"  # crossings are counted, not compared
     return Crossed(read_groups(hard, n_rows, **rules, rows=rows), hard, coder, numbers)
@@ -243,9 +275,8 @@ def read_grouping(crossed: Crossed, among: Sequence[str], parameters: Mapping[st
     parameters : mapping
     """
     coder, numbers = crossed.coder, crossed.numbers
-    if parameters["intersections"] or len(coder.attributes) == 1:
-        warn_left_out(crossed.groups, parameters["min_group_size"])
     if is_plain(coder, among, parameters["intersections"]):
+        warn_left_out(crossed.groups, parameters["min_group_size"])
         return None
     return settle(coder, count_rows(coder, numbers), among, parameters)
 
@@ -262,7 +293,7 @@ def settle(coder: Coder, tally: Tally, among: Sequence[str], parameters: Mapping
     each: list[tuple[int, ...]] = [(a,) for a in every] if parameters["intersections"] is not True else []
     crossed = [every] if parameters["intersections"] or len(every) == 1 else []
     parts = tuple(_part(coder, tally, own, parameters) for own in dict.fromkeys([*each, *crossed]))
-    columns, blocks = _compared(coder, parts, tally, among, parameters["min_group_size"])
+    columns, blocks, counts = _compared(coder, parts, tally, among, parameters["min_group_size"])
     overlaps = _overlaps(coder, parts, columns)
     if len(overlaps) > MOST_OVERLAPS:
         raise InputError(
@@ -270,13 +301,14 @@ def settle(coder: Coder, tally: Tally, among: Sequence[str], parameters: Mapping
             "{@sensitive_features}, raise {@min_group_size}, or set {intersections=True}",
             n=len(columns), pairs=len(overlaps), most=MOST_OVERLAPS,
         )  # fmt: skip
-    return Grouping(coder, parts, tuple(columns), Comparison(len(columns), tuple(blocks), overlaps), coder.n_strata)
+    compared = Comparison(len(columns), tuple(blocks), overlaps)
+    return Grouping(coder, parts, tuple(columns), compared, np.rint(counts).astype(np.intp))
 
 
 def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], parameters: Mapping[str, Any]) -> Part:
     own = [coder.attributes[a] for a in attributes]
     sizes = tuple(len(attribute.values) for attribute in own)
-    named: Counter[str] = Counter()
+    named: Counter[str] = Counter()  # of rows that are expected, which need not be whole
     keys: dict[int, str] = {}
     for key, count in tally.items():
         values = [key[a] for a in attributes]
@@ -285,18 +317,19 @@ def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], parameters: M
             named[name] += count
             keys[int(np.ravel_multi_index(values, sizes))] = name
     rules = {name: parameters[name] for name in ("min_group_size", "small_groups")}
-    groups, codes = settle_names(named, **rules)
-    if len(attributes) < len(coder.attributes):  # those of all attributes are named where the rows are read
-        warn_left_out(Groups(np.empty(0, dtype=np.intp), groups.labels, groups.left_out), rules["min_group_size"])
-    ordered = np.array(sorted(keys), dtype=np.intp)
-    return Part(attributes, groups.labels, ordered, np.array([codes[keys[key]] for key in ordered]), sizes)
+    groups, codes = settle_names({name: max(int(n + 1e-6), 1) for name, n in named.items() if n > 0}, **rules)
+    warn_left_out(groups, rules["min_group_size"])
+    ordered = np.array(sorted(key for key, name in keys.items() if name in codes), dtype=np.intp)
+    found = np.array([codes[keys[key]] for key in ordered], dtype=np.intp)
+    return Part(attributes, groups.labels, ordered, found, sizes, groups.left_out)
 
 
 def _compared(
     coder: Coder, parts: Sequence[Part], tally: Tally, among: Sequence[str], least: int
-) -> tuple[list[Column], list[Block]]:
-    """The groups that have rows enough, and the blocks in which they are compared."""
+) -> tuple[list[Column], list[Block], list[float]]:
+    """The groups that have rows enough, the blocks in which they are compared, and the rows of each group."""
     columns: list[Column] = []
+    counts: list[float] = []
     blocks: list[Block] = []
     left_out: Counter[str] = Counter()
     for place, part in enumerate(parts):
@@ -304,35 +337,36 @@ def _compared(
         by_size = any(coder.attributes[a].knots is not None for a in part.attributes)
         for kind in among:
             sizes = _sizes(part, tally, kind)
-            measured: dict[int, dict[int, int]] = {}
+            measured: dict[int, dict[int, float]] = {}
             for (stratum, code), n in sorted(sizes.items()):
                 if n >= least or (kind == "all" and not coder.cuts):
                     measured.setdefault(stratum, {})[code] = n
             kept = {stratum: groups for stratum, groups in measured.items() if len(groups) >= 2}
             left_out[kind] = max(left_out[kind], len({stratum for stratum, _ in sizes} - kept.keys()))
             if kind != "all" and not coder.cuts and kept:
-                few = {part.labels[code]: n for (_, code), n in sizes.items() if n < least}
+                few = {part.labels[code]: int(n) for (_, code), n in sizes.items() if n < least}
                 warn_left_out(Groups(np.empty(0, dtype=np.intp), part.labels, few), least, f"known {kind}")
             total = sum(sum(groups.values()) for groups in kept.values())
             for stratum, groups in kept.items():
                 first = len(columns)
                 columns += [Column(kind, place, stratum, code) for code in groups]
+                counts += groups.values()
                 own = tuple(range(first, len(columns)))
                 weight = sum(groups.values()) / total / len(parts)
                 blocks.append(Block(own, weight, by_size, kind, name))
     _say_left_out(coder, blocks, among, left_out, least)
-    return columns, blocks
+    return columns, blocks, counts
 
 
 def _sizes(part: Part, tally: Tally, kind: str) -> Counter[tuple[int, int]]:
-    """Rows of each stratum and group."""
+    """Rows of each stratum and group, as many as are expected."""
     keys = np.array(list(tally), dtype=np.intp)
     codes, _ = part.crossed([(keys[:, a], None) for a in part.attributes])
     found: Counter[tuple[int, int]] = Counter()
     for (*_, stratum, label), code, n in zip(keys.tolist(), codes.tolist(), tally.values(), strict=True):
         if stratum >= 0 and code >= 0 and (kind == "all" or label == LABELS[kind]):
             found[stratum, code] += n
-    return found
+    return Counter({key: round(n, 6) for key, n in found.items()})  # the same however rows are cut into chunks
 
 
 def _say_left_out(coder: Coder, blocks: list[Block], among: Sequence[str], left_out: Counter[str], least: int) -> None:

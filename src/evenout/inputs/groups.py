@@ -70,13 +70,7 @@ def read_groups(
     """
     columns = protected_columns(sensitive_features, n_rows, rows)
     codes, labels = _combine(columns)
-    unknown = int((codes < 0).sum())
-    if unknown and unknown_groups == "error":
-        raise InputError(
-            "{@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); fill them in, "
-            "or set {unknown_groups='ignore'} to use these rows without a group",
-            unknown=unknown, n_rows=n_rows, row=int((codes < 0).argmax()),
-        )  # fmt: skip
+    refuse_unknown(codes, unknown_groups)
     groups = Groups(codes, labels)
     _require_two(groups)
     small = groups.counts < min_group_size
@@ -91,6 +85,17 @@ def read_groups(
     if not small.any():
         return groups
     return _leave_out(groups, small) if small_groups == "leave_out" else _merge_small(groups, min_group_size)
+
+
+def refuse_unknown(codes: IntArray, unknown_groups: str) -> None:
+    """Refuse rows without a group, unless they are to be ignored."""
+    unknown = codes < 0
+    if unknown.any() and unknown_groups == "error":
+        raise InputError(
+            "{@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); fill them in, "
+            "or set {unknown_groups='ignore'} to use these rows without a group",
+            unknown=int(unknown.sum()), n_rows=len(codes), row=int(unknown.argmax()),
+        )  # fmt: skip
 
 
 def settle_names(tally: Mapping[str, int], *, min_group_size: int, small_groups: str) -> tuple[Groups, dict[str, int]]:

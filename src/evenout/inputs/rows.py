@@ -1,6 +1,6 @@
 """Feature rows, seeds, clusters and weights, cleaned once at the door into what the inner code trusts."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,9 +11,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
 from evenout.core.exceptions import InputError
+from evenout.core.membership import Membership
 from evenout.core.notions import Notion
 from evenout.core.types import FloatArray, IntArray
-from evenout.inputs.groups import Groups
 
 LARGEST = 1e30  # squares of larger numbers leave the range in which distances are exact
 
@@ -197,12 +197,16 @@ def read_propensity(label_propensity: Any, n_rows: int) -> FloatArray:
     return chances
 
 
-def refuse_lone_clusters(groups: Groups, clusters: IntArray | None, sample_weight: FloatArray | None) -> None:
+def refuse_lone_clusters(
+    members: Membership, names: Sequence[str], clusters: IntArray | None, sample_weight: FloatArray | None
+) -> None:
     """Raise an error for a group that one cluster alone, or one row of positive weight, stands for."""
-    counted = np.ones(len(groups.codes), dtype=bool) if sample_weight is None else sample_weight > 0
-    units = np.arange(len(groups.codes)) if clusters is None else clusters
-    for code, label in enumerate(groups.labels):
-        n = len(np.unique(units[counted & (groups.codes == code)]))
+    n_rows = members.weights.shape[0]
+    counted = np.ones(n_rows, dtype=bool) if sample_weight is None else sample_weight > 0
+    units = np.arange(n_rows) if clusters is None else clusters
+    for code, label in enumerate(names):
+        rows, _ = members.of(code)
+        n = len(np.unique(units[rows[counted[rows]]]))
         if n < 2:
             kind = "rows" if clusters is None else "clusters"
             raise ValueError(

@@ -60,7 +60,10 @@ class Reference:
 
 
 def settle_groups(survey: Survey, *, min_group_size: int, small_groups: str, quiet: bool = False) -> Settled:
-    """Refuse or merge small groups by the rules for rows in memory."""
+    """Refuse or merge small groups by the rules for rows in memory; probable groups are settled elsewhere."""
+    if survey.probable:
+        total = np.array([*(survey.tally[name] for name in survey.probable), survey.unknown], dtype=np.intp)
+        return Settled(survey.probable, {name: code for code, name in enumerate(survey.probable)}, total, {})
     groups, codes = settle_names(survey.tally, min_group_size=min_group_size, small_groups=small_groups)
     names = sorted(survey.tally)
     counts = np.array([survey.tally[name] for name in names], dtype=np.intp)

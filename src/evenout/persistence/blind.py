@@ -32,6 +32,7 @@ def describe_blind(model: BlindRepair, objects: list[Any]) -> dict[str, Any]:
                 "codes": found.groups.codes.astype(np.int64),
                 "labels": found.groups.labels,
                 "left_out": found.groups.left_out,
+                "counts": model.group_counts_.astype(np.int64),
             },
             "told": [*model.lambda_],
             "known": np.array([*model.group_known_.values()], dtype=float),
@@ -64,11 +65,12 @@ def read_blind(data: Fields, objects: Sequence[Any]) -> BlindRepair:
         data.require(resemblance.n_groups == G, "told", "has the wrong length")
         compared = data.fields("path").fields("cross").fields("whole").array("plain").shape[1] - 1
         path = read_path(data.fields("path"), compared, G, objects)
-        flags = _read_flags(data, len(labels))
+        flags = _read_flags(data, G)
     own = prices.floats("own", G)
     without = prices.floats("without", 0 if path is None else path.cross.n_folds, G)
     choice = read_choice(data.fields("choice"), everywhere=False)
     model.scores_, model.threshold_ = scores, data.number("threshold")
+    model.group_counts_ = groups.integers("counts", G, low=0, high=2**53)
     known = data.raw("known")
     data.require(isinstance(known, np.ndarray) and known.shape == (G,), "known", "has the wrong shape")
     model.group_known_ = dict(zip(told, known.tolist(), strict=True))

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from evenout.core.cells import Cells
 from evenout.core.choice import Choice
 from evenout.core.flags import FlagRows
+from evenout.core.membership import Comparison
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import NOTIONS
 from evenout.core.types import IntArray
@@ -27,7 +28,9 @@ from evenout.persistence.parts import (
     read_mixture,
     read_path,
     read_ratio,
+    read_sample,
     read_scores,
+    sample_entries,
 )
 from evenout.persistence.resemblance import describe_resemblance
 from evenout.storage.archive import plain
@@ -52,6 +55,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
                 "codes": found.groups.codes.astype(np.int64),
                 "labels": found.groups.labels,
                 "left_out": found.groups.left_out,
+                "names": found.names,
                 "counts": found.counts.astype(np.int64),
                 "rates": found.flag_rates,
             },
@@ -63,7 +67,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
                 "seen_t": seen.t,
                 "folds": seen.folds.astype(np.int64),
                 "nested": seen.nested,
-                "stands_for": seen.stands_for,
+                "members": sample_entries(seen.sample),
             },
             "known": found.known,
             "flag_price": found.flag_price,
@@ -91,26 +95,31 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
     n = len(rows.floats("target", None))
     rows.require(2 <= n <= _MOST, "target", "is out of range")
     labels = groups.texts("labels") if groups.items("labels") else ()
-    G, left_out, gap = len(labels), groups.fields("left_out"), data.fields("label_gap")
-    codes = groups.integers("codes", n, low=-1, high=G - 1)
+    names = groups.texts("names") if groups.items("names") else ()
+    G, left_out, gap = len(names), groups.fields("left_out"), data.fields("label_gap")
+    codes = groups.integers("codes", n, low=-1, high=len(labels) - 1)
     scores = read_scores(data.fields("scores"), n, d, objects)
     k = scores.width
     known, price = data.fields("known"), data.fields("flag_price")
     data.require(len(known.names()) == k - scores.n_detectors, "known", "has the wrong length")
     folds = rows.integers("folds", n, low=0, high=_MOST)
     model = unfitted(FairOutlierEnsemble, data.fields("parameters"), objects)
+    path = read_path(data.fields("path"), G, k, objects)
+    compared = path.cross.whole.comparison
+    data.require(compared.n_groups == G, "groups", "do not go with the rest")
     model._store(
         FitResult(
             scores=scores,
-            path=read_path(data.fields("path"), G, k, objects),
+            path=path,
             choice=read_choice(data.fields("choice")),
             mixture=read_mixture(data.fields("mixture"), k),
             groups=Groups(codes, labels, {name: left_out.whole(name, 0, 2**53) for name in left_out.names()}),
+            names=names,
             counts=groups.integers("counts", G, low=0, high=2**53),
             n_rows=rows.whole("n", n, 2**53),
             S=rows.floats("S", n, k),
             target=rows.floats("target", n),
-            seen=_read_seen(rows, n, k, k - scores.n_detectors, codes, folds),
+            seen=_read_seen(rows, n, k, k - scores.n_detectors, compared, folds),
             flag_ratio=read_ratio(data.fields("flag_ratio")),
             flag_price={name: price.number(name, finite=False) for name in price.names()},
             known={name: known.number(name) for name in known.names()},
@@ -128,15 +137,15 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
     return model
 
 
-def _read_seen(rows: Fields, n: int, k: int, resembling: int, codes: IntArray, folds: IntArray) -> FlagRows:
+def _read_seen(rows: Fields, n: int, k: int, resembling: int, compared: Comparison, folds: IntArray) -> FlagRows:
     """The rows as what has not seen them scores them."""
     n_folds = int(folds.max()) + 1
     nested = rows.floats("nested", None, n, resembling) if "nested" in rows else None
     rows.require((nested is None) == (resembling == 0), "nested", "does not go with the rest")
     rows.require(nested is None or len(nested) >= n_folds, "nested", "has too few folds")
-    stands_for = rows.floats("stands_for", n) if "stands_for" in rows else None
-    rows.require(stands_for is None or (stands_for > 0).all(), "stands_for", "is out of range")
-    return FlagRows(rows.floats("seen_S", n, k), rows.floats("seen_t", n), codes, folds, nested, stands_for)
+    sample = read_sample(rows.fields("members"), n, compared)
+    S, t = rows.floats("seen_S", n, k), rows.floats("seen_t", n)
+    return FlagRows(S, t, sample, folds, nested, rows.whole("n", n, 2**53))
 
 
 def _score_map(scores: ScoreModel, objects: list[Any]) -> dict[str, Any]:

@@ -4,18 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from evenout.core.cells import Cells, CrossFit
 from evenout.core.choice import Choice
 from evenout.core.combine import COMBINATIONS, Combination
-from evenout.core.even_rates import RatioEstimate
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
-from evenout.core.membership import AMONG, Block, Comparison
+from evenout.core.membership import AMONG, Block, Comparison, Membership
 from evenout.core.notions import Notion
 from evenout.core.path import TradeoffPath
 from evenout.core.problem import CORRECTIONS, METHODS, WEIGHTS, Columns, Mixture
 from evenout.core.ray import Rule
 from evenout.core.registry import weighted_notions
+from evenout.core.ruler import RatioEstimate, Sample
 from evenout.core.scaling import SCALINGS, Scaling
 from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import Stack
@@ -114,6 +115,39 @@ def _read_columns(data: Fields, k: int) -> Columns:
 def ratio_entries(ratio: RatioEstimate) -> dict[str, float]:
     """A ratio of flag rates as plain data."""
     return {"value": ratio.value, "error": ratio.error, "low": ratio.interval[0], "high": ratio.interval[1]}
+
+
+def sample_entries(sample: Sample) -> dict[str, Any]:
+    """How rows are measured, as plain data."""
+    phi = sample.members.weights
+    return {
+        "entries": int(phi.nnz),
+        "starts": phi.indptr.astype(np.int64),
+        "rows": phi.indices.astype(np.int64),
+        "share": phi.data,
+        "weight": sample.weight,
+        "clusters": None if sample.clusters is None else sample.clusters.astype(np.int64),
+    }
+
+
+def read_sample(data: Fields, n: int, compared: Comparison) -> Sample:
+    """How n rows are measured."""
+    n_groups = compared.n_groups
+    entries = data.whole("entries", 0, n * max(n_groups, 1))
+    starts = data.integers("starts", n_groups + 1, low=0, high=entries)
+    rows, share = data.integers("rows", entries, low=0, high=n - 1), data.floats("share", entries)
+    data.require(
+        starts[0] == 0 and starts[-1] == entries and (np.diff(starts) >= 0).all(), "starts", "are not in order"
+    )
+    inside = np.diff(rows) > 0
+    inside[starts[1:-1][(starts[1:-1] > 0) & (starts[1:-1] < entries)] - 1] = True
+    data.require(inside.all(), "rows", "are not in order")
+    data.require((share >= 0).all(), "share", "is out of range")
+    weight = data.floats("weight", n) if "weight" in data else None
+    data.require(weight is None or (weight >= 0).all(), "weight", "is out of range")
+    clusters = data.integers("clusters", n, low=0, high=n - 1) if "clusters" in data else None
+    phi = csc_array((share, rows, starts), shape=(n, n_groups))
+    return Sample(Membership(phi, compared), weight, clusters)
 
 
 def read_ratio(data: Fields) -> RatioEstimate:

@@ -7,6 +7,7 @@ from joblib import effective_n_jobs
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.exceptions import InputError
+from evenout.core.flags import top_threshold
 from evenout.inputs.rows import new_rows
 from evenout.reasons.attribution import Attribution
 from evenout.reasons.company import Company
@@ -107,4 +108,5 @@ def explain_rows(
 def base_line(ensemble: Any) -> float:
     """The base score above which a row would be flagged without fairness."""
     result = ensemble._result
-    return float(np.ravel(result.thresholds(result.target[:, None], ensemble.contamination))[0])
+    share = result.seen.share(ensemble.contamination)
+    return float(top_threshold(result.target[:, None], share, result.seen.sample.weight)[0])
