@@ -57,25 +57,46 @@ def test_wrong_file_ends_the_process_with_status_2(tmp_path):
     )
 
 
-def hear_interrupts():
-    """A parent may ignore them, and hand that on."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+WITH_SIGNALS = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_SETMASK, [])
+signal.signal(signal.SIGINT, signal.SIG_IGN if sys.argv[1] == "ignored" else signal.SIG_DFL)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+"""
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 1), (signal.SIGTERM, 143)])
-def test_an_interrupted_process_leaves_nothing(number, status, tmp_path):
+def started(interrupts, *arguments):
+    """A Python process whose parent leaves SIGINT "heard" or "ignored", as a shell does for a job in the background.
+
+    Whatever the parent of these tests ignores or blocks would be inherited otherwise.
+    """
+    return [sys.executable, "-c", WITH_SIGNALS, interrupts, *arguments]
+
+
+@pytest.mark.parametrize(
+    ("interrupts", "sent", "status"),
+    [
+        ("heard", [signal.SIGINT], 1),
+        ("heard", [signal.SIGTERM], 143),
+        ("ignored", [signal.SIGINT, signal.SIGTERM], 143),
+    ],
+)
+def test_an_interrupted_process_leaves_nothing(interrupts, sent, status, tmp_path):
+    """An interrupt that the parent ignores stays ignored; a request to terminate is still followed."""
     process = subprocess.Popen(
-        [*EVENOUT, "fit", "credit"],
+        started(interrupts, "-m", "evenout", "fit", "credit"),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=hear_interrupts,
     )
     until = time.monotonic() + 60
     while not list(tmp_path.iterdir()) and time.monotonic() < until:  # its workplace
         time.sleep(0.05)
-    time.sleep(0.3)
-    process.send_signal(number)
+    for number in sent:
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(number)
     out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (status, b"")
     assert list(tmp_path.iterdir()) == []
@@ -89,7 +110,8 @@ from evenout.cli.messages import plain_messages
 def called_back():
     if len(sys.argv) == 1:
         raise LookupError("of no concern")
-    signal.raise_signal(int(sys.argv[1]))
+    for number in sys.argv[1:]:
+        signal.raise_signal(int(number))
 
 with plain_messages():
     try:
@@ -101,11 +123,17 @@ print("went on")
 """
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
-def test_a_request_to_end_is_not_lost_in_code_that_compiled_code_calls(number, status):
-    done = subprocess.run(
-        [sys.executable, "-c", CALLED_BACK, str(int(number))], capture_output=True, text=True, timeout=60
-    )
+@pytest.mark.parametrize(
+    ("interrupts", "sent", "status"),
+    [
+        ("heard", [signal.SIGINT], -signal.SIGINT),
+        ("heard", [signal.SIGTERM], 143),
+        ("ignored", [signal.SIGINT, signal.SIGTERM], 143),
+    ],
+)
+def test_a_request_to_end_is_not_lost_in_code_that_compiled_code_calls(interrupts, sent, status):
+    command = started(interrupts, "-c", CALLED_BACK, *(str(int(number)) for number in sent))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.returncode) == ("removed\n", status)
 
 
