@@ -11,7 +11,7 @@ from evenout import FairOutlierEnsemble
 from evenout.partitions.engines import LocalEngine, Part
 from evenout.persistence import ModelFileError, load_model, save_model
 
-EXAMPLES = Path(__file__).parents[1] / "docs" / "extending"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "extending"
 
 
 @pytest.fixture(autouse=True)

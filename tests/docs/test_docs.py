@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from evenout.cli import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 SLOW = ("start.md", "audit.md", "reproduction.md", "reasons.md", "choosing.md", "blind-or-aware.md")
