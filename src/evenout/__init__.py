@@ -18,6 +18,7 @@ from evenout.core.exceptions import (
     SmallGroupWarning,
     TargetNotReachedWarning,
     UnknownCategoryWarning,
+    UnknownOutcomeWarning,
 )
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
@@ -54,6 +55,7 @@ __all__ = [
     "TargetNotReachedWarning",
     "TradeoffPath",
     "UnknownCategoryWarning",
+    "UnknownOutcomeWarning",
     "__version__",
     "audit",
 ]

@@ -13,27 +13,21 @@ from evenout.core.choice import HALF_SHARED, choose
 from evenout.core.exceptions import InputError, NoGapWarning
 from evenout.core.flags import flagged_share, top_threshold
 from evenout.core.folds import N_FOLDS, assign_folds
-from evenout.core.membership import Membership
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import GROUP_NOTIONS, NOTIONS
 from evenout.core.ruler import Sample
 from evenout.core.types import FloatArray
+from evenout.fitting.doubt import doubted
+from evenout.fitting.even import fold_weights
 from evenout.fitting.prices import FlagState, Prices, Repaired, flag_prices, mean_prices, no_prices
 from evenout.fitting.request import DEFAULT_REDUCTION
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import list_kept
-from evenout.fitting.sources import check_soft, compared_rows, expected_rows
-from evenout.inputs.grouping import read_crossed, read_grouping
-from evenout.inputs.groups import Groups
+from evenout.fitting.sources import TrainingRows, expected_rows
 from evenout.inputs.parameters import CLASSIFIER, ENSEMBLE, check_parameters, integer, one_of
 from evenout.inputs.rows import (
     as_seed,
     new_rows,
-    read_clusters,
-    read_known_labels,
-    read_sample_weight,
-    refuse_lone_clusters,
-    training_rows,
 )
 from evenout.metrics import one_per_row
 
@@ -206,6 +200,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         sensitive_features: Any = None,
         given: Any = None,
         labels: Any = None,
+        label_propensity: Any = None,
         clusters: Any = None,
         sample_weight: Any = None,
     ) -> Self:
@@ -224,35 +219,35 @@ class BlindRepair(TransformerMixin, BaseEstimator):
             What may justify a difference: rows are compared with others alike in these columns alone.
         labels : array of shape (n,), optional
             1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``fairness``.
+        label_propensity : float, or array of shape (n,), optional
+            The chance with which each row was looked at, where some are labelled. Without it nothing is said about
+            rows that nobody looked at.
         clusters : array of shape (n,), optional
             Rows with the same value belong together, such as several rows of one person.
         sample_weight : array of shape (n,), optional
             How much each row counts, as in a survey; the scale does not matter.
         """
         self._check_parameters()
-        t, features = one_per_row(scores, "scores"), training_rows(self, X)
-        _refuse_other_length(t, features)
-        share, seed = flagged_share(self.contamination, len(t)), as_seed(self.random_state)
-        beside = {"sensitive_features": sensitive_features, "given": given, "labels": labels}
-        groups, members, names = self._compared(len(t), X, **beside)
-        units, weight = read_clusters(clusters, len(t)), read_sample_weight(sample_weight, len(t), ())
-        refuse_lone_clusters(members, names, units, weight)
-        sample = Sample(members, weight, units)
-        found = Repaired(None, None, no_prices(0, members.n_groups), None, groups)
-        cross = None
-        if members.n_groups >= 2:
-            Z = np.column_stack([features, t])
-            folds = assign_folds(Z, groups.codes, N_FOLDS, seed, units)
-            settings: dict[str, Any] = {"seed": seed, "n_jobs": self.n_jobs, "stands_for": weight}
-            cross = cross_fit_resemblance(self.classifier, Z, members, folds, **settings)
+        t, seed = one_per_row(scores, "scores"), as_seed(self.random_state)
+        parameters = self.get_params(deep=False) | {"unknown_groups": "error", "learn": False, "standardize": False}
+        beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
+        beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
+        rows = TrainingRows.read(self, X, parameters, [NOTIONS[self.fairness]], **beside)
+        _refuse_other_length(t, rows.X)
+        sample, names, share = rows.sample, rows.names, flagged_share(self.contamination, len(t))
+        found, cross = Repaired(None, None, no_prices(0, len(names)), None, rows.groups), None
+        if len(names) >= 2:
+            Z = np.column_stack([rows.X, t])
+            folds = assign_folds(Z, rows.groups.codes, N_FOLDS, seed, rows.clusters)
+            settings: dict[str, Any] = {"seed": seed, "n_jobs": self.n_jobs, "stands_for": sample.weight}
+            cross = cross_fit_resemblance(self.classifier, Z, sample.members, folds, **settings)
             path = TradeoffPath(cross.sums(t, sample), {NOTIONS[self.fairness]: 1.0}, noise_aware=True)
-            prices = self._solve(cross, path, t, sample, share)
-            flags = FlagState.of(cross, t, sample, prices, share, other=self.flag_rate_ratio is not None)
-            found = Repaired(cross.model, path, prices, flags, groups)
+            prices, flags = self._solve(cross, path, t, sample, share)
+            found = Repaired(cross.model, path, prices, flags, rows.groups)
         # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
         self.scores_ = t.copy() if cross is None else found.prices.apply(t, cross.own)
-        self.threshold_ = float(top_threshold(self.scores_[:, None], share, weight)[0])
-        self.group_counts_ = expected_rows(members)
+        self.threshold_ = float(top_threshold(self.scores_[:, None], share, sample.weight)[0])
+        self.group_counts_ = expected_rows(sample.members)
         known = np.full(len(names), np.nan) if cross is None else cross.known
         self.group_known_ = dict(zip(names, known.tolist(), strict=True))
         self._store(found, names)
@@ -289,36 +284,25 @@ class BlindRepair(TransformerMixin, BaseEstimator):
                 "{@confidence} goes with {@bias_reduction}, but {@flag_rate_ratio} was given; leave one out"
             )
 
-    def _compared(
-        self, n: int, X: Any, *, sensitive_features: Any, given: Any, labels: Any
-    ) -> tuple[Groups, Membership, tuple[str, ...]]:
-        """Rows by hard groups, how much each belongs to the groups that are compared, and the names of these."""
-        parameters = self.get_params(deep=False) | {"unknown_groups": "error"}
-        fairness = [NOTIONS[self.fairness]]
-        known = read_known_labels(labels, None, n, learn=False)
-        among = compared_rows(fairness, labelled=known is not None)
-        outcomes = None if known is None or among == ["all"] else known[0]
-        crossed = read_crossed(sensitive_features, parameters, n, rows=X, given=given, labels=outcomes)
-        grouping, groups = read_grouping(crossed, among, parameters), crossed.groups
-        check_soft(fairness, plain=grouping is None)
-        if grouping is None:
-            return groups, Membership.of_codes(groups.codes, len(groups.labels)), groups.labels
-        groups = replace(groups, left_out=grouping.left_out)
-        return groups, grouping.members(crossed.numbers), grouping.full_names
-
-    def _solve(self, cross: CrossFitted, path: TradeoffPath, t: FloatArray, sample: Sample, share: float) -> Prices:
-        """What to take off, announced."""
-        known = float(cross.known.max())
+    def _solve(
+        self, cross: CrossFitted, path: TradeoffPath, t: FloatArray, sample: Sample, share: float
+    ) -> tuple[Prices, FlagState]:
+        """What to take off, announced, and whom that flags."""
+        known, by_flags = float(cross.known.max()), self.flag_rate_ratio is not None
         if self.flag_rate_ratio is not None:
             prices = flag_prices(cross, t, sample, share, self.flag_rate_ratio, f"Other {_more(known)}")
         else:
             asked = DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction
             choice = choose(path, asked, "unseen", self.confidence, least=HALF_SHARED, more=_more(known), anyway="")
             prices = mean_prices(path, choice, cross.model)
-        prices.choice.announced(list_kept(t, prices.apply(t, cross.own), self.contamination))
+        flags = FlagState.of(cross, t, sample, prices, share, other=by_flags)
+        rows, V = cross.held(t, sample, share), fold_weights(prices.without)
+        choice, ratio = doubted(prices.choice, flags.ratio, rows, V, share, self.flag_rate_ratio)
+        prices, flags = replace(prices, choice=choice), replace(flags, ratio=ratio)
+        choice.announced(list_kept(t, prices.apply(t, cross.own), self.contamination))
         if prices.own.any():
             warn_proxy(cross.known)
-        return prices
+        return prices, flags
 
     def _store(self, found: Repaired, names: tuple[str, ...]) -> None:
         """What a fit has learnt; without two groups to compare, nothing."""

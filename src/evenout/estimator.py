@@ -310,8 +310,10 @@ class FairOutlierEnsemble(FittedScores):
         labels : array of shape (n,), optional
             1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``learn=True``, and for notions
             of fairness that need them.
-        label_propensity : array of shape (n,), optional
-            The chance with which each row was looked at, where rows were chosen by something other than their scores.
+        label_propensity : float, or array of shape (n,), optional
+            The chance with which each row was looked at; a number where rows were drawn at random. Without it, labels
+            of some rows say nothing about rows that nobody looked at, and notions that compare rows of known outcome
+            state nothing about these.
         """
         check_parameters(self.get_params(deep=False), ENSEMBLE)
         if self.device != "cpu":
@@ -320,14 +322,22 @@ class FairOutlierEnsemble(FittedScores):
         if is_collection(X):
             if clusters is not None or sample_weight is not None:
                 raise ValueError("clusters and sample_weight need rows in memory; leave them out for Dask collections")
-            return self.fit_partitions(collection_engine(X, sensitive_features, given, labels, label_propensity))
+            engine = collection_engine(X, sensitive_features, given, labels, label_propensity)
+            return self.fit_partitions(engine, sufficient=getattr(sensitive_features, "sufficient", False))
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
         beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
         beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
         rows = TrainingRows.read(self, X, parameters, request.fairness, **beside)
         return self._fit(Memory.of(rows, parameters, seed), request, seed, X)
 
-    def fit_partitions(self, engine: Engine, *, exact_rows: int = EXACT_ROWS, scores_to: Path | None = None) -> Self:
+    def fit_partitions(
+        self,
+        engine: Engine,
+        *,
+        exact_rows: int = EXACT_ROWS,
+        scores_to: Path | None = None,
+        sufficient: bool = False,
+    ) -> Self:
         """Fit on all rows of an engine's partitions, such as a folder of Parquet files; see ``docs/scale.md``.
 
         Parameters
@@ -339,6 +349,8 @@ class FairOutlierEnsemble(FittedScores):
             ``rank_error_`` is what ranks may be off, as a share of the rows.
         scores_to : Path, optional
             An empty folder, reachable by all workers, for one file of scores per partition.
+        sufficient : bool
+            Of probabilities of groups; see `evenout.GroupProbabilities`.
         """
         check_parameters(self.get_params(deep=False), ENSEMBLE)
         if self.device != "cpu":  # of this machine, on which the reference is fitted; others are asked later
@@ -346,7 +358,8 @@ class FairOutlierEnsemble(FittedScores):
         parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
         request = Request.read(parameters)
         with engine.scratch() as scratch:
-            source = open_source(Plan(engine, scratch, exact_rows, scores_to), parameters, seed, request.fairness)
+            plan = Plan(engine, scratch, exact_rows, scores_to, sufficient)
+            source = open_source(plan, parameters, seed, request.fairness)
             self._fit(source, request, seed, engine.header)
         if scores_to is not None and not isinstance(source, Beyond):
             self.score_partitions(engine, scores_to, coder=source.rows.coder)

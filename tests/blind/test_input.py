@@ -127,6 +127,6 @@ def test_conventions_of_scikit_learn(rows):
     assert again.lambda_ == fitted.lambda_
     with config_context(enable_metadata_routing=True):
         routed = BlindRepair().set_fit_request(sensitive_features=True).get_metadata_routing()
-        beside = dict.fromkeys(("given", "labels", "clusters", "sample_weight"))
+        beside = dict.fromkeys(("given", "labels", "label_propensity", "clusters", "sample_weight"))
         assert routed.fit.requests == {"sensitive_features": True, **beside}
         assert routed.transform.requests == {}

@@ -92,7 +92,7 @@ def test_known_outliers(rows, unseen):
 def test_probable_groups(rows, unseen):
     X, t, people, *_ = rows
     p = np.where(people["group"] == 1, 0.8, 0.2)
-    probable = GroupProbabilities(pd.DataFrame({"a": 1 - p, "b": p}))
+    probable = GroupProbabilities(pd.DataFrame({"a": 1 - p, "b": p}), sufficient=True)
     repair = BlindRepair(bias_reduction=0.8, classifier=LOGISTIC, random_state=0)
     repair.fit(t, X, sensitive_features=probable)
     assert repair.request_met_

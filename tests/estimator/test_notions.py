@@ -137,14 +137,15 @@ def test_base_rates_that_differ_are_no_gap_among_known_inliers():
     assert plain.gap_detected_
     for fairness in ("equal_false_alarms", "equal_opportunity", "equalized_odds"):
         with pytest.warns(NoGapWarning):
-            even = model_of(fairness=fairness).fit(X, sensitive_features=group, labels=labels)
+            even = model_of(fairness=fairness).fit(X, sensitive_features=group, labels=labels, label_propensity=0.5)
         np.testing.assert_array_equal(even.outlier_scores_, even.target_)
 
 
 def test_false_alarms_are_evened_out_and_real_outliers_stay():
     X, group, outlier = people(6000, np.random.default_rng(7), false_alarms=2.0)
     labels = np.where(np.random.default_rng(8).random(6000) < 0.5, outlier, np.nan)
-    model = model_of(fairness="equal_false_alarms").fit(X, sensitive_features=group, labels=labels)
+    model = model_of(fairness="equal_false_alarms")
+    model.fit(X, sensitive_features=group, labels=labels, label_propensity=0.5)
     assert model.path_.fairness == {"equal_false_alarms": 1.0}
 
     def gap(y):
@@ -169,7 +170,7 @@ def test_probabilities_tell_a_gap_that_the_likeliest_group_overstates():
     place = rng.random(20000)
     member = rng.random(20000) < place
     X = rng.normal(size=(20000, 4)) + 2.0 * place[:, None]
-    sure = GroupProbabilities(pd.DataFrame({"other": 1 - place, "member": place}))
+    sure = GroupProbabilities(pd.DataFrame({"other": 1 - place, "member": place}), sufficient=True)
     truth, weighted, likeliest = (
         model_of(alpha=0.0).fit(X, sensitive_features=groups).path_.target_bias()
         for groups in (member, sure, place > 0.5)

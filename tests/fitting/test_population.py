@@ -40,7 +40,9 @@ def people(n, rng, gap):
 def members_of(kind, columns, rng):
     names, changes, given = KINDS[kind]
     sure = np.clip(0.2 + 0.6 * columns["sex"] + 0.1 * rng.normal(size=len(columns)), 0, 1)
-    sensitive = GroupProbabilities(np.column_stack([sure, 1 - sure])) if names is None else columns[names]
+    sensitive = (
+        GroupProbabilities(np.column_stack([sure, 1 - sure]), sufficient=True) if names is None else columns[names]
+    )
     parameters = PLAIN | changes
     crossed = read_crossed(sensitive, parameters, len(columns), given=columns[["product"]] if given else None)
     with warnings.catch_warnings():

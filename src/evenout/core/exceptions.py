@@ -88,6 +88,10 @@ class TargetNotReachedWarning(EvenoutWarning):
     """What was asked for is not reached; the message says what was, at which price, and what would reach more."""
 
 
+class UnknownOutcomeWarning(EvenoutWarning):
+    """What was reached cannot be known from these data, however many rows there are; the message says why."""
+
+
 class SmallGroupWarning(EvenoutWarning):
     """Groups with too few rows to be measured are left out of the comparison."""
 

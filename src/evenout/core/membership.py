@@ -8,7 +8,7 @@ With the weight ``w_gh`` of the comparison of two groups, parity is ``sum_{g<h} 
 ``L = diag(W 1) - W`` is the Laplacian of the comparisons: form, noise and errors are all written with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -235,6 +235,15 @@ class Membership:
         """The rows of one group, and how much each belongs to it."""
         inside = slice(*self.weights.indptr[group : group + 2])
         return self.weights.indices[inside].astype(np.intp, copy=False), self.weights.data[inside]
+
+    def times(self, factor: FloatArray, kinds: Collection[str]) -> "Membership":
+        """The same with each row's weights times a factor (n,) in the blocks of rows of some kinds (`Block.among`)."""
+        own = np.zeros(self.n_groups, dtype=bool)
+        own[[g for block in self.compared.blocks if block.among in kinds for g in block.groups]] = True
+        entries = np.repeat(own, np.diff(self.weights.indptr))
+        data = np.where(entries, self.weights.data * factor[self.weights.indices], self.weights.data)
+        whole = self.weights
+        return replace(self, weights=csc_array((data, whole.indices, whole.indptr), shape=whole.shape))
 
     def among(self, rows: IntArray) -> "Membership":
         """The same of some of the rows, which are in order."""

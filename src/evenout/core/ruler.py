@@ -124,11 +124,15 @@ class Sample:
         How much each row counts; the scale does not matter.
     clusters : array of shape (n,), optional
         Codes 0, 1, ... of rows that belong together.
+    doubt : {"", "probable", "labels"}
+        What no number of such rows could tell: who is in a group that is known by probabilities alone, or what the
+        rows are like that nobody has labelled.
     """
 
     members: Membership
     weight: FloatArray | None = None
     clusters: IntArray | None = None
+    doubt: str = ""
 
     @property
     def compared(self) -> Comparison:
@@ -157,10 +161,21 @@ class Sample:
         squares = np.asarray(self._by_cluster(self.counted).power(2).sum(axis=0), dtype=float).ravel()
         return self.total**2 / np.where(squares > 0, squares, np.inf)
 
+    @cached_property
+    def joined(self) -> Membership:
+        """The membership, with groups that meet in a cluster among those whose means go together."""
+        if self.clusters is None:
+            return self.members
+        met = self._by_cluster(self.members.weights)
+        together = np.argwhere(np.triu((met.T @ met).toarray() > 0, 1))
+        overlaps = tuple(sorted({*self.compared.overlaps, *((int(g), int(h)) for g, h in together)}))
+        return replace(self.members, compared=replace(self.compared, overlaps=overlaps))
+
     def of(self, rows: BoolArray) -> "Sample":
         """Some of the rows."""
         weight, clusters = (None if part is None else part[rows] for part in (self.weight, self.clusters))
-        return Sample(self.members.among(np.flatnonzero(rows)), weight, clusters)  # type: ignore[arg-type]
+        members = self.members.among(np.flatnonzero(rows))
+        return Sample(members, weight, clusters, self.doubt)  # type: ignore[arg-type]
 
     def means(self, z: FloatArray | BoolArray) -> FloatArray:
         """Means of columns (n,) or (n, m) in each group, shape (G,) or (G, m); NaN for a group without rows."""

@@ -56,12 +56,15 @@ class Plan:
         Up to so many rows, the ranks behind beta are exact. Beyond, they come from a sketch.
     scores_to : Path, optional
         An empty folder, reachable by all workers, for one file of scores per partition (`parquet.ScoresFile`).
+    sufficient : bool
+        Whether probabilities of groups, if any, are said to tell all that a score knows of them.
     """
 
     engine: Engine
     scratch: Any
     exact_rows: int
     scores_to: Path | None
+    sufficient: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ class Beyond:
     @cached_property
     def sample(self) -> Sample:
         """How the rows of the reference are measured: each stands for some of its crossed group."""
-        return Sample(self.rows.members, stands_for(self.rows.groups, self.group_counts, self.n_rows))
+        weight = stands_for(self.rows.groups, self.group_counts, self.n_rows)
+        return Sample(self.rows.members, weight, doubt=self.rows.doubt)
 
     @property
     def counts(self) -> IntArray:

@@ -44,6 +44,15 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
     groups = _settled(replace(survey, probable=probable), parameters, len(learnt.attributes), quiet=quiet)
     drawn = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=coder, units=units)
     rows = _training_rows(drawn, groups, grouping, column_names(engine.header))
+    rows = replace(rows, doubt="probable" if probable and not plan.sufficient else "")
+    if among != ["all"]:
+        known = KnownLabels.of_columns(drawn.known)
+        if known.propensity is not None and not drawn.complete:
+            raise InputError(
+                "{@label_propensity} with {fairness=} needs all rows in memory; raise {@reference_size}",
+                fairness=next(notion.name for notion in fairness),
+            )
+        rows = rows.looked_at(known.labels, known.propensity)
     check_soft(fairness, plain=grouping is None)
     if drawn.complete:
         return Memory.of(_labelled(rows, drawn, parameters).measured(parameters), parameters, seed)

@@ -20,6 +20,7 @@ from evenout.core.ray import Rule
 from evenout.core.registry import NOTIONS, weighted_notions
 from evenout.core.ruler import RatioEstimate, estimate_ratio
 from evenout.core.types import FloatArray, IntArray
+from evenout.fitting.doubt import doubted
 from evenout.fitting.even import Counter, even_columns, flag_price, require_compared
 from evenout.inputs.parameters import number
 
@@ -111,6 +112,7 @@ class Request:
             rates = replace(count(V), compared=rows.sample.compared)
         solved = path.rule is not None
         ratio = estimate_ratio(rates, judged.spread(V, share, rates.size.sum()) if solved else None)
+        choice, ratio = doubted(choice, ratio, judged, V, share, self.flag_rate_ratio)
         return Settled(path, choice, ratio, flag_price(rows.t, before, after, other))
 
     def _solved(

@@ -11,7 +11,7 @@ Groups that share rows by more than that, such as those of two attributes, are t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -134,6 +134,7 @@ class CrossFitted:
 
     def sums(self, t: FloatArray, sample: Sample) -> CrossFit:
         """Sums of ``(1, r_1, ..., r_G, t)`` over all rows, and outside and inside of each fold."""
+        sample = replace(sample, members=sample.joined)  # of all rows: each fold has the same pairs
         whole = _cells(self.own, t, sample)
         parts = [(r, self.folds == fold) for fold, r in enumerate(self.without)]
         training = Cells.stacked([_cells(r[~inside], t[~inside], sample.of(~inside)) for r, inside in parts])

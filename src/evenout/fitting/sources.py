@@ -32,8 +32,9 @@ from evenout.fitting.resemblance import Resemblance
 from evenout.fitting.scores import KnownLabels, ScoreModel, learn_on
 from evenout.inputs.coder import Coder
 from evenout.inputs.giveaways import find_giveaways, read_attributes, warn_giveaways
-from evenout.inputs.grouping import Grouping, read_crossed, read_grouping
+from evenout.inputs.grouping import LABELS, Grouping, read_crossed, read_grouping
 from evenout.inputs.groups import Groups
+from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.rows import (
     column_names,
     read_clusters,
@@ -71,6 +72,8 @@ class TrainingRows:
         In which named pools see the rows.
     n_threads : int
         For passes over the rows; results do not depend on it.
+    doubt : str
+        See `evenout.core.ruler.Sample`.
     """
 
     X: FloatArray
@@ -85,6 +88,7 @@ class TrainingRows:
     soft_names: tuple[str, ...] = ()
     units: Units | None = None
     n_threads: int = 1
+    doubt: str = ""
 
     @classmethod
     def read(
@@ -107,6 +111,7 @@ class TrainingRows:
         known = read_known_labels(labels, label_propensity, n, learn=parameters["learn"])
         among = compared_rows(fairness, labelled=known is not None)
         outcomes = None if known is None or among == ["all"] else known[0]
+        doubt = "probable" if in_doubt(sensitive_features) else ""
         crossed = read_crossed(sensitive_features, parameters, n, rows=X, given=given, labels=outcomes)
         grouping, groups = read_grouping(crossed, among, parameters), crossed.groups
         soft = None if grouping is None else grouping.members(crossed.numbers)
@@ -116,6 +121,8 @@ class TrainingRows:
         taught = KnownLabels(*known) if known is not None and parameters["learn"] else None
         rows = cls(features, groups, crossed.sensitive, codes, weight, known=taught, feature_names=column_names(X))
         rows = rows if grouping is None or soft is None else rows.grouped(grouping, soft)
+        rows = replace(rows, doubt=doubt)
+        rows = rows if outcomes is None or known is None else rows.looked_at(*known)
         refuse_lone_clusters(rows.members, rows.names, codes, weight)
         return rows.measured(parameters)
 
@@ -124,10 +131,25 @@ class TrainingRows:
         groups = replace(self.groups, left_out=grouping.left_out)
         return replace(self, soft=members, soft_names=grouping.full_names, groups=groups, coder=coder)
 
+    def looked_at(self, labels: FloatArray, propensity: FloatArray | None) -> "TrainingRows":
+        """The same where known outliers or inliers are compared: a row stands for those like it that were not seen.
+
+        Where labels are some, and nobody knows how these were chosen, they say nothing of other rows.
+        """
+        if propensity is None or self.soft is None:
+            partial = bool(np.isnan(labels).any())
+            return replace(self, doubt=self.doubt or ("labels" if partial else ""))
+        return replace(self, soft=self.soft.times(1.0 / propensity, LABELS))
+
     @cached_property
     def members(self) -> Membership:
         """How much each row belongs to each group that is compared."""
         return self.soft or Membership.of_codes(self.groups.codes, len(self.groups.labels))
+
+    @cached_property
+    def sample(self) -> Sample:
+        """How the rows are measured."""
+        return Sample(self.members, self.sample_weight, self.clusters, self.doubt)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -157,7 +179,7 @@ class TrainingRows:
         weight, sets = np.zeros(len(of)), np.where(of, 0, -1)
         weight[of] = beta
         sums |= {"n_groups": self.members.n_groups, "n_sets": 1, "n_threads": self.n_threads}
-        return collect_cells(S, t, weight, self.members, sets, **sums)
+        return collect_cells(S, t, weight, self.sample.joined, sets, **sums)
 
 
 def compared_rows(fairness: Collection[Notion], *, labelled: bool) -> list[str]:
@@ -167,6 +189,11 @@ def compared_rows(fairness: Collection[Notion], *, labelled: bool) -> list[str]:
         name = next(notion.name for notion in fairness if getattr(notion, "among", ("all",)) != ("all",))
         raise InputError("{fairness=} compares rows of known outcome, but {@labels} is missing", fairness=name)
     return [kind for kind in AMONG if kind in wanted]
+
+
+def in_doubt(sensitive: Any) -> bool:
+    """Whether groups are known by probabilities that need not tell all that a score knows of them."""
+    return isinstance(sensitive, GroupProbabilities) and not sensitive.sufficient
 
 
 def check_soft(fairness: Collection[Notion], *, plain: bool) -> None:
@@ -299,10 +326,10 @@ class Memory:
         """Few rows or clusters fill fewer than five."""
         return int(self.folds.max()) + 1
 
-    @cached_property
+    @property
     def sample(self) -> Sample:
         """How the rows are measured."""
-        return Sample(self.rows.members, self.rows.sample_weight, self.rows.clusters)
+        return self.rows.sample
 
     @property
     def counts(self) -> IntArray:

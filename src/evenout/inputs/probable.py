@@ -22,6 +22,10 @@ class GroupProbabilities:
     ----------
     frame : frame, of Dask too, or array of shape (n, groups)
         Numbers from 0 to 1; each row sums to 1, or is missing, or all 0: such a row is of unknown group.
+    sufficient : bool, default=False
+        Your word that the probabilities know all that the score uses: among people of the same probabilities, score and
+        group have nothing to do with each other. Otherwise statements carry bounds: how low and how high a group's mean
+        may be, given the probabilities alone.
 
     Attributes
     ----------
@@ -37,8 +41,8 @@ class GroupProbabilities:
     GroupProbabilities(4 rows; means may be off by at most, in standard deviations: 0 0.71, 1 0.71)
     """
 
-    def __init__(self, frame: Any) -> None:
-        self._take(frame)
+    def __init__(self, frame: Any, *, sufficient: bool = False) -> None:
+        self._take(frame, sufficient)
         if not self.lazy:
             _ = self.values
 
@@ -49,9 +53,10 @@ class GroupProbabilities:
         found._take(frame)
         return found
 
-    def _take(self, frame: Any) -> None:
+    def _take(self, frame: Any, sufficient: bool = False) -> None:
         import pandas as pd
 
+        self.sufficient = sufficient
         self.lazy = hasattr(frame, "dask")
         self.frame = frame if self.lazy else pd.DataFrame(frame)
         self.index, self.names = getattr(frame, "index", None), tuple(map(str, self.frame.columns))
@@ -80,6 +85,8 @@ class GroupProbabilities:
     def __repr__(self) -> str:
         if self.lazy:
             return f"GroupProbabilities({', '.join(self.names)}; a Dask collection)"
+        if self.sufficient:
+            return f"GroupProbabilities({len(self)} rows; {', '.join(self.names)}; sufficient=True)"
         bounds = ", ".join(f"{name} {off:.2f}" for name, off in self.bound().items())
         return f"GroupProbabilities({len(self)} rows; means may be off by at most, in standard deviations: {bounds})"
 

@@ -189,11 +189,15 @@ def refuse_lone_propensity(labels: Any, label_propensity: Any) -> None:
 
 def read_propensity(label_propensity: Any, n_rows: int) -> FloatArray:
     """The chance with which each row was looked at, shape (n,)."""
+    if np.ndim(label_propensity) == 0:
+        label_propensity = np.full(n_rows, label_propensity)
     chances = check_array(
         label_propensity, ensure_2d=False, dtype=np.float64, input_name="label_propensity", ensure_min_samples=0
     )
     if chances.shape != (n_rows,) or not ((chances > 0) & (chances <= 1)).all():
-        raise InputError("{@label_propensity} must hold one chance per row, ({n},), above 0 and at most 1", n=n_rows)
+        raise InputError(
+            "{@label_propensity} must be a chance above 0 and at most 1, or hold one per row, ({n},)", n=n_rows
+        )
     return chances
 
 

@@ -9,7 +9,7 @@ from scipy.sparse import csc_array
 from evenout.core.cells import Cells, CrossFit
 from evenout.core.choice import Choice
 from evenout.core.combine import COMBINATIONS, Combination
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning, UnknownOutcomeWarning
 from evenout.core.membership import AMONG, Block, Comparison, Membership
 from evenout.core.notions import Notion
 from evenout.core.path import TradeoffPath
@@ -31,7 +31,7 @@ from evenout.storage.fields import Fields
 _MOST = 2**53  # rows
 _LEVELS = 50  # of a sketch, each with twice the weight of the one before
 
-KINDS_OF_CHOICE = {"missed": TargetNotReachedWarning, "no_gap": NoGapWarning}
+KINDS_OF_CHOICE = {"missed": TargetNotReachedWarning, "no_gap": NoGapWarning, "unknown": UnknownOutcomeWarning}
 
 
 def read_scores(data: Fields, n_rows: int, n_features: int, objects: Sequence[Any]) -> ScoreModel:
@@ -126,6 +126,7 @@ def sample_entries(sample: Sample) -> dict[str, Any]:
         "rows": phi.indices.astype(np.int64),
         "share": phi.data,
         "weight": sample.weight,
+        "doubt": sample.doubt,
         "clusters": None if sample.clusters is None else sample.clusters.astype(np.int64),
     }
 
@@ -147,7 +148,7 @@ def read_sample(data: Fields, n: int, compared: Comparison) -> Sample:
     data.require(weight is None or (weight >= 0).all(), "weight", "is out of range")
     clusters = data.integers("clusters", n, low=0, high=n - 1) if "clusters" in data else None
     phi = csc_array((share, rows, starts), shape=(n, n_groups))
-    return Sample(Membership(phi, compared), weight, clusters)
+    return Sample(Membership(phi, compared), weight, clusters, data.text("doubt", ("", "probable", "labels")))
 
 
 def read_ratio(data: Fields) -> RatioEstimate:
