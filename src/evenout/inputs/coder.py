@@ -185,6 +185,24 @@ class Cut:
         """Number of parts."""
         return len(self.values) if self.edges is None else len(self.edges) + 1
 
+    def part_name(self, part: int) -> str:
+        """A part in words.
+
+        >>> cut = Cut("income", edges=np.array([20.0, 35.5]))
+        >>> [cut.part_name(part) for part in range(3)], Cut("product", ("card", "loan")).part_name(1)
+        (['income up to 20', 'income 20 to 35.5', 'income above 35.5'], 'product=loan')
+        """
+        if self.edges is None:
+            return f"{self.name}={self.values[part]}"
+        edges = [f"{edge:.4g}" for edge in self.edges]
+        if part == 0:
+            return f"{self.name} up to {edges[0]}" if edges else self.name
+        return (
+            f"{self.name} above {edges[-1]}"
+            if part == len(edges)
+            else f"{self.name} {edges[part - 1]} to {edges[part]}"
+        )
+
     def encode(self, column: Any) -> FloatArray:
         """The part of each row, NaN for none, shape (n,)."""
         if self.edges is None:
@@ -293,6 +311,11 @@ class Coder:
             known = ~np.isnan(part) & (strata >= 0)
             strata = np.where(known, strata * cut.size + np.where(known, part, 0).astype(np.intp), -1)
         return strata
+
+    def stratum_name(self, stratum: int) -> str:
+        """A stratum in words."""
+        parts = np.unravel_index(stratum, [cut.size for cut in self.cuts])
+        return ", ".join(cut.part_name(int(part)) for cut, part in zip(self.cuts, parts, strict=True))
 
     def labels(self, numbers: FloatArray) -> IntArray:
         """1 for a known outlier, 0 for a known inlier, -1 for others, shape (n,)."""

@@ -121,7 +121,7 @@ class Grouping:
         kinds = {column.among for column in self.columns}
         return tuple(
             name
-            + (f" in stratum {column.stratum}" if self.n_strata > 1 else "")
+            + (f" in {self.coder.stratum_name(column.stratum)}" if self.coder.cuts else "")
             + (f" among known {column.among}" if kinds != {"all"} and column.among != "all" else "")
             for name, column in zip(self.names, self.columns, strict=True)
         )
