@@ -178,3 +178,22 @@ def test_each_block_is_evened_out_by_itself():
     assert rates[0] / rates[1] == pytest.approx(0.9, abs=0.05)
     assert rates[2] / rates[3] == pytest.approx(0.9, abs=0.03)
     assert rates[:2].max() < 0.5 * rates[2:].min()  # what the stratum explains stays
+
+
+@pytest.mark.parametrize("ratio", [0.6, 0.9])
+def test_the_dual_of_many_groups_comes_to_what_the_programme_does(ratio):
+    rng = np.random.default_rng(12)
+    n, G = 4000, 12
+    x = rng.normal(size=(n, 4))
+    p = np.exp(0.6 * x @ rng.normal(size=(4, G)))
+    p /= p.sum(axis=1, keepdims=True)
+    t, r = x.sum(axis=1) + rng.normal(size=n), p / p.mean(axis=0)
+    programme = _Programme(t / t.std(), r, 0.1, ratio, np.full(n, 1.0 / n), [list(range(G))])
+    found = []
+    for solved in (programme.solve(), programme._smooth(None)):
+        y = programme.gain + r @ solved.worth
+        flagged = y > flag_threshold(y, 0.1)
+        rates = r.T @ flagged / n
+        found.append((programme.gain @ flagged / n, rates.min() / rates.max()))
+    assert found[1][0] == pytest.approx(found[0][0], rel=0.02)
+    assert found[1][1] == pytest.approx(ratio, abs=0.04)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
+from scipy.special import expit
 
 from evenout.core.flags import top_threshold, weighted_quantile
 from evenout.core.ruler import Sample, lowest_over_highest
@@ -29,6 +30,8 @@ from evenout.core.types import BoolArray, FloatArray
 _ROUNDS = 8  # of counting and solving again
 _CLOSE = 0.002  # a ratio counts as met up to this, or to half of what one row of the smallest group makes
 _NEAR = 500  # rows in doubt, to begin with
+_MANY = 12  # groups up to which the programme is solved exactly
+_WIDTHS, _STEPS = (0.3, 0.1, 0.03), 25  # of smoothed flags, in deviations of the score; steps at each
 _RIDGE = 0.01  # of the mean variance of columns, in what they say of the groups
 _VANISHING = 1e-280  # a mean square too small to divide by
 _LEAST = 0.01  # factors of a group's resemblance are kept between this and its inverse
@@ -151,8 +154,13 @@ class _Programme:
     blocks: list[list[int]]
 
     def solve(self, start: FloatArray | None = None) -> _Solved | None:
-        """Solve it exactly; None if no rule is even. ``start`` is a guess of what the rates are worth."""
+        """Solve it; None if no rule is even. ``start`` is a guess of what the rates are worth.
+
+        Exactly for few groups; for many by its dual, with flags that are smoothed a little.
+        """
         n, n_groups = self.r.shape
+        if sum(map(len, self.blocks)) > _MANY:
+            return self._smooth(start)
         every, nobody = np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
         if n <= 2 * _NEAR:
             return self._among(every, nobody)
@@ -176,6 +184,56 @@ class _Programme:
             size *= 2
         return self._among(every, nobody)
 
+    def _smooth(self, start: FloatArray | None) -> _Solved:
+        """Solve the dual, whose unknowns are what the rate of each group is worth, by Newton steps on active sets.
+
+        A row is flagged by ``expit((gain + r'w - threshold) / width)``, and the width falls. A group's ``w_g`` is above
+        0 where its rate is held at the lowest one of its block, below 0 where it is held at the highest, else 0, and in
+        each block ``sum w_g k_g = 0`` with ``k = 1`` and ``1 / ratio`` for these two: the lowest rate is free. A step
+        takes one pass over the rows, and one more over those near the threshold.
+        """
+        held = np.array([g for block in self.blocks for g in block], dtype=np.intp)
+        block = np.repeat(np.arange(len(self.blocks)), [len(own) for own in self.blocks])
+        r, deviation = self.r[:, held], float(self.gain.std()) or 1.0
+        w = np.zeros(len(held)) if start is None else start[held].copy()
+        lowest = np.full(len(self.blocks), np.nan)
+        threshold, flags = 0.0, np.zeros(len(self.gain))
+        for width in (deviation * np.array(_WIDTHS))[0 if start is None else -1 :]:
+            for _ in range(_STEPS):
+                y = self.gain + r @ w
+                threshold = _smooth_threshold(y, self.mass, self.flagged, width)
+                flags = expit((y - threshold) / width)
+                q, slope = r.T @ (flags * self.mass), flags * (1.0 - flags) * self.mass / width
+                near = slope > 1e-6 * slope.max()
+                R, own = r[near], slope[near]
+                J = (R.T * own) @ R - np.outer(R.T @ own, R.T @ own) / own.sum()
+                J[np.diag_indices_from(J)] += 1e-4 * np.trace(J) / len(J) + 1e-12
+                for b in range(len(lowest)):
+                    if not w[block == b].any() or np.isnan(lowest[b]):
+                        ends = q[block == b].min(), q[block == b].max()
+                        lowest[b] = np.sqrt(max(ends[0] * ends[1], 1e-24) * self.ratio)
+                at = np.diag(J)
+                low = w - (q - lowest[block]) / at > 0
+                high = w - (q - lowest[block] / self.ratio) / at < 0
+                active = np.flatnonzero(low | high)
+                step = -w
+                if len(active):
+                    k = np.where(low, 1.0, 1.0 / self.ratio)[active]
+                    K = k[:, None] * (block[active][:, None] == np.arange(len(lowest)))
+                    some = K.any(axis=0)
+                    K, size = K[:, some], len(active)
+                    left = np.block([[J[np.ix_(active, active)], -K], [K.T, np.zeros((K.shape[1],) * 2)]])
+                    off = J[np.ix_(active, np.arange(len(w)))] @ np.where(low | high, 0.0, -w)
+                    found = np.linalg.lstsq(left, np.append(-q[active] - off, -K.T @ w[active]))[0]
+                    step[active], lowest[some] = found[:size], np.maximum(found[size:], 1e-12)
+                moved = float(np.abs(r @ step).max(initial=0.0))
+                w = w + step * min(1.0, deviation / max(moved, 1e-300))
+                if moved < 1e-3 * width:
+                    break
+        worth = np.zeros(self.r.shape[1])
+        worth[held] = w
+        return _Solved(worth, threshold, flags)
+
     def _among(self, doubt: BoolArray, sure: BoolArray) -> _Solved | None:
         """Solve for the rows in doubt, where the sure ones are flagged and the others are not."""
         held = np.array([g for block in self.blocks for g in block], dtype=np.intp)
@@ -198,3 +256,20 @@ class _Programme:
         worth[held] = low - high
         rule[doubt] = found.x[: len(own)]
         return _Solved(worth, -float(found.eqlin.marginals[0]), rule)
+
+
+def _smooth_threshold(y: FloatArray, mass: FloatArray, flagged: float, width: float) -> float:
+    """Where ``sum_i mass_i expit((y_i - threshold) / width)`` is the share that is flagged."""
+    low, high = float(y.min()) - 40.0 * width, float(y.max()) + 40.0 * width
+    at = weighted_quantile(y, mass, 1.0 - flagged)
+    for _ in range(60):
+        flags = expit((y - at) / width)
+        surplus = float(mass @ flags) - flagged
+        low, high = (at, high) if surplus > 0 else (low, at)
+        slope = float(mass @ (flags * (1.0 - flags))) / width
+        new = at + surplus / slope if slope > 0 else 0.5 * (low + high)
+        new = new if low < new < high else 0.5 * (low + high)
+        if abs(new - at) < 1e-6 * width:
+            return new
+        at = new
+    return at

@@ -25,6 +25,7 @@ from evenout.core.membership import Comparison, Membership
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 _DRAWS = 2000  # of rates, for the error of their ratio
+_LOOSE = 0.05  # correlation of two rates up to which they are drawn by themselves
 _NEAR = 0.2  # of the flagged rows, as many on each side of the threshold show who lies there
 _CELLS = 20  # parts of like probability within which bounds are sought
 _LEAST_CELL = 50  # rows in such a part
@@ -277,7 +278,7 @@ def noisy_ratios(rates: Means, spread: float | None = None) -> FloatArray:
     rows, mean = rates.rows_worth()[some], rates.mean[some]
     shapes = mean * rows + 0.5, (1.0 - mean) * rows + 0.5
     together = rates.correlation()[np.ix_(some, some)]
-    if (np.abs(together - np.eye(len(some))) < 1e-9).all():
+    if (np.abs(together - np.eye(len(some))) < _LOOSE).all():
         drawn = rng.beta(*shapes, size=(_DRAWS, len(some)))
     else:
         values, vectors = np.linalg.eigh(together)
