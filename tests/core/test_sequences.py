@@ -97,7 +97,8 @@ def test_a_test_by_person_has_its_level(sizes, rate):
         signed[:, g] = left @ person_signs([f"{g}-{i}" for i in range(n)], "salt")
     beyond = np.abs(sums) > reach_by_person(signed, np.array(sizes, dtype=float), level)
     assert beyond.mean() <= 2 * level + 3 * np.sqrt(2 * level / n_trials)
-    assert beyond.mean() >= level or rate is not None  # three flagged people prove little
+    if sizes == (200, 200):  # a few people prove little
+        assert beyond.mean() >= level
 
 
 def test_nothing_is_said_of_one_person():

@@ -534,7 +534,7 @@ class Findings:
             "share_at_start": counts / counts.sum(),
             "share": now / max(now.sum(), 1.0),
             "against": [labels[h] for h, _, _ in self.farthest],
-            **dict(zip(names, np.array(turned).T, strict=True)),
+            **dict(zip(names, np.array(turned).T + 0.0, strict=True)),  # no -0.0
             "flag_rate": rate, "flag_low": rate_low, "flag_high": rate_high,
         })  # fmt: skip
 
