@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -117,24 +118,25 @@ def watch_start(rows: int, seed: int) -> bool:
     return monitor.alarm
 
 
-def alarms(found: Iterable[bool]) -> dict[str, Any]:
+def alarms(name: str, found: Iterable[bool]) -> dict[str, Any]:
     """How many of the watches had an alarm, and the upper 95 % bound of their share (Clopper and Pearson)."""
     every = list(found)
     n, wrong = len(every), sum(every)
     bound = float(beta.ppf(0.95, wrong + 1, n - wrong)) if wrong < n else 1.0
+    print(f"{name:<52} {wrong:>4} of {n} watches with an alarm", flush=True)
     return {"watches": n, "alarms": wrong, "share": wrong / n, "bound": round(bound, 4)}
 
 
 def repeated_tests(population: Population, years: int) -> dict[str, Any]:
     """The same of a plain test of all rows so far, at 5 %, made anew every week: what a watch must not be."""
-    wrong = 0
+    wrong = []
     for seed in range(years):
         rng = np.random.default_rng(seed)
         rows = [population.week(week, 0.0, rng) for week in range(WEEKS)]
         scores, last = (np.concatenate([part[i] for part in rows]) for i in (0, 1))
         one, ends = last == np.unique(last)[-1], np.cumsum([len(part[0]) for part in rows])
-        wrong += any(ttest_ind(scores[:n][one[:n]], scores[:n][~one[:n]]).pvalue < 0.05 for n in ends)
-    return {"watches": years, "alarms": wrong, "share": wrong / years}
+        wrong.append(any(ttest_ind(scores[:n][one[:n]], scores[:n][~one[:n]]).pvalue < 0.05 for n in ends))
+    return alarms("a plain test every week, two groups", wrong)
 
 
 def delays(population: Population, begin: int, years: int, gap: float = 0.2) -> dict[str, Any]:
@@ -152,20 +154,23 @@ def delays(population: Population, begin: int, years: int, gap: float = 0.2) -> 
 
 def panels(n: int) -> dict[str, Any]:
     """False alarms of panels without a gap, and panels with one in which it is found within 12 and 60 months."""
-    calm = {
-        f"{people} people, correlation {r}{', uneven, flags too' if uneven else ''}": alarms(
-            watch_panel(people, r, 0.0, uneven, True, seed) >= 0 for seed in range(n)
-        )
-        for people in (400, 2000)
-        for r in (0.3, 0.8)
-        for uneven in (False, True)
-    }
-    plain = alarms(watch_panel(400, 0.8, 0.0, False, False, seed) >= 0 for seed in range(min(n, 100)))
+    calm = {}
+    for people, r, uneven in product((400, 2000), (0.3, 0.8), (False, True)):
+        name = f"{people} people, correlation {r}{', uneven, flags too' if uneven else ''}"
+        calm[name] = alarms(name, (watch_panel(people, r, 0.0, uneven, True, seed) >= 0 for seed in range(n)))
+    few = range(min(n, 100))
+    plain = alarms(
+        "400 people, correlation 0.8, person not given",
+        (watch_panel(400, 0.8, 0.0, False, False, seed) >= 0 for seed in few),
+    )
     power = []
     for people, r, gap in ((400, 0.8, 0.4), (400, 0.8, 0.5), (400, 0.3, 0.3), (2000, 0.8, 0.2)):
-        found = np.array([watch_panel(people, r, gap, False, True, 10_000 + seed) for seed in range(min(n, 100))])
-        within = {f"within_{m}": float(np.mean((found >= 0) & (found < m))) for m in (12, 60)}
-        power.append({"people": people, "correlation": r, "gap": gap, "watches": len(found), **within})
+        found = np.array([watch_panel(people, r, gap, False, True, 10_000 + seed) for seed in few])
+        year, five = (float(np.mean((found >= 0) & (found < months))) for months in (12, 60))
+        power.append({"people": people, "correlation": r, "gap": gap, "watches": len(found)})
+        power[-1] |= {"within_12": year, "within_60": five}
+        within = f"found in {year:.0%} within a year, {five:.0%} within five"
+        print(f"{people} people, correlation {r}, gap of {gap} sd: {within}", flush=True)
     return {"false_alarms": calm, "without_person": plain, "power": power}
 
 
@@ -179,30 +184,25 @@ def main() -> None:
     given = parser.parse_args()
     began = time.perf_counter()
     level = {
-        name: alarms(watch_year(population, 0.0, 0, WEEKS, seed)[0] >= 0 for seed in range(given.years))
+        name: alarms(name, (watch_year(population, 0.0, 0, WEEKS, seed)[0] >= 0 for seed in range(given.years)))
         for name, population in POPULATIONS.items()
     }
+    plain = repeated_tests(POPULATIONS["two groups"], given.years)
     held = {
-        f"held to a start of {rows} rows": alarms(watch_start(rows, seed) for seed in range(given.panels))
+        rows: alarms(f"held to a start of {rows} rows", (watch_start(rows, seed) for seed in range(given.panels)))
         for rows in (200, 2000)
     }
-    plain = {"a plain test every week, two groups": repeated_tests(POPULATIONS["two groups"], given.years)}
     panel = panels(given.panels)
-    again = {"400 people, correlation 0.8, person not given": panel["without_person"]}
-    for name, found in (level | plain | held | panel["false_alarms"] | again).items():
-        print(f"{name:<52} {found['alarms']:>4} of {found['watches']} watches with an alarm")
-    for each in panel["power"]:
-        print(
-            f"{each['people']} people, correlation {each['correlation']}, gap of {each['gap']} sd: found in "
-            f"{each['within_12']:.0%} within a year, {each['within_60']:.0%} within five"
-        )
     delay = []
     for name in ("two groups", "five groups"):
         for begin in (0, 20, 51):
             delay.append({"population": name, **delays(POPULATIONS[name], begin, given.delays)})
             d = delay[-1]
             after = f"{d['rows_50']:,} rows (median), {d['rows_90']:,} (90 %)"
-            print(f"{name}, 0.2 sd from week {begin + 1}: found after {after}; date in range: {d['dated']:.0%}")
+            print(
+                f"{name}, 0.2 sd from week {begin + 1}: found after {after}; date in range: {d['dated']:.0%}",
+                flush=True,
+            )
     if given.json:
         found = {"false_alarms": level, "repeated_tests": plain, "held_to_start": held, "panels": panel}
         print(json.dumps({**found, "delays": delay, "seconds": round(time.perf_counter() - began, 1)}))

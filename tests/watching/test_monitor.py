@@ -520,6 +520,7 @@ def test_a_model_promises_what_it_left_on_unseen_rows(model, data):
     assert "b" in {alarm.group for alarm in monitor.alarms}
 
 
+@pytest.mark.filterwarnings("ignore::evenout.core.exceptions.TargetNotReachedWarning")
 def test_a_model_asked_for_flag_rates_promises_those(data):
     X, groups = data
     model = FairOutlierEnsemble(random_state=0, detectors="paper", flag_rate_ratio=0.5).fit(
