@@ -74,12 +74,13 @@ print(monitor)
 # The gap of all months so far with its interval, and what was promised.
 
 history = monitor.history().query("group == 'group 2'")
-promised = monitor.to_frame().set_index("group").loc["group 2", "promised"]
+promised = monitor.to_frame().set_index("group").loc["group 2"]
 figure, ax = plt.subplots(layout="constrained")
 place = range(1, 13)
 ax.fill_between(place, history["low"], history["high"], color="#0072B2", alpha=0.2)
 ax.plot(place, history["gap"], "o-", color="#0072B2", label="gap of all months so far")
-ax.axhspan(-promised, promised, color="0.6", alpha=0.25, label="promised")
+ends = promised["promised_low"], promised["promised_high"]
+ax.axhspan(*ends, color="0.6", alpha=0.25, label="promised")
 ax.axvline(int(monitor.alarms[0].raised.split()[1]), color="#D55E00", label="alarm")
 ax.set(xlabel="month", ylabel="mean rank of group 2 less that of group 1")
 ax.legend(loc="upper left")

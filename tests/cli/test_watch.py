@@ -60,7 +60,57 @@ def test_running_again_counts_new_files_alone_and_an_alarm_has_a_status(folder, 
     assert found["alarm"] is True
     assert found["batches"] == 15
     assert found["alarms"][0]["promise"] == "ranks"
-    assert run("--state", state, "--quiet").output.startswith("ALARM: since 'x06.parquet'")
+    said = run("--state", state, "--quiet").output
+    assert said.startswith("ALARM: 'f & ")
+    assert "It began with 'x06.parquet'" in said
+
+
+def test_settings_are_kept_and_need_not_be_given_again(folder, tmp_path):
+    state = tmp_path / "state.skops"
+    assert run(folder / "w0.csv", "--state", state, *COLUMNS, "--tolerance", "0.3").exit_code == 0
+    result = run(folder, "--state", state, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["batches"] == 5
+    assert json.loads(result.output)["settings"]["tolerance"] == 0.3
+    assert run(folder, "--state", state, "--sensitive", "sex", "--sensitive", "age", "--score", "risk").exit_code == 0
+
+
+def test_batches_are_held_to_the_start_that_is_given(tmp_path):
+    """The same gap month after month: an alarm where no gap is promised, none where the start shows it."""
+    for i in range(12):
+        week(i, gap=0.45, n=1000).to_csv(tmp_path / f"m{i:02d}.csv", index=False)
+    first, later = tmp_path / "m00.csv", sorted(tmp_path.glob("m*.csv"))[1:]
+    columns = ("--score", "risk", "--sensitive", "sex")
+    result = run("--state", tmp_path / "a", *columns, "--start", first)
+    assert result.exit_code == 0, result.output
+    assert "no larger gap than at the start" in result.output
+    assert "nan" not in result.output
+    assert "100.0%" not in result.output
+    result = run(*later, "--state", tmp_path / "a")
+    assert result.exit_code == 0, result.output
+    result = run(first, "--state", tmp_path / "b", *columns)
+    assert "Promised is no gap between groups at all" in result.output
+    assert run(*later, "--state", tmp_path / "b").exit_code == 3
+    for i in range(12, 20):  # one group rises
+        week(i, gap=2.0, n=1000).to_csv(tmp_path / f"n{i}.csv", index=False)
+    result = run(*sorted(tmp_path.glob("n*.csv")), "--state", tmp_path / "a", "--quiet")
+    assert result.exit_code == 3
+    assert "'n12.csv'" in result.output
+    assert "Drift" not in result.output
+
+
+def test_the_same_people_may_come_again(tmp_path):
+    rng = np.random.default_rng(0)
+    own = rng.normal(size=400)
+    groups = pd.DataFrame({"sex": ["f", "m"] * 200, "id": [f"no-{i:04d}" for i in range(400)]})
+    for i in range(8):
+        groups.assign(risk=own + 0.3 * rng.normal(size=400)).to_csv(tmp_path / f"m{i}.csv", index=False)
+    files, state = sorted(tmp_path.glob("m*.csv")), tmp_path / "state"
+    result = run(*files, "--state", state, "--score", "risk", "--sensitive", "sex", "--person", "id")
+    assert result.exit_code == 0, result.output
+    assert "each look is a test by person" in result.output
+    assert b"no-0" not in state.read_bytes()
+    assert FairnessMonitor.load(state).columns["person"] == ["id"]
 
 
 def test_states_of_machines_are_merged(folder, tmp_path):
@@ -93,7 +143,10 @@ def test_a_model_says_what_was_promised(folder, tmp_path):
         (("{folder}", "--state", "{new}", "--score", "risk"), "--score and --sensitive are needed"),
         (("{folder}", "--state", "{new}", "--score", "no", "--sensitive", "sex"), "has no column 'no' (--score)"),
         (("--state", "{new}"), "give a file, --start or --model to begin with"),
-        (("{folder}", "--state", "{old}", *COLUMNS, "--tolerance", "0.5"), "was begun with another --tolerance"),
+        (("{folder}", "--state", "{old}", *COLUMNS, "--tolerance", "0.5"), "was begun with another --tolerance (0.0)"),
+        (("{folder}", "--state", "{old}", "--score", "age"), "was begun with another --score (risk); leave it out"),
+        (("{folder}", "--state", "{old}", "--person", "id"), "was begun with another --person"),
+        (("{folder}", "--state", "{new}", *COLUMNS, "--person", "no"), "has no column 'no' (--person)"),
         (("{folder}", "--state", "{old}", *COLUMNS, "--merge", "{folder}/w1.csv"), "no file of a watch"),
         (("{folder}", "{copy}/w1.csv", "--state", "{old}", *COLUMNS), "have one name, by which batches are told apart"),
         (("{copy}/w9.csv", "--state", "{old}", *COLUMNS), "w9.csv: --sensitive has missing values in 1 of 2 rows"),

@@ -5,7 +5,17 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from evenout.core.sequences import TIGHTEST, log_evidence, start_shares, upper_bound
+from evenout.core.sequences import (
+    SIGNS,
+    TIGHTEST,
+    change_range,
+    log_evidence,
+    look_share,
+    person_signs,
+    reach_by_person,
+    start_shares,
+    upper_bound,
+)
 
 
 @pytest.mark.parametrize(("s", "v", "level"), [(0.5, 0.1, 0.05), (10.0, 20.0, 0.025), (40.0, 300.0, 0.001)])
@@ -55,7 +65,63 @@ def test_the_bound_is_ever_crossed_no_more_often_than_promised(chance):
 
 
 def test_starts_share_one_level():
+    assert sum(look_share(k) for k in range(1, 1001)) == pytest.approx(1 - 1 / 1001)
     shares = start_shares(np.arange(1, 100_001))
     assert shares[0] == 0.5
     assert shares.sum() == pytest.approx(1.0, abs=1e-4)
     assert shares.sum() < 1.0
+
+
+def test_signs_are_fair_coins_of_a_person_and_a_salt():
+    names = [f"person {i}" for i in range(4000)]
+    signs = person_signs(names, "salt")
+    assert signs.shape == (4000, SIGNS)
+    assert np.abs(signs.mean(axis=0)).max() < 5 / np.sqrt(4000)
+    alike = signs.T @ signs / 4000 - np.eye(SIGNS)
+    assert np.abs(alike).max() < 5.5 / np.sqrt(4000)
+    assert np.array_equal(person_signs(names[:5], "salt"), signs[:5])
+    assert np.abs((person_signs(names, "other") * signs).mean()) < 0.01
+
+
+@pytest.mark.parametrize("sizes", [(200, 200), (30, 400)])
+@pytest.mark.parametrize("rate", [None, 0.1])
+def test_a_test_by_person_has_its_level(sizes, rate):
+    """Sums of people, continuous or flagged or not, of groups of equal and of unequal size; both directions."""
+    rng = np.random.default_rng(0)
+    n_trials, level = 2000, 0.005
+    sums, signed = np.zeros(n_trials), np.zeros((n_trials, 2, SIGNS))
+    for g, (n, side) in enumerate(zip(sizes, (1.0, -1.0), strict=True)):
+        x = rng.normal(size=(n_trials, n)) if rate is None else (rng.random((n_trials, n)) < rate).astype(float)
+        sums += side * x.mean(axis=1)
+        left = side * (x - x.mean(axis=1, keepdims=True)) / np.sqrt(n * (n - 1))
+        signed[:, g] = left @ person_signs([f"{g}-{i}" for i in range(n)], "salt")
+    beyond = np.abs(sums) > reach_by_person(signed, np.array(sizes, dtype=float), level)
+    assert beyond.mean() <= 2 * level + 3 * np.sqrt(2 * level / n_trials)
+    if sizes == (200, 200):  # a few people prove little
+        assert beyond.mean() >= level
+
+
+def test_nothing_is_said_of_one_person():
+    assert np.isinf(reach_by_person(np.ones((2, SIGNS)), np.array([1.0, 50.0]), 0.05))
+
+
+@pytest.mark.parametrize("place", [0, 10, 25])
+def test_the_range_of_a_change_holds_its_place(place):
+    """Means of -0.4 before and 0.9 since, variance 1, of 40 places; 95 % is aimed at."""
+    rng = np.random.default_rng(1)
+    held, width = [], []
+    for _ in range(400):
+        x = rng.normal(size=40) + np.where(np.arange(40) >= place, 0.9, -0.4)
+        first, best, last = change_range(x, np.ones(40))
+        assert first <= best <= last
+        held.append(first <= place <= last)
+        width.append(last - first)
+    assert np.mean(held) > 0.92
+    assert np.median(width) < 20
+
+
+def test_places_at_which_nothing_is_known_do_not_matter():
+    x = np.array([-1.0, -1.2, 0.0, 0.0, 3.0, 2.5, 2.8])
+    weight = np.array([1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0])
+    first, _, last = change_range(x * weight, weight)
+    assert (first, last) == (2, 4)

@@ -14,29 +14,75 @@ from evenout.persistence import ModelFileError
 from evenout.storage.archive import plain, read_plain, write_plain
 
 
-def example(n_weeks=5, **settings):
+def example(n_weeks=5, person=None, **settings):
     rng = np.random.default_rng(0)
     monitor = FairnessMonitor(unknown_groups="ignore", **settings)
     for i in range(n_weeks):
         groups = rng.choice(np.array(["a", "b & c", "new", None], dtype=object), size=200)
         if i == 0:
             groups[groups == "new"] = "a"
-        monitor.update(rng.normal(size=200) + 2.0 * (groups == "a"), sensitive_features=groups, batch=f"w{i}")
+        scores = rng.normal(size=200) + 2.0 * (groups == "a")
+        monitor.update(scores, sensitive_features=groups, batch=f"w{i}", person=person)
+    monitor.columns = {"score": ["risk"], "sensitive": ["sex", "age"]}
     return monitor
 
 
-@pytest.mark.parametrize("settings", [{}, {"tolerance": {"a": 0.1}, "flag_rate_ratio": 0.8, "contamination": 20}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"tolerance": {"a": 0.1}, "flag_rate_ratio": 0.8, "contamination": 20},
+        {"tolerance": "start", "person": [f"p{i}" for i in range(200)]},
+    ],
+)
 def test_a_watch_comes_back_as_it_was(tmp_path, settings):
     monitor = example(**settings)
-    assert monitor.alarm
+    assert monitor.alarm == (settings.get("tolerance") != "start")
     monitor.save(tmp_path / "state.skops")
     again = FairnessMonitor.load(tmp_path / "state.skops")
     assert (again.settings, again.alarms, again.batches) == (monitor.settings, monitor.alarms, monitor.batches)
+    assert again.columns == monitor.columns
     assert repr(again) == repr(monitor)
     assert "w0" in again
     pd.testing.assert_frame_equal(again.history(), monitor.history())
     again.save(tmp_path / "twice.skops")
     assert (tmp_path / "twice.skops").read_bytes() == (tmp_path / "state.skops").read_bytes()
+    for each in (monitor, again):  # and goes on alike
+        rng = np.random.default_rng(9)
+        each.update(rng.normal(size=200), sensitive_features=["a", "b & c"] * 100, person=settings.get("person"))
+    assert repr(again) == repr(monitor)
+
+
+def numbers(data):
+    """Every number in a file's plain data."""
+    if isinstance(data, dict | list):
+        return np.concatenate([numbers(each) for each in (data.values() if isinstance(data, dict) else data)] or [[]])
+    return np.atleast_1d(np.asarray(data, dtype=float)).ravel() if not isinstance(data, str | None) else np.zeros(0)
+
+
+@pytest.mark.parametrize("n_start", [40, 137, 3000, 20_000])
+def test_no_score_and_no_person_is_in_the_file(tmp_path, n_start):
+    """Of a start of any size, and of batches in which one group is a single person."""
+    rng = np.random.default_rng(0)
+    start, scores = rng.normal(size=n_start), rng.normal(size=101)
+    monitor = FairnessMonitor("start", flag_rate_ratio=0.8)
+    monitor.start(start, sensitive_features=["a", "b"] * (n_start // 2) + ["one"] * (n_start % 2))
+    persons = [f"person-{i}" for i in range(101)]
+    monitor.update(scores, sensitive_features=["a"] * 100 + ["b"], person=persons)
+    monitor.save(tmp_path / "state.skops")
+    kept = numbers(read_plain(tmp_path / "state.skops"))
+    assert not np.isin(kept, np.concatenate([start, scores])).any()
+    assert len(monitor.reference.knots) <= n_start / 10
+    assert monitor.findings.ledger.column("counts").tolist() == [[100, 0]]
+    assert not monitor.findings.ledger.sums[..., 1].any()
+    assert not monitor.findings.ledger.signed[:, :, 1].any()
+    assert b"person-" not in (tmp_path / "state.skops").read_bytes()
+
+
+def test_a_watch_of_an_earlier_format_is_refused_in_one_line(tmp_path):
+    write_plain(plain({"watch": 1, "settings": {}, "reference": {}}), tmp_path / "old.skops")
+    with pytest.raises(ModelFileError, match=r"format 1, of evenout 0\.2: begin another watch$"):
+        FairnessMonitor.load(tmp_path / "old.skops")
 
 
 def test_two_years_fit_into_one_small_file(tmp_path):
@@ -59,15 +105,24 @@ def test_a_watch_that_has_not_begun_is_not_saved(tmp_path):
         (("watch",), 99),
         (("settings", "tolerance"), -1.0),
         (("settings", "nonsense"), 1),
-        (("reference", "knots"), np.array([2.0, 1.0])),
-        (("reference", "knots"), np.array([np.nan])),
-        (("reference", "counts"), np.array([0, 0])),
-        (("reference", "labels"), ["a", "a"]),
-        (("reference", "flagged"), 2.0),
+        (("start", "knots"), np.array([2.0, 1.0])),
+        (("start", "knots"), np.array([np.nan])),
+        (("start", "counts"), np.array([0, 0])),
+        (("start", "labels"), ["a", "a"]),
+        (("start", "counts"), np.array([4, 100])),
+        (("start", "flagged"), np.array([0.1, 2.0])),
+        (("start", "ranks"), np.array([0.1])),
+        (("start", "low"), np.array([0.9])),
+        (("start", "left_out"), {"c": -1}),
+        (("columns",), {"score": "risk"}),
+        (("looks",), -1),
         (("names",), ["w1"] * 4),
         (("places",), np.array([0, 1, 2, 3])),
-        (("sums",), np.full((4, 5, 2), -1.0)),
-        (("sums",), np.zeros((4, 5, 3))),
+        (("sums",), np.full((4, 6, 2), -1.0)),
+        (("sums",), np.zeros((4, 6, 3))),
+        (("sums",), np.ones((4, 6, 2))),
+        (("signed",), np.zeros((4, 2, 2, 64))),
+        (("signed",), np.full((4, 2, 2, 0), 1.0)[:2]),
         (("others",), []),
         (("alarms",), [{"promise": "x"}]),
     ],

@@ -13,20 +13,21 @@ from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options
 from evenout.core.exceptions import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evenout.watching import FairnessMonitor
 
 ALARM = 3  # exit status
 _SETTINGS = ("tolerance", "flag_rate_ratio", "false_alarms")
+_COLUMNS = ("score", "sensitive", "person")
 
 _EXAMPLES = """
 \b
 Examples:
   evenout watch batches/ --state watch.skops --score fair_score --sensitive sex --model fair/model.skops
       begin, and count every file in the folder; run it again when there are new ones
-  evenout watch june.csv --state watch.skops --score risk --sensitive sex,age --start may.csv
-      a score from elsewhere: June's rows are held against May's
+  evenout watch june.csv --state watch.skops --score risk --sensitive sex,age --person id --start may.csv
+      a score from elsewhere: June's gaps are held to May's; the same people may come again
+  evenout watch july.csv --state watch.skops
+      go on: columns and promises are kept in the file
   evenout watch --state watch.skops --merge north.skops --merge south.skops
       take in what other machines have counted
 
@@ -35,26 +36,41 @@ Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrup
 """
 
 
-def _names(_: Any, __: Any, value: str | None) -> list[str]:
-    """Columns separated by commas."""
-    return [name.strip() for name in value.split(",") if name.strip()] if value else []
+def _names(_: Any, __: Any, value: Sequence[str]) -> list[str]:
+    """Columns separated by commas, or given one by one."""
+    return [name.strip() for each in value for name in each.split(",") if name.strip()]
+
+
+class _Tolerance(FiniteRange):
+    """A gap, or the word "start"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.FloatRange.convert`."""
+        return value if value == "start" else super().convert(value, param, ctx)
 
 
 @click.command(epilog=_EXAMPLES, short_help="Watch a score in use, batch after batch.")
 @click.argument("files", type=NonEmptyPath(), nargs=-1)
 @click.option("--state", required=True, type=NonEmptyPath(), metavar="FILE", help="What has been counted so far.")
-@click.option("--score", metavar="COL", help="Column with the scores, higher = more outlying.")
-@click.option("--sensitive", callback=_names, metavar="COL[,COL...]", help="Protected columns.")
+@click.option(
+    "--score", callback=_names, multiple=True, metavar="COL", help="Column of scores, higher = more outlying."
+)
+@click.option("--sensitive", callback=_names, multiple=True, metavar="COL[,COL...]", help="Protected columns.")
+@click.option(
+    "--person", callback=_names, multiple=True, metavar="COL",
+    help="Column that says who a row is of: needed where the same people come again. No person is kept.",
+)  # fmt: skip
 @click.option(
     "--model", type=NonEmptyPath(), metavar="FILE",
     help="Begin with what this model, from evenout fit, promised; --score has its fair scores.",
 )  # fmt: skip
 @click.option(
-    "--start", type=NonEmptyPath(), metavar="FILE", help="Begin with these rows, and hold later ones to them."
+    "--start", type=NonEmptyPath(), metavar="FILE", help="Begin with these rows, and hold later ones to their gaps."
 )
 @click.option(
-    "--tolerance", type=FiniteRange(0, 1), metavar="GAP",
-    help="The gap of mean ranks between groups that was promised, without --model.  [default: 0]",
+    "--tolerance", type=_Tolerance(0, 1), metavar="GAP",
+    help='Promised gap of mean ranks between any two groups, without --model; or "start": no larger ones than the rows '
+    "to begin with show, up to sampling noise.  [default: start with --start, else 0]",
 )  # fmt: skip
 @click.option(
     "--flag-rate-ratio", type=FiniteRange(0, 1, min_open=True), metavar="RATIO",
@@ -85,10 +101,12 @@ def watch(
     FILES are batches (.csv, .csv.gz or .parquet), or folders of them, taken in the order of their names. Each is
     counted once, by its name, and the state is written after each. Whatever happens in between: run it again.
 
-    Groups are compared within each batch, by the ranks of their scores, so that a drift of all scores or another mix of
-    groups is no alarm; both are told apart. One may look as often as one likes: the false-alarm rate is for all time.
+    Any two groups are compared within each batch, by the ranks of their scores, so that a drift of all scores or
+    another mix of groups is no alarm; both are told apart. One may look as often as one likes: the false-alarm rate is
+    for all time, if every batch has new people or --person says who they are.
 
-    Settings are fixed when a watch begins, with --model, with --start, or with the first file of all.
+    Columns and promises are fixed when a watch begins, with --model, with --start, or with the first file of all, and
+    are kept in the state.
     """
     from evenout.cli.inputs import check_out
     from evenout.storage.output import atomic_file, write_table
@@ -123,9 +141,9 @@ def _watch(
     for file in batches:
         if file.name not in monitor:
             step(f"Counting {file}")
-            rows = _read(file, options)
+            rows = _read(file, monitor.columns)
             with _naming(file):
-                monitor.update(rows[0], sensitive_features=rows[1], batch=file.name)
+                monitor.update(**rows, batch=file.name)
             monitor.save(state)
     return monitor
 
@@ -135,12 +153,16 @@ def _continued(state: Path, options: dict[str, Any]) -> "FairnessMonitor":
     from evenout.watching import FairnessMonitor
 
     monitor = FairnessMonitor.load(state)
-    for name in () if options["model"] is not None else _SETTINGS:
-        if options[name] is not None and options[name] != getattr(monitor.settings, name):
+    kept = {name: monitor.columns.get(name, []) for name in _COLUMNS} if monitor.columns else {}
+    kept |= {} if options["model"] is not None else {name: getattr(monitor.settings, name) for name in _SETTINGS}
+    for name, value in kept.items():
+        if options[name] not in (None, [], value):
             raise InputError(
-                "{state} was begun with another {$name}; leave it out, or begin another watch with another --state",
-                state=state, name=name,
+                "{state} was begun with another {$name} ({value}); leave it out, or begin another watch with another "
+                "--state",
+                state=state, name=name, value=",".join(value) if isinstance(value, list) else value,
             )  # fmt: skip
+    monitor.columns = monitor.columns or {name: options[name] for name in _COLUMNS if options[name]}
     return monitor
 
 
@@ -152,6 +174,7 @@ def _begun(
     from evenout.watching import FairnessMonitor
 
     given = {name: options[name] for name in _SETTINGS if options[name] is not None}
+    columns = {name: options[name] for name in _COLUMNS if options[name]}
     if options["model"] is not None:
         promised = [name for name in ("tolerance", "flag_rate_ratio") if name in given]
         if promised or options["start"] is not None:
@@ -163,12 +186,14 @@ def _begun(
             raise ValueError(f"{state} is not there, so a watch begins; give a file, --start or --model to begin with")
         first = options["start"] or batches.pop(0)
         step(f"Reading {first}")
-        rows = _read(first, options)
+        rows = _read(first, columns)
+        given = {"tolerance": 0.0 if options["start"] is None else "start"} | given
         monitor = FairnessMonitor(
             contamination=options["contamination"], unknown_groups=options["unknown_groups"], **given
         )
         with _naming(first):
-            monitor.start(rows[0], sensitive_features=rows[1], batch=first.name)
+            monitor.start(**rows, batch=first.name)
+    monitor.columns = columns
     monitor.save(state)
     return monitor, batches
 
@@ -203,14 +228,18 @@ def _batches(files: Sequence[Path], state: Path) -> list[Path]:
     return list(names.values())
 
 
-def _read(file: Path, options: dict[str, Any]) -> "tuple[pd.Series, pd.DataFrame]":
-    """Scores and groups of a file."""
+def _read(file: Path, columns: dict[str, list[str]]) -> dict[str, Any]:
+    """Scores, groups and persons of a file, as `FairnessMonitor.update` takes them."""
     from evenout.inputs.files import read_table, require_columns
 
-    score, sensitive = options["score"], options["sensitive"]
-    if score is None or not sensitive:
-        raise ValueError(f"{file}: --score and --sensitive are needed, the columns of scores and groups")
-    table = read_table(file, text={*sensitive})
-    require_columns([score], table.columns, where=str(file), use="--score")
-    require_columns(sensitive, table.columns, where=str(file), use="--sensitive")
-    return table[score], table[list(sensitive)]
+    score, sensitive, person = (columns.get(name, []) for name in _COLUMNS)
+    if len(score) != 1 or not sensitive or len(person) > 1:
+        raise ValueError(f"{file}: --score and --sensitive are needed, columns of scores and groups; --person is one")
+    table = read_table(file, text={*sensitive, *person})
+    for name in _COLUMNS:
+        require_columns(columns.get(name, []), table.columns, where=str(file), use=f"--{name}")
+    return {
+        "scores": table[score[0]],
+        "sensitive_features": table[sensitive],
+        "person": table[person[0]] if person else None,
+    }

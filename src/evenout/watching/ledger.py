@@ -1,97 +1,257 @@
-"""The sums that a watch keeps of each batch, and the comparisons that follow from them.
+"""The sums that a watch keeps, and what follows from them: gaps, alarms with their dates, flag rates, drift and mix.
 
-Groups are compared within each batch: the mean of a group with the means of all others, mixed as in the reference. What
-moves all scores of a batch moves no gap, and neither does another mix of groups. Batches add up by how much each says.
+Any two groups are compared within each batch, so what moves all scores of a batch moves no gap, and neither does
+another mix of groups. Batches add up by how much each says. Nothing that is kept is about fewer than `FEWEST` people.
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
-from evenout.core.sequences import upper_bound
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.membership import Membership
+from evenout.core.ruler import Sample
+from evenout.core.sequences import (
+    change_range,
+    log_evidence,
+    look_share,
+    person_signs,
+    reach_by_person,
+    start_shares,
+    upper_bound,
+)
+from evenout.core.types import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FEWEST = 5  # people of a group, at the start and in a batch, of whom anything is kept
+KNOTS = 1024  # at most so many means of scores are kept of the start,
+_ROWS = 10  # each of at least so many rows
+SUMS = ("counts", "ranks", "flagged", "rank_spread", "flag_spread", "people")
+_MEASURED = SUMS[1:3]
+Persons = tuple[IntArray, list[str]]  # codes of the rows, and what the codes stand for
+_PEOPLE = 20  # of the smaller group, from which on a test by person has its level
+
+
+def pairs_of(n_groups: int) -> tuple[IntArray, IntArray]:
+    """All pairs of groups, first and second, shape (Q,) each."""
+    first, second = np.triu_indices(n_groups, 1)
+    return first, second
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The start of a watch: what later rows are ranked among and held against.
+
+    Parameters
+    ----------
+    knots : array of shape (m,)
+        Means of scores next to each other, ascending, each of `_ROWS` rows or more.
+    rows : int
+    threshold : float
+        Rows that score above are flagged.
+    labels : tuple of str
+        Groups that are compared.
+    counts : array of shape (G,)
+        Rows of each.
+    ranks, flagged : array of shape (G,)
+        Mean rank and flag rate of each.
+    low, high : array of shape (Q,)
+        Ends of the gap of mean ranks of each pair of groups, the first less the second.
+    left_out : dict of str to int
+        Groups with fewer than `FEWEST` people, and their rows.
+    name : str
+        What the rows are called, if they were a batch.
+    """
+
+    knots: FloatArray
+    rows: int
+    threshold: float
+    labels: tuple[str, ...]
+    counts: IntArray
+    ranks: FloatArray
+    flagged: FloatArray
+    low: FloatArray
+    high: FloatArray
+    left_out: Mapping[str, int]
+    name: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        knots: FloatArray,
+        threshold: float,
+        labels: tuple[str, ...],
+        left_out: Mapping[str, int],
+        ranks: FloatArray,
+        flagged: BoolArray,
+        codes: IntArray,
+        people: IntArray | None,
+        level: float,
+        name: str = "",
+    ) -> "Reference":
+        """Sum up rows with a rank, a flag, a group, -1 for none, and perhaps a person.
+
+        Gaps have errors by person, and each end is missed with a chance of ``level`` (Student's t). One more row of a
+        uniform rank, 1/12, counts towards a group's error, so that five equal rows are not taken for a law.
+        """
+        sample = Sample(Membership.of_codes(codes, len(labels)), clusters=people)
+        found, first, second = sample.measure(ranks), *pairs_of(len(labels))
+        counts, size = np.bincount(codes[codes >= 0]), np.maximum(found.size, 2.0)
+        noise = np.diag(found.cov) + 1.0 / (12.0 * size * (size - 1.0))
+        noise = noise[first] + noise[second] - 2.0 * found.cov[first, second]
+        reach = -stdtrit(np.minimum(size[first], size[second]) - 1.0, level) * np.sqrt(np.maximum(noise, 0.0))
+        gap = found.mean[first] - found.mean[second]
+        low, high = np.maximum(gap - reach, -1.0), np.minimum(gap + reach, 1.0)
+        rates = sample.means(flagged)
+        return cls(knots, len(ranks), threshold, labels, counts, found.mean, rates, low, high, left_out, name)
+
+    @property
+    def digest(self) -> str:
+        """The same for two watches that began alike, and the salt of their persons."""
+        told = hashlib.sha256(self.knots.tobytes() + self.counts.astype(np.int64).tobytes())
+        told.update(repr((self.rows, self.threshold, self.labels)).encode() + self.low.tobytes() + self.high.tobytes())
+        return told.hexdigest()
+
+
+def summarise(scores: FloatArray) -> FloatArray:
+    """Means of scores next to each other, ascending: no single score, but for those that many rows share."""
+    parts = np.array_split(np.sort(scores), max(1, min(KNOTS, len(scores) // _ROWS)))
+    return np.array([np.clip(part.mean(), part[0], part[-1]) for part in parts])
+
+
+def rank_among(knots: FloatArray, scores: FloatArray) -> FloatArray:
+    """The share of the knots that is lower, with half of what is the same; in [0, 1], shape (n,)."""
+    below, upto = (np.searchsorted(knots, scores, side=side) for side in ("left", "right"))
+    return (below + upto) / (2.0 * len(knots))
 
 
 @dataclass(frozen=True, eq=False)
 class BatchSums:
-    """One batch, in sums of each of G groups, all of shape (G,).
+    """One batch, in sums of each of G groups.
 
     Parameters
     ----------
     name : str
     place : int
         Which batch it was where it was counted, from 1.
-    counts : array
-        Rows.
-    ranks, flagged : array
-        Sums of the ranks, and flagged rows.
-    rank_spread, flag_spread : array
-        Sums of squared distances from what was guessed before the batch came.
+    sums : array of shape (6, G)
+        `SUMS`: rows, their ranks, those flagged, squared distances of ranks and of flags from what was guessed before
+        the batch came, and people, 0 if they are not known. All 0 for a group with fewer than `FEWEST` people.
+    signed : array of shape (2, G, S)
+        Sums of ranks and of flags less their means in the batch and group, with the signs of the persons; S is 0 if
+        these are not known.
     others : dict
-        Rows of groups that are not compared; those without a group are under "".
+        Rows that are not compared; those without a group are under "".
     """
 
     name: str
     place: int
-    counts: FloatArray
-    ranks: FloatArray
-    flagged: FloatArray
-    rank_spread: FloatArray
-    flag_spread: FloatArray
+    sums: FloatArray
+    signed: FloatArray
     others: Mapping[str, int]
 
     def same(self, other: "BatchSums") -> bool:
         """Whether both are of the same rows: guesses may differ, rows do not."""
-        parts = ("counts", "ranks", "flagged")
-        equal = all(np.array_equal(getattr(self, name), getattr(other, name)) for name in parts)
+        equal = np.array_equal(self.sums[:3], other.sums[:3]) and np.array_equal(self.signed, other.signed)
         return equal and dict(self.others) == dict(other.others)
 
 
-def sum_batch(
-    name: str,
-    place: int,
-    ranks: FloatArray,
-    flagged: FloatArray,
-    codes: IntArray,
-    guesses: tuple[FloatArray, FloatArray],
-    others: Mapping[str, int],
-) -> BatchSums:
-    """Sums of rows with a rank, a flag of 0 or 1, and a group; ``guesses`` are of mean rank and flag rate, (G,)."""
-    n_groups = len(guesses[0])
+def sum_rows(
+    scores: FloatArray, codes: IntArray, persons: Persons | None, start: Reference, guesses: FloatArray
+) -> tuple[FloatArray, FloatArray, dict[str, int]]:
+    """See `BatchSums`: both kinds of sums, and the rows of groups with too few people.
 
-    def total(values: FloatArray) -> FloatArray:
-        return np.bincount(codes, weights=values, minlength=n_groups).astype(float)
+    Rows have a group, -1 for none, and perhaps a person; ``guesses`` (2, G) are of mean rank and flag rate.
+    """
+    G = len(start.labels)
+    who, names = (np.arange(len(codes)), []) if persons is None else persons
+    people = np.bincount(np.unique(who * (G + 1) + codes + 1) % (G + 1), minlength=G + 1)[1:].astype(float)
+    few = people < FEWEST
+    others = {start.labels[g]: int((codes == g).sum()) for g in np.flatnonzero(few & (people > 0))}
+    kept = (codes >= 0) & ~few[codes]
+    codes, who, scores, people = codes[kept], who[kept], scores[kept], np.where(few, 0.0, people)
 
-    spreads = [total((x - guess[codes]) ** 2) for x, guess in zip((ranks, flagged), guesses, strict=True)]
-    counts = total(np.ones(len(codes)))
-    return BatchSums(name, place, counts, total(ranks), total(flagged), spreads[0], spreads[1], others)
+    def total(column: FloatArray) -> FloatArray:
+        return np.bincount(codes, weights=column, minlength=G).astype(float)
+
+    values = rank_among(start.knots, scores), (scores > start.threshold).astype(float)
+    counts, sums = total(np.ones(len(codes))), [total(x) for x in values]
+    spreads = [total((x - guess[codes]) ** 2) for x, guess in zip(values, guesses, strict=True)]
+    if persons is None:
+        return np.array([counts, *sums, *spreads, 0.0 * people]), np.zeros((2, G, 0)), others
+    signs, scale = person_signs(names, start.digest), np.sqrt(people / np.maximum(people - 1.0, 1.0))
+    signed = []
+    for x, added in zip(values, sums, strict=True):
+        left = x - (added / np.maximum(counts, 1.0))[codes]
+        of_each = np.bincount(who * G + codes, weights=left, minlength=len(names) * G)
+        signed.append(scale[:, None] * (of_each.reshape(len(names), G).T @ signs))
+    return np.array([counts, *sums, *spreads, people]), np.array(signed), others
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """Differences between each group and the rest, by place: weighted sums, their spread and weights, (P, G) each."""
+    """Differences between two groups, by place: weighted sums, their weights and spread, (P, Q) each.
+
+    ``people`` (P, Q, 2) are those of each group in any one batch, and ``signed`` (P, Q, 2, S) each group's part of the
+    sums with signs; where people are not known, S is 0.
+    """
 
     sums: FloatArray
-    spread: FloatArray
     weight: FloatArray
-
-    def since(self) -> "Contrast":
-        """From each place on: everything that came later is added."""
-        return Contrast(*(part[::-1].cumsum(axis=0)[::-1] for part in (self.sums, self.spread, self.weight)))
+    spread: FloatArray
+    people: FloatArray
+    signed: FloatArray
 
     def until(self) -> "Contrast":
         """Up to each place: everything that came before is added."""
-        return Contrast(*(part.cumsum(axis=0) for part in (self.sums, self.spread, self.weight)))
+        sums = [part.cumsum(axis=0) for part in (self.sums, self.weight, self.spread)]
+        return Contrast(sums[0], sums[1], sums[2], np.maximum.accumulate(self.people), self.signed.cumsum(axis=0))
+
+    def since(self) -> "Contrast":
+        """From each place on: everything that came later is added."""
+        return self._each(lambda part: part[::-1]).until()._each(lambda part: part[::-1])
+
+    def last(self) -> "Contrast":
+        """The last place alone."""
+        return self._each(lambda part: part[-1:])
+
+    def pair(self, q: int) -> "Contrast":
+        """One pair alone."""
+        return self._each(lambda part: part[:, [q]])
+
+    def reach(self, level: FloatArray | float) -> FloatArray:
+        """How far sums may be off, with a chance of ``level`` at most."""
+        if not self.signed.shape[-1]:
+            return upper_bound(self.spread, level)
+        return np.where(self.people.min(axis=-1) >= _PEOPLE, reach_by_person(self.signed, self.people, level), np.inf)
+
+    def exceeded(self, beyond: FloatArray, level: FloatArray) -> BoolArray:
+        """Where ``beyond`` is more than the reach."""
+        if self.signed.shape[-1]:
+            return beyond > self.reach(level)
+        return log_evidence(np.maximum(beyond, 0.0), self.spread, level) > -np.log(level)
 
     def interval(self, level: FloatArray | float) -> tuple[FloatArray, FloatArray]:
         """Ends of the difference, each missed with a chance of ``level`` at most; -1 and 1 where nothing is known."""
-        reach = upper_bound(self.spread, level)
-        known = self.weight > 0
+        reach, known = self.reach(level), self.weight > 0
         weight = np.where(known, self.weight, 1.0)
         low = np.where(known, (self.sums - reach) / weight, -1.0)
         high = np.where(known, (self.sums + reach) / weight, 1.0)
         return np.maximum(low, -1.0), np.minimum(high, 1.0)
+
+    @property
+    def mean(self) -> FloatArray:
+        """The difference itself, NaN where nothing is known."""
+        return np.divide(self.sums, self.weight, out=np.full(self.sums.shape, np.nan), where=self.weight > 0)
+
+    def _each(self, change: Callable[[FloatArray], FloatArray]) -> "Contrast":
+        return Contrast(**{name: change(part) for name, part in vars(self).items()})
 
 
 class Ledger:
@@ -99,7 +259,10 @@ class Ledger:
 
     def __init__(self, batches: Mapping[str, BatchSums], n_groups: int) -> None:
         self.batches = sorted(batches.values(), key=lambda batch: (batch.place, batch.name))
-        self.n_groups = n_groups
+        self.n_groups, B = n_groups, len(self.batches)
+        self.sums = np.array([batch.sums for batch in self.batches]).reshape(B, len(SUMS), n_groups)
+        self.signed = np.array([batch.signed for batch in self.batches] or np.zeros((0, 2, n_groups, 0)))
+        self.by_person = bool(self.signed.shape[-1])
         places = np.array([batch.place for batch in self.batches], dtype=np.int64)
         self.places, self._at = np.unique(places, return_inverse=True)
 
@@ -108,8 +271,8 @@ class Ledger:
         return ", ".join(batch.name for batch, at in zip(self.batches, self._at, strict=True) if at == place)
 
     def column(self, name: str) -> FloatArray:
-        """One kind of sum, of all batches: (B, G)."""
-        return np.array([getattr(batch, name) for batch in self.batches]).reshape(-1, self.n_groups)
+        """One of the `SUMS`, of all batches: (B, G)."""
+        return self.sums[:, SUMS.index(name)]
 
     def total(self, name: str) -> FloatArray:
         """One kind of sum over all batches, shape (G,)."""
@@ -121,25 +284,280 @@ class Ledger:
         np.add.at(summed, self._at, values)
         return summed
 
-    def contrast(self, name: str, shares: FloatArray, own: float = 1.0, rest: float = 1.0) -> Contrast:
-        """``own`` times a group's mean less ``rest`` times that of all others, of "ranks" or "flagged".
+    def contrast(self, name: str, own: float = 1.0, rest: float = 1.0) -> Contrast:
+        """``own`` times the mean of the first of each pair less ``rest`` times that of the second.
 
-        The others are mixed as in the reference, by their ``shares`` (G,), whatever the mix of the batch.
+        Of "ranks" or "flagged". Within a batch a pair counts by the inverse of its variance, so that no row counts
+        more than once.
         """
-        n, x = self.column("counts"), self.column(name)
-        spread = self.column("rank_spread" if name == "ranks" else "flag_spread")
-        size, part = np.maximum(n, 1.0), shares * (n > 0)
-        known = (n > 0) & (_others(n) > 0)
-        left = np.where(known, _others(part), 1.0)
-        even = 1.0 / (1.0 / size + _others(part**2 / size) / left**2)  # as the inverse of a variance
-        most = np.where(part > 0, size / np.where(part > 0, part, 1.0), np.inf).min(axis=1, keepdims=True)
-        weight = np.where(known, np.minimum(even, most * left), 0.0)  # no row counts more than once
-        here, there = own * weight / size, rest * weight / left
-        sums = here * x - there * _others(part * x / size)
-        noise = here**2 * spread + there**2 * _others((part / size) ** 2 * spread)
-        return Contrast(self.by_place(sums), self.by_place(noise), self.by_place(weight))
+        k, (first, second) = _MEASURED.index(name), pairs_of(self.n_groups)
+        n, x, spread, people = self.sums[:, 0], self.sums[:, 1 + k], self.sums[:, 3 + k], self.sums[:, 5]
+        size = np.maximum(n, 1.0)
+        both = (n[:, first] > 0) & (n[:, second] > 0)
+        weight = np.where(both, 1.0 / (1.0 / size[:, first] + 1.0 / size[:, second]), 0.0)
+        here, there = own * weight / size[:, first], rest * weight / size[:, second]
+        most = np.zeros((len(self.places), len(first), 2))
+        np.maximum.at(most, self._at, np.stack([people[:, first], people[:, second]], axis=-1))
+        parts = here[..., None] * self.signed[:, k, first], -there[..., None] * self.signed[:, k, second]
+        return Contrast(
+            self.by_place(here * x[:, first] - there * x[:, second]),
+            self.by_place(weight),
+            self.by_place(here**2 * spread[:, first] + there**2 * spread[:, second]),
+            most,
+            self.by_place(np.stack(parts, axis=2)),
+        )
+
+    def means(self, name: str, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Mean of "ranks" or "flagged" of each group over all batches, and its ends, (G,) each; NaN without rows."""
+        k, people = _MEASURED.index(name), self.column("people").max(axis=0, initial=0.0)
+        n, x, spread = (self.sums[:, i].sum(axis=0) for i in (0, 1 + k, 3 + k))
+        signed = self.signed[:, k].sum(axis=0)
+        whole = Contrast(x[None], n[None], spread[None], people[None, :, None], signed[None, :, None])
+        low, high = (np.where(n > 0, end[0], np.nan) for end in whole.interval(level))
+        return whole.mean[0], np.maximum(low, 0.0), high
 
 
-def _others(values: FloatArray) -> FloatArray:
-    """The sum over all other groups, shape (B, G)."""
-    return np.maximum(values.sum(axis=1, keepdims=True) - values, 0.0)
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of `FairnessMonitor`, checked."""
+
+    tolerance: float | str | dict[str, float]
+    flag_rate_ratio: float | None
+    false_alarms: float
+    contamination: float
+    unknown_groups: str
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A promise that is not kept.
+
+    Parameters
+    ----------
+    promise : {"ranks", "flags"}
+    group, than : str
+        The group that is ranked higher, or flagged more, and the group that it is compared with.
+    since : str
+        The batch since which this is likeliest so.
+    earliest, latest : str
+        The range of batches in which it began.
+    raised : str
+        The batch with which it became certain.
+    low, high : float
+        Ends of the gap on average since ``since``: of mean ranks, or of flag rates.
+    """
+
+    promise: str
+    group: str
+    than: str
+    since: str
+    earliest: str
+    latest: str
+    raised: str
+    low: float
+    high: float
+
+
+class Shift(NamedTuple):
+    """A mean at the start and since, each with its interval, and whether these are apart."""
+
+    before: tuple[float, float]
+    since: tuple[float, float]
+
+    @property
+    def moved(self) -> int:
+        """1 if the mean is higher since, -1 if it is lower, 0 if the intervals meet."""
+        return int(self.since[0] > self.before[1]) - int(self.since[1] < self.before[0])
+
+
+class Findings:
+    """All figures of a watch, from its start and its sums, at one look."""
+
+    def __init__(self, reference: Reference, ledger: Ledger, settings: Settings, look: int) -> None:
+        self.reference, self.ledger, self.settings, self.look = reference, ledger, settings, max(look, 1)
+        self.first, self.second = pairs_of(len(reference.labels))
+
+    @cached_property
+    def promised(self) -> tuple[FloatArray, FloatArray]:
+        """The gaps of ranks that are within the promise: ends for each pair, (Q,) each, with 0 between them.
+
+        Two groups may be as far apart as the larger of their tolerances, or as at the start, or nearer.
+        """
+        given, labels = self.settings.tolerance, self.reference.labels
+        if given == "start":
+            return np.minimum(self.reference.low, 0.0), np.maximum(self.reference.high, 0.0)
+        each = np.array([given.get(label, 0.0) if isinstance(given, Mapping) else given for label in labels], float)
+        most = np.maximum(each[self.first], each[self.second])
+        return -most, most
+
+    @property
+    def level(self) -> float:
+        """The false-alarm rate of one pair, promise and direction, at this look where persons are known."""
+        rate = self.settings.false_alarms * (0.5 if self.settings.tolerance == "start" else 1.0)
+        n_promises = (self.settings.tolerance != 1) + (self.settings.flag_rate_ratio is not None)
+        return rate * self._spent / (2.0 * max(n_promises, 1) * len(self.first))
+
+    @property
+    def _spent(self) -> float:
+        return look_share(self.look) if self.ledger.by_person else 1.0
+
+    @property
+    def _rate(self) -> float:
+        """The rate of what is said beside alarms, at this look."""
+        return self.settings.false_alarms * self._spent
+
+    def kept(self, promise: str) -> bool:
+        """Whether all batches together show that no two groups are further apart than promised: "ranks" or "flags"."""
+        if not len(self.ledger.places):
+            return False
+        if promise == "ranks":
+            (_, low, high), (least, most) = self.gaps, self.promised
+            return bool(((least <= low) & (high <= most)).all())
+        ratio, level = self.settings.flag_rate_ratio, 0.5 * self.level
+        assert ratio is not None
+        (_, high), (low, _) = (
+            self.ledger.contrast("flagged", **part).until().last().interval(level)
+            for part in ({"own": ratio}, {"rest": ratio})
+        )
+        return bool((high <= 0).all() and (low >= 0).all())
+
+    @cached_property
+    def gaps(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The gap of ranks of each pair over all batches, or at the start if there is none; and its ends, (Q,) each."""
+        if not len(self.ledger.places):
+            means = self.reference.ranks
+            return means[self.first] - means[self.second], self.reference.low, self.reference.high
+        whole = self.ledger.contrast("ranks").until().last()
+        low, high = whole.interval(0.5 * self.level)
+        return whole.mean[0], low[0], high[0]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Ends of the largest gap, whichever its direction."""
+        _, low, high = self.gaps
+        return float(np.maximum(np.maximum(low, -high), 0.0).max()), float(np.maximum(-low, high).max())
+
+    def alarms(self) -> list[Alarm]:
+        """Pairs of groups whose gap, since one batch or another, is certain to be too large; the surest first."""
+        if not len(self.ledger.places):
+            return []
+        (low, high), ratio, contrast = self.promised, self.settings.flag_rate_ratio, self.ledger.contrast
+        ranks = contrast("ranks")
+        found = self._beyond("ranks", ranks, 1.0, high, ranks) + self._beyond("ranks", ranks, -1.0, -low, ranks)
+        if ratio is not None:
+            flags, none = contrast("flagged"), np.zeros(len(self.first))
+            found += self._beyond("flags", contrast("flagged", own=ratio), 1.0, none, flags)
+            found += self._beyond("flags", contrast("flagged", rest=ratio), -1.0, none, flags)
+        return [alarm for _, alarm in sorted(found, key=lambda each: -each[0])]
+
+    def _beyond(
+        self, promise: str, tested: Contrast, sign: float, bound: FloatArray, shown: Contrast
+    ) -> list[tuple[float, Alarm]]:
+        """Alarms in one direction, where ``sign * tested`` is certain to be above the bound; with the least excess."""
+        since, level = tested.since(), self.level * start_shares(self.ledger.places)[:, None]
+        beyond = sign * since.sums - bound * since.weight
+        found = []
+        for q in np.flatnonzero(since.exceeded(beyond, level).any(axis=0)).tolist():
+            one, at = since.pair(q), tested.pair(q)
+            least = float(((beyond[:, [q]] - one.reach(level)) / np.where(one.weight > 0, one.weight, np.inf)).max())
+            noise = max(float(at.spread.sum() / at.weight.sum()), 1e-12)
+            excess = (sign * at.sums - bound[q] * at.weight)[:, 0]
+            began = change_range(excess / noise, at.weight[:, 0] / noise, free=self.ledger.by_person)
+            low, high = (float(sign * end[began[1], 0]) for end in shown.since().pair(q).interval(level))
+            group, than = (self.reference.labels[g] for g in (self.first[q], self.second[q])[:: int(sign)])
+            earliest, best, latest, raised = map(self.ledger.names, (*began, len(self.ledger.places) - 1))
+            ends = sorted((low, high))
+            found.append((least, Alarm(promise, group, than, best, earliest, latest, raised, ends[0], ends[1])))
+        return found
+
+    @cached_property
+    def flag_rates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Flag rate of each group over all batches, and its ends, (G,) each; at the start if there is no batch."""
+        if not len(self.ledger.places):
+            unknown = np.full(len(self.reference.labels), np.nan)
+            return self.reference.flagged, unknown, unknown
+        return self.ledger.means("flagged", self._rate / (2.0 * len(self.reference.labels)))
+
+    def shifts(self, name: str) -> dict[str, Shift]:
+        """The mean of "ranks" or "flagged" of each group."""
+        level = self._rate / (8.0 * len(self.reference.labels))
+        _, low, high = self.ledger.means(name, level)
+        each = zip(getattr(self.reference, name), self.reference.counts, low, high, strict=True)
+        return dict(zip(self.reference.labels, (self._shift(*part, level) for part in each), strict=True))
+
+    @cached_property
+    def mix(self) -> dict[str, Shift]:
+        """The share of each group among the rows that are compared; unknown where people come again."""
+        n, counts = self.ledger.total("counts"), self.reference.counts
+        if self.ledger.by_person or not n.sum():
+            return {}
+        before, level = counts / counts.sum(), self._rate / (4.0 * len(n))
+        reach = upper_bound(n * (1.0 - before) ** 2 + (n.sum() - n) * before**2, level)
+        ends = zip(before, (n - reach) / n.sum(), (n + reach) / n.sum(), strict=True)
+        found = [self._shift(p, counts.sum(), max(low, 0.0), min(high, 1.0), level) for p, low, high in ends]
+        return dict(zip(self.reference.labels, found, strict=True))
+
+    @property
+    def others(self) -> dict[str, int]:
+        """Rows that are not compared, by group; those without one under ""."""
+        found: dict[str, int] = {}
+        for name, n in [(name, n) for batch in self.ledger.batches for name, n in batch.others.items()]:
+            found[name] = found.get(name, 0) + n
+        return found
+
+    @cached_property
+    def farthest(self) -> list[tuple[int, int, float]]:
+        """For each group the one that it is furthest from, the place of the pair, and the pair's sign for the group."""
+        found = []
+        for g in range(len(self.reference.labels)):
+            own = np.flatnonzero((self.first == g) | (self.second == g))
+            q = int(own[np.nan_to_num(np.abs(self.gaps[0][own])).argmax()])
+            found.append((int(self.first[q] + self.second[q] - g), q, 1.0 if self.first[q] == g else -1.0))
+        return found
+
+    def groups(self) -> "pd.DataFrame":
+        """See `FairnessMonitor.to_frame`."""
+        import pandas as pd
+
+        counts, n, labels = self.reference.counts, self.ledger.total("counts"), self.reference.labels
+        now = n if len(self.ledger.places) else counts.astype(float)
+        (gap, low, high), (least, most) = self.gaps, self.promised
+        rate, rate_low, rate_high = self.flag_rates
+        turned = [
+            (s * gap[q], *sorted((s * low[q], s * high[q])), *sorted((s * least[q], s * most[q])))
+            for _, q, s in self.farthest
+        ]
+        names = ("gap", "low", "high", "promised_low", "promised_high")
+        return pd.DataFrame({
+            "group": labels,
+            "rows": n.astype(int),
+            "share_at_start": counts / counts.sum(),
+            "share": now / max(now.sum(), 1.0),
+            "against": [labels[h] for h, _, _ in self.farthest],
+            **dict(zip(names, np.array(turned).T + 0.0, strict=True)),  # no -0.0
+            "flag_rate": rate, "flag_low": rate_low, "flag_high": rate_high,
+        })  # fmt: skip
+
+    def history(self) -> "pd.DataFrame":
+        """See `FairnessMonitor.history`."""
+        import pandas as pd
+
+        labels, until = self.reference.labels, self.ledger.contrast("ranks").until()
+        low, high = until.interval(0.5 * self.level)
+        n, ranks, flagged = (self.ledger.by_place(self.ledger.column(name)) for name in ("counts", "ranks", "flagged"))
+        rows = []
+        for p in range(len(self.ledger.places)):
+            for g, (h, q, s) in enumerate(self.farthest):
+                size, ends = n[p, g] or np.nan, sorted((s * low[p, q], s * high[p, q]))
+                rows.append({
+                    "batch": self.ledger.names(p), "group": labels[g], "rows": int(n[p, g]),
+                    "mean_rank": ranks[p, g] / size, "flag_rate": flagged[p, g] / size,
+                    "against": labels[h], "gap": s * until.mean[p, q], "low": ends[0], "high": ends[1],
+                })  # fmt: skip
+        return pd.DataFrame(rows)
+
+    @staticmethod
+    def _shift(before: float, rows: float, low: float, high: float, level: float) -> Shift:
+        """A mean of ``rows`` numbers in [0, 1] before (Hoeffding's bound), and its ends since."""
+        reach = float(np.sqrt(-np.log(level) / (2.0 * rows)))
+        return Shift((max(before - reach, 0.0), min(before + reach, 1.0)), (float(low), float(high)))

@@ -1,29 +1,61 @@
-"""A watch over a score in use: whether what was promised on the day of fitting is still kept."""
+"""A watch over a score in use: whether what was promised on the day of fitting is still kept.
+
+The state is one file of plain data, in the format of models: settings, the start, and sums of each batch. It holds no
+single score and no person, and a kill at any moment leaves the old file or the new one.
+"""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, fields, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+import evenout
+from evenout.auditing.inputs import aligned, read_numbers
 from evenout.core.exceptions import InputError
-from evenout.core.flags import flag_threshold
-from evenout.core.types import FloatArray
-from evenout.inputs.groups import read_groups
+from evenout.core.flags import flag_threshold, flagged_share
+from evenout.core.membership import Comparison
+from evenout.core.sequences import SIGNS
+from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.inputs.groups import Groups, label_rows, read_groups
 from evenout.inputs.parameters import NONE, SHARE_OR_COUNT, Rule, check_parameters, number, one_of
-from evenout.storage.output import finite
+from evenout.storage.archive import ModelFileError, plain, read_plain, write_plain
+from evenout.storage.fields import Fields
+from evenout.storage.output import atomic_file, finite
 from evenout.watching import text
-from evenout.watching.findings import Alarm, Findings
-from evenout.watching.inputs import read_codes, read_scores
-from evenout.watching.ledger import BatchSums, Ledger, sum_batch
-from evenout.watching.reference import Reference
+from evenout.watching.ledger import (
+    FEWEST,
+    KNOTS,
+    SUMS,
+    Alarm,
+    BatchSums,
+    Findings,
+    Ledger,
+    Persons,
+    Reference,
+    Settings,
+    pairs_of,
+    rank_among,
+    sum_rows,
+    summarise,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from evenout.fitting.result import FitResult
+
+FORMAT = 2
+_MOST = 2**53  # whole numbers up to here are exact in sums
+
 _RULES = {
     "tolerance": number(0, 1)
+    | one_of(("start",))
     | Rule(
         lambda value: isinstance(value, Mapping) and all(number(0, 1).allows(v) for v in value.values()),
         "a dict with such a number for each group",
@@ -35,36 +67,27 @@ _RULES = {
 }
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The arguments of `FairnessMonitor`, checked."""
-
-    tolerance: float | dict[str, float]
-    flag_rate_ratio: float | None
-    false_alarms: float
-    contamination: float
-    unknown_groups: str
-
-
 class FairnessMonitor:
     """Watches a score in use: one batch after another, an alarm when a gap is larger than was promised.
 
-    Scores become ranks among those of a reference: the rows on which a model was fitted (`of`), rows given to `start`,
-    or else the first batch, which is then not counted. The *gap* of a group is its mean rank less that of all others,
-    these mixed as in the reference, within batches, and added up over them: 0.05 means that it stands 5 of 100 places
-    higher. Intervals and alarms hold at all times at once, so that one may look after every batch, for ever.
+    Scores become ranks among those of a start: the rows on which a model was fitted (`of`), rows given to `start`, or
+    else the first batch, which is then not counted. The *gap* of two groups is the difference of their mean ranks,
+    within batches, and added up over them: 0.05 means that one stands 5 of 100 places higher. Any two groups are
+    compared. Intervals and alarms hold at all times at once, so that one may look after every batch, for ever.
 
     Parameters
     ----------
-    tolerance : float in [0, 1] or dict of str to float, default=0.0
-        The gap of ranks that is within the promise, of every group, or of each by its name. 0 promises that there is
-        none; so does a name that the dict lacks.
+    tolerance : float in [0, 1], "start" or dict of str to float, default=0.0
+        The gap of mean ranks between two groups that is within the promise. A number holds for every two groups; 0
+        promises that there is none. "start" promises no more than the start shows: each gap may be as large as there,
+        on the same side, with its sampling noise, or smaller. A dict has a number for each group, 0 for a name
+        that it lacks; two groups may be as far apart as the larger of theirs. 1 promises nothing about ranks.
     flag_rate_ratio : float in (0, 1], optional
         Promise this ratio of flag rates as well, the lowest group's to the highest's.
     false_alarms : float in (0, 0.5], default=0.05
         The chance that there ever is an alarm while all promises are kept.
     contamination : float in (0, 0.5] or int, default=0.1
-        Share of the reference, or so many of its rows, that score above the threshold for being flagged.
+        Share of the start, or so many of its rows, that score above the threshold for being flagged.
     unknown_groups : {"error", "ignore"}, default="error"
         Rows without a group: refuse the batch, or do not compare them.
 
@@ -73,20 +96,30 @@ class FairnessMonitor:
     alarm : bool
         Whether there has been an alarm. It stays.
     alarms : tuple of Alarm
-        The first of each group and promise.
+        The first of each promise; later ones are of pairs of groups neither of which an earlier one names.
+    kept : bool
+        Whether everything promised is known to be kept, on average over all batches, and there was no alarm.
     interval : tuple of float
-        Ends of the largest gap of any group, on average over all batches.
+        Ends of the largest gap between two groups, on average over all batches.
     reference : Reference or None
+        What is kept of the start.
+    columns : dict of str to list of str
+        Names of columns that the command line reads; saved with the watch, and not used here.
 
     Notes
     -----
-    Each group is held against all others; of two groups, one against the other. The false-alarm rate is shared out
-    evenly over groups, over both directions and, if there are two, both promises (Bonferroni), then over the batch
-    since which the gap is taken: one half to all batches, the rest to every later start. A gap that comes late is so
-    found without the even years before it. Intervals of flag rates, and what is said about scores and mix, have the
-    same rate once more, each.
+    The false-alarm rate is shared out evenly over pairs of groups, both directions and, if there are two, both promises
+    (Bonferroni), then over the batch since which the gap is taken: one half to all batches, the rest to every later
+    start. A gap that comes late is so found without the even years before it. With ``tolerance="start"`` one half of
+    the rate is for the noise of the start. Intervals of flag rates, and what is said about scores and mix, have
+    the same rate once more, each.
 
-    Needed for all this: rows are drawn independently within a group and a batch, and each person comes once in a batch.
+    Without ``person``, all this needs **new people in each batch**, drawn independently within a group. Where the same
+    people come again, give ``person`` to every `update`: each look is then a test with a variance by person, and the
+    k-th look spends ``1 / (k (k + 1))`` of the rate. It is made once the smaller group of a pair has 20 people.
+
+    A group with fewer than 5 people in a batch is not counted in it, and one with fewer at the start is not compared:
+    so nothing that is saved is about fewer people.
 
     Examples
     --------
@@ -98,13 +131,13 @@ class FairnessMonitor:
     ...     groups = rng.choice(["a", "b"], size=300)
     ...     scores = rng.normal(size=300) + 0.5 * (groups == "b") * (week > 20)
     ...     monitor = monitor.update(scores, sensitive_features=groups, batch=f"week {week}")
-    >>> monitor.alarm, monitor.alarms[0].since
-    (True, 'week 21')
+    >>> monitor.alarm, monitor.alarms[0].earliest, monitor.alarms[0].latest
+    (True, 'week 21', 'week 21')
     """
 
     def __init__(
         self,
-        tolerance: float | Mapping[str, float] = 0.0,
+        tolerance: float | str | Mapping[str, float] = 0.0,
         *,
         flag_rate_ratio: float | None = None,
         false_alarms: float = 0.05,
@@ -122,34 +155,50 @@ class FairnessMonitor:
         self.settings = Settings(**given)  # type: ignore[arg-type]
         self.reference: Reference | None = None
         self.alarms: tuple[Alarm, ...] = ()
+        self.columns: dict[str, list[str]] = {}
         self._batches: dict[str, BatchSums] = {}
+        self._looks = 0
 
     @classmethod
     def of(cls, model: Any, *, false_alarms: float = 0.05, unknown_groups: str = "error") -> Self:
-        """Watch what a fitted `FairOutlierEnsemble` promised: no larger gap than it left on rows it had not seen.
+        """Watch what a fitted `FairOutlierEnsemble` promised: no larger gaps than it left on rows it had not seen.
 
-        The gap of ranks that it left to each group is known up to chance: the group's tolerance is the far end of its
-        interval, and these ends take one half of ``false_alarms``. Asked for a ratio of flag rates, the model promised
-        that too, and the lower end of the ratio on such rows is watched. Its own threshold says who is flagged.
+        The fit is the start (``tolerance="start"``): the gap of ranks of each pair of groups among held-out rows, up to
+        its sampling noise, is what later batches are held to. Asked for a ratio of flag rates, the model promised that
+        too, and the lower end of the ratio on such rows is watched. Its own threshold says who is flagged.
         """
-        from evenout.watching.promise import promise_of
-
         check_parameters({"false_alarms": false_alarms}, {"false_alarms": _RULES["false_alarms"]})
-        promise = promise_of(model, false_alarms / 2.0)
+        ensemble, found = _fitted(model)
+        ranks, asked = _unseen_ranks(found, ensemble.target), ensemble.flag_rate_ratio
+        codes, labels, left_out = _large_enough(found.groups, found.counts)
+        known, n_pairs = codes >= 0, len(pairs_of(len(labels))[0])
+        flagged, ratio = ranks > 1.0 - flagged_share(ensemble.contamination, len(ranks)), None
+        level = 0.25 * false_alarms / (n_pairs * (1 if asked is None else 2))
+        if asked is not None:
+            ratio = _least_ratio(flagged[known], codes[known], float(-ndtri(level)))
         monitor = cls(
-            promise.tolerance,
-            flag_rate_ratio=promise.flag_rate_ratio,
-            false_alarms=false_alarms / 2.0,
-            contamination=promise.contamination,
+            "start",
+            flag_rate_ratio=ratio,
+            false_alarms=false_alarms,
+            contamination=ensemble.contamination,
             unknown_groups=unknown_groups,
         )
-        monitor.reference = promise.reference
+        knots = summarise(found.mixture.apply(found.seen.S, found.seen.t))
+        start = Reference.of(knots, found.threshold, labels, left_out, ranks, flagged, codes, None, level)
+        counts = found.counts[[found.groups.labels.index(label) for label in labels]] * (len(ranks) / found.n_rows)
+        monitor.reference = replace(start, counts=np.maximum(counts.round().astype(np.int64), FEWEST))
         return monitor
 
     def start(
-        self, scores: Any, *, sensitive_features: Any, threshold: float | None = None, batch: str | None = None
+        self,
+        scores: Any,
+        *,
+        sensitive_features: Any,
+        threshold: float | None = None,
+        batch: str | None = None,
+        person: Any = None,
     ) -> Self:
-        """Take rows as the reference, and their groups as those to compare; needs no model.
+        """Take rows as the start, and their groups as those to compare; needs no model.
 
         Parameters
         ----------
@@ -160,23 +209,32 @@ class FairnessMonitor:
             Rows that score above are flagged; by default the top ``contamination``.
         batch : str, optional
             A name, which no later batch may have.
+        person : array of shape (n,), optional
+            Who each row is of, where a person may have several of these rows.
         """
         if self.reference is not None:
             raise InputError("the watch has begun already; begin another one to change what rows are held against")
-        values = read_scores(scores, sensitive_features)
+        values = _read_scores(scores, sensitive_features)
+        who = None if person is None else _read_persons(person, scores, len(values))[0]
         groups = read_groups(
             sensitive_features, len(values), min_group_size=1, unknown_groups=self.settings.unknown_groups
         )
+        each = range(len(groups.labels))
+        people = groups.counts if who is None else np.array([len(np.unique(who[groups.codes == g])) for g in each])
+        codes, labels, left_out = _large_enough(groups, people)
         tolerance = self.settings.tolerance
-        wrong = [name for name in tolerance if name not in groups.labels] if isinstance(tolerance, dict) else []
+        wrong = [name for name in tolerance if name not in labels] if isinstance(tolerance, dict) else []
         if wrong:
-            raise InputError("{@tolerance} names {name!r}, which is no group of the reference", name=wrong[0])
-        above = float(flag_threshold(values, self.settings.contamination)) if threshold is None else float(threshold)
-        self.reference = Reference.of(values, above, groups.labels, groups.counts, batch or "")
+            raise InputError("{@tolerance} names {name!r}, which is no group of the start", name=wrong[0])
+        above = _between(values, self.settings.contamination) if threshold is None else float(threshold)
+        knots = summarise(values)
+        level = 0.25 * self.settings.false_alarms / len(pairs_of(len(labels))[0])
+        ranks, name = rank_among(knots, values), str(batch or "")
+        self.reference = Reference.of(knots, above, labels, left_out, ranks, values > above, codes, who, level, name)
         self._forget()
         return self
 
-    def update(self, scores: Any, *, sensitive_features: Any, batch: str | None = None) -> Self:
+    def update(self, scores: Any, *, sensitive_features: Any, batch: str | None = None, person: Any = None) -> Self:
         """Count one batch, and see whether there is an alarm.
 
         Parameters
@@ -184,29 +242,38 @@ class FairnessMonitor:
         scores : array of shape (n,)
             Higher = more outlying.
         sensitive_features : array, series or frame of shape (n,) or (n, c)
-            Groups that the reference does not have are counted, but not compared.
+            Groups that the start does not have are counted, but not compared.
         batch : str, optional
             A name of its own, such as the week. A name that was counted is refused: see `batches`.
+        person : array of shape (n,), optional
+            Who each row is of, such as a customer number: needed where the same people come again. Kept are sums over
+            all people of a group, with signs from a salted hash of each; no person and no hash.
         """
         if self.reference is None:
-            return self.start(scores, sensitive_features=sensitive_features, batch=batch)
+            return self.start(scores, sensitive_features=sensitive_features, batch=batch, person=person)
         name = self._next_name() if batch is None else str(batch)
         if name in self:
             raise InputError(
                 "batch {name!r} has been counted already; leave it out, or give it another name", name=name
             )
-        values = read_scores(scores, sensitive_features)
-        labels, rule = self.reference.labels, self.settings.unknown_groups
-        codes, others = read_codes(sensitive_features, len(values), labels, rule)
-        known, place = codes >= 0, max((b.place for b in self._batches.values()), default=0) + 1
-        ranks, flags = self.reference.ranks(values[known]), (values[known] > self.reference.threshold).astype(float)
-        self._batches[name] = sum_batch(name, place, ranks, flags, codes[known], self._guesses(), others)
+        if self._batches and (person is not None) != self.findings.ledger.by_person:
+            has, had = ("has", "had none") if person is not None else ("has no", "had one")
+            raise InputError(
+                "this batch {has} {@person}, and earlier ones {had}; give it for every batch of a watch or for none",
+                has=has, had=had,
+            )  # fmt: skip
+        values = _read_scores(scores, sensitive_features)
+        codes, others = _read_codes(sensitive_features, len(values), self.reference.labels, self.settings)
+        persons = None if person is None else _read_persons(person, scores, len(values))
+        place = max((b.place for b in self._batches.values()), default=0) + 1
+        sums, signed, few = sum_rows(values, codes, persons, self.reference, self._guesses())
+        self._batches[name] = BatchSums(name, place, sums, signed, others | few)
         return self._look()
 
     def merge(self, *others: "FairnessMonitor") -> Self:
         """Take in the batches of other watches, such as those of other machines; returns itself.
 
-        The watches must have begun alike, from one model, one file or one reference. A batch that both have is counted
+        The watches must have begun alike, from one model, one file or one start. A batch that both have is counted
         once, so that merging twice changes nothing. All is as if the batches had come here, and the false-alarm rate
         is that of this one watch; alarms of the others stay theirs.
         """
@@ -219,27 +286,49 @@ class FairnessMonitor:
                 )
             if other.settings != self.settings:
                 raise InputError("two watches can be merged only if they promise the same; begin both with one setting")
+            if len({batch.signed.shape for batch in (*taken.values(), *other._batches.values())}) > 1:
+                raise InputError("a watch with {@person} and one without it cannot be merged; give it to both or none")
             for name, batch in other._batches.items():
                 if not taken.setdefault(name, batch).same(batch):
                     raise InputError(
                         "both watches have a batch {name!r}, with different rows; give each batch a name of its own",
                         name=name,
                     )
+        if taken.keys() == self._batches.keys():
+            return self
         self._batches = taken
         return self._look()
 
     def save(self, path: str | Path) -> None:
         """Write the whole state to one small file: it appears whole or not at all."""
-        from evenout.watching.files import save_monitor
-
-        save_monitor(self, Path(path))
+        if self.reference is None:
+            raise InputError("the watch has not begun, so there is nothing to save; call start() or update() first")
+        ledger, start = self.findings.ledger, vars(self.reference)
+        data = {
+            "watch": FORMAT,
+            "evenout": evenout.__version__,
+            "settings": asdict(self.settings),
+            "columns": self.columns,
+            "looks": self._looks,
+            "start": {**start, "counts": start["counts"].astype(np.int64), "left_out": dict(start["left_out"])},
+            "names": [batch.name for batch in ledger.batches],
+            "places": np.array([batch.place for batch in ledger.batches], dtype=np.int64),
+            "sums": ledger.sums,
+            "signed": ledger.signed,
+            "others": [dict(batch.others) for batch in ledger.batches],
+            "alarms": [asdict(alarm) for alarm in self.alarms],
+        }
+        with atomic_file(Path(path)) as file:
+            write_plain(plain(data), file)
 
     @classmethod
     def load(cls, path: str | Path) -> "FairnessMonitor":
         """Read what `save` wrote; no code from the file is run, and every bound is checked."""
-        from evenout.watching.files import load_monitor
-
-        return load_monitor(Path(path))
+        try:
+            return _restore(cls, Fields(read_plain(Path(path)), "watch"))
+        except ModelFileError as error:
+            words = str(error).replace("model file", "file of a watch").replace("model", "watch")
+            raise ModelFileError(f"{path} cannot be loaded: {words}") from None
 
     @property
     def batches(self) -> tuple[str, ...]:
@@ -256,8 +345,14 @@ class FairnessMonitor:
         return bool(self.alarms)
 
     @property
+    def kept(self) -> bool:
+        """Whether everything promised is known to be kept, on average over all batches, and there was no alarm."""
+        flags = self.settings.flag_rate_ratio is None or self.findings.kept("flags")
+        return not self.alarm and flags and self.findings.kept("ranks")
+
+    @property
     def interval(self) -> tuple[float, float]:
-        """Ends of the largest gap of ranks, on average over all batches; 0 and 1 before there is any."""
+        """Ends of the largest gap of ranks, on average over all batches; of the start before there is any."""
         return self.findings.interval
 
     @property
@@ -270,14 +365,20 @@ class FairnessMonitor:
         """All that follows from the sums; made anew after each batch."""
         if self.reference is None:
             raise InputError("the watch has not begun; call start() or update() first")
-        return Findings(self.reference, Ledger(self._batches, len(self.reference.labels)), self.settings)
+        return Findings(self.reference, Ledger(self._batches, len(self.reference.labels)), self.settings, self._looks)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row per group: rows, share and flag rate, at the start and since, and gap of ranks, with intervals."""
+        """One row per group: rows, share and flag rate; the gap of ranks to the group that is furthest away.
+
+        Gap, flag rate and their intervals are of all batches, or of the start before there is any.
+        """
         return self.findings.groups()
 
     def history(self) -> "pd.DataFrame":
-        """One row per batch and group: its mean rank and flag rate; gap and interval of all batches until then."""
+        """One row per batch and group: its mean rank and flag rate; gap and interval of all batches until then.
+
+        The gap is to the group that is furthest away now.
+        """
         return self.findings.history()
 
     def to_dict(self) -> dict[str, Any]:
@@ -286,6 +387,7 @@ class FairnessMonitor:
             "settings": asdict(self.settings),
             "batches": len(self._batches),
             "alarm": self.alarm,
+            "kept": self.kept,
             "alarms": [asdict(alarm) for alarm in self.alarms],
             "interval": list(self.interval),
             "verdict": list(self.verdict),
@@ -300,18 +402,201 @@ class FairnessMonitor:
 
     def _look(self) -> Self:
         """See what the sums say now; an alarm stays."""
+        self._looks += 1
         self._forget()
-        known = {(alarm.promise, alarm.group) for alarm in self.alarms}
-        self.alarms += tuple(a for a in self.findings.alarms() if (a.promise, a.group) not in known)
+        for alarm in self.findings.alarms():
+            named = {name for a in self.alarms if a.promise == alarm.promise for name in (a.group, a.than)}
+            self.alarms += () if {alarm.group, alarm.than} & named else (alarm,)
         return self
 
     def _forget(self) -> None:
         self.__dict__.pop("findings", None)
 
-    def _guesses(self) -> tuple[FloatArray, FloatArray]:
-        """Mean rank and flag rate of each group before the next batch: what was seen, with one row of the reference."""
+    def _guesses(self) -> FloatArray:
+        """Mean rank and flag rate of each group before the next batch: what was seen, with one row of the start."""
         assert self.reference is not None
-        n = self.findings.ledger.total("counts") + 1.0
-        first = {"ranks": 0.5, "flagged": self.reference.flagged}
-        ranks, flagged = ((self.findings.ledger.total(name) + prior) / n for name, prior in first.items())
-        return ranks, flagged
+        ledger, counts = self.findings.ledger, self.reference.counts
+        n, share = ledger.total("counts") + 1.0, float(self.reference.flagged @ counts / counts.sum())
+        return np.array([ledger.total("ranks") + 0.5, ledger.total("flagged") + share]) / n
+
+
+def _read_scores(scores: Any, sensitive_features: Any) -> FloatArray:
+    """One finite number per row, with a group for each."""
+    values = read_numbers(scores, "scores")
+    if len(values) == 0:
+        raise InputError("{@scores} has no rows; give one score per row")
+    if sensitive_features is None:
+        raise InputError("{@sensitive_features} is missing: a watch needs the group of every row")
+    aligned(sensitive_features, "sensitive_features", scores, len(values))
+    return values
+
+
+def _read_persons(person: Any, scores: Any, n_rows: int) -> Persons:
+    """Who each row is of: codes, and names as text."""
+    import pandas as pd
+
+    column = pd.Series(aligned(person, "person", scores, n_rows)).reset_index(drop=True)
+    if column.isna().any():
+        raise InputError(
+            "{@person} is missing in {n} of {n_rows} rows (first: {#row}); fill it in, or leave these rows out",
+            n=int(column.isna().sum()), n_rows=n_rows, row=int(column.isna().argmax()),
+        )  # fmt: skip
+    codes, names = pd.factorize(np.array([str(value) for value in column], dtype=object))
+    return codes, list(names)
+
+
+def _read_codes(
+    sensitive_features: Any, n_rows: int, labels: tuple[str, ...], settings: Settings
+) -> tuple[IntArray, dict[str, int]]:
+    """The place of each row's group in ``labels``, -1 for others; and how many rows of which others, "" for none."""
+    import pandas as pd
+
+    frame = pd.DataFrame(sensitive_features)
+    codes, missing = np.full(n_rows, -1, dtype=np.intp), frame.isna().any(axis=1).to_numpy()
+    if missing.any() and settings.unknown_groups == "error":
+        raise InputError(
+            "{@sensitive_features} has missing values in {n} of {n_rows} rows (first: {#row}); fill them in, "
+            "or set {unknown_groups='ignore'}",
+            n=int(missing.sum()), n_rows=n_rows, row=int(missing.argmax()),
+        )  # fmt: skip
+    others = {"": int(missing.sum())} if missing.any() else {}
+    if missing.all():
+        return codes, others
+    groups = label_rows(frame[~missing], int((~missing).sum()))
+    place = {label: g for g, label in enumerate(labels)}
+    codes[~missing] = np.array([place.get(label, -1) for label in groups.labels], dtype=np.intp)[groups.codes]
+    counts = zip(groups.labels, groups.counts.tolist(), strict=True)
+    return codes, others | {label: n for label, n in counts if label not in place}
+
+
+def _large_enough(groups: Groups, people: IntArray) -> tuple[IntArray, tuple[str, ...], dict[str, int]]:
+    """Codes and labels of groups with `FEWEST` people or more, and the rows of those that are left out."""
+    small, names = people < FEWEST, np.array(groups.labels, dtype=object)
+    if (~small).sum() < 2:
+        raise InputError(
+            "fewer than two groups have {least} people to begin with; begin with more rows, or with larger groups",
+            least=FEWEST,
+        )
+    codes = np.append(np.where(small, -1, np.cumsum(~small) - 1), -1)[groups.codes]
+    return codes, tuple(names[~small]), dict(zip(names[small], groups.counts[small].tolist(), strict=True))
+
+
+def _between(values: FloatArray, contamination: float) -> float:
+    """A threshold half-way between the last row that is not flagged and the first that is: the score of neither."""
+    above = flag_threshold(values, contamination)
+    flagged = values > above
+    return float(values[~flagged].max() + values[flagged].min()) / 2.0 if flagged.any() else float(above)
+
+
+def _fitted(model: Any) -> "tuple[Any, FitResult]":
+    """The ensemble and its fit, if it compares crossed groups; else the line says what does not go with a watch."""
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import check_is_fitted
+
+    ensemble = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    otherwise = "use FairnessMonitor(tolerance=...) and start()"
+    if not hasattr(ensemble, "path_") and not hasattr(ensemble, "_store"):
+        raise InputError(
+            "{kind} makes no promise that can be read; {otherwise}", kind=type(model).__name__, otherwise=otherwise
+        )
+    check_is_fitted(ensemble)
+    found: FitResult = ensemble._result
+    cells = found.path.cross.whole
+    if cells.compared is not None or cells.spread is not None:
+        raise InputError(
+            "FairnessMonitor.of and a model with {what} do not go together: what it left to crossed groups is not "
+            "known; {otherwise}",
+            what=_beyond_groups(ensemble, cells.compared), otherwise=otherwise,
+        )  # fmt: skip
+    if len(found.groups.labels) < 2:
+        raise InputError("the model compares fewer than two groups, so it promises nothing that could be watched")
+    return ensemble, found
+
+
+def _beyond_groups(ensemble: Any, compared: Comparison | None) -> str:
+    """What a model has that is more than crossed groups of independent rows."""
+    if compared is None:
+        return "clusters or sample_weight"
+    if any(block.among != "all" for block in compared.blocks):
+        return "labels of known outliers"
+    if ensemble.continuous:
+        return "continuous attributes"
+    if ensemble.intersections is not True and len({block.of for block in compared.blocks}) > 1:
+        return "attributes compared one by one"
+    return "group probabilities" if compared.overlaps else "strata (given)"
+
+
+def _least_ratio(flagged: BoolArray, codes: IntArray, z: float) -> float:
+    """The least ratio of flag rates within ``z`` standard errors, on the log scale, of one that was found."""
+    n, k = np.bincount(codes), np.bincount(codes, weights=flagged) + 0.5  # half a row: a rate of 0 has no logarithm
+    rate, noise = np.log(k / (n + 1.0)), 1.0 / k - 1.0 / (n + 1.0)
+    first, second = pairs_of(len(n))
+    far = np.abs(rate[first] - rate[second]) + z * np.sqrt(noise[first] + noise[second])
+    return float(np.exp(-far.max()))
+
+
+def _unseen_ranks(found: "FitResult", target: Any) -> FloatArray:
+    """The rank in (0, 1) of each row's score among those of its fold, which have weights of their own."""
+    seen, V = found.seen, found.path.fold_weights(np.array([found.choice.alpha]), target)[:, 0]
+    folds = seen.folds if len(V) > 1 else np.zeros_like(seen.folds)
+    Z, ranks = np.column_stack([seen.S, seen.t]), np.zeros(len(seen.t))
+    for fold, weights in enumerate(V):
+        rows = np.flatnonzero(folds == fold)
+        ranks[rows] = (rankdata(Z[rows] @ weights) - 0.5) / max(len(rows), 1)
+    return ranks
+
+
+def _restore(cls: type[FairnessMonitor], data: Fields) -> FairnessMonitor:
+    """The watch that a file holds; nothing in it is believed unchecked."""
+    data.require("watch" in data, "watch", "is missing: it is no watch")
+    written = data.whole("watch", 1, 2**31)
+    data.require(written >= FORMAT, "watch", f"is format {written}, of evenout 0.2: begin another watch")
+    data.require(written == FORMAT, "watch", "is of a later version: update evenout")
+    reference = _restored_start(data.fields("start"))
+    settings, G = data.fields("settings"), len(reference.labels)
+    try:
+        monitor = cls(**{name: settings.raw(name) for name in settings.names()})
+    except (TypeError, ValueError):
+        raise ModelFileError("its settings are not allowed") from None
+    names = data.items("names")
+    data.require(all(isinstance(n, str) for n in names) and len({*names}) == len(names), "names", "is no list of names")
+    B, others, columns = len(names), data.parts("others"), data.fields("columns")
+    places = data.integers("places", B, low=1, high=2**31)
+    sums, signed = data.floats("sums", B, len(SUMS), G), data.floats("signed", B, 2, G, None)
+    data.require(len(others) == B, "others", "has the wrong length")
+    n, *parts = np.moveaxis(sums, 1, 0)
+    sound = (n >= 0) & (n <= _MOST) & np.all([(part >= 0) & (part <= n) for part in parts], axis=0)
+    data.require(sound.all() and ((n == 0) | (n >= FEWEST)).all(), "sums", "are those of no rows")
+    data.require(signed.shape[-1] == (SIGNS if parts[-1].any() else 0), "signed", "has the wrong shape")
+    data.require((np.abs(signed) <= 2.0 * n[:, None, :, None]).all(), "signed", "are those of no rows")
+    monitor.reference, monitor._looks = reference, data.whole("looks", 0, 2**31)
+    monitor.columns = {name: list(columns.texts(name)) for name in columns.names()}
+    for b, name in enumerate(names):
+        rest = {key: others[b].whole(key, 0, _MOST) for key in others[b].names()}
+        monitor._batches[name] = BatchSums(name, int(places[b]), sums[b], signed[b], rest)
+    monitor.alarms = tuple(_restored_alarm(item) for item in data.parts("alarms"))
+    return monitor
+
+
+def _restored_start(data: Fields) -> Reference:
+    knots, labels, left_out = data.floats("knots", None), data.texts("labels"), data.fields("left_out")
+    data.require(0 < len(knots) <= KNOTS and (np.diff(knots) >= 0).all(), "knots", "are not in order")
+    data.require(len(labels) >= 2 and len({*labels}) == len(labels), "labels", "are no groups")
+    G = len(labels)
+    counts = data.integers("counts", G, low=FEWEST, high=_MOST)
+    ranks, flagged = data.floats("ranks", G), data.floats("flagged", G)
+    low, high = (data.floats(name, G * (G - 1) // 2) for name in ("low", "high"))
+    data.require(
+        all(((part >= 0) & (part <= 1)).all() for part in (ranks, flagged)), "flagged", "or ranks are no shares"
+    )
+    data.require(((low >= -1) & (low <= high) & (high <= 1)).all(), "low", "and high are no intervals")
+    return Reference(
+        knots, data.whole("rows", 1, _MOST), data.number("threshold"), labels, counts, ranks, flagged, low, high,
+        {name: left_out.whole(name, 0, _MOST) for name in left_out.names()}, data.text("name"),
+    )  # fmt: skip
+
+
+def _restored_alarm(data: Fields) -> Alarm:
+    texts = {field.name: data.text(field.name) for field in fields(Alarm) if field.type is str}
+    data.require(texts["promise"] in ("ranks", "flags"), "promise", "is of no known kind")
+    return Alarm(**texts, low=data.number("low"), high=data.number("high"))

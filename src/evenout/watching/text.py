@@ -1,115 +1,183 @@
 """A watch in words: what is known about the promise, and what else has changed."""
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evenout.auditing.words import number, shown
-from evenout.watching.findings import Alarm, Shift
+from evenout.watching.ledger import FEWEST, Alarm, Shift
 
 if TYPE_CHECKING:
     from evenout.watching.monitor import FairnessMonitor
 
 _NAME = 40  # of a group's name
+_WIDTH = 24  # of the same in the table
 _MOST = 12  # groups in the table; all are in to_frame()
 
 
 def watch_text(monitor: "FairnessMonitor") -> str:
     """The whole text: groups, then what is known."""
     found = monitor.findings
-    n, batches = int(found.ledger.total("counts").sum()), len(found.ledger.batches)
-    rate = monitor.settings.false_alarms
-    head = (
-        f"Watch over {batches:,} batches, {n:,} rows in {len(found.reference.labels)} groups; "
-        f"at most {100 * rate:.3g}% false alarms, ever"
-    )
+    n, batches, start = int(found.ledger.total("counts").sum()), len(found.ledger.batches), found.reference
+    if batches:
+        head = f"Watch over {batches:,} batches, {n:,} rows in {len(start.labels)} groups"
+    else:
+        head = f"Watch begun with {start.rows:,} rows in {len(start.labels)} groups, which the table shows"
+    head += f"; at most {100 * monitor.settings.false_alarms:.3g}% false alarms, ever"
     return "\n\n".join("\n".join(part) for part in ([head], _groups(monitor), [f"* {s}" for s in monitor.verdict]))
 
 
 def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
-    """Sentences: the promise about ranks, that about flags, scores, mix, rows that are not compared."""
-    found = monitor.findings
+    """Sentences: the promises about ranks and flags, scores, mix, rows that are not compared, what the rate needs."""
+    found, ratio = monitor.findings, monitor.settings.flag_rate_ratio
     if not found.ledger.batches:
-        return ("Nothing has been counted yet: the reference is there, and the next batch is the first.",)
-    said = [*map(_alarm, monitor.alarms)]
-    if not any(alarm.promise == "ranks" for alarm in monitor.alarms):
-        said.append(_ranks(monitor))
-    if monitor.settings.flag_rate_ratio is not None and not any(a.promise == "flags" for a in monitor.alarms):
-        said.append(f"Flag rates: no alarm; promised is a ratio of {monitor.settings.flag_rate_ratio:.3g}.")
-    said += [_scores(found.score_shift, found.flag_shift), _mix(found.mix)]
-    if found.others:
-        said.append(_others(found.others))
-    return tuple(said)
+        said = [f"No batch has been counted yet. Promised is {_promised(monitor)}."]
+        said += [] if ratio is None else [f"Promised is a ratio of flag rates of {number(ratio)}, too."]
+        if monitor.settings.tolerance == 0:
+            said.append('To hold later batches to the gaps of the start, begin with a tolerance of "start".')
+        return (*said, *_others(monitor, found.reference.left_out), _condition(monitor))
+    alarmed = {alarm.promise for alarm in monitor.alarms}
+    said = [_alarm(alarm, monitor) for alarm in monitor.alarms]
+    said += [] if "ranks" in alarmed or monitor.settings.tolerance == 1 else [_ranks(monitor)]
+    said += [] if ratio is None or "flags" in alarmed else [_flags(monitor, ratio)]
+    said += [_scores(found.shifts("ranks"), even="ranks" not in alarmed), *_flagged(found.shifts("flagged"))]
+    said += _mix(found.mix)
+    return (*said, *_others(monitor, found.others), _condition(monitor))
 
 
-def _alarm(alarm: Alarm) -> str:
-    what = {"ranks": "is ranked", "flags": "is flagged"}[alarm.promise]
-    how = {"higher": "higher", "lower": "lower"} if alarm.promise == "ranks" else {"higher": "more", "lower": "less"}
-    low, high = sorted((abs(alarm.low), abs(alarm.high)))
+def _promised(monitor: "FairnessMonitor") -> str:
+    """What was promised about ranks."""
+    given, (low, high) = monitor.settings.tolerance, monitor.findings.promised
+    if given == "start":
+        return f"no larger gap than at the start, up to its sampling noise ({number(max(-low.min(), high.max()))})"
+    if isinstance(given, Mapping):
+        return f"a gap of at most {number(high.min())} to {number(high.max())}, by group"
+    if given == 1:
+        return "nothing about ranks"
+    return "no gap between groups at all" if given == 0 else f"a gap of at most {number(float(given))}"
+
+
+def _alarm(alarm: Alarm, monitor: "FairnessMonitor") -> str:
+    group, than, since, earliest, latest, raised = (
+        f"'{shown(name, _NAME)}'"
+        for name in (alarm.group, alarm.than, alarm.since, alarm.earliest, alarm.latest, alarm.raised)
+    )
+    began = f"with {earliest}" if earliest == latest else f"between {earliest} and {latest}"
+    if alarm.promise == "ranks":
+        what, promised = "is ranked higher", _promised(monitor)
+    else:
+        what, promised = "is flagged more often", f"a ratio of flag rates of {monitor.settings.flag_rate_ratio:.3g}"
     return (
-        f"ALARM: since '{shown(alarm.since, _NAME)}', '{shown(alarm.group, _NAME)}' {what} {how[alarm.direction]} than "
-        f"all others, by {number(low)} to {number(high)}, which is more than was promised "
-        f"(known since '{shown(alarm.raised, _NAME)}')."
+        f"ALARM: {group} {what} than {than}, by {number(alarm.low)} to {number(alarm.high)} on average since {since}. "
+        f"It began {began}, and is known since {raised}. Promised was {promised}."
     )
 
 
 def _ranks(monitor: "FairnessMonitor") -> str:
     low, high = monitor.interval
-    least, most = (float(end(monitor.findings.promised)) for end in (np.min, np.max))
-    promised = number(most) if least == most else f"{number(least)} to {number(most)}, by group"
-    ends = f"the largest gap of mean ranks is between {number(low)} and {number(high)}; promised is {promised}"
-    if monitor.findings.kept:
-        return f"No alarm, and the promise is kept: {ends}."
-    return f"No alarm; whether the promise is kept cannot be told yet: {ends}."
+    return (
+        f"Ranks: {_told(monitor.findings.kept('ranks'))}. The largest gap of mean ranks, over all batches, is "
+        f"between {number(low)} and {number(high)}; promised is {_promised(monitor)}."
+    )
 
 
-def _scores(rank: Shift, flags: Shift) -> str:
-    if not rank.moved and not flags.moved:
-        return "No drift of all scores together can be told from noise."
-    parts = []
-    if rank.moved:
-        up = "higher" if rank.since[0] > rank.before[1] else "lower"
-        parts.append(f"scores are {up} than at the start (mean rank {_ends(rank.since)}, was 0.5)")
-    if flags.moved:
-        up = "more" if flags.since[0] > flags.before[1] else "fewer"
-        parts.append(f"{up} rows are flagged ({_ends(flags.since, 100)}%, was {_ends(flags.before, 100)}%)")
-    return f"Drift, which is no gap between groups: {' and '.join(parts)}."
+def _flags(monitor: "FairnessMonitor", ratio: float) -> str:
+    rates = monitor.findings.flag_rates[0]
+    lowest, highest = np.nanmin(rates), np.nanmax(rates)
+    so_far = (
+        f"The lowest rate is {number(lowest / highest)} of the highest so far" if highest > 0 else "Nobody is flagged"
+    )
+    return f"Flag rates: {_told(monitor.findings.kept('flags'))}. {so_far}; promised is {number(ratio)}."
 
 
-def _mix(mix: dict[str, Shift]) -> str:
+def _told(kept: bool) -> str:
+    return "no alarm, and the promise is kept" if kept else "no alarm; whether the promise is kept cannot be told yet"
+
+
+def _scores(shifts: Mapping[str, Shift], *, even: bool) -> str:
+    moved = {name: shift for name, shift in shifts.items() if shift.moved}
+    if not moved:
+        return "No drift of scores can be told from noise."
+    said = _listed(
+        f"{'higher' if shift.moved > 0 else 'lower'} in '{shown(name, _NAME)}' (mean rank {_ends(shift.since)}, was "
+        f"{number(sum(shift.before) / 2)})"
+        for name, shift in moved.items()
+    )
+    if len(moved) == len(shifts) and len({shift.moved for shift in moved.values()}) == 1 and even:
+        return f"Drift of all groups together, which is no gap between them: scores are {said}."
+    return f"Scores have changed since the start: {said}" + (
+        "." if len(moved) == len(shifts) else "; in the other groups no change can be told from noise."
+    )
+
+
+def _flagged(shifts: Mapping[str, Shift]) -> list[str]:
     moved = [
-        f"'{shown(name, _NAME)}' {'more' if shift.since[0] > shift.before[1] else 'less'} often"
+        f"'{shown(name, _NAME)}' {'more' if shift.moved > 0 else 'less'} often ({_ends(shift.since, 100)}%, was "
+        f"{number(50 * sum(shift.before))}%)"
+        for name, shift in shifts.items()
+        if shift.moved
+    ]
+    return [f"Flagged since the start: {_listed(moved)}."] if moved else []
+
+
+def _mix(mix: Mapping[str, Shift]) -> list[str]:
+    moved = [
+        f"'{shown(name, _NAME)}' {'more' if shift.moved > 0 else 'less'} often"
         for name, shift in mix.items()
         if shift.moved
     ]
-    if not moved:
-        return "No change in the mix of groups can be told from noise."
-    more = f" and {len(moved) - _MOST} more groups" if len(moved) > _MOST else ""
-    return f"The mix of groups has changed, which is no gap between them: {', '.join(moved[:_MOST])}{more}."
+    if not mix or not moved:
+        return ["No change in the mix of groups can be told from noise."] if mix else []
+    return [f"The mix of groups has changed, which is no gap between them: {_listed(moved)}."]
 
 
-def _others(others: dict[str, int]) -> str:
-    named = [f"'{shown(name, _NAME)}' ({n:,} rows)" for name, n in others.items() if name]
+def _others(monitor: "FairnessMonitor", others: Mapping[str, int]) -> list[str]:
+    known, said = monitor.findings.reference.labels, []
+    few = [f"'{shown(name, _NAME)}' ({n:,} rows)" for name, n in others.items() if name in known]
+    named = [f"'{shown(name, _NAME)}' ({n:,} rows)" for name, n in others.items() if name and name not in known]
     named += [f"{others['']:,} rows without a group"] if "" in others else []
-    more = f" and {len(named) - _MOST} more groups" if len(named) > _MOST else ""
-    return f"Not compared, because the reference does not have them: {', '.join(named[:_MOST])}{more}."
+    if few:
+        said.append(f"Not counted, in batches with fewer than {FEWEST} people of the group: {_listed(few)}.")
+    if named:
+        said.append(f"Not compared, because the start has fewer than {FEWEST} people of them: {_listed(named)}.")
+    return said
+
+
+def _condition(monitor: "FairnessMonitor") -> str:
+    if monitor.findings.ledger.by_person:
+        return "The same people may come again: each look is a test by person, and looks share the false-alarm rate."
+    return "The false-alarm rate holds if every batch has new people; where people come again, say who is who (person)."
 
 
 def _groups(monitor: "FairnessMonitor") -> list[str]:
     frame = monitor.to_frame()
+    begun = bool(monitor.findings.ledger.batches)
+    frame = frame.assign(rows=frame["rows"] if begun else monitor.findings.reference.counts)
     frame = frame.sort_values("rows", ascending=False, kind="stable")
-    width = min(max(len(shown(name)) for name in (*frame["group"], "group")), _NAME)
-    head = f"{'group':<{width}} {'rows':>10} {'promised':>8} {'gap':>7}  {'interval':<16} {'flag rate':>9}  interval"
-    lines = [head]
+    width = min(max(len(shown(name)) for name in (*frame["group"], "against")), _WIDTH)
+    lines = [
+        f"{'group':<{width}} {'rows':>10} {'gap':>7}  {'interval':<16} {'against':<{width}} {'promised':<16} "
+        f"{'flag rate':>9}  interval"
+    ]
     for row in frame[:_MOST].itertuples():
-        rate = "" if np.isnan(row.flag_rate) else f"{row.flag_rate:.1%}"
-        ends = f"{row.low:.3f} to {row.high:.3f}"
-        flags = f"{row.flag_low:.1%} to {row.flag_high:.1%}"
-        lines.append(
-            f"{shown(row.group, width):<{width}} {row.rows:>10,} {row.promised:>8.3f} {row.gap:>7.3f}  {ends:<16} "
-            f"{rate:>9}  {flags}"
+        known = not np.isnan(row.gap)
+        gap, ends = (f"{row.gap:.3f}", f"{row.low:.3f} to {row.high:.3f}") if known else ("-", "-")
+        rate = "-" if np.isnan(row.flag_rate) else f"{row.flag_rate:.1%}"
+        flags = "" if np.isnan(row.flag_low) else f"{row.flag_low:.1%} to {row.flag_high:.1%}"
+        promised = (
+            "0" if row.promised_low == row.promised_high else f"{row.promised_low:.3f} to {row.promised_high:.3f}"
         )
+        line = f"{shown(row.group, width):<{width}} {row.rows:>10,} {gap:>7}  {ends:<16} "
+        line += f"{shown(row.against, width):<{width}} {promised:<16} {rate:>9}  {flags}"
+        lines.append(line.rstrip())
     return [*lines, f"... {len(frame) - _MOST} smaller groups"] if len(frame) > _MOST else lines
+
+
+def _listed(parts: Iterable[str]) -> str:
+    every = list(parts)
+    more = f" and {len(every) - _MOST} more" if len(every) > _MOST else ""
+    return f"{', '.join(every[:_MOST])}{more}"
 
 
 def _ends(ends: tuple[float, float], times: float = 1) -> str:
