@@ -1,5 +1,6 @@
 """``evenout fit``: a file in; fair scores, a model, a summary and a report out."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,14 @@ import numpy as np
 from evenout.cli.folder import engine_options, fit_folder, is_folder
 from evenout.cli.giveaways import Giveaways, noticed_giveaways
 from evenout.cli.messages import plain_messages, progress
-from evenout.cli.options import NonEmptyPath, common_options, estimator_options, reasons_option
+from evenout.cli.options import (
+    NonEmptyPath,
+    columns_option,
+    common_options,
+    estimator_options,
+    reasons_option,
+    split_names,
+)
 from evenout.core.exceptions import warn
 
 if TYPE_CHECKING:
@@ -77,12 +85,7 @@ Examples:
 
 @click.command(help=_HELP, epilog=_EXAMPLES, short_help="Fit a fair model on a file or a bundled data set.")
 @click.argument("data")
-@click.option(
-    "--sensitive",
-    default="",
-    metavar="COL[,COL...]",
-    help="The protected group; several columns are crossed.",
-)
+@columns_option("--sensitive", help="The protected group; several columns are crossed.")
 @click.option(
     "--probable", is_flag=True,
     help="The protected columns are probabilities, one column for each group.",
@@ -97,17 +100,15 @@ Examples:
     metavar="COL",
     help="Known outliers (1) and inliers (0): for evaluation, for notions of fairness that need them, or with --learn.",
 )
-@click.option(
+@columns_option(
     "--given",
-    default="",
-    metavar="COL[,COL...]",
     help="What may justify a difference: compare rows that are alike in these columns. They stay features.",
 )
 @click.option(
     "--clusters", metavar="COL", help="Rows of one value here belong together, such as several of one person."
 )
-@click.option("--drop", default="", metavar="COL[,COL...]", help="Columns to leave out.")
-@click.option("--keep", default="", metavar="COL[,COL...]", help="Features even if they look like ids.")
+@columns_option("--drop", help="Columns to leave out.")
+@columns_option("--keep", help="Features even if they look like ids.")
 @click.option(
     "--show-small-cells",
     is_flag=True,
@@ -118,9 +119,10 @@ Examples:
 @engine_options
 @common_options
 def fit(
-    data: str, sensitive: str, probable: bool, out: Path, id_column: str | None, label: str | None, given: str,
-    clusters: str | None, drop: str, keep: str, show_small_cells: bool, reasons: int | None, engine: str,
-    scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool, **settings: Any,
+    data: str, sensitive: Sequence[str], probable: bool, out: Path, id_column: str | None, label: str | None,
+    given: Sequence[str], clusters: str | None, drop: Sequence[str], keep: Sequence[str],
+    show_small_cells: bool, reasons: int | None, engine: str, scheduler: str | None, n_jobs: int, quiet: bool,
+    as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
@@ -128,9 +130,9 @@ def fit(
             if clusters is not None:
                 raise ValueError(f"{data}: --clusters needs the rows in memory; give one file, not a folder")
             fit_folder(
-                data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column])), keep=keep, given=given,
-                probable=probable, label=label, engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json,
-                n_jobs=n_jobs, reasons=reasons, **settings,
+                data, out, sensitive=sensitive, drop=[*drop, *filter(None, [id_column])], keep=keep,
+                given=given, probable=probable, label=label, engine=engine, scheduler=scheduler, quiet=quiet,
+                as_json=as_json, n_jobs=n_jobs, reasons=reasons, **settings,
             )  # fmt: skip
             return
         from evenout.cli.inputs import read_fit_inputs
@@ -165,11 +167,11 @@ def fit(
             show_fit(summary, str(out), files)
 
 
-def _fit(inputs: "FitInputs", keep: str, settings: dict[str, Any]) -> "tuple[Pipeline, Crossed]":
+def _fit(inputs: "FitInputs", keep: Sequence[str], settings: dict[str, Any]) -> "tuple[Pipeline, Crossed]":
     """Encoder and ensemble, fitted one after the other, and the groups by which they were fitted."""
     from sklearn.pipeline import Pipeline
 
-    from evenout.cli.inputs import refuse_text, split_names
+    from evenout.cli.inputs import refuse_text
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.files import require_columns
     from evenout.inputs.grouping import read_crossed

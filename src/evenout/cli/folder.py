@@ -4,13 +4,14 @@ import glob
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from evenout.cli.messages import one_line, progress
+from evenout.cli.options import split_names
 
 if TYPE_CHECKING:
     from evenout.cli.outcome import Outcome
@@ -36,15 +37,15 @@ def engine_options(command: Command) -> Command:
 
 
 def fit_folder(
-    data: str, out: Path, *, sensitive: str, drop: str, keep: str, given: str, probable: bool, label: str | None,
-    engine: str, scheduler: str | None, quiet: bool, as_json: bool, reasons: int | None = None, **settings: Any,
+    data: str, out: Path, *, sensitive: Sequence[str], drop: Sequence[str], keep: Sequence[str], given: Sequence[str],
+    probable: bool, label: str | None, engine: str, scheduler: str | None, quiet: bool, as_json: bool,
+    reasons: int | None = None, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit, write ``scores/*.parquet``, ``model.skops`` and ``summary.json``, and show flag rates by group."""
     from joblib import effective_n_jobs
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.giveaways import noticed_giveaways
-    from evenout.cli.inputs import split_names
     from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.files import require_columns
@@ -89,12 +90,14 @@ def fit_folder(
         click.echo(one_line(f"Written to {out}: scores, model.skops, summary.json"))
 
 
-def _require_settings(data: str, out: Path, sensitive: str, label: str | None, settings: dict[str, Any]) -> None:
+def _require_settings(
+    data: str, out: Path, sensitive: Sequence[str], label: str | None, settings: dict[str, Any]
+) -> None:
     """Refuse what cannot be fitted before the folder is opened."""
     from evenout.cli.inputs import require_label
     from evenout.gpu import check_device
 
-    if not sensitive:
+    if not split_names(sensitive):
         raise ValueError(f"{data}: --sensitive is missing; name the column of the protected group")
     if settings["learn"]:
         require_label(data, label)

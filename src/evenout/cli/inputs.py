@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenout.cli.options import split_names
 from evenout.core.exceptions import Message, warn
 from evenout.datasets import list_datasets, load_dataset
 from evenout.inputs.columns import numbers_or_gaps
@@ -67,12 +68,12 @@ class FitInputs:
 def read_fit_inputs(
     data: str,
     *,
-    sensitive: str,
+    sensitive: Sequence[str],
     label: str | None,
     id_column: str | None,
     clusters: str | None = None,
-    drop: str,
-    given: str = "",
+    drop: Sequence[str],
+    given: Sequence[str] = (),
     probable: bool = False,
     learn: bool = False,
     gaps: bool = False,
@@ -104,17 +105,6 @@ def require_label(data: str, label: str | None) -> None:
         raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
 
 
-def split_names(text: str, columns: Sequence[str] = ()) -> list[str]:
-    """Column names separated by commas, and perhaps spaces; a name that holds a comma itself may stand alone.
-
-    >>> split_names("sex, age", ["sex", "age"]), split_names("name, first", ["name, first"])
-    (['sex', 'age'], ['name, first'])
-    """
-    if text in columns:
-        return [text]
-    return [part if part in columns else part.strip() for part in text.split(",") if part.strip()]
-
-
 def row_ids(frame: "pd.DataFrame", id_column: str | None) -> Any:
     """The ids of the rows: a column, or the numbers from 1."""
     if id_column is None:
@@ -133,12 +123,14 @@ def _names_a_file(data: str) -> bool:
     return data != "" and (Path(data).exists() or Path(data).name != data or "." in data)
 
 
-def _bundled(name: str, sensitive: str, drop: str, given: str, other: str | None) -> FitInputs:
+def _bundled(
+    name: str, sensitive: Sequence[str], drop: Sequence[str], given: Sequence[str], other: str | None
+) -> FitInputs:
     import pandas as pd
 
     if other:
         raise ValueError(f"{name} is bundled, with its labels and row numbers; leave --label, --id and --clusters out")
-    dataset = load_dataset(name, sensitive=split_names(sensitive) if sensitive else None)
+    dataset = load_dataset(name, sensitive=split_names(sensitive) or None)
     dropped = split_names(drop, list(dataset.X.columns))
     require_columns(dropped, dataset.X.columns, where=name, use="--drop")
     strata = split_names(given, list(dataset.X.columns))
@@ -156,13 +148,20 @@ def _bundled(name: str, sensitive: str, drop: str, given: str, other: str | None
 
 
 def _from_file(
-    path: Path, sensitive: str, roles: dict[str, str | None], drop: str, given: str, *, gaps: bool, probable: bool
+    path: Path,
+    sensitive: Sequence[str],
+    roles: dict[str, str | None],
+    drop: Sequence[str],
+    given: Sequence[str],
+    *,
+    gaps: bool,
+    probable: bool,
 ) -> FitInputs:
     label, id_column, clusters = roles.values()
-    if not sensitive:
+    if not split_names(sensitive):
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
     # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
-    groups, left_out = ({names, *names.split(","), *split_names(names)} for names in (sensitive, drop))
+    groups, left_out = (_possible_names(names) for names in (sensitive, drop))
     text = {clusters or ""} if probable else {*groups, clusters or ""}
     named = {*groups, *left_out, *text, *filter(None, roles.values())}
     frame = read_table(path, text=text, verbatim={id_column or ""}, once=named)
@@ -189,6 +188,11 @@ def _from_file(
         None if clusters is None else frame[clusters],
         given=frame[strata] if strata else None,
     )
+
+
+def _possible_names(given: Sequence[str]) -> set[str]:
+    """Every name that a list may stand for, before the columns are known."""
+    return {*given, *(part for text in given for part in text.split(",")), *split_names(given)}
 
 
 def _refuse_two_roles(used: dict[str, list[str]]) -> None:

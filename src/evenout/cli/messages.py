@@ -38,6 +38,20 @@ class Commands(click.Group):
         with _plain_usage():
             return super().invoke(ctx)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See `click.Group.resolve_command`; an option that takes one value must not be given twice."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            own = click.Context(command, info_name=name, parent=ctx, resilient_parsing=ctx.resilient_parsing)
+            given = command.make_parser(own).parse_args([*rest])[2]
+            for option in given:
+                single = isinstance(option, click.Option) and not (option.multiple or option.is_flag)
+                if single and given.count(option) > 1 and not ctx.resilient_parsing:
+                    raise click.UsageError(f"{option.opts[0]} is given more than once; give it once", own)
+        return name, command, rest
+
 
 class Announce(Protocol):
     """How a command says what it is doing."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenout.cli.messages import Announce, plain_messages, progress
-from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options
+from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options, read_names
 from evenout.core.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -35,16 +35,11 @@ Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrup
 """
 
 
-def _names(_: Any, __: Any, value: str | None) -> list[str]:
-    """Columns separated by commas."""
-    return [name.strip() for name in value.split(",") if name.strip()] if value else []
-
-
 @click.command(epilog=_EXAMPLES, short_help="Watch a score in use, batch after batch.")
 @click.argument("files", type=NonEmptyPath(), nargs=-1)
 @click.option("--state", required=True, type=NonEmptyPath(), metavar="FILE", help="What has been counted so far.")
 @click.option("--score", metavar="COL", help="Column with the scores, higher = more outlying.")
-@click.option("--sensitive", callback=_names, metavar="COL[,COL...]", help="Protected columns.")
+@click.option("--sensitive", callback=read_names, multiple=True, metavar="COL[,COL...]", help="Protected columns.")
 @click.option(
     "--model", type=NonEmptyPath(), metavar="FILE",
     help="Begin with what this model, from evenout fit, promised; --score has its fair scores.",
