@@ -20,7 +20,7 @@ from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, comparable_rows
 from evenout.core.types import BoolArray, FloatArray
 from evenout.inputs.groups import Groups, read_groups
 from evenout.inputs.parameters import SHARE_OR_COUNT, check_parameters
-from evenout.inputs.rows import LARGEST
+from evenout.inputs.rows import LARGEST, label_numbers
 
 __all__ = [
     "average_precision",
@@ -219,25 +219,23 @@ def _scores_and_groups(scores: Any, sensitive_features: Any) -> tuple[FloatArray
 def read_labels(y: Any, n_rows: int | None = None, *, both: bool = False, name: Message = _Y) -> BoolArray:
     """Known outliers as a mask, from one 0 or 1 per row; ``name`` is for messages, ``both``: whether both must occur.
 
-    >>> read_labels([0, 1, True])
-    array([False,  True,  True])
+    >>> read_labels([0, 1, True, "no"])
+    array([False,  True,  True, False])
     """
-    import pandas as pd
-
-    labels = np.asarray(y)
+    labels = np.asarray(y, dtype=object)
     if labels.ndim != 1 or n_rows not in (None, len(labels)):
         wanted = f"({'n' if n_rows is None else n_rows},)"
         raise InputError(
             "{name} must hold one label per row, shape {wanted}, got shape {got!r}",
             name=name, wanted=wanted, got=labels.shape,
         )  # fmt: skip
-    wrong = ~pd.Series(labels).isin([0, 1]).to_numpy()
-    if wrong.any():
-        row = int(wrong.argmax())
-        found = "empty" if pd.isna(labels[row]) else repr(str(labels[row]))
-        template = "{name} is {found} in {#row}; labels must be 0, or 1 for an outlier"
+    values, wrong = label_numbers(labels)
+    if np.isnan(values).any() or wrong.any():
+        row = int((np.isnan(values) | wrong).argmax())
+        found = repr(str(np.asarray(y, dtype=object)[row])) if wrong[row] else "empty"
+        template = "{name} is {found} in {#row}; labels must be 0, or 1 for an outlier (or no and yes)"
         raise InputError(template, name=name, found=found, row=row)
-    outlier: BoolArray = labels.astype(bool)
+    outlier: BoolArray = values == 1.0
     if both and (outlier.all() or not outlier.any()):
         template = "{name} is {found} in every row; to evaluate, both 0 and 1 must occur"
         raise InputError(template, name=name, found=int(outlier[0]))

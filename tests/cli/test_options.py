@@ -52,3 +52,23 @@ def test_names_are_split_in_one_way():
     assert split_names(["sex, odd", "a,b", "sex"], known) == ["sex", " odd", "a,b"]
     assert split_names(["", " ", ","]) == []
     assert split_names(["a,b"], pd.Index(["a,b"])) == ["a,b"]
+
+
+def test_words_serve_as_labels(run, people, tmp_path):
+    words = people.assign(fraud=people["fraud"].map({1: "Yes", 0: "no"}))
+    words.to_csv(tmp_path / "words.csv", index=False)
+    people.to_csv(tmp_path / "numbers.csv", index=False)
+    found = []
+    for name in ("words", "numbers"):
+        options = ("--sensitive", "sex", "--id", "person", "--label", "fraud", "--alpha", "2", "--json")
+        found.append(json.loads(run("fit", f"{name}.csv", *options).stdout)["auc"])
+    assert found[0] == found[1] != None  # noqa: E711
+
+
+def test_a_protected_column_cannot_be_kept(run, people, tmp_path):
+    (tmp_path / "parts").mkdir()
+    people.dropna().to_parquet(tmp_path / "parts" / "a.parquet")
+    for data in ("parts", "credit"):
+        result = run("fit", data, "--sensitive", "sex", "--keep", "sex")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "column 'sex' is given as --sensitive and as --keep; choose one" in result.stderr

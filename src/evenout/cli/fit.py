@@ -16,7 +16,6 @@ from evenout.cli.options import (
     common_options,
     estimator_options,
     reasons_option,
-    split_names,
 )
 from evenout.core.exceptions import warn
 
@@ -146,11 +145,11 @@ def fit(
             step(f"Reading {data}")
             inputs = read_fit_inputs(
                 data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop, given=given,
-                probable=probable, learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
+                keep=keep, probable=probable, learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
             )  # fmt: skip
             step(f"Fitting on {len(inputs.features):,} rows")
             with noticed_giveaways() as giveaways:
-                pipeline, crossed = _fit(inputs, keep, settings | {"n_jobs": n_jobs})
+                pipeline, crossed = _fit(inputs, settings | {"n_jobs": n_jobs})
                 giveaways.name(pipeline["table"].get_feature_names_out().tolist())
             step("Writing results")
             summary = _write(folder, inputs, pipeline, crossed, giveaways, reasons)
@@ -167,21 +166,21 @@ def fit(
             show_fit(summary, str(out), files)
 
 
-def _fit(inputs: "FitInputs", keep: Sequence[str], settings: dict[str, Any]) -> "tuple[Pipeline, Crossed]":
+def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Crossed]":
     """Encoder and ensemble, fitted one after the other, and the groups by which they were fitted."""
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.inputs import refuse_text
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.inputs.files import require_columns
     from evenout.inputs.grouping import read_crossed
     from evenout.inputs.table import TableEncoder
 
-    columns = list(inputs.features.columns)
-    kept = split_names(keep, columns)
-    require_columns(kept, columns, where=inputs.name, use="--keep")
     scores = settings["detectors"] == "precomputed"
-    table = TableEncoder(keep=columns if scores else kept).set_output(transform="pandas").fit(inputs.features)
+    table = (
+        TableEncoder(keep=list(inputs.features.columns) if scores else inputs.keep)
+        .set_output(transform="pandas")
+        .fit(inputs.features)
+    )
     if scores:
         refuse_text(table)
     ensemble = FairOutlierEnsemble(**settings)

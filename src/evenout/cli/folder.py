@@ -46,6 +46,7 @@ def fit_folder(
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.giveaways import noticed_giveaways
+    from evenout.cli.inputs import refuse_two_roles
     from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.files import require_columns
@@ -58,6 +59,8 @@ def fit_folder(
     _require_settings(data, out, sensitive, label, settings)
     listed = {"sensitive": sensitive, "exclude": drop, "given": given}
     columns: dict[str, Any] = {use: split_names(names) for use, names in listed.items()}
+    roles = {"--sensitive": columns["sensitive"], "--label": [label] if label else [], "--drop": columns["exclude"]}
+    refuse_two_roles(roles | {"--keep": split_names(keep)})
     columns |= {"label": label, "probable": probable}
     workers = {"engine": engine, "scheduler": scheduler, "n_threads": effective_n_jobs(settings["n_jobs"])}
     model = FairOutlierEnsemble(**settings)

@@ -13,7 +13,6 @@ import numpy as np
 from evenout.cli.options import split_names
 from evenout.core.exceptions import Message, warn
 from evenout.datasets import list_datasets, load_dataset
-from evenout.inputs.columns import numbers_or_gaps
 from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
 from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.readings import NUMBER
@@ -52,6 +51,8 @@ class FitInputs:
         Labels for the fit, NaN where nobody knows.
     given : DataFrame of shape (n, columns) or None
         What may justify a difference; features as well.
+    keep : sequence of str
+        Features even if they look like ids.
     """
 
     name: str
@@ -63,6 +64,7 @@ class FitInputs:
     clusters: "pd.Series | None" = None
     known: Any = None
     given: "pd.DataFrame | None" = None
+    keep: Sequence[str] = ()
 
 
 def read_fit_inputs(
@@ -74,6 +76,7 @@ def read_fit_inputs(
     clusters: str | None = None,
     drop: Sequence[str],
     given: Sequence[str] = (),
+    keep: Sequence[str] = (),
     probable: bool = False,
     learn: bool = False,
     gaps: bool = False,
@@ -88,13 +91,13 @@ def read_fit_inputs(
     if probable and data in list_datasets():
         raise ValueError(f"{data} is bundled, with groups that are known; leave --probable out")
     if data in list_datasets():
-        return _bundled(data, sensitive, drop, given, label or id_column or clusters)
+        return _bundled(data, sensitive, drop, given, keep, label or id_column or clusters)
     if not _names_a_file(data):
         near = get_close_matches(data.lower(), list_datasets(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
         raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
     roles = {"--label": label, "--id": id_column, "--clusters": clusters}
-    inputs = _from_file(Path(data), sensitive, roles, drop, given, gaps=gaps or learn, probable=probable)
+    inputs = _from_file(Path(data), sensitive, roles, drop, given, keep, gaps=gaps or learn, probable=probable)
     whole = inputs.labels is not None and not np.isnan(inputs.labels).any() and not learn
     return replace(inputs, labels=inputs.labels if whole else None, known=inputs.labels)
 
@@ -124,26 +127,33 @@ def _names_a_file(data: str) -> bool:
 
 
 def _bundled(
-    name: str, sensitive: Sequence[str], drop: Sequence[str], given: Sequence[str], other: str | None
+    name: str,
+    sensitive: Sequence[str],
+    drop: Sequence[str],
+    given: Sequence[str],
+    keep: Sequence[str],
+    other: str | None,
 ) -> FitInputs:
     import pandas as pd
 
     if other:
         raise ValueError(f"{name} is bundled, with its labels and row numbers; leave --label, --id and --clusters out")
     dataset = load_dataset(name, sensitive=split_names(sensitive) or None)
-    dropped = split_names(drop, list(dataset.X.columns))
-    require_columns(dropped, dataset.X.columns, where=name, use="--drop")
-    strata = split_names(given, list(dataset.X.columns))
-    require_columns(strata, dataset.X.columns, where=name, use="--given")
+    protected, columns = pd.DataFrame(dataset.sensitive), list(dataset.X.columns)
+    dropped, strata, kept = (split_names(names, columns) for names in (drop, given, keep))
+    refuse_two_roles({"--sensitive": list(map(str, protected.columns)), "--drop": dropped, "--keep": kept})
+    for use, names in {"--drop": dropped, "--given": strata, "--keep": kept}.items():
+        require_columns(names, columns, where=name, use=use)
     return FitInputs(
         name,
         sha256(files("evenout.datasets") / "data" / f"{name}.csv.gz"),
         dataset.X.drop(columns=dropped),
-        pd.DataFrame(dataset.sensitive),
+        protected,
         dataset.y.to_numpy(),
         np.arange(1, len(dataset.X) + 1),
         known=dataset.y.to_numpy(),
         given=dataset.X[strata] if strata else None,
+        keep=kept,
     )
 
 
@@ -153,6 +163,7 @@ def _from_file(
     roles: dict[str, str | None],
     drop: Sequence[str],
     given: Sequence[str],
+    keep: Sequence[str],
     *,
     gaps: bool,
     probable: bool,
@@ -168,13 +179,13 @@ def _from_file(
     if len(frame) == 1:
         raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
     columns = list(frame.columns)
-    protected, dropped, strata = (split_names(names, columns) for names in (sensitive, drop, given))
+    protected, dropped, strata, kept = (split_names(names, columns) for names in (sensitive, drop, given, keep))
     require_columns(strata, columns, where=str(path), use="--given")
     used = {"--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}}
     used["--drop"] = dropped
-    for use, names in used.items():
+    for use, names in (used | {"--keep": kept}).items():
         require_columns(names, columns, where=str(path), use=use)
-    _refuse_two_roles(used)
+    refuse_two_roles(used | {"--keep": kept})
     features = frame.drop(columns=[name for names in used.values() for name in names])
     if label is None:
         _note_labels(features)
@@ -187,6 +198,7 @@ def _from_file(
         row_ids(frame, id_column),
         None if clusters is None else frame[clusters],
         given=frame[strata] if strata else None,
+        keep=kept,
     )
 
 
@@ -195,7 +207,8 @@ def _possible_names(given: Sequence[str]) -> set[str]:
     return {*given, *(part for text in given for part in text.split(",")), *split_names(given)}
 
 
-def _refuse_two_roles(used: dict[str, list[str]]) -> None:
+def refuse_two_roles(used: dict[str, list[str]]) -> None:
+    """Refuse a column that is given two options that contradict each other."""
     roles: dict[str, str] = {}
     for use, names in used.items():
         for name in names:
@@ -223,14 +236,12 @@ def check_out(out: Path, *inputs: Path) -> None:
 
 def label_column(name: str, column: "pd.Series", *, gaps: bool = False) -> Any:
     """0 and 1, from numbers or truth values, also as text; with ``gaps``, NaN where nothing stands."""
-    numbers = numbers_or_gaps(column)
-    values = numbers.astype(object).where(numbers.isin([0, 1]), column)  # others are shown as they stand
     told = Message("column {name!r} ({@y})", name=name)
     if not gaps:
-        return read_labels(values, both=True, name=told).astype(int)
+        return read_labels(column, both=True, name=told).astype(int)
     known = np.full(len(column), np.nan)
     there = column.notna().to_numpy()
-    known[there] = read_labels(values[there], name=told)
+    known[there] = read_labels(column[there], name=told)
     return known
 
 
