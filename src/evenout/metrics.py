@@ -1,6 +1,9 @@
 """Measures of one score: distance to a target, bias between groups, flag rates, cost of fairness.
 
 Scores are outlier scores, higher = more outlying. Groups go by ``sensitive_features``, as in fairlearn.
+
+``roc_auc_scorer``, ``average_precision_scorer`` and ``flag_rate_ratio_scorer`` are for `GridSearchCV` and
+`cross_val_score`; see `OutlierScore`.
 """
 
 from dataclasses import replace
@@ -9,6 +12,8 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
+from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array
 
 from evenout.core import flags
@@ -23,15 +28,19 @@ from evenout.inputs.parameters import SHARE_OR_COUNT, check_parameters
 from evenout.inputs.rows import LARGEST, label_numbers
 
 __all__ = [
+    "OutlierScore",
     "average_precision",
+    "average_precision_scorer",
     "cost_of_fairness",
     "demographic_parity",
     "flag_rate_ratio",
+    "flag_rate_ratio_scorer",
     "flag_rates",
     "individual_unfairness",
     "misfit",
     "no_gap_test",
     "roc_auc",
+    "roc_auc_scorer",
     "unflagged_rate_ratio",
 ]
 
@@ -196,6 +205,68 @@ def cost_of_fairness(f2_start: float, f2: float, auc_start: float, auc: float) -
     """
     lost = auc_start - auc
     return (f2_start - f2) / lost if lost != 0 else float("nan")
+
+
+class OutlierScore(BaseEstimator):
+    """A scorer for outlier detectors of scikit-learn's kind, higher = better: ``scorer(model, X, y)``.
+
+    scikit-learn's own ``scoring="roc_auc"`` ranks detectors upside down where labels are 1 for an outlier, because
+    ``decision_function`` is low for outliers.
+
+    Parameters
+    ----------
+    measure : {"roc_auc", "average_precision", "flag_rate_ratio"}
+        The first two hold the scores against ``y``, 1 for an outlier and 0 for none; both must occur in every part of
+        the rows, so let `StratifiedKFold` part them. The third is the lowest over the highest share of a group that
+        the model flags; groups of fewer than 30 rows are left out, and it is NaN where nothing can be compared. It
+        needs ``sensitive_features``, which scikit-learn hands on where metadata routing is on.
+
+    Examples
+    --------
+    >>> import sklearn
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from evenout import FairOutlierEnsemble
+    >>> from evenout.metrics import flag_rate_ratio_scorer
+    >>> with sklearn.config_context(enable_metadata_routing=True):
+    ...     model = FairOutlierEnsemble().set_fit_request(sensitive_features=True)
+    ...     search = GridSearchCV(model, {"bias_reduction": [0.5, 0.9]}, scoring=flag_rate_ratio_scorer)
+    >>> search.fit(X, y, sensitive_features=groups)  # doctest: +SKIP
+    """
+
+    # The model is no metadata; the groups are handed on without being asked for.
+    __metadata_request__score = {"estimator": UNUSED, "sensitive_features": True}  # noqa: RUF012
+
+    def __init__(self, measure: str) -> None:
+        self.measure = measure
+
+    def score(self, estimator: Any, X: Any, y: Any = None, *, sensitive_features: Any = None) -> float:
+        """Score a fitted detector, or a pipeline that ends in one, on rows X."""
+        decision = np.asarray(estimator.decision_function(X))
+        if self.measure == "flag_rate_ratio":
+            return self._flag_rate_ratio(decision < 0, sensitive_features)
+        if y is None:
+            raise InputError("{measure}_scorer needs y, 1 for an outlier and 0 for none", measure=self.measure)
+        labels = read_labels(y, len(decision), both=True)
+        return float((roc_auc if self.measure == "roc_auc" else average_precision)(labels, -decision))
+
+    __call__ = score
+
+    def _flag_rate_ratio(self, flagged: BoolArray, sensitive_features: Any) -> float:
+        if sensitive_features is None:
+            raise InputError(
+                "flag_rate_ratio_scorer needs {@sensitive_features}: call "
+                "sklearn.set_config(enable_metadata_routing=True) and pass them to the search's fit"
+            )
+        kept: dict[str, Any] = {"min_group_size": 30, "small_groups": "leave_out", "unknown_groups": "ignore"}
+        groups = read_groups(sensitive_features, len(flagged), **kept)
+        if len(groups.labels) < 2 or not flagged[groups.codes >= 0].any():
+            return float("nan")
+        return float(flags.rate_ratio(flags.group_rates(flagged, groups.codes, len(groups.labels))))
+
+
+roc_auc_scorer = OutlierScore("roc_auc")
+average_precision_scorer = OutlierScore("average_precision")
+flag_rate_ratio_scorer = OutlierScore("flag_rate_ratio")
 
 
 def _in_units(y: FloatArray) -> tuple[FloatArray, float]:
