@@ -99,6 +99,12 @@ def column_names(X: Any) -> list[str] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
+def column_name(values: Any) -> str | None:
+    """Name of a column of a frame; None where it has none."""
+    name = getattr(values, "name", None)
+    return name if isinstance(name, str) else None
+
+
 def as_seed(random_state: Any) -> int:
     """An integer is used as it is, so that detectors agree with scikit-learn's under the same seed."""
     if random_state is None or isinstance(random_state, np.random.RandomState):
