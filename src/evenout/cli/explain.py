@@ -69,6 +69,7 @@ def with_reasons(
     ensemble: "FairOutlierEnsemble",
     frame: "pd.DataFrame",
     n_reasons: int,
+    sensitive_features: Any = None,
 ) -> "pd.DataFrame":
     """A table of scores with the columns ``change``, ``reason_1``, ...; ``frame`` has the rows, in the same order."""
     import warnings
@@ -83,21 +84,23 @@ def with_reasons(
         warnings.simplefilter("ignore", UnknownCategoryWarning)  # told when the rows were scored
         names = getattr(ensemble, "feature_names_in_", [])
         rows = number_columns(frame, names) if table is None else table.transform(frame)
-    found = reason_columns(ensemble, rows, n_reasons, table=table, frame=None if table is None else frame)
+    beside = {"table": table, "frame": None if table is None else frame, "sensitive_features": sensitive_features}
+    found = reason_columns(ensemble, rows, n_reasons, **beside)
     return pd.concat([scores.reset_index(drop=True), found], axis=1)
 
 
 def _explain(
     path: Path, file: Path, ids: tuple[str, ...], id_column: str | None, n_reasons: int, baseline: str, n_jobs: int
 ) -> "Explanation":
-    from evenout.cli.inputs import parts_of
-    from evenout.cli.score import read_rows
+    from evenout.cli.inputs import parts_of, require_ensemble
+    from evenout.cli.score import Roles, read_rows
     from evenout.inputs.table import number_columns
     from evenout.persistence import load_model
     from evenout.reasons import explain as explain_rows
 
     table, ensemble = parts_of(load_model(path))
-    frame = read_rows(file, path, table or ensemble, id_column)
+    require_ensemble(ensemble, path, "evenout explain")
+    frame = read_rows(file, path, table, ensemble, Roles(id_column))
     chosen = frame.iloc[_places(frame, id_column, ids, file)]
     chosen.index = list(ids)
     ensemble.set_params(n_jobs=n_jobs)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from evenout.cli.inputs import FitInputs
     from evenout.cli.summary import FitSummary
-    from evenout.estimator import FairOutlierEnsemble
+    from evenout.core.types import FloatArray
     from evenout.inputs.grouping import Crossed
 
 _RESULTS = ("scores.csv", "model.skops", "summary.json", "report.html")
@@ -204,7 +204,8 @@ def _write(
     from evenout.persistence import save_model
     from evenout.storage.output import write_table
 
-    scores = _scores(inputs, pipeline["ensemble"], crossed)
+    model = pipeline["ensemble"]
+    scores = score_table(inputs, crossed, model.target_, model.outlier_scores_, -model.offset_)
     if reasons is not None:
         from evenout.cli.explain import with_reasons
 
@@ -229,10 +230,13 @@ def _write_report(
     )  # fmt: skip
 
 
-def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", crossed: "Crossed") -> "pd.DataFrame":
+def score_table(
+    inputs: "FitInputs", crossed: "Crossed", before: "FloatArray", after: "FloatArray", threshold: float
+) -> "pd.DataFrame":
+    """What ``scores.csv`` holds: scores, ranks and flags of all rows; higher scores and lower ranks stand out."""
     import pandas as pd
 
-    base, fair = pd.Series(model.target_), pd.Series(model.outlier_scores_)
+    base, fair = pd.Series(before), pd.Series(after)
     return pd.DataFrame(
         {
             "id": inputs.ids,
@@ -241,7 +245,7 @@ def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", crossed: "Crossed
             "fair_score": fair,
             "base_rank": base.rank(ascending=False, method="min").astype(int),
             "fair_rank": fair.rank(ascending=False, method="min").astype(int),
-            "flagged": (fair > -model.offset_).astype(int),
+            "flagged": (fair > threshold).astype(int),
         }
     )
 

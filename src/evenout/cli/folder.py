@@ -111,12 +111,12 @@ def _require_settings(
 
 def score_folder(
     model: Path, data: str, out: Path, *, device: str, engine: str, scheduler: str | None, n_jobs: int, quiet: bool,
-    as_json: bool, reasons: int | None = None,
+    as_json: bool, reasons: int | None = None, trusted: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Write one Parquet file of scores per part of the input into the folder ``out``."""
     from joblib import effective_n_jobs
 
-    from evenout.cli.inputs import feature_names, parts_of
+    from evenout.cli.inputs import feature_names, parts_of, require_ensemble
     from evenout.partitions.columns import count_unknown, encoded
     from evenout.partitions.folders import open_folder
     from evenout.persistence import load_model
@@ -124,8 +124,8 @@ def score_folder(
     from evenout.storage.output import atomic_folder
 
     _require_apart(out, out, data)
-    table, ensemble = parts_of(load_model(model))
-    ensemble.set_params(device=device)
+    table, ensemble = parts_of(load_model(model, trusted=trusted))
+    require_ensemble(ensemble, model, "a folder").set_params(device=device)
     names = feature_names(table or ensemble, model)
     workers: dict[str, Any] = {
         "engine": engine,

@@ -13,6 +13,7 @@ import numpy as np
 from evenout.cli.options import split_names
 from evenout.core.exceptions import Message, warn
 from evenout.datasets import list_datasets, load_dataset
+from evenout.inputs.columns import column_numbers
 from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
 from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.readings import NUMBER
@@ -53,6 +54,8 @@ class FitInputs:
         What may justify a difference; features as well.
     keep : sequence of str
         Features even if they look like ids.
+    score : Series of length n or None
+        A finished score, to be repaired.
     """
 
     name: str
@@ -65,6 +68,7 @@ class FitInputs:
     known: Any = None
     given: "pd.DataFrame | None" = None
     keep: Sequence[str] = ()
+    score: "pd.Series | None" = None
 
 
 def read_fit_inputs(
@@ -80,6 +84,7 @@ def read_fit_inputs(
     probable: bool = False,
     learn: bool = False,
     gaps: bool = False,
+    score: str | None = None,
 ) -> FitInputs:
     """Read ``data``, a bundled name or a file.
 
@@ -90,13 +95,15 @@ def read_fit_inputs(
         require_label(data, label)
     if probable and data in list_datasets():
         raise ValueError(f"{data} is bundled, with groups that are known; leave --probable out")
+    if score is not None and data in list_datasets():
+        raise ValueError(f"{data} is bundled, and has no finished score; give a file")
     if data in list_datasets():
         return _bundled(data, sensitive, drop, given, keep, label or id_column or clusters)
     if not _names_a_file(data):
         near = get_close_matches(data.lower(), list_datasets(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
         raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
-    roles = {"--label": label, "--id": id_column, "--clusters": clusters}
+    roles = {"--label": label, "--id": id_column, "--clusters": clusters, "--score": score}
     inputs = _from_file(Path(data), sensitive, roles, drop, given, keep, gaps=gaps or learn, probable=probable)
     whole = inputs.labels is not None and not np.isnan(inputs.labels).any() and not learn
     return replace(inputs, labels=inputs.labels if whole else None, known=inputs.labels)
@@ -168,7 +175,7 @@ def _from_file(
     gaps: bool,
     probable: bool,
 ) -> FitInputs:
-    label, id_column, clusters = roles.values()
+    label, id_column, clusters, score = roles.values()
     if not split_names(sensitive):
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
     # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
@@ -199,7 +206,18 @@ def _from_file(
         None if clusters is None else frame[clusters],
         given=frame[strata] if strata else None,
         keep=kept,
+        score=None if score is None else score_column(score, frame),
     )
+
+
+def score_column(name: str, frame: "pd.DataFrame") -> "pd.Series":
+    """A finished score, a number in every row."""
+    import pandas as pd
+
+    values = pd.Series(column_numbers(name, frame[name]), frame.index, name=name)
+    if values.isna().any():
+        raise ValueError(f"column {name!r} (--score) is empty in row {int(values.isna().argmax()) + 1}; fill it in")
+    return values
 
 
 def _possible_names(given: Sequence[str]) -> set[str]:
@@ -252,11 +270,20 @@ def refuse_text(table: "TableEncoder") -> None:
             raise ValueError(f"column {column.name!r} holds text; scores must be numbers")
 
 
-def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
-    """Encoder and ensemble; a model that was saved in Python may have no encoder."""
+def parts_of(model: Any) -> "tuple[TableEncoder | None, Any]":
+    """Encoder, and ensemble or repair; a model that was saved in Python may have no encoder."""
     from sklearn.pipeline import Pipeline
 
-    return (model["table"], model["ensemble"]) if isinstance(model, Pipeline) else (None, model)
+    return (model[0], model[1]) if isinstance(model, Pipeline) else (None, model)
+
+
+def require_ensemble(model: Any, path: Path, what: str) -> "FairOutlierEnsemble":
+    """Refuse a repair where only an ensemble will do."""
+    from evenout.estimator import FairOutlierEnsemble
+
+    if not isinstance(model, FairOutlierEnsemble):
+        raise ValueError(f"{path} is a {type(model).__name__}; {what} needs a model of evenout fit")
+    return model
 
 
 def feature_names(fitted: Any, model: Path) -> list[str]:

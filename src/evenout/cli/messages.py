@@ -147,7 +147,7 @@ class _Options(Speech):
     first_row = 1
     names: ClassVar = {
         "sensitive_features": "sensitive", "random_state": "seed", "scores": "score", "X": "features", "y": "label",
-        "labels": "label",
+        "labels": "label", "trusted": "trust",
     }  # fmt: skip
 
     def argument(self, name: str) -> str:

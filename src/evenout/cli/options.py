@@ -286,6 +286,15 @@ def common_options(command: Command) -> Command:
     return command
 
 
+def trust_option(command: Command) -> Command:
+    """Types of other libraries that a model file may bring back."""
+    return click.option(
+        "--trust", multiple=True, metavar="TYPE", callback=read_names,
+        help="Load objects of this type from MODEL, such as a detector of another library, which can run code. "
+        "Repeatable.",
+    )(command)  # fmt: skip
+
+
 def reasons_option(command: Command) -> Command:
     """Reasons beside the scores."""
     return click.option(

@@ -227,7 +227,7 @@ def _cells(cells: Cells) -> dict[str, Any]:
 def parameter_entries(model: Any, objects: list[Any]) -> dict[str, Any]:
     """The parameters of an estimator, as plain data."""
     values = _without(model.get_params(deep=False), *_MACHINE)
-    if not isinstance(values["random_state"], int | np.integer):
+    if not isinstance(values.get("random_state", 0), int | np.integer):
         values["random_state"] = None  # a generator that has moved on since
     for name, value in values.items():
         try:

@@ -16,6 +16,7 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
+from evenout.core.exceptions import InputError
 from evenout.inputs.files import require_file
 
 # The whole list: how skops is asked to build a node, and of which type.
@@ -30,8 +31,14 @@ _DTYPES = tuple(np.dtype(kind) for kind in (np.float64, np.int64, np.int32, np.b
 _SCHEMA = "schema.json"
 
 
-class ModelFileError(ValueError):
-    """A file that is no model of evenout, or a damaged one, or one that asks for more than plain data."""
+class ModelFileError(InputError):
+    """A file that is no model of evenout, or a damaged one, or one that asks for more than plain data.
+
+    Text without fields is no template: it may hold what a file says.
+    """
+
+    def __init__(self, text: str = "", /, **fields: Any) -> None:
+        super().__init__(text if fields else "{text}", **(fields or {"text": text}))
 
 
 def write_plain(data: Any, path: Path) -> None:
