@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Frames of any columns in, float rows out: what each column is, is learnt once and kept.
+    """Frames of any columns in, frames of floats out: what each column is, is learnt once and kept.
 
     - Numbers have their gaps filled by the median. Text such as ``"1,234"``, ``"12%"`` or ``"5 kg"`` is read as numbers
       if all of a column is, yes and no as 1 and 0.
@@ -59,8 +59,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     >>> encoder = TableEncoder().fit(table)
     >>> encoder.get_feature_names_out().tolist()
     ['age', 'paid', 'home=own', 'home=rent']
-    >>> encoder.transform(table).tolist()
-    [[30.0, 5.0, 1.0, 0.0], [40.0, 1200.0, 0.0, 1.0], [50.0, 7.0, 1.0, 0.0]]
+    >>> encoder.transform(table)
+        age    paid  home=own  home=rent
+    0  30.0     5.0       1.0        0.0
+    1  40.0  1200.0       0.0        1.0
+    2  50.0     7.0       1.0        0.0
     >>> encoder.notes_
     {'age': '1 gap filled by the median, 40', 'paid': 'numbers written as text, in $'}
     """
@@ -91,8 +94,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """The encoder that has learnt these columns."""
         return cls()._store(columns)
 
-    def transform(self, X: "pd.DataFrame") -> FloatArray:
-        """Feature rows of shape (m, d) of a frame that has the columns used, in any order, and maybe others."""
+    def transform(self, X: "pd.DataFrame") -> "pd.DataFrame | FloatArray":
+        """Feature rows of shape (m, d) of a frame that has the columns used, in any order, and maybe others.
+
+        A frame with the names of the features, so that what comes after knows them; an array after
+        ``set_output(transform="default")``.
+        """
+        import pandas as pd
+
         check_is_fitted(self)
         require_columns(self.columns_used, X.columns, where="the table", use="needed by the model")
         for name, found in self.unknown_values(X).items():
@@ -102,7 +111,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"have ({shown}); it counts as none of the known values",
                 UnknownCategoryWarning,
             )
-        return self.encode(X)
+        rows = self.encode(X)
+        if getattr(self, "_sklearn_output_config", {}).get("transform") == "default":
+            return rows
+        return pd.DataFrame(rows, columns=self.get_feature_names_out(), index=X.index)
 
     def encode(self, X: "pd.DataFrame") -> FloatArray:
         """`transform` without a word on text that is new: where threads encode many parts, it is counted over all."""

@@ -25,7 +25,7 @@ def learn_table(engine: Engine, keep: Collection[str] = ()) -> TableEncoder:
     there are at most 16,384 different ones; beyond, those that are rare in every partition may be missed.
     """
     found: dict[str, Found] = engine.reduce(_found_in, _added_columns)
-    return TableEncoder(keep).set_output(transform="pandas").learn(found)
+    return TableEncoder(keep).learn(found)
 
 
 def encoded(engine: SomeEngine, table: TableEncoder) -> SomeEngine:

@@ -140,8 +140,8 @@ def _restore(data: Fields, trusted: Sequence[str]) -> Any:
     if "table" not in data:
         return model
     table = read_table(data.fields("table"))
-    if hasattr(model, "feature_names_in_"):
-        table.set_output(transform="pandas")
+    if not hasattr(model, "feature_names_in_"):
+        table.set_output(transform="default")
     fits = len(table.get_feature_names_out()) == model.n_features_in_
     data.require(fits, "table", f"has other features than its {name}")
     return Pipeline([("table", table), (name, model)])
