@@ -107,7 +107,13 @@ def test_a_repair_says_what_it_cannot_do(repaired, run, tmp_path):
     model = repaired / "blind" / "model.skops"
     for command, words in {
         ("score", model, "new.csv", "--reasons", "2", "--out", "o.csv"): "--reasons needs a model of evenout fit",
-        ("explain", model, "new.csv", "--id", "2"): "is a BlindRepair; evenout explain needs a model of evenout fit",
+        (
+            "explain",
+            model,
+            "new.csv",
+            "--person",
+            "2",
+        ): "is a BlindRepair; evenout explain needs a model of evenout fit",
     }.items():
         result = run(*command)
         assert (result.exit_code, result.stdout) == (2, "")

@@ -25,7 +25,7 @@ Examples:
       score new rows; no group is needed any more
   evenout repair vendor.csv --score risk --sensitive sex --out repaired
       even out a score that somebody else has made
-  evenout explain fair/model.skops new.csv --id-column person --id p017
+  evenout explain fair/model.skops new.csv --id person --person p017
       why this person stands out, and what fairness changed
   evenout audit new-scores.csv --score fair_score --sensitive sex
       any score, ours or not: gaps between groups, with intervals and tests

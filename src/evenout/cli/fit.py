@@ -120,8 +120,8 @@ Examples:
 def fit(
     data: str, sensitive: Sequence[str], probable: bool, out: Path, id_column: str | None, label: str | None,
     given: Sequence[str], clusters: str | None, drop: Sequence[str], keep: Sequence[str],
-    show_small_cells: bool, reasons: int | None, engine: str, scheduler: str | None, n_jobs: int, quiet: bool,
-    as_json: bool, **settings: Any,
+    show_small_cells: bool, reasons: int | None, everybody: bool, engine: str, scheduler: str | None, n_jobs: int,
+    quiet: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
@@ -131,7 +131,7 @@ def fit(
             fit_folder(
                 data, out, sensitive=sensitive, drop=[*drop, *filter(None, [id_column])], keep=keep,
                 given=given, probable=probable, label=label, engine=engine, scheduler=scheduler, quiet=quiet,
-                as_json=as_json, n_jobs=n_jobs, reasons=reasons, **settings,
+                as_json=as_json, n_jobs=n_jobs, reasons=reasons, everybody=everybody, **settings,
             )  # fmt: skip
             return
         from evenout.cli.inputs import read_fit_inputs
@@ -152,7 +152,7 @@ def fit(
                 pipeline, crossed = _fit(inputs, settings | {"n_jobs": n_jobs})
                 giveaways.name(pipeline["table"].get_feature_names_out().tolist())
             step("Writing results")
-            summary = _write(folder, inputs, pipeline, crossed, giveaways, reasons)
+            summary = _write(folder, inputs, pipeline, crossed, giveaways, reasons, everybody=everybody)
             step("Writing the report")
             try:
                 shown = {"show_small_cells": show_small_cells, "reasons": reasons or 0}
@@ -176,11 +176,7 @@ def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Cros
     from evenout.inputs.table import TableEncoder
 
     scores = settings["detectors"] == "precomputed"
-    table = (
-        TableEncoder(keep=list(inputs.features.columns) if scores else inputs.keep)
-        .set_output(transform="pandas")
-        .fit(inputs.features)
-    )
+    table = TableEncoder(keep=list(inputs.features.columns) if scores else inputs.keep).fit(inputs.features)
     if scores:
         refuse_text(table)
     ensemble = FairOutlierEnsemble(**settings)
@@ -198,6 +194,8 @@ def _write(
     crossed: "Crossed",
     giveaways: Giveaways,
     reasons: int | None,
+    *,
+    everybody: bool,
 ) -> "FitSummary":
     from evenout.cli.summary import summarise
     from evenout.inputs.files import sha256
@@ -209,7 +207,9 @@ def _write(
     if reasons is not None:
         from evenout.cli.explain import with_reasons
 
-        scores = with_reasons(scores, pipeline["table"], pipeline["ensemble"], inputs.features, reasons)
+        scores = with_reasons(
+            scores, pipeline["table"], pipeline["ensemble"], inputs.features, reasons, everybody=everybody
+        )
     write_table(scores, folder / "scores.csv")
     save_model(pipeline, folder / "model.skops")
     summary = summarise(inputs, pipeline, giveaways.found, sha256(folder / "model.skops"))

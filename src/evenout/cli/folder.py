@@ -39,7 +39,7 @@ def engine_options(command: Command) -> Command:
 def fit_folder(
     data: str, out: Path, *, sensitive: Sequence[str], drop: Sequence[str], keep: Sequence[str], given: Sequence[str],
     probable: bool, label: str | None, engine: str, scheduler: str | None, quiet: bool, as_json: bool,
-    reasons: int | None = None, **settings: Any,
+    reasons: int | None = None, everybody: bool = False, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit, write ``scores/*.parquet``, ``model.skops`` and ``summary.json``, and show flag rates by group."""
     from joblib import effective_n_jobs
@@ -80,7 +80,8 @@ def fit_folder(
             model.fit_partitions(encoded(source, table), scores_to=folder / "scores")
             if reasons is not None:
                 step("Finding reasons")
-                explain_partitions(encoded(source, table), model, reasons, folder / "scores", table=table)
+                where = folder / "scores"
+                explain_partitions(encoded(source, table), model, reasons, where, table=table, everybody=everybody)
         save_model(Pipeline([("table", table), ("ensemble", model)]), folder / "model.skops")
         outcome = Outcome.of(model)
         notes = {"column_notes": table.notes_, "gives_group_away": giveaways.found}
@@ -111,7 +112,7 @@ def _require_settings(
 
 def score_folder(
     model: Path, data: str, out: Path, *, device: str, engine: str, scheduler: str | None, n_jobs: int, quiet: bool,
-    as_json: bool, reasons: int | None = None, trusted: Sequence[str] = (),
+    as_json: bool, reasons: int | None = None, everybody: bool = False, trusted: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Write one Parquet file of scores per part of the input into the folder ``out``."""
     from joblib import effective_n_jobs
@@ -142,7 +143,7 @@ def score_folder(
             unknown = {} if table is None else count_unknown(source, table)
             if reasons is not None:
                 step("Finding reasons")
-                explain_partitions(rows, ensemble, reasons, folder, table=table)
+                explain_partitions(rows, ensemble, reasons, folder, table=table, everybody=everybody)
     for name, count in unknown.items():
         warnings.warn(
             f"column {name!r}: {count} of {n_rows} rows have text that the training table did not have; "

@@ -297,9 +297,14 @@ def trust_option(command: Command) -> Command:
 
 def reasons_option(command: Command) -> Command:
     """Reasons beside the scores."""
-    return click.option(
-        "--reasons",
-        type=click.IntRange(1, 20),
-        metavar="N",
-        help="Add N reasons in words for each row that is flagged, before or after fairness.",
-    )(command)
+    for option in (
+        click.option(
+            "--everybody", is_flag=True, help="With --reasons: for all rows, flagged or not, which takes longer."
+        ),
+        click.option(
+            "--reasons", type=click.IntRange(1, 20), metavar="N",
+            help="Add N reasons in words for each row that is flagged, before or after fairness.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command

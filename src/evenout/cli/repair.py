@@ -125,7 +125,7 @@ def _repair(inputs: "FitInputs", settings: dict[str, Any], n_jobs: int, folder: 
         model, table = ScoreRepair(**settings), None
         after = model.fit_transform(inputs.score, sensitive_features=inputs.sensitive)
     else:
-        table = TableEncoder(keep=inputs.keep).set_output(transform="pandas").fit(inputs.features)
+        table = TableEncoder(keep=inputs.keep).fit(inputs.features)
         model, rows = BlindRepair(**settings, n_jobs=n_jobs), table.transform(inputs.features)
         beside = {"sensitive_features": inputs.sensitive, "given": inputs.given, "labels": inputs.known}
         after = model.fit(inputs.score, rows, **beside).scores_

@@ -58,8 +58,8 @@ Examples:
 @common_options
 def score(
     model: Path, file: Path, out: Path, id_column: str | None, score: str | None, sensitive: Sequence[str],
-    reasons: int | None, trust: Sequence[str], device: str, engine: str, scheduler: str | None, n_jobs: int,
-    quiet: bool, as_json: bool,
+    reasons: int | None, everybody: bool, trust: Sequence[str], device: str, engine: str, scheduler: str | None,
+    n_jobs: int, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Score the rows of FILE (.csv, .csv.gz or .parquet) with MODEL, of "evenout fit" or "evenout repair".
 
@@ -85,7 +85,7 @@ def score(
         if is_folder(str(file)):
             score_folder(
                 model, str(file), out, device=device, engine=engine, scheduler=scheduler, n_jobs=n_jobs, quiet=quiet,
-                as_json=as_json, reasons=reasons, trusted=trust,
+                as_json=as_json, reasons=reasons, everybody=everybody, trusted=trust,
             )  # fmt: skip
             return
         check_out(out, model, file)
@@ -93,7 +93,8 @@ def score(
             step(f"Loading {model}")
             saved = load_model(model, trusted=trust)
             machine = {"n_jobs": n_jobs, "device": device}
-            result = _score(saved, model, file, target, (id_column, score, sensitive), reasons, machine, step)
+            columns = (id_column, score, sensitive)
+            result = _score(saved, model, file, target, columns, reasons, machine, step, everybody=everybody)
         if as_json:
             hashes = {
                 "input": {"name": str(file), "sha256": sha256(file)},
@@ -114,6 +115,8 @@ def _score(
     reasons: int | None,
     machine: dict[str, Any],
     step: Announce,
+    *,
+    everybody: bool,
 ) -> dict[str, Any]:
     """Write the scores to ``target``, by so many threads or a GPU; the figures to report."""
     import pandas as pd
@@ -140,7 +143,7 @@ def _score(
         from evenout.cli.explain import with_reasons
 
         step("Finding reasons")
-        told = with_reasons(told, table, model, frame, reasons, roles.groups(frame))
+        told = with_reasons(told, table, model, frame, reasons, roles.groups(frame), everybody=everybody)
     write_table(told, target)
     return {
         "rows": len(frame),

@@ -39,9 +39,8 @@ def gap_features(
     parts, first = found.parts.parts, len(rows[0])
     gaps = parts[:first].mean(axis=0) - parts[first:].mean(axis=0)
     order = np.argsort(-np.abs(gaps).max(axis=1), kind="stable")
-    tells = found.words.features.largest(found.words.background.tells)
     features = [
-        GapFeature(shortened(found.feature_names[j]), float(gaps[j, 0]), float(gaps[j, 1]), float(tells[j]))
+        GapFeature(shortened(found.feature_names[j]), float(gaps[j, 0]), float(gaps[j, 1]), _known(found.tells[j]))
         for j in order[:_FEATURES]
     ]
     others = gaps[order[_FEATURES:]].sum(axis=0)
@@ -50,6 +49,10 @@ def gap_features(
     before, after = gaps.sum(axis=0).tolist()
     names = shortened(people.names[high]), shortened(people.names[low])
     return GapFeatures(names[0], names[1], len(parts), before, after, tuple(features))
+
+
+def _known(share: float) -> float | None:
+    return None if np.isnan(share) else float(share)
 
 
 def reasoned_people(
