@@ -73,7 +73,8 @@ def before_after(rows: list[Row], label_width: int) -> Table:
     table.add_column("before", justify="right", no_wrap=True)
     table.add_column("after", justify="right", no_wrap=True)
     for label, before, after in rows:
-        table.add_row(Text(one_line(label)), before, after)
+        indent = label[: len(label) - len(label.lstrip())]
+        table.add_row(Text(indent + one_line(label)), before, after)
     return table
 
 

@@ -100,8 +100,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         A frame with the names of the features, so that what comes after knows them; an array after
         ``set_output(transform="default")``.
         """
-        import pandas as pd
-
         check_is_fitted(self)
         require_columns(self.columns_used, X.columns, where="the table", use="needed by the model")
         for name, found in self.unknown_values(X).items():
@@ -111,10 +109,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"have ({shown}); it counts as none of the known values",
                 UnknownCategoryWarning,
             )
-        rows = self.encode(X)
+        return self.named(self.encode(X), X.index)
+
+    def named(self, rows: FloatArray, index: Any = None) -> "pd.DataFrame | FloatArray":
+        """Encoded rows as `transform` gives them."""
+        import pandas as pd
+
         if getattr(self, "_sklearn_output_config", {}).get("transform") == "default":
             return rows
-        return pd.DataFrame(rows, columns=self.get_feature_names_out(), index=X.index)
+        return pd.DataFrame(rows, columns=self.get_feature_names_out(), index=index)
 
     def encode(self, X: "pd.DataFrame") -> FloatArray:
         """`transform` without a word on text that is new: where threads encode many parts, it is counted over all."""
