@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from evenout.core.exceptions import UnknownCategoryWarning
+from evenout.core.exceptions import InputError, UnknownCategoryWarning
 from evenout.inputs.finding import MAX_CATEGORIES
 from evenout.inputs.table import TableEncoder
 
@@ -215,3 +215,14 @@ def test_encoder_is_a_scikit_learn_transformer(table):
     assert clone(encoder.fit(table)).get_params() == encoder.get_params()
     frame = encoder.set_output(transform="pandas").fit_transform(table)
     assert frame.columns.tolist() == encoder.get_feature_names_out().tolist()
+
+
+def test_messages_speak_the_callers_language():
+    frame = pd.DataFrame()
+    frame["w"] = [f"{i} {'kg' if i % 2 else 'g'}" for i in range(60)]
+    with pytest.raises(InputError, match=r"or leave it out: drop\(columns=\['w'\]\)$") as caught:
+        TableEncoder().fit(frame)
+    assert "--" not in str(caught.value)
+    nested = pd.DataFrame({"list": [[1], [2]], "x": [1.0, 2.0]})
+    with pytest.raises(InputError, match=r"or leave it out: drop\(columns=\['list'\]\)$"):
+        TableEncoder().fit(nested)

@@ -170,7 +170,7 @@ def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Cros
     """Encoder and ensemble, fitted one after the other, and the groups by which they were fitted."""
     from sklearn.pipeline import Pipeline
 
-    from evenout.cli.inputs import refuse_text
+    from evenout.cli.inputs import note_doubts, refuse_text
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.grouping import read_crossed
     from evenout.inputs.table import TableEncoder
@@ -179,6 +179,7 @@ def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Cros
     table = TableEncoder(keep=list(inputs.features.columns) if scores else inputs.keep).fit(inputs.features)
     if scores:
         refuse_text(table)
+    note_doubts(table, labelled=inputs.known is not None)
     ensemble = FairOutlierEnsemble(**settings)
     crossed = read_crossed(inputs.sensitive, ensemble.get_params(deep=False), len(inputs.features))
     rows = table.transform(inputs.features)

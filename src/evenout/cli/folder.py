@@ -46,7 +46,7 @@ def fit_folder(
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.giveaways import noticed_giveaways
-    from evenout.cli.inputs import refuse_two_roles
+    from evenout.cli.inputs import note_doubts, refuse_two_roles
     from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.files import require_columns
@@ -76,6 +76,7 @@ def fit_folder(
             kept = split_names(keep, names)
             require_columns(kept, names, where=data, use="--keep")
             table = learn_table(source, names if scores else kept)
+            note_doubts(table, labelled=label is not None)
             giveaways.name(table.get_feature_names_out().tolist())
             model.fit_partitions(encoded(source, table), scores_to=folder / "scores")
             if reasons is not None:
@@ -84,7 +85,7 @@ def fit_folder(
                 explain_partitions(encoded(source, table), model, reasons, where, table=table, everybody=everybody)
         save_model(Pipeline([("table", table), ("ensemble", model)]), folder / "model.skops")
         outcome = Outcome.of(model)
-        notes = {"column_notes": table.notes_, "gives_group_away": giveaways.found}
+        notes = {"features": table.columns_used, "column_notes": table.notes_, "gives_group_away": giveaways.found}
         summary = _summary(data, model, outcome) | notes
         (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     if as_json:
@@ -188,6 +189,7 @@ def _summary(data: str, model: Any, outcome: "Outcome") -> dict[str, Any]:
 
 def _show(summary: dict[str, Any], outcome: "Outcome") -> None:
     from evenout.cli.sentences import (
+        features_line,
         gap_sentence,
         labels_sentence,
         notes_lines,
@@ -211,5 +213,5 @@ def _show(summary: dict[str, Any], outcome: "Outcome") -> None:
     of_outcome = (say(outcome) for say in (small_groups_sentence, gap_sentence, request_sentence))
     click.echo("\n".join(filter(None, [labels_sentence(summary["labels"]), *of_outcome])))
     click.echo(f"Price: correlation with the base score {outcome.correlation:.2f}.")
-    for line in notes_lines(summary["column_notes"]):
+    for line in [features_line(summary["features"]), *notes_lines(summary["column_notes"])]:
         click.echo(line)

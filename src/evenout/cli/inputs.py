@@ -1,5 +1,6 @@
 """The data of ``evenout fit``: a bundled data set, or a file whose columns have been told apart."""
 
+import shlex
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenout.cli.options import split_names
-from evenout.core.exceptions import Message, warn
+from evenout.core.exceptions import EvenoutWarning, Message, warn
 from evenout.datasets import list_datasets, load_dataset
 from evenout.inputs.columns import column_numbers
 from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from evenout.inputs.table import TableEncoder
 
 
-_ANSWERS = ("label", "labels", "outlier", "outliers", "anomaly", "fraud", "target", "groundtruth", "ytrue")
+_DOUBTS = {"outcome": "an outcome", "score": "the score of another model", "person number": "a person number"}
+_NAMED = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +196,6 @@ def _from_file(
         require_columns(names, columns, where=str(path), use=use)
     refuse_two_roles(used | {"--keep": kept})
     features = frame.drop(columns=[name for names in used.values() for name in names])
-    if label is None:
-        _note_labels(features)
     return FitInputs(
         str(path),
         sha256(path),
@@ -235,14 +235,23 @@ def refuse_two_roles(used: dict[str, list[str]]) -> None:
             roles[name] = use
 
 
-def _note_labels(features: "pd.DataFrame") -> None:
-    """Name a feature that must be the answer: outliers told by it are no finding."""
-    for name in features.columns:
-        if name.casefold().replace("_", "").removeprefix("is") in _ANSWERS and features[name].nunique() == 2:
+def note_doubts(table: "TableEncoder", *, labelled: bool) -> None:
+    """Name features that are likely something else: outliers told by an outcome or another score are no finding."""
+    for role, meant in _DOUBTS.items():
+        names = [name for name, each in table.doubts_.items() if each == role]
+        if names:
+            named, more = ", ".join(map(repr, names[:_NAMED])), f" and {len(names) - _NAMED} more"
+            one = len(names) == 1
+            label = "name it as --label, or " if role == "outcome" and one and not labelled else ""
             warn(
-                f"column {name!r} looks like a label and is used as a feature; name it as --label, "
-                "or leave it out (--drop)"
-            )
+                EvenoutWarning(
+                    "column{s} {named} look{verb} like {meant} and {are} used as {a}feature{s}; {label}leave {it} out: "
+                    "--drop {drop}",
+                    s="" if one else "s", named=named + (more if len(names) > _NAMED else ""), verb="s" if one else "",
+                    meant=meant, are="is" if one else "are", a="a " if one else "", label=label,
+                    it="it" if one else "them", drop=shlex.quote(",".join(names)),
+                )
+            )  # fmt: skip
 
 
 def check_out(out: Path, *inputs: Path) -> None:

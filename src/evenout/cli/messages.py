@@ -1,6 +1,7 @@
 """What the command line says besides results: errors, notes and progress, all on the error stream."""
 
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -152,6 +153,9 @@ class _Options(Speech):
 
     def argument(self, name: str) -> str:
         return f"--{self.names.get(name, name).replace('_', '-')}"
+
+    def leave_out(self, column: str) -> str:
+        return f"leave it out: --drop {shlex.quote(column)}"
 
     def setting(self, name: str, value: Any, spec: str) -> str:
         if isinstance(value, list | tuple):  # columns, or a length scale

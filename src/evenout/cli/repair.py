@@ -112,6 +112,7 @@ def _repair(inputs: "FitInputs", settings: dict[str, Any], n_jobs: int, folder: 
 
     from evenout.blind import BlindRepair
     from evenout.cli.fit import score_table
+    from evenout.cli.inputs import note_doubts
     from evenout.inputs.files import sha256
     from evenout.inputs.grouping import read_crossed
     from evenout.inputs.table import TableEncoder
@@ -126,6 +127,7 @@ def _repair(inputs: "FitInputs", settings: dict[str, Any], n_jobs: int, folder: 
         after = model.fit_transform(inputs.score, sensitive_features=inputs.sensitive)
     else:
         table = TableEncoder(keep=inputs.keep).fit(inputs.features)
+        note_doubts(table, labelled=inputs.known is not None)
         model, rows = BlindRepair(**settings, n_jobs=n_jobs), table.transform(inputs.features)
         beside = {"sensitive_features": inputs.sensitive, "given": inputs.given, "labels": inputs.known}
         after = model.fit(inputs.score, rows, **beside).scores_
@@ -187,7 +189,7 @@ def _summary(inputs: "FitInputs", model: Any, after: "FloatArray", table: Any, c
 
 def _show(summary: dict[str, Any], written: str) -> None:
     """The same in a table and a few sentences."""
-    from evenout.cli.sentences import notes_lines, resemblance_sentence
+    from evenout.cli.sentences import features_line, notes_lines, resemblance_sentence
     from evenout.cli.show import before_after, detection_rows, flag_rows, terminal
 
     console, width = terminal()
@@ -198,7 +200,8 @@ def _show(summary: dict[str, Any], written: str) -> None:
     replaced = f"{summary['flagged'] - summary['flagged_kept']:,} of {summary['flagged']:,} flagged people replaced"
     price = f"Price: {replaced}, rank correlation with the score {summary['rank_correlation']:.2f}."
     sentences = [*_reached(summary), resemblance_sentence(summary["resemblance"]), price]
-    for sentence in filter(None, [*sentences, *notes_lines(summary["column_notes"])]):
+    features = features_line(summary["columns"]["features"])
+    for sentence in filter(None, [*sentences, features, *notes_lines(summary["column_notes"])]):
         console.print(sentence)
     console.print(one_line(written), soft_wrap=True)
 

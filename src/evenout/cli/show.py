@@ -10,6 +10,7 @@ from rich.text import Text
 from evenout.cli.messages import one_line
 from evenout.cli.outcome import BeforeAfter
 from evenout.cli.sentences import (
+    features_line,
     gap_sentence,
     labels_sentence,
     notes_lines,
@@ -52,7 +53,8 @@ def show_fit(summary: FitSummary, out: str, files: list[str]) -> None:
     rows = f"{summary.input['rows']:,} rows, {n} group{'' if n == 1 else 's'} by {sensitive}"
     console.print(one_line(f"{summary.input['name']}: {rows}"))
     console.print(_table(summary, width))
-    for sentence in filter(None, [*_sentences(summary), *notes_lines(summary.column_notes)]):
+    features = features_line(summary.columns["features"])
+    for sentence in filter(None, [*_sentences(summary), features, *notes_lines(summary.column_notes)]):
         console.print(sentence)
     console.print(one_line(f"Written to {out}: {', '.join(files)}"), soft_wrap=True)
 

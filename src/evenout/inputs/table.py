@@ -11,7 +11,7 @@ from evenout.core.exceptions import UnknownCategoryWarning, warn
 from evenout.core.types import AnyArray, FloatArray
 from evenout.inputs.columns import Categories, Column, Dates, LeftOut, Numbers, column_numbers
 from evenout.inputs.files import require_columns
-from evenout.inputs.finding import Found, SlipError, taken_for
+from evenout.inputs.finding import Found, SlipError, likely_role, taken_for
 from evenout.inputs.readings import column_texts
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         What each column was taken for; see `evenout.inputs.columns`.
     notes_ : dict of str to str
         What was done with each column that was not taken as it is.
+    doubts_ : dict of str to str
+        Features that may be something else, by name and shape: an ``"outcome"``, a ``"score"`` of another model, or a
+        ``"person number"``. They are features all the same, unless you leave them out.
     medians_ : dict of str to float
         By name of a column of numbers.
     categories_ : dict of str to list of str
@@ -87,7 +90,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def learn(self, found: dict[str, Found]) -> Self:
         """Learn from what was found in the columns."""
-        return self._store([taken_for(name, each, keep=name in self.keep) for name, each in found.items()])
+        self._store([taken_for(name, each, keep=name in self.keep) for name, each in found.items()])
+        roles = {name: likely_role(name, found[name]) for name in self.columns_used if name not in self.keep}
+        self.doubts_ = {name: role for name, role in roles.items() if role}
+        return self
 
     @classmethod
     def of_columns(cls, columns: Sequence[Column]) -> Self:
@@ -155,7 +161,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             more = f"; and {len(columns) - 3} more" if len(columns) > 3 else ""
             notes = "; ".join(f"{column.name!r} is {column.note}" for column in columns[:3])
             raise ValueError(f"no column is left to serve as a feature{f': {notes}' if notes else ''}{more}")
-        self.columns_ = tuple(columns)
+        self.columns_, self.doubts_ = tuple(columns), {}
         self.notes_ = {column.name: column.note for column in columns if column.note}
         self.medians_ = {column.name: column.median for column in columns if isinstance(column, Numbers)}
         self.categories_ = {column.name: [*column.values] for column in columns if isinstance(column, Categories)}
