@@ -30,6 +30,7 @@ from evenout.persistence.parts import (
     read_scores,
 )
 from evenout.persistence.resemblance import describe_resemblance
+from evenout.persistence.rows import drop_copies
 from evenout.storage.archive import plain
 from evenout.storage.fields import Fields
 
@@ -185,6 +186,7 @@ def _pool(pool: FittedPool, objects: list[Any]) -> dict[str, Any]:
             parts.append({"kind": kind, **plain(part)})
         else:
             parts.append(_with_object(part, "kind", objects) | {"width": len(getattr(part, "names", " "))})
+    drop_copies(pool.parts, parts)
     return {"names": pool.names, "parts": parts, "families": pool.families, "units": pool.units}
 
 
