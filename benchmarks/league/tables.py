@@ -96,7 +96,7 @@ def own_source(path: str, sensitive: str | None, label: str | None) -> Source:
 
     if not sensitive or not label:
         raise InputError("{path} needs --sensitive and --label: the protected columns, and 1 for an outlier", path=path)
-    inputs = read_fit_inputs(path, sensitive=sensitive, label=label, id_column=None, drop="")
+    inputs = read_fit_inputs(path, sensitive=[sensitive], label=label, id_column=None, drop=())
     groups = label_rows(inputs.sensitive, len(inputs.sensitive))
     names = np.asarray(groups.labels)[groups.codes]
     used = TableEncoder().fit(inputs.features).columns_used

@@ -16,7 +16,7 @@ from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import GROUP_NOTIONS, NOTIONS
 from evenout.core.ruler import Sample
-from evenout.core.types import FloatArray
+from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.doubt import doubted
 from evenout.fitting.even import fold_weights
 from evenout.fitting.prices import FlagState, Prices, Repaired, flag_prices, mean_prices, no_prices
@@ -25,11 +25,9 @@ from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn
 from evenout.fitting.result import list_kept
 from evenout.fitting.sources import TrainingRows, expected_rows
 from evenout.inputs.parameters import CLASSIFIER, ENSEMBLE, check_parameters, integer, one_of
-from evenout.inputs.rows import (
-    as_seed,
-    new_rows,
-)
+from evenout.inputs.rows import as_seed, column_name, new_rows
 from evenout.metrics import one_per_row
+from evenout.scikit import outlier_labels
 
 _SHARED = (
     "bias_reduction", "flag_rate_ratio", "confidence", "contamination", "continuous", "bands", "intersections",
@@ -123,6 +121,8 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         The repaired training scores, each by a classifier that has not seen the row.
     threshold_ : float
         Rows that score above are flagged.
+    score_name_ : str or None
+        Name of the score, where it was a column of a frame.
     groups_ : tuple of str
         The groups that are compared.
     group_counts_ : array of int
@@ -160,6 +160,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
     # What scores and rows are is no metadata.
     __metadata_request__fit = {"scores": UNUSED}  # noqa: RUF012
     __metadata_request__transform = {"scores": UNUSED}  # noqa: RUF012
+    __metadata_request__predict = {"scores": UNUSED}  # noqa: RUF012
 
     def __init__(
         self,
@@ -251,6 +252,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         known = np.full(len(names), np.nan) if cross is None else cross.known
         self.group_known_ = dict(zip(names, known.tolist(), strict=True))
         self._store(found, names)
+        self.score_name_ = column_name(scores)
         validate_data(self, X, skip_check_array=True)
         return self
 
@@ -270,6 +272,11 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         if model is None or not prices.own.any():
             return t.copy()
         return prices.apply(t, model.of(np.column_stack([features, t])))
+
+    def predict(self, scores: Any, X: Any) -> IntArray:
+        """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
+        repaired = self.transform(scores, X)
+        return outlier_labels(self.threshold_ - repaired)
 
     def fit_transform(self, scores: Any, X: Any, **beside: Any) -> FloatArray:
         """Fit, and repair the training scores, each by a classifier that has not seen the row."""

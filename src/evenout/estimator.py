@@ -9,10 +9,11 @@ from joblib import effective_n_jobs
 from sklearn.utils.validation import validate_data
 
 from evenout import gpu
-from evenout.core.exceptions import NoGapWarning
+from evenout.core.exceptions import InputError, NoGapWarning
 from evenout.core.own import OwnForm
 from evenout.core.path import Target
 from evenout.core.problem import Correction, Method, Weights
+from evenout.core.registry import needs_labels
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.attributes import attribute_bias
@@ -281,7 +282,7 @@ class FairOutlierEnsemble(FittedScores):
     def fit(
         self,
         X: Any,
-        y: Any = None,  # noqa: ARG002
+        y: Any = None,
         *,
         sensitive_features: Any = None,
         clusters: Any = None,
@@ -297,6 +298,7 @@ class FairOutlierEnsemble(FittedScores):
         X : array or frame of shape (n, d), of Dask too
             Features without the protected attribute, or the scores if ``detectors="precomputed"``.
         y : ignored
+            As in scikit-learn's outlier detectors; known labels are ``labels``.
         sensitive_features : array, series or frame of shape (n,) or (n, c)
             The protected group of each row; several columns make intersectional groups. Required. Or the
             `evenout.GroupProbabilities` of each row.
@@ -319,6 +321,12 @@ class FairOutlierEnsemble(FittedScores):
         if self.device != "cpu":
             gpu.check_device(self.device)
         request = Request.read(self.get_params(deep=False))
+        if (
+            y is not None
+            and labels is None
+            and (self.learn or needs_labels([notion.name for notion in request.fairness]))
+        ):
+            raise InputError("{@labels} is missing: y is ignored, as in all outlier detectors; pass labels=y")
         if is_collection(X):
             if clusters is not None or sample_weight is not None:
                 raise ValueError("clusters and sample_weight need rows in memory; leave them out for Dask collections")

@@ -1,6 +1,9 @@
 """Measures of one score: distance to a target, bias between groups, flag rates, cost of fairness.
 
 Scores are outlier scores, higher = more outlying. Groups go by ``sensitive_features``, as in fairlearn.
+
+``roc_auc_scorer``, ``average_precision_scorer`` and ``flag_rate_ratio_scorer`` are for `GridSearchCV` and
+`cross_val_score`; see `OutlierScore`.
 """
 
 from dataclasses import replace
@@ -9,6 +12,8 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
+from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array
 
 from evenout.core import flags
@@ -20,18 +25,22 @@ from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, comparable_rows
 from evenout.core.types import BoolArray, FloatArray
 from evenout.inputs.groups import Groups, read_groups
 from evenout.inputs.parameters import SHARE_OR_COUNT, check_parameters
-from evenout.inputs.rows import LARGEST
+from evenout.inputs.rows import LARGEST, label_numbers
 
 __all__ = [
+    "OutlierScore",
     "average_precision",
+    "average_precision_scorer",
     "cost_of_fairness",
     "demographic_parity",
     "flag_rate_ratio",
+    "flag_rate_ratio_scorer",
     "flag_rates",
     "individual_unfairness",
     "misfit",
     "no_gap_test",
     "roc_auc",
+    "roc_auc_scorer",
     "unflagged_rate_ratio",
 ]
 
@@ -198,6 +207,66 @@ def cost_of_fairness(f2_start: float, f2: float, auc_start: float, auc: float) -
     return (f2_start - f2) / lost if lost != 0 else float("nan")
 
 
+class OutlierScore(BaseEstimator):
+    """A scorer for outlier detectors of scikit-learn's kind, higher = better: ``scorer(model, X, y)``.
+
+    scikit-learn's own ``scoring="roc_auc"`` ranks detectors upside down where labels are 1 for an outlier, because
+    ``decision_function`` is low for outliers.
+
+    Parameters
+    ----------
+    measure : {"roc_auc", "average_precision", "flag_rate_ratio"}
+        The first two hold the scores against ``y``, 1 for an outlier and 0 for none; both must occur in every part of
+        the rows, so let `StratifiedKFold` part them. The third is the lowest over the highest share of a group that
+        the model flags; groups of fewer than 30 rows are left out, and it is NaN where nothing can be compared. It
+        needs ``sensitive_features``, which scikit-learn hands on where metadata routing is on.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import IsolationForest
+    >>> from evenout.datasets import load_dataset
+    >>> from evenout.metrics import roc_auc_scorer
+    >>> data = load_dataset("breastw")
+    >>> bool(roc_auc_scorer(IsolationForest(random_state=0).fit(data.X), data.X, data.y) > 0.9)
+    True
+    """
+
+    # The model is no metadata; the groups are handed on without being asked for.
+    __metadata_request__score = {"estimator": UNUSED, "sensitive_features": True}  # noqa: RUF012
+
+    def __init__(self, measure: str) -> None:
+        self.measure = measure
+
+    def score(self, estimator: Any, X: Any, y: Any = None, *, sensitive_features: Any = None) -> float:
+        """Score a fitted detector, or a pipeline that ends in one, on rows X."""
+        decision = np.asarray(estimator.decision_function(X))
+        if self.measure == "flag_rate_ratio":
+            return self._flag_rate_ratio(decision < 0, sensitive_features)
+        if y is None:
+            raise InputError("{measure}_scorer needs y, 1 for an outlier and 0 for none", measure=self.measure)
+        labels = read_labels(y, len(decision), both=True)
+        return float((roc_auc if self.measure == "roc_auc" else average_precision)(labels, -decision))
+
+    __call__ = score
+
+    def _flag_rate_ratio(self, flagged: BoolArray, sensitive_features: Any) -> float:
+        if sensitive_features is None:
+            raise InputError(
+                "flag_rate_ratio_scorer needs {@sensitive_features}: call "
+                "sklearn.set_config(enable_metadata_routing=True) and pass them to the search's fit"
+            )
+        kept: dict[str, Any] = {"min_group_size": 30, "small_groups": "leave_out", "unknown_groups": "ignore"}
+        groups = read_groups(sensitive_features, len(flagged), **kept)
+        if len(groups.labels) < 2 or not flagged[groups.codes >= 0].any():
+            return float("nan")
+        return float(flags.rate_ratio(flags.group_rates(flagged, groups.codes, len(groups.labels))))
+
+
+roc_auc_scorer = OutlierScore("roc_auc")
+average_precision_scorer = OutlierScore("average_precision")
+flag_rate_ratio_scorer = OutlierScore("flag_rate_ratio")
+
+
 def _in_units(y: FloatArray) -> tuple[FloatArray, float]:
     """Scores from 0 up to 1 at most, and the power of 2 that they were divided by: no square of them underflows."""
     unit = 2.0 ** float(np.frexp(np.ptp(y))[1])
@@ -219,25 +288,23 @@ def _scores_and_groups(scores: Any, sensitive_features: Any) -> tuple[FloatArray
 def read_labels(y: Any, n_rows: int | None = None, *, both: bool = False, name: Message = _Y) -> BoolArray:
     """Known outliers as a mask, from one 0 or 1 per row; ``name`` is for messages, ``both``: whether both must occur.
 
-    >>> read_labels([0, 1, True])
-    array([False,  True,  True])
+    >>> read_labels([0, 1, True, "no"])
+    array([False,  True,  True, False])
     """
-    import pandas as pd
-
-    labels = np.asarray(y)
+    labels = np.asarray(y, dtype=object)
     if labels.ndim != 1 or n_rows not in (None, len(labels)):
         wanted = f"({'n' if n_rows is None else n_rows},)"
         raise InputError(
             "{name} must hold one label per row, shape {wanted}, got shape {got!r}",
             name=name, wanted=wanted, got=labels.shape,
         )  # fmt: skip
-    wrong = ~pd.Series(labels).isin([0, 1]).to_numpy()
-    if wrong.any():
-        row = int(wrong.argmax())
-        found = "empty" if pd.isna(labels[row]) else repr(str(labels[row]))
-        template = "{name} is {found} in {#row}; labels must be 0, or 1 for an outlier"
+    values, wrong = label_numbers(labels)
+    if np.isnan(values).any() or wrong.any():
+        row = int((np.isnan(values) | wrong).argmax())
+        found = repr(str(np.asarray(y, dtype=object)[row])) if wrong[row] else "empty"
+        template = "{name} is {found} in {#row}; labels must be 0, or 1 for an outlier (or no and yes)"
         raise InputError(template, name=name, found=found, row=row)
-    outlier: BoolArray = labels.astype(bool)
+    outlier: BoolArray = values == 1.0
     if both and (outlier.all() or not outlier.any()):
         template = "{name} is {found} in every row; to evaluate, both 0 and 1 must occur"
         raise InputError(template, name=name, found=int(outlier[0]))

@@ -9,16 +9,19 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning, warn
+from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
 from evenout.core.path import SIGNIFICANCE
 from evenout.core.types import FloatArray, IntArray
-from evenout.inputs.groups import Groups, label_rows, match_groups, read_groups, warn_left_out
+from evenout.inputs.groups import Groups, label_rows, match_groups, protected_columns, read_groups, warn_left_out
 from evenout.inputs.parameters import ENSEMBLE, check_parameters
+from evenout.inputs.rows import column_name
 from evenout.metrics import one_per_row
+from evenout.scikit import outlier_labels
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
 
-_RULES = {name: ENSEMBLE[name] for name in ("bias_reduction", "min_group_size", "small_groups")} | {
+_RULES = {name: ENSEMBLE[name] for name in ("bias_reduction", "contamination", "min_group_size", "small_groups")} | {
     "strength": ENSEMBLE["bias_reduction"]
 }
 
@@ -50,6 +53,8 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
         s; 1 if neither parameter is given. 0 changes nothing, 1 gives all groups the same distribution.
     bias_reduction : float in [0, 1], optional
         Take the least strength that removes this share of the scale-free group bias on unseen rows. Not both.
+    contamination : float in (0, 0.5] or int, default=0.1
+        Share of the training rows that is flagged, or how many of them: those with the highest repaired scores.
     min_group_size : int, default=30
         Groups with fewer rows are small: their quantiles would be noise.
     small_groups : {"leave_out", "merge", "error"}, default="leave_out"
@@ -70,6 +75,12 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
     group_counts_ : array of int
     left_out_ : dict of str to int
         Small groups that are left as they are, and their rows.
+    threshold_ : float
+        Rows that score above are flagged.
+    score_name_ : str or None
+        Name of the score, where it was a column of a frame.
+    sensitive_names_ : tuple of str
+        Names of the protected columns, where they were columns of a frame.
 
     Notes
     -----
@@ -107,11 +118,13 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
         *,
         strength: float | None = None,
         bias_reduction: float | None = None,
+        contamination: float = 0.1,
         min_group_size: int = 30,
         small_groups: str = "leave_out",
     ) -> None:
         self.strength = strength
         self.bias_reduction = bias_reduction
+        self.contamination = contamination
         self.min_group_size = min_group_size
         self.small_groups = small_groups
 
@@ -130,6 +143,7 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
         if self.strength is not None and self.bias_reduction is not None:
             raise ValueError("strength and bias_reduction were given; give at most one of them")
         values = one_per_row(scores, "scores")
+        share = flagged_share(self.contamination, len(values))
         groups, places = self._read_groups(sensitive_features, scores, len(values))
         distributions = tuple(_Distribution.of(values[groups.codes == g]) for g in range(len(groups.labels)))
         shares = groups.counts / max(groups.counts.sum(), 1)
@@ -142,6 +156,9 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
         self.groups_, self.group_counts_, self.left_out_ = groups.labels, groups.counts, groups.left_out
         self._places, self._distributions, self._shares = places, distributions, shares
         self.strength_, self.gap_detected_, self.bias_reduction_ = strength, found, reduction
+        self.threshold_ = float(flag_threshold(self._repaired(values, groups.codes), share))
+        names = [column_name(column) for column in protected_columns(sensitive_features, len(values), scores)]
+        self.score_name_, self.sensitive_names_ = column_name(scores), tuple(names) if all(names) else ()
         return self
 
     def transform(self, scores: Any, *, sensitive_features: Any = None) -> FloatArray:
@@ -158,14 +175,22 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
         y = one_per_row(scores, "scores")
         known = match_groups(sensitive_features, len(y), tuple(self._places), rows=scores)
         codes = np.array(list(self._places.values()), dtype=np.intp)[known]
-        moved = _transport(self._distributions, self._shares, y, codes)
-        return np.where(codes >= 0, (1.0 - self.strength_) * y + self.strength_ * moved, y)
+        return self._repaired(y, codes)
+
+    def predict(self, scores: Any, *, sensitive_features: Any = None) -> IntArray:
+        """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
+        repaired = self.transform(scores, sensitive_features=sensitive_features)
+        return outlier_labels(self.threshold_ - repaired)
 
     def fit_transform(self, scores: Any, y: Any = None, *, sensitive_features: Any = None) -> FloatArray:  # noqa: ARG002
         """Fit, and repair the training scores."""
         return self.fit(scores, sensitive_features=sensitive_features).transform(
             scores, sensitive_features=sensitive_features
         )
+
+    def _repaired(self, y: FloatArray, codes: IntArray) -> FloatArray:
+        moved = _transport(self._distributions, self._shares, y, codes)
+        return np.where(codes >= 0, (1.0 - self.strength_) * y + self.strength_ * moved, y)
 
     def _read_groups(self, sensitive_features: Any, scores: Any, n_rows: int) -> tuple[Groups, dict[str, int]]:
         """The groups that are compared, and the place of every group among them, -1 for one that is left out."""

@@ -18,7 +18,7 @@ class OutlierScorer(OutlierMixin):
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
         """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
-        return _labels(-self.fit(X, y, **params).outlier_scores_ - self.offset_)
+        return outlier_labels(-self.fit(X, y, **params).outlier_scores_ - self.offset_)
 
     def score_samples(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """scikit-learn's sign: the lower, the more outlying; ``-outlier_scores(X)``."""
@@ -30,8 +30,9 @@ class OutlierScorer(OutlierMixin):
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """-1 for outliers, 1 for inliers."""
-        return _labels(self.decision_function(X, sensitive_features=sensitive_features))
+        return outlier_labels(self.decision_function(X, sensitive_features=sensitive_features))
 
 
-def _labels(decision: FloatArray) -> IntArray:
+def outlier_labels(decision: FloatArray) -> IntArray:
+    """-1 for outliers, whose decision is negative, and 1 for inliers."""
     return np.where(decision < 0, -1, 1)

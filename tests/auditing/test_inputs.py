@@ -52,7 +52,7 @@ def quick(scores=SCORES, groups=GROUPS, **more):
         ),
         (lambda: quick(y=[0, 1, 1]), "y has 3 rows, but scores has 4"),
         (lambda: quick(y=[-1, 1, 1, -1]), "y is '-1' in row 0; labels must be 0, or 1 for an outlier"),
-        (lambda: quick(y=["0", "1", "1", "0"]), "y is '0' in row 0; labels must be"),
+        (lambda: quick(y=["ja", "nein", "ja", "ja"]), "y is 'ja' in row 0; labels must be"),
         (lambda: quick(y=[0.0, 1.0, np.nan, 1.0]), "y is empty in row 2"),
         (lambda: quick(y=[1, 1, 1, 1]), "y is 1 in every row; to evaluate, both 0 and 1 must occur"),
         (

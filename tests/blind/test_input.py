@@ -130,3 +130,13 @@ def test_conventions_of_scikit_learn(rows):
         beside = dict.fromkeys(("given", "labels", "label_propensity", "clusters", "sample_weight"))
         assert routed.fit.requests == {"sensitive_features": True, **beside}
         assert routed.transform.requests == {}
+
+
+def test_rows_above_the_threshold_are_flagged_in_scikit_learns_way(population):
+    sample, new = population(1500, 0), population(700, 1)
+    repair = BlindRepair(random_state=0, contamination=0.2).fit(sample.t, sample.X, sensitive_features=sample.groups)
+    repaired = repair.transform(new.t, new.X)
+    np.testing.assert_array_equal(repair.predict(new.t, new.X), np.where(repaired > repair.threshold_, -1, 1))
+    assert (repair.scores_ > repair.threshold_).mean() == pytest.approx(0.2)
+    with pytest.raises(NotFittedError):
+        BlindRepair().predict(new.t, new.X)

@@ -8,7 +8,7 @@ import pytest
 
 def test_reasons_of_a_row_are_printed(fitted, people, run):
     people.to_csv("p.csv", index=False)
-    result = run("explain", fitted / "model.skops", "p.csv", "--id-column", "person", "--id", "p007", "--id", "p001")
+    result = run("explain", fitted / "model.skops", "p.csv", "--id", "person", "--person", "p007", "--person", "p001")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0].startswith("p007: ")
@@ -16,13 +16,13 @@ def test_reasons_of_a_row_are_printed(fitted, people, run):
     assert lines[1].startswith("  1. ")
     assert "before, " in lines[1]
     assert sum(not line.startswith(" ") for line in lines) == 2
-    by_number = run("explain", fitted / "model.skops", "p.csv", "--id", "8").stdout.splitlines()
+    by_number = run("explain", fitted / "model.skops", "p.csv", "--person", "8").stdout.splitlines()
     assert by_number[1] == lines[1]
 
 
 def test_json_has_parts_and_words(fitted, people, run):
     people.to_csv("p.csv", index=False)
-    result = run("explain", fitted / "model.skops", "p.csv", "--id", "6", "--reasons", "2", "--json")
+    result = run("explain", fitted / "model.skops", "p.csv", "--person", "6", "--reasons", "2", "--json")
     (row,) = json.loads(result.stdout)["rows"]
     assert row["id"] == "6"
     assert [reason["feature"] for reason in row["reasons"]]
@@ -33,11 +33,11 @@ def test_json_has_parts_and_words(fitted, people, run):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--id", "9999"], "Error: p.csv: --id 9999 is unknown; rows are numbered from 1 to 360"),
-        (["--id-column", "person", "--id", "x"], "Error: p.csv: --id x is unknown; no row has it in 'person'"),
-        (["--id-column", "sex", "--id", "x"], "rows; name a column that tells rows apart"),
-        (["--id-column", "nobody", "--id", "x"], "nobody"),
-        ([], "Missing option '--id'"),
+        (["--person", "9999"], "p.csv: --person 9999 is unknown; rows are numbered from 1 to 360, or name a column"),
+        (["--id", "person", "--person", "x"], "Error: p.csv: --person x is unknown; no row has it in 'person'"),
+        (["--id", "sex", "--person", "x"], "--person x stands in 90 rows; --id must tell rows apart"),
+        (["--id", "17", "--person", "x"], "p.csv has no column '17' (--id)"),
+        (["--id", "17"], "Missing option '--person'"),
     ],
 )
 def test_wrong_ids_are_one_line(fitted, people, run, arguments, said):

@@ -204,11 +204,46 @@ def test_a_label_among_the_features_and_kept_columns(run):
     assert summary["column_notes"] == {}
     noted = run("fit", "p.csv", *FIT, "--quiet")
     line = (
-        "Note: column 'fraud' looks like a label and is used as a feature; name it as --label, or leave it out (--drop)"
+        "Note: column 'fraud' looks like an outcome and is used as a feature; name it as --label, or leave it out: "
+        "--drop fraud"
     )
     assert (noted.exit_code, noted.output) == (0, f"{line}\n")
     refused = run("fit", "p.csv", *FIT, "--keep", "nummer")
     assert "no column 'nummer' (--keep); did you mean 'number'?" in refused.stderr
+
+
+@pytest.mark.parametrize("kind", ["csv", "folder"])
+def test_features_are_listed_and_those_that_are_likely_none_are_named(kind, run, tmp_path):
+    rng = np.random.default_rng(3)
+    numbers = rng.choice(np.arange(3, 99_999), N, replace=False)
+    doubtful = {
+        "two-year-recid": rng.integers(0, 2, N), "is_fraud": rng.integers(0, 2, N),
+        "decile-score": rng.integers(1, 11, N), "riskRating": rng.random(N),
+        "MemberID_t": numbers, "nummer": 700_000 + numbers, "paid": 10 * numbers,
+    }  # fmt: skip
+    frame = people(**doubtful)
+    if kind == "csv":
+        frame.to_csv("p.csv", index=False)
+        result = run("fit", "p.csv", *FIT)
+    else:
+        (tmp_path / "p").mkdir()
+        frame.to_parquet("p/a.parquet", index=False)
+        result = run("fit", "p", *FIT)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.splitlines() == [
+        "Note: columns 'two-year-recid', 'is_fraud' look like an outcome and are used as features; leave them out: "
+        "--drop two-year-recid,is_fraud",
+        "Note: columns 'decile-score', 'riskRating' look like the score of another model and are used as features; "
+        "leave them out: --drop decile-score,riskRating",
+        "Note: columns 'MemberID_t', 'nummer' look like a person number and are used as features; leave them out: "
+        "--drop MemberID_t,nummer",
+    ]
+    printed = " ".join(result.stdout.split())
+    assert f"Features: income, debt, {', '.join(doubtful)}." in printed
+    drop = ("--drop", "two-year-recid,is_fraud,decile-score,riskRating,MemberID_t,nummer")
+    quiet = run("fit", "p.csv" if kind == "csv" else "p", *FIT, *drop, "--out", "again")
+    assert quiet.stderr == ""
+    assert "Features: income, debt, paid." in quiet.stdout
 
 
 @pytest.mark.parametrize("kind", ["csv", "folder"])

@@ -58,6 +58,13 @@ WRONG_FIT = {
     "no-feature.csv": (GOOD.encode(), ("--drop", "x,y"), "no column is left to serve as a feature"),
     "words.csv": (GOOD.encode(), ("--label", "x"), "(--label) is '4' in row 3; labels must be 0, or 1"),
     "blank-label.csv": (b"sex,x,l\nf,1,0\nm,2,\n", ("--label", "l"), "(--label) is empty in row 2"),
+    "other-words.csv": (
+        b"sex,x,l\nf,1,ja\nm,2,nein\n",
+        ("--label", "l"),
+        "(--label) is 'ja' in row 1; labels must be 0, or 1 for an outlier (or no and yes)",
+    ),
+    "keep.csv": (GOOD.encode(), ("--keep", "sex"), "'sex' is given as --sensitive and as --keep; choose one"),
+    "keep-what.csv": (GOOD.encode(), ("--keep", "Y"), "no column 'Y' (--keep); did you mean 'y'?"),
     "one-label.csv": (b"sex,x,l\nf,1,0\nm,2,0\n", ("--label", "l"), "(--label) is 0 in every row"),
     "infinite.csv": (b"sex,x\nf,1\nm,inf\n", (), "column 'x' is infinite in row 2"),
     "random-state.csv": (

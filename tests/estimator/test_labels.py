@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.core.exceptions import LabelCoverageWarning
-from evenout.metrics import demographic_parity, roc_auc
+from evenout.core.exceptions import InputError, LabelCoverageWarning
+from evenout.inputs.rows import read_outcomes
+from evenout.metrics import demographic_parity, read_labels, roc_auc
 from evenout.persistence import load_model, save_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning", "ignore::evenout.NoGapWarning")
@@ -111,7 +112,7 @@ def test_labels_of_flagged_rows_alone_are_told(rows):
         (None, {}, "learn=True needs labels"),
         (np.full(2000, np.nan), {}, "labels has no label at all"),
         (np.full(2000, 2.0), {}, r"labels is 2.0 in row 0; labels are 1 for an outlier"),
-        (["yes"] * 2000, {}, "labels is 'yes' in row 0"),
+        (["ja"] * 2000, {}, "labels is 'ja' in row 0"),
         (np.ones(3), {}, r"labels must hold one value per row, \(2000,\), got shape \(3,\)"),
         (np.ones(2000), {"label_propensity": np.zeros(2000)}, "label_propensity must hold one chance per row"),
     ],
@@ -119,3 +120,36 @@ def test_labels_of_flagged_rows_alone_are_told(rows):
 def test_wrong_labels_are_one_line(labels, more, message, rows):
     with pytest.raises(ValueError, match=message):
         make(learn=True).fit(rows[0], sensitive_features=rows[2], labels=labels, **more)
+
+
+@pytest.mark.parametrize("words", [("yes", "no"), ("True", "FALSE"), (" Yes", "No "), ("1", "0"), (True, False)])
+def test_words_for_labels_are_read(words):
+    outlier = np.array([1.0, 0.0, np.nan])
+    read = read_outcomes([*words, None], 3)
+    np.testing.assert_array_equal(read, outlier)
+    np.testing.assert_array_equal(read_labels([*words]), [True, False])
+
+
+@pytest.mark.parametrize("text", ["ja", "outlier", "2", "", "y"])
+def test_other_words_for_labels_are_refused_in_one_line(text):
+    told = f"is {text!r} in row 1; labels"
+    with pytest.raises(InputError, match=f"labels {told} are 1 for an outlier, 0 for none"):
+        read_outcomes(["no", text], 2)
+    with pytest.raises(InputError, match=f"y {told} must be 0, or 1 for an outlier"):
+        read_labels(["no", text])
+
+
+@pytest.mark.parametrize("setting", [{"learn": True}, {"fairness": "equal_opportunity"}])
+def test_labels_given_as_y_are_named(setting):
+    X, labels, groups = draw(80, 0)
+    model = FairOutlierEnsemble(**setting)
+    with pytest.raises(InputError, match="labels is missing: y is ignored, as in all outlier detectors; pass labels=y"):
+        model.fit(X, labels, sensitive_features=groups)
+
+
+def test_a_name_is_not_a_column():
+    X, _, groups = draw(80, 0)
+    with pytest.raises(InputError, match=r"^given is the text 'LIMIT_BAL'; pass the column itself, such as table\["):
+        FairOutlierEnsemble().fit(X, sensitive_features=groups, given="LIMIT_BAL")
+    with pytest.raises(InputError, match=r"^sensitive_features is the text 'sex'; pass the column itself"):
+        FairOutlierEnsemble().fit(X, sensitive_features="sex")

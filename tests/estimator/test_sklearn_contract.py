@@ -63,6 +63,10 @@ class OfFirstColumn(ScoreRepair):
         scores = validate_data(self, X, dtype=np.float64, reset=False)[:, 0]
         return super().transform(scores, sensitive_features=np.sin(97 * scores) > 0)[:, None]
 
+    def predict(self, X):
+        scores = self.transform(X)[:, 0]
+        return np.where(scores > self.threshold_, -1, 1)
+
     def fit_transform(self, X, y=None):  # noqa: ARG002
         return self.fit(X).transform(X)
 

@@ -72,7 +72,7 @@ def test_merging_takes_the_next_smallest_where_the_small_are_too_few():
         (None, "sensitive_features is missing"),
         (["a", "b"], "has 2 rows, but X has 4"),
         (["a"] * 4, r"one group only \('a'\)"),
-        ("abab", "one value per row"),
+        ("abab", r"is the text 'abab'; pass the column itself, such as table\['abab'\]"),
         (np.zeros((2, 2, 2)), "3 dimensions"),
         (pd.DataFrame(index=range(4)), "no column"),
     ],

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from evenout.core.exceptions import UnknownCategoryWarning
+from evenout.core.exceptions import InputError, UnknownCategoryWarning
 from evenout.inputs.finding import MAX_CATEGORIES
 from evenout.inputs.table import TableEncoder
 
@@ -68,14 +68,14 @@ def test_encoder_counts_unknown_text_and_encodes_it_as_zeros(table):
     new = table.assign(home=["boat", "own", "tent", "boat"])
     with pytest.warns(UnknownCategoryWarning, match=r"'home': 3 of 4 rows .* \('boat', 'tent'\)"):
         rows = encoder.transform(new)
-    assert rows[:, 3:6].tolist() == [[0, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
+    assert rows.iloc[:, 3:6].to_numpy().tolist() == [[0, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
     assert encoder.unknown_values(new) == {"home": {"boat": 2, "tent": 1}}
 
 
 def test_encoder_counts_missing_text_as_unknown_where_training_had_none():
     encoder = TableEncoder().fit(pd.DataFrame({"w": ["a", "b"]}))
     with pytest.warns(UnknownCategoryWarning, match="'missing'"):
-        assert encoder.transform(pd.DataFrame({"w": [None, "a"]})).tolist() == [[0, 0], [1, 0]]
+        assert encoder.transform(pd.DataFrame({"w": [None, "a"]})).to_numpy().tolist() == [[0, 0], [1, 0]]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_encoder_keeps_frequent_texts_and_joins_the_rest():
     encoder = TableEncoder().fit(pd.DataFrame({"c": words}))
     assert encoder.categories_ == {"c": ["a", "b", "c", "other"]}  # those that tie with the first too many are rare
     assert encoder.notes_ == {"c": '52 different texts: the 4 most frequent, and "other" for the rest'}
-    assert encoder.transform(pd.DataFrame({"c": ["b", "d", "new"]})).tolist() == [
+    assert encoder.transform(pd.DataFrame({"c": ["b", "d", "new"]})).to_numpy().tolist() == [
         [0, 1, 0, 0],
         [0, 0, 0, 1],
         [0, 0, 0, 1],
@@ -183,7 +183,7 @@ def test_other_names_for_categories_change_no_feature():
 def test_encoder_refuses_new_values_that_it_cannot_read():
     encoder = TableEncoder().fit(pd.DataFrame({"w": ["5 kg", "6 kg"], "d": ["2020-01-31", "2020-02-29"]}))
     good = pd.DataFrame({"w": [5.5, None], "d": ["2020-01-31", None]})
-    assert encoder.transform(good)[:, 0].tolist() == [5.5, 5.5]
+    assert encoder.transform(good)["w"].tolist() == [5.5, 5.5]
     for change, words in (
         ({"w": ["5 kg", "300 g"]}, "'w' must hold numbers in 'kg', but has '300 g' in row 2"),
         ({"d": ["2020-01-31", "soon"]}, "'d' must hold dates written as YYYY-MM-DD, but has"),
@@ -215,3 +215,14 @@ def test_encoder_is_a_scikit_learn_transformer(table):
     assert clone(encoder.fit(table)).get_params() == encoder.get_params()
     frame = encoder.set_output(transform="pandas").fit_transform(table)
     assert frame.columns.tolist() == encoder.get_feature_names_out().tolist()
+
+
+def test_messages_speak_the_callers_language():
+    frame = pd.DataFrame()
+    frame["w"] = [f"{i} {'kg' if i % 2 else 'g'}" for i in range(60)]
+    with pytest.raises(InputError, match=r"or leave it out: drop\(columns=\['w'\]\)$") as caught:
+        TableEncoder().fit(frame)
+    assert "--" not in str(caught.value)
+    nested = pd.DataFrame({"list": [[1], [2]], "x": [1.0, 2.0]})
+    with pytest.raises(InputError, match=r"or leave it out: drop\(columns=\['list'\]\)$"):
+        TableEncoder().fit(nested)

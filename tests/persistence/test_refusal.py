@@ -131,8 +131,8 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (("format",), 6, f"a later evenout ({evenout.__version__}, format 6) wrote it, and this one"),
-        (("format",), 6, "reads format 5; update evenout"),
+        (("format",), 7, f"a later evenout ({evenout.__version__}, format 7) wrote it, and this one"),
+        (("format",), 7, "reads format 6; update evenout"),
         (("format",), True, "format"),
         (("format",), "2", "format"),
         (("ensemble", "choice", "met"), None, "met"),
@@ -202,7 +202,7 @@ def test_a_file_of_the_first_format_names_its_writer_and_its_reader(data, tmp_pa
     older = {**data, "format": 1, "evenout": "0.0.9\n\x1b[2J" + "9" * 1000}
     write_plain(older, tmp_path / "m.skops")
     refused(tmp_path / "m.skops", "not loaded: an earlier evenout (0.0.9[2J999")
-    reader = f", format 1) wrote it, and this one ({evenout.__version__}) reads format 5; fit the model anew"
+    reader = f", format 1) wrote it, and this one ({evenout.__version__}) reads format 6; fit the model anew"
     refused(tmp_path / "m.skops", reader)
     write_plain({**older, "evenout": None}, tmp_path / "m.skops")
     refused(tmp_path / "m.skops", "evenout is no text")

@@ -1,12 +1,15 @@
 """What a person gets: frames, words, moves, influence by group, pictures."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from evenout import FairOutlierEnsemble, InputError, TableEncoder
-from evenout.reasons import explain
+from evenout.reasons import explain, reason_columns
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +123,88 @@ def test_pictures_and_notebooks(model, new):
     assert sum(widths) == pytest.approx(model.explain(new).fair_parts[3].sum())
     assert display.ax_.get_title() == "3: not flagged"
     assert "<table" in model.explain(new)._repr_html_()
+
+
+def test_printing_is_at_most_15_lines(model, table):
+    X, _ = table
+    printed = str(model.explain(X)).splitlines()
+    assert len(printed) <= 15
+    assert printed[0] == "240 rows, 24 flagged; each is held against those most like it"
+    assert printed[1].startswith("0: ")
+    assert re.fullmatch(r"\.\.\. \d+ more: to_frame\(\), lines\(row\), plot\(row\)", printed[-1])
+    assert "array" not in str(printed)
+    few = str(model.explain(X[:2])).splitlines()
+    assert not few[-1].startswith("...")
+    assert sum(not line.startswith(" ") for line in few) == 3
+
+
+def test_everybody_gets_a_reason_or_hears_that_nothing_stands_out(model, table):
+    X, _ = table
+    found = model.explain(X)
+    usual = pd.DataFrame([X.median()])
+    assert [*model.explain(usual).lines(0)][-1] == "  nothing stands out"
+    for row in range(len(X)):
+        _, *said = found.lines(row)
+        assert said, row
+        alone = [line for line in said if "common by itself" in line]
+        assert all(", but " in line or "in no pair" in line for line in alone)
+    told = reason_columns(model, X, 2, everybody=True)
+    assert (told["reason_1"] != "").all()
+    some = reason_columns(model, X, 2)
+    assert (some["reason_1"] != "").sum() == (some["change"] != "not flagged").sum()
+
+
+def test_names_of_features_come_through_pipelines(pipeline, people, table):
+    encoded = pipeline[0].transform(people[0])
+    assert "home=own" in pipeline[-1].explain(encoded[:3]).feature_names
+    X, groups = table
+    scaled = make_pipeline(StandardScaler(), FairOutlierEnsemble(alpha=1.0, random_state=0))
+    scaled.fit(X, fairoutlierensemble__sensitive_features=groups)
+    assert explain(scaled, X[:3]).feature_names == tuple(X.columns)
+    three = make_pipeline(TableEncoder(), StandardScaler(), FairOutlierEnsemble(alpha=1.0, random_state=0))
+    three.fit(people[0], fairoutlierensemble__sensitive_features=people[1])
+    assert explain(three, people[0][:3]).feature_names == tuple(pipeline[0].get_feature_names_out())
+
+
+@pytest.fixture(scope="module")
+def looks():
+    """Group b is larger in one feature, and more outlying in another; the third says nothing."""
+    rng = np.random.default_rng(5)
+    group = rng.choice(["a", "b"], 1500, p=[0.6, 0.4])
+    X = pd.DataFrame(rng.normal(size=(1500, 3)), columns=["look", "odd", "noise"])
+    X["look"] += 2.0 * (group == "b")
+    X["odd"] *= 1.0 + (group == "b")
+    return X, group
+
+
+@pytest.mark.parametrize("correction", ["resemblance", "both"])
+@pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+def test_resemblance_is_a_part_of_its_own(looks, correction):
+    X, group = looks
+    model = FairOutlierEnsemble(correction=correction, flag_rate_ratio=0.9, random_state=0)
+    model.fit(X, sensitive_features=group)
+    found = model.explain(X, n_reasons=4)
+    assert found.feature_names == ("look", "odd", "noise", "resemblance to groups")
+    np.testing.assert_allclose(found.fair_parts.sum(axis=1), found.fair_scores - found.fair_typical, atol=1e-9)
+    np.testing.assert_allclose(found.base_parts[:, -1], 0.0)
+    taken = sum(price * (model.resemblance(X)[:, g] - 1.0) for g, price in enumerate(model.lambda_.values()))
+    np.testing.assert_allclose(found.fair_parts[:, -1], -taken, atol=1e-9)
+    np.testing.assert_allclose(found.resembling.added.sum(axis=1), -taken, atol=1e-9)
+    if correction == "resemblance":  # which moves nothing but this
+        np.testing.assert_allclose(found.fair_parts[:, :3], found.base_parts[:, :3], atol=1e-9)
+        moves = found.moves()
+        entered, left = (moves["text"][moves["change"] == change] for change in ("entered", "left"))
+        assert len(entered) > 10
+        assert entered.str.contains(r"raised most by resembling group a \(\+0\.\d+\)").all()
+        assert left.str.contains(r"lowered most by resembling group b \(-0\.\d+\)").all()
+    frame = found.to_frame()
+    texts = frame["text"][frame["feature"] == "resemblance to groups"]
+    assert texts.str.match(
+        r"for (not )?resembling group [ab]: [+-]0\.\d{3} \(\d+\.\d times as much like it as rows"
+    ).all()
+    assert texts.str.contains("by look ").mean() > 0.8  # the feature that makes it
+    by_feature = np.abs(found.resembling.by_feature).mean(axis=0)
+    assert by_feature[0] > 3 * by_feature[1:].max()
 
 
 def test_tiny_changes_leave_the_reasons(model, table):

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 
 from evenout.core.exceptions import SmallGroupWarning
@@ -110,7 +111,21 @@ def test_it_is_a_scikit_learn_estimator(simulated):
     with pytest.raises(Exception, match="not fitted"):
         repair.transform(y, sensitive_features=groups)
     fresh = clone(repair.fit(y, sensitive_features=groups))
-    expected = {"strength": 0.3, "bias_reduction": None, "min_group_size": 20, "small_groups": "leave_out"}
-    assert fresh.get_params() == expected
+    expected = {"strength": 0.3, "bias_reduction": None, "contamination": 0.1, "min_group_size": 20}
+    assert fresh.get_params() == expected | {"small_groups": "leave_out"}
     assert not hasattr(fresh, "strength_")
     assert "strength=0.3" in repr(repair)
+
+
+@pytest.mark.parametrize("contamination", [0.2, 50])
+def test_rows_above_the_threshold_are_flagged_in_scikit_learns_way(simulated, contamination):
+    scores, groups = simulated(4)
+    repair = ScoreRepair(contamination=contamination).fit(scores, sensitive_features=groups)
+    flagged = repair.predict(scores, sensitive_features=groups) == -1
+    assert flagged.sum() == pytest.approx(50 if contamination == 50 else 0.2 * len(scores), abs=1)
+    rates = [flagged[groups == group].mean() for group in "abcd"]
+    assert max(rates) - min(rates) < 0.03  # full strength gives all groups one distribution
+    with pytest.raises(NotFittedError):
+        ScoreRepair().predict(scores, sensitive_features=groups)
+    with pytest.raises(ValueError, match="contamination=1000 is more than half"):
+        ScoreRepair(contamination=1000).fit(scores, sensitive_features=groups)

@@ -2,12 +2,14 @@ import json
 from dataclasses import asdict
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import rankdata
 from sklearn.base import clone
+from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from evenout import FairOutlierEnsemble, SmallGroupWarning
+from evenout import FairLOF, FairOutlierEnsemble, SmallGroupWarning
 from evenout.core.cells import rank_weights
 from evenout.metrics import (
     demographic_parity,
@@ -16,6 +18,7 @@ from evenout.metrics import (
     misfit,
     unflagged_rate_ratio,
 )
+from evenout.report.collect import collect
 
 
 def scores_at(case, alpha):
@@ -236,3 +239,21 @@ def test_wrong_labels_and_ids_are_refused(case):
         case.collect(y=np.full(1000, 2))
     with pytest.raises(ValueError, match="ids must hold one id for each of the 1000 rows"):
         case.collect(ids=["a"])
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+def test_detectors_that_use_the_group_are_reported(columns):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["a", "b"])
+    groups = pd.DataFrame({"sex": rng.choice(["f", "m"], 200), "old": rng.choice(["no", "yes"], 200)}).iloc[:, :columns]
+    model = FairOutlierEnsemble(
+        [FairLOF(5), IsolationForest(n_estimators=5, random_state=0)], alpha=1.0, random_state=0
+    )
+    model.fit(X, sensitive_features=groups)
+    data = collect(model, X=X, sensitive_features=groups, reasons=2, show_small_cells=True)
+    assert data.detectors == ("fairlof", "isolationforest")
+    assert data.rows == 200
+    (_, people), *_ = [entry for entry in data.reasoned if entry[0] == "stay"]
+    assert people[0].reasons
+    assert [feature.name for feature in data.gap_features.features]

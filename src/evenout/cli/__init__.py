@@ -9,6 +9,7 @@ from evenout.cli.audit import audit
 from evenout.cli.explain import explain
 from evenout.cli.fit import fit
 from evenout.cli.messages import Commands
+from evenout.cli.repair import repair
 from evenout.cli.reproduce import reproduce
 from evenout.cli.score import score
 from evenout.cli.watch import watch
@@ -22,7 +23,9 @@ Examples:
       a fair model of your own file; scores, model and report go to fair
   evenout score fair/model.skops new.csv --id person --out new-scores.csv
       score new rows; no group is needed any more
-  evenout explain fair/model.skops new.csv --id-column person --id p017
+  evenout repair vendor.csv --score risk --sensitive sex --out repaired
+      even out a score that somebody else has made
+  evenout explain fair/model.skops new.csv --id person --person p017
       why this person stands out, and what fairness changed
   evenout audit new-scores.csv --score fair_score --sensitive sex
       any score, ours or not: gaps between groups, with intervals and tests
@@ -64,5 +67,5 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show ends no run
 
 
-for command in (fit, score, explain, audit, watch, reproduce):
+for command in (fit, score, repair, explain, audit, watch, reproduce):
     main.add_command(command)

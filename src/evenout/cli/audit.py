@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenout.cli.messages import Announce, plain_messages, progress
-from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options
+from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options, read_names
 from evenout.core.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -28,23 +28,20 @@ Examples:
 """
 
 
-def _names(_: Any, __: Any, value: str | None) -> list[str]:
-    """Columns separated by commas."""
-    return [name.strip() for name in value.split(",") if name.strip()] if value else []
-
-
 @click.command(epilog=_EXAMPLES, short_help="Measure any score for gaps between groups.")
 @click.argument("file", type=NonEmptyPath())
 @click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
-@click.option("--sensitive", required=True, callback=_names, metavar="COL[,COL...]", help="Protected columns.")
+@click.option(
+    "--sensitive", required=True, callback=read_names, multiple=True, metavar="COL[,COL...]", help="Protected columns."
+)
 @click.option("--probable", is_flag=True, help="The protected columns are probabilities, one for each group.")
 @click.option("--label", metavar="COL", help="Column with known labels, 1 = outlier, 0 = inlier.")
 @click.option(
-    "--features", callback=_names, metavar="COL[,COL...]",
+    "--features", callback=read_names, multiple=True, metavar="COL[,COL...]",
     help="Features: which go with the gap, and are similar rows scored alike?",
 )  # fmt: skip
 @click.option(
-    "--given", callback=_names, metavar="COL[,COL...]",
+    "--given", callback=read_names, multiple=True, metavar="COL[,COL...]",
     help="Columns that may justify a difference: gaps among rows alike in them.",
 )  # fmt: skip
 @click.option(

@@ -1,5 +1,6 @@
 """``evenout fit``: a file in; fair scores, a model, a summary and a report out."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,13 @@ import numpy as np
 from evenout.cli.folder import engine_options, fit_folder, is_folder
 from evenout.cli.giveaways import Giveaways, noticed_giveaways
 from evenout.cli.messages import plain_messages, progress
-from evenout.cli.options import NonEmptyPath, common_options, estimator_options, reasons_option
+from evenout.cli.options import (
+    NonEmptyPath,
+    columns_option,
+    common_options,
+    estimator_options,
+    reasons_option,
+)
 from evenout.core.exceptions import warn
 
 if TYPE_CHECKING:
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
 
     from evenout.cli.inputs import FitInputs
     from evenout.cli.summary import FitSummary
-    from evenout.estimator import FairOutlierEnsemble
+    from evenout.core.types import FloatArray
     from evenout.inputs.grouping import Crossed
 
 _RESULTS = ("scores.csv", "model.skops", "summary.json", "report.html")
@@ -77,12 +84,7 @@ Examples:
 
 @click.command(help=_HELP, epilog=_EXAMPLES, short_help="Fit a fair model on a file or a bundled data set.")
 @click.argument("data")
-@click.option(
-    "--sensitive",
-    default="",
-    metavar="COL[,COL...]",
-    help="The protected group; several columns are crossed.",
-)
+@columns_option("--sensitive", help="The protected group; several columns are crossed.")
 @click.option(
     "--probable", is_flag=True,
     help="The protected columns are probabilities, one column for each group.",
@@ -97,17 +99,15 @@ Examples:
     metavar="COL",
     help="Known outliers (1) and inliers (0): for evaluation, for notions of fairness that need them, or with --learn.",
 )
-@click.option(
+@columns_option(
     "--given",
-    default="",
-    metavar="COL[,COL...]",
     help="What may justify a difference: compare rows that are alike in these columns. They stay features.",
 )
 @click.option(
     "--clusters", metavar="COL", help="Rows of one value here belong together, such as several of one person."
 )
-@click.option("--drop", default="", metavar="COL[,COL...]", help="Columns to leave out.")
-@click.option("--keep", default="", metavar="COL[,COL...]", help="Features even if they look like ids.")
+@columns_option("--drop", help="Columns to leave out.")
+@columns_option("--keep", help="Features even if they look like ids.")
 @click.option(
     "--show-small-cells",
     is_flag=True,
@@ -118,9 +118,10 @@ Examples:
 @engine_options
 @common_options
 def fit(
-    data: str, sensitive: str, probable: bool, out: Path, id_column: str | None, label: str | None, given: str,
-    clusters: str | None, drop: str, keep: str, show_small_cells: bool, reasons: int | None, engine: str,
-    scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool, **settings: Any,
+    data: str, sensitive: Sequence[str], probable: bool, out: Path, id_column: str | None, label: str | None,
+    given: Sequence[str], clusters: str | None, drop: Sequence[str], keep: Sequence[str],
+    show_small_cells: bool, reasons: int | None, everybody: bool, engine: str, scheduler: str | None, n_jobs: int,
+    quiet: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
@@ -128,9 +129,9 @@ def fit(
             if clusters is not None:
                 raise ValueError(f"{data}: --clusters needs the rows in memory; give one file, not a folder")
             fit_folder(
-                data, out, sensitive=sensitive, drop=",".join(filter(None, [drop, id_column])), keep=keep, given=given,
-                probable=probable, label=label, engine=engine, scheduler=scheduler, quiet=quiet, as_json=as_json,
-                n_jobs=n_jobs, reasons=reasons, **settings,
+                data, out, sensitive=sensitive, drop=[*drop, *filter(None, [id_column])], keep=keep,
+                given=given, probable=probable, label=label, engine=engine, scheduler=scheduler, quiet=quiet,
+                as_json=as_json, n_jobs=n_jobs, reasons=reasons, everybody=everybody, **settings,
             )  # fmt: skip
             return
         from evenout.cli.inputs import read_fit_inputs
@@ -144,14 +145,14 @@ def fit(
             step(f"Reading {data}")
             inputs = read_fit_inputs(
                 data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop, given=given,
-                probable=probable, learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
+                keep=keep, probable=probable, learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
             )  # fmt: skip
             step(f"Fitting on {len(inputs.features):,} rows")
             with noticed_giveaways() as giveaways:
-                pipeline, crossed = _fit(inputs, keep, settings | {"n_jobs": n_jobs})
+                pipeline, crossed = _fit(inputs, settings | {"n_jobs": n_jobs})
                 giveaways.name(pipeline["table"].get_feature_names_out().tolist())
             step("Writing results")
-            summary = _write(folder, inputs, pipeline, crossed, giveaways, reasons)
+            summary = _write(folder, inputs, pipeline, crossed, giveaways, reasons, everybody=everybody)
             step("Writing the report")
             try:
                 shown = {"show_small_cells": show_small_cells, "reasons": reasons or 0}
@@ -165,23 +166,20 @@ def fit(
             show_fit(summary, str(out), files)
 
 
-def _fit(inputs: "FitInputs", keep: str, settings: dict[str, Any]) -> "tuple[Pipeline, Crossed]":
+def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Crossed]":
     """Encoder and ensemble, fitted one after the other, and the groups by which they were fitted."""
     from sklearn.pipeline import Pipeline
 
-    from evenout.cli.inputs import refuse_text, split_names
+    from evenout.cli.inputs import note_doubts, refuse_text
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.inputs.files import require_columns
     from evenout.inputs.grouping import read_crossed
     from evenout.inputs.table import TableEncoder
 
-    columns = list(inputs.features.columns)
-    kept = split_names(keep, columns)
-    require_columns(kept, columns, where=inputs.name, use="--keep")
     scores = settings["detectors"] == "precomputed"
-    table = TableEncoder(keep=columns if scores else kept).set_output(transform="pandas").fit(inputs.features)
+    table = TableEncoder(keep=list(inputs.features.columns) if scores else inputs.keep).fit(inputs.features)
     if scores:
         refuse_text(table)
+    note_doubts(table, labelled=inputs.known is not None)
     ensemble = FairOutlierEnsemble(**settings)
     crossed = read_crossed(inputs.sensitive, ensemble.get_params(deep=False), len(inputs.features))
     rows = table.transform(inputs.features)
@@ -197,17 +195,22 @@ def _write(
     crossed: "Crossed",
     giveaways: Giveaways,
     reasons: int | None,
+    *,
+    everybody: bool,
 ) -> "FitSummary":
     from evenout.cli.summary import summarise
     from evenout.inputs.files import sha256
     from evenout.persistence import save_model
     from evenout.storage.output import write_table
 
-    scores = _scores(inputs, pipeline["ensemble"], crossed)
+    model = pipeline["ensemble"]
+    scores = score_table(inputs, crossed, model.target_, model.outlier_scores_, -model.offset_)
     if reasons is not None:
         from evenout.cli.explain import with_reasons
 
-        scores = with_reasons(scores, pipeline["table"], pipeline["ensemble"], inputs.features, reasons)
+        scores = with_reasons(
+            scores, pipeline["table"], pipeline["ensemble"], inputs.features, reasons, everybody=everybody
+        )
     write_table(scores, folder / "scores.csv")
     save_model(pipeline, folder / "model.skops")
     summary = summarise(inputs, pipeline, giveaways.found, sha256(folder / "model.skops"))
@@ -228,10 +231,13 @@ def _write_report(
     )  # fmt: skip
 
 
-def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", crossed: "Crossed") -> "pd.DataFrame":
+def score_table(
+    inputs: "FitInputs", crossed: "Crossed", before: "FloatArray", after: "FloatArray", threshold: float
+) -> "pd.DataFrame":
+    """What ``scores.csv`` holds: scores, ranks and flags of all rows; higher scores and lower ranks stand out."""
     import pandas as pd
 
-    base, fair = pd.Series(model.target_), pd.Series(model.outlier_scores_)
+    base, fair = pd.Series(before), pd.Series(after)
     return pd.DataFrame(
         {
             "id": inputs.ids,
@@ -240,7 +246,7 @@ def _scores(inputs: "FitInputs", model: "FairOutlierEnsemble", crossed: "Crossed
             "fair_score": fair,
             "base_rank": base.rank(ascending=False, method="min").astype(int),
             "fair_rank": fair.rank(ascending=False, method="min").astype(int),
-            "flagged": (fair > -model.offset_).astype(int),
+            "flagged": (fair > threshold).astype(int),
         }
     )
 

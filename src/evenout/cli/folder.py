@@ -4,13 +4,14 @@ import glob
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from evenout.cli.messages import one_line, progress
+from evenout.cli.options import split_names
 
 if TYPE_CHECKING:
     from evenout.cli.outcome import Outcome
@@ -36,15 +37,16 @@ def engine_options(command: Command) -> Command:
 
 
 def fit_folder(
-    data: str, out: Path, *, sensitive: str, drop: str, keep: str, given: str, probable: bool, label: str | None,
-    engine: str, scheduler: str | None, quiet: bool, as_json: bool, reasons: int | None = None, **settings: Any,
+    data: str, out: Path, *, sensitive: Sequence[str], drop: Sequence[str], keep: Sequence[str], given: Sequence[str],
+    probable: bool, label: str | None, engine: str, scheduler: str | None, quiet: bool, as_json: bool,
+    reasons: int | None = None, everybody: bool = False, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit, write ``scores/*.parquet``, ``model.skops`` and ``summary.json``, and show flag rates by group."""
     from joblib import effective_n_jobs
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.giveaways import noticed_giveaways
-    from evenout.cli.inputs import split_names
+    from evenout.cli.inputs import note_doubts, refuse_two_roles
     from evenout.cli.outcome import Outcome
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.files import require_columns
@@ -57,6 +59,8 @@ def fit_folder(
     _require_settings(data, out, sensitive, label, settings)
     listed = {"sensitive": sensitive, "exclude": drop, "given": given}
     columns: dict[str, Any] = {use: split_names(names) for use, names in listed.items()}
+    roles = {"--sensitive": columns["sensitive"], "--label": [label] if label else [], "--drop": columns["exclude"]}
+    refuse_two_roles(roles | {"--keep": split_names(keep)})
     columns |= {"label": label, "probable": probable}
     workers = {"engine": engine, "scheduler": scheduler, "n_threads": effective_n_jobs(settings["n_jobs"])}
     model = FairOutlierEnsemble(**settings)
@@ -72,14 +76,16 @@ def fit_folder(
             kept = split_names(keep, names)
             require_columns(kept, names, where=data, use="--keep")
             table = learn_table(source, names if scores else kept)
+            note_doubts(table, labelled=label is not None)
             giveaways.name(table.get_feature_names_out().tolist())
             model.fit_partitions(encoded(source, table), scores_to=folder / "scores")
             if reasons is not None:
                 step("Finding reasons")
-                explain_partitions(encoded(source, table), model, reasons, folder / "scores", table=table)
+                where = folder / "scores"
+                explain_partitions(encoded(source, table), model, reasons, where, table=table, everybody=everybody)
         save_model(Pipeline([("table", table), ("ensemble", model)]), folder / "model.skops")
         outcome = Outcome.of(model)
-        notes = {"column_notes": table.notes_, "gives_group_away": giveaways.found}
+        notes = {"features": table.columns_used, "column_notes": table.notes_, "gives_group_away": giveaways.found}
         summary = _summary(data, model, outcome) | notes
         (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     if as_json:
@@ -89,12 +95,14 @@ def fit_folder(
         click.echo(one_line(f"Written to {out}: scores, model.skops, summary.json"))
 
 
-def _require_settings(data: str, out: Path, sensitive: str, label: str | None, settings: dict[str, Any]) -> None:
+def _require_settings(
+    data: str, out: Path, sensitive: Sequence[str], label: str | None, settings: dict[str, Any]
+) -> None:
     """Refuse what cannot be fitted before the folder is opened."""
     from evenout.cli.inputs import require_label
     from evenout.gpu import check_device
 
-    if not sensitive:
+    if not split_names(sensitive):
         raise ValueError(f"{data}: --sensitive is missing; name the column of the protected group")
     if settings["learn"]:
         require_label(data, label)
@@ -105,12 +113,12 @@ def _require_settings(data: str, out: Path, sensitive: str, label: str | None, s
 
 def score_folder(
     model: Path, data: str, out: Path, *, device: str, engine: str, scheduler: str | None, n_jobs: int, quiet: bool,
-    as_json: bool, reasons: int | None = None,
+    as_json: bool, reasons: int | None = None, everybody: bool = False, trusted: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Write one Parquet file of scores per part of the input into the folder ``out``."""
     from joblib import effective_n_jobs
 
-    from evenout.cli.inputs import feature_names, parts_of
+    from evenout.cli.inputs import feature_names, parts_of, require_ensemble
     from evenout.partitions.columns import count_unknown, encoded
     from evenout.partitions.folders import open_folder
     from evenout.persistence import load_model
@@ -118,8 +126,8 @@ def score_folder(
     from evenout.storage.output import atomic_folder
 
     _require_apart(out, out, data)
-    table, ensemble = parts_of(load_model(model))
-    ensemble.set_params(device=device)
+    table, ensemble = parts_of(load_model(model, trusted=trusted))
+    require_ensemble(ensemble, model, "a folder").set_params(device=device)
     names = feature_names(table or ensemble, model)
     workers: dict[str, Any] = {
         "engine": engine,
@@ -136,7 +144,7 @@ def score_folder(
             unknown = {} if table is None else count_unknown(source, table)
             if reasons is not None:
                 step("Finding reasons")
-                explain_partitions(rows, ensemble, reasons, folder, table=table)
+                explain_partitions(rows, ensemble, reasons, folder, table=table, everybody=everybody)
     for name, count in unknown.items():
         warnings.warn(
             f"column {name!r}: {count} of {n_rows} rows have text that the training table did not have; "
@@ -181,6 +189,7 @@ def _summary(data: str, model: Any, outcome: "Outcome") -> dict[str, Any]:
 
 def _show(summary: dict[str, Any], outcome: "Outcome") -> None:
     from evenout.cli.sentences import (
+        features_line,
         gap_sentence,
         labels_sentence,
         notes_lines,
@@ -204,5 +213,5 @@ def _show(summary: dict[str, Any], outcome: "Outcome") -> None:
     of_outcome = (say(outcome) for say in (small_groups_sentence, gap_sentence, request_sentence))
     click.echo("\n".join(filter(None, [labels_sentence(summary["labels"]), *of_outcome])))
     click.echo(f"Price: correlation with the base score {outcome.correlation:.2f}.")
-    for line in notes_lines(summary["column_notes"]):
+    for line in [features_line(summary["features"]), *notes_lines(summary["column_notes"])]:
         click.echo(line)

@@ -1,5 +1,6 @@
 """The data of ``evenout fit``: a bundled data set, or a file whose columns have been told apart."""
 
+import shlex
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenout.core.exceptions import Message, warn
+from evenout.cli.options import split_names
+from evenout.core.exceptions import EvenoutWarning, Message, warn
 from evenout.datasets import list_datasets, load_dataset
-from evenout.inputs.columns import numbers_or_gaps
+from evenout.inputs.columns import column_numbers
 from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
 from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.readings import NUMBER
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from evenout.inputs.table import TableEncoder
 
 
-_ANSWERS = ("label", "labels", "outlier", "outliers", "anomaly", "fraud", "target", "groundtruth", "ytrue")
+_DOUBTS = {"outcome": "an outcome", "score": "the score of another model", "person number": "a person number"}
+_NAMED = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,10 @@ class FitInputs:
         Labels for the fit, NaN where nobody knows.
     given : DataFrame of shape (n, columns) or None
         What may justify a difference; features as well.
+    keep : sequence of str
+        Features even if they look like ids.
+    score : Series of length n or None
+        A finished score, to be repaired.
     """
 
     name: str
@@ -62,20 +69,24 @@ class FitInputs:
     clusters: "pd.Series | None" = None
     known: Any = None
     given: "pd.DataFrame | None" = None
+    keep: Sequence[str] = ()
+    score: "pd.Series | None" = None
 
 
 def read_fit_inputs(
     data: str,
     *,
-    sensitive: str,
+    sensitive: Sequence[str],
     label: str | None,
     id_column: str | None,
     clusters: str | None = None,
-    drop: str,
-    given: str = "",
+    drop: Sequence[str],
+    given: Sequence[str] = (),
+    keep: Sequence[str] = (),
     probable: bool = False,
     learn: bool = False,
     gaps: bool = False,
+    score: str | None = None,
 ) -> FitInputs:
     """Read ``data``, a bundled name or a file.
 
@@ -86,14 +97,16 @@ def read_fit_inputs(
         require_label(data, label)
     if probable and data in list_datasets():
         raise ValueError(f"{data} is bundled, with groups that are known; leave --probable out")
+    if score is not None and data in list_datasets():
+        raise ValueError(f"{data} is bundled, and has no finished score; give a file")
     if data in list_datasets():
-        return _bundled(data, sensitive, drop, given, label or id_column or clusters)
+        return _bundled(data, sensitive, drop, given, keep, label or id_column or clusters)
     if not _names_a_file(data):
         near = get_close_matches(data.lower(), list_datasets(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
         raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
-    roles = {"--label": label, "--id": id_column, "--clusters": clusters}
-    inputs = _from_file(Path(data), sensitive, roles, drop, given, gaps=gaps or learn, probable=probable)
+    roles = {"--label": label, "--id": id_column, "--clusters": clusters, "--score": score}
+    inputs = _from_file(Path(data), sensitive, roles, drop, given, keep, gaps=gaps or learn, probable=probable)
     whole = inputs.labels is not None and not np.isnan(inputs.labels).any() and not learn
     return replace(inputs, labels=inputs.labels if whole else None, known=inputs.labels)
 
@@ -102,17 +115,6 @@ def require_label(data: str, label: str | None) -> None:
     """Refuse to learn without labels."""
     if label is None:
         raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
-
-
-def split_names(text: str, columns: Sequence[str] = ()) -> list[str]:
-    """Column names separated by commas, and perhaps spaces; a name that holds a comma itself may stand alone.
-
-    >>> split_names("sex, age", ["sex", "age"]), split_names("name, first", ["name, first"])
-    (['sex', 'age'], ['name, first'])
-    """
-    if text in columns:
-        return [text]
-    return [part if part in columns else part.strip() for part in text.split(",") if part.strip()]
 
 
 def row_ids(frame: "pd.DataFrame", id_column: str | None) -> Any:
@@ -133,52 +135,67 @@ def _names_a_file(data: str) -> bool:
     return data != "" and (Path(data).exists() or Path(data).name != data or "." in data)
 
 
-def _bundled(name: str, sensitive: str, drop: str, given: str, other: str | None) -> FitInputs:
+def _bundled(
+    name: str,
+    sensitive: Sequence[str],
+    drop: Sequence[str],
+    given: Sequence[str],
+    keep: Sequence[str],
+    other: str | None,
+) -> FitInputs:
     import pandas as pd
 
     if other:
         raise ValueError(f"{name} is bundled, with its labels and row numbers; leave --label, --id and --clusters out")
-    dataset = load_dataset(name, sensitive=split_names(sensitive) if sensitive else None)
-    dropped = split_names(drop, list(dataset.X.columns))
-    require_columns(dropped, dataset.X.columns, where=name, use="--drop")
-    strata = split_names(given, list(dataset.X.columns))
-    require_columns(strata, dataset.X.columns, where=name, use="--given")
+    dataset = load_dataset(name, sensitive=split_names(sensitive) or None)
+    protected, columns = pd.DataFrame(dataset.sensitive), list(dataset.X.columns)
+    dropped, strata, kept = (split_names(names, columns) for names in (drop, given, keep))
+    refuse_two_roles({"--sensitive": list(map(str, protected.columns)), "--drop": dropped, "--keep": kept})
+    for use, names in {"--drop": dropped, "--given": strata, "--keep": kept}.items():
+        require_columns(names, columns, where=name, use=use)
     return FitInputs(
         name,
         sha256(files("evenout.datasets") / "data" / f"{name}.csv.gz"),
         dataset.X.drop(columns=dropped),
-        pd.DataFrame(dataset.sensitive),
+        protected,
         dataset.y.to_numpy(),
         np.arange(1, len(dataset.X) + 1),
         known=dataset.y.to_numpy(),
         given=dataset.X[strata] if strata else None,
+        keep=kept,
     )
 
 
 def _from_file(
-    path: Path, sensitive: str, roles: dict[str, str | None], drop: str, given: str, *, gaps: bool, probable: bool
+    path: Path,
+    sensitive: Sequence[str],
+    roles: dict[str, str | None],
+    drop: Sequence[str],
+    given: Sequence[str],
+    keep: Sequence[str],
+    *,
+    gaps: bool,
+    probable: bool,
 ) -> FitInputs:
-    label, id_column, clusters = roles.values()
-    if not sensitive:
+    label, id_column, clusters, score = roles.values()
+    if not split_names(sensitive):
         raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
     # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
-    groups, left_out = ({names, *names.split(","), *split_names(names)} for names in (sensitive, drop))
+    groups, left_out = (_possible_names(names) for names in (sensitive, drop))
     text = {clusters or ""} if probable else {*groups, clusters or ""}
     named = {*groups, *left_out, *text, *filter(None, roles.values())}
     frame = read_table(path, text=text, verbatim={id_column or ""}, once=named)
     if len(frame) == 1:
         raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
     columns = list(frame.columns)
-    protected, dropped, strata = (split_names(names, columns) for names in (sensitive, drop, given))
+    protected, dropped, strata, kept = (split_names(names, columns) for names in (sensitive, drop, given, keep))
     require_columns(strata, columns, where=str(path), use="--given")
     used = {"--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}}
     used["--drop"] = dropped
-    for use, names in used.items():
+    for use, names in (used | {"--keep": kept}).items():
         require_columns(names, columns, where=str(path), use=use)
-    _refuse_two_roles(used)
+    refuse_two_roles(used | {"--keep": kept})
     features = frame.drop(columns=[name for names in used.values() for name in names])
-    if label is None:
-        _note_labels(features)
     return FitInputs(
         str(path),
         sha256(path),
@@ -188,10 +205,28 @@ def _from_file(
         row_ids(frame, id_column),
         None if clusters is None else frame[clusters],
         given=frame[strata] if strata else None,
+        keep=kept,
+        score=None if score is None else score_column(score, frame),
     )
 
 
-def _refuse_two_roles(used: dict[str, list[str]]) -> None:
+def score_column(name: str, frame: "pd.DataFrame") -> "pd.Series":
+    """A finished score, a number in every row."""
+    import pandas as pd
+
+    values = pd.Series(column_numbers(name, frame[name]), frame.index, name=name)
+    if values.isna().any():
+        raise ValueError(f"column {name!r} (--score) is empty in row {int(values.isna().argmax()) + 1}; fill it in")
+    return values
+
+
+def _possible_names(given: Sequence[str]) -> set[str]:
+    """Every name that a list may stand for, before the columns are known."""
+    return {*given, *(part for text in given for part in text.split(",")), *split_names(given)}
+
+
+def refuse_two_roles(used: dict[str, list[str]]) -> None:
+    """Refuse a column that is given two options that contradict each other."""
     roles: dict[str, str] = {}
     for use, names in used.items():
         for name in names:
@@ -200,14 +235,23 @@ def _refuse_two_roles(used: dict[str, list[str]]) -> None:
             roles[name] = use
 
 
-def _note_labels(features: "pd.DataFrame") -> None:
-    """Name a feature that must be the answer: outliers told by it are no finding."""
-    for name in features.columns:
-        if name.casefold().replace("_", "").removeprefix("is") in _ANSWERS and features[name].nunique() == 2:
+def note_doubts(table: "TableEncoder", *, labelled: bool) -> None:
+    """Name features that are likely something else: outliers told by an outcome or another score are no finding."""
+    for role, meant in _DOUBTS.items():
+        names = [name for name, each in table.doubts_.items() if each == role]
+        if names:
+            named, more = ", ".join(map(repr, names[:_NAMED])), f" and {len(names) - _NAMED} more"
+            one = len(names) == 1
+            label = "name it as --label, or " if role == "outcome" and one and not labelled else ""
             warn(
-                f"column {name!r} looks like a label and is used as a feature; name it as --label, "
-                "or leave it out (--drop)"
-            )
+                EvenoutWarning(
+                    "column{s} {named} look{verb} like {meant} and {are} used as {a}feature{s}; {label}leave {it} out: "
+                    "--drop {drop}",
+                    s="" if one else "s", named=named + (more if len(names) > _NAMED else ""), verb="s" if one else "",
+                    meant=meant, are="is" if one else "are", a="a " if one else "", label=label,
+                    it="it" if one else "them", drop=shlex.quote(",".join(names)),
+                )
+            )  # fmt: skip
 
 
 def check_out(out: Path, *inputs: Path) -> None:
@@ -219,14 +263,12 @@ def check_out(out: Path, *inputs: Path) -> None:
 
 def label_column(name: str, column: "pd.Series", *, gaps: bool = False) -> Any:
     """0 and 1, from numbers or truth values, also as text; with ``gaps``, NaN where nothing stands."""
-    numbers = numbers_or_gaps(column)
-    values = numbers.astype(object).where(numbers.isin([0, 1]), column)  # others are shown as they stand
     told = Message("column {name!r} ({@y})", name=name)
     if not gaps:
-        return read_labels(values, both=True, name=told).astype(int)
+        return read_labels(column, both=True, name=told).astype(int)
     known = np.full(len(column), np.nan)
     there = column.notna().to_numpy()
-    known[there] = read_labels(values[there], name=told)
+    known[there] = read_labels(column[there], name=told)
     return known
 
 
@@ -237,11 +279,20 @@ def refuse_text(table: "TableEncoder") -> None:
             raise ValueError(f"column {column.name!r} holds text; scores must be numbers")
 
 
-def parts_of(model: Any) -> "tuple[TableEncoder | None, FairOutlierEnsemble]":
-    """Encoder and ensemble; a model that was saved in Python may have no encoder."""
+def parts_of(model: Any) -> "tuple[TableEncoder | None, Any]":
+    """Encoder, and ensemble or repair; a model that was saved in Python may have no encoder."""
     from sklearn.pipeline import Pipeline
 
-    return (model["table"], model["ensemble"]) if isinstance(model, Pipeline) else (None, model)
+    return (model[0], model[1]) if isinstance(model, Pipeline) else (None, model)
+
+
+def require_ensemble(model: Any, path: Path, what: str) -> "FairOutlierEnsemble":
+    """Refuse a repair where only an ensemble will do."""
+    from evenout.estimator import FairOutlierEnsemble
+
+    if not isinstance(model, FairOutlierEnsemble):
+        raise ValueError(f"{path} is a {type(model).__name__}; {what} needs a model of evenout fit")
+    return model
 
 
 def feature_names(fitted: Any, model: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """What the command line says besides results: errors, notes and progress, all on the error stream."""
 
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -37,6 +38,20 @@ class Commands(click.Group):
         """See `click.Group.invoke`, which reads the options of the command that is called."""
         with _plain_usage():
             return super().invoke(ctx)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See `click.Group.resolve_command`; an option that takes one value must not be given twice."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            own = click.Context(command, info_name=name, parent=ctx, resilient_parsing=ctx.resilient_parsing)
+            given = command.make_parser(own).parse_args([*rest])[2]
+            for option in given:
+                single = isinstance(option, click.Option) and not (option.multiple or option.is_flag)
+                if single and given.count(option) > 1 and not ctx.resilient_parsing:
+                    raise click.UsageError(f"{option.opts[0]} is given more than once; give it once", own)
+        return name, command, rest
 
 
 class Announce(Protocol):
@@ -133,11 +148,14 @@ class _Options(Speech):
     first_row = 1
     names: ClassVar = {
         "sensitive_features": "sensitive", "random_state": "seed", "scores": "score", "X": "features", "y": "label",
-        "labels": "label",
+        "labels": "label", "trusted": "trust",
     }  # fmt: skip
 
     def argument(self, name: str) -> str:
         return f"--{self.names.get(name, name).replace('_', '-')}"
+
+    def leave_out(self, column: str) -> str:
+        return f"leave it out: --drop {shlex.quote(column)}"
 
     def setting(self, name: str, value: Any, spec: str) -> str:
         if isinstance(value, list | tuple):  # columns, or a length scale

@@ -1,7 +1,7 @@
 """Options: one for every argument of the ensemble, and the reading of those that are more than a word or a number."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,11 +51,11 @@ _POSITIVE_SHARE = FiniteRange(0, 1, min_open=True)
 
 def read_fairness(ctx: click.Context, param: click.Parameter, value: str) -> str | dict[str, float]:
     """A notion, or several with weights: ``demographic_parity=1,individual=2``."""
-    parts = [part.partition("=") for part in value.split(",")]
+    parts = [part.partition("=") for part in split_names([value])]
     if any(name not in NOTIONS for name, _, _ in parts):
         raise click.BadParameter(f"{value!r} is not {' or '.join(NOTIONS)}, or several with weights.", ctx, param)
     if len(parts) == 1 and not parts[0][1]:
-        return value
+        return parts[0][0]
     try:
         return {name: float(weight or 1) for name, _, weight in parts}
     except ValueError:
@@ -81,9 +81,29 @@ def read_intersections(ctx: click.Context, param: click.Parameter, value: str) -
     return INTERSECTIONS[value]
 
 
-def read_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:  # noqa: ARG001
-    """Column names, separated by commas."""
-    return tuple(name for name in value.split(",") if name)
+def split_names(given: Sequence[str], columns: Sequence[str] = ()) -> list[str]:
+    """Split lists of names at commas, spaces around them removed, and join the lists; each name once.
+
+    A text that is itself one of the columns is one name, commas included.
+
+    >>> split_names(["sex, age", "job", "sex"]), split_names(["name, first"], ["name, first"])
+    (['sex', 'age', 'job'], ['name, first'])
+    """
+    names: list[str] = []
+    for text in given:
+        whole = text in columns
+        names += [text] if whole else [part if part in columns else part.strip() for part in text.split(",")]
+    return [*dict.fromkeys(filter(None, names))]
+
+
+def read_names(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG001
+    """Names where the columns of the file are not known yet."""
+    return tuple(split_names(value))
+
+
+def columns_option(flag: str, help: str, **settings: Any) -> Callable[[Command], Command]:  # noqa: A002
+    """An option that takes columns: separated by commas, and repeatable."""
+    return click.option(flag, multiple=True, metavar="COL[,COL...]", help=help, **settings)
 
 
 def read_contamination(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -194,7 +214,7 @@ _OPTIONS = dict([
         "smallest change; may count as use of the group), or by both.",
     ),
     _option(
-        "continuous", callback=read_names, default="", show_default=False, metavar="COL[,COL...]",
+        "continuous", callback=read_names, multiple=True, show_default=False, metavar="COL[,COL...]",
         help="Protected columns that are numbers, such as age: overlapping bands at quantiles are compared.",
     ),
     _option(
@@ -266,11 +286,25 @@ def common_options(command: Command) -> Command:
     return command
 
 
+def trust_option(command: Command) -> Command:
+    """Types of other libraries that a model file may bring back."""
+    return click.option(
+        "--trust", multiple=True, metavar="TYPE", callback=read_names,
+        help="Load objects of this type from MODEL, such as a detector of another library, which can run code. "
+        "Repeatable.",
+    )(command)  # fmt: skip
+
+
 def reasons_option(command: Command) -> Command:
     """Reasons beside the scores."""
-    return click.option(
-        "--reasons",
-        type=click.IntRange(1, 20),
-        metavar="N",
-        help="Add N reasons in words for each row that is flagged, before or after fairness.",
-    )(command)
+    for option in (
+        click.option(
+            "--everybody", is_flag=True, help="With --reasons: for all rows, flagged or not, which takes longer."
+        ),
+        click.option(
+            "--reasons", type=click.IntRange(1, 20), metavar="N",
+            help="Add N reasons in words for each row that is flagged, before or after fairness.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evenout.cli.messages import one_line, plain_messages
-from evenout.cli.options import NonEmptyPath, estimator_options
+from evenout.cli.options import NonEmptyPath, estimator_options, split_names
 
 if TYPE_CHECKING:
     from evenout.reproduce import Claim
@@ -46,7 +46,7 @@ def reproduce(datasets: str | None, out: Path, repeats: int, random_state: int, 
 
     from evenout.reproduce import reproduce as run
 
-    names = None if datasets is None else [name.strip() for name in datasets.split(",") if name.strip()]
+    names = None if datasets is None else split_names([datasets])
     with plain_messages(), _bar() as show:
         results = run(
             out, datasets=names, repeats=repeats, seed=random_state, quick=quick, n_threads=effective_n_jobs(-1),

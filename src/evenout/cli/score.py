@@ -1,6 +1,8 @@
 """``evenout score``: a model and a file of new rows in, their fair scores out."""
 
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +11,20 @@ import numpy as np
 
 from evenout.cli.folder import engine_options, is_folder, score_folder
 from evenout.cli.messages import Announce, one_line, plain_messages, progress
-from evenout.cli.options import NonEmptyPath, common_options, estimator_options, reasons_option
+from evenout.cli.options import (
+    NonEmptyPath,
+    columns_option,
+    common_options,
+    estimator_options,
+    reasons_option,
+    split_names,
+    trust_option,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from evenout.core.types import FloatArray
-    from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.table import TableEncoder
 
 _BATCH = 65536  # rows scored between two moves of the progress bar
@@ -40,17 +49,22 @@ Examples:
     help="The scores, as .csv; for folders, a folder.",
 )
 @click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
+@click.option("--score", metavar="COL", help="Repairs: the score.  [default: the column it was learnt from]")
+@columns_option("--sensitive", help="Models that use the group of new rows: its columns.")
 @reasons_option
+@trust_option
 @estimator_options("device")
 @engine_options
 @common_options
 def score(
-    model: Path, file: Path, out: Path, id_column: str | None, reasons: int | None, device: str, engine: str,
-    scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool,
+    model: Path, file: Path, out: Path, id_column: str | None, score: str | None, sensitive: Sequence[str],
+    reasons: int | None, everybody: bool, trust: Sequence[str], device: str, engine: str, scheduler: str | None,
+    n_jobs: int, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Score the rows of FILE (.csv, .csv.gz or .parquet) with MODEL, the model.skops of "evenout fit".
+    """Score the rows of FILE (.csv, .csv.gz or .parquet) with MODEL, of "evenout fit" or "evenout repair".
 
-    No group is needed: the fairness is in the model. FILE must have the columns that served as features; others are
+    No group is needed: the fairness is in the model, unless it was made by "repair --aware". A repair needs the score
+    that it repairs. FILE must have the columns that served as features; others are
     ignored. Rows are encoded as in fitting; text values that did not occur there are scored as none of the known ones,
     and counted in a note.
 
@@ -65,17 +79,22 @@ def score(
     with plain_messages():
         from evenout.cli.inputs import check_out
         from evenout.inputs.files import sha256
+        from evenout.persistence import load_model
         from evenout.storage.output import atomic_file
 
         if is_folder(str(file)):
             score_folder(
                 model, str(file), out, device=device, engine=engine, scheduler=scheduler, n_jobs=n_jobs, quiet=quiet,
-                as_json=as_json, reasons=reasons,
+                as_json=as_json, reasons=reasons, everybody=everybody, trusted=trust,
             )  # fmt: skip
             return
         check_out(out, model, file)
         with progress(quiet=quiet) as step, atomic_file(out) as target:
-            result = _score(model, file, target, id_column, reasons, {"n_jobs": n_jobs, "device": device}, step)
+            step(f"Loading {model}")
+            saved = load_model(model, trusted=trust)
+            machine = {"n_jobs": n_jobs, "device": device}
+            columns = (id_column, score, sensitive)
+            result = _score(saved, model, file, target, columns, reasons, machine, step, everybody=everybody)
         if as_json:
             hashes = {
                 "input": {"name": str(file), "sha256": sha256(file)},
@@ -88,62 +107,118 @@ def score(
 
 
 def _score(
+    saved: Any,
     path: Path,
     file: Path,
     target: Path,
-    id_column: str | None,
+    columns: tuple[str | None, str | None, Sequence[str]],
     reasons: int | None,
     machine: dict[str, Any],
     step: Announce,
+    *,
+    everybody: bool,
 ) -> dict[str, Any]:
     """Write the scores to ``target``, by so many threads or a GPU; the figures to report."""
     import pandas as pd
 
-    from evenout.cli.inputs import parts_of, row_ids
-    from evenout.inputs.table import number_columns
-    from evenout.persistence import load_model
+    from evenout.cli.inputs import parts_of, require_ensemble, row_ids
     from evenout.storage.output import write_table
 
-    step(f"Loading {path}")
-    table, ensemble = parts_of(load_model(path))
+    table, model = parts_of(saved)
+    if reasons is not None:
+        require_ensemble(model, path, "--reasons")
+    if machine["device"] != "cpu":
+        require_ensemble(model, path, "--device")
+    roles = Roles.of(model, path, *columns)
     step(f"Reading {file}")
-    frame = read_rows(file, path, table or ensemble, id_column)
-    ids, unknown = row_ids(frame, id_column), {} if table is None else table.unknown_values(frame)
-    rows = number_columns(frame, ensemble.feature_names_in_) if table is None else table.transform(frame)
-    done = step(f"Scoring {len(frame):,} rows", total=len(frame))
-    ensemble.set_params(**machine)
-    scores = np.concatenate([_batch(ensemble, rows, start, done) for start in range(0, len(frame), _BATCH)])
-    flagged = (scores > -ensemble.offset_).astype(int)
+    frame = read_rows(file, path, table, model, roles)
+    ids, unknown = row_ids(frame, roles.id), {} if table is None else table.unknown_values(frame)
+    known = model.get_params(deep=False)
+    model.set_params(**{name: value for name, value in machine.items() if name in known})
+    scores = _scores(table, model, frame, roles, step(f"Scoring {len(frame):,} rows", total=len(frame)))
+    threshold = model.threshold_ if hasattr(model, "threshold_") else -model.offset_
+    flagged = (scores > threshold).astype(int)
     told = pd.DataFrame({"id": ids, "fair_score": scores, "flagged": flagged})
     if reasons is not None:
         from evenout.cli.explain import with_reasons
 
         step("Finding reasons")
-        told = with_reasons(told, table, ensemble, frame, reasons)
+        told = with_reasons(told, table, model, frame, reasons, roles.groups(frame), everybody=everybody)
     write_table(told, target)
     return {
         "rows": len(frame),
         "flagged": int(flagged.sum()),
-        "threshold": -ensemble.offset_,
+        "threshold": threshold,
         "unknown_values": {name: sum(counts.values()) for name, counts in unknown.items()},
     }
 
 
-def read_rows(
-    file: Path, model: Path, reader: "TableEncoder | FairOutlierEnsemble", id_column: str | None
-) -> "pd.DataFrame":
-    """The table, text columns as in fitting, with all the columns that ``reader`` needs."""
+@dataclass(frozen=True)
+class Roles:
+    """Columns of new rows that are no features."""
+
+    id: str | None = None
+    score: str | None = None
+    sensitive: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, model: Any, path: Path, id_column: str | None, score: str | None, sensitive: Sequence[str]) -> "Roles":
+        """What a model asks for; names that it does not know must be given."""
+        from evenout.detectors.adapt import GroupAware
+        from evenout.estimator import FairOutlierEnsemble
+
+        protected = tuple(split_names(sensitive)) or tuple(getattr(model, "sensitive_names_", ()))
+        ensemble = isinstance(model, FairOutlierEnsemble)
+        if ensemble and score is not None:
+            raise ValueError(f"{path} repairs no score; leave --score out")
+        column = None if ensemble else score or model.score_name_
+        if not ensemble and column is None:
+            raise ValueError(f"{path} repairs a score, but does not know its column; name it as --score")
+        parts = model._result.scores.pool.parts if ensemble else ()
+        aware = any(isinstance(part, GroupAware) for part in parts) or hasattr(model, "strength_")
+        if aware and not protected:
+            raise ValueError(f"{path} uses the group of each row; name its column as --sensitive")
+        return cls(id_column, column, protected if aware else ())
+
+    def groups(self, frame: "pd.DataFrame") -> Any:
+        """The groups of the rows, where they are asked for."""
+        names = list(self.sensitive)
+        return None if not names else frame[names[0]] if len(names) == 1 else frame[names]
+
+
+def read_rows(file: Path, path: Path, table: "TableEncoder | None", model: Any, roles: Roles) -> "pd.DataFrame":
+    """The rows of a file, text columns as in fitting, with all the columns that the model at ``path`` needs."""
     from evenout.cli.inputs import feature_names
     from evenout.inputs.files import read_table, require_columns
 
-    names = feature_names(reader, model)
-    frame = read_table(file, text=getattr(reader, "categories_", ()), verbatim={id_column or ""})
-    require_columns([] if id_column is None else [id_column], frame.columns, where=str(file), use="--id")
+    names = [] if hasattr(model, "strength_") else feature_names(table or model, path)
+    text = {*getattr(table, "categories_", ()), *roles.sensitive}
+    frame = read_table(file, text=text, verbatim={roles.id or ""})
+    asked = {"--id": roles.id, "--score": roles.score}
+    for use, wanted in {use: [name] for use, name in asked.items() if name is not None}.items():
+        require_columns(wanted, frame.columns, where=str(file), use=use)
+    require_columns(roles.sensitive, frame.columns, where=str(file), use="--sensitive")
     require_columns(names, frame.columns, where=str(file), use="needed by the model")
     return frame
 
 
-def _batch(ensemble: Any, rows: "FloatArray | pd.DataFrame", start: int, done: Any) -> "FloatArray":
-    scores = ensemble.outlier_scores(rows[start : start + _BATCH])
-    done(len(scores))
-    return scores
+def _scores(
+    table: "TableEncoder | None", model: Any, frame: "pd.DataFrame", roles: Roles, done: Callable[[int], None]
+) -> "FloatArray":
+    """Scores of the rows by an ensemble or a repair, a batch after the other."""
+    from evenout.cli.inputs import score_column
+    from evenout.inputs.table import number_columns
+
+    groups, given = roles.groups(frame), None if roles.score is None else score_column(roles.score, frame)
+    rows = None
+    if not hasattr(model, "strength_"):
+        rows = number_columns(frame, model.feature_names_in_) if table is None else table.transform(frame)
+    found = []
+    for start in range(0, len(frame), _BATCH):
+        part = slice(start, start + _BATCH)
+        beside = {} if groups is None else {"sensitive_features": groups.iloc[part]}
+        few = () if rows is None else (rows.iloc[part] if hasattr(rows, "iloc") else rows[part],)
+        score = model.outlier_scores if given is None else model.transform
+        found.append(score(*(() if given is None else (given.iloc[part],)), *few, **beside))
+        done(len(found[-1]))
+    return np.concatenate(found)

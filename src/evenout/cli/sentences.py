@@ -9,6 +9,7 @@ from evenout.fitting.words import gap_words
 
 _NAMED = 5  # small groups that are named
 _NAME = 40  # characters of a name
+_FEATURES = 12  # that are named
 _NOTES = 20  # columns of which is told what was done with them
 
 
@@ -125,6 +126,16 @@ def _percent(share: float) -> str:
 def _short(name: str) -> str:
     text = one_line(name)
     return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
+
+
+def features_line(names: list[str]) -> str:
+    """The columns that serve as features, the first ones by name.
+
+    >>> features_line(["age", "income"])
+    'Features: age, income.'
+    """
+    more = [f"{len(names) - _FEATURES} more in summary.json"] if len(names) > _FEATURES else []
+    return f"Features: {', '.join([*map(_short, names[:_FEATURES]), *more])}." if names else ""
 
 
 def notes_lines(notes: dict[str, str]) -> list[str]:

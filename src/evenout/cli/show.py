@@ -10,6 +10,7 @@ from rich.text import Text
 from evenout.cli.messages import one_line
 from evenout.cli.outcome import BeforeAfter
 from evenout.cli.sentences import (
+    features_line,
     gap_sentence,
     labels_sentence,
     notes_lines,
@@ -46,45 +47,66 @@ _BIAS = {
 
 def show_fit(summary: FitSummary, out: str, files: list[str]) -> None:
     """What a person wants to know: is it fairer, for whom, and at which price."""
-    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    console, width = terminal()
     sensitive = " and ".join(summary.columns["sensitive"])
     n = len(summary.outcome.groups)
     rows = f"{summary.input['rows']:,} rows, {n} group{'' if n == 1 else 's'} by {sensitive}"
     console.print(one_line(f"{summary.input['name']}: {rows}"))
-    console.print(_table(summary, label_width=max(20, console.width - _NUMBERS)))
-    for sentence in filter(None, [*_sentences(summary), *notes_lines(summary.column_notes)]):
+    console.print(_table(summary, width))
+    features = features_line(summary.columns["features"])
+    for sentence in filter(None, [*_sentences(summary), features, *notes_lines(summary.column_notes)]):
         console.print(sentence)
     console.print(one_line(f"Written to {out}: {', '.join(files)}"), soft_wrap=True)
 
 
-def _table(summary: FitSummary, label_width: int) -> Table:
+def terminal() -> tuple[Console, int]:
+    """Where results are printed, and how wide labels may be there."""
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    return console, max(20, console.width - _NUMBERS)
+
+
+Row = tuple[str, str, str]  # what, before, after
+
+
+def before_after(rows: list[Row], label_width: int) -> Table:
+    """A table of figures before and after."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True, overflow="ellipsis", max_width=label_width)
     table.add_column("before", justify="right", no_wrap=True)
     table.add_column("after", justify="right", no_wrap=True)
-
-    def add(label: str, before: str, after: str) -> None:
-        table.add_row(Text(one_line(label)), before, after)
-
-    outcome, (name, _) = summary.outcome, _bias(summary)
-    intervals = outcome.bias_unseen_interval
-    add(f"{name}, {rows_words(outcome)}", *_figures(outcome.bias_unseen, "{:.4f}"))
-    table.add_row("  95% interval", _interval(intervals["before"]), _interval(intervals["after"]))
-    if outcome.request["target"] == "training":
-        add(f"{name}, training rows", *_figures(outcome.bias_training, "{:.4f}"))
-    largest = sorted(outcome.groups, key=lambda group: -outcome.groups[group])[:_GROUPS]
-    for group, rate in outcome.flag_rates.items():
-        if group in largest:
-            add(f"Flagged: {group}", *_figures(rate, "{:.1%}"))
-    if len(outcome.groups) > _GROUPS:
-        add(f"... {len(outcome.groups) - _GROUPS} smaller groups: summary.json", "", "")
-    add("Lowest / highest flag rate", *_figures(outcome.flag_rate_ratio, "{:.2f}"))
-    add("Lowest / highest rate of not being flagged", *_figures(outcome.unflagged_rate_ratio, "{:.2f}"))
-    found = {"AUC": summary.auc, "Average precision": summary.average_precision}
-    for label, change in (found | {"Known outliers among the flagged": summary.precision_flagged}).items():
-        if change is not None:
-            add(label, *_figures(change, "{:.3f}"))
+    for label, before, after in rows:
+        indent = label[: len(label) - len(label.lstrip())]
+        table.add_row(Text(indent + one_line(label)), before, after)
     return table
+
+
+def flag_rows(groups: dict[str, int], rates: dict[str, BeforeAfter], ratio: BeforeAfter) -> list[Row]:
+    """Flag rates of the largest groups, and the lowest over the highest."""
+    largest = sorted(groups, key=lambda group: -groups[group])[:_GROUPS]
+    rows = [(f"Flagged: {group}", *_figures(rate, "{:.1%}")) for group, rate in rates.items() if group in largest]
+    if len(groups) > _GROUPS:
+        rows.append((f"... {len(groups) - _GROUPS} smaller groups: summary.json", "", ""))
+    return [*rows, ("Lowest / highest flag rate", *_figures(ratio, "{:.2f}"))]
+
+
+def detection_rows(found: dict[str, BeforeAfter | None]) -> list[Row]:
+    """What is known of detection, where labels are."""
+    named = {"AUC": "auc", "Average precision": "average_precision"}
+    named |= {"Known outliers among the flagged": "precision_flagged"}
+    changes = [(label, found[name]) for label, name in named.items()]
+    return [(label, *_figures(change, "{:.3f}")) for label, change in changes if change is not None]
+
+
+def _table(summary: FitSummary, label_width: int) -> Table:
+    outcome, (name, _) = summary.outcome, _bias(summary)
+    low, high = (_interval(outcome.bias_unseen_interval[when]) for when in ("before", "after"))
+    rows: list[Row] = [(f"{name}, {rows_words(outcome)}", *_figures(outcome.bias_unseen, "{:.4f}"))]
+    rows.append(("  95% interval", low, high))
+    if outcome.request["target"] == "training":
+        rows.append((f"{name}, training rows", *_figures(outcome.bias_training, "{:.4f}")))
+    rows += flag_rows(outcome.groups, outcome.flag_rates, outcome.flag_rate_ratio)
+    rows.append(("Lowest / highest rate of not being flagged", *_figures(outcome.unflagged_rate_ratio, "{:.2f}")))
+    return before_after([*rows, *detection_rows(vars(summary))], label_width)
 
 
 def _sentences(summary: FitSummary) -> list[str]:

@@ -91,7 +91,6 @@ def summarise(
     """Collect the figures of a fitted pipeline of table and ensemble."""
     model: evenout.FairOutlierEnsemble = pipeline["ensemble"]
     base, fair = model.target_, model.outlier_scores_
-    flags = [scores > flag_threshold(scores, model.contamination) for scores in (base, fair)]
     return FitSummary(
         input={"name": inputs.name, "sha256": inputs.sha256, "rows": len(base)},
         model={"file": "model.skops", "sha256": model_sha256},
@@ -104,21 +103,34 @@ def summarise(
         },
         column_notes=pipeline["table"].notes_,
         gives_group_away=gives_group_away,
-        versions={"evenout": evenout.__version__, "python": platform.python_version()}
-        | {name: version(name) for name in _LIBRARIES},
+        versions=versions(),
         outcome=Outcome.of(model),
         weights=dict(zip(model.detector_names_, model.weights_.tolist(), strict=True)),
-        rank_correlation=_rank_correlation(base, fair),
-        flagged=int(flags[1].sum()),
-        flagged_kept=int((flags[0] & flags[1]).sum()),
-        auc=_evaluated(roc_auc, inputs.labels, base, fair),
-        average_precision=_evaluated(average_precision, inputs.labels, base, fair),
-        precision_flagged=_evaluated(_precision, inputs.labels, *flags),
+        **moved(inputs.labels, base, fair, model.contamination),
         resemblance=dict(model.lambda_),
         labels=labels_learnt(model),
         attribute_bias={name: (bias.before, bias.after) for name, bias in model.attribute_bias_.items()},
         probable_bound=inputs.sensitive.bound() if isinstance(inputs.sensitive, GroupProbabilities) else None,
     )
+
+
+def versions() -> dict[str, str]:
+    """Of evenout, Python and the libraries that figures depend on."""
+    named = {"evenout": evenout.__version__, "python": platform.python_version()}
+    return named | {name: version(name) for name in _LIBRARIES}
+
+
+def moved(labels: Any, base: FloatArray, fair: FloatArray, contamination: float) -> dict[str, Any]:
+    """How far a fair score is from the base score, and what that does to detection, where labels are known."""
+    flags = [scores > flag_threshold(scores, contamination) for scores in (base, fair)]
+    return {
+        "rank_correlation": _rank_correlation(base, fair),
+        "flagged": int(flags[1].sum()),
+        "flagged_kept": int((flags[0] & flags[1]).sum()),
+        "auc": _evaluated(roc_auc, labels, base, fair),
+        "average_precision": _evaluated(average_precision, labels, base, fair),
+        "precision_flagged": _evaluated(_precision, labels, *flags),
+    }
 
 
 def _rank_correlation(base: FloatArray, fair: FloatArray) -> float:

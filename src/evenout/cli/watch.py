@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenout.cli.messages import Announce, plain_messages, progress
-from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options
+from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options, read_names
 from evenout.core.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -36,11 +36,6 @@ Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrup
 """
 
 
-def _names(_: Any, __: Any, value: Sequence[str]) -> list[str]:
-    """Columns separated by commas, or given one by one."""
-    return [name.strip() for each in value for name in each.split(",") if name.strip()]
-
-
 class _Tolerance(FiniteRange):
     """A gap, or the word "start"."""
 
@@ -53,11 +48,11 @@ class _Tolerance(FiniteRange):
 @click.argument("files", type=NonEmptyPath(), nargs=-1)
 @click.option("--state", required=True, type=NonEmptyPath(), metavar="FILE", help="What has been counted so far.")
 @click.option(
-    "--score", callback=_names, multiple=True, metavar="COL", help="Column of scores, higher = more outlying."
+    "--score", callback=read_names, multiple=True, metavar="COL", help="Column of scores, higher = more outlying."
 )
-@click.option("--sensitive", callback=_names, multiple=True, metavar="COL[,COL...]", help="Protected columns.")
+@click.option("--sensitive", callback=read_names, multiple=True, metavar="COL[,COL...]", help="Protected columns.")
 @click.option(
-    "--person", callback=_names, multiple=True, metavar="COL",
+    "--person", callback=read_names, multiple=True, metavar="COL",
     help="Column that says who a row is of: needed where the same people come again. No person is kept.",
 )  # fmt: skip
 @click.option(

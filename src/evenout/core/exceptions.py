@@ -27,6 +27,10 @@ class Speech:
         """The argument with a value."""
         return f"{name}={format(value, spec) if spec else repr(value)}"
 
+    def leave_out(self, column: str) -> str:
+        """How a column of a table is left out."""
+        return f"leave it out: drop(columns=[{column!r}])"
+
 
 _PYTHON = Speech()
 
@@ -39,7 +43,8 @@ class Message:
     template : str
         ``{name}`` stands for a field, as in `str.format`. ``{@name}`` is an argument, and ``{$name}`` the argument
         that the field names. ``{name=}`` is an argument with its value from the fields, and ``{name='merge'}`` one
-        with the value that stands there. ``{#name}`` is a row, which the fields count from 0.
+        with the value that stands there. ``{#name}`` is a row, which the fields count from 0, and ``{-name}`` says how
+        the column that the field names is left out.
     **fields : object
         Values, other messages, and every text that comes from a user, which no template may hold.
 
@@ -66,6 +71,8 @@ class Message:
             return speech.setting(name, literal_eval(literal) if literal else self.fields[name], spec)
         if name[0] in "@$":
             return speech.argument(name[1:] if name[0] == "@" else self.fields[name[1:]])
+        if name[0] == "-":
+            return speech.leave_out(str(self.fields[name[1:]]))
         if name[0] == "#":
             return f"row {self.fields[name[1:]] + speech.first_row}"
         value = self.fields[name]

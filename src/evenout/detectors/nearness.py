@@ -86,7 +86,7 @@ class Nearness:
         if decorrelate:
             lof, knn = _capped(lof, len(X)), _capped(knn, len(X))
         turn = decorrelating(X, n_threads=n_threads) if decorrelate else None
-        found, raw = fit(X=_turned(X, turn, n_threads), lof=lof, knn=knn, n_threads=n_threads)
+        found, raw = fit(X=turned(X, turn, n_threads), lof=lof, knn=knn, n_threads=n_threads)
         fitted = cls(found, turn)
         return fitted, fitted.logarithms(raw, n_threads=n_threads)
 
@@ -117,7 +117,7 @@ class Nearness:
 
             return fitted, scores, by_refitting(X, folds, refit, n_threads=n_threads)
         turn = decorrelating(X, n_threads=n_threads) if decorrelate else None
-        found, raw, without = cross_fit(X=_turned(X, turn, n_threads), folds=folds, **sought)
+        found, raw, without = cross_fit(X=turned(X, turn, n_threads), folds=folds, **sought)
         one = cls(found, turn)
         logarithms = partial(one.logarithms, n_threads=n_threads)
         return one, logarithms(raw), lambda fold: logarithms(without(fold))
@@ -129,7 +129,7 @@ class Nearness:
 
     def turned(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Rows of shape (r, d) in the coordinates in which neighbours are sought."""
-        return _turned(X, self.turn, n_threads)
+        return turned(X, self.turn, n_threads)
 
     def logarithms(self, raw: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Of the scores of ``neighbours``, whose LOF columns come first."""
@@ -192,7 +192,7 @@ def _capped(ks: Sequence[int], n_rows: int) -> list[int]:
     return [min(int(k), max(n_rows - 1, 1)) for k in ks]
 
 
-def _turned(X: FloatArray, turn: FloatArray | None, n_threads: int) -> FloatArray:
+def turned(X: FloatArray, turn: FloatArray | None, n_threads: int) -> FloatArray:
     """``X @ turn`` on the grid, feature by feature: a row has the same coordinates in every company."""
     if turn is None:
         return X

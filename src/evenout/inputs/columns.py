@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from evenout.core.exceptions import InputError
 from evenout.core.types import AnyArray, FloatArray
 from evenout.inputs.readings import (
     COMMA,
@@ -175,10 +176,10 @@ def kind_of_values(column: "pd.Series") -> str:
         return "date"
     if found in ("string", "mixed-integer", "time", "empty"):
         return "text" if found != "empty" else found
-    raise ValueError(
-        f"column {column.name!r} holds values of kind {found!r}; turn it into numbers, dates or text, "
-        "or leave it out (--drop)"
-    )
+    raise InputError(
+        "column {name!r} holds values of kind {found!r}; turn it into numbers, dates or text, or {-name}",
+        name=column.name, found=found,
+    )  # fmt: skip
 
 
 def column_values(name: str, column: "pd.Series", way: str, unit: str = "") -> FloatArray:
@@ -252,10 +253,11 @@ def _checked(name: str, values: FloatArray) -> FloatArray:
     huge = np.abs(values) > LARGEST
     if huge.any():
         row = int(huge.argmax())
-        raise ValueError(
-            f"column {name!r} has {values[row]:.3g} in row {row + 1}; rescale a column with values above {LARGEST:g} "
-            "in magnitude, or leave it out (--drop)"
-        )
+        raise InputError(
+            "column {name!r} has {value:.3g} in row {row}; rescale a column with values above {most:g} in magnitude, "
+            "or {-name}",
+            name=name, value=values[row], row=row + 1, most=LARGEST,
+        )  # fmt: skip
     return values
 
 

@@ -52,12 +52,22 @@ _NEARLY = 0.9  # of the rows: a column with so many different values tells rows 
 _FEW_ROWS = 20  # in which all values may differ by chance
 _HASHES = 4096
 _TEXTS = 16384  # texts that are counted one by one where parts are added up
+_LONG = 100_000  # whole numbers from here on, all different and of one length, look like those of people
 _STAMPS = DATE + "as such"
 
 _ID = re.compile(
     r"(?i:unnamed: ?\d+|id|ids|index|idx|row|key|rowid|row[ _-]?(?:id|no|nr|number)|.*[ _.-](?:id|key|no|nr)|id[ _.-].*"
     r"|.*(?:uuid|guid).*)|.*[a-z](?:Id|ID)"
 )
+
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_OUTCOME = re.compile(
+    "labels?|outliers?|anomaly|fraud|target|truth|outcome|response|y|recid|recidivis[mt]|default(ed)?|churn(ed)?|class|event"
+    "|died|death|deceased|mortality|convict(ed|ion)|arrested|bad|readmitted"
+)
+_SCORE = re.compile("scores?|decile|percentile|risk|rating|predict(ed|ion)|prob|proba|probability|pd")
+_PERSON = re.compile("ids?|uid|uuid|guid|member|person|patient|client|customer|account|user|applicant|ssn|nr|no|number")
 
 
 class SlipError(InputError):
@@ -167,6 +177,24 @@ def taken_for(name: str, found: Found, *, keep: bool = False) -> Column:
     return Numbers(name, median, way, unit, "; ".join(said))
 
 
+def likely_role(name: str, found: Found) -> str:
+    """What a column may be instead of a feature, by its name and its shape; empty if nothing speaks for it.
+
+    One of ``"outcome"``, ``"score"`` (of another model) and ``"person number"``.
+    """
+    words = [word.lower() for word in _WORD.findall(str(name))]
+    if found.distinct == 2 and any(_OUTCOME.fullmatch(word) for word in words):
+        return "outcome"
+    if found.distinct > 2 and any(_SCORE.fullmatch(word) for word in words):
+        return "score"
+    if found.whole and found.known >= _FEW_ROWS and found.distinct >= _NEARLY * found.known:
+        low, high = (found.ways[NUMBER].quantile(end) for end in (0.0, 1.0))
+        same_length = low >= _LONG and len(f"{low:.0f}") == len(f"{high:.0f}")
+        if same_length or any(_PERSON.fullmatch(word) for word in words):
+            return "person number"
+    return ""
+
+
 def _way(name: str, found: Found) -> str:
     """The way in which the column is read; none for text."""
     if found.kind in ("number", "date"):
@@ -177,10 +205,10 @@ def _way(name: str, found: Found) -> str:
     measured = found.units.total() >= 0.5 * found.known
     if numbers and len(found.units) > 1 and measured and found.distinct > _CODES:
         named = ", ".join(map(repr, sorted(found.units)[:4]))
-        raise ValueError(
-            f"column {name!r} has numbers in different units ({named}); write all of them in one, "
-            "or leave it out (--drop)"
-        )
+        raise InputError(
+            "column {name!r} has numbers in different units ({named}); write all of them in one, or {-name}",
+            name=name, named=named,
+        )  # fmt: skip
     named_codes = found.distinct <= _CODES and not found.units and numbers[:1] != [COMMA]
     if numbers and not named_codes and (not found.units or (measured and len(found.units) == 1)):
         return numbers[0]
@@ -207,7 +235,7 @@ def _refuse_slips(name: str, found: Found) -> None:
         rows = f"{slips.sum()} row{'' if slips.sum() == 1 else 's'}"
         raise SlipError(
             "column {name!r} is mostly numbers, but has {text!r}{where} ({rows} with text); correct it, leave it "
-            "empty, or leave the column out (--drop)",
+            "empty, or, for the whole column, {-name}",
             name=name, text=str(min(texts[np.isnan(read)])), rows=rows, where="",
         )  # fmt: skip
 

@@ -172,7 +172,12 @@ def protected_columns(
             "sensitive_features is missing: fairness needs the group of every training row; "
             "pass sensitive_features=<array, Series or DataFrame>"
         )
-    if isinstance(sensitive_features, str) or np.ndim(sensitive_features) not in (1, 2):
+    if isinstance(sensitive_features, str):
+        raise InputError(
+            "{$name} is the text {text!r}; pass the column itself, such as table[{text!r}]",
+            name=name, text=sensitive_features,
+        )  # fmt: skip
+    if np.ndim(sensitive_features) not in (1, 2):
         raise ValueError(
             f"{name} must hold one value per row (n,), or several (n, columns), "
             f"got {type(sensitive_features).__name__} with {np.ndim(sensitive_features)} dimensions"

@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_array, validate_data
 from evenout.core.exceptions import InputError
 from evenout.core.membership import Membership
 from evenout.core.notions import Notion
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray
 
 LARGEST = 1e30  # squares of larger numbers leave the range in which distances are exact
+_TRUTHS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
 def training_rows(estimator: Any, X: Any) -> FloatArray:
@@ -98,6 +99,12 @@ def column_names(X: Any) -> list[str] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
+def column_name(values: Any) -> str | None:
+    """Name of a column of a frame; None where it has none."""
+    name = getattr(values, "name", None)
+    return name if isinstance(name, str) else None
+
+
 def as_seed(random_state: Any) -> int:
     """An integer is used as it is, so that detectors agree with scikit-learn's under the same seed."""
     if random_state is None or isinstance(random_state, np.random.RandomState):
@@ -140,23 +147,37 @@ def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Not
     return weights
 
 
-def read_outcomes(labels: Any, n_rows: int) -> FloatArray:
-    """1 for a known outlier, 0 for a known inlier, NaN for a row of unknown outcome."""
+def label_numbers(labels: Any) -> tuple[FloatArray, BoolArray]:
+    """Labels of shape (n,) as 1 and 0, and which of them are neither; missing ones are NaN.
+
+    Truth values and the words yes, no, true and false are read, in any case.
+
+    >>> label_numbers(["Yes", "no", True, 0, "1", None, "ja"])[0].tolist()
+    [1.0, 0.0, 1.0, 0.0, 1.0, nan, nan]
+    """
     import pandas as pd
 
+    from evenout.inputs.columns import numbers_or_gaps  # loads what rows without labels need not
+
+    column = pd.Series(np.asarray(labels, dtype=object))
+    values = numbers_or_gaps(column).to_numpy(float, copy=True)
+    unread = np.isnan(values) & column.notna().to_numpy()
+    values[unread] = [_TRUTHS.get(str(text).strip().casefold(), np.nan) for text in column[unread]]
+    return values, ~np.isin(values, (0.0, 1.0)) & column.notna().to_numpy()
+
+
+def read_outcomes(labels: Any, n_rows: int) -> FloatArray:
+    """1 for a known outlier, 0 for a known inlier, NaN for a row of unknown outcome."""
     if np.ndim(labels) != 1 or len(labels) != n_rows:
         got = np.shape(labels)
         raise InputError("{@labels} must hold one value per row, ({n},), got shape {got!r}", n=n_rows, got=got)
-    column = pd.Series(np.asarray(labels, dtype=object))
-    values = pd.to_numeric(column, errors="coerce").to_numpy(float)
-    wrong = ~np.isin(values, (0.0, 1.0)) & column.notna().to_numpy()
+    values, wrong = label_numbers(labels)
     if wrong.any():
         row = int(wrong.argmax())
         raise InputError(
-            "{@labels} is {found!r} in {#row}; labels are 1 for an outlier, 0 for none, or missing",
-            found=column[row],
-            row=row,
-        )
+            "{@labels} is {found!r} in {#row}; labels are 1 for an outlier, 0 for none (or yes and no), or missing",
+            found=np.asarray(labels, dtype=object)[row], row=row,
+        )  # fmt: skip
     return values
 
 

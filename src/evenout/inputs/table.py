@@ -11,7 +11,7 @@ from evenout.core.exceptions import UnknownCategoryWarning, warn
 from evenout.core.types import AnyArray, FloatArray
 from evenout.inputs.columns import Categories, Column, Dates, LeftOut, Numbers, column_numbers
 from evenout.inputs.files import require_columns
-from evenout.inputs.finding import Found, SlipError, taken_for
+from evenout.inputs.finding import Found, SlipError, likely_role, taken_for
 from evenout.inputs.readings import column_texts
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Frames of any columns in, float rows out: what each column is, is learnt once and kept.
+    """Frames of any columns in, frames of floats out: what each column is, is learnt once and kept.
 
     - Numbers have their gaps filled by the median. Text such as ``"1,234"``, ``"12%"`` or ``"5 kg"`` is read as numbers
       if all of a column is, yes and no as 1 and 0.
@@ -44,6 +44,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         What each column was taken for; see `evenout.inputs.columns`.
     notes_ : dict of str to str
         What was done with each column that was not taken as it is.
+    doubts_ : dict of str to str
+        Features that may be something else, by name and shape: an ``"outcome"``, a ``"score"`` of another model, or a
+        ``"person number"``. They are features all the same, unless you leave them out.
     medians_ : dict of str to float
         By name of a column of numbers.
     categories_ : dict of str to list of str
@@ -59,8 +62,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     >>> encoder = TableEncoder().fit(table)
     >>> encoder.get_feature_names_out().tolist()
     ['age', 'paid', 'home=own', 'home=rent']
-    >>> encoder.transform(table).tolist()
-    [[30.0, 5.0, 1.0, 0.0], [40.0, 1200.0, 0.0, 1.0], [50.0, 7.0, 1.0, 0.0]]
+    >>> encoder.transform(table)
+        age    paid  home=own  home=rent
+    0  30.0     5.0       1.0        0.0
+    1  40.0  1200.0       0.0        1.0
+    2  50.0     7.0       1.0        0.0
     >>> encoder.notes_
     {'age': '1 gap filled by the median, 40', 'paid': 'numbers written as text, in $'}
     """
@@ -84,15 +90,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def learn(self, found: dict[str, Found]) -> Self:
         """Learn from what was found in the columns."""
-        return self._store([taken_for(name, each, keep=name in self.keep) for name, each in found.items()])
+        self._store([taken_for(name, each, keep=name in self.keep) for name, each in found.items()])
+        roles = {name: likely_role(name, found[name]) for name in self.columns_used if name not in self.keep}
+        self.doubts_ = {name: role for name, role in roles.items() if role}
+        return self
 
     @classmethod
     def of_columns(cls, columns: Sequence[Column]) -> Self:
         """The encoder that has learnt these columns."""
         return cls()._store(columns)
 
-    def transform(self, X: "pd.DataFrame") -> FloatArray:
-        """Feature rows of shape (m, d) of a frame that has the columns used, in any order, and maybe others."""
+    def transform(self, X: "pd.DataFrame") -> "pd.DataFrame | FloatArray":
+        """Feature rows of shape (m, d) of a frame that has the columns used, in any order, and maybe others.
+
+        A frame with the names of the features, so that what comes after knows them; an array after
+        ``set_output(transform="default")``.
+        """
         check_is_fitted(self)
         require_columns(self.columns_used, X.columns, where="the table", use="needed by the model")
         for name, found in self.unknown_values(X).items():
@@ -102,7 +115,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"have ({shown}); it counts as none of the known values",
                 UnknownCategoryWarning,
             )
-        return self.encode(X)
+        return self.named(self.encode(X), X.index)
+
+    def named(self, rows: FloatArray, index: Any = None) -> "pd.DataFrame | FloatArray":
+        """Encoded rows as `transform` gives them."""
+        import pandas as pd
+
+        if getattr(self, "_sklearn_output_config", {}).get("transform") == "default":
+            return rows
+        return pd.DataFrame(rows, columns=self.get_feature_names_out(), index=index)
 
     def encode(self, X: "pd.DataFrame") -> FloatArray:
         """`transform` without a word on text that is new: where threads encode many parts, it is counted over all."""
@@ -140,7 +161,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             more = f"; and {len(columns) - 3} more" if len(columns) > 3 else ""
             notes = "; ".join(f"{column.name!r} is {column.note}" for column in columns[:3])
             raise ValueError(f"no column is left to serve as a feature{f': {notes}' if notes else ''}{more}")
-        self.columns_ = tuple(columns)
+        self.columns_, self.doubts_ = tuple(columns), {}
         self.notes_ = {column.name: column.note for column in columns if column.note}
         self.medians_ = {column.name: column.median for column in columns if isinstance(column, Numbers)}
         self.categories_ = {column.name: [*column.values] for column in columns if isinstance(column, Categories)}

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evenout.core.exceptions import InputError
-from evenout.core.types import FloatArray
 from evenout.inputs.finding import Found
 from evenout.inputs.table import TableEncoder
 from evenout.partitions.engines import Engine, Part, describe
@@ -25,7 +24,7 @@ def learn_table(engine: Engine, keep: Collection[str] = ()) -> TableEncoder:
     there are at most 16,384 different ones; beyond, those that are rare in every partition may be missed.
     """
     found: dict[str, Found] = engine.reduce(_found_in, _added_columns)
-    return TableEncoder(keep).set_output(transform="pandas").learn(found)
+    return TableEncoder(keep).learn(found)
 
 
 def encoded(engine: SomeEngine, table: TableEncoder) -> SomeEngine:
@@ -37,16 +36,7 @@ def encoded(engine: SomeEngine, table: TableEncoder) -> SomeEngine:
 
 def _nothing(table: TableEncoder) -> Any:
     """Encoded rows, none of them."""
-    return _named(np.empty((0, len(table.get_feature_names_out()))), table)
-
-
-def _named(rows: FloatArray, table: TableEncoder, index: Any = None) -> Any:
-    """Encoded rows, with names where the encoder gives them to its rows."""
-    import pandas as pd
-
-    if getattr(table, "_sklearn_output_config", {}).get("transform") != "pandas":
-        return rows
-    return pd.DataFrame(rows, columns=table.get_feature_names_out(), index=index)
+    return table.named(np.empty((0, len(table.get_feature_names_out()))))
 
 
 def count_unknown(engine: Engine, table: TableEncoder) -> dict[str, int]:
@@ -72,7 +62,7 @@ def _encode(part: Part, table: TableEncoder) -> tuple[Any, ...]:
     if not len(frame):
         return _nothing(table), *beside
     with _located(part, len(frame)):
-        return _named(table.encode(frame), table, frame.index), *beside
+        return table.named(table.encode(frame), frame.index), *beside
 
 
 def _unknown_part(part: Part, table: TableEncoder) -> Counter[str]:

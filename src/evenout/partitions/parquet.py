@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from evenout.core.exceptions import InputError
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.inputs.probable import GroupProbabilities
 from evenout.partitions.engines import Part
@@ -203,9 +204,10 @@ def _text_columns(columns: dict[str, tuple[Path, Any]], features: list[str], *, 
         path, kind = columns[name]
         if not (allowed and (_kind(kind) == "text" or pa.types.is_temporal(kind) or pa.types.is_decimal(kind))):
             wanted = "numbers, dates or text" if allowed else "numbers"
-            raise ValueError(
-                f"{path}: column {name!r} holds {_kind(kind)}, not {wanted}; encode it, or leave it out (--drop)"
-            )
+            raise InputError(
+                "{path}: column {name!r} holds {kind}, not {wanted}; encode it, or {-name}",
+                path=path, name=name, kind=_kind(kind), wanted=wanted,
+            )  # fmt: skip
     return others
 
 

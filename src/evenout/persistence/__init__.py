@@ -21,41 +21,42 @@ from evenout.blind import BlindRepair
 from evenout.core.types import AnyArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.inputs.table import TableEncoder
-from evenout.persistence.blind import describe_blind, read_blind
 from evenout.persistence.ensemble import describe_ensemble, read_ensemble
+from evenout.persistence.repair import describe_aware, describe_blind, read_aware, read_blind
 from evenout.persistence.table import describe_table, read_table
+from evenout.repair import ScoreRepair
 from evenout.storage.archive import ModelFileError, read_plain, write_plain
 from evenout.storage.fields import Fields
 from evenout.storage.output import atomic_file
 
 __all__ = ["ModelFileError", "load_model", "save_model"]
 
-FORMAT = 5
+FORMAT = 6
 _OURS = ("evenout.detectors.adapt.Foreign", "evenout.detectors.adapt.GroupAware")
 _VERSION = 30  # characters of the name of a version
 
 
-def save_model(model: FairOutlierEnsemble | BlindRepair | Pipeline, path: str | Path) -> None:
+def save_model(model: FairOutlierEnsemble | BlindRepair | ScoreRepair | Pipeline, path: str | Path) -> None:
     """Write a fitted model to a file, by convention ``.skops``. The file appears whole or not at all.
 
     Equal models give equal files, byte for byte.
 
     Parameters
     ----------
-    model : FairOutlierEnsemble, BlindRepair or Pipeline
-        A fitted ensemble or repair, or a fitted ``Pipeline`` of a `TableEncoder` and an ensemble. Detectors and
-        classifiers of other libraries, notions and functions of your own are kept as skops objects, which `load_model`
-        takes only by name.
+    model : FairOutlierEnsemble, BlindRepair, ScoreRepair or Pipeline
+        A fitted ensemble or repair, or a ``Pipeline`` of a fitted `TableEncoder` and one of the first two. Detectors
+        and classifiers of other libraries, notions and functions of your own are kept as skops objects, which
+        `load_model` takes only by name.
     path : str or Path
     """
     objects: list[Any] = []
     data: dict[str, Any] = {"format": FORMAT, "evenout": evenout.__version__}
-    if isinstance(model, BlindRepair):
-        data["repair"] = describe_blind(model, objects)
+    table, last = _steps(model)
+    data["table"] = None if table is None else describe_table(table)
+    if isinstance(last, FairOutlierEnsemble):
+        data["ensemble"] = describe_ensemble(last, objects)
     else:
-        table, ensemble = _steps(model)
-        data["table"] = None if table is None else describe_table(table)
-        data["ensemble"] = describe_ensemble(ensemble, objects)
+        data["repair"] = describe_blind(last, objects) if isinstance(last, BlindRepair) else describe_aware(last)
     data["objects"] = _dumped(objects) if objects else None
     with atomic_file(Path(path)) as file:
         write_plain(data, file)
@@ -74,7 +75,7 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
 
     Returns
     -------
-    FairOutlierEnsemble, BlindRepair or Pipeline
+    FairOutlierEnsemble, BlindRepair, ScoreRepair or Pipeline
         What was saved. Threads belong to the machine, not to the model: set ``n_jobs`` anew.
 
     Raises
@@ -85,7 +86,7 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
     try:
         return _restore(Fields(read_plain(Path(path))), trusted)
     except ModelFileError as error:
-        raise ModelFileError(f"{path} was not loaded: {error}") from error.__cause__
+        raise ModelFileError("{path} was not loaded: {error}", path=path, error=error) from error.__cause__
 
 
 def _dumped(objects: list[Any]) -> AnyArray:
@@ -121,28 +122,29 @@ def _objects(data: Fields, trusted: Sequence[str]) -> list[Any]:
         raise
     except Exception as error:  # whatever a damaged file makes an object's class say
         raise ModelFileError(f"its objects are damaged ({type(error).__name__})") from error
-    listed = ", ".join(map(repr, unknown))
     raise ModelFileError(
-        f"it holds objects of {listed}; loading them can run code. If you trust whoever wrote it, "
-        f"pass trusted=[{listed}]"
-    )
+        "it holds objects of {listed}; loading them can run code. If you trust whoever wrote it, pass {trusted=}",
+        listed=", ".join(map(repr, unknown)), trusted=unknown,
+    )  # fmt: skip
 
 
-def _restore(data: Fields, trusted: Sequence[str]) -> FairOutlierEnsemble | BlindRepair | Pipeline:
+def _restore(data: Fields, trusted: Sequence[str]) -> Any:
     found = data.whole("format", 1, 2**31)
     if found != FORMAT:
         raise ModelFileError(_other_format(found, data.text("evenout")))
-    if "repair" in data:
-        return read_blind(data.fields("repair"), _objects(data, trusted))
-    ensemble = read_ensemble(data.fields("ensemble"), _objects(data, trusted))
+    name = "repair" if "repair" in data else "ensemble"
+    fields, objects = data.fields(name), _objects(data, trusted)
+    if name == "repair" and fields.text("kind", ("blind", "aware")) == "aware":
+        return read_aware(fields)
+    model = read_blind(fields, objects) if name == "repair" else read_ensemble(fields, objects)
     if "table" not in data:
-        return ensemble
+        return model
     table = read_table(data.fields("table"))
-    if hasattr(ensemble, "feature_names_in_"):
-        table.set_output(transform="pandas")
-    fits = len(table.get_feature_names_out()) == ensemble.n_features_in_
-    data.require(fits, "table", "has other features than its ensemble")
-    return Pipeline([("table", table), ("ensemble", ensemble)])
+    if not hasattr(model, "feature_names_in_"):
+        table.set_output(transform="default")
+    fits = len(table.get_feature_names_out()) == model.n_features_in_
+    data.require(fits, "table", f"has other features than its {name}")
+    return Pipeline([("table", table), (name, model)])
 
 
 def _other_format(found: int, writer: str) -> str:
@@ -156,14 +158,14 @@ def _other_format(found: int, writer: str) -> str:
     )
 
 
-def _steps(model: Any) -> tuple[TableEncoder | None, FairOutlierEnsemble]:
+def _steps(model: Any) -> tuple[TableEncoder | None, Any]:
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     match steps:
-        case [FairOutlierEnsemble() as ensemble]:
-            return None, ensemble
-        case [TableEncoder() as table, FairOutlierEnsemble() as ensemble]:
-            return table, ensemble
+        case [FairOutlierEnsemble() | BlindRepair() | ScoreRepair() as last]:
+            return None, last
+        case [TableEncoder() as table, FairOutlierEnsemble() | BlindRepair() as last]:
+            return table, last
     raise ValueError(
-        f"model is {' and '.join(type(step).__name__ for step in steps)}; a FairOutlierEnsemble, a BlindRepair, "
-        "or a Pipeline of a TableEncoder and a FairOutlierEnsemble can be saved"
+        f"model is {' and '.join(type(step).__name__ for step in steps)}; a FairOutlierEnsemble, a BlindRepair, a "
+        "ScoreRepair, or a Pipeline of a TableEncoder and one of the first two can be saved"
     )

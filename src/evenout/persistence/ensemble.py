@@ -33,6 +33,7 @@ from evenout.persistence.parts import (
     sample_entries,
 )
 from evenout.persistence.resemblance import describe_resemblance
+from evenout.persistence.rows import drop_copies
 from evenout.storage.archive import plain
 from evenout.storage.fields import Fields
 
@@ -194,6 +195,7 @@ def _pool(pool: FittedPool, objects: list[Any]) -> dict[str, Any]:
             parts.append({"kind": kind, **plain(part)})
         else:
             parts.append(_with_object(part, "kind", objects) | {"width": len(getattr(part, "names", " "))})
+    drop_copies(pool.parts, parts)
     return {"names": pool.names, "parts": parts, "families": pool.families, "units": pool.units}
 
 
@@ -236,7 +238,7 @@ def _cells(cells: Cells) -> dict[str, Any]:
 def parameter_entries(model: Any, objects: list[Any]) -> dict[str, Any]:
     """The parameters of an estimator, as plain data."""
     values = _without(model.get_params(deep=False), *_MACHINE)
-    if not isinstance(values["random_state"], int | np.integer):
+    if not isinstance(values.get("random_state", 0), int | np.integer):
         values["random_state"] = None  # a generator that has moved on since
     for name, value in values.items():
         try:

@@ -25,6 +25,7 @@ from evenout.detectors.units import Units
 from evenout.fitting.scores import ScoreModel
 from evenout.fitting.updating import KNOTS, Maps
 from evenout.persistence.resemblance import read_resemblance
+from evenout.persistence.rows import with_rows
 from evenout.storage.archive import ModelFileError
 from evenout.storage.fields import Fields
 
@@ -187,7 +188,8 @@ def _read_pool(data: Fields, n_rows: int, n_features: int, objects: Sequence[Any
             parts.append(_object(part, objects))
             columns += part.whole("width", 1, 2**31)
         else:
-            parts.append(FAMILIES[part.text("kind", FAMILIES)].read(part, n_rows, inside))
+            family = FAMILIES[part.text("kind", FAMILIES)]
+            parts.append(family.read(with_rows(part, parts, family), n_rows, inside))
             columns += parts[-1].width
     data.require(columns > 0, "parts", "is empty")
     by_family = "families" in data and len(data.items("families")) > 0

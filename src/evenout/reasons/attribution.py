@@ -19,23 +19,58 @@ _NUMBERS = 2**21  # held at a time
 
 
 @dataclass(frozen=True)
+class Resembling:
+    """What the fair score takes off or adds for resembling groups; a row that tells nothing of its group gets 0.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the G groups.
+    likeness : array of shape (m, G)
+        How much each row resembles each group, 1 where it tells nothing.
+    added : array of shape (m, G)
+        What each row gets for that.
+    by_feature : array of shape (m, p)
+        What each feature adds to the sum of that, beside the typical row of all rows.
+    """
+
+    names: tuple[str, ...]
+    likeness: FloatArray
+    added: FloatArray
+    by_feature: FloatArray
+
+    def most(self, total: FloatArray) -> tuple[IntArray, FloatArray]:
+        """The group that each row gets most for, in the direction of its total (m,), and how much it resembles it.
+
+        Groups that it does resemble come before those that it does not.
+        """
+        towards = np.sign(total)[:, None] * self.added
+        alike = np.where(self.likeness >= 1.0, towards, -np.inf)
+        group = np.where(alike.max(axis=1) > 0.0, alike.argmax(axis=1), towards.argmax(axis=1))
+        return group, self.likeness[np.arange(len(group)), group]
+
+
+@dataclass(frozen=True)
 class Parts:
     """Scores and their parts; the last axis is base score, fair score.
 
     Parameters
     ----------
     scores, typical : arrays of shape (m, 2)
-        Of the rows, and of the typical rows beside them.
-    parts : array of shape (m, p, 2)
-        What each feature adds: ``parts.sum(axis=1) == scores - typical``.
-    error : array of shape (m, p, 2)
+        Of the rows, and of the typical rows beside them, as if these told nothing of their group.
+    parts : array of shape (m, p, 2), or (m, p + 1, 2)
+        What each feature adds and, last, resemblance, where the score is corrected by that:
+        ``parts.sum(axis=1) == scores - typical``.
+    error : array of the same shape
         Standard errors of the parts, from sampling orders; 0 where all were taken.
+    resembling : Resembling or None
     """
 
     scores: FloatArray
     typical: FloatArray
     parts: FloatArray
     error: FloatArray
+    resembling: Resembling | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,21 +112,29 @@ class Attribution:
         )
         acts = self._acts(X, typical)[:, :, None]  # what does not act has no part, not even by rounding
         parts, error = (np.where(acts, np.concatenate(each), 0.0) for each in zip(*found, strict=True))
-        return Parts(self._scores(ends[1]), self._scores(ends[0]), parts, error)
+        scores, usual = self._scores(ends[1]), self._scores(ends[0])
+        model = self.result.scores.resemblance
+        if model is None:
+            return Parts(scores, usual, parts, error)
+        n, weights = self.result.scores.n_detectors, self.result.mixture.weights
+        likeness = model.of(X)
+        both = self._scores(np.column_stack([ends[1][:, :n], likeness]))
+        last = (both - scores)[:, None, :]
+        added = -model.levelled(-weights[n:]) * (likeness - 1.0)
+        told = Resembling(tuple(self.result.known), likeness, added, self._resembling(X, weights[n:]))
+        return Parts(both, usual, np.append(parts, last, axis=1), np.append(error, 0.0 * last, axis=1), told)
 
     def _raw(self, X: FloatArray, groups: Any, n_threads: int) -> FloatArray:
-        """Raw scores of rows by all detectors and, behind them, how much they resemble groups where that counts."""
+        """Raw scores of rows by all detectors, and behind them 1 for each group, as if rows told nothing of theirs."""
         scores = self.result.scores
         raw = scores.pool.score(X, n_threads=n_threads, sensitive_features=groups)
-        return raw if scores.resemblance is None else np.column_stack([raw, scores.resemblance.of(X)])
+        return np.column_stack([raw, np.ones((len(raw), scores.width - scores.n_detectors))])
 
     def _acts(self, X: FloatArray, typical: FloatArray) -> BoolArray:
         """Whether a part of the pool can see that a feature differs from its typical value, shape (m, p)."""
         pool = self.result.scores.pool
         acts = np.zeros((len(X), self.orders.p), dtype=bool)
-        own = {isinstance(part, OWN) for part in pool.parts}
-        own |= set() if self.result.scores.resemblance is None else {False}
-        for inside in own:
+        for inside in {isinstance(part, OWN) for part in pool.parts}:
             rows, usual = (pool.inside(each) if inside else each for each in (X, typical))
             player = self.player[pool.units.kept] if inside and pool.units is not None else self.player
             for column, feature in enumerate(player):
@@ -104,20 +147,17 @@ class Attribution:
         """Parts and errors of some rows; ``first`` and ``last`` are the raw scores of typical rows and rows, (m, k)."""
         weights = self._weights
         if weights is None:
-            mixed = np.concatenate(
-                [
-                    *(self.mixed(place, X, typical, first, last, groups) for place in self.columns),
-                    self._resembling(X, typical),
-                ],
-                axis=2,
-            )
+            n = self.result.scores.n_detectors
+            neutral = np.broadcast_to(first[:, None, n:], (len(X), len(self.orders.taken), first.shape[1] - n))
+            each = [self.mixed(place, X, typical, first, last, groups) for place in self.columns]
+            mixed = np.concatenate([*each, neutral], axis=2)
             # To the last digit, since ranks change at once: whatever is the row, or the typical one, has its score.
             taken, idle = self.orders.taken, ~self._acts(X, typical)[:, None, :]
             for end, same in ((first, ~taken | idle), (last, taken | idle)):
                 mixed = np.where(same.all(axis=2, keepdims=True), end[:, None, :], mixed)
             both = self._scores(mixed.reshape(-1, mixed.shape[2])).reshape(*mixed.shape[:2], 2)
             return self.orders.parts(both)
-        both = self._resembling(X, typical) @ weights[len(self.result.scores.pool.names) :]
+        both = np.zeros((len(X), len(self.orders.taken), 2))
         lone = np.zeros((len(X), self.orders.p, 2))
         for place, columns in self.columns.items():
             part = self.result.scores.pool.parts[place]
@@ -148,12 +188,21 @@ class Attribution:
         found = mixed_scores(part, Mixtures(X, typical, player, self.orders, groups), crowd)
         return found if crowd is None else self._matched(found, first, last)
 
-    def _resembling(self, X: FloatArray, typical: FloatArray) -> FloatArray:
-        """How much all mixtures resemble each group, (m, L, G); no column where the score is not corrected by that."""
-        model, mixtures = self.result.scores.resemblance, Mixtures(X, typical, self.player, self.orders)
-        if model is None:
-            return np.empty((len(X), len(self.orders.taken), 0))
-        return mixtures.joined(model.of(mixtures.rows()))
+    def _resembling(self, X: FloatArray, weights: FloatArray) -> FloatArray:
+        """What each feature adds to what rows get for resembling groups, beside the typical row of all, shape (m, p).
+
+        The rows most like a row resemble the same groups, so beside these nothing would be told.
+        """
+        model, background = self.result.scores.resemblance, self.result.background
+        assert model is not None
+        assert background is not None
+        size = max(1, _NUMBERS // (len(self.orders.taken) * X.shape[1]))
+        found = []
+        for start in range(0, len(X), size):
+            rows = X[start : start + size]
+            mixtures = Mixtures(rows, np.broadcast_to(background.typical, rows.shape), self.player, self.orders)
+            found.append(self.orders.parts(mixtures.joined(model.of(mixtures.rows()) @ weights))[0][:, :, 0])
+        return np.concatenate(found)
 
     def _matched(self, found: FloatArray, first: FloatArray, last: FloatArray) -> FloatArray:
         """Scores by a crowd, moved to what they are at the ends; features share the difference by size of part."""

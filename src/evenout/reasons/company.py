@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from evenout.core.types import FloatArray
+from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.units import Units
 from evenout.fitting.background import Background, category_runs
 
@@ -30,12 +30,24 @@ class Company:
         """How many rows it is made of."""
         return min(COMPANY, max(1, len(self.background.crowd) // 4))
 
-    def typical(self, X: FloatArray) -> FloatArray:
-        """Medians of the company of each row, and its most frequent categories, shape (m, d)."""
-        found = [self._block(X[start : start + _ROWS]) for start in range(0, len(X), _ROWS)]
-        return np.concatenate(found)
+    def similar(self, X: FloatArray) -> IntArray:
+        """Places of the company of each row in the crowd, shape (m, size)."""
+        return np.concatenate([self._block(X[start : start + _ROWS]) for start in range(0, len(X), _ROWS)])
 
-    def _block(self, X: FloatArray) -> FloatArray:
+    def typical(self, X: FloatArray, similar: IntArray | None = None) -> FloatArray:
+        """Medians of the company of each row, and its most frequent categories, shape (m, d)."""
+        similar = self.similar(X) if similar is None else similar
+        return np.concatenate([self._middle(similar[start : start + _ROWS]) for start in range(0, len(X), _ROWS)])
+
+    def _middle(self, similar: IntArray) -> FloatArray:
+        near = self.background.crowd[similar]
+        middle = np.partition(near, (self.size - 1) // 2, axis=1)[:, (self.size - 1) // 2]
+        for start, stop in self._runs:
+            most = near[:, :, start:stop].sum(axis=1).argmax(axis=1)
+            middle[:, start:stop] = np.arange(stop - start) == most[:, None]
+        return middle
+
+    def _block(self, X: FloatArray) -> IntArray:
         from evenout.reasons._reason_kernels import saturated_distances
 
         units, inside = self._inside
@@ -43,12 +55,7 @@ class Company:
         saturated_distances(units.apply(X), inside, SATURATED, distance)
         own = (distance.min(axis=1) == 0.0) & (self.background.crowd[distance.argmin(axis=1)] == X).all(axis=1)
         distance[own, distance[own].argmin(axis=1)] = np.inf  # the row itself
-        near = self.background.crowd[np.argpartition(distance, self.size - 1, axis=1)[:, : self.size]]
-        middle = np.partition(near, (self.size - 1) // 2, axis=1)[:, (self.size - 1) // 2]
-        for start, stop in self._runs:
-            most = near[:, :, start:stop].sum(axis=1).argmax(axis=1)
-            middle[:, start:stop] = np.arange(stop - start) == most[:, None]
-        return middle
+        return np.argpartition(distance, self.size - 1, axis=1)[:, : self.size]
 
     @cached_property
     def _inside(self) -> tuple[Units, FloatArray]:

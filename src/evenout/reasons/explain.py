@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.exceptions import InputError
 from evenout.core.flags import top_threshold
-from evenout.inputs.rows import new_rows
+from evenout.inputs.rows import column_names, new_rows
 from evenout.reasons.attribution import Attribution
 from evenout.reasons.company import Company
 from evenout.reasons.explanation import Explanation
@@ -39,7 +39,8 @@ def explain(
     Parameters
     ----------
     model : FairOutlierEnsemble or Pipeline
-        Fitted: an ensemble, or a `Pipeline` of a `TableEncoder` and one, whose X is the table before it is encoded.
+        Fitted: an ensemble, or a `Pipeline` that ends in one. X is what the pipeline takes. Encoded columns are summed
+        up to those of the table where the only other step is a `TableEncoder`.
     X : array or frame of shape (m, d)
     n_reasons : int, default=3
         Reasons for each row in frames and texts; all parts are there in any case.
@@ -58,13 +59,27 @@ def explain(
     >>> from evenout.reasons import explain
     >>> explain(make_pipeline(TableEncoder(), model), table).to_frame()  # doctest: +SKIP
     """
-    steps = [step for _, step in getattr(model, "steps", [("", model)])]
-    ensemble, encoder = steps[-1], steps[0] if len(steps) == 2 else table
+    from evenout.inputs.table import TableEncoder
+
+    *before, ensemble = [step for _, step in getattr(model, "steps", [("", model)])]
     check_is_fitted(ensemble)
     given: dict[str, Any] = {"baseline": baseline, "sensitive_features": sensitive_features, "rows": rows}
-    if encoder is None:
+    if len(before) == 1 and isinstance(before[0], TableEncoder):
+        table = before[0]
+    elif before:
+        encoded = model[:-1].transform(X)
+        return explain_rows(ensemble, encoded, n_reasons, names=_names_out(model[:-1], X), **given)
+    if table is None:
         return explain_rows(ensemble, X, n_reasons, **given)
-    return explain_rows(ensemble, encoder.transform(X), n_reasons, table=encoder, frame=X, **given)
+    return explain_rows(ensemble, table.transform(X), n_reasons, table=table, frame=X, **given)
+
+
+def _names_out(steps: Any, X: Any) -> Any:
+    """Names of the columns that the steps of a pipeline make of X; None where a step does not know."""
+    try:
+        return steps.get_feature_names_out(column_names(X))
+    except (AttributeError, ValueError):
+        return None
 
 
 def explain_rows(
@@ -77,6 +92,7 @@ def explain_rows(
     frame: "pd.DataFrame | None" = None,
     sensitive_features: Any = None,
     rows: str = "rows",
+    names: Any = None,
 ) -> Explanation:
     """The same for encoded rows, and what they were encoded from, as far as it is at hand."""
     result = ensemble._result
@@ -87,21 +103,29 @@ def explain_rows(
     if baseline not in BASELINES:
         raise InputError("{baseline=!r} is unknown; use 'alike' or 'typical'", baseline=baseline)
     array, background = new_rows(ensemble, X), result.background
-    features = Features.of_rows(names_of(ensemble, X), array.shape[1]) if table is None else Features.of_table(table)
-    typical = Company(background).typical(array) if baseline == "alike" else background.typical[None]
+    named = names_of(ensemble, X) if names is None else list(names)
+    features = Features.of_rows(named, array.shape[1]) if table is None else Features.of_table(table)
+    company = Company(background)
+    similar = company.similar(array) if baseline == "alike" else None
+    typical = background.typical[None] if similar is None else company.typical(array, similar)
     split = Attribution(result, features.player, draw_orders(len(features.names)))
     threads = effective_n_jobs(ensemble.n_jobs)
+    parts = split.split(array, typical, sensitive_features=sensitive_features, n_threads=threads)
+    values = features.shown(array, frame)
+    if parts.resembling is not None:
+        values = np.column_stack([values, parts.resembling.most(parts.parts[:, -1, 1])[1].astype(object)])
     return Explanation(
         words=Words(background, features, rows),
-        parts=split.split(array, typical, sensitive_features=sensitive_features, n_threads=threads),
+        parts=parts,
         rows=array,
         beside=np.broadcast_to(typical, array.shape),
-        values=features.shown(array, frame),
+        values=values,
         index=row_labels(X if frame is None else frame, len(array)),
-        n_reasons=min(int(n_reasons), len(features.names)),
+        n_reasons=min(int(n_reasons), parts.parts.shape[1]),
         baseline=baseline,
         base_line=base_line(ensemble),
         fair_line=result.threshold,
+        similar=similar,
     )
 
 

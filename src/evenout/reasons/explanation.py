@@ -9,7 +9,7 @@ import numpy as np
 
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.inputs.groups import read_groups
-from evenout.reasons.attribution import Parts
+from evenout.reasons.attribution import Parts, Resembling
 from evenout.reasons.words import Words, number
 
 if TYPE_CHECKING:
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 CHANGES = ("not flagged", "entered", "left", "flagged")  # by (flagged before, flagged after): 2 before + after
 LEAST = 0.05
+RESEMBLANCE = "resemblance to groups"
 _SHOWN = 50  # rows, in a notebook
+_LINES = 15  # printed, at most
+_WIDTH = 160  # characters of a line that is printed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """Scores of m rows, split over the p features of their table.
 
@@ -30,10 +33,13 @@ class Explanation:
     says what a feature adds to the score when the typical row is turned into this one (Shapley values; see
     ``docs/reasons.md``): ``base_parts.sum(axis=1) == base_scores - base_typical``, and likewise for the fair score.
 
+    Where the fair score is corrected by how much a row resembles each group, that is the last part, beside those of the
+    features: what the row gets for it, 0 for a row that tells nothing of its group. The typical rows count as such.
+
     Attributes
     ----------
     feature_names : tuple of str
-        As in the table; encoded columns are summed up.
+        As in the table; encoded columns are summed up. Last, where there is such a part, ``"resemblance to groups"``.
     baseline : {"alike", "typical"}
     beside : array of shape (m, d)
         The typical row beside each, by encoded column: medians, and the most frequent categories. Nobody's row.
@@ -47,7 +53,10 @@ class Explanation:
     n_reasons : int
     index : Index of length m
     values : array of shape (m, p)
-        What stands in the table.
+        What stands in the table; for resemblance, how many times as much as other rows a row is like the group that it
+        gets most for.
+    resembling : Resembling or None
+        What rows get for resembling each group, and which features make it; see `evenout.reasons.attribution`.
 
     Examples
     --------
@@ -68,13 +77,25 @@ class Explanation:
     baseline: str
     base_line: float
     fair_line: float
+    similar: IntArray | None = None  # places in the crowd, (m, size)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def feature_names(self) -> tuple[str, ...]:  # noqa: D102
-        return self.words.features.names
+        names = self.words.features.names
+        return names if self.resembling is None else (*names, RESEMBLANCE)
+
+    @property
+    def resembling(self) -> Resembling | None:  # noqa: D102
+        return self.parts.resembling
+
+    @property
+    def tells(self) -> FloatArray:
+        """How well each feature tells the group, 0 not at all and 1 always; NaN for resemblance, which is about it."""
+        found = self.words.features.largest(self.words.background.tells)
+        return found if self.resembling is None else np.append(found, np.nan)
 
     @property
     def base_parts(self) -> FloatArray:  # noqa: D102
@@ -153,8 +174,37 @@ class Explanation:
 
     def text(self, row: int, feature: int, earlier: list[int] | None = None) -> str:
         """One feature of a row, in words; ``earlier`` are the features that were named before."""
+        if feature == len(self.words.features.names):
+            return self._resemblance_text(row)
         parts, beside = self.parts.parts[row, feature], self.beside[row] if self.baseline == "alike" else None
-        return self.words.text(feature, self.values[row, feature], self.rows[row], beside, parts, earlier or [])
+        told = (self.values[row, feature], self.rows[row], beside, self._near(row), parts, earlier or [])
+        return self.words.text(feature, *told)
+
+    def _near(self, row: int) -> FloatArray | None:
+        """The training rows most like a row, where it is held against these."""
+        return None if self.similar is None else self.words.background.crowd[self.similar[row]]
+
+    @cached_property
+    def _most(self) -> tuple[IntArray, FloatArray]:
+        assert self.resembling is not None
+        return self.resembling.most(self.fair_parts[:, -1])
+
+    def _resemblance_name(self, row: int) -> str:
+        """What a row gets something for."""
+        assert self.resembling is not None
+        group, likeness = (each[row] for each in self._most)
+        return f"{'not resembling' if likeness < 1.0 else 'resembling'} group {self.resembling.names[group]}"
+
+    def _resemblance_text(self, row: int) -> str:
+        """What a row gets for resembling a group, how much it does, and which features make that."""
+        assert self.resembling is not None
+        got, times = self.fair_parts[row, -1], self._most[1][row]
+        by = np.sign(got) * self.resembling.by_feature[row]
+        order = [int(j) for j in np.argsort(-by, kind="stable")[:3] if by[j] > LEAST * np.maximum(by, 0.0).sum()]
+        named = [f"{self.words.features.names[j]} {self.shown(row, j)}" for j in order]
+        made = f", by {', '.join(named)}" if named else ""
+        like = f"{times:.1f} times as much like it as {self.words.rows} in general"
+        return f"for {self._resemblance_name(row)}: {got:+.3f} ({like}{made})"
 
     def moves(self) -> "pd.DataFrame":
         """Why rows entered or left the flagged list: change, text; only those that did, indexed as the table."""
@@ -186,7 +236,8 @@ class Explanation:
         added = self.fair_parts[row] - self.base_parts[row]
         company = float(self.fair_typical[row] - self.base_typical[row])
         last = f"what all similar {self.words.rows} got" if self.baseline == "alike" else "a shift of all"
-        return [*self.feature_names, last], np.append(added, company)
+        names = [*self.words.features.names, *([] if self.resembling is None else [self._resemblance_name(row)]), last]
+        return names, np.append(added, company)
 
     def influence(self, sensitive_features: Any = None) -> "pd.DataFrame":
         """How much each feature has to say, before and after fairness; which features make the gap between groups.
@@ -210,8 +261,7 @@ class Explanation:
         if sensitive_features is None:
             base, fair = np.abs(self.parts.parts).mean(axis=0).T
             change = np.divide(fair, base, out=np.full_like(base, np.nan), where=base > 0) - 1.0
-            tells = self.words.features.largest(self.words.background.tells)
-            return pd.DataFrame({"base": base, "fair": fair, "change": change, "tells": tells}, index=names)
+            return pd.DataFrame({"base": base, "fair": fair, "change": change, "tells": self.tells}, index=names)
         groups = read_groups(sensitive_features, len(self), min_group_size=1, unknown_groups="ignore")
         overall = self.parts.parts.mean(axis=0)
         frames = {}
@@ -221,9 +271,23 @@ class Explanation:
         return pd.concat(frames, names=["group"])
 
     def n_given(self, row: int) -> int:
-        """How many of the reasons of a row are worth a word: `LEAST` or more of all that makes it an outlier."""
+        """How many of the reasons of a row are worth a word: `LEAST` or more of all that makes it an outlier.
+
+        The first one always, if anything raises the score at all.
+        """
         raised = np.maximum(self.fair_parts[row], 0.0)
-        return int((raised[self.order[row]] > LEAST * raised.sum()).sum())
+        many = int((raised[self.order[row]] > LEAST * raised.sum()).sum())
+        return max(many, int(raised.any()))
+
+    def summary(self, row: int) -> str:
+        """Whether one of the reasons of a row is rare by itself or in a pair with another; empty if so."""
+        p = len(self.words.features.names)
+        given = self.order[row][: self.n_given(row)].tolist()
+        if any(j == p or self.words.stands_out(j, self.rows[row], self._near(row)) for j in given):
+            return ""
+        if not self.flagged[row].any():
+            return "nothing stands out"
+        return "no column stands out by itself or in a pair: the score is made of many small differences"
 
     def lines(self, row: int) -> Iterator[str]:
         """All that is to be said of a row, line by line."""
@@ -234,6 +298,24 @@ class Explanation:
                 break
             base, fair = self.parts.parts[row, feature]
             yield f"  {place}. {text}  [{base:+.3f} before, {fair:+.3f} after fairness]"
+        if self.summary(row):
+            yield f"  {self.summary(row)}"
+
+    def __repr__(self) -> str:
+        """What is said of the first rows, in at most 15 lines."""
+        flagged = int(self.flagged[:, 1].sum())
+        beside = "those most like it" if self.baseline == "alike" else "the typical row of all"
+        said = [f"{number(len(self))} rows, {number(flagged)} flagged; each is held against {beside}"]
+        rows = 0
+        for rows in range(len(self)):
+            told = [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…" for line in self.lines(rows)]
+            if len(said) + len(told) > _LINES - 1:
+                break
+            said += told
+        else:
+            rows = len(self)
+        left = len(self) - rows
+        return "\n".join([*said, f"... {number(left)} more: to_frame(), lines(row), plot(row)"] if left else said)
 
     def shown(self, row: int, feature: int) -> str:
         """What a row has in a feature, as text."""

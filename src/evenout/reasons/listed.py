@@ -26,8 +26,11 @@ def reason_columns(
     table: "TableEncoder | None" = None,
     frame: "pd.DataFrame | None" = None,
     sensitive_features: Any = None,
+    everybody: bool = False,
 ) -> "pd.DataFrame":
     """Columns ``change``, ``reason_1``, ... of all rows; reasons are empty where neither score flags the row.
+
+    Of ``everybody``: no row is without; the first says so where nothing stands out.
 
     Parameters
     ----------
@@ -46,14 +49,14 @@ def reason_columns(
     given = {"sensitive_features": sensitive_features}
     before = ensemble.base_scores(rows, **given) > base_line(ensemble)
     after = ensemble.outlier_scores(rows, **given) > ensemble._result.threshold
-    named, texts = np.flatnonzero(before | after), np.full((len(before), n_reasons), "", dtype=object)
+    named, texts = np.flatnonzero(before | after | everybody), np.full((len(before), n_reasons), "", dtype=object)
     if len(named):
         few = rows.iloc[named] if hasattr(rows, "iloc") else rows[named]
         shown = None if frame is None else frame.iloc[named]
         groups = None if sensitive_features is None else np.asarray(sensitive_features, dtype=object)[named]
         found = explain_rows(ensemble, few, n_reasons, table=table, frame=shown, sensitive_features=groups)
         for row, place in enumerate(named):
-            said = found.texts(row)[: found.n_given(row)]
+            said = found.texts(row)[: found.n_given(row)] or [found.summary(row)]
             texts[place, : len(said)] = said
     change = np.array(CHANGES, dtype=object)[2 * before.astype(int) + after]
     return pd.DataFrame({"change": change} | {f"reason_{j + 1}": texts[:, j] for j in range(n_reasons)})
@@ -78,9 +81,15 @@ def _frame_of(
 
 
 def explain_partitions(
-    engine: Engine, ensemble: Any, n_reasons: int, to: Path, *, table: "TableEncoder | None" = None
+    engine: Engine,
+    ensemble: Any,
+    n_reasons: int,
+    to: Path,
+    *,
+    table: "TableEncoder | None" = None,
+    everybody: bool = False,
 ) -> int:
-    """Write the reasons of all flagged rows of an engine's encoded partitions; how many rows these are.
+    """Write the reasons of all flagged rows, or of all, of an engine's encoded partitions; how many rows these are.
 
     Parameters
     ----------
@@ -95,14 +104,14 @@ def explain_partitions(
         That the rows were encoded by.
     """
     shared = engine.share((ensemble, table))
-    return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, shared, n_reasons, to))
+    return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, shared, n_reasons, to, everybody))
 
 
 def _read_part(part: Part, *shared: Any) -> tuple[Part, Rows]:  # noqa: ARG001
     return part, read_rows(part)
 
 
-def _explain_part(ready: tuple[Part, Rows], model: tuple[Any, Any], n_reasons: int, to: Path) -> int:
+def _explain_part(ready: tuple[Part, Rows], model: tuple[Any, Any], n_reasons: int, to: Path, everybody: bool) -> int:
     import pandas as pd
 
     (part, rows), (ensemble, table) = ready, model
@@ -111,8 +120,8 @@ def _explain_part(ready: tuple[Part, Rows], model: tuple[Any, Any], n_reasons: i
     names = getattr(ensemble, "feature_names_in_", None)
     X = rows.X if names is None else pd.DataFrame(rows.X, columns=names)
     groups = rows.labels() if rows.names else None
-    found = reason_columns(ensemble, X, n_reasons, table=table, sensitive_features=groups)
-    kept = found["change"] != "not flagged"
+    found = reason_columns(ensemble, X, n_reasons, table=table, sensitive_features=groups, everybody=everybody)
+    kept = (found["change"] != "not flagged") | everybody
     found.insert(0, "row", part.first_row + np.arange(len(found)))
     found.insert(0, "source", part.source)
     place = to / f"reasons-{part.index:06d}.parquet"

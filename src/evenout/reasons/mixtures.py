@@ -124,7 +124,7 @@ def mixed_scores(part: Any, mixtures: Mixtures, crowd: Crowd | None) -> FloatArr
     """Raw score columns of one part of a pool at all mixtures of some rows, shape (m, L, columns)."""
     rows = mixtures.rows()
     if isinstance(part, GroupAware):
-        groups = np.repeat(np.asarray(mixtures.groups, dtype=object), len(mixtures.orders.taken))
+        groups = np.repeat(np.asarray(mixtures.groups, dtype=object), len(mixtures.orders.taken), axis=0)
         return mixtures.joined(part.score(rows, sensitive_features=groups))
     return mixtures.joined(part.score(rows))
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,10 @@ from evenout.reasons.features import Features
 PROXY = 0.25  # how well a feature tells the group, from 0 to 1, from which on this is said
 UNUSUAL = 0.75  # share of rows beyond which a value is called higher or lower
 _MOSTLY = 3.0  # times its part before
+_RARE = 0.1  # share of rows with a category, below which it is rare by itself
+_TOGETHER = 0.95  # share of rows alike in another feature beyond which a common value is rare among them
+_AMONG_LIKE = 0.9  # the same, of the rows most similar
+_ALIKE, _FEWEST = 100, 20  # rows alike in another feature: about so many of the crowd, and at least
 _CHANGED = 0.25  # of a part, from which on it is said that fairness has changed it
 _LOW, _HIGH = (int(np.searchsorted(SHARES, share)) for share in (0.1, 0.9))
 
@@ -33,20 +38,36 @@ class Words:
     features: Features
     rows: str = "rows"
 
-    def value(self, feature: int, shown: Any, row: FloatArray, beside: FloatArray | None) -> str:
-        """A feature, what it is in a row, encoded (d,), and how usual that is: among all, and beside its company."""
+    def value(
+        self, feature: int, shown: Any, row: FloatArray, beside: FloatArray | None, near: FloatArray | None = None
+    ) -> str:
+        """A feature, what it is in a row, encoded (d,), and how usual that is.
+
+        Among all rows, beside the typical row of its company, (d,), and among the rows of this company, (size, d).
+        """
         name, columns = self.features.names[feature], self.features.columns(feature)
         if self.features.kinds[feature] == "categories":
-            return f"{name}: {self._category(shown, row, beside, columns)}"
+            return f"{name}: {self._category(feature, shown, row, beside, near)}"
         if shown is None:
             return f"{name}: missing, taken as {number(row[columns[0]])}"
-        column = max(columns.tolist(), key=lambda j: max(self.beyond(float(row[j]), j)))
+        column = self._oddest(feature, row)
         if self.features.kinds[feature] == "numbers":
-            return f"{name}: {number(row[column])}, {self._place(row, beside, column)}"
+            return f"{name}: {number(row[column])}, {self._place(feature, row, beside, near)}"
         if column == columns[0]:
-            return f"{name}: {shown}, {self._place(row, None, column, words=('later', 'earlier'), span=False)}"
+            place = self._place(feature, row, None, near, words=("later", "earlier"), span=False)
+            return f"{name}: {shown}, {place}"
         part = self.features.labels[column].removeprefix(name).strip(" ()")
-        return f"{name}: {shown}, {part} {number(row[column])}, {self._place(row, beside, column)}"
+        return f"{name}: {shown}, {part} {number(row[column])}, {self._place(feature, row, beside, near)}"
+
+    def stands_out(self, feature: int, row: FloatArray, near: FloatArray | None) -> bool:
+        """Whether what a row has in a feature is rare: by itself, together with another feature, or among its like."""
+        columns = self.features.columns(feature)
+        if self.features.kinds[feature] == "categories":
+            held = columns[row[columns] == 1.0]
+            alone = not len(held) or self.background.means[held[0]] < _RARE
+        else:
+            alone = max(self.beyond(float(row[self._oddest(feature, row)]), self._oddest(feature, row))) >= UNUSUAL
+        return bool(alone) or bool(self._together(feature, row, near, ("higher", "lower")))
 
     def beyond(self, value: float, column: int) -> tuple[float, float]:
         """At least this share of the training rows lies below the value, and at least this share above."""
@@ -55,15 +76,22 @@ class Words:
         above = 1.0 - SHARES[upto] if upto < len(SHARES) else 0.0
         return (float(SHARES[below - 1]) if below else 0.0), 1.0 if upto == 0 else float(above)
 
+    def _oddest(self, feature: int, row: FloatArray) -> int:
+        """The encoded column of a feature in which a row is furthest out."""
+        columns = self.features.columns(feature).tolist()
+        return int(max(columns, key=lambda j: max(self.beyond(float(row[j]), j))))
+
     def _place(
         self,
+        feature: int,
         row: FloatArray,
         beside: FloatArray | None,
-        column: int,
+        near: FloatArray | None,
         words: tuple[str, str] = ("higher", "lower"),
         *,
         span: bool = True,
     ) -> str:
+        column = self._oddest(feature, row)
         value, levels = float(row[column]), self.background.levels[:, column]
         said = [f"80% of {self.rows}: {number(levels[_LOW])} to {number(levels[_HIGH])}"] if span else []
         similar = "" if beside is None or beside[column] == value else f"those most similar: {number(beside[column])}"
@@ -75,20 +103,77 @@ class Words:
                 return f"{word} than {percent(share)} of {self.rows}{usual}"
         if value == (self.background.typical if beside is None else beside)[column]:
             return "the typical value"
-        return f"common by itself{usual}"
+        rare = self._together(feature, row, near, words)
+        return f"common by itself{usual}, {f'but {rare}' if rare else 'and in no pair with another column rare'}"
 
-    def _category(self, shown: Any, row: FloatArray, beside: FloatArray | None, columns: IntArray) -> str:
-        text = "missing" if shown is None else str(shown)
+    def _category(
+        self, feature: int, shown: Any, row: FloatArray, beside: FloatArray | None, near: FloatArray | None
+    ) -> str:
+        text, columns = "missing" if shown is None else str(shown), self.features.columns(feature)
         held = columns[row[columns] == 1.0]
         if not len(held):
             return f"{text}, which no training row has"
         usual = self.background.means[columns] if beside is None else beside[columns]
         most = columns[usual.argmax()]
-        share = f"{text}, as {percent(float(self.background.means[held[0]]))} of {self.rows}"
+        share = float(self.background.means[held[0]])
+        said = f"{text}, as {percent(share)} of {self.rows}"
+        rare = self._together(feature, row, near, ("", "")) if share >= _RARE else ""
+        rare = f", but {rare}" if rare else ""
         if held[0] == most:
-            return share
+            return f"{said}{rare}"
         label = self.features.labels[most].partition("=")[2]
-        return f"{share} ({'most frequent' if beside is None else 'those most similar'}: {label})"
+        return f"{said} ({'most frequent' if beside is None else 'those most similar'}: {label}){rare}"
+
+    def _together(self, feature: int, row: FloatArray, near: FloatArray | None, words: tuple[str, str]) -> str:
+        """With which other feature, or among which rows, a common value is rare, in counts; empty if with none."""
+        column = self._oddest(feature, row)
+        crowd, best, found = self.background.crowd, _TOGETHER, ""
+        for other in range(len(self.features.names)):
+            if other == feature:
+                continue
+            alike = self._alike(other, row)
+            share, said = self._among(crowd[alike, column], row[column], feature, words) if len(alike) else (0.0, "")
+            if share > best and len(alike) >= _FEWEST:
+                best, found = share, f"{said} {len(alike)} training rows with {self._alike_words(other, row)}"
+        if not found and near is not None and len(near) >= _FEWEST:
+            share, said = self._among(near[:, column], row[column], feature, words)
+            found = f"{said} the {len(near)} most similar rows" if share >= _AMONG_LIKE else ""
+        return found
+
+    def _among(self, values: FloatArray, value: float, feature: int, words: tuple[str, str]) -> tuple[float, str]:
+        """How many of some rows are on the other side of a value, or have another category."""
+        if self.features.kinds[feature] == "categories":
+            other = int((values != value).sum())
+            return other / len(values), f"unlike {other} of"
+        below, above = int((values < value).sum()), int((values > value).sum())
+        most, word = (below, words[0]) if below >= above else (above, words[1])
+        return most / len(values), f"{word} than in {most} of"
+
+    def _alike(self, feature: int, row: FloatArray) -> IntArray:
+        """Rows of the crowd with the same category, or with the nearest numbers, ties with the ends included."""
+        columns = self.features.columns(feature)
+        if self.features.kinds[feature] == "categories":
+            held = columns[row[columns] == 1.0]
+            return np.flatnonzero(self.background.crowd[:, held[0]] == 1.0) if len(held) else np.empty(0, np.intp)
+        order, ordered = self._ordered
+        values, size = ordered[:, columns[0]], min(_ALIKE, max(_FEWEST, len(ordered) // 10), len(ordered))
+        middle = int(np.searchsorted(values, row[columns[0]]))
+        start = min(max(0, middle - size // 2), len(values) - size)
+        first = np.searchsorted(values, values[start], side="left")
+        last = np.searchsorted(values, values[start + size - 1], side="right")
+        return order[first:last, columns[0]]
+
+    def _alike_words(self, feature: int, row: FloatArray) -> str:
+        name, columns = self.features.names[feature], self.features.columns(feature)
+        if self.features.kinds[feature] == "categories":
+            return self.features.labels[columns[row[columns] == 1.0][0]].replace("=", " ", 1)
+        return f"a similar {name}"
+
+    @cached_property
+    def _ordered(self) -> tuple[IntArray, FloatArray]:
+        """Places of the crowd by column, ascending, and the values there."""
+        order = np.argsort(self.background.crowd, axis=0, kind="stable")
+        return order, np.take_along_axis(self.background.crowd, order, axis=0)
 
     def notes(self, feature: int, parts: FloatArray, earlier: list[int]) -> list[str]:
         """What else must be said of a reason: parts (2,) in base and fair score, and the reasons named before it."""
@@ -122,11 +207,12 @@ class Words:
         shown: Any,
         row: FloatArray,
         beside: FloatArray | None,
+        near: FloatArray | None,
         parts: FloatArray,
         earlier: list[int],
     ) -> str:
         """A whole reason, as one line; ``beside`` is the typical row of the row's company, None: that of all rows."""
-        return "; ".join([self.value(feature, shown, row, beside), *self.notes(feature, parts, earlier)])
+        return "; ".join([self.value(feature, shown, row, beside, near), *self.notes(feature, parts, earlier)])
 
 
 def number(value: float) -> str:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.flags import flagged_share
 from evenout.core.types import BoolArray, FloatArray
+from evenout.detectors.adapt import GroupAware
 from evenout.estimator import FairOutlierEnsemble
 from evenout.fitting.request import DEFAULT_REDUCTION
 from evenout.inputs.grouping import read_crossed
@@ -47,7 +48,8 @@ def collect(
     """Measure everything that the report of a fitted model shows; the parameters are those of `write_report`."""
     check_is_fitted(model)
     smallest = 0 if show_small_cells else SMALLEST_CELL
-    S = _columns(model, X)
+    used = _used_groups(model, sensitive_features)
+    S = _columns(model, X, used)
     groups = _groups(model, X, sensitive_features, len(S))
     people = _people(model, groups, sensitive_features, smallest)
     outlier, labels = show_labels(y, len(S), smallest)
@@ -56,7 +58,7 @@ def collect(
     base, steps, listed = _measure(model, S, alphas, people, outlier, name)
     chosen = int(np.flatnonzero(alphas == model._result.choice.alpha)[0])
     before, after = _both(model, S)
-    asked: dict[str, Any] = {"n_reasons": reasons, "smallest": smallest, "table": table}
+    asked: dict[str, Any] = {"n_reasons": reasons, "smallest": smallest, "table": table, "used": used}
     return ReportData(
         title=shortened(title or origin.get("source") or "Fairness report"),
         origin=_origin(model, **origin),
@@ -87,7 +89,7 @@ def collect(
         resembled=tuple(map(shortened, model.group_known_)),
         known=tuple(model.group_known_.values()),
         solved=model.path_.rule is not None,
-        gap_features=gap_features(model, X, before, people, table),
+        gap_features=gap_features(model, X, before, people, table, used),
         reasoned=reasoned_people(model, X, (before, after), people, name, **asked),
     )
 
@@ -98,9 +100,15 @@ def _both(model: FairOutlierEnsemble, S: FloatArray) -> tuple[FloatArray, FloatA
     return base, model._result.mixture.apply(S, base)
 
 
-def _columns(model: FairOutlierEnsemble, X: Any) -> FloatArray:
+def _used_groups(model: FairOutlierEnsemble, sensitive_features: Any) -> Any:
+    """The groups of the rows, for detectors that use them; None where there are no such detectors."""
+    aware = any(isinstance(part, GroupAware) for part in model._result.scores.pool.parts)
+    return np.asarray(sensitive_features, dtype=object) if aware else None
+
+
+def _columns(model: FairOutlierEnsemble, X: Any, used: Any) -> FloatArray:
     """Scores of the rows by detectors, and how much they resemble groups by classifiers that have not seen them."""
-    S, found = model._columns(X, None), model._result
+    S, found = model._columns(X, used), model._result
     k = found.scores.n_detectors
     fitted = S.shape == found.S.shape and np.allclose(S[:, :k], found.S[:, :k])
     return np.column_stack([S[:, :k], found.S[:, k:]]) if fitted and S.shape[1] > k else S

@@ -22,9 +22,11 @@ _TEXT = 400  # characters of a reason
 
 
 def gap_features(
-    model: FairOutlierEnsemble, X: Any, base: FloatArray, people: People, table: "TableEncoder | None"
+    model: FairOutlierEnsemble, X: Any, base: FloatArray, people: People, table: "TableEncoder | None", used: Any = None
 ) -> GapFeatures | None:
     """The two groups whose mean base scores (n,) lie furthest apart, and what each feature has to do with it.
+
+    ``used`` are the groups of the rows, where detectors use them.
 
     Parts beside the typical row of all add up to scores, so their means in two groups add up to the gap of these.
     """
@@ -35,13 +37,14 @@ def gap_features(
     means = np.bincount(people.codes, weights=base, minlength=len(people.sizes))[shown] / sizes[shown]
     high, low = int(shown[means.argmax()]), int(shown[means.argmin()])
     rows = [_evenly(np.flatnonzero(people.codes == group)) for group in (high, low)]
-    found = explain_rows(model, _taken(X, np.concatenate(rows)), 1, table=table, baseline="typical")
+    every = np.concatenate(rows)
+    beside = {"table": table, "sensitive_features": _taken(used, every)}
+    found = explain_rows(model, _taken(X, every), 1, baseline="typical", **beside)
     parts, first = found.parts.parts, len(rows[0])
     gaps = parts[:first].mean(axis=0) - parts[first:].mean(axis=0)
     order = np.argsort(-np.abs(gaps).max(axis=1), kind="stable")
-    tells = found.words.features.largest(found.words.background.tells)
     features = [
-        GapFeature(shortened(found.feature_names[j]), float(gaps[j, 0]), float(gaps[j, 1]), float(tells[j]))
+        GapFeature(shortened(found.feature_names[j]), float(gaps[j, 0]), float(gaps[j, 1]), _known(found.tells[j]))
         for j in order[:_FEATURES]
     ]
     others = gaps[order[_FEATURES:]].sum(axis=0)
@@ -50,6 +53,10 @@ def gap_features(
     before, after = gaps.sum(axis=0).tolist()
     names = shortened(people.names[high]), shortened(people.names[low])
     return GapFeatures(names[0], names[1], len(parts), before, after, tuple(features))
+
+
+def _known(share: float) -> float | None:
+    return None if np.isnan(share) else float(share)
 
 
 def reasoned_people(
@@ -62,6 +69,7 @@ def reasoned_people(
     n_reasons: int,
     smallest: int,
     table: "TableEncoder | None",
+    used: Any = None,
 ) -> tuple[tuple[str, tuple[Reasoned, ...]], ...]:
     """Who enters the list, who leaves it and who stays, the most unusual first, each with reasons.
 
@@ -80,7 +88,8 @@ def reasoned_people(
     every = np.concatenate([*chosen.values()])
     if not len(every):
         return ()
-    found = explain_rows(model, _taken(X, every), n_reasons, table=table, rows="people")
+    beside = {"table": table, "sensitive_features": _taken(used, every)}
+    found = explain_rows(model, _taken(X, every), n_reasons, rows="people", **beside)
     ranks = np.column_stack([ranks_of(score, every) for score in scores])
     told, first = [], 0
     for which, places in chosen.items():
@@ -102,4 +111,6 @@ def _evenly(places: IntArray) -> IntArray:
 
 
 def _taken(X: Any, places: IntArray) -> Any:
+    if X is None:
+        return None
     return X.iloc[places] if hasattr(X, "iloc") else np.asarray(X)[places]

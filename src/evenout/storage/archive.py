@@ -3,6 +3,7 @@
 A file holds dicts with text as keys, lists, text, numbers, truth values, None and arrays of numbers. It names no class
 of its own, so loading one creates no object but these and runs no code. What a file claims is checked before any of it
 is read: its members are not compressed, so they cannot be larger than the file, and an array is as long as it says.
+Large arrays are packed (`evenout.storage.packing`).
 """
 
 import dataclasses
@@ -16,7 +17,9 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
+from evenout.core.exceptions import InputError
 from evenout.inputs.files import require_file
+from evenout.storage.packing import packed, unpacked
 
 # The whole list: how skops is asked to build a node, and of which type.
 TRUSTED = {
@@ -26,12 +29,18 @@ TRUSTED = {
     ("NdArrayNode", "numpy", "ndarray"),
     ("TypeNode", "builtins", "str"),  # of the keys of a dict
 }
-_DTYPES = tuple(np.dtype(kind) for kind in (np.float64, np.int64, np.int32, np.bool_, np.uint8))
+_DTYPES = tuple(np.dtype(kind) for kind in (np.float64, np.float32, np.int64, np.int32, np.bool_, np.uint8))
 _SCHEMA = "schema.json"
 
 
-class ModelFileError(ValueError):
-    """A file that is no model of evenout, or a damaged one, or one that asks for more than plain data."""
+class ModelFileError(InputError):
+    """A file that is no model of evenout, or a damaged one, or one that asks for more than plain data.
+
+    Text without fields is no template: it may hold what a file says.
+    """
+
+    def __init__(self, text: str = "", /, **fields: Any) -> None:
+        super().__init__(text if fields else "{text}", **(fields or {"text": text}))
 
 
 def write_plain(data: Any, path: Path) -> None:
@@ -39,7 +48,7 @@ def write_plain(data: Any, path: Path) -> None:
     import skops.io
 
     with (
-        ZipFile(io.BytesIO(skops.io.dumps(data))) as source,
+        ZipFile(io.BytesIO(skops.io.dumps(packed(data)))) as source,
         ZipFile(path, "w", compression=ZIP_STORED) as target,
     ):
         schema = json.loads(source.read(_SCHEMA))
@@ -59,7 +68,7 @@ def read_plain(path: Path) -> Any:
     with path.open("rb") as file:
         try:
             _check(file)
-            return skops.io.load(file, trusted=[])
+            return unpacked(skops.io.load(file, trusted=[]))
         except ModelFileError:
             raise
         except Exception as error:  # whatever a damaged file makes the readers of zip, JSON and arrays say

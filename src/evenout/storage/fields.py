@@ -29,6 +29,15 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return self._data.get(name) is not None
 
+    @property
+    def entries(self) -> dict[str, Any]:
+        """All entries, as they are."""
+        return self._data
+
+    def joined(self, more: dict[str, Any]) -> "Fields":
+        """The same with more entries."""
+        return Fields(self._data | more, self._where)
+
     def names(self) -> list[str]:
         """The names of the entries."""
         return list(self._data)

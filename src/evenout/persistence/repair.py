@@ -1,4 +1,4 @@
-"""A fitted `BlindRepair` as plain data, and back."""
+"""A fitted `BlindRepair` or `ScoreRepair` as plain data, and back."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +12,7 @@ from evenout.inputs.groups import Groups
 from evenout.persistence.ensemble import choice_entries, parameter_entries, path_entries, unfitted
 from evenout.persistence.parts import ratio_entries, read_choice, read_path, read_ratio
 from evenout.persistence.resemblance import describe_resemblance, read_resemblance
+from evenout.repair import ScoreRepair, _Distribution
 from evenout.storage.archive import plain
 from evenout.storage.fields import Fields
 
@@ -25,7 +26,9 @@ def describe_blind(model: BlindRepair, objects: list[Any]) -> dict[str, Any]:
     flags = found.flags
     return plain(
         {
+            "kind": "blind",
             "parameters": parameter_entries(model, objects),
+            "score_name": model.score_name_,
             "n_features": model.n_features_in_,
             "feature_names": None if names is None else [*names],
             "groups": {
@@ -76,9 +79,58 @@ def read_blind(data: Fields, objects: Sequence[Any]) -> BlindRepair:
     model.group_known_ = dict(zip(told, known.tolist(), strict=True))
     found = Groups(codes, labels, small)
     model._store(Repaired(resemblance, path, Prices(own, without, choice), flags, found), told)
+    model.score_name_ = data.text("score_name") if "score_name" in data else None
     model.n_features_in_ = d
     if "feature_names" in data:
         model.feature_names_in_ = np.array(data.texts("feature_names", d), dtype=object)
+    return model
+
+
+def describe_aware(model: ScoreRepair) -> dict[str, Any]:
+    """As plain data; scores of single rows are not in it, but the distinct scores of each group are."""
+    check_is_fitted(model)
+    return plain(
+        {
+            "kind": "aware",
+            "parameters": parameter_entries(model, []),
+            "score_name": model.score_name_,
+            "sensitive_names": model.sensitive_names_,
+            "groups": model.groups_,
+            "counts": model.group_counts_.astype(np.int64),
+            "left_out": model.left_out_,
+            "places": model._places,
+            "distributions": model._distributions,
+            "shares": model._shares,
+            "strength": model.strength_,
+            "gap_detected": model.gap_detected_,
+            "bias_reduction": model.bias_reduction_,
+            "threshold": model.threshold_,
+        }
+    )
+
+
+def read_aware(data: Fields) -> ScoreRepair:
+    """The repair; a `ModelFileError` if any of its parts does not fit the others."""
+    model: ScoreRepair = unfitted(ScoreRepair, data.fields("parameters"), ())
+    model.groups_ = data.texts("groups") if data.items("groups") else ()
+    G, left_out, places = len(model.groups_), data.fields("left_out"), data.fields("places")
+    model.group_counts_ = data.integers("counts", G, low=0, high=2**53)
+    model.left_out_ = {name: left_out.whole(name, 0, 2**53) for name in left_out.names()}
+    model._places = {name: places.whole(name, -1, G - 1) for name in places.names()}
+    distributions = []
+    for part in data.parts("distributions"):
+        values = part.floats("values", None)
+        levels = part.floats("levels", len(values))
+        part.require(
+            len(values) and (np.diff(values) > 0).all() and (np.diff(levels) > 0).all(), "values", "is no order"
+        )
+        distributions.append(_Distribution(values, levels))
+    data.require(len(distributions) == G, "distributions", "has the wrong length")
+    model._distributions, model._shares = tuple(distributions), data.floats("shares", G)
+    model.strength_, model.gap_detected_ = data.number("strength"), data.flag("gap_detected")
+    model.bias_reduction_, model.threshold_ = data.number("bias_reduction", finite=False), data.number("threshold")
+    model.score_name_ = data.text("score_name") if "score_name" in data else None
+    model.sensitive_names_ = data.texts("sensitive_names") if data.items("sensitive_names") else ()
     return model
 
 

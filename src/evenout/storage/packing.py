@@ -1,0 +1,128 @@
+"""Large arrays in less space, without the loss of a bit.
+
+Columns of few values, such as one-hot ones, are kept as bytes and a table; numbers that fit into 32 bits, such as those
+on the grid of `evenout.detectors.units`, in 32 bits; symmetric matrices by one triangle. A packed array is a dict with
+the entry ``packed``. Unpacked it is at most eight times as large: a file cannot ask for more memory than that.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from evenout.core.types import AnyArray, FloatArray
+
+SMALLEST = 4096  # numbers; smaller arrays are kept as they are
+_TABLE = 256  # values of a column that fit into bytes
+_STEP = 2.0**-20
+_BYTES, _SINGLE, _GRID, _DOUBLE = range(4)
+_NAMES = {_BYTES: "bytes", _SINGLE: "single", _GRID: "grid", _DOUBLE: "double"}
+
+
+def packed(value: Any) -> Any:
+    """Plain data with its large arrays packed, where that saves space and gives the same bits back."""
+    if isinstance(value, dict):
+        return {name: packed(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [packed(item) for item in value]
+    if not isinstance(value, np.ndarray) or value.size < SMALLEST:
+        return value
+    made = _pack_whole(value) if value.dtype == np.int64 else _pack_floats(value) if value.dtype == np.float64 else None
+    return value if made is None or _size(made) >= 0.9 * value.nbytes or not _same(unpacked(made), value) else made
+
+
+def unpacked(value: Any) -> Any:
+    """Plain data as it was; a `ValueError` where a packed array is none."""
+    if isinstance(value, list):
+        return [unpacked(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    match value.get("packed"):
+        case "whole":
+            return np.asarray(value["values"]).astype(np.int64)
+        case "triangle":
+            return _unpack_triangle(value)
+        case "columns":
+            return _unpack_columns(value)
+    return {name: unpacked(item) for name, item in value.items()}
+
+
+def _size(made: dict[str, Any]) -> int:
+    return sum(part.nbytes for part in made.values() if isinstance(part, np.ndarray))
+
+
+def _same(found: AnyArray, value: AnyArray) -> bool:
+    """Whether two arrays have the same bits: 0.0 is not -0.0."""
+    return found.shape == value.shape and bool((found.view(np.int64) == value.view(np.int64)).all())
+
+
+def _pack_whole(values: AnyArray) -> dict[str, Any] | None:
+    low, high = int(values.min()), int(values.max())
+    if low >= 0 and high < _TABLE:
+        return {"packed": "whole", "values": values.astype(np.uint8)}
+    return {"packed": "whole", "values": values.astype(np.int32)} if low >= -(2**31) and high < 2**31 else None
+
+
+def _pack_floats(values: FloatArray) -> dict[str, Any] | None:
+    if not np.isfinite(values).all():
+        return None
+    d = values.shape[-1]
+    if values.ndim >= 2 and values.shape[-2] == d and (values == np.swapaxes(values, -1, -2)).all():
+        rows, columns = np.triu_indices(d)
+        return {"packed": "triangle", "values": np.ascontiguousarray(values[..., rows, columns]), "size": d}
+    return _pack_columns(values) if values.ndim <= 2 else None
+
+
+def _unpack_triangle(data: dict[str, Any]) -> FloatArray:
+    d, values = int(data["size"]), data["values"]
+    if values.shape[-1] != d * (d + 1) // 2:
+        raise ValueError("a triangle has the wrong size")
+    rows, columns = np.triu_indices(d)
+    out = np.empty((*values.shape[:-1], d, d))
+    out[..., rows, columns] = values
+    out[..., columns, rows] = values
+    return out
+
+
+def _pack_columns(values: FloatArray) -> dict[str, Any]:
+    """Each column in the way that takes the least space; an array of one axis is one column."""
+    by_column = values.reshape(len(values), -1).T
+    kinds, tables = [], []
+    parts: dict[int, list[AnyArray]] = {kind: [] for kind in _NAMES}
+    found: AnyArray
+    for column in by_column:
+        table, codes = np.unique(column, return_inverse=True)
+        if len(table) <= _TABLE:
+            kind, found = _BYTES, codes.astype(np.uint8)
+            tables.append(table)
+        elif (column == column.astype(np.float32)).all():
+            kind, found = _SINGLE, column.astype(np.float32)
+        elif np.abs(column).max() < 2**31 * _STEP and (column / _STEP == np.rint(column / _STEP)).all():
+            kind, found = _GRID, (column / _STEP).astype(np.int32)
+        else:
+            kind, found = _DOUBLE, column
+        kinds.append(kind)
+        parts[kind].append(found)
+    kept = {_NAMES[kind]: np.array(columns) for kind, columns in parts.items() if columns}
+    if tables:
+        kept |= {"tables": np.concatenate(tables), "lengths": np.array([len(t) for t in tables], dtype=np.int64)}
+    return {"packed": "columns", "axes": values.ndim, "kinds": np.array(kinds, dtype=np.uint8), **kept}
+
+
+def _unpack_columns(data: dict[str, Any]) -> FloatArray:
+    kinds, ends = data["kinds"], np.cumsum(data.get("lengths", np.zeros(0, dtype=np.int64)))
+    n = next(data[name].shape[1] for name in _NAMES.values() if name in data)
+    out = np.empty((n, len(kinds)))
+    for kind, name in _NAMES.items():
+        places = np.flatnonzero(kinds == kind)
+        columns = data[name] if len(places) else ()
+        if len(columns) != len(places):
+            raise ValueError("a packed array has the wrong number of columns")
+        for place, column in zip(places, columns, strict=True):
+            out[:, place] = column * _STEP if kind == _GRID else column
+    for place, column, end, length in zip(
+        np.flatnonzero(kinds == _BYTES), data.get("bytes", ()), ends, data.get("lengths", ()), strict=True
+    ):
+        out[:, place] = data["tables"][end - length : end][column]
+    if not np.isin(kinds, list(_NAMES)).all():
+        raise ValueError("a packed array has a column of no known kind")
+    return out[:, 0] if data["axes"] == 1 else out
