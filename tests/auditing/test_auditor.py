@@ -54,12 +54,13 @@ def test_every_interval_holds_its_value_and_every_gap_has_a_p_value(result):
     for m in result.measures:
         assert np.isnan(m.low) or m.low <= m.value <= m.high, m
         if MEANINGS[m.measure].worse:
-            assert 1 / 61 <= m.p <= m.p_adjusted <= 1, m
+            least = 0.0 if "conditional" in m.measure or MEANINGS[m.measure].question == "strata" else 1 / 61  # Wald's
+            assert least <= m.p <= m.p_adjusted <= 1, m
         assert (MEANINGS[m.measure].shape == "none") == bool(np.isnan(m.low)), m
 
 
 def test_p_values_are_corrected_within_each_question(result):
-    for question in ("scores", "labels", "strata", "individuals", "features"):
+    for question in ("scores", "labels", "strata", "features"):
         kinds = [name for name, kind in MEANINGS.items() if kind.question == question and kind.tested_as is None]
         tested = [m for m in result.measures if m.measure in kinds and not np.isnan(m.p)]
         assert len(tested) > 0, question
@@ -92,7 +93,7 @@ def test_order_of_rows_and_names_of_groups_do_not_matter(result):
     moved["sensitive_features"] = [rename[g] for g in moved["sensitive_features"]]
     X = rest["X"].iloc[order].reset_index(drop=True)
     other = audit(scores[order], **moved, X=X, **SMALL)
-    for m in result.measures:
+    for m in (m for m in result.measures if m.measure != "individual_unfairness_shuffled"):
         value = other.get(m.measure, rename.get(m.group), m.detail).value
         assert value == pytest.approx(m.value, rel=1e-6, nan_ok=True), m
 
@@ -282,7 +283,7 @@ def test_interval_of_individual_unfairness_narrows_with_all_rows(monkeypatch):
     measure = part.get("individual_unfairness")
     assert measure.value == whole.value
     assert measure.high - measure.low == pytest.approx(whole.high - whole.low, rel=0.4)
-    assert any("interval and test of 244" in note for note in part.notes)
+    assert any("the interval of 244" in note for note in part.notes)
 
 
 def test_exports_are_tidy_and_json(result):

@@ -7,7 +7,7 @@ from scipy import stats
 
 from evenout.auditing import audit
 from evenout.auditing.membership import name_clusters
-from evenout.auditing.tables import class_table, level_table
+from evenout.auditing.tables import class_table, joined_clusters, level_table
 from evenout.core.exceptions import SmallGroupWarning
 from evenout.metrics import no_gap_test
 
@@ -212,10 +212,6 @@ def test_order_of_rows_and_names_of_clusters_do_not_matter():
     ("clusters", "message"),
     [
         ([1, 1, 2, 2, 3], "clusters has 5 rows, but scores has 6"),
-        (
-            [1, 1, 1, 2, 2, 2],
-            "rows of cluster '1' are of different groups \\('a' and 'b'\\); a cluster must lie within",
-        ),
         ([1, 1, None, 2, 2, np.nan], "clusters has missing values in 2 of 6 rows \\(first: row 2\\)"),
         (np.ones((6, 2)), "clusters must hold one value per row"),
         ([[1], [2], [3], [4], [5], [6, 7]], "clusters"),
@@ -227,9 +223,23 @@ def test_bad_clusters_are_one_clear_line(clusters, message):
 
 
 def test_clusters_are_told_apart_by_value():
-    found = name_clusters(pd.Series([7, 3, 7, 3]))
-    assert found.codes.tolist() == [1, 0, 1, 0]
-    assert found.names == ("3", "7")
+    assert name_clusters(pd.Series([7, 3, 7, 3])).tolist() == [1, 0, 1, 0]
+
+
+def test_many_clusters_are_drawn_in_sets_of_one_group_that_vary_as_clusters_do():
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(20_000), 3)
+    groups = np.repeat(rng.choice(2, 20_000, p=[0.9, 0.1]), 3)
+    sets = joined_clusters(clusters, groups)
+    assert 3000 < len(np.unique(sets)) < 5000
+    for members in (clusters, groups):  # whole clusters, of one group
+        pairs = np.unique(np.column_stack([members, sets]), axis=0)
+        assert len(pairs) == max(len(np.unique(members)), len(np.unique(sets)))
+    z = np.repeat(rng.normal(size=20_000), 3)
+    one, two = (np.bincount(units, z * (groups == 1)) for units in (clusters, sets))
+    assert (two**2).sum() == pytest.approx((one**2).sum(), rel=0.15)
+    assert joined_clusters(clusters[:900], groups[:900]) is not None
+    np.testing.assert_array_equal(joined_clusters(clusters[:900], groups[:900]), clusters[:900])
 
 
 def test_drift_between_clustered_batches_is_not_tested():

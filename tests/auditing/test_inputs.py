@@ -53,7 +53,17 @@ def quick(scores=SCORES, groups=GROUPS, **more):
         (lambda: quick(y=[0, 1, 1]), "y has 3 rows, but scores has 4"),
         (lambda: quick(y=[-1, 1, 1, -1]), "y is '-1' in row 0; labels must be 0, or 1 for an outlier"),
         (lambda: quick(y=["ja", "nein", "ja", "ja"]), "y is 'ja' in row 0; labels must be"),
-        (lambda: quick(y=[0.0, 1.0, np.nan, 1.0]), "y is empty in row 2"),
+        (lambda: quick(y=[None, np.nan, None, None]), "y has no label at all"),
+        (lambda: quick(label_propensity=0.5), "label_propensity goes with labels, which are missing"),
+        (lambda: quick(y=[0, 1, None, 1], label_propensity=0.0), "label_propensity must hold one chance per row"),
+        (lambda: quick(sample_weight=[1, 2, -1, 1]), "sample_weight has negative numbers"),
+        (lambda: quick(sample_weight=[1, 2, 1]), "sample_weight has 3 rows, but scores has 4"),
+        (lambda: quick(sample_weight=[1, 1, 2, 2], contamination=2), "contamination=2 is a count of rows, which does"),
+        (lambda: quick(sample_weight=[1, 1, 2, 2], X=[[1.0]] * 4), "X does not go with sample_weight"),
+        (lambda: quick(clusters=[1, 2, 1, 2], X=[[1.0]] * 4), "X does not go with clusters that span groups"),
+        (lambda: quick(threshold=8, flags=[1, 0, 0, 0]), "threshold does not go with flags"),
+        (lambda: quick(threshold=np.nan), "threshold=nan is not allowed"),
+        (lambda: quick(flags=[1, 0, 2, 0]), "flags is '2' in row 2"),
         (lambda: quick(y=[1, 1, 1, 1]), "y is 1 in every row; to evaluate, both 0 and 1 must occur"),
         (
             lambda: quick(y=[[0], [1], [1], [0]]),
@@ -104,27 +114,27 @@ def test_rows_of_unknown_group_are_not_compared():
     inputs = read_audit_inputs(
         [0.1, 0.9, 0.2, 0.3, 0.4],
         ["a", None, "a", "b", "b"],
-        [0, 1, 0, 0, 1],
-        pd.DataFrame({"u": range(5)}),
-        ["s", "t", "s", "u", "u"],
+        y=[0, 1, 0, 0, 1],
+        X=pd.DataFrame({"u": range(5)}),
+        given=["s", "t", "s", "u", "u"],
         min_group_size=2,
         small_groups="leave_out",
         unknown_groups="ignore",
     )
     assert inputs.scores.tolist() == [0.1, 0.2, 0.3, 0.4]
-    assert inputs.groups.codes.tolist() == [0, 0, 1, 1]
-    assert inputs.labels.tolist() == [0, 0, 0, 1]
+    assert inputs.codes.tolist() == [0, 0, 1, 1]
+    assert inputs.labels.values.tolist() == [0, 0, 0, 1]
     assert inputs.features["u"].tolist() == [0, 2, 3, 4]
-    assert inputs.strata.codes.tolist() == [0, 0, 1, 1]
-    assert inputs.strata.names == ("s", "u")
+    assert inputs.alike.strata.codes.tolist() == [0, 0, 1, 1]
+    assert inputs.alike.strata.names == ("s", "u")
     assert inputs.background.tolist() == [0.9]
     assert inputs.notes == ("1 of 5 rows have no known group: not compared, but counted when flagging",)
 
 
 def test_numbers_are_cut_at_quantiles_and_few_values_kept():
     bins = bin_column(pd.Series([5.0, 1.0, 2.0, 3.0, 4.0, 6.0, np.nan]), 3)
-    assert bins.names == ("1 to 2", "3 to 4", "5 to 6", "missing")
-    assert bins.codes.tolist() == [2, 0, 0, 1, 1, 2, 3]
+    assert bins.names == ("1 to 2", "3 to 4", "5 to 6")
+    assert bins.codes.tolist() == [2, 0, 0, 1, 1, 2, -1]
     few = bin_column(pd.Series([2.5, 1.0, 2.5]), 3)
     assert (few.names, few.codes.tolist()) == (("1", "2.5"), [1, 0, 1])
     heavy = bin_column(pd.Series([0.0] * 20 + [1.0, 2.0, 3.0, 4.0]), 3)

@@ -3,7 +3,6 @@ import pytest
 from scipy import stats
 
 from evenout.auditing import audit
-from evenout.auditing.moments import group_moments
 from evenout.auditing.power import mean_gap, rate_gap
 
 PLAIN = {"n_bootstrap": 0, "n_permutations": 199}
@@ -47,22 +46,6 @@ def test_a_difference_that_cannot_be_is_not_promised():
     assert np.isnan(seen.difference)
     assert 0 < seen.power < 0.5
     assert np.isnan(mean_gap(1.0, np.ones(10), 1, 0.95))  # ten permutations never reject
-
-
-def test_moments_are_plain_ones_and_those_of_cluster_means():
-    rng = np.random.default_rng(0)
-    scores, groups = rng.normal(size=60), np.repeat([0, 1], [20, 40])
-    found = group_moments(scores, groups, 2)
-    parts = [scores[groups == g] for g in (0, 1)]
-    np.testing.assert_allclose(found.mean[0], [p.mean() for p in parts])
-    np.testing.assert_allclose(found.variance[0], [p.var(ddof=1) for p in parts])
-    clusters = np.arange(60) // 4  # of equal size: the noise is that of the mean of cluster means
-    by_cluster = group_moments(scores, groups, 2, clusters)
-    means = scores.reshape(15, 4).mean(axis=1)
-    parts = means[:5], means[5:]
-    np.testing.assert_allclose(by_cluster.mean[0], [p.mean() for p in parts])
-    assert by_cluster.count.tolist() == [5, 10]
-    np.testing.assert_allclose(by_cluster.variance[0], [p.var(ddof=1) for p in parts])
 
 
 @pytest.mark.long

@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
+from evenout.auditing import by_ruler, families
 from evenout.auditing.attributes import AttributeAudits
 from evenout.auditing.drivers import TEST_ROWS, gap_drivers
-from evenout.auditing.everyone import Everyone
-from evenout.auditing.families import individual_family, label_family, score_family, strata_family
 from evenout.auditing.individual import sample_rows
 from evenout.auditing.inputs import AuditInputs, read_audit_inputs
 from evenout.auditing.meanings import MEANINGS
 from evenout.auditing.notes import notes, of_left_out, rough_groups, with_note
 from evenout.auditing.result import AuditResult, LeftOut, Measure
-from evenout.auditing.soft import expected_counts, measure_curves, soft_family
 from evenout.auditing.summary import Settings
+from evenout.core.exceptions import InputError
 from evenout.core.flags import flagged_share
 from evenout.core.intervals import holm
 from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, warn_few_pairs
-from evenout.core.types import IntArray
 from evenout.inputs.coder import require_protected
-from evenout.inputs.groups import warn_left_out
-from evenout.inputs.parameters import CONFIDENCE, ENSEMBLE, check_parameters, integer
+from evenout.inputs.groups import Groups, warn_left_out
+from evenout.inputs.parameters import CONFIDENCE, ENSEMBLE, Rule, check_parameters, integer, number
 from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.rows import as_seed
 
@@ -42,6 +40,7 @@ _RULES = {name: ENSEMBLE[name] for name in _SHARED} | {
     "n_bootstrap": integer(0),
     "n_permutations": integer(0),
     "confidence": CONFIDENCE,
+    "threshold": Rule(lambda value: value is None or number(-np.inf, np.inf).allows(value), "a number"),
 }
 
 
@@ -58,10 +57,14 @@ def audit(  # type: ignore[misc]  # the overloads leave the names of options to 
     *,
     sensitive_features: Any,
     y: Any = None,
+    label_propensity: Any = None,
     X: Any = None,
     given: Any = None,
     clusters: Any = None,
+    sample_weight: Any = None,
     contamination: float | int = 0.1,
+    threshold: float | None = None,
+    flags: Any = None,
     n_bootstrap: int = 1000,
     n_permutations: int = 1000,
     confidence: float = 0.95,
@@ -82,18 +85,29 @@ def audit(  # type: ignore[misc]  # the overloads leave the names of options to 
         Higher = more outlying.
     sensitive_features : array, series or frame of shape (n,) or (n, c)
         The group of each row; several columns make intersectional groups. Or the `evenout.GroupProbabilities` of each
-        row, without ``y``, ``X`` and ``given``.
+        row: unless these are ``sufficient``, intervals hold all that the probabilities leave open.
     y : array of shape (n,), optional
-        Known labels, 1 for outliers, 0 for inliers: adds AUC, average precision, rates and precision by group.
+        Known labels, 1 for outliers, 0 for inliers: adds AUC, average precision, rates and precision by group. NaN
+        where nobody looked: then measures are about the labelled rows alone, unless ``label_propensity`` is given.
+    label_propensity : float or array of shape (n,), optional
+        The chance with which a row was looked at: one number for a random draw, or one for each row.
     X : array or frame of shape (n, d), optional
         Features without the protected attribute: adds individual unfairness, and which features go with the gap.
     given : array, series or frame of shape (n,) or (n, c), optional
         Columns that may justify a difference: adds gaps among rows that are alike in them. Numbers with more than
-        five values are cut at their quintiles.
+        five values are cut at their quintiles, and what they explain within these is taken out of scores and groups. A
+        row with a missing value is in no stratum.
     clusters : array of shape (n,), optional
-        Rows with the same value belong together, such as several rows of one person; all must be of one group.
+        Rows with the same value belong together, such as several rows of one person.
+    sample_weight : array of shape (n,), optional
+        How many people of the population each row stands for, as in a survey; the scale does not matter.
     contamination : float in (0, 0.5] or int, default=0.1
-        Share of the rows that is flagged; a whole number is a count of rows, such as the 200 that can be looked at.
+        Share of the rows, or of the weight, that is flagged; a whole number is a count of rows, such as the 200 that
+        can be looked at. Where scores tie, the share nearest to it.
+    threshold : float, optional
+        Instead: rows with this score or more are flagged.
+    flags : array of shape (n,), optional
+        Instead: 1 for the rows that are flagged.
     n_bootstrap, n_permutations : int, default=1000
         0 leaves out intervals, or tests.
     confidence : float in [0.5, 1), default=0.95
@@ -124,22 +138,26 @@ def audit(  # type: ignore[misc]  # the overloads leave the names of options to 
 
     Notes
     -----
-    Intervals come from a bootstrap within each group; no test has a say in them. p-values come from shuffling the
+    Intervals come from a bootstrap within each group. p-values come from shuffling the
     groups, which answers "do the groups matter at all?": among all rows; for measures with labels among rows of the
-    same label; for gaps within strata within each of them. Mean scores and flag rates are tested by chi-squares, which
+    same label; for gaps within strata within each of them; ties count half, and gaps in AUC, average precision and
+    precision are tested by their own intervals. Mean scores and flag rates are tested by chi-squares, which
     small groups do not rule. Holm's method corrects the p-values within each question: do the scores differ; are
     outliers found evenly; do scores differ within strata; among similar rows; which features go with the gap.
 
     ``mean_score_detectable``, ``flag_rate_detectable`` and the like are the smallest differences between two groups
     that their test finds with 80 % power, on its own and at ``confidence``; their notes say what is held fixed.
 
-    With ``clusters``, the bootstrap draws whole clusters, and whole clusters swap groups; within a label or a stratum,
-    the part of a cluster that lies in it does, in each by itself. Variances are those between clusters, and
-    a group is as large as its number of clusters. A cluster of several groups is an error. Features are not tested.
+    With ``clusters``, each within one group, the bootstrap draws whole clusters, and whole clusters swap groups; within
+    a label or a stratum, the part of a cluster that lies in it does, in each by itself. Variances are those between
+    clusters, and a group is as large as its number of clusters. Features are not tested.
 
-    Bands of a number and probable groups share rows. Their means and rates are those of all rows, by how much a row
-    belongs to the group; intervals are drawn from the joint distribution of these means, and tests are Wald's. What
-    needs to know the group of each row, as measures with labels and within strata, goes by the band nearest to the row.
+    Weights, bands of a number, probable groups and clusters that span groups are measured by means over memberships
+    with their covariance (`evenout.core.ruler`): intervals follow from it, and tests are Wald's. Quantiles, average
+    precision and gaps over all thresholds are left out there.
+
+    An interval that leaves out evenness has a p-value of at most ``1 - confidence``. The converse need not hold with
+    three groups or more: a test may tell that groups differ where the size of the largest difference is still open.
 
     For intervals and tests, but not for the values, more than 4,096 distinct scores are rounded to so many
     levels, finest on top; the time taken then hardly grows with n.
@@ -155,6 +173,7 @@ def audit(  # type: ignore[misc]  # the overloads leave the names of options to 
     """
     options = {
         "contamination": contamination,
+        "threshold": threshold,
         "n_bootstrap": n_bootstrap,
         "n_permutations": n_permutations,
         "confidence": confidence,
@@ -170,7 +189,10 @@ def audit(  # type: ignore[misc]  # the overloads leave the names of options to 
     plain = int(contamination) if isinstance(contamination, Integral) else float(contamination)
     options |= {"contamination": plain, "continuous": tuple(continuous), "random_state": as_seed(random_state)}
     parts = _attributes(sensitive_features, intersections, continuous)
-    beside = {"y": y, "X": X, "given": given, "clusters": clusters}
+    if threshold is not None and flags is not None:
+        raise InputError("{@threshold} does not go with {@flags}: both say who is flagged; give one")
+    beside = {"y": y, "label_propensity": label_propensity, "X": X, "given": given, "clusters": clusters}
+    beside |= {"sample_weight": sample_weight, "flags": flags}
     taken = [_Taken.of(scores, columns, options | _own(options, columns), beside) for columns in parts.values()]
     asked = _questions([one.measures for one in taken])
     corrected = _corrected([one.measures for one in taken], asked)
@@ -210,8 +232,8 @@ class _Taken:
     @classmethod
     def of(cls, scores: Any, sensitive: Any, options: dict[str, Any], beside: Mapping[str, Any]) -> "_Taken":
         rules = {name: options[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
-        numbers = {name: options[name] for name in ("continuous", "bands")}
-        inputs = read_audit_inputs(scores, sensitive, **beside, **numbers, **rules)
+        own = {name: options[name] for name in ("continuous", "bands", "contamination", "threshold")}
+        inputs = read_audit_inputs(scores, sensitive, **beside, **own, **rules)
         share = flagged_share(options["contamination"], len(inputs.scores) + len(inputs.background))
         drawn = {name: options[name] for name in ("n_bootstrap", "n_permutations", "length_scale")}
         settings = Settings(share, confidence=float(options["confidence"]), **drawn)
@@ -220,7 +242,8 @@ class _Taken:
             if m.measure == "effective_pairs":
                 warn_few_pairs(m.value)
         unit = "rows" if beside["clusters"] is None else "clusters"
-        warn_left_out(inputs.groups, options["min_group_size"], unit)
+        small = {name: int(size) for name, size in inputs.grouped.left_out.items()}
+        warn_left_out(Groups(inputs.codes, inputs.names, small), options["min_group_size"], unit)
         return cls(inputs, settings, measures, options)
 
     def result(self, corrected: list[Measure], asked: Questions) -> AuditResult:
@@ -228,61 +251,51 @@ class _Taken:
         return _result(self.inputs, corrected, self.settings, self.options, asked)
 
 
-def _everyone(inputs: AuditInputs, threshold: float) -> Everyone | None:
-    """All rows for tables, unless groups are known by probability: nobody can be counted then."""
-    if inputs.everyone is None or (inputs.soft is not None and inputs.soft.probable is not None):
-        return None
-    scores, attributes, strata = inputs.everyone
-    return Everyone(scores, scores > threshold, attributes, strata, inputs.clusters is not None)
-
-
 def _result(
     inputs: AuditInputs, measures: list[Measure], settings: Settings, options: dict[str, Any], asked: Questions
 ) -> AuditResult:
-    threshold = inputs.threshold(settings.share)
-    names, counts, flagged_counts = _counts(inputs, settings.share)
-    left_out = tuple(LeftOut(name, len(y), int((y > threshold).sum())) for name, y in inputs.left_out.items())
+    flagged_counts = np.rint(inputs.sample.members.weights.T @ inputs.flags.flagged.astype(float)).astype(np.intp)
+    left_out = tuple(LeftOut(name, *found) for name, found in inputs.left_out.items())
     noted = [with_note(m, options["min_group_size"]) for m in measures]
     return AuditResult(
         measures=(*noted, *of_left_out(left_out)),
-        group_names=names,
-        group_counts=counts,
+        group_names=inputs.names,
+        group_counts=inputs.counts,
         flagged_counts=flagged_counts,
         n_clusters=None if inputs.clusters is None else inputs.units(),
         left_out=left_out,
         settings=options,
-        rough=tuple(rough_groups(names, counts.tolist(), flagged_counts.tolist())),
+        rough=tuple(rough_groups(inputs.names, inputs.counts.tolist(), flagged_counts.tolist())),
         notes=(*inputs.notes, *notes(inputs, settings, map(len, asked), gap_found=gap_found(measures, settings))),
         scores=inputs.scores,
-        groups=inputs.groups.codes,
-        shared=inputs.soft is not None,
-        curves=() if inputs.soft is None else measure_curves(inputs, inputs.soft, settings),
-        everyone=_everyone(inputs, threshold),
+        groups=inputs.codes,
+        shared=not inputs.grouped.whole,
+        curves=by_ruler.measure_curves(inputs, settings),
+        everyone=inputs.everyone,
+        flag_words=inputs.flags.words,
+        bounded=inputs.bounded,
+        weighted=inputs.sample.weight is not None,
+        chosen=inputs.labels is not None and inputs.labels.chosen,
+        alike_in=() if inputs.alike is None else inputs.alike.named,
     )
-
-
-def _counts(inputs: AuditInputs, share: float) -> tuple[tuple[str, ...], IntArray, IntArray]:
-    """Names, rows and flagged rows of the groups; those expected, where groups share rows."""
-    if inputs.soft is not None:
-        rows, flagged = (np.rint(found).astype(np.intp) for found in expected_counts(inputs, inputs.soft, share))
-        return inputs.soft.names, rows, flagged
-    flagged = inputs.groups.codes[inputs.scores > inputs.threshold(share)]
-    return inputs.groups.labels, inputs.groups.counts, np.bincount(flagged, minlength=len(inputs.groups.labels))
 
 
 def _measures(inputs: AuditInputs, settings: Settings, seed: int) -> list[Measure]:
     """All families, each with random numbers of its own, so that asking for more does not change the rest."""
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(5)]
-    if inputs.soft is not None:
-        measures = soft_family(inputs, inputs.soft, settings, streams[0])
-    else:
-        measures = score_family(inputs, settings, streams[0])
-    if inputs.labels is not None:
-        measures += label_family(inputs, inputs.labels, settings, streams[1])
-    if inputs.strata is not None:
-        measures += strata_family(inputs, inputs.strata, settings, streams[2])
+    whole, labels, alike = inputs.grouped.whole, inputs.labels, inputs.alike
+    score_family = families.score_family if whole else by_ruler.score_family
+    measures = score_family(inputs, settings, streams[0])
+    if labels is not None and whole and not labels.partial:
+        measures += families.label_family(inputs, labels.values.astype(np.intp), settings, streams[1])
+    elif labels is not None:
+        measures += by_ruler.label_family(inputs, labels, settings)
+    if alike is not None and whole and alike.numbers is None:
+        measures += families.strata_family(inputs, alike.strata, settings, streams[2])
+    elif alike is not None:
+        measures += by_ruler.strata_family(inputs, alike, settings, streams[2])
     if inputs.features is not None:
-        measures += individual_family(inputs, inputs.features, settings, streams[3])
+        measures += families.individual_family(inputs, inputs.features, settings, streams[3])
         if gap_found(measures, settings):
             measures += _driver_family(inputs, inputs.features, settings, streams[4])
     return measures
@@ -291,7 +304,7 @@ def _measures(inputs: AuditInputs, settings: Settings, seed: int) -> list[Measur
 def _driver_family(
     inputs: AuditInputs, features: "pd.DataFrame", settings: Settings, rng: np.random.Generator
 ) -> list[Measure]:
-    codes, G = inputs.groups.codes, len(inputs.groups.labels)
+    codes, G = inputs.codes, len(inputs.names)
     drivers = gap_drivers(
         inputs.scores,
         features,

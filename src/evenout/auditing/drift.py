@@ -170,8 +170,8 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
             )
     if later.shared or earlier.shared:
         raise ValueError(
-            "bands of a number and probable groups are not compared between batches: each batch has bands of its own; "
-            "give groups that both have, such as fixed classes of age"
+            "bands of a number, probable groups, weights and clusters that span groups are not compared between "
+            "batches; give groups that both have, such as fixed classes of age, of rows that count alike"
         )
     common = [name for name in later.group_names if name in earlier.group_names]
     if not common:

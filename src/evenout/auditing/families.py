@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from evenout.auditing.individual import MAX_ROWS, PairMeasures, individual_values, pair_rows, sample_rows
-from evenout.auditing.inputs import AuditInputs
+from evenout.auditing.inputs import AuditInputs, who_is_flagged
 from evenout.auditing.measures import Values, label_measures, score_measures
 from evenout.auditing.membership import Codes
-from evenout.auditing.moments import group_moments
 from evenout.auditing.result import Measure
 from evenout.auditing.seen import seen_mean_gap, seen_rate_gap, seen_strata_gap
 from evenout.auditing.strata import strata_measures
 from evenout.auditing.summary import Column, Resamples, Settings, plain_measure, summarise
-from evenout.auditing.tables import MAX_LEVELS, Table, class_table, level_table
-from evenout.core.forms import no_gap_p_value
+from evenout.auditing.tables import MAX_LEVELS, Table, class_table, joined_clusters, level_table
+from evenout.core.forms import GroupMoments, no_gap_p_value
 from evenout.core.intervals import wilson
 from evenout.core.similarity import comparable_rows, effective_pairs
 from evenout.core.types import BoolArray, IntArray
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 TOP_SHARES = (0.05, 0.1, 0.15, 0.2)
+_SHUFFLES = 100  # of groups, for the mean of individual unfairness
 _OF_ALL_GROUPS = (
     "flag_rate_ratio",
     "unflagged_rate_ratio",
@@ -40,13 +40,13 @@ _OF_ALL_GROUPS = (
 
 def score_family(inputs: AuditInputs, settings: Settings, rng: np.random.Generator) -> list[Measure]:
     """Measures of scores and groups alone; groups are shuffled among all rows."""
-    G, n = len(inputs.groups.labels), len(inputs.scores)
+    n, fixed = len(inputs.scores), inputs.flags.fixed
     exact, rounded = _level_tables(inputs)
 
     def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:
         shares = (settings.share, TOP_SHARES, QUANTILES)
         around = table.counts if noise else None
-        return score_measures(counts, table.values, *shares, background=table.background, around=around)
+        return score_measures(counts, table.values, *shares, background=table.background, around=around, fixed=fixed)
 
     groups, everyone = _columns(inputs, np.ones(n, dtype=bool)), Column(None, None, n, inputs.units())
     columns = {
@@ -58,23 +58,31 @@ def score_family(inputs: AuditInputs, settings: Settings, rng: np.random.Generat
     }
     found = _resample(measure, exact, rounded, settings, rng)
     measures = summarise(found, columns, settings)
-    moments = group_moments(inputs.scores, inputs.groups.codes, G, inputs.clusters)
+    moments = _moments(inputs)
     measures.append(plain_measure("welch_test", everyone, no_gap_p_value(moments)[0]))
     if settings.n_permutations:
-        names, sizes = inputs.groups.labels, inputs.groups.counts.astype(float)
+        names, sizes = inputs.names, inputs.counts.astype(float)
         measures.append(seen_mean_gap(found, moments, names, settings.confidence, n))
         measures.append(seen_rate_gap("flag_rate", found, sizes, names, settings.confidence))
     return [*_group_shares(inputs, groups, settings.confidence), *measures]
 
 
+def _moments(inputs: AuditInputs) -> GroupMoments:
+    """Mean and variance of each group's scores, such that ``variance / count`` is the squared error of the mean."""
+    centre = inputs.scores.mean()
+    means = inputs.sample.measure(inputs.scores - centre)
+    variance = np.diag(means.cov) * means.size
+    return GroupMoments(means.size, (centre + means.mean)[None], variance[None], np.array([inputs.scores.var()]))
+
+
 def label_family(inputs: AuditInputs, labels: IntArray, settings: Settings, rng: np.random.Generator) -> list[Measure]:
     """Measures against known outliers; groups are shuffled among rows of the same label."""
-    G = len(inputs.groups.labels)
+    G, fixed = len(inputs.names), inputs.flags.fixed
     exact, rounded = _level_tables(inputs, labels)
 
     def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:  # noqa: ARG001
-        by_label = counts.reshape(len(counts), G, 2, -1)
-        return label_measures(by_label, settings.share, background=table.background)
+        by_label = counts.reshape(len(counts), G, 2, 2, -1) if fixed else counts.reshape(len(counts), G, 2, -1)
+        return label_measures(by_label, settings.share, background=table.background, fixed=fixed)
 
     everyone = np.ones(len(labels), dtype=bool)
     rows = {
@@ -83,7 +91,7 @@ def label_family(inputs: AuditInputs, labels: IntArray, settings: Settings, rng:
         "average_precision": labels == 1,
         "true_positive_rate": labels == 1,
         "false_positive_rate": labels == 0,
-        "precision": inputs.scores > inputs.threshold(settings.share),
+        "precision": inputs.flags.flagged,
     }
     columns = {name: _columns(inputs, used) for name, used in rows.items()}
     for name, used in rows.items():
@@ -94,18 +102,20 @@ def label_family(inputs: AuditInputs, labels: IntArray, settings: Settings, rng:
     measures = summarise(found, columns, settings)
     if settings.n_permutations:
         outliers = np.array([at.n for at in columns["true_positive_rate"]], dtype=float)
-        names = inputs.groups.labels
-        measures.append(seen_rate_gap("true_positive_rate", found, outliers, names, settings.confidence))
+        measures.append(seen_rate_gap("true_positive_rate", found, outliers, inputs.names, settings.confidence))
     return measures
 
 
 def strata_family(inputs: AuditInputs, strata: Codes, settings: Settings, rng: np.random.Generator) -> list[Measure]:
     """Gaps among rows of the same stratum; groups are shuffled within strata."""
-    codes, G, S = inputs.groups.codes, len(inputs.groups.labels), len(strata.names)
+    inside = strata.codes >= 0
+    inputs = replace(inputs, scores=inputs.scores[inside], grouped=inputs.grouped.of(inside))
+    codes, G, S = inputs.codes, len(inputs.names), len(strata.names)
     # many rows: the levels of all strata together are about as many as elsewhere
     limit = MAX_LEVELS if len(inputs.scores) <= MAX_LEVELS else max(MAX_LEVELS // S, 100)
+    units = None if inputs.clusters is None else joined_clusters(inputs.clusters, codes)
     exact, rounded = (
-        class_table(inputs.scores, codes, G, strata.codes, S, clusters=inputs.clusters, max_levels=levels)
+        class_table(inputs.scores, codes, G, strata.codes[inside], S, clusters=units, max_levels=levels)
         for levels in (None, limit)
     )
 
@@ -124,18 +134,22 @@ def strata_family(inputs: AuditInputs, strata: Codes, settings: Settings, rng: n
     found = _resample(measure, exact, rounded, settings, rng)
     measures = summarise(found, columns, settings)
     if settings.n_permutations:
-        means = group_moments(inputs.scores, codes, G, inputs.clusters).mean[0]
-        measures.append(seen_strata_gap(found, exact, means, inputs.groups.labels, settings.confidence))
+        means = inputs.sample.means(inputs.scores)
+        measures.append(seen_strata_gap(found, exact, means, inputs.names, settings.confidence))
     return measures
 
 
 def individual_family(
     inputs: AuditInputs, features: "pd.DataFrame", settings: Settings, rng: np.random.Generator
 ) -> list[Measure]:
-    """Individual unfairness; resampled on m of the n rows, the interval narrowed by ``sqrt(m / n)`` accordingly."""
+    """Individual unfairness; resampled on m of the n rows, the interval narrowed by ``sqrt(m / n)`` accordingly.
+
+    There is no test: shuffling groups among rows whose features differ by group has another law, so that a score which
+    is a function of the features would be rejected. The value with shuffled groups is shown beside.
+    """
     import pandas as pd
 
-    G, codes, n = len(inputs.groups.labels), inputs.groups.codes, len(inputs.scores)
+    G, codes, n = len(inputs.names), inputs.codes, len(inputs.scores)
     X = pd.get_dummies(features, dtype=float).to_numpy(dtype=float)
     rows = sample_rows(codes, G, MAX_ROWS, rng)
     value = individual_values(inputs.scores[rows], X[rows], codes[rows], settings.length_scale)
@@ -146,19 +160,14 @@ def individual_family(
     pairs = PairMeasures(inputs.scores[sample], comparable[part], codes[sample], G, scale, units[sample])
     there = pairs.value()
     drawn = pairs.bootstrap(settings.n_bootstrap, rng)
-    permuted = pairs.permutations(settings.n_permutations, rng)
     narrow = np.sqrt(len(np.unique(units[sample])) / inputs.units())
-    resamples = Resamples(
-        value,
-        {name: value[name] + narrow * (drawn[name] - there[name]) for name in value},
-        {name: value[name] + permuted[name] - there[name] for name in value},
-    )
+    resamples = Resamples(value, {name: value[name] + narrow * (drawn[name] - there[name]) for name in value}, {})
     everyone = Column(None, None, len(rows), inputs.units())
     measures = summarise(resamples, {name: [everyone] for name in value}, settings)
-    if settings.n_permutations > 0 and np.ptp(inputs.scores) > 0:
-        # there is no even value to hold it against but this one
-        shuffled = {name: float(values.mean()) for name, values in resamples.permuted.items()}
-        measures = [replace(m, note=f"{shuffled[m.measure]:.3g} with shuffled groups") for m in measures]
+    if settings.n_permutations > 0:
+        permuted = pairs.permutations(min(settings.n_permutations, _SHUFFLES), rng)["individual_unfairness"]
+        shuffled = float(value["individual_unfairness"][0, 0] + (permuted - there["individual_unfairness"]).mean())
+        measures.append(plain_measure("individual_unfairness_shuffled", everyone, shuffled))
     alike = effective_pairs(comparable, codes[rows], scale) * (n / len(rows)) ** 2
     return [*measures, plain_measure("effective_pairs", everyone, alike)]
 
@@ -188,24 +197,26 @@ def _resample(
 
 def _columns(inputs: AuditInputs, used: BoolArray) -> list[Column]:
     """A column per group, of those rows that are used."""
-    of_group = [used & (inputs.groups.codes == g) for g in range(len(inputs.groups.labels))]
+    of_group = [used & (inputs.codes == g) for g in range(len(inputs.names))]
     return [
         Column(name, None, int(mine.sum()), inputs.units(mine))
-        for name, mine in zip(inputs.groups.labels, of_group, strict=True)
+        for name, mine in zip(inputs.names, of_group, strict=True)
     ]
 
 
 def _level_tables(inputs: AuditInputs, labels: IntArray | None = None) -> tuple[Table, Table]:
     """The table of the rows as they are, and of rounded scores; by label where there are any."""
     classes = () if labels is None else (labels, 2)
+    units = None if inputs.clusters is None else joined_clusters(inputs.clusters, inputs.codes)
     exact, rounded = (
         level_table(
             inputs.scores,
-            inputs.groups.codes,
-            len(inputs.groups.labels),
+            inputs.codes,
+            len(inputs.names),
             *classes,
             background=inputs.background,
-            clusters=inputs.clusters,
+            clusters=units,
+            flagged=inputs.flags.flagged if inputs.flags.fixed else None,
             max_levels=levels,
         )
         for levels in (None, MAX_LEVELS)
@@ -217,10 +228,11 @@ def _group_shares(inputs: AuditInputs, groups: list[Column], confidence: float) 
     """Shares of the groups; clusters of rows count as ``n^2 / sum of their squared sizes`` rows."""
     n = float(len(inputs.scores))
     rows = n if inputs.clusters is None else n**2 / float((np.bincount(inputs.clusters) ** 2).sum())
-    low, high = wilson(inputs.groups.counts.astype(float) * (rows / n), rows, confidence)
+    low, high = wilson(inputs.counts.astype(float) * (rows / n), rows, confidence)
     return [plain_measure("group_share", at, at.n / n, lo, hi) for at, lo, hi in zip(groups, low, high, strict=True)]
 
 
 def _on_top(inputs: AuditInputs, share: float) -> Column:
-    n = int((inputs.scores > inputs.threshold(share)).sum())
+    every = np.concatenate([inputs.scores, inputs.background])
+    n = int(who_is_flagged(every, None, share).flagged[: len(inputs.scores)].sum())
     return Column(None, f"top {share:.0%}", n, n)

@@ -3,46 +3,41 @@
 from collections.abc import Callable
 
 import numpy as np
+from scipy.optimize import bisect
 from scipy.special import ndtr
 
 from evenout.auditing.meanings import Meaning
-from evenout.core.intervals import correlations, extreme_ends, wilson_interval
+from evenout.core.intervals import correlations, difference_ends, extreme_ends, tukey_p_value, wilson_interval
 from evenout.core.types import FloatArray
 
 
-def p_value(
-    kind: Meaning,
-    value: FloatArray,
-    permuted: FloatArray,
-    ties: tuple[FloatArray, FloatArray] | None = None,
-) -> FloatArray:
-    """Share of permutations at least as unfair as the value, the value itself counted as one of them.
+def p_value(kind: Meaning, value: FloatArray, permuted: FloatArray) -> FloatArray:
+    """Share of permutations that are more unfair than the value, which counts as one of them, and half of the ties.
 
     Parameters
     ----------
     kind : Meaning
     value : array of shape (w,)
     permuted : array of shape (P, w)
-    ties : two such arrays, optional
-        Another measure that is unfair when high: among permutations that equal the value it decides.
 
     Returns
     -------
     array of shape (w,)
-        ``(1 + number at least as unfair) / (1 + P)``; NaN for a level, without permutations, or where value is NaN.
+        ``(1 + number more unfair + half of those equal) / (1 + P)``, the mid-p value (Lancaster 1961), by which tests
+        of small counts reject about as often as they may; 1 where all permutations are equal, so that nothing could
+        have been found; NaN for a level, without permutations, or where value is NaN.
 
     >>> p_value(Meaning("a gap", 0.0, "high"), np.array([0.3]), np.array([[0.1], [0.3], [0.2]])).tolist()
-    [0.5]
+    [0.375]
     """
     if kind.worse is None or len(permuted) == 0:
         return np.full(len(value), np.nan)
     sign = 1.0 if kind.worse == "high" else -1.0
     slack = 1e-10 * np.abs(value)  # equal but for rounding is equal
-    as_unfair = ~(sign * permuted < sign * value - slack)  # an undefined one counts against us
-    if ties is not None:
-        equal = np.abs(permuted - value) <= slack
-        as_unfair &= ~(equal & (ties[1] < ties[0] * (1 - 1e-10)))
-    return np.where(np.isnan(value), np.nan, (1 + as_unfair.sum(axis=0)) / (1 + len(permuted)))
+    equal = np.abs(permuted - value) <= slack
+    more = ~(sign * permuted < sign * value - slack) & ~equal  # an undefined one counts against us
+    share = (1 + more.sum(axis=0) + 0.5 * equal.sum(axis=0)) / (1 + len(permuted))
+    return np.where(np.isnan(value), np.nan, np.where(equal.all(axis=0), 1.0, share))
 
 
 def percentiles(drawn: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
@@ -145,6 +140,29 @@ def extremes_interval(
 
     correlation = correlations(drawn[:, known])
     return extreme_ends(value[known], of_known, correlation, confidence, of_ratio=kind.even == 1.0)
+
+
+def interval_p_value(
+    value: FloatArray, ends: Callable[[float], tuple[FloatArray, FloatArray]], drawn: FloatArray
+) -> float:
+    """The p-value at which the interval of the largest difference (`extremes_interval`) just holds 0.
+
+    No smaller than one of the resamples. The parameters are those of `extremes_interval`.
+    """
+    known = np.flatnonzero(~np.isnan(value))
+    if len(known) < 2 or len(drawn) == 0:
+        return float("nan")
+    correlation, apart = correlations(drawn[:, known]), ~np.eye(len(known), dtype=bool)
+
+    def lowest(z: float) -> float:
+        low, high = (end[known] for end in ends(z))
+        return float(difference_ends(value[known], low, high, correlation)[0][apart].max())
+
+    if not lowest(1e-6) > 0:
+        return 1.0
+    most = 6.0
+    z = most if lowest(most) > 0 else float(bisect(lowest, 1e-6, most, xtol=1e-4))
+    return max(tukey_p_value(z, len(known)), 1.0 / (1 + len(drawn)))
 
 
 def within_range(kind: Meaning, value: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:

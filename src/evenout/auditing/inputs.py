@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from evenout.auditing.everyone import Attribute, read_attributes
-from evenout.auditing.membership import Codes, Soft, compared_groups, name_clusters
-from evenout.core.exceptions import InputError
-from evenout.core.flags import flag_threshold
+from evenout.auditing.everyone import Everyone, read_attributes
+from evenout.auditing.membership import Codes, Grouped, group_rows, name_clusters
+from evenout.core.exceptions import InputError, Message
+from evenout.core.flags import flag_threshold, flagged_share, weighted_quantile
+from evenout.core.ruler import Sample
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.inputs.grouping import read_coded
-from evenout.inputs.groups import Groups
-from evenout.inputs.rows import LARGEST
+from evenout.inputs.probable import GroupProbabilities
+from evenout.inputs.rows import LARGEST, read_propensity, refuse_lone_propensity
 from evenout.metrics import read_labels
 
 if TYPE_CHECKING:
@@ -21,7 +24,56 @@ if TYPE_CHECKING:
 
 STRATUM_BINS = 5  # a numeric column with more distinct values is cut at its quantiles into so many strata
 _SMALLEST = 1e-150  # squares of smaller differences leave the range of numbers
+_MOST_PARTS = 125  # that numbers are cut into together: fewer each, the more there are
+_COARSE = 0.05  # rows that tie at the threshold, of those to be flagged: from here on the score has steps
 MAX_CATEGORIES = 50  # a text column with more distinct values says who, not what
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Known labels: 1, 0, or NaN where nobody looked, shape (n,).
+
+    ``weight`` is one over the chance that a row was looked at; None where all rows have a label, or nobody knows the
+    chances: then, if ``partial``, what is measured is about the rows with a label alone.
+    """
+
+    values: FloatArray
+    weight: FloatArray | None
+    partial: bool
+
+    @property
+    def chosen(self) -> bool:
+        """Whether somebody chose the rows, in a way that nobody tells."""
+        return self.partial and self.weight is None
+
+    def of(self, rows: BoolArray) -> "Labels":
+        """The same of some of the rows."""
+        return Labels(self.values[rows], None if self.weight is None else self.weight[rows], self.partial)
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Strata of rows alike in what was given, -1 for none, and the numbers that rows of one still differ in."""
+
+    strata: Codes
+    numbers: FloatArray | None
+    named: tuple[str, ...]
+
+    def of(self, rows: BoolArray) -> "Alike":
+        """The same of some of the rows."""
+        return Alike(self.strata.of(rows), None if self.numbers is None else self.numbers[rows], self.named)
+
+
+class Flags(NamedTuple):
+    """Who is flagged, shape (n,).
+
+    ``fixed`` says whether the rule is fixed in advance, as by a threshold, and not by these rows' share. ``words`` say
+    what rule it is, where it is not the share that was asked for.
+    """
+
+    flagged: BoolArray
+    fixed: bool
+    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -29,23 +81,52 @@ class AuditInputs:
     """What is audited: n rows with a score and a group each; labels, features and strata where given.
 
     ``background`` has the scores of rows that are not compared, because their group is unknown or small: they count
-    towards the share flagged alone. ``left_out`` has those of small groups, by name. ``clusters`` has the codes, 0..,
-    of the clusters that the rows belong to, each within one group. ``soft`` says how much rows belong to groups that
-    share rows, such as bands of an age; their ``groups`` are what they belong to most. ``everyone`` has scores,
-    attributes and strata of all rows, compared or not.
+    towards the share flagged alone. ``left_out`` has rows and flagged rows of small groups, by name. ``grouped`` says
+    how much rows belong to groups; ``codes`` is what they belong to most. ``everyone`` has all rows, compared or not,
+    for tables.
     """
 
     scores: FloatArray
-    groups: Groups
-    labels: IntArray | None
+    grouped: Grouped
+    flags: Flags
+    labels: Labels | None
     features: "pd.DataFrame | None"
-    strata: Codes | None
-    clusters: IntArray | None
+    alike: Alike | None
     background: FloatArray
-    left_out: dict[str, FloatArray]
+    left_out: dict[str, tuple[int, int]]
     notes: tuple[str, ...]
-    soft: "Soft | None" = None
-    everyone: "tuple[FloatArray, tuple[Attribute, ...], Codes | None] | None" = None
+    probable: GroupProbabilities | None
+    everyone: Everyone | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the groups."""
+        return self.grouped.names
+
+    @cached_property
+    def codes(self) -> IntArray:
+        """The group that each row belongs to most, shape (n,)."""
+        return self.grouped.codes
+
+    @cached_property
+    def counts(self) -> IntArray:
+        """Rows of each group, shape (G,); those expected, where groups share rows."""
+        return np.rint(np.asarray(self.sample.members.weights.sum(axis=0)).ravel()).astype(np.intp)
+
+    @property
+    def sample(self) -> Sample:
+        """The rows as they are measured."""
+        return self.grouped.sample
+
+    @property
+    def clusters(self) -> IntArray | None:
+        """Codes, 0.., of the clusters that the rows belong to."""
+        return self.grouped.sample.clusters
+
+    @property
+    def bounded(self) -> bool:
+        """Whether groups are known by probabilities that need not know all that the score uses."""
+        return self.probable is not None and not self.probable.sufficient and not self.sample.members.hard
 
     def units(self, used: BoolArray | None = None) -> int:
         """Independent units among all rows, or those used: the clusters that these belong to, or the rows."""
@@ -53,94 +134,203 @@ class AuditInputs:
             return len(self.scores) if used is None else int(used.sum())
         return len(np.unique(self.clusters if used is None else self.clusters[used]))
 
-    def threshold(self, contamination: float) -> float:
-        """The score above which a row is flagged, of all rows."""
-        return float(flag_threshold(np.concatenate([self.scores, self.background]), contamination))
-
 
 def read_audit_inputs(
     scores: Any,
     sensitive_features: Any,
-    y: Any,
-    X: Any,
-    given: Any,
-    clusters: Any = None,
     *,
+    y: Any = None,
+    label_propensity: Any = None,
+    X: Any = None,
+    given: Any = None,
+    clusters: Any = None,
+    sample_weight: Any = None,
+    contamination: float = 0.1,
+    threshold: float | None = None,
+    flags: Any = None,
     continuous: Sequence[str] = (),
     bands: int = 5,
     **group_rules: Any,
 ) -> AuditInputs:
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
     values = read_numbers(scores, "scores")
-    if len(values) == 0:
+    n = len(values)
+    if n == 0:
         raise InputError("{@scores} has no rows; give one score per row")
     if 0 < np.ptp(values) < _SMALLEST:
         raise InputError(
             "{@scores} differ by {most:.3g} at most, too little to square; multiply them by a large number",
             most=np.ptp(values),
         )
-    if sensitive_features is not None:
-        aligned(sensitive_features, "sensitive_features", scores, len(values))
-    members = None if clusters is None else name_clusters(aligned(clusters, "clusters", scores, len(values)))
     if sensitive_features is None:
         raise InputError("{@sensitive_features} is missing; give the group of each row")
-    parameters = {"continuous": continuous, "bands": bands, "intersections": True, **group_rules}
-    coded = read_coded(sensitive_features, parameters, len(values))
-    groups, left_out = compared_groups(coded.sensitive, values, members, **group_rules)
-    soft = None if coded.whole else Soft.of(sensitive_features, coded, parameters)
-    if soft is not None and soft.probable:
-        _refuse_beside({"y": y, "X": X, "given": given})
-    labels = None if y is None else _labels(aligned(y, "y", scores, len(values)))
-    features, unused = (None, []) if X is None else _features(aligned(X, "X", scores, len(values)))
-    strata = None if given is None else read_strata(aligned(given, "given", scores, len(values)))
+    aligned(sensitive_features, "sensitive_features", scores, n)
+    members = None if clusters is None else name_clusters(aligned(clusters, "clusters", scores, n))
+    weight = None if sample_weight is None else _weights(aligned(sample_weight, "sample_weight", scores, n))
+    coded = read_coded(sensitive_features, {"continuous": continuous, "bands": bands}, n)
+    grouped = group_rows(coded, members, weight, group_rules)
+    probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
+    labels = read_known(y, label_propensity, scores, n)
+    if X is not None:
+        _refuse_features(grouped, probable, weight)
+    features, unused = (None, []) if X is None else _features(aligned(X, "X", scores, n))
+    alike = None if given is None else read_alike(aligned(given, "given", scores, n))
+    column = None if flags is None else aligned(flags, "flags", scores, n)
+    flagged = who_is_flagged(values, weight, contamination, threshold, column)
     notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in unused]
-    everyone = values, read_attributes(coded.sensitive, len(values)), strata
-    known = groups.codes >= 0
-    unknown = int((~known).sum()) - sum(map(len, left_out.values()))
+    if alike is not None and (missing := int((alike.strata.codes < 0).sum())):
+        notes.append(f"{missing:,} of {n:,} rows have a missing value in given: they are in no stratum")
+    everyone = None
+    if probable is None and weight is None:
+        strata = None if alike is None else alike.strata
+        attributes = read_attributes(coded.sensitive, n)
+        everyone = Everyone(values, flagged.flagged, attributes, strata, clusters is not None)
+    known = np.asarray(grouped.sample.members.weights.sum(axis=1)).ravel() > 0
+    small = (
+        np.zeros(n, dtype=bool) if grouped.small is None else np.asarray(grouped.small.weights.sum(axis=1)).ravel() > 0
+    )
+    unknown = int((~known & ~small).sum())
     if unknown:
-        notes.append(f"{unknown} of {len(known)} rows have no known group: not compared, but counted when flagging")
-    if known.all():
-        codes = None if members is None else members.codes
-        return AuditInputs(
-            values, groups, labels, features, strata, codes, np.empty(0), {}, tuple(notes), soft, everyone
-        )
+        notes.append(f"{unknown} of {n} rows have no known group: not compared, but counted when flagging")
     return AuditInputs(
         values[known],
-        Groups(groups.codes[known], groups.labels, groups.left_out),
-        None if labels is None else _labels(labels[known]),
+        grouped.of(known),
+        flagged._replace(flagged=flagged.flagged[known]),
+        None if labels is None else labels.of(known),
         None if features is None else features[known].reset_index(drop=True),
-        None if strata is None else _used(strata, known),
-        None if members is None else _used(members, known).codes,
+        None if alike is None else alike.of(known),
         values[~known],
-        left_out,
+        _left_out(grouped, flagged.flagged),
         tuple(notes),
-        None if soft is None else soft.among(np.flatnonzero(known)),
+        probable,
         everyone,
     )
 
 
-def _refuse_beside(given: dict[str, Any]) -> None:
-    """Refuse what needs to know the group of each row, where groups are known by probability."""
-    for name, value in given.items():
-        if value is not None:
-            raise InputError(
-                "{name} is held against the group of each row, but {@sensitive_features} has probabilities; "
-                "leave it out, or give groups",
-                name=name,
-            )
+def _left_out(grouped: Grouped, flagged: BoolArray) -> dict[str, tuple[int, int]]:
+    """Rows and flagged rows of each group that is too small; those expected, where groups share rows."""
+    if grouped.small is None:
+        return {}
+    phi = grouped.small.weights
+    rows, hit = (np.asarray(phi.T @ z.astype(float)) for z in (np.ones(len(flagged)), flagged))
+    return {name: (round(float(a)), round(float(b))) for name, a, b in zip(grouped.left_out, rows, hit, strict=True)}
+
+
+def who_is_flagged(
+    scores: FloatArray,
+    weight: FloatArray | None,
+    contamination: float,
+    threshold: float | None = None,
+    flags: Any = None,
+) -> Flags:
+    """Who is flagged: by a column, by a threshold, or the share of rows or of weight nearest to the one asked for.
+
+    >>> who_is_flagged(np.array([1.0, 2.0, 3.0, 3.0]), None, 0.25)
+    Flags(flagged=array([False, False,  True,  True]), fixed=True, words='50% flagged (25% asked for: ties)')
+    """
+    if flags is not None:
+        flagged = read_labels(flags, name=Message("{@flags}"))
+        return Flags(flagged, fixed=True, words=f"{_share(flagged, weight)} flagged by the column given")
+    if threshold is not None:
+        flagged = scores >= threshold
+        return Flags(flagged, fixed=True, words=f"{_share(flagged, weight)} flagged: score of {threshold:g} or more")
+    if weight is not None and isinstance(contamination, Integral):
+        raise InputError(
+            "{contamination=} is a count of rows, which does not go with {@sample_weight}; give a share",
+            contamination=int(contamination),
+        )
+    n = len(scores)
+    if weight is None:
+        place = int(flag_threshold(np.arange(n, dtype=float), flagged_share(contamination, n)))
+        cut, asked = float(np.partition(scores, place)[place]), float(n - 1 - place)
+    else:
+        asked = float(contamination * weight.sum())
+        cut = weighted_quantile(scores, weight, 1.0 - contamination)
+    own = np.ones(n) if weight is None else weight
+    above, tied = float(own[scores > cut].sum()), float(own[scores == cut].sum())
+    nearer = above + tied - asked < asked - above or above == 0.0
+    flagged = scores >= cut if nearer and above + tied < own.sum() else scores > cut
+    if tied <= max(_COARSE * asked, 1.5 * float(own.max())) or not flagged.any():
+        return Flags(flagged, fixed=False)
+    wanted = f"{contamination:,} rows" if isinstance(contamination, Integral) else f"{100 * contamination:.3g}%"
+    reached = f"{int(flagged.sum()):,} rows" if isinstance(contamination, Integral) else _share(flagged, weight)
+    words = f"{reached} flagged ({wanted} asked for: ties)" if reached != wanted else ""
+    return Flags(flagged, fixed=True, words=words)
+
+
+def _share(flagged: BoolArray, weight: FloatArray | None) -> str:
+    return f"{100 * np.average(flagged, weights=weight):.3g}%"
+
+
+def _weights(sample_weight: Any) -> FloatArray:
+    weight = read_numbers(sample_weight, "sample_weight")
+    if (weight < 0).any() or not weight.any():
+        raise InputError("{@sample_weight} has negative numbers, or zeros alone; give numbers of 0 or more")
+    return weight / weight.mean()
+
+
+def read_known(y: Any, label_propensity: Any, scores: Any, n: int) -> Labels | None:
+    """Labels, which may have gaps, and the chance with which each row got one."""
+    import pandas as pd
+
+    if y is None:
+        refuse_lone_propensity(y, label_propensity)
+        return None
+    column = np.array(aligned(y, "y", scores, n), dtype=object)
+    gaps = np.asarray(pd.isna(column))
+    if gaps.all():
+        raise InputError("{@y} has no label at all; give some, or leave {@y} out")
+    column[gaps] = 0
+    values = np.where(gaps.reshape(n, -1)[:, 0], np.nan, read_labels(column, both=not gaps.any()).astype(float))
+    if not gaps.any() or label_propensity is None:
+        return Labels(values, None, bool(gaps.any()))
+    chances = np.full(n, float(label_propensity)) if np.ndim(label_propensity) == 0 else label_propensity
+    return Labels(values, 1.0 / read_propensity(chances, n), partial=True)
+
+
+def _refuse_features(grouped: Grouped, probable: GroupProbabilities | None, weight: FloatArray | None) -> None:
+    """Refuse what compares single rows, where these have no one group, or do not count alike."""
+    spanning = grouped.sample.clusters is not None and not grouped.whole and not grouped.curves
+    beside = "{@sample_weight}" if weight is not None else "{@clusters} that span groups" if spanning else ""
+    beside = "{@sensitive_features} that are probabilities" if probable is not None else beside
+    if beside:
+        raise InputError(f"{{@X}} does not go with {beside}: it compares single rows of known groups; leave it out")
+
+
+def read_alike(given: Any) -> Alike:
+    """Strata of rows alike in the columns given, and the numbers among these that were cut.
+
+    Texts are told apart by value, numbers too if they are few, else they are cut at quantiles. A missing value puts a
+    row in no stratum.
+    """
+    frame = _frame(given, "given")
+    strata, numbers, named = read_strata(frame), [], []
+    for j in range(frame.shape[1]):
+        column = frame.iloc[:, j]
+        if _is_cut(column):
+            numbers.append(column.to_numpy(dtype=float, na_value=np.nan))
+            named.append("the number given" if isinstance(frame.columns[j], int) else str(frame.columns[j]))
+    return Alike(strata, np.nan_to_num(np.stack(numbers, axis=1)) if numbers else None, tuple(named))
 
 
 def read_strata(given: Any) -> Codes:
-    """Strata of equal rows: texts by value, numbers by value if few, else cut at quantiles; a missing value is one too.
+    """Strata of equal rows: texts by value, numbers by value if few, else cut at quantiles; none where one is missing.
 
     >>> read_strata(["b", "a", "b"])
     Codes(codes=array([1, 0, 1]), names=('a', 'b'))
     """
     frame = _frame(given, "given")
-    columns = [bin_column(frame.iloc[:, j], STRATUM_BINS) for j in range(frame.shape[1])]
+    numbers = sum(_is_cut(frame.iloc[:, j]) for j in range(frame.shape[1]))
+    bins = min(STRATUM_BINS, int(_MOST_PARTS ** (1 / max(numbers, 1)) + 1e-9))
+    columns = [
+        bin_column(frame.iloc[:, j], bins if _is_cut(frame.iloc[:, j]) else STRATUM_BINS) for j in range(frame.shape[1])
+    ]
     named = not all(isinstance(name, int) for name in frame.columns)
     table = np.column_stack([column.codes for column in columns])
-    combos, codes = np.unique(table, axis=0, return_inverse=True)
+    known = (table >= 0).all(axis=1)
+    combos, place = np.unique(table[known], axis=0, return_inverse=True)
+    codes = np.full(len(table), -1, dtype=np.intp)
+    codes[known] = place.ravel()
     names = [
         " & ".join(
             f"{frame.columns[j]} {column.names[c]}" if named else column.names[c]
@@ -148,7 +338,15 @@ def read_strata(given: Any) -> Codes:
         )
         for combo in combos
     ]
-    return Codes(codes.ravel(), tuple(names))
+    return Codes(codes, tuple(names))
+
+
+def _is_cut(column: "pd.Series") -> bool:
+    """Whether a column is a number of so many values that it is cut at its quantiles."""
+    import pandas as pd
+
+    plain = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    return bool(plain and column.nunique() > STRATUM_BINS)
 
 
 def bin_column(column: "pd.Series", n_bins: int) -> Codes:
@@ -162,7 +360,7 @@ def bin_column(column: "pd.Series", n_bins: int) -> Codes:
             return _quantile_bins(numbers, present, n_bins)
     codes, values = pd.factorize(column, sort=True, use_na_sentinel=True)
     names = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-    return _with_missing(codes.astype(np.intp), names)
+    return Codes(codes.astype(np.intp), tuple(names))
 
 
 def _quantile_bins(numbers: FloatArray, present: FloatArray, n_bins: int) -> Codes:
@@ -172,18 +370,7 @@ def _quantile_bins(numbers: FloatArray, present: FloatArray, n_bins: int) -> Cod
     names = [f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends]
     everyone = np.full(len(numbers), -1, dtype=np.intp)
     everyone[~np.isnan(numbers)] = codes
-    return _with_missing(everyone, names)
-
-
-def _with_missing(codes: IntArray, names: list[str]) -> Codes:
-    if (codes < 0).any():
-        return Codes(np.where(codes < 0, len(names), codes), (*names, "missing"))
-    return Codes(codes, tuple(names))
-
-
-def _used(strata: Codes, known: BoolArray) -> Codes:
-    used, codes = np.unique(strata.codes[known], return_inverse=True)
-    return Codes(codes, tuple(strata.names[u] for u in used))
+    return Codes(everyone, tuple(names))
 
 
 def read_numbers(values: Any, name: str) -> FloatArray:
@@ -224,10 +411,6 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError, OverflowError):
         return False
     return True
-
-
-def _labels(y: Any) -> IntArray:
-    return read_labels(y, both=True).astype(np.intp)
 
 
 def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:

@@ -32,9 +32,9 @@ class Meaning:
         What to keep in mind with every such value.
     tested_as : str, optional
         The measure whose test answers the same question; no second test is made or counted.
-    ties : str, optional
-        What tells permutations with the same value apart: the gap over all thresholds. Counts of few rows tie often,
-        and all ties counted against the finding would keep a test from rejecting as often as it may.
+    by_interval : bool
+        Whether its p-value is that at which its interval just holds the even value. Shuffled groups would keep unequal
+        shares of outliers, and answer whether there is more than these explain, which the interval does not ask.
     twin : str, optional
         Another estimate of the same quantity, whose interval serves both.
     about_rows : bool
@@ -51,7 +51,7 @@ class Meaning:
     question: Literal["scores", "labels", "strata", "individuals", "features"] = "scores"
     note: str = ""
     tested_as: str | None = None
-    ties: str | None = None
+    by_interval: bool = False
     twin: str | None = None
     about_rows: bool = False
 
@@ -61,7 +61,8 @@ def _squared(words: str, **more: Any) -> Meaning:
 
 
 def _difference(words: str, compares: str, **more: Any) -> Meaning:
-    return Meaning(words, 0.0, "high", "extremes", 1.0, compares, question="labels", **more)
+    by_interval = "tested_as" not in more
+    return Meaning(words, 0.0, "high", "extremes", 1.0, compares, question="labels", by_interval=by_interval, **more)
 
 
 def _ratio(words: str, **more: Any) -> Meaning:
@@ -88,7 +89,7 @@ MEANINGS: dict[str, Meaning] = {
     "flag_rate": Meaning("flag rate", shape="rate"),
     "flag_rate_ratio": _ratio("lowest / highest flag rate (1 is even)"),
     "unflagged_rate_ratio": _ratio("lowest / highest rate of not being flagged", rest=True),
-    "flag_rate_test": _test("chi-square of groups and flags", ties="threshold_free_gap"),
+    "flag_rate_test": _test("chi-square of groups and flags"),
     "demographic_parity_raw": _squared("squared gap of mean scores", tested_as="mean_score_test"),
     "demographic_parity": _squared("squared gap of mean scores / variance", tested_as="mean_score_test"),
     "demographic_parity_corrected": _squared(_NOISE, tested_as="mean_score_test", twin="demographic_parity"),
@@ -98,10 +99,9 @@ MEANINGS: dict[str, Meaning] = {
     "welch_test": Meaning("p-value of equal mean scores (Welch)", shape="none", about_rows=True),
     "threshold_free_gap": Meaning("flag-rate gap, mean over all thresholds", 0.0, "high", "gap", 1.0),
     "top_share_drift": _squared("drift of the group mix on top (KL)"),
-    "individual_unfairness_raw": Meaning(
-        "squared gap of similar rows", worse="high", tested_as="individual_unfairness"
-    ),
-    "individual_unfairness": Meaning("squared gap of similar rows / variance", worse="high", question="individuals"),
+    "individual_unfairness_raw": Meaning("squared gap of similar rows", question="individuals"),
+    "individual_unfairness": Meaning("squared gap of similar rows / variance", question="individuals"),
+    "individual_unfairness_shuffled": Meaning("  the same with shuffled groups", shape="none", question="individuals"),
     "effective_pairs": Meaning(
         "pairs of similar rows it rests on", shape="none", question="individuals", about_rows=True
     ),
@@ -120,12 +120,8 @@ MEANINGS: dict[str, Meaning] = {
         "gap in inliers flagged", "false_positive_rate", tested_as="false_positive_rate_test"
     ),
     "precision_gap": _difference("gap in flagged that are outliers", "precision", note=_RATES),
-    "true_positive_rate_test": _test(
-        "chi-square of groups and flagged outliers", question="labels", ties="gap of outliers"
-    ),
-    "false_positive_rate_test": _test(
-        "chi-square of groups and flagged inliers", question="labels", ties="gap of inliers"
-    ),
+    "true_positive_rate_test": _test("chi-square of groups and flagged outliers", question="labels"),
+    "false_positive_rate_test": _test("chi-square of groups and flagged inliers", question="labels"),
     "true_positive_rate_detectable": _seen("difference of outliers flagged seen with 80% power"),
     "conditional_detectable": _seen("gap within strata seen with 80% power"),
     "conditional_parity": _squared("squared gap within strata / variance", tested_as="strata_test"),

@@ -32,6 +32,7 @@ def score_measures(
     *,
     background: IntArray | None = None,
     around: IntArray | None = None,
+    fixed: bool = False,
 ) -> Values:
     """Measures of scores and groups alone.
 
@@ -50,6 +51,8 @@ def score_measures(
     background : array of shape (L,), optional
         Rows of no group that is compared: they count towards the thresholds alone.
     around : array of shape (G, L), optional
+    fixed : bool
+        Flags are fixed in advance: counts have each level twice, shape (b, G, 2 L), those of flagged rows last.
 
     Notes
     -----
@@ -59,8 +62,14 @@ def score_measures(
     ``flag_rate_test``: Pearson's chi-square of groups and flags. ``mean_score_test``: ``sum_g (m_g - m)^2 n_g / s_g^2``
     with m the mean of the group means by the same weights (Cochran 1937), of which Welch's test is a refinement.
     """
+    by_rule: IntArray | None = None
+    if fixed:
+        apart = counts.reshape(*counts.shape[:2], 2, -1)
+        counts, by_rule, values = apart.sum(axis=2), apart[:, :, 1].sum(axis=-1), values[: apart.shape[-1]]
+        around = None if around is None else around.reshape(len(around), 2, -1).sum(axis=1)
     drawn = _cut(counts, values, (contamination, *shares), background)
-    flagged = drawn.above[..., 0] / drawn.sizes
+    hits = drawn.above[..., 0] if by_rule is None else by_rule
+    flagged = hits / drawn.sizes
     per_level = np.diff(drawn.total, axis=-1, prepend=0) / drawn.total[:, -1:]
     found = {
         "mean_score": drawn.moments.mean,
@@ -70,7 +79,7 @@ def score_measures(
         "flag_rate": flagged,
         "flag_rate_ratio": rate_ratio(flagged.T)[:, None],
         "unflagged_rate_ratio": rate_ratio(1 - flagged.T)[:, None],
-        "flag_rate_test": chi_square(drawn.above[..., 0], drawn.sizes)[:, None],
+        "flag_rate_test": chi_square(hits, drawn.sizes)[:, None],
         "threshold_free_gap": np.einsum("bl,bl->b", np.ptp(drawn.below, axis=1), per_level)[:, None],
         "top_share_drift": rel_entr(drawn.mix, drawn.shares[..., None]).sum(axis=1),
     }
@@ -87,12 +96,14 @@ def score_measures(
     }
 
 
-def label_measures(counts: IntArray, contamination: float, *, background: IntArray | None = None) -> Values:
+def label_measures(
+    counts: IntArray, contamination: float, *, background: IntArray | None = None, fixed: bool = False
+) -> Values:
     """How well each group's outliers are found, and the largest difference between groups in each of these.
 
     Parameters
     ----------
-    counts : array of shape (b, G, 2, L)
+    counts : array of shape (b, G, 2, L), or (b, G, 2, 2, L) where flags are ``fixed`` in advance, flagged rows last
         Rows of each group, inliers then outliers, at each score level, ascending.
     contamination : float
     background : array of shape (L,), optional
@@ -102,9 +113,10 @@ def label_measures(counts: IntArray, contamination: float, *, background: IntArr
     AUC counts ties half; average precision is ``sum over levels of recall gained times precision`` as in
     scikit-learn; rates and precision are at the one threshold of all rows. NaN where a group has no such rows.
     ``true_positive_rate_test`` is Pearson's chi-square of groups and flags among the outliers,
-    ``false_positive_rate_test`` that among the inliers; ``gap of outliers`` and ``gap of inliers`` are the
-    ``threshold_free_gap`` among these.
+    ``false_positive_rate_test`` that among the inliers.
     """
+    by_rule = counts[..., 1, :].sum(axis=-1).astype(float) if fixed else None
+    counts = counts.sum(axis=3) if fixed else counts
     reached = np.cumsum(counts, axis=-1)
     n = reached[..., -1].astype(float)  # (b, G, 2)
     below, inliers, outliers = reached[:, :, 0], counts[:, :, 0], counts[:, :, 1]
@@ -112,8 +124,8 @@ def label_measures(counts: IntArray, contamination: float, *, background: IntArr
     at_or_above = n[..., None] - reached + counts
     precision_at = at_or_above[:, :, 1] / np.maximum(at_or_above.sum(axis=2), 1.0)
     total = reached.sum(axis=(1, 2)) + (0 if background is None else np.cumsum(background))
-    cut = _locate(total, _ranks(total[:, -1], (contamination,)))
-    flagged = n - np.take_along_axis(reached, cut[:, None, None], axis=-1)[..., 0]
+    cut = _cuts(total, (contamination,))
+    flagged = n - np.take_along_axis(reached, cut[:, None, None], axis=-1)[..., 0] if by_rule is None else by_rule
     found = {
         "auc": over(ordered, n[..., 0] * n[..., 1]),
         "average_precision": over(np.einsum("bgl,bgl->bg", outliers, precision_at), n[..., 1]),
@@ -129,16 +141,7 @@ def label_measures(counts: IntArray, contamination: float, *, background: IntArr
             ("false_positive_rate", flagged[..., 0], n[..., 0]),
         )
     }
-    spread = {f"gap of {name}": _spread(reached[:, :, k], n[..., k]) for k, name in enumerate(("inliers", "outliers"))}
-    return {"outlier_rate": n[..., 1] / n.sum(axis=-1), **found, **gaps, **tests, **spread}
-
-
-def _spread(reached: IntArray, sizes: FloatArray) -> FloatArray:
-    """`threshold_free_gap` of some of the rows, of which a group may have none, shape (b, 1)."""
-    below = over(reached, sizes[..., None] + np.zeros(reached.shape[-1]))
-    per_level = np.diff(reached.sum(axis=1), axis=-1, prepend=0)
-    gap = np.nan_to_num(largest_gap(np.moveaxis(below, 1, -1)))
-    return over(np.einsum("bl,bl->b", gap, per_level), per_level.sum(axis=-1))[:, None]
+    return {"outlier_rate": n[..., 1] / n.sum(axis=-1), **found, **gaps, **tests}
 
 
 def largest_gap(values: FloatArray) -> FloatArray:
@@ -221,7 +224,7 @@ def _cut(counts: IntArray, values: FloatArray, shares: tuple[float, ...], backgr
     reached = np.cumsum(counts, axis=-1)
     total = reached.sum(axis=1)
     everyone = total if background is None else total + np.cumsum(background)
-    cuts = _locate(everyone, _ranks(everyone[:, -1], shares))
+    cuts = _cuts(everyone, shares)
     above = sizes[..., None] - np.take_along_axis(reached, cuts[:, None], axis=-1)
     return _Cut(sizes, reached, total, reached / sizes[..., None], above, *_moments(counts, values))
 
@@ -258,6 +261,19 @@ def _mean_test(drawn: _Cut) -> FloatArray:
     mean = np.ldexp(drawn.moments.mean - drawn.moments.mean.mean(axis=1, keepdims=True), -half)
     mean = mean - (weight * mean).sum(axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
     return np.where(variance > 0, (weight * mean**2).sum(axis=1, keepdims=True), np.nan)
+
+
+def _cuts(reached: IntArray, shares: tuple[float, ...]) -> IntArray:
+    """The level above which rows are flagged in each table, shape (b, m): of those that tie, all or none, by what is
+    nearer to the share; all rather than that nobody is flagged.
+    """  # noqa: D205
+    n = reached[:, -1:]
+    places = _ranks(n[:, 0], shares)
+    cuts = _locate(reached, places)
+    asked, above = n - 1 - places, n - np.take_along_axis(reached, cuts, axis=1)
+    tied = n - np.take_along_axis(reached, np.maximum(cuts - 1, 0), axis=1)
+    nearer = (cuts > 0) & ((tied - asked < asked - above) | (above == 0)) & (tied < n)
+    return cuts - nearer
 
 
 def _ranks(n_rows: IntArray, shares: tuple[float, ...]) -> IntArray:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evenout.core.flags import flag_threshold
+from evenout.auditing.inputs import who_is_flagged
 from evenout.metrics import average_precision, roc_auc
 
 MetricFunction = Callable[[Any, Any], float]
@@ -31,17 +31,18 @@ def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, Me
     >>> functions["flag_rate"]([0, 1], [0.3, 0.9])
     0.5
     """
-    threshold = float(flag_threshold(np.asarray(scores, dtype=float), contamination))
+    values = np.asarray(scores, dtype=float)
+    threshold = float(values[who_is_flagged(values, None, contamination).flagged].min(initial=np.inf))
 
     def rate(y_true: Any, y_pred: Any, label: int) -> float:
-        return _mean((np.asarray(y_pred) > threshold)[np.asarray(y_true) == label])
+        return _mean((np.asarray(y_pred) >= threshold)[np.asarray(y_true) == label])
 
     def precision(y_true: Any, y_pred: Any) -> float:
-        return _mean((np.asarray(y_true) == 1)[np.asarray(y_pred) > threshold])
+        return _mean((np.asarray(y_true) == 1)[np.asarray(y_pred) >= threshold])
 
     return {
         "mean_score": lambda _, y_pred: _mean(np.asarray(y_pred)),
-        "flag_rate": lambda _, y_pred: _mean(np.asarray(y_pred) > threshold),
+        "flag_rate": lambda _, y_pred: _mean(np.asarray(y_pred) >= threshold),
         "auc": roc_auc,
         "average_precision": lambda y_true, y_pred: (
             average_precision(y_true, y_pred) if len(np.unique(y_true)) == 2 else float("nan")

@@ -8,7 +8,6 @@ import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import evenout
 from evenout.auditing import practice_text, sentences
 from evenout.auditing.meanings import MEANINGS
+from evenout.auditing.text import flagged_words
 from evenout.auditing.words import between, chance, number, shown
 from evenout.pages import html_table, policy, safe, static, style, template
 from evenout.storage.output import atomic_file
@@ -70,7 +70,7 @@ def audit_page(
         parts=[_part(name, result) for name, result in results.items()],
         tables=[_table(table) for table in tables],
         rows=len(first.scores) if first.everyone is None else len(first.everyone.scores),
-        flagged=_flagged(first),
+        flagged=flagged_words(first),
         confidence=f"{100 * first.settings['confidence']:.3g}%",
         made=moment.strftime("%Y-%m-%d %H:%M UTC"),
         source=shown(source or "not named", 200),
@@ -97,7 +97,7 @@ def notebook(result: "AuditResult") -> str:
     ]
     heads = ["group", "rows", "mean score", "flagged", "flag rate", "interval"]
     found = html_table(["found"], [[sentence] for sentence in result.verdict])
-    caption = f"Audit of {len(result.scores):,} rows in {len(result.group_names)} groups, {_flagged(result)} flagged"
+    caption = f"Audit of {len(result.scores):,} rows in {len(result.group_names)} groups, {flagged_words(result)}"
     return html_table(heads, groups[:50], caption) + found
 
 
@@ -165,10 +165,10 @@ def _compares(m: "Measure") -> bool:
     return m.group is None and m.detail is None and kind.shape not in ("level", "rate", "none")
 
 
-def _comparison(m: "Measure") -> tuple[str, str, str, str, str]:
+def _comparison(m: "Measure") -> tuple[str, ...]:
     kind = MEANINGS[m.measure]
-    p = "" if kind.twin or kind.rest else chance(m.p_adjusted)
-    return kind.words.strip(), number(m.value), between(m.low, m.high), p, m.note
+    p = ("", "") if kind.twin or kind.rest else (chance(m.p), chance(m.p_adjusted))
+    return kind.words.strip(), number(m.value), between(m.low, m.high), *p, m.note
 
 
 def _table(table: "PracticeTable") -> dict[str, Any]:
@@ -199,11 +199,6 @@ def _strata(table: "PracticeTable") -> list[tuple[str, str, str, str, str]]:
         for row in table.strata.to_dict("records")
         if row["people"]
     ]  # fmt: skip
-
-
-def _flagged(result: "AuditResult") -> str:
-    asked = result.settings["contamination"]
-    return f"{asked:,} rows" if isinstance(asked, Integral) else f"{100 * asked:.3g}%"
 
 
 def _percents(low: float, high: float) -> str:

@@ -87,14 +87,14 @@ def rate_gap(n_low: float, n_high: float, share: float, permuted: FloatArray, fr
 def _critical(permuted: FloatArray, freedom: int, confidence: float) -> tuple[float, float]:
     """The value that a chi-square must exceed, in units of the noise, and that unit; infinite if no value is enough.
 
-    The smallest value above which few enough shuffled ones lie is enough, because the test tells ties apart. Counts of
-    few rows leave gaps between the values: half of the gap below belongs to it.
+    The smallest value above which, half of its ties counted, few enough shuffled ones lie is enough. Counts of few rows
+    leave gaps between the values: half of the gap below belongs to it.
     """
     unit = float(permuted.mean()) / max(freedom, 1) if len(permuted) else 0.0
     if freedom < 1 or not unit > 0:
         return float("inf"), 1.0
     values, counts = np.unique(np.round(permuted / unit, 9), return_counts=True)
-    enough = (1 + len(permuted) - np.cumsum(counts)) / (1 + len(permuted)) <= 1 - confidence + 1e-12
+    enough = (1 + len(permuted) - np.cumsum(counts) + 0.5 * counts) / (1 + len(permuted)) <= 1 - confidence + 1e-12
     if not enough.any():
         return float("inf"), 1.0
     first = int(enough.argmax())

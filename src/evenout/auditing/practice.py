@@ -115,7 +115,7 @@ def practice_table(
     flag_means : {"bad", "good"}
         Whether being flagged is the harm, so that *not* being flagged is favourable, or the benefit.
     reference : sequence of str
-        Groups to compare with ("lending", "strata"), at most one of an attribute; by default its largest.
+        Groups to compare with ("lending", "strata"), at most one of an attribute; by default that which is best off.
     confidence : float
     """
     if kind not in PRACTICES:
@@ -143,6 +143,8 @@ def _notes(people: Everyone) -> list[str]:
     notes = []
     if people.clustered:
         notes.append("rows come in clusters, so intervals and tests that take rows as independent are left out")
+    if people.strata is not None and (missing := int((people.strata.codes < 0).sum())):
+        notes.append(f"{missing:,} people have a missing value in what was given: they are in no stratum")
     for attribute in people.attributes:
         unknown = int((attribute.codes < 0).sum())
         if unknown:
@@ -205,7 +207,7 @@ def _hiring(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) -
 def _lending(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) -> list[dict[str, Any]]:
     """Rates, scores and tests against one reference group."""
     scores = outcome.people.scores
-    with_whom = _reference(attribute, reference)
+    with_whom, chosen = _reference(outcome, attribute, reference)
     rows, others = [], attribute.members(with_whom)
     deviation = float(scores[attribute.codes >= 0].std(ddof=1)) if (attribute.codes >= 0).sum() > 1 else counts.NAN
     tested = []
@@ -226,7 +228,7 @@ def _lending(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) 
             if compared else counts.NAN,
         }  # fmt: skip
         if row["group"] == attribute.names[with_whom] and row["note"] != UNKNOWN:
-            row["note"] = "; ".join(filter(None, ("reference", row["note"])))
+            row["note"] = "; ".join(filter(None, (chosen, row["note"])))
         rows.append(row)
         tested.append(row["p"])
     return _corrected(rows, tested)
@@ -234,7 +236,7 @@ def _lending(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) 
 
 def _strata(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) -> list[dict[str, Any]]:
     """Rates against one reference group among people alike in what was given."""
-    with_whom, rows, tested = _reference(attribute, reference), [], []
+    (with_whom, chosen), rows, tested = _reference(outcome, attribute, reference), [], []
     known = attribute.codes >= 0
     k0, n0 = _per_stratum(outcome, attribute.members(with_whom))
     all_k, all_n = _per_stratum(outcome, known)
@@ -255,7 +257,7 @@ def _strata(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) -
             "p": found.p if sure else counts.NAN,
             "disparity": counts.conditional_disparity(n - k, k, all_n - all_k, all_k),
         }  # fmt: skip
-        row["note"] = "; ".join(filter(None, ("" if compared else "reference", row["note"])))
+        row["note"] = "; ".join(filter(None, ("" if compared else chosen, row["note"])))
         rows.append(row)
         tested.append(row["p"])
     return _corrected(rows, tested)
@@ -265,7 +267,7 @@ def _by_stratum(outcome: _Outcome) -> list[dict[str, Any]]:
     strata, rows = outcome.people.strata, []
     assert strata is not None
     for attribute in outcome.people.attributes:
-        known, shape = attribute.codes >= 0, (len(strata.names), max(len(attribute.names), 1))
+        known, shape = (attribute.codes >= 0) & (strata.codes >= 0), (len(strata.names), max(len(attribute.names), 1))
         place = strata.codes * shape[1] + attribute.codes
         n = np.bincount(place[known], minlength=shape[0] * shape[1]).reshape(shape)
         k = np.bincount(place[known & outcome.favoured], minlength=shape[0] * shape[1]).reshape(shape)
@@ -283,7 +285,7 @@ def _per_stratum(outcome: _Outcome, members: BoolArray) -> tuple[FloatArray, Flo
     """Favoured members and members, of each stratum."""
     strata = outcome.people.strata
     assert strata is not None
-    size = len(strata.names)
+    size, members = len(strata.names), members & (strata.codes >= 0)
     k = np.bincount(strata.codes[members & outcome.favoured], minlength=size).astype(float)
     return k, np.bincount(strata.codes[members], minlength=size).astype(float)
 
@@ -299,13 +301,18 @@ def _corrected(rows: list[dict[str, Any]], tested: list[float]) -> list[dict[str
     return rows
 
 
-def _reference(attribute: Attribute, asked: Sequence[str]) -> int:
+def _reference(outcome: _Outcome, attribute: Attribute, asked: Sequence[str]) -> tuple[int, str]:
+    """The group to compare with: that which was asked for, or the best-off one of those that are not small."""
     named = [attribute.names.index(name) for name in asked if name in attribute.names]
     if len(named) > 1:
         raise InputError("two groups of {name!r} are given to compare with; give one", name=attribute.name)
     if named:
-        return named[0]
-    return int(np.bincount(attribute.codes[attribute.codes >= 0], minlength=1).argmax())
+        return named[0], "reference"
+    size = np.bincount(attribute.codes[attribute.codes >= 0], minlength=max(len(attribute.names), 1))
+    hits = np.bincount(attribute.codes[(attribute.codes >= 0) & outcome.favoured], minlength=len(size))
+    large = size >= SMALL * len(attribute.codes)
+    rate = np.where(large if large.any() else size > 0, hits / np.maximum(size, 1), -1.0)
+    return int(rate.argmax()), "reference, best off"
 
 
 def _divided(value: float, by: float) -> float:

@@ -55,8 +55,8 @@ PRACTICES = {
     "lending": Practice(
         "Rates and scores against a reference group, as in fair-lending reviews",
         (
-            "Ratio: the rate of the favourable outcome over that of the reference group (adverse impact ratio). Flag "
-            "ratio: the flag rate over that of the reference group.",
+            "Ratio: the rate of the favourable outcome over that of the reference group (adverse impact ratio), the "
+            "best-off one unless another is named. Flag ratio: the flag rate over that of the reference group.",
             "Score difference: mean score less that of the reference group, in standard deviations of all people "
             "(standardised mean difference); above 0 is scored as more outlying.",
             "z: of the two rates, pooled. p: Fisher's exact test, two-sided; corrected by Holm's method by attribute.",

@@ -120,11 +120,21 @@ class AuditResult:
     groups : array of shape (n,)
         Place of each row's group in ``group_names``; that which it belongs to most, where groups share rows.
     shared : bool
-        Whether groups share rows, as bands of a number and probable groups do.
+        Whether groups share rows, as bands of a number and probable groups do, or rows do not count alike.
     curves : tuple of Curve
         For each protected column that is a number, such as age.
     everyone : Everyone or None
         All rows, compared or not, by each attribute alone and crossed: what `table` counts.
+    flag_words : str
+        Who is flagged, where it is not the share that was asked for.
+    bounded : bool
+        Whether intervals hold all that probabilities of groups leave open.
+    weighted : bool
+        Whether rows count by weights.
+    chosen : bool
+        Whether labels are partial, and nobody tells how the rows were chosen.
+    alike_in : tuple of str
+        Numbers in ``given`` that are taken out within strata.
     """
 
     measures: tuple[Measure, ...]
@@ -141,6 +151,11 @@ class AuditResult:
     shared: bool = False
     curves: tuple[Curve, ...] = ()
     everyone: "Everyone | None" = None
+    flag_words: str = ""
+    bounded: bool = False
+    weighted: bool = False
+    chosen: bool = False
+    alike_in: tuple[str, ...] = ()
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str | None, str | None], Measure]:
@@ -176,6 +191,7 @@ class AuditResult:
             "n_clusters": self.n_clusters,
             "groups": dict(zip(self.group_names, self.group_counts.tolist(), strict=True)),
             "flagged": dict(zip(self.group_names, self.flagged_counts.tolist(), strict=True)),
+            "flagging": text.flagged_words(self),
             "left_out": [asdict(group) | {"note": TOO_FEW} for group in self.left_out],
             "settings": self.settings,
             "verdict": list(self.verdict),
@@ -196,12 +212,13 @@ class AuditResult:
         flag_means : {"bad", "good"}, default="bad"
             Whether *not* being flagged is the favourable outcome, or being flagged.
         reference : str or sequence of str
-            Groups to compare with, one of an attribute; by default its largest. "hiring" takes the best-off one.
+            Groups to compare with, one of an attribute; by default the best-off one, which "hiring" always takes.
         """
         from evenout.auditing.practice import practice_table
 
         if self.everyone is None:
-            raise InputError("a table counts people of known groups, but groups are known by probability here")
+            beside = "{@sample_weight}" if self.weighted else "probabilities of groups"
+            raise InputError(f"a table counts people of known groups, which does not go with {beside}")
         confidence = self.settings["confidence"]
         return practice_table(self.everyone, kind, flag_means=flag_means, reference=reference, confidence=confidence)
 

@@ -17,7 +17,9 @@ _NAMED = 3  # groups named with what they have beyond equal rates
 
 def verdict(result: "AuditResult") -> tuple[str, ...]:
     """What was found, one sentence or two per question."""
-    sentences = [_means(result), _flags(result)]
+    sentences = (
+        [_possible_means(result), _possible_flags(result)] if result.bounded else [_means(result), _flags(result)]
+    )
     if result.has("true_positive_rate_gap"):
         sentences.append(_labels(result))
     if result.has("conditional_parity"):
@@ -39,7 +41,8 @@ def _means(result: "AuditResult") -> str:
     if np.isnan(gap.value):
         return "All scores are equal, so the groups cannot differ."
     low, high = _ends(result, "mean_score")
-    apart = (high.value - low.value) / float(result.scores.std())
+    spread = np.sqrt(result.get("demographic_parity_raw").value / gap.value) if gap.value > 0 else np.nan
+    apart = (high.value - low.value) / spread if spread > 0 else 0.0
     who = f"the mean of {_quoted(high)} is {apart:.2g} standard deviations above that of {_quoted(low)}"
     return _graded(
         gap, result, "mean_score",
@@ -50,11 +53,44 @@ def _means(result: "AuditResult") -> str:
     )  # fmt: skip
 
 
+_NO_MORE = "probabilities alone cannot say more"
+
+
+def _possible_means(result: "AuditResult") -> str:
+    """What probabilities of groups leave open, of mean scores."""
+    gap = result.get("demographic_parity")
+    if np.isnan(gap.value):
+        return "All scores are equal, so the groups cannot differ."
+    if np.isnan(gap.low):
+        return f"Mean scores of groups known by probability: {_NO_MORE} than bounds, and no intervals were asked for."
+    least, most = (np.sqrt(max(end, 0.0)) for end in (gap.low, gap.high))
+    sure = "Mean scores differ, whoever the members are" if least > 0 else "Whether mean scores differ is open"
+    return f"{sure}: a typical gap between {least:.2g} and {most:.2g} standard deviations is possible; {_NO_MORE}."
+
+
+def _possible_flags(result: "AuditResult") -> str:
+    """What probabilities of groups leave open, of flag rates."""
+    ratio = result.get("flag_rate_ratio")
+    low, high = _ends(result, "flag_rate")
+    if high.value == 0:
+        return "Nobody is flagged."
+    who = (
+        f"by its probabilities {_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}"
+    )
+    if np.isnan(ratio.low):
+        return f"Flag rates of groups known by probability: {who}."
+    sure = "Flag rates differ, whoever the members are" if ratio.high < 1 else "Whether flag rates differ is open"
+    return (
+        f"{sure}: {who}. For the lowest flag rate over the highest, between {ratio.low:.2f} and {ratio.high:.2f} is "
+        f"possible; {_NO_MORE}."
+    )
+
+
 def _flags(result: "AuditResult") -> str:
     ratio, rest = result.get("flag_rate_ratio"), result.get("unflagged_rate_ratio")
     low, high = _ends(result, "flag_rate")
     if high.value == 0:
-        return "Nobody is flagged: ties leave no row above the threshold."
+        return "Nobody is flagged."
     found = (
         "Flag rates, not tested",
         f"Flag rates differ by more than chance explains ({_p(ratio)})",
@@ -68,7 +104,7 @@ def _flags(result: "AuditResult") -> str:
     return (
         f"{found}: {who}. "
         f"The lowest flag rate is {_of_the_highest(ratio)}; the lowest rate of not being flagged is "
-        f"{_of_the_highest(rest)}. {_people(result)}{unseen}"
+        f"{_of_the_highest(rest)}.{'' if result.weighted else ' ' + _people(result)}{unseen}"
     )
 
 
@@ -94,6 +130,16 @@ def _labels(result: "AuditResult") -> str:
         return "Fewer than two groups have known outliers, so their detection cannot be compared."
     low, high = _ends(result, "true_positive_rate")
     who = f"of the known outliers, {low.value:.1%} in {_quoted(low)} and {high.value:.1%} in {_quoted(high)}"
+    if result.chosen:
+        return (
+            f"Outliers found among the labelled rows alone: {who} are flagged. Outliers that nobody looked at may be "
+            "found otherwise: label a random draw of rows, or give label_propensity, the chance that each had."
+        )
+    if result.bounded:
+        return (
+            f"Outliers found, by probabilities of groups: {who} are flagged; a gap between {gap.low:.2f} and "
+            f"{gap.high:.2f} is possible; {_NO_MORE}."
+        )
     return _graded(
         gap, result, "true_positive_rate",
         f"Outliers found, not tested: {who} are flagged.",
@@ -109,7 +155,11 @@ def _strata(result: "AuditResult") -> str:
         return "No stratum has two groups of two rows or more, so nothing can be compared within strata."
     corrected = result.get("conditional_parity_corrected").value
     size = f"typically {np.sqrt(max(corrected, 0.0)):.2g} standard deviations"
-    alike = "mong rows that are alike in the given columns"
+    numbers = f", up to a smooth curve in {' and '.join(map(repr, result.alike_in))}"
+    alike = "mong rows that are alike in the given columns" + (numbers if result.alike_in else "")
+    if result.bounded:
+        least, most = (np.sqrt(max(end, 0.0)) for end in (gap.low, gap.high))
+        return f"A{alike}, a typical gap between {least:.2g} and {most:.2g} is possible; {_NO_MORE}."
     return _explained(result) + _graded(
         gap, result, "conditional",
         f"A{alike}, the gap is {size}, not tested.",
@@ -134,6 +184,8 @@ def _explained(result: "AuditResult") -> str:
 
 def _seen(result: "AuditResult", what: str) -> str:
     """What would have been seen: not finding a difference is no proof that there is none."""
+    if not result.has(f"{what}_detectable"):
+        return "That is no proof of evenness."
     m = result.get(f"{what}_detectable")
     rate = what in ("flag_rate", "true_positive_rate")
     thing, held = "difference" if rate else "gap", f" ({m.note})" if m.note else ""

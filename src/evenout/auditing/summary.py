@@ -1,6 +1,6 @@
 """From values and their resamples to measures with intervals and p-values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ import numpy as np
 from evenout.auditing.inference import (
     extremes_interval,
     gap_interval,
+    interval_p_value,
     level_interval,
     p_value,
     within_range,
@@ -54,8 +55,14 @@ def summarise(found: Resamples, columns: Mapping[str, Sequence[Column]], setting
     measures = []
     for name, places in columns.items():
         kind, value = MEANINGS[name], found.value[name][0]
-        p = _p_value(found, kind.tested_as or name, len(value))
+        if kind.by_interval:
+            p = _interval_p(found, kind, columns, settings)
+        else:
+            p = _p_value(found, kind.tested_as or name, len(value))
         low, high = within_range(kind, value, *_interval(found, name, columns, settings))
+        if kind.even is not None:  # the rare interval that leaves evenness out while the test does not
+            open_still = p > 1 - settings.confidence
+            low, high = (np.where(open_still, end(x, kind.even), x) for end, x in ((np.fmin, low), (np.fmax, high)))
         notes = _undefined(found.drawn[name])
         measures += [
             Measure(name, at.group, at.detail, float(v), float(lo), float(hi), float(pv), np.nan, at.n, note)
@@ -67,9 +74,7 @@ def summarise(found: Resamples, columns: Mapping[str, Sequence[Column]], setting
 def _p_value(found: Resamples, name: str, width: int) -> FloatArray:
     if name not in found.permuted:  # tested otherwise
         return np.full(width, np.nan)
-    kind = MEANINGS[name]
-    ties = (found.value[kind.ties][0], found.permuted[kind.ties]) if kind.ties else None
-    return p_value(kind, found.value[name][0], found.permuted[name], ties)
+    return p_value(MEANINGS[name], found.value[name][0], found.permuted[name])
 
 
 def plain_measure(name: str, at: Column, value: float, low: float = np.nan, high: float = np.nan) -> Measure:
@@ -98,15 +103,33 @@ def _extremes(
     found: Resamples, kind: Meaning, compared: str, places: Sequence[Column], confidence: float
 ) -> tuple[FloatArray, FloatArray]:
     value, drawn = found.value[compared][0], found.drawn[compared]
-    units = np.array([at.units for at in places], dtype=float)
-
-    def ends(z: float) -> tuple[FloatArray, FloatArray]:
-        low, high = level_interval(MEANINGS[compared], value, drawn, units, z)
-        return (1 - high, 1 - low) if kind.rest else (low, high)
-
+    ends = _ends(found, kind, compared, places)
     of_groups = 1 - value if kind.rest else value
     low, high = extremes_interval(kind, of_groups, ends, drawn, confidence)
     return np.array([low]), np.array([high])
+
+
+def _ends(
+    found: Resamples, kind: Meaning, compared: str, places: Sequence[Column]
+) -> Callable[[float], tuple[FloatArray, FloatArray]]:
+    """Interval of each group's value, for a critical value z."""
+    units = np.array([at.units for at in places], dtype=float)
+
+    def ends(z: float) -> tuple[FloatArray, FloatArray]:
+        low, high = level_interval(MEANINGS[compared], found.value[compared][0], found.drawn[compared], units, z)
+        return (1 - high, 1 - low) if kind.rest else (low, high)
+
+    return ends
+
+
+def _interval_p(
+    found: Resamples, kind: Meaning, columns: Mapping[str, Sequence[Column]], settings: Settings
+) -> FloatArray:
+    assert kind.compares is not None
+    if settings.n_permutations == 0:
+        return np.array([np.nan])
+    ends = _ends(found, kind, kind.compares, columns[kind.compares])
+    return np.array([interval_p_value(found.value[kind.compares][0], ends, found.drawn[kind.compares])])
 
 
 def _undefined(drawn: FloatArray) -> list[str]:

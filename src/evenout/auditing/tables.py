@@ -11,12 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray
 
 MAX_LEVELS = 4_096  # scores are rounded to so many levels before draws; see `_score_levels`
 _ROWS_DRAWN = 100_000  # larger tables are drawn cell by cell, at a cost that no longer grows with the rows
 _BATCH = 1 << 17  # numbers in one batch of draws, few enough for the processor's cache
 _CLUSTER_BATCH = 1 << 20
+_UNITS = 4_000  # more clusters than this are drawn a few at a time
+_UNITS_A_GROUP = 200  # that no group falls below by it
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class Table:
             yield drawn
 
     def _batches(self, size: int) -> Iterator[int]:
-        full = max(1, _BATCH // max(self.counts.size, min(self.n_rows, _ROWS_DRAWN)))
+        drawn = self.n_rows if self.n_rows <= _ROWS_DRAWN else 0  # beyond, cells are drawn and not rows
+        full = max(1, _BATCH // max(self.counts.size, drawn))
         for start in range(0, size, full):
             yield min(full, size - start)
 
@@ -132,6 +135,26 @@ class ClusterTable(Table):
             yield min(full, size - start)
 
 
+def joined_clusters(clusters: IntArray, groups: IntArray) -> IntArray:
+    """Clusters, or where these are many, sets of as many clusters of one group each, drawn together to save time.
+
+    Sums over sets vary as sums over the clusters in them do, so resamples are as noisy as before.
+    """
+    n_clusters = int(clusters.max()) + 1
+    owner = np.empty(n_clusters, dtype=np.intp)
+    owner[clusters] = groups
+    sizes = np.bincount(owner)
+    together = min(n_clusters // _UNITS, int(sizes[sizes > 0].min()) // _UNITS_A_GROUP)
+    if together < 2:
+        return clusters
+    order = np.lexsort((np.random.default_rng(0).random(n_clusters), owner))
+    first = np.r_[0, np.cumsum(sizes)]
+    rank = np.empty(n_clusters, dtype=np.intp)
+    rank[order] = np.arange(n_clusters)
+    sets = (rank - first[owner]) // together + first[owner]  # no two groups share a number
+    return np.unique(sets, return_inverse=True)[1][clusters]
+
+
 def level_table(
     scores: FloatArray,
     groups: IntArray,
@@ -141,9 +164,13 @@ def level_table(
     *,
     background: FloatArray | None = None,
     clusters: IntArray | None = None,
+    flagged: BoolArray | None = None,
     max_levels: int | None = None,
 ) -> Table:
     """A table in which all classes share the same L score levels: ``C = K L``, so that counts reshape to (G, K, L).
+
+    With ``flagged``, where flags are fixed in advance, each class has its levels twice, those of flagged rows last: the
+    counts reshape to (G, K, 2, L).
 
     Parameters
     ----------
@@ -158,6 +185,7 @@ def level_table(
         Scores of rows that count towards thresholds alone.
     clusters : array of shape (n,), optional
         Codes 0.. of the clusters that the rows belong to.
+    flagged : array of shape (n,), optional
     max_levels : int, optional
         Round the scores to so many levels at most; exact if left out.
 
@@ -168,10 +196,13 @@ def level_table(
     extra = np.empty(0) if background is None else background
     levels, position = _score_levels(np.concatenate([scores, extra]), max_levels)
     n, L = len(scores), len(levels)
-    of_class = np.zeros(n, dtype=np.intp) if classes is None else classes
-    edges = np.arange(n_classes + 1) * L
+    of_class, twice = np.zeros(n, dtype=np.intp) if classes is None else classes, 1
+    if flagged is not None:
+        of_class, twice = 2 * of_class + flagged, 2
+    edges = np.arange(n_classes + 1) * twice * L
     beside = np.bincount(position[n:], minlength=L) if len(extra) else None
-    return _table(of_class * L + position[:n], groups, n_groups, np.tile(levels, n_classes), edges, beside, clusters)
+    values = np.tile(levels, twice * n_classes)
+    return _table(of_class * L + position[:n], groups, n_groups, values, edges, beside, clusters)
 
 
 def class_table(

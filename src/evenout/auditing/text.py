@@ -24,6 +24,7 @@ _HEADLINES = (
     "conditional_parity",
     "conditional_parity_corrected",
     "individual_unfairness",
+    "individual_unfairness_shuffled",
     "effective_pairs",
     "auc_gap",
     "average_precision_gap",
@@ -35,17 +36,21 @@ _HEADLINES = (
 
 def audit_text(result: "AuditResult") -> str:
     """The whole text: groups, comparisons, features, verdict, notes."""
-    asked = result.settings["contamination"]
-    flagged = f"{asked:,} rows" if isinstance(asked, Integral) else f"{100 * asked:.3g}%"
     clusters = "" if result.n_clusters is None else f" of {result.n_clusters:,} clusters"
     head = (
-        f"Audit of {len(result.scores):,} rows{clusters} in {len(result.group_names)} groups, {flagged} flagged; "
+        f"Audit of {len(result.scores):,} rows{clusters} in {len(result.group_names)} groups, {flagged_words(result)}; "
         f"{100 * result.settings['confidence']:.3g}% intervals"
     )
     parts = [[head], _groups(result), _comparisons(result), _drivers(result)]
     parts.append([f"* {sentence}" for sentence in result.verdict])
     parts.append([f"Note: {note}." for note in result.notes])
     return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def flagged_words(result: "AuditResult") -> str:
+    """Who is flagged: the share or the rows asked for, or how it came to be otherwise."""
+    asked = result.settings["contamination"]
+    return result.flag_words or f"{f'{asked:,} rows' if isinstance(asked, Integral) else f'{100 * asked:.3g}%'} flagged"
 
 
 def _groups(result: "AuditResult") -> list[str]:
@@ -65,13 +70,14 @@ def _groups(result: "AuditResult") -> list[str]:
 
 
 def _comparisons(result: "AuditResult") -> list[str]:
-    lines = [f"{'between groups':<{_WIDTH}} {'value':>9}  {'interval':<19} p, corrected"]
+    lines = [f"{'between groups':<{_WIDTH}} {'value':>9}  {'interval':<19} {'p':<8} corrected"]
     for m in result.measures:
         if m.measure in _HEADLINES:
             kind, ends = MEANINGS[m.measure], between(m.low, m.high)
-            p = "" if kind.twin or kind.rest else chance(m.p_adjusted)
+            p, corrected = ("", "") if kind.twin or kind.rest else (chance(m.p), chance(m.p_adjusted))
+            p = "labelled rows alone" if result.chosen and kind.question == "labels" else p
             value = f"{m.value:,.0f}" if m.measure == "effective_pairs" else number(m.value)
-            lines.append(f"{kind.words:<{_WIDTH}} {value:>9}  {ends:<19} {p}".rstrip())
+            lines.append(f"{kind.words:<{_WIDTH}} {value:>9}  {ends:<19} {p:<8} {corrected}".rstrip())
     return lines
 
 

@@ -23,6 +23,7 @@ Examples:
   evenout audit scores.csv --score fair_score --sensitive group
   evenout audit batch.csv --score risk --sensitive sex,age --label fraud --out audit.csv
   evenout audit june.csv --score risk --sensitive sex --given income --baseline may.csv
+  evenout audit june.csv --score decile --sensitive race --threshold 8
   evenout audit june.csv --score risk --sensitive sex,age --as hiring --as lending --page audit.html
   evenout audit a.csv --score risk --sensitive age,sex --continuous age
 """
@@ -35,7 +36,12 @@ Examples:
     "--sensitive", required=True, callback=read_names, multiple=True, metavar="COL[,COL...]", help="Protected columns."
 )
 @click.option("--probable", is_flag=True, help="The protected columns are probabilities, one for each group.")
-@click.option("--label", metavar="COL", help="Column with known labels, 1 = outlier, 0 = inlier.")
+@click.option("--sufficient", is_flag=True, help="With --probable: they know all that the score uses.")
+@click.option("--label", metavar="COL", help="Column with known labels, 1 = outlier, 0 = inlier, empty = unknown.")
+@click.option(
+    "--label-propensity", metavar="CHANCE|COL",
+    help="The chance that a row was labelled: a number for a random draw, or a column.",
+)  # fmt: skip
 @click.option(
     "--features", callback=read_names, multiple=True, metavar="COL[,COL...]",
     help="Features: which go with the gap, and are similar rows scored alike?",
@@ -49,6 +55,9 @@ Examples:
     metavar="COL",
     help="Rows with the same value belong together, such as several rows of one person.",
 )
+@click.option("--sample-weight", metavar="COL", help="How many people each row stands for, as in a survey.")
+@click.option("--threshold", type=float, metavar="NUMBER", help="Flag this score and more, instead of a share.")
+@click.option("--flagged", metavar="COL", help="Column with 1 for the rows that are flagged, instead of a share.")
 @click.option(
     "--baseline",
     type=NonEmptyPath(),
@@ -77,7 +86,7 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--reference", multiple=True, metavar="GROUP",
-    help="Tables: compare with this group, one of an attribute. Repeatable.  [default: the largest]",
+    help="Tables: compare with this group, one of an attribute. Repeatable.  [default: the best off]",
 )  # fmt: skip
 @click.option(
     "--page", type=NonEmptyPath(), metavar="FILE.html",
@@ -159,10 +168,14 @@ def _audit_file(
     score: str,
     sensitive: Sequence[str],
     probable: bool,
+    sufficient: bool,
     label: str | None,
+    label_propensity: str | None,
     features: Sequence[str],
     given: Sequence[str],
     clusters: str | None,
+    sample_weight: str | None,
+    flagged: str | None,
     resamples: int,
     **options: Any,
 ) -> "AuditResult | AttributeAudits":
@@ -180,7 +193,14 @@ def _audit_file(
         "--features": features,
         "--given": given,
         "--clusters": [clusters] if clusters else [],
+        "--sample-weight": [sample_weight] if sample_weight else [],
+        "--flagged": [flagged] if flagged else [],
     }
+    if sufficient and not probable:
+        raise ValueError("--sufficient goes with --probable: it is about probabilities of groups")
+    chance = _chance(label_propensity)
+    if label_propensity is not None and chance is None:
+        asked["--label-propensity"] = [label_propensity]
     for use, names in asked.items():
         require_columns(names, table.columns, where=str(file), use=use)
     step(f"Auditing {len(table):,} rows")
@@ -188,14 +208,25 @@ def _audit_file(
         protected = table[list(sensitive)]
         return run_audit(
             table[score],
-            sensitive_features=GroupProbabilities(protected) if probable else protected,
-            y=label_column(label, table[label]) if label else None,
+            sensitive_features=GroupProbabilities(protected, sufficient=sufficient) if probable else protected,
+            y=label_column(label, table[label], gaps=bool(table[label].isna().any())) if label else None,
+            label_propensity=table[label_propensity] if label_propensity and chance is None else chance,
             X=table[list(features)] if features else None,
             given=table[list(given)] if given else None,
             clusters=table[clusters] if clusters else None,
+            sample_weight=table[sample_weight] if sample_weight else None,
+            flags=label_column(flagged, table[flagged]) if flagged else None,
             n_bootstrap=resamples,
             n_permutations=resamples,
             **options,
         )
     except ValueError as error:
         raise InputError("{file}: {error}", file=file, error=error) from None
+
+
+def _chance(text: str | None) -> float | None:
+    """A number, where the text is one."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

@@ -222,3 +222,14 @@ def tukey_value(confidence: float, n_groups: int) -> float:
     from scipy.stats import studentized_range
 
     return float(studentized_range.ppf(confidence, n_groups, np.inf) / np.sqrt(2))
+
+
+def tukey_p_value(z: float, n_groups: int) -> float:
+    """Chance that one of all pairs of groups is z or more standard errors apart; the normal one for two.
+
+    >>> round(tukey_p_value(tukey_value(0.95, 4), 4), 6)
+    0.05
+    """
+    from scipy.stats import studentized_range
+
+    return float(2.0 * ndtr(-z)) if n_groups == 2 else float(studentized_range.sf(z * np.sqrt(2), n_groups, np.inf))

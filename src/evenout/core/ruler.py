@@ -22,6 +22,7 @@ from scipy.special import betaincinv, ndtr
 from evenout.core.forms import wald_test
 from evenout.core.intervals import extreme_ends, normal_value, ratio_ends, tukey_value, wilson_interval
 from evenout.core.membership import Comparison, Membership
+from evenout.core.residuals import within_parts
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 _DRAWS = 2000  # of rates, for the error of their ratio
@@ -172,6 +173,20 @@ class Sample:
         overlaps = tuple(sorted({*self.compared.overlaps, *((int(g), int(h)) for g, h in together)}))
         return replace(self.members, compared=replace(self.compared, overlaps=overlaps))
 
+    @cached_property
+    def expected(self) -> FloatArray:
+        """Members that each group is expected to have: rows, or clusters with any part in it, shape (G,)."""
+        found = np.zeros(self.members.n_groups)
+        for g in range(self.members.n_groups):
+            rows, share = self.members.of(g)
+            share = share if self.weight is None else share * (self.weight[rows] > 0)
+            if self.clusters is not None:
+                order = np.lexsort((share, self.clusters[rows]))
+                last = np.diff(self.clusters[rows][order], append=-1) != 0
+                share = share[order][last]
+            found[g] = share.sum()
+        return found
+
     def of(self, rows: BoolArray) -> "Sample":
         """Some of the rows."""
         weight, clusters = (None if part is None else part[rows] for part in (self.weight, self.clusters))
@@ -208,6 +223,52 @@ class Sample:
             across = np.outer(np.asarray(psi.T @ shift), kappa)
             cov += float(shift @ shift) * np.outer(kappa, kappa) - across - across.T
         return Means(mean, cov, self.size, self.compared)
+
+    def among_alike(
+        self, z: FloatArray | BoolArray, parts: IntArray, numbers: FloatArray | None = None, *, null: bool = False
+    ) -> Means:
+        """How far the members of each group lie above all rows alike, in each of S parts; groups (S G,), part by part.
+
+        With residuals on the numbers within the part (`evenout.core.residuals`),
+        ``d_g = sum_i w_i phi~_ig z~_i / W_g``: without numbers the group's mean less that of the part. Differences of
+        groups within a part are what is compared.
+
+        Parameters
+        ----------
+        z : array of shape (n,)
+        parts : array of shape (n,)
+            Codes 0, 1, ...; -1 for a row that is compared with none.
+        numbers : array of shape (n, k), optional
+            What rows of a part may still differ in.
+        null : bool
+            The covariance as it is if groups do not differ.
+        """
+        inside = replace(self, members=self.members.within(parts))
+        n, G, phi = len(z), self.members.n_groups, self.members.weights.tocsr()
+        total, psi = inside.total.reshape(-1, G), np.zeros((n, G))
+        mean, unit = np.full(total.shape, np.nan), np.where(total > 0, total, np.inf)
+        e = inside.size.reshape(-1, G)
+        factor = np.sqrt(np.where(e > 1.0 + 1e-9, e / np.maximum(e - 1.0, 1e-9), 0.0)) / unit
+        for part, (rows, basis) in enumerate(within_parts(numbers, parts, self.weight)):
+            root = np.ones(len(rows)) if self.weight is None else np.sqrt(self.weight[rows])
+            own, left = phi[rows].toarray(), np.asarray(z, dtype=float)[rows] * root
+            left -= basis @ (basis.T @ left)
+            members = own * root[:, None]
+            members -= basis @ (basis.T @ members)
+            apart = members.T @ left / unit[part]
+            mean[part] = np.where(total[part] > 0, apart, np.nan)
+            moved = members * left[:, None] - (0.0 if null else own * (root**2)[:, None] * apart)
+            psi[rows] = moved * factor[part] * np.sqrt(len(rows) / max(len(rows) + 1 - basis.shape[1], 1))
+        known = np.flatnonzero(parts >= 0)
+        columns = (parts[known] * G)[:, None] + np.arange(G)
+        at = np.repeat(known, G), columns.ravel()
+        cov = self.covariance(csc_array((psi[known].ravel(), at), shape=(n, mean.size)))
+        return Means(mean.ravel(), cov, inside.size, inside.compared)
+
+    def covariance(self, influence: csc_array) -> FloatArray:
+        """Covariance of m figures on which rows have an influence (n, m): squares of its sums over clusters."""
+        psi = self._by_cluster(influence)
+        return np.asarray((psi.T @ psi).toarray())
 
     def _at_threshold(self, scores: FloatArray, flagged: FloatArray) -> tuple[FloatArray, FloatArray]:
         """``kappa`` (G,), and how much each cluster moves the share of all rows that is flagged (C,)."""

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from evenout import GroupProbabilities, audit
 from evenout.auditing.attributes import AttributeAudits
+from evenout.auditing.by_ruler import score_family
 from evenout.auditing.inputs import read_audit_inputs
-from evenout.auditing.soft import soft_family
 from evenout.auditing.summary import Settings
 from evenout.cli import main
 from evenout.core.exceptions import ContinuousWarning, InputError
@@ -82,10 +82,10 @@ def test_intervals_cover_a_population_and_the_test_keeps_its_level():
     for seed in range(200):
         for place, slope in enumerate((trend, 0.0)):
             people, y = drawn(1500, (3, seed, place), slope)
-            inputs = read_audit_inputs(y, people, None, None, None, **rules)
-            found = {(m.measure, m.group): m for m in soft_family(inputs, inputs.soft, settings, rng)}
+            inputs = read_audit_inputs(y, people, **rules)
+            found = {(m.measure, m.group): m for m in score_family(inputs, settings, rng)}
             if slope:
-                gap, first = found["demographic_parity_corrected", None], found["mean_score", inputs.soft.names[0]]
+                gap, first = found["demographic_parity_corrected", None], found["mean_score", inputs.names[0]]
                 covered += gap.low <= truth <= gap.high
                 mean_covered += first.low <= mean[0] <= first.high
             else:
@@ -128,8 +128,10 @@ def test_each_attribute_has_an_audit_and_tests_are_corrected_together():
 
 def test_what_needs_known_groups_is_refused_beside_probabilities():
     sure = GroupProbabilities(np.column_stack([np.arange(100) / 99, 1 - np.arange(100) / 99]))
-    with pytest.raises(InputError, match="y is held against the group of each row, but sensitive_features has prob"):
-        audit(np.arange(100.0), sensitive_features=sure, y=np.arange(100) % 2)
+    with pytest.raises(InputError, match="X does not go with sensitive_features that are probabilities"):
+        audit(np.arange(100.0), sensitive_features=sure, X=np.ones((100, 1)))
+    with pytest.raises(InputError, match="a table counts people of known groups"):
+        audit(np.arange(100.0), sensitive_features=sure, **QUICK).table("hiring")
 
 
 def test_a_column_of_many_fractions_is_a_number():
@@ -153,7 +155,9 @@ def test_the_command_line_audits_each_attribute(way, tmp_path):
     assert len(found) == (2 if way == "each" else 3)
     assert len(found["age"]["curves"]["age"]) == 12
     compared = CliRunner().invoke(main, [*command, "--baseline", str(tmp_path / "may.csv")])
-    assert "bands of a number and probable groups are not compared between batches" in compared.stderr
+    assert (
+        "bands of a number, probable groups, weights and clusters that span groups are not compared" in compared.stderr
+    )
     assert compared.exit_code == 2
 
 

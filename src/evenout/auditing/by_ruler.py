@@ -1,0 +1,374 @@
+"""Measures by the ruler: rows with weights, probable groups, bands of a number, clusters that span groups.
+
+Where rows cannot be counted and dealt out again, each measure is a mean over a membership (`evenout.core.ruler`) with
+its covariance: among all rows, known outliers and inliers, flagged rows, or rows alike in what was given. Intervals
+follow from the covariance and tests are Wald's, so that time does not grow with the number of resamples. Where groups
+are known by probabilities alone, intervals hold all that these leave open, and nothing is tested.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from scipy.sparse import csc_array
+from scipy.special import chdtri, ndtri
+
+from evenout.auditing.inference import gap_interval
+from evenout.auditing.inputs import Alike, AuditInputs, Labels
+from evenout.auditing.meanings import MEANINGS
+from evenout.auditing.power import POWER
+from evenout.auditing.result import Curve, Measure
+from evenout.auditing.seen import seen_mean_gap, seen_rate_gap
+from evenout.auditing.summary import Column, Resamples, Settings, plain_measure
+from evenout.core.exceptions import InputError
+from evenout.core.forms import GroupMoments
+from evenout.core.intervals import extreme_ends, normal_value, wilson_interval
+from evenout.core.membership import Comparison, Membership
+from evenout.core.residuals import residualise
+from evenout.core.ruler import Means, Sample, bounded_gap, bounded_ratio, estimate_ratio, mean_bounds
+from evenout.core.types import BoolArray, FloatArray
+
+NAN = float("nan")
+_TESTS = 1000  # points of a chi-square's distribution, in place of permutations
+_MOST_CELLS = 3000  # groups in strata, whose covariance is kept
+_LEAST_CELL = 20  # independent rows of a group in a stratum, from which on strata are tested one by one
+_MOST_IN_CELLS = 0.8  # of the rows in such cells, for that
+Interval: TypeAlias = tuple[float, float, float]  # a value and its ends
+CHOSEN = "of the labelled rows alone"
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A column by group: its means, the same as if groups did not differ, and bounds of what they may be, (G,) each."""
+
+    means: Means
+    null: Means
+    low: FloatArray
+    high: FloatArray
+    bounded: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        inputs: AuditInputs,
+        z: FloatArray | BoolArray,
+        *,
+        counted: FloatArray | None = None,
+        members: Membership | None = None,
+        flags: bool = False,
+    ) -> "_Measured":
+        """Of a column, ``counted`` so much more or less in each row; of other ``members`` than the groups."""
+        base = inputs.sample if members is None else replace(inputs.sample, members=members)
+        sample, moving = base, inputs.scores if flags and not inputs.flags.fixed else None
+        if counted is not None:
+            phi = csc_array(base.members.weights.multiply(counted[:, None]))
+            phi.eliminate_zeros()
+            sample = replace(base, members=replace(base.members, weights=phi))
+            base = replace(base, weight=counted if base.weight is None else base.weight * counted)
+        means, null = (sample.measure(z, null=own, threshold_of=moving) for own in (False, True))
+        return cls.bound(inputs, base, z, means, null)
+
+    @classmethod
+    def bound(
+        cls, inputs: AuditInputs, sample: Sample, z: FloatArray | BoolArray, means: Means, null: Means
+    ) -> "_Measured":
+        """Means that were measured, and what they may be where groups are known by probability alone."""
+        if not inputs.bounded:
+            return cls(means, null, means.mean, means.mean)
+        low, high = mean_bounds(sample, z)
+        return cls(means, null, np.fmin(low, means.mean), np.fmax(high, means.mean), bounded=True)
+
+    @property
+    def error(self) -> FloatArray:
+        return np.sqrt(np.maximum(np.diag(self.means.cov), 0.0))
+
+    def p_value(self, *, null: bool = True) -> float:
+        """Of no difference; NaN where probabilities alone cannot tell."""
+        return NAN if self.bounded else (self.null if null else self.means).p_value()
+
+    def ends(self, z: float, *, rate: bool) -> tuple[FloatArray, FloatArray]:
+        """Interval of each group's mean, with z standard deviations to each side."""
+        if not rate:
+            return self.low - z * self.error, self.high + z * self.error
+        rows = np.maximum(self.means.rows_worth(), 1.0)
+        return wilson_interval(self.low, rows, z)[0], wilson_interval(self.high, rows, z)[1]
+
+    def rest(self) -> "_Measured":
+        """One less the column."""
+        one, other = (replace(means, mean=1.0 - means.mean) for means in (self.means, self.null))
+        return _Measured(one, other, 1.0 - self.high, 1.0 - self.low, self.bounded)
+
+    def ratio(self, confidence: float) -> Interval:
+        """Lowest over highest, and its interval."""
+        value, _, ends = estimate_ratio(self.means, confidence=confidence)
+        if self.bounded:
+            low, high = bounded_ratio(self.means, self.low, self.high, confidence)
+            ends = min(low, value), max(high, value)
+        return value, *ends
+
+    def gap(self, confidence: float, *, rate: bool) -> Interval:
+        """Largest less smallest, and its interval."""
+        known = np.flatnonzero(self.means.known)
+        if len(known) < 2:
+            return NAN, NAN, NAN
+        value = self.means.mean[known]
+        correlation = self.means.correlation()[np.ix_(known, known)]
+
+        def ends(z: float) -> tuple[FloatArray, FloatArray]:
+            low, high = self.ends(z, rate=rate)
+            return low[known], high[known]
+
+        low, high = extreme_ends(value, ends, correlation, confidence, of_ratio=False)
+        return float(np.ptp(value)), min(max(low, 0.0), float(np.ptp(value))), high
+
+
+def score_family(inputs: AuditInputs, settings: Settings, rng: np.random.Generator) -> list[Measure]:
+    """Measures of scores and groups, by the names that they have where rows are counted."""
+    confidence, names, weight = settings.confidence, inputs.names, inputs.sample.weight
+    centre = float(np.average(inputs.scores, weights=weight))
+    variance = float(np.average((inputs.scores - centre) ** 2, weights=weight))
+    scores = _Measured.of(inputs, inputs.scores - centre)
+    flags = _Measured.of(inputs, inputs.flags.flagged, flags=True)
+    groups, everyone = _columns(inputs), Column(None, None, len(inputs.scores), inputs.units())
+    welch = scores.p_value(null=False)
+    p_mean, p_flag = (welch, flags.p_value()) if settings.n_permutations else (NAN, NAN)
+    found = _levels("mean_score", scores, groups, settings, shift=centre)
+    found += _levels("flag_rate", flags, groups, settings, rate=True)
+    for name, rates in (("flag_rate_ratio", flags), ("unflagged_rate_ratio", flags.rest())):
+        found.append(_measure(name, everyone, rates.ratio(confidence), p_flag, settings))
+    gaps = _squared(scores, inputs.sample.total, variance, settings, rng)
+    found += [_measure(f"demographic_parity{more}", everyone, gap, p_mean, settings) for more, gap in gaps.items()]
+    if settings.n_permutations and not inputs.bounded:
+        found += [_test("mean_score_test", everyone, p_mean, scores), _test("flag_rate_test", everyone, p_flag, flags)]
+        found += _detectable(scores, flags, names, settings, everyone.n, variance)
+    found.append(plain_measure("welch_test", everyone, welch))
+    return [*_shares(inputs, groups, confidence), *found]
+
+
+def label_family(inputs: AuditInputs, labels: Labels, settings: Settings) -> list[Measure]:
+    """How well known outliers are found; rows that were looked at count by the chance of that, where it is known."""
+    y, flagged = np.nan_to_num(labels.values), inputs.flags.flagged.astype(float)
+    looked_at = (~np.isnan(labels.values)).astype(float) * (1.0 if labels.weight is None else labels.weight)
+    among = {
+        "outlier_rate": (looked_at, y),
+        "true_positive_rate": (looked_at * y, flagged),
+        "false_positive_rate": (looked_at * (1.0 - y), flagged),
+        "precision": (looked_at * flagged, y),
+    }
+    found, silent = [], labels.chosen or settings.n_permutations == 0
+    for name, (counted, z) in among.items():
+        used, of_flags = counted > 0, name.endswith("positive_rate")
+        measured = _Measured.of(inputs, z, counted=counted, flags=of_flags)
+        found += _levels(name, measured, _columns(inputs, used), settings, rate=True)
+        if name == "outlier_rate":
+            continue
+        at, p = Column(None, None, int(used.sum()), inputs.units(used)), NAN if silent else measured.p_value()
+        found.append(_measure(f"{name}_gap", at, measured.gap(settings.confidence, rate=True), p, settings))
+        if of_flags and not np.isnan(p):
+            found.append(_test(f"{name}_test", at, p, measured))
+        if name == "true_positive_rate" and not np.isnan(p):
+            found.append(_seen_rates(name, measured, inputs.names, settings))
+    if not inputs.bounded:
+        auc, at = _auc(inputs, looked_at, y), Column(None, None, int((looked_at > 0).sum()), inputs.units())
+        found += _levels("auc", auc, _columns(inputs, looked_at > 0), settings)
+        p = NAN if silent else auc.p_value()
+        found.append(_measure("auc_gap", at, auc.gap(settings.confidence, rate=False), p, settings))
+    return [replace(m, note=CHOSEN) for m in found] if labels.chosen else found
+
+
+def _auc(inputs: AuditInputs, looked_at: FloatArray, y: FloatArray) -> _Measured:
+    """AUC of each group, with the covariance of its two-sample influence (DeLong et al. 1988)."""
+    sample, G = inputs.sample, len(inputs.names)
+    value, psi, e = np.full(G, np.nan), np.zeros((len(y), G)), np.zeros(G)
+    for g in range(G):
+        rows, phi = sample.members.of(g)
+        own = looked_at[rows] * phi * (1.0 if sample.weight is None else sample.weight[rows])
+        out, rest = own * y[rows], own * (1.0 - y[rows])
+        if not (out.sum() > 0 and rest.sum() > 0):
+            continue
+        levels, place = np.unique(inputs.scores[rows], return_inverse=True)
+        out, rest = out / out.sum(), rest / rest.sum()
+        of_rest, of_out = (np.bincount(place, part, minlength=len(levels)) for part in (rest, out))
+        below, above = np.cumsum(of_rest) - 0.5 * of_rest, 1.0 - np.cumsum(of_out) + 0.5 * of_out
+        value[g], e[g] = float(of_out @ below), 1.0 / (out**2).sum()
+        psi[rows, g] = out * (below[place] - value[g]) + rest * (above[place] - value[g])
+    psi *= np.sqrt(np.where(e > 1.0, e / np.maximum(e - 1.0, 1e-9), 0.0))
+    means = Means(value, sample.covariance(csc_array(psi)), e, sample.compared)
+    return _Measured(means, means, value, value)
+
+
+def strata_family(inputs: AuditInputs, alike: Alike, settings: Settings, rng: np.random.Generator) -> list[Measure]:
+    """Gaps among rows alike in what was given, numbers taken out within each stratum."""
+    inside = alike.strata.codes >= 0
+    inputs, alike = replace(inputs, scores=inputs.scores[inside], grouped=inputs.grouped.of(inside)), alike.of(inside)
+    sample, strata, numbers = inputs.sample, alike.strata.codes, alike.numbers
+    if len(alike.strata.names) * len(inputs.names) > _MOST_CELLS:
+        raise InputError(
+            "{@given} has {n} strata, too many for {groups} groups by weights or numbers; give fewer columns",
+            n=len(alike.strata.names), groups=len(inputs.names),
+        )  # fmt: skip
+    mean = float(np.average(inputs.scores, weights=sample.weight))
+    spread = float(np.sqrt(np.average((inputs.scores - mean) ** 2, weights=sample.weight)))
+    z = (inputs.scores - mean) / (spread or np.nan)
+    within, null = (sample.among_alike(z, strata, numbers, null=own) for own in (False, True))
+    left = residualise(z[:, None], numbers, strata, sample.weight)[:, 0]
+    inner = replace(sample, members=sample.members.within(strata))
+    measured = _Measured.bound(inputs, inner, left, within, null)
+    silent = inputs.bounded or settings.n_permutations == 0 or not spread > 0
+    p = NAN if silent else _strata_p(null, inner.total, len(inputs.names))
+    at = Column(None, None, len(z), inputs.units())
+    gaps = _squared(measured, inner.total, 1.0, settings, rng)
+    found = [_measure(f"conditional_parity{more}", at, gaps[more], p, settings) for more in ("", "_corrected")]
+    sizes = np.bincount(strata, minlength=len(alike.strata.names)).tolist()
+    for part, (name, size) in enumerate(zip(alike.strata.names, sizes, strict=True)):
+        alone = _part(measured, part, len(inputs.names))
+        gap = _squared(alone, np.ones(len(inputs.names)), 1.0, settings, rng)[""]
+        own = NAN if silent else alone.p_value()
+        found.append(_measure("parity_within", Column(None, name, size, size), gap, own, settings))
+    everyone, columns = np.zeros(len(z), dtype=np.intp), _columns(inputs)
+    for name, column in (("mean_apart", z), ("apart_by_strata", z - left)):
+        apart = sample.among_alike(column, everyone)
+        found += _levels(name, _Measured.bound(inputs, sample, column, apart, apart), columns, settings)
+    if not silent:
+        found += [_test("strata_test", at, p, measured), _seen_within(null, inputs.names, settings, at.n)]
+    return found
+
+
+def _part(measured: _Measured, part: int, n_groups: int) -> _Measured:
+    """The groups of one stratum by themselves."""
+    own = slice(part * n_groups, (part + 1) * n_groups)
+    block = replace(measured.means.compared.blocks[part], groups=tuple(range(n_groups)), weight=1.0)
+    one, other = (
+        Means(m.mean[own], m.cov[own, own], m.size[own], Comparison(n_groups, (block,)))
+        for m in (measured.means, measured.null)
+    )
+    return _Measured(one, other, measured.low[own], measured.high[own], measured.bounded)
+
+
+def _strata_p(null: Means, total: FloatArray, n_groups: int) -> float:
+    """p-value of no gap in any stratum; of none on average over strata, where most of these are small."""
+    large = null.size >= _LEAST_CELL
+    if total[large].sum() >= _MOST_IN_CELLS * total.sum():
+        return replace(null, mean=np.where(large, null.mean, np.nan)).p_value()
+    shares = total.reshape(-1, n_groups) / np.maximum(total.reshape(-1, n_groups).sum(axis=0), 1e-300)
+    pool = np.concatenate([np.diag(row) for row in shares], axis=1)  # (G, S G)
+    mean, size = pool @ np.nan_to_num(null.mean), null.size.reshape(-1, n_groups).sum(axis=0)
+    return Means(mean, pool @ null.cov @ pool.T, size, Comparison.of_all(n_groups)).p_value()
+
+
+def measure_curves(inputs: AuditInputs, settings: Settings) -> tuple[Curve, ...]:
+    """Mean score and flag rate at the knots of each number, with pointwise intervals."""
+    z, curves = normal_value(settings.confidence), []
+    for curve in inputs.grouped.curves:
+        score = replace(inputs.sample, members=curve.members).measure(inputs.scores)
+        rate = _Measured.of(inputs, inputs.flags.flagged, members=curve.members, flags=True)
+        reach = z * np.sqrt(np.diag(score.cov))
+        low, high = rate.ends(z, rate=True)
+        ends = np.stack([score.mean, score.mean - reach, score.mean + reach])
+        curves.append(Curve(curve.name, curve.knots, ends, np.stack([rate.means.mean, low, high])))
+    return tuple(curves)
+
+
+def _squared(
+    measured: _Measured, rows: FloatArray, variance: float, settings: Settings, rng: np.random.Generator
+) -> dict[str, Interval]:
+    """The squared gap raw, over the variance (""), and that less noise, each with its interval."""
+    means, known = measured.means, measured.means.known
+    if not means.compares.any():
+        return dict.fromkeys(("_raw", "", "_corrected"), (NAN, NAN, NAN))
+    L = means.compared.laplacian(known[None], np.where(known, rows, 0.0)[None])[0]
+    m, cov = np.where(known, means.mean, 0.0), np.where(known & known[:, None], means.cov, 0.0)
+    value, noise = float(m @ L @ m), float((L * cov).sum())
+    values, vectors = np.linalg.eigh(cov)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    errors = rng.standard_normal((max(settings.n_bootstrap, 1), len(m))) @ root.T
+    drawn, alone = (np.einsum("bg,gh,bh->b", e, L, e)[:, None] for e in (m + errors, errors))
+    ends = gap_interval(MEANINGS["demographic_parity"], np.array([value]), drawn, alone, settings.confidence)
+    low, high = float(ends[0][0]), float(ends[1][0])
+    if measured.bounded:
+        push, most = (
+            float(np.sqrt(np.quantile(alone, settings.confidence))),
+            bounded_gap(L, measured.low, measured.high),
+        )
+        low, high = max(np.sqrt(most[0]) - push, 0.0) ** 2, (np.sqrt(most[1]) + push) ** 2
+    unit = variance if variance > 0 else NAN
+    of = {"_raw": (value, 1.0), "": (value, unit), "_corrected": (value - noise, unit)}
+    return {name: (v / by, min(low, v) / by, max(high, v) / by) for name, (v, by) in of.items()}
+
+
+def _levels(
+    name: str, measured: _Measured, columns: list[Column], settings: Settings, *, shift: float = 0.0, rate: bool = False
+) -> list[Measure]:
+    low, high = measured.ends(normal_value(settings.confidence), rate=rate)
+    ends = zip((measured.means.mean + shift).tolist(), (low + shift).tolist(), (high + shift).tolist(), strict=True)
+    return [_measure(name, at, interval, NAN, settings) for at, interval in zip(columns, ends, strict=True)]
+
+
+def _measure(name: str, at: Column, interval: Interval, p: float, settings: Settings) -> Measure:
+    """A measure with its interval; one that leaves evenness out while the test does not is stretched to it."""
+    (value, low, high), even = interval, MEANINGS[name].even
+    if settings.n_bootstrap == 0 or np.isnan(value):
+        low = high = NAN
+    elif even is not None and p > 1 - settings.confidence:
+        low, high = min(low, even), max(high, even)
+    return Measure(name, at.group, at.detail, float(value), float(low), float(high), float(p), NAN, at.n, "")
+
+
+def _test(name: str, at: Column, p: float, measured: _Measured) -> Measure:
+    compares, blocks = measured.means.compares, measured.means.compared.blocks
+    freedom = sum(max(int(compares[list(block.groups)].any(axis=1).sum()) - 1, 0) for block in blocks)
+    return Measure(name, None, None, float(chdtri(max(freedom, 1), max(p, 1e-300))), NAN, NAN, p, NAN, at.n, "")
+
+
+def _detectable(
+    scores: _Measured, flags: _Measured, names: tuple[str, ...], settings: Settings, n: int, variance: float
+) -> list[Measure]:
+    """The smallest differences that the tests would have seen, the groups taken as if they shared no rows."""
+    size = scores.means.size
+    moments = GroupMoments(
+        size, scores.means.mean[None], (np.diag(scores.means.cov) * size)[None], np.array([variance])
+    )
+    found = Resamples({"mean_score": scores.means.mean[None]}, {}, {"mean_score_test": _chi_squares(len(names))})
+    return [
+        seen_mean_gap(found, moments, names, settings.confidence, n),
+        _seen_rates("flag_rate", flags, names, settings),
+    ]
+
+
+def _seen_rates(name: str, rates: _Measured, names: tuple[str, ...], settings: Settings) -> Measure:
+    found = Resamples({name: rates.means.mean[None]}, {}, {f"{name}_test": _chi_squares(len(names))})
+    return seen_rate_gap(name, found, rates.means.rows_worth(), names, settings.confidence)
+
+
+def _seen_within(means: Means, names: tuple[str, ...], settings: Settings, n: int) -> Measure:
+    """The gap between the two largest groups, the same in every stratum, that its mean shows with 80 % power."""
+    G = len(names)
+    size = means.size.reshape(-1, G)
+    one, two = np.sort(np.argsort(size.sum(axis=0))[-2:]).tolist()
+    both = np.minimum(size[:, one], size[:, two])
+    contrast = np.zeros((len(size), G))
+    contrast[:, one], contrast[:, two] = both / both.sum(), -both / both.sum()
+    error = np.sqrt(max(float(contrast.ravel() @ np.nan_to_num(means.cov) @ contrast.ravel()), 0.0))
+    gap = float(error * (normal_value(settings.confidence) + ndtri(POWER)))
+    held = f"between '{names[one]}' and '{names[two]}'; the same in every stratum, sizes as they are"
+    return Measure("conditional_detectable", None, None, gap, NAN, NAN, NAN, NAN, n, held)
+
+
+def _chi_squares(n_groups: int) -> FloatArray:
+    return chdtri(max(n_groups - 1, 1), (np.arange(_TESTS) + 0.5) / _TESTS)[:, None]
+
+
+def _columns(inputs: AuditInputs, used: BoolArray | None = None) -> list[Column]:
+    """A column per group: the rows that it is expected to have, of those used."""
+    phi = inputs.sample.members.weights
+    rows = np.asarray(phi.T @ (np.ones(phi.shape[0]) if used is None else used.astype(float)))
+    return [Column(name, None, round(n), round(n)) for name, n in zip(inputs.names, rows.tolist(), strict=True)]
+
+
+def _shares(inputs: AuditInputs, groups: list[Column], confidence: float) -> list[Measure]:
+    """Share of each group among the rows, by weight."""
+    everyone = replace(inputs.sample, members=Membership.of_codes(np.zeros(len(inputs.scores), dtype=np.intp), 1))
+    shares = np.clip(inputs.sample.total / everyone.total[0], 0.0, 1.0)
+    low, high = wilson_interval(shares, np.full(len(shares), everyone.size[0]), normal_value(confidence))
+    at = zip(groups, shares, low, high, strict=True)
+    return [plain_measure("group_share", place, *ends) for place, *ends in at]
