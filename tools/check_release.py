@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 KINDS = (".py", "/py.typed", ".csv.gz", ".j2", ".js", ".css", ".md")  # files of the package
 TOP = {  # of the source distribution
     *("benchmarks", "docs", "examples", "src", "tests", "tools", ".ci", ".gitignore", "Makefile", "conftest.py"),
+    ".pre-commit-config.yaml",
     *("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"),
     *("pyproject.toml", "PKG-INFO"),
 }

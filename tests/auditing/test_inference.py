@@ -229,7 +229,15 @@ def test_flag_test_has_its_level_and_its_power():
     assert uneven["flag_rate_test"] > uneven["flag_rate_ratio"] + 0.2
 
 
-@pytest.mark.parametrize("gaps", [(0.0, 0.0), (0.0, 0.5), (0.0, 0.0, 0.0, 0.0), (0.0, 0.2, 0.4, 0.2)])
+@pytest.mark.parametrize(
+    "gaps",
+    [
+        (0.0, 0.5),
+        (0.0, 0.0, 0.0, 0.0),
+        pytest.param((0.0, 0.0), marks=pytest.mark.long),
+        pytest.param((0.0, 0.2, 0.4, 0.2), marks=pytest.mark.long),
+    ],
+)
 def test_intervals_cover_the_truth(gaps):
     """90 % intervals, in simulations where the truth is known; gaps are allowed to cover more."""
     rng, n = np.random.default_rng(0), 60
@@ -293,7 +301,7 @@ def test_ratios_of_flag_rates_cover_the_truth(sizes, shifts):
     assert np.mean(rate_covered) > 0.85
 
 
-@pytest.mark.parametrize("gap", [0.0, 0.6])
+@pytest.mark.parametrize("gap", [0.6, pytest.param(0.0, marks=pytest.mark.long)])
 def test_gaps_within_small_strata_cover_the_truth(gap):
     """Ten rows or so of each group in a stratum, a third of that in the smallest group; 90 % intervals."""
     rng = np.random.default_rng(2)

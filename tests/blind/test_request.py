@@ -61,7 +61,7 @@ def test_confidence_asks_for_more(population):
 
 
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
-@pytest.mark.parametrize("asked", [0.8, 0.95])
+@pytest.mark.parametrize("asked", [0.8, pytest.param(0.95, marks=pytest.mark.long)])
 def test_flag_rates_are_even_on_unseen_rows_as_stated(population, unseen, asked, classifier):
     rows = population(8000, 3)
     repair = BlindRepair(flag_rate_ratio=asked, classifier=classifier, random_state=0)

@@ -53,7 +53,10 @@ REFUSES = {
 }
 
 # Compiled when first used, or trained, or slow to fit once more for each fold.
-SLOW = {"abod", "cblof", "hbos", "loci", "qmcd", "rgraph", "rod", "sod", "ts_kshape", "ts_sand", *NEEDS}
+SLOW = {
+    *("abod", "cblof", "hbos", "inne", "lmdd", "loci", "lscp", "qmcd", "rgraph", "rod", "sod", "ts_kshape", "ts_sand"),
+    *NEEDS,
+}
 
 MODULES = [
     pytest.param(name, marks=[pytest.mark.long] * (name in SLOW))

@@ -138,6 +138,7 @@ def drawn(gap, rng, n=400):
     return Membership.side_by_side([Membership.of_codes(sex, 2), bands], [0.5, 0.5]), t
 
 
+@pytest.mark.slow
 def test_overlapping_groups_without_a_gap_are_found_to_have_none():
     rng, p, bias = np.random.default_rng(1), [], []
     for _ in range(400):
@@ -150,6 +151,7 @@ def test_overlapping_groups_without_a_gap_are_found_to_have_none():
     assert abs(np.mean(bias)) < 3 * np.std(bias) / 20
 
 
+@pytest.mark.slow
 def test_bias_of_overlapping_groups_and_its_error_are_right_in_a_population():
     rng = np.random.default_rng(2)
     members, t = drawn(1.0, rng, 400_000)

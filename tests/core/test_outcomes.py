@@ -78,6 +78,7 @@ def test_each_notion_sees_its_own_rows_alone(name):
     assert notion.gap_p_value(cross.whole) == notion.gap_p_value(alone.whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_unseen_bias_is_that_of_the_population(name):
     """The mean over fits of what is said is the mean of what fresh people get, at an alpha that removes much."""
@@ -96,6 +97,7 @@ def test_unseen_bias_is_that_of_the_population(name):
     assert np.mean(got) < 0.5 * truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_no_gap_is_found_where_there_is_none(name):
     """Outliers are more frequent in later groups, and nothing else differs: parity has a gap, these have none."""

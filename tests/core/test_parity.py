@@ -313,6 +313,7 @@ def test_covariance_of_means_equals_a_bootstrap_by_clusters():
     assert (np.diag(found) > 2.0 * np.diag(mean_covariances(rowwise)[0, 0])).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clustered", [False, True])
 def test_noise_is_what_sampling_adds_to_the_form(clustered):
     """Averaged over draws without any gap in the population, C is V: the squared gaps are noise alone."""
@@ -440,6 +441,7 @@ def test_free_covariance_is_that_of_the_error_it_is_derived_from(G):
     np.testing.assert_allclose(found, np.cov(error.T), rtol=0.03)
 
 
+@pytest.mark.slow
 def test_covariance_of_plain_scores_covers_in_simulation():
     """Skewed scores, three unequal groups, weights that were not learnt: the estimates spread as is stated."""
     rng = np.random.default_rng(2)

@@ -4,7 +4,8 @@ Detector scores are normal in each group, with known means and covariances, so t
 population is exact. A repeat draws rows, solves on them and states a bias; what is stated at an alpha that was fixed
 beforehand is held against the bias, in the population, of the very score that these rows gave.
 
-``EVENOUT_DEEP=1 pytest tests/core/test_population.py`` draws 600 repeats of every cell.
+Two of the six cells are drawn by default, and all of them with ``pytest -m "" tests/core/test_population.py``;
+``EVENOUT_DEEP=1`` before it draws 600 repeats of each.
 """
 
 import os
@@ -19,6 +20,8 @@ from evenout.core.choice import choose
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import PARITY
 from evenout.core.summing import collect_cells
+
+pytestmark = pytest.mark.slow
 
 DEEP = bool(os.environ.get("EVENOUT_DEEP"))
 REPEATS = 600 if DEEP else 100
@@ -154,6 +157,10 @@ POPULATIONS = {
     "three unequal groups": (Population.make(0.9, share=(0.5, 0.25, 0.25), linear=False, seed=1), 4),
 }
 CELLS = [(name, size) for name in POPULATIONS for size in (50, 200, 1000)]
+QUICK = [("two groups", 50), ("three unequal groups", 200)]
+each_cell = pytest.mark.parametrize(
+    ("name", "size"), [pytest.param(*cell, marks=[pytest.mark.long] * (cell not in QUICK)) for cell in CELLS]
+)
 
 
 @cache
@@ -162,47 +169,48 @@ def study(name, size):
     return Study.of(population, size * groups, REPEATS, seed=size)
 
 
-@pytest.mark.parametrize(("name", "size"), CELLS)
+@each_cell
 def test_stated_bias_is_right_on_average(name, size):
     found = study(name, size)
     assert (np.abs(z_value(found.bias, found.own)) < 3).all()
 
 
-@pytest.mark.parametrize(("name", "size"), CELLS)
+@each_cell
 def test_bias_of_the_folds_weights_is_right_on_average(name, size):
     found = study(name, size)
     assert (np.abs(z_value(found.fold_bias, found.fold_own)) < 3).all()
 
 
-@pytest.mark.parametrize(("name", "size"), CELLS)
+@each_cell
 def test_intervals_cover(name, size):
     covered, least = study(name, size).covered(), 0.92 if size >= 200 else 0.88
     assert (covered >= least - slack(least)).all()
     assert (covered <= 0.99 + slack(0.99)).all()
 
 
-@pytest.mark.parametrize(("name", "size"), CELLS)
+@each_cell
 def test_intervals_of_the_share_cover(name, size):
     covered, least = study(name, size).shares_covered(), 0.92 if size >= 200 else 0.88
     assert (covered >= least - slack(least)).all()
 
 
-@pytest.mark.parametrize("name", POPULATIONS)
-def test_standard_error_is_the_spread_of_the_errors(name):
-    found = study(name, 1000)
+@each_cell
+def test_standard_error_is_the_spread_of_the_errors(name, size):
+    found = study(name, size)
     stated = np.sqrt((found.error**2).mean(axis=0))
     spread = (found.bias - found.own).std(axis=0, ddof=1)
     np.testing.assert_allclose(stated / spread, 1.0, atol=0.15 + (0.0 if DEEP else 2.0 / np.sqrt(2 * REPEATS)))
 
 
-def test_pooling_the_folds_before_squaring_is_optimistic():
+@pytest.mark.parametrize("cells", [QUICK[1:], pytest.param(CELLS, marks=pytest.mark.long)], ids=["one cell", "all"])
+def test_pooling_the_folds_before_squaring_is_optimistic(cells):
     """Why `choice` is not what is stated: it is too low in the same repeats, the more so the stronger alpha is."""
-    z = np.array([z_value(study(*cell).pooled, study(*cell).own) for cell in CELLS]).sum(axis=0)
-    together = z / np.sqrt(len(CELLS))
+    z = np.array([z_value(study(*cell).pooled, study(*cell).own) for cell in cells]).sum(axis=0)
+    together = z / np.sqrt(len(cells))
     assert together[STRONG] < -2.5 * np.sqrt(REPEATS / 100)
     assert together[STRONG] < together[MODERATE]
-    stated = np.array([z_value(study(*cell).bias, study(*cell).own) for cell in CELLS]).sum(axis=0)
-    assert (np.abs(stated / np.sqrt(len(CELLS))) < 3).all()
+    stated = np.array([z_value(study(*cell).bias, study(*cell).own) for cell in cells]).sum(axis=0)
+    assert (np.abs(stated / np.sqrt(len(cells))) < 3).all()
 
 
 @pytest.mark.long
@@ -224,8 +232,15 @@ def rejected(p_values):
 NULLS = 6000 if DEEP else 2000
 
 
-@pytest.mark.parametrize("share", [(0.5, 0.5), (0.5, 0.25, 0.25)])
-@pytest.mark.parametrize("n", [100, 400])
+@pytest.mark.parametrize(
+    ("share", "n"),
+    [
+        ((0.5, 0.5), 400),
+        ((0.5, 0.25, 0.25), 100),
+        pytest.param((0.5, 0.5), 100, marks=pytest.mark.long),
+        pytest.param((0.5, 0.25, 0.25), 400, marks=pytest.mark.long),
+    ],
+)
 def test_no_gap_test_keeps_its_level_with_clusters_and_loses_it_without(share, n):
     null = Population.make(0.0, share=share, k=1)
     aware, unaware = (

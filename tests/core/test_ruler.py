@@ -102,6 +102,7 @@ def truth():
     return stats.norm.sf(cut) / stats.norm.sf(cut - 0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "weights", "clusters"])
 def test_interval_of_the_ratio_holds_the_population(kind):
     """The threshold is a share of the rows, so it moves with them."""

@@ -52,6 +52,7 @@ def test_a_single_row_can_never_be_enough():
     assert upper_bound(np.array([0.0]), 0.05)[0] > 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chance", [0.3, 0.5])
 def test_the_bound_is_ever_crossed_no_more_often_than_promised(chance):
     """1,000 sequences of 3,000 flags: looking after every row, at 10 %."""

@@ -138,14 +138,15 @@ def halves(name, split):
     return X[first], groups[first], X[~first], groups[~first]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "worst"),  # what is left of the gap, at most
     [
-        ("communities", 0.8),
+        pytest.param("communities", 0.8, marks=pytest.mark.long),
         ("under_representation", 0.8),
         ("variance", 1.0),
-        ("measurement_noise", 1.0),
-        ("base_rate", 1.0),
+        pytest.param("measurement_noise", 1.0, marks=pytest.mark.long),
+        pytest.param("base_rate", 1.0, marks=pytest.mark.long),
     ],
 )
 def test_even_does_not_widen_the_gap_of_lof_on_unseen_rows(name, worst):

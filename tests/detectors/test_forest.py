@@ -25,7 +25,7 @@ def scikit_learn_scores(X, Q, sizes=SIZES, seed=0):
     "X",
     [
         simulated(),
-        load_dataset("pima").X.to_numpy(dtype=float),
+        pytest.param(load_dataset("pima").X.to_numpy(dtype=float), marks=pytest.mark.long),
         load_dataset("german").X.to_numpy(dtype=float),
     ],
     ids=["simulated", "pima", "german"],

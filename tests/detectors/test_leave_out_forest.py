@@ -62,7 +62,7 @@ def test_a_row_that_all_trees_have_drawn_keeps_its_score():
     assert (without(0)[drawn, 1] != scores[drawn, 1]).all()
 
 
-@pytest.mark.parametrize("n", [400, 1000])
+@pytest.mark.parametrize("n", [400, pytest.param(1000, marks=pytest.mark.long)])
 def test_forest_scores_an_outlier_as_a_forest_that_was_grown_without_it(n):
     trained, unseen, fresh = [], [], []
     for seed in range(8):

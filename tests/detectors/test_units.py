@@ -136,7 +136,7 @@ def test_units_of_a_real_table_change_nothing(name):
 
 
 @pytest.mark.parametrize("detectors", ["paper", "diverse", "default"])
-@pytest.mark.parametrize("name", ["breastw", "credit"])
+@pytest.mark.parametrize("name", ["breastw", pytest.param("credit", marks=pytest.mark.long)])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_units_change_no_score_at_all(name, detectors):
     """Base and fair score, weights and stated bias, of training and of new rows, bit for bit."""

@@ -172,8 +172,15 @@ def test_the_alpha_that_was_taken_refits_the_same_model(data, request_):
 
 
 @pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
-@pytest.mark.parametrize("target", ["unseen", "training"])
-@pytest.mark.parametrize("name", ["cardio", "communities"])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("cardio", "training"),
+        ("communities", "unseen"),
+        pytest.param("cardio", "unseen", marks=pytest.mark.long),
+        pytest.param("communities", "training", marks=pytest.mark.long),
+    ],
+)
 def test_the_alpha_that_was_taken_refits_the_same_model_of_bundled_data(name, target):
     table = load_dataset(name)
     same_model(table.X, table.sensitive, "paper", {"target": target})
@@ -315,7 +322,8 @@ def test_constrained_weights_are_feasible_and_fairer_than_the_start(data, weight
 
 
 @pytest.mark.parametrize(
-    ("combination", "low", "high"), [("average", 0.97, 0.99), ("maximum", 0.88, 0.93), ("greedy", 0.70, 0.86)]
+    ("combination", "low", "high"),
+    [("average", 0.97, 0.99), pytest.param("maximum", 0.88, 0.93, marks=pytest.mark.long), ("greedy", 0.70, 0.86)],
 )
 def test_breast_cancer_base_ensembles_match_the_paper(combination, low, high):
     """The paper, on features as they are: 0.9784, 0.8954 and 0.7696."""

@@ -11,7 +11,7 @@ ASKED = [
     {"alpha": 30.0},
     {"bias_reduction": 0.4},
     {"flag_rate_ratio": 0.6},
-    {"bias_reduction": 0.3, "confidence": 0.9},
+    pytest.param({"bias_reduction": 0.3, "confidence": 0.9}, marks=pytest.mark.long),
     {},
 ]
 

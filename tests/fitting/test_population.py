@@ -59,7 +59,10 @@ def cross_of(kind, n, rng, gap):
     return CrossFit.of_folds(collect_cells(S, t, np.ones(n), members, rng.permutation(n) % 5, **args))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+QUICK = ("bands", "each", "strata", "probable")
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.long] * (kind not in QUICK)) for kind in KINDS])
 def test_unseen_bias_is_that_of_fresh_people(kind):
     rng, fits = np.random.default_rng(0), 30
     S, t, columns = people(100_000, np.random.default_rng(1), 0.5)

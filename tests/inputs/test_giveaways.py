@@ -73,7 +73,12 @@ def data_with_husbands():
     return X.assign(husband=((sex == "m") & (rng.random(400) < 0.9)).astype(int)), sex
 
 
-@pytest.mark.parametrize("name", list_datasets())
+LARGE = ("credit", "mammography")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in list_datasets()]
+)
 def test_bundled_tables_are_silent_and_taken_as_they_are(name):
     data = load_dataset(name)
     codes = pd.factorize(pd.DataFrame(data.sensitive).astype(str).agg(" ".join, axis=1))[0]

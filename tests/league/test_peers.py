@@ -81,6 +81,7 @@ def test_fairod_penalties_are_those_of_the_formulas():
     assert fairod.infidelity(torch.from_numpy(b[None]) * 1e3, torch.from_numpy(b), member.double()).item() < 1e-6
 
 
+@pytest.mark.long
 def test_fairod_closes_the_gap_of_its_base_and_fidelity_keeps_its_list(make_half, monkeypatch):
     """The paper's claims: more weight on parity, more even; the ranking term keeps rows in their places."""
     monkeypatch.setattr(fairod, "HIDDEN", 2)
@@ -101,6 +102,7 @@ def test_fairod_closes_the_gap_of_its_base_and_fidelity_keeps_its_list(make_half
         assert kept(f"alpha {alpha:g}, gamma 1") > kept(f"alpha {alpha:g}, gamma 0.01")
 
 
+@pytest.mark.long
 def test_the_adversary_of_deep_fair_svdd_is_brought_towards_chance_and_scores_become_even(make_half):
     """The paper's claim: with lambda, codes tell the adversary less of the group, and scores are more even."""
     halving = make_half("shift", rows=1500)
@@ -126,6 +128,7 @@ def test_without_a_strength_deep_fair_svdd_is_deep_svdd_and_its_loss_falls(halvi
     assert near[1] < 0.5 * near[0]
 
 
+@pytest.mark.long
 def test_pruning_drops_the_submodels_that_tell_the_groups_and_evens_the_ensemble_out(halving, monkeypatch):
     monkeypatch.setattr(pruned_ensemble, "NETWORKS", 48)
     monkeypatch.setattr(pruned_ensemble, "FEATURES", 2)
@@ -195,6 +198,7 @@ def test_ours_is_the_estimator_as_users_have_it(halving):
     assert (scores[BASE] == model.base_scores(halving.new)).all()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
 def test_two_runs_with_one_seed_agree_in_all_but_time(make_half, monkeypatch):
     """Networks and forests; the estimator's own tests see to its own."""

@@ -49,7 +49,8 @@ def test_list_of_survivors_is_up_to_date():
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_sampled_mutants_are_caught():
+@pytest.mark.parametrize("count", [8, pytest.param(40, marks=pytest.mark.nightly)])
+def test_sampled_mutants_are_caught(count):
     """Seeded: the same mutants are drawn as long as the modules have as many comparisons and signs.
 
     The modules that state what unseen rows have are newer than the list of survivors and are left out of the sample.
@@ -58,7 +59,7 @@ def test_sampled_mutants_are_caught():
         sys.executable,
         str(SCRIPT),
         "--sample",
-        "40",
+        str(count),
         "--seed",
         "0",
         "--jobs",

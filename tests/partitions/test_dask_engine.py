@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -30,14 +31,21 @@ dd = pytest.importorskip("dask.dataframe")
 COLUMNS = ["sex", "old"]
 
 
-@pytest.fixture(scope="module")
-def client():
-    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+@contextmanager
+def cluster(**settings):
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50, **settings}
     with (
         dask.config.set({"distributed.scheduler.worker-ttl": None}),  # a machine that was asleep has lost no worker
-        distributed.LocalCluster(processes=True, **settings) as cluster,
-        distributed.Client(cluster) as found,
+        distributed.LocalCluster(**settings) as own,
+        distributed.Client(own) as found,
     ):
+        yield found
+
+
+@pytest.fixture(scope="module", params=["threads", pytest.param("processes", marks=pytest.mark.long)])
+def client(request):
+    """Workers in this process; in `tests/cli/test_folder.py` one has a process of its own by default, too."""
+    with cluster(processes=request.param == "processes") as found:
         yield found
 
 
@@ -105,7 +113,8 @@ def test_scores_are_lazy_and_those_of_memory(table, memory):
     assert score_collection(memory.outlier_scores, emptied).compute().shape == (0,)
 
 
-def test_a_killed_worker_costs_a_retry_and_nothing_else(client, table, tmp_path):
+@pytest.mark.long
+def test_a_killed_worker_costs_a_retry_and_nothing_else(table, tmp_path):
     driver, sign = os.getpid(), tmp_path / "killed"
 
     def deadly(X):
@@ -116,15 +125,15 @@ def test_a_killed_worker_costs_a_retry_and_nothing_else(client, table, tmp_path)
         return np.abs(X).max(axis=1)
 
     detectors = ["paper", ("deadly", deadly)]
-    engine = _frame_engine(table, 6)
-    pids = set(client.run(os.getpid).values())
     settings = {"detectors": detectors, "reference_size": 300}
-    model = _model(**settings).fit_partitions(engine)
-    assert sign.exists()
-    client.wait_for_workers(2, timeout=30)
-    assert len(pids & set(client.run(os.getpid).values())) == 1
-    _assert_weights(model, _model(**settings).fit_partitions(_frame_engine(table, 6)))
-    left = client.run(lambda dask_worker: [path.name for path in Path(dask_worker.local_directory).iterdir()])
+    with cluster() as client:
+        pids = set(client.run(os.getpid).values())
+        model = _model(**settings).fit_partitions(_frame_engine(table, 6))
+        assert sign.exists()
+        client.wait_for_workers(2, timeout=30)
+        assert len(pids & set(client.run(os.getpid).values())) == 1
+        _assert_weights(model, _model(**settings).fit_partitions(_frame_engine(table, 6)))
+        left = client.run(lambda dask_worker: [path.name for path in Path(dask_worker.local_directory).iterdir()])
     assert not [name for names in left.values() for name in names if name.startswith("evenout-")]
 
 

@@ -195,7 +195,13 @@ def test_a_closed_generator_ends_its_threads():
     assert not threads_at_work()
 
 
-@pytest.mark.parametrize("settings", [{"detectors": "default"}, {"detectors": "paper", "correction": "resemblance"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"detectors": "default"},
+        pytest.param({"detectors": "paper", "correction": "resemblance"}, marks=pytest.mark.long),
+    ],
+)
 def test_the_model_does_not_depend_on_the_threads(settings, tables, engine, tmp_path):
     """Bit for bit: what is summed, in which order, is the same."""
     local = engine(tables(700), 7)

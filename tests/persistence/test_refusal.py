@@ -26,14 +26,29 @@ def refused(path, words=""):
     assert "\n" not in str(caught.value)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def data(model_file):
+    """What a file holds, as the tests of this module leave it: `put` makes copies."""
     return read_plain(model_file)
 
 
-@pytest.fixture(params=["model_file", "default_file"])
+@pytest.fixture(scope="module", params=["model_file", "default_file"])
 def any_data(request):
     return read_plain(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def refused_data(data, monkeypatch):
+    """`refused`, of what a file holds: for many changes, each of which would take a tenth of a second to write."""
+    held = [copy.deepcopy(data)]
+    monkeypatch.setattr("evenout.persistence.read_plain", lambda _: held[0])
+    load_model("m.skops")  # nothing is wrong with it yet
+
+    def check(data, words=""):
+        held[0] = data
+        refused("m.skops", words)
+
+    return check
 
 
 MAPS = ("maps", "models")
@@ -60,39 +75,36 @@ def put(data, place, value):
     return changed
 
 
-def test_every_array_of_another_length_type_or_dimension_is_refused(any_data, tmp_path):
-    file, tried = tmp_path / "m.skops", 0
+def test_every_array_of_another_length_type_or_dimension_is_refused(any_data, refused_data):
+    tried = 0
     for place, array in arrays(any_data):
         other = np.int32 if array.dtype != np.int32 else np.int64
         shorter = () if "buckets" in place else (array[:-1],)  # a base ensemble may take any detectors
         for wrong in (*shorter, array.astype(other) if len(array) % 2 else array[None]):
-            write_plain(put(any_data, place, wrong), file)
-            refused(file)
+            refused_data(put(any_data, place, wrong))
             tried += 1
     assert tried > 50
 
 
-def test_every_index_out_of_bounds_is_refused(any_data, tmp_path):
-    file, tried = tmp_path / "m.skops", 0
+def test_every_index_out_of_bounds_is_refused(any_data, refused_data):
+    tried = 0
     for place, array in arrays(any_data):
         if array.dtype.kind == "i":
             for wrong in (-2, np.iinfo(array.dtype).max):  # -1 is a row without a group
                 changed = array.copy()
                 changed.flat[-1] = wrong
-                write_plain(put(any_data, place, changed), file)
-                refused(file, place[-1] if isinstance(place[-1], str) else "")
+                refused_data(put(any_data, place, changed), place[-1] if isinstance(place[-1], str) else "")
                 tried += 1
     assert tried > 20
 
 
-def test_every_array_that_is_not_finite_is_refused(any_data, tmp_path):
-    file, tried = tmp_path / "m.skops", 0
+def test_every_array_that_is_not_finite_is_refused(any_data, refused_data):
+    tried = 0
     for place, array in arrays(any_data):
         if array.dtype.kind == "f":
             changed = array.copy()
             changed.flat[0] = np.nan
-            write_plain(put(any_data, place, changed), file)
-            refused(file, "is not finite")
+            refused_data(put(any_data, place, changed), "is not finite")
             tried += 1
     assert tried > 15
 
@@ -185,9 +197,8 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
         ),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(place, value, words, data, tmp_path):
-    write_plain(put(data, place, value), tmp_path / "m.skops")
-    refused(tmp_path / "m.skops", words)
+def test_parts_that_do_not_fit_are_refused(place, value, words, data, refused_data):
+    refused_data(put(data, place, value), words)
 
 
 def test_sums_without_a_solution_are_refused(data, tmp_path):

@@ -38,6 +38,7 @@ def test_bias_reduction_is_reached_on_fresh_draws(sizes, request_, simulated):
     assert 1 - np.mean(after) / np.mean(before) == pytest.approx(request_, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.5, 1.0])
 def test_the_expected_reduction_is_right_on_average(strength, simulated):
     """Small groups and a small gap: here the noise that the map has learnt matters, and is foreseen."""

@@ -154,7 +154,7 @@ from evenout import FairnessMonitor
 
 folder = Path(sys.argv[1])
 rng = np.random.default_rng(0)
-batches = [(f"w{i}", rng.normal(size=60), rng.choice(["a", "b"], 60)) for i in range(3)]
+batches = [(f"w{i}", rng.normal(size=60), rng.choice(["a", "b"], 60)) for i in range(2)]
 
 def work(state, last):
     monitor = FairnessMonitor.load(state) if state.exists() else FairnessMonitor()
