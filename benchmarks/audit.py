@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 KINDS = ("plain", "weights", "clusters", "labels", "given")
 HERE = Path(__file__).resolve().parents[1] / "src"
@@ -27,15 +28,16 @@ def once(kind: str, n_rows: int, resamples: int) -> float:
     rng = np.random.default_rng(0)
     each = 10 if kind == "clusters" else 1
     group = np.repeat(rng.choice(["a", "b", "c"], n_rows // each, p=[0.6, 0.3, 0.1]), each)
-    more = {
+    kinds: dict[str, dict[str, Any]] = {
         "plain": {},
         "weights": {"sample_weight": rng.uniform(0.5, 2.0, n_rows)},
         "clusters": {"clusters": np.repeat(np.arange(n_rows // each), each)},
         "labels": {"y": rng.random(n_rows) < 0.1},
         "given": {"given": rng.lognormal(size=n_rows)},
-    }[kind]
+    }
+    more = kinds[kind]
     scores = rng.normal(size=n_rows)
-    quick = {"n_bootstrap": 2, "n_permutations": 2}
+    quick: dict[str, Any] = {"n_bootstrap": 2, "n_permutations": 2}
     audit(scores[:600], sensitive_features=group[:600], min_group_size=2, **quick)  # imports
     start = time.process_time()
     audit(scores, sensitive_features=group, **more, n_bootstrap=resamples, n_permutations=resamples)

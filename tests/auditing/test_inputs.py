@@ -55,7 +55,7 @@ def quick(scores=SCORES, groups=GROUPS, **more):
         (lambda: quick(y=["ja", "nein", "ja", "ja"]), "y is 'ja' in row 0; labels must be"),
         (lambda: quick(y=[None, np.nan, None, None]), "y has no label at all"),
         (lambda: quick(label_propensity=0.5), "label_propensity goes with labels, which are missing"),
-        (lambda: quick(y=[0, 1, None, 1], label_propensity=0.0), "label_propensity must hold one chance per row"),
+        (lambda: quick(y=[0, 1, None, 1], label_propensity=0.0), "label_propensity must be a chance above 0"),
         (lambda: quick(sample_weight=[1, 2, -1, 1]), "sample_weight has negative numbers"),
         (lambda: quick(sample_weight=[1, 2, 1]), "sample_weight has 3 rows, but scores has 4"),
         (lambda: quick(sample_weight=[1, 1, 2, 2], contamination=2), "contamination=2 is a count of rows, which does"),

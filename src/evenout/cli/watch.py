@@ -36,6 +36,11 @@ Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrup
 """
 
 
+def _columns(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> list[str]:
+    """Names of columns, as a state file keeps them."""
+    return [*read_names(ctx, param, value)]
+
+
 class _Tolerance(FiniteRange):
     """A gap, or the word "start"."""
 
@@ -48,11 +53,11 @@ class _Tolerance(FiniteRange):
 @click.argument("files", type=NonEmptyPath(), nargs=-1)
 @click.option("--state", required=True, type=NonEmptyPath(), metavar="FILE", help="What has been counted so far.")
 @click.option(
-    "--score", callback=read_names, multiple=True, metavar="COL", help="Column of scores, higher = more outlying."
+    "--score", callback=_columns, multiple=True, metavar="COL", help="Column of scores, higher = more outlying."
 )
-@click.option("--sensitive", callback=read_names, multiple=True, metavar="COL[,COL...]", help="Protected columns.")
+@click.option("--sensitive", callback=_columns, multiple=True, metavar="COL[,COL...]", help="Protected columns.")
 @click.option(
-    "--person", callback=read_names, multiple=True, metavar="COL",
+    "--person", callback=_columns, multiple=True, metavar="COL",
     help="Column that says who a row is of: needed where the same people come again. No person is kept.",
 )  # fmt: skip
 @click.option(
