@@ -120,7 +120,8 @@ def _features(features: Any, fit: IntArray, judged: IntArray) -> tuple[FloatArra
     if isinstance(features, np.ndarray):
         return np.ascontiguousarray(features[fit]), np.ascontiguousarray(features[judged])
     encoder = TableEncoder(keep=list(features.columns)).fit(features.iloc[fit])
-    return encoder.transform(features.iloc[fit]), encoder.transform(features.iloc[judged])
+    first, second = (np.asarray(encoder.transform(features.iloc[half]), dtype=float) for half in (fit, judged))
+    return first, second
 
 
 def _large_enough(groups: AnyArray, rows: int) -> AnyArray:

@@ -73,7 +73,7 @@ def test_strata(rows, unseen):
     repair = BlindRepair(bias_reduction=0.8, classifier=LOGISTIC, random_state=0)
     repair.fit(t, X, sensitive_features=people["group"], given=stratum)
     assert repair.request_met_
-    assert any("stratum" in name for name in repair.lambda_)
+    assert all(" in " in name for name in repair.lambda_)
     assert _gone(repair, unseen, unseen[2]["group"].to_numpy(), within=unseen[3]) == pytest.approx(0.8, abs=0.1)
 
 

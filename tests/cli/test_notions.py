@@ -57,7 +57,7 @@ def test_notions_agree_with_python(name, many, table, run):
     if not many:
         scores = pd.read_csv("evenout-out/scores.csv")
         np.testing.assert_allclose(scores["fair_score"], model.outlier_scores_, rtol=1e-12)
-        assert set(scores["group"]) >= set(model.group_names_)
+        assert set(scores["group"]) >= set(model._result.groups.labels)
 
 
 def test_an_outcome_needs_a_label(table, run):

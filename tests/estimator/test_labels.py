@@ -114,7 +114,7 @@ def test_labels_of_flagged_rows_alone_are_told(rows):
         (np.full(2000, 2.0), {}, r"labels is 2.0 in row 0; labels are 1 for an outlier"),
         (["ja"] * 2000, {}, "labels is 'ja' in row 0"),
         (np.ones(3), {}, r"labels must hold one value per row, \(2000,\), got shape \(3,\)"),
-        (np.ones(2000), {"label_propensity": np.zeros(2000)}, "label_propensity must hold one chance per row"),
+        (np.ones(2000), {"label_propensity": np.zeros(2000)}, "label_propensity must be a chance above 0"),
     ],
 )
 def test_wrong_labels_are_one_line(labels, more, message, rows):

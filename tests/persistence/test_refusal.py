@@ -127,8 +127,6 @@ def at(data, name):
         ("neighbours", "counts", lambda counts: counts * 2),
         ("neighbours", "lof", lambda lof: lof + 1000),
         ("neighbours", "knn", lambda knn: knn * 0),
-        ("tails", "known", lambda known: known[::-1].copy()),
-        ("tails", "known", lambda known: known * 0),
         ("forest", "kind", lambda _: "neighbours"),
         ("forest", "kind", lambda _: "precomputed"),
         ("forest", "kind", lambda _: ["forest"]),

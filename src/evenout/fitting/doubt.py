@@ -45,7 +45,8 @@ def doubted(
         The ratio of flag rates, if one was asked for.
     """
     doubt = rows.sample.doubt
-    if not doubt or not rows.compares.any():
+    given = asked is None and np.isnan(choice.asked)  # a place on the path: nothing was asked for
+    if not doubt or not rows.compares.any() or (doubt == "labels" and given):
         return choice, ratio
     if doubt == "labels":
         found = f"{choice.reached:.2f}" if asked is None else f"{ratio.value:.2f}"
@@ -54,7 +55,7 @@ def doubted(
     ratio = ratio._replace(interval=bounded_ratio(flags, *mean_bounds(rows.sample, rows.flagged(V, share)[:, 0])))
     choice = replace(choice, interval=_reduction(rows, V))
     low, high = choice.interval if asked is None else ratio.interval
-    if asked is None and np.isnan(choice.asked):  # a place on the path was given
+    if given:
         return choice, ratio
     if low >= (choice.asked if asked is None else asked):
         return replace(choice, met=True, message=""), ratio
