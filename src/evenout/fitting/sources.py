@@ -148,8 +148,10 @@ class TrainingRows:
 
     @cached_property
     def sample(self) -> Sample:
-        """How the rows are measured."""
-        return Sample(self.members, self.sample_weight, self.clusters, self.doubt)
+        """How the rows are measured; weights that are all the same are none."""
+        weight = self.sample_weight
+        alike = weight is None or bool((weight == weight[0]).all())
+        return Sample(self.members, None if alike else weight, self.clusters, self.doubt)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -195,7 +195,9 @@ def _score(
 def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int) -> Groups:
     """The groups of the rows, which must be those that the model was fitted on."""
     groups, *_ = read_crossed(sensitive_features, model.get_params(deep=False), n, rows=X)
-    fitted = dict(zip(model.group_names_, model.group_counts_.tolist(), strict=True))
+    result = model._result
+    counts = result.counts if result.names == result.groups.labels else result.groups.counts
+    fitted = dict(zip(result.groups.labels, counts.tolist(), strict=True))
     found = dict(zip(groups.labels, groups.counts.tolist(), strict=True))
     if n != model.n_rows_ or found != fitted:
         raise ValueError(

@@ -506,16 +506,16 @@ def _fitted(model: Any) -> "tuple[Any, FitResult]":
         raise InputError(
             "FairnessMonitor.of and a model with {what} do not go together: what it left to crossed groups is not "
             "known; {otherwise}",
-            what=_beyond_groups(ensemble, cells.compared), otherwise=otherwise,
+            what=_beyond_groups(ensemble, found, cells.compared), otherwise=otherwise,
         )  # fmt: skip
     if len(found.groups.labels) < 2:
         raise InputError("the model compares fewer than two groups, so it promises nothing that could be watched")
     return ensemble, found
 
 
-def _beyond_groups(ensemble: Any, compared: Comparison | None) -> str:
+def _beyond_groups(ensemble: Any, found: FitResult, compared: Comparison | None) -> str:
     """What a model has that is more than crossed groups of independent rows."""
-    if compared is None:
+    if compared is None or found.seen.sample.clusters is not None:
         return "clusters or sample_weight"
     if any(block.among != "all" for block in compared.blocks):
         return "labels of known outliers"
