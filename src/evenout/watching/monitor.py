@@ -513,7 +513,7 @@ def _fitted(model: Any) -> "tuple[Any, FitResult]":
     return ensemble, found
 
 
-def _beyond_groups(ensemble: Any, found: FitResult, compared: Comparison | None) -> str:
+def _beyond_groups(ensemble: Any, found: "FitResult", compared: Comparison | None) -> str:
     """What a model has that is more than crossed groups of independent rows."""
     if compared is None or found.seen.sample.clusters is not None:
         return "clusters or sample_weight"
