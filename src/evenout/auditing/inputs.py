@@ -294,9 +294,7 @@ def _refuse_features(grouped: Grouped, probable: GroupProbabilities | None, weig
     beside = "{@sample_weight}" if weight is not None else "{@clusters} that span groups" if spanning else ""
     beside = "{@sensitive_features} that are probabilities" if probable is not None else beside
     if beside:
-        raise InputError(
-            "{@X} does not go with {beside}: it compares single rows of known groups; leave it out", beside=beside
-        )
+        raise InputError(f"{{@X}} does not go with {beside}: it compares single rows of known groups; leave it out")
 
 
 def read_alike(given: Any) -> Alike:

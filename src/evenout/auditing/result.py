@@ -218,7 +218,7 @@ class AuditResult:
 
         if self.everyone is None:
             beside = "{@sample_weight}" if self.weighted else "probabilities of groups"
-            raise InputError("a table counts people of known groups, which does not go with {beside}", beside=beside)
+            raise InputError(f"a table counts people of known groups, which does not go with {beside}")
         confidence = self.settings["confidence"]
         return practice_table(self.everyone, kind, flag_means=flag_means, reference=reference, confidence=confidence)
 
