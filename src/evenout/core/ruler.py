@@ -90,7 +90,8 @@ class Means:
         binary, noise = self.mean * (1.0 - self.mean), np.diag(self.cov)
         some = (binary > 0) & (noise > 0)
         rows = np.where(some, 1.0 + binary / np.where(some, noise, 1.0), self.size)
-        return binary / (binary / rows + (self.mean * spread) ** 2 / 2.0) if spread else rows
+        noise = np.where(binary > 0, binary / rows + (self.mean * spread) ** 2 / 2.0, 1.0)
+        return np.where(binary > 0, binary / noise, rows) if spread else rows
 
     def correlation(self) -> FloatArray:
         """Of the means, shape (G, G)."""

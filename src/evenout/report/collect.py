@@ -196,7 +196,8 @@ def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int)
     """The groups of the rows, which must be those that the model was fitted on."""
     groups, *_ = read_crossed(sensitive_features, model.get_params(deep=False), n, rows=X)
     result = model._result
-    counts = result.counts if result.names == result.groups.labels else result.groups.counts
+    crossed = result.path.cross.whole.compared is None or result.groups.labels == ()
+    counts = result.counts if crossed else result.groups.counts
     fitted = dict(zip(result.groups.labels, counts.tolist(), strict=True))
     found = dict(zip(groups.labels, groups.counts.tolist(), strict=True))
     if n != model.n_rows_ or found != fitted:
