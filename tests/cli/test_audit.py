@@ -169,3 +169,39 @@ def test_a_page_is_written_with_the_digest_of_the_file(batch, tmp_path):
     assert "29 CFR 1607.4 D" in text
     wrong = run(*basic, "--page", tmp_path / "audit.pdf")
     assert (wrong.exit_code, "must end in .html" in wrong.output) == (2, True)
+
+
+def test_who_is_flagged_and_how_rows_count_are_read_from_options_and_columns(batch):
+    file, frame = batch
+    rng = np.random.default_rng(1)
+    frame["decile"] = np.ceil(10 * frame["risk"].rank(pct=True)).astype(int)
+    frame["high"] = (frame["decile"] >= 8).astype(int)
+    frame["weight"] = rng.uniform(0.5, 2.0, 300)
+    frame["seen"] = np.where(rng.random(300) < 0.5, frame["fraud"], np.nan)
+    frame.to_csv(file, index=False)
+    asked = [file, "--score", "decile", "--sensitive", "group", *FEW]
+    by_score, by_column = run(*asked, "--threshold", "8"), run(*asked, "--flagged", "high")
+    assert "30% flagged: score of 8 or more" in by_score.stdout
+    assert "30% flagged by the column given" in by_column.stdout
+    assert by_score.stdout.splitlines()[2:] == by_column.stdout.splitlines()[2:]
+    both = run(*asked, "--threshold", "8", "--flagged", "high")
+    assert "--threshold does not go with --flagged" in both.stderr
+    record = run(*asked, "--sample-weight", "weight", "--label", "seen", "--label-propensity", "0.5", "--json")
+    found = json.loads(record.stdout)["audit"]
+    assert any("rows count by their weights" in note for note in found["notes"])
+    assert any("have a label, each counted by one over its chance" in note for note in found["notes"])
+    chosen = run(*asked, "--label", "seen")
+    assert "Outliers found among the labelled rows alone" in chosen.stdout
+    assert "has no column 'chance'" in run(*asked, "--label", "seen", "--label-propensity", "chance").stderr
+
+
+def test_probabilities_are_bounds_unless_they_are_said_to_be_sufficient(batch):
+    file, frame = batch
+    frame["p"] = np.where(frame["group"] == "c", 0.8, 0.1)
+    frame["q"] = 1 - frame["p"]
+    frame.to_csv(file, index=False)
+    asked = [file, "--score", "risk", "--sensitive", "p,q", *FEW]
+    open_still = run(*asked, "--probable").stdout
+    assert "probabilities alone cannot say more" in open_still
+    assert "than chance explains" in run(*asked, "--probable", "--sufficient").stdout
+    assert "--sufficient goes with --probable" in run(*asked, "--sufficient").stderr

@@ -152,3 +152,41 @@ def test_sure_groups_have_no_bounds_but_their_means():
     codes, y = rng.integers(3, size=300), rng.normal(size=300)
     sample = Sample(Membership.of_probabilities(np.eye(3)[codes]))
     np.testing.assert_allclose(mean_bounds(sample, y), [sample.means(y)] * 2)
+
+
+def test_members_that_are_expected_are_rows_or_clusters_with_any_part_in_a_group():
+    phi = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0]])
+    members = Membership.of_probabilities(phi)
+    np.testing.assert_allclose(Sample(members).expected, [1.7, 2.3])
+    np.testing.assert_allclose(Sample(members, np.array([1.0, 0.0, 2.0, 1.0])).expected, [1.2, 1.8])
+    np.testing.assert_allclose(Sample(members, clusters=np.array([0, 0, 1, 1])).expected, [1.5, 1.8])
+
+
+def test_among_alike_is_the_plain_comparison_within_parts_where_there_is_no_number():
+    rng = np.random.default_rng(0)
+    codes, parts, z = rng.integers(0, 3, 400), rng.integers(-1, 2, 400), rng.normal(size=400)
+    weight, clusters = rng.exponential(size=400) + 0.2, rng.integers(0, 150, 400)
+    for more in ({}, {"weight": weight}, {"weight": weight, "clusters": np.unique(clusters, return_inverse=True)[1]}):
+        sample = Sample(Membership.of_codes(codes, 3), **more)
+        found = sample.among_alike(z, parts)
+        plain = Sample(sample.members.within(parts), **more).measure(z)
+        contrasts = np.zeros((4, 6))
+        for row, (g, h) in enumerate(((0, 1), (0, 2), (3, 4), (3, 5))):
+            contrasts[row, [g, h]] = 1.0, -1.0
+        np.testing.assert_allclose(contrasts @ found.mean, contrasts @ plain.mean, atol=1e-10)
+        one, two = (contrasts @ means.cov @ contrasts.T for means in (found, plain))
+        np.testing.assert_allclose(one, two, rtol=0.03, atol=0.03 * np.diag(two).max())
+
+
+def test_a_line_within_a_part_is_no_gap_and_a_step_between_groups_is():
+    rng = np.random.default_rng(1)
+    number = rng.uniform(0, 1, 2000)
+    codes, parts = (rng.random(2000) < number).astype(int), (number > 0.5).astype(int)
+    sample = Sample(Membership.of_codes(codes, 2))
+    lines = sample.among_alike(3.0 * number, parts, number[:, None])
+    np.testing.assert_allclose(lines.mean, 0.0, atol=1e-9)
+    noise = rng.normal(size=2000)
+    step = sample.among_alike(3.0 * number + noise + codes, parts, number[:, None])
+    assert step.p_value() < 1e-6
+    assert sample.among_alike(3.0 * number + noise, parts, number[:, None], null=True).p_value() > 0.01
+    assert sample.among_alike(3.0 * number + noise, parts).p_value() < 1e-3  # without the number there is one

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 from scipy.sparse import csc_array
-from scipy.special import chdtri, ndtri
+from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
 from evenout.auditing.inference import gap_interval
 from evenout.auditing.inputs import Alike, AuditInputs, Labels
@@ -89,7 +89,8 @@ class _Measured:
     def ends(self, z: float, *, rate: bool) -> tuple[FloatArray, FloatArray]:
         """Interval of each group's mean, with z standard deviations to each side."""
         if not rate:
-            return self.low - z * self.error, self.high + z * self.error
+            reach = stdtrit(np.maximum(self.means.size - 1.0, 1.0), ndtr(z)) * self.error
+            return self.low - reach, self.high + reach
         rows = np.maximum(self.means.rows_worth(), 1.0)
         return wilson_interval(self.low, rows, z)[0], wilson_interval(self.high, rows, z)[1]
 
@@ -106,8 +107,8 @@ class _Measured:
             ends = min(low, value), max(high, value)
         return value, *ends
 
-    def gap(self, confidence: float, *, rate: bool) -> Interval:
-        """Largest less smallest, and its interval."""
+    def gap(self, confidence: float) -> Interval:
+        """Largest less smallest rate, and its interval."""
         known = np.flatnonzero(self.means.known)
         if len(known) < 2:
             return NAN, NAN, NAN
@@ -115,7 +116,7 @@ class _Measured:
         correlation = self.means.correlation()[np.ix_(known, known)]
 
         def ends(z: float) -> tuple[FloatArray, FloatArray]:
-            low, high = self.ends(z, rate=rate)
+            low, high = self.ends(z, rate=True)
             return low[known], high[known]
 
         low, high = extreme_ends(value, ends, correlation, confidence, of_ratio=False)
@@ -163,16 +164,16 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: Settings) -> lis
         if name == "outlier_rate":
             continue
         at, p = Column(None, None, int(used.sum()), inputs.units(used)), NAN if silent else measured.p_value()
-        found.append(_measure(f"{name}_gap", at, measured.gap(settings.confidence, rate=True), p, settings))
+        found.append(_measure(f"{name}_gap", at, measured.gap(settings.confidence), p, settings))
         if of_flags and not np.isnan(p):
             found.append(_test(f"{name}_test", at, p, measured))
         if name == "true_positive_rate" and not np.isnan(p):
             found.append(_seen_rates(name, measured, inputs.names, settings))
     if not inputs.bounded:
         auc, at = _auc(inputs, looked_at, y), Column(None, None, int((looked_at > 0).sum()), inputs.units())
-        found += _levels("auc", auc, _columns(inputs, looked_at > 0), settings)
+        found += _levels("auc", auc, _columns(inputs, looked_at > 0), settings, rate=True)
         p = NAN if silent else auc.p_value()
-        found.append(_measure("auc_gap", at, auc.gap(settings.confidence, rate=False), p, settings))
+        found.append(_measure("auc_gap", at, auc.gap(settings.confidence), p, settings))
     return [replace(m, note=CHOSEN) for m in found] if labels.chosen else found
 
 

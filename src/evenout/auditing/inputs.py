@@ -284,8 +284,7 @@ def read_known(y: Any, label_propensity: Any, scores: Any, n: int) -> Labels | N
     values = np.where(gaps.reshape(n, -1)[:, 0], np.nan, read_labels(column, both=not gaps.any()).astype(float))
     if not gaps.any() or label_propensity is None:
         return Labels(values, None, bool(gaps.any()))
-    chances = np.full(n, float(label_propensity)) if np.ndim(label_propensity) == 0 else label_propensity
-    return Labels(values, 1.0 / read_propensity(chances, n), partial=True)
+    return Labels(values, 1.0 / read_propensity(label_propensity, n), partial=True)
 
 
 def _refuse_features(grouped: Grouped, probable: GroupProbabilities | None, weight: FloatArray | None) -> None:
