@@ -148,7 +148,7 @@ class _Options(Speech):
     first_row = 1
     names: ClassVar = {
         "sensitive_features": "sensitive", "random_state": "seed", "scores": "score", "X": "features", "y": "label",
-        "labels": "label", "trusted": "trust",
+        "labels": "label", "trusted": "trust", "flags": "flagged",
     }  # fmt: skip
 
     def argument(self, name: str) -> str:
