@@ -59,7 +59,7 @@ def test_sums_hold_every_row_as_a_classifier_sees_it_that_has_not_seen_the_row()
     total = found.path.cross.whole.total[0]
     np.testing.assert_allclose(total[0, 3:5], r.sum(axis=0))
     np.testing.assert_allclose(total[3:5, 3:5], r.T @ r)
-    assert np.abs(by_all[:, 2:] - r).max() > 0.5  # a tree tells the groups of its own rows for sure
+    assert (np.abs(by_all[:, 2:] - r).max(axis=1) > 0.1).sum() > 50  # a tree that has seen a row says something else
 
 
 @pytest.mark.parametrize("correction", ["resemblance", "both"])
