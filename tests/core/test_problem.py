@@ -9,7 +9,7 @@ from evenout.core.problem import METHODS, WEIGHTS, Mixture, solve
 from evenout.core.registry import NOTIONS, PARITY, weighted_notions
 
 ALPHAS = np.array([0.0, 0.1, 1.0, 10.0, 300.0, 1e5])
-ALWAYS = {"ridge": False, "constraint": "free", "method": "anchored"}
+ALWAYS = {"ridge": 0.0, "constraint": "free", "method": "anchored"}
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +87,14 @@ def test_ridge_adds_a_ten_thousandth_of_the_mean_diagonal(problem):
         A = A + 1e-4 * np.diag(A).mean() * np.eye(5)
         b = np.zeros(5) if method == "anchored" else problem.S.T @ (problem.beta * problem.t)
         c = C[:-1, -1] if method == "anchored" else np.zeros(5)
-        V = solutions(problem, method=method, ridge=True).mixed(ALPHAS)
+        V = solutions(problem, method=method, ridge=1e-4).mixed(ALPHAS)
         for alpha, v in zip(ALPHAS, V, strict=True):
             expected = np.linalg.solve(A + alpha * C[:-1, :-1], b - alpha * c)
             np.testing.assert_allclose(v[:-1], expected, rtol=1e-7, atol=1e-10)
 
 
 @pytest.mark.parametrize("constraint", WEIGHTS)
-@pytest.mark.parametrize("ridge", [False, True])
+@pytest.mark.parametrize("ridge", [0.0, 1e-4, 0.1])
 def test_alpha_zero_is_the_target_bit_for_bit(problem, averaged, constraint, ridge):
     rng = np.random.default_rng(0)
     S, t = rng.normal(size=(50, 5)) * 10.0 ** rng.integers(-9, 9, (50, 5)), rng.random(50)
@@ -194,7 +194,7 @@ def test_each_set_is_solved_on_its_own_rows(problem, build, method, constraint):
         beta = problem.beta[rows] / alone.beta  # ranks among all rows, and among these
         assert np.ptp(beta) > 0
         cells = replace(alone.cross.whole, weighted=training.weighted[fold : fold + 1])
-        settings = {"method": method, "constraint": constraint, "ridge": True}
+        settings = {"method": method, "constraint": constraint, "ridge": 1e-4}
         one = solve(training, fold, forms[fold], **settings).mixed(ALPHAS)
         two = solve(cells, 0, PARITY.form(cells)[0], **settings).mixed(ALPHAS)
         np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-9)
@@ -243,7 +243,7 @@ def test_detector_that_is_zero_gets_no_weight(problem, build):
     padded = build(problem.X, np.column_stack([problem.S, np.zeros(80)]), problem.t, problem.groups)
     for constraint in WEIGHTS:
         for method in METHODS:
-            settings = {"constraint": constraint, "method": method, "ridge": True}
+            settings = {"constraint": constraint, "method": method, "ridge": 1e-4}
             W = solutions(padded, **settings).weights(ALPHAS)
             np.testing.assert_array_equal(W[:, -1], 0.0)
             expected = solutions(problem, **settings).weights(ALPHAS)

@@ -164,3 +164,12 @@ def test_rows_of_any_size_stay_finite():
     assert np.isfinite(fitted.score(np.full((2, 3), [[1e30], [-1e30]]))).all()
     X[0] = 1e30
     assert np.isfinite(Nearness.fit(X, lof=[5], knn=[2], decorrelate=True)[1]).all()
+
+
+def test_below_ten_rows_a_feature_outside_of_a_fold_coordinates_stay_as_they_are():
+    rng = np.random.default_rng(0)
+    folds = np.arange(100) % 5
+    for d, turned in ((8, True), (9, False)):
+        fitted, scores, _ = Nearness.cross_fit(rng.normal(size=(100, d)), folds, lof=[10], decorrelate=True)
+        assert (fitted.turn is not None) == turned
+        assert scores.shape == (100, 1)

@@ -17,6 +17,8 @@ from evenout.core.membership import Block, Comparison
 from evenout.core.sketch import average_ranks
 from evenout.core.types import FloatArray
 
+_ROWS_PER_COLUMN = 5  # outside of a fold, below which columns are many
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -209,6 +211,29 @@ class CrossFit:
         """Share of all rows that is outside each fold, shape (K,)."""
         return self.training.counts / self.whole.counts
 
+    @property
+    def rows_outside(self) -> float:
+        """Independent rows outside of the fold that leaves the fewest; infinite without folds.
+
+        With clusters or weights, what the groups are worth, once for each time that a row is in one of them.
+        """
+        cells = self.training
+        if cells.spread is None:
+            return float(cells.counts.min(initial=np.inf))
+        n = cells.group_counts
+        own = cells.spread[:, : cells.n_groups, 0, 0]
+        worth = (n**2 / np.maximum(own, np.finfo(float).tiny)).sum(axis=1)
+        return float((worth / np.maximum(n.sum(axis=1) / cells.counts, 1.0)).min(initial=np.inf))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are fewer than five rows outside of a fold for each column.
+
+        Detectors and weights then know the rows that they were learnt on: these score further apart than new ones, and
+        weights that are free to follow them do.
+        """
+        return self.rows_outside < _ROWS_PER_COLUMN * self.whole.n_detectors
+
 
 def rank_weights(t: FloatArray, sample_weight: FloatArray | None = None) -> FloatArray:
     """``beta_i = exp(rank_i / n)``, ranks of ``t`` ascending from 1 to n, ties averaged.
@@ -236,8 +261,16 @@ def variances(cells: Cells, V: FloatArray) -> FloatArray:
 
 
 def fold_variances(cross: CrossFit, V: FloatArray) -> FloatArray:
-    """Variance of each score over all rows, those of the fold and those outside, as each fold's model sees them."""
-    return variances(Cells(cross.training.plain + cross.held.plain, cross.held.weighted), V)
+    """Variance of each score over all rows, those of the fold and those outside, as each fold's model sees them.
+
+    Where columns are many (`CrossFit.crowded`), it is the variance of held-out rows, as a share of that one the same
+    for all folds: a fold has few rows.
+    """
+    both = variances(Cells(cross.training.plain + cross.held.plain, cross.held.weighted), V)
+    if not cross.crowded:
+        return both
+    share = cross.held.counts / cross.held.counts.sum()
+    return both * (share @ (variances(cross.held, V) / np.where(both > 0, both, 1.0)))
 
 
 def unit_target(cells: Cells) -> FloatArray:

@@ -111,6 +111,10 @@ class ProxyWarning(EvenoutWarning):
     """The features tell the group of nearly every row: to go by them is to go by the group."""
 
 
+class ManyColumnsWarning(EvenoutWarning):
+    """There are more detectors than rows to learn their weights from, so that weights are held back."""
+
+
 class ConstantScoreWarning(EvenoutWarning):
     """A detector gives every training row the same score, so it takes no part in the ensemble."""
 

@@ -24,6 +24,9 @@ from evenout.core.types import BoolArray, FloatArray
 Sums = TypeVar("Sums", Cells, CrossFit)
 
 _SOUND = 30  # rows from which a group's spread is known well enough
+_WIDER = (
+    1.7  # how much more biases vary where columns are many (`CrossFit.crowded`): weights differ more than this says
+)
 
 
 class Means(NamedTuple):
@@ -144,7 +147,8 @@ class DemographicParity(Notion):
             Degrees of freedom, so that the rest of the variance is ``2 a^2 freedom``.
         """
         found = _Found.on(self._own(cross), V)
-        return _chi_square(self.bias(cross, V), found.means, np.diag(found.free_covariance()))
+        value, scale, freedom = _chi_square(self.bias(cross, V), found.means, np.diag(found.free_covariance()))
+        return value, scale * found.wider, freedom / found.wider
 
     def target_chi_square(self, cross: CrossFit) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The same of the base score, folds pooled; (1,) each."""
@@ -176,7 +180,7 @@ class DemographicParity(Notion):
         total[:-1, -1] += with_base
         total[-1, :-1] += with_base
         total[-1, -1] += 2.0 * _traces(pooled.cov[0, :, -1, -1], pooled.laplacian[0], means.compared)
-        return total
+        return total * found.wider
 
     def gap_p_value(self, cells: Cells) -> float:
         """p-value of "the groups have the same mean base score" (Welch); NaN with fewer than two groups.
@@ -215,7 +219,9 @@ class _Found:
     learnt : array of shape (m,)
         The part of the bias that is due to noise in the solved rows.
     kept : float
-        Share of the rows that the weights of a fold were solved on.
+        Share of the rows that the weights of a fold were solved on; 1 where columns are many, and nothing is taken off.
+    wider : float
+        How much more biases vary than this says.
     """
 
     means: Means
@@ -223,6 +229,7 @@ class _Found:
     removed: FloatArray
     learnt: FloatArray
     kept: float
+    wider: float
 
     @classmethod
     def on(cls, cross: CrossFit, V: FloatArray) -> "_Found":
@@ -236,7 +243,8 @@ class _Found:
         learnt = share @ (removed / 2.0 * (unseen - gap + noise))
         within, base = share @ unseen, np.subtract(*_squared(_pooled(means)))[0, -1]
         bias = within[:-1] - within[-1] + base
-        return cls(means, bias, (share @ removed)[:-1], learnt[:-1], float(share @ cross.kept_share))
+        kept, wider = (1.0, _WIDER) if cross.crowded else (float(share @ cross.kept_share), 1.0)
+        return cls(means, bias, (share @ removed)[:-1], learnt[:-1], kept, wider)
 
     @property
     def share(self) -> FloatArray:

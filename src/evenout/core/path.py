@@ -9,7 +9,7 @@ import numpy as np
 from evenout.core.cells import CrossFit, unit_target
 from evenout.core.intervals import noncentral_interval, normal_interval, ratio_interval
 from evenout.core.notions import Notion, combined_form
-from evenout.core.problem import Columns, Method, Mixture, Solutions, Weights, solve
+from evenout.core.problem import CROWDED_RIDGE, RIDGE, Columns, Method, Mixture, Solutions, Weights, solve
 from evenout.core.ray import Rule
 from evenout.core.registry import weighted_notions
 from evenout.core.types import FloatArray
@@ -40,7 +40,8 @@ class TradeoffPath:
         ``y = t + S v``, or the paper's ``y = S w``; see `evenout.core.problem`.
     noise_aware : bool
         Solve for rows that are not here: demographic parity with ``C + V``, V being what sampling adds to C, so that
-        the weights leave alone what is noise in the group means; and with a small ridge. False: the form as published.
+        the weights leave alone what is noise in the group means; and with a ridge, which is small unless there are many
+        columns for the rows. False: the form as published.
     constraint : {"free", "nonnegative", "simplex"}
         Any weights, weights of at least 0, or such weights of a fixed sum.
     columns : Columns
@@ -301,7 +302,7 @@ class TradeoffPath:
         rules: dict[str, Any] = {
             "method": self.method,
             "constraint": self.constraint,
-            "ridge": self.noise_aware,
+            "ridge": self.noise_aware * (CROWDED_RIDGE if self.cross.crowded else RIDGE),
             "columns": self.columns,
         }
         to: list[Any] = [None] * len(forms)

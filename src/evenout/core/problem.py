@@ -27,7 +27,8 @@ CORRECTIONS: tuple[Correction, ...] = ("weights", "resemblance", "both")
 METHODS: tuple[Method, ...] = ("anchored", "published")
 WEIGHTS: tuple[Weights, ...] = ("free", "nonnegative", "simplex")
 
-_RIDGE = 1e-4  # of the mean diagonal of A, in noise-aware solutions
+RIDGE = 1e-4  # of the mean diagonal of A, in noise-aware solutions
+CROWDED_RIDGE = 0.1  # the same where columns are many (`CrossFit.crowded`): weights then follow what all rows share
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def solve(
     *,
     method: Method,
     constraint: Weights,
-    ridge: bool,
+    ridge: float,
     columns: Columns = Columns(),  # noqa: B008
     direction: FloatArray | None = None,
 ) -> Solutions:
@@ -144,9 +145,9 @@ def solve(
     constraint : {"free", "nonnegative", "simplex"}
         Of the weights of the sum where t is linear in the detectors or the problem is the published one; else of v, and
         for ``"simplex"`` of v and the target's weight together. Resemblance is free of it.
-    ridge : bool
-        Add 1e-4 of the mean of A's diagonal to it, so that nearly equal detectors do not get huge weights of opposite
-        sign, which new rows would not forgive.
+    ridge : float
+        Add this share of the mean of A's diagonal to it, so that nearly equal detectors do not get huge weights of
+        opposite sign, which new rows would not forgive.
     columns : Columns
         Which columns may move; for ``"anchored"``.
     direction : array of shape (k,), optional
@@ -184,6 +185,6 @@ def solve(
     return Solutions(start, np.zeros(k + 1), base, centre[:-1])
 
 
-def _ridged(A: FloatArray, ridge: bool) -> FloatArray:
+def _ridged(A: FloatArray, ridge: float) -> FloatArray:
     """A detector that is 0 on all rows gets no ridge, lest it be taken for one that says something."""
-    return A + _RIDGE * np.trace(A) / len(A) * np.diag(np.diag(A) > 0) if ridge else A
+    return A + ridge * np.trace(A) / len(A) * np.diag(np.diag(A) > 0) if ridge else A

@@ -25,6 +25,8 @@ Fit: TypeAlias = Callable[..., Any]
 
 CLIP = 3.0  # spreads beyond which a value says no more about how features vary together
 LEAST = 1e-3  # variance of a direction, beside the largest, below which it is left out
+SOUND = 10  # rows per feature below which nobody can tell how features vary together: in coordinates that fit the
+# rows to be learnt from, these are all equally far from each other, and new ones are not
 MANY = 100  # rows per feature from which on a fold's rows hardly move the coordinates: one search serves all folds
 _ROWS = 4096  # turned at a time
 _SUMMED = 16384  # multiplied at a time
@@ -106,9 +108,11 @@ class Nearness:
         """What `fit` returns, and a function of a fold: the scores of all rows, learnt without the fold.
 
         Decorrelated coordinates are learnt without the fold as well, which takes a search for each fold. From `MANY`
-        rows per feature on they are learnt once, on all rows: one row then has 1 % of a say in them or less.
+        rows per feature on they are learnt once, on all rows: one row then has 1 % of a say in them or less. Below
+        `SOUND` rows outside of a fold per feature there are none.
         """
         sought: dict[str, Any] = {"lof": lof, "knn": knn, "n_threads": n_threads}
+        decorrelate = decorrelate and len(X) - int(np.bincount(folds).max()) >= SOUND * X.shape[1]
         if decorrelate and len(X) < MANY * X.shape[1]:
             fitted, scores = cls.fit(X, decorrelate=True, fit=fit, **sought)
 

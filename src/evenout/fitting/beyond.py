@@ -2,7 +2,8 @@
 
 Detectors are fitted on the reference (`evenout.partitions.reference`). What is said of unseen rows must not rest on
 rows that a detector has seen: a row of the reference is scored by detectors without its fold, and any other row by all
-detectors, none of which has seen it. Scaling, base ensemble and weights are learnt without the fold for all rows.
+detectors, none of which has seen it. The same holds for the classifiers of resemblance, in sums over all rows too.
+Scaling, base ensemble and weights are learnt without the fold for all rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from scipy.sparse import csc_array
 from evenout.core.cells import Cells
 from evenout.core.exceptions import InputError
 from evenout.core.flags import FlagRows, flagged_share
-from evenout.core.folds import N_FOLDS
+from evenout.core.folds import N_FOLDS, row_numbers
 from evenout.core.parity import effective_sizes
 from evenout.core.problem import Mixture
 from evenout.core.ruler import Means, Sample
@@ -116,7 +117,11 @@ class Beyond:
         """Three passes: raw scores, base scores, sums; with labels to learn from three more."""
         plan, folds, learn = self.plan, self.folds, self.parameters["learn"]
         coder = None if self.grouping is None else self.grouping.coder
-        kept = plan.scratch, coder, self._seen[0] if learn else None, resemblance, self.parameters["device"]
+        seen, learnt_from = self._seen[0] if learn else None, None
+        if resemblance is not None:
+            numbers, first = np.unique(row_numbers(self.rows.content, self.seed), return_index=True)
+            learnt_from = numbers, raw[first, len(pool.names) :]
+        kept = plan.scratch, coder, seen, resemblance, learnt_from, self.parameters["device"]
         found, walks = score_all(plan.engine, Scorer(pool, self.groups.codes, plan.engine.n_threads, self.seed, *kept))
         settings: dict[str, Any] = {name: self.parameters[name] for name in ("scaling", "combination")}
         settings |= {"seed": self.seed, "resemblance": resemblance}

@@ -22,7 +22,7 @@ from evenout.fitting.background import Background
 from evenout.fitting.request import Request
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import FitResult, list_kept
-from evenout.fitting.scores import ScoreModel, warn_constant, warn_labels
+from evenout.fitting.scores import ScoreModel, warn_constant, warn_labels, warn_many
 from evenout.fitting.sources import Source, View, Views
 from evenout.fitting.updating import Maps, keep_columns
 
@@ -62,6 +62,8 @@ def fit_rows(
         if request.target == "unseen":
             seen.t[inside] = found.view.t[inside]
     sums = CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready)
+    if request.target == "unseen":
+        warn_many(sums)
     path = request.path(sums, 0 if cross is None else cross.own.shape[1])
     path, choice, ratio, price = request.settle(path, seen, views.counter(seen))
     model, S, t, _ = whole.view

@@ -89,6 +89,9 @@ class Scorer:
         `content_in_group` of the reference; if given, labels are kept too.
     resemblance : Resemblance, optional
         Its columns stand behind those of the detectors.
+    learnt_from : pair of arrays, (m,) of uint64, rising, and (m, G), optional
+        `row_numbers` of the contents that resemblance was learnt from, and what classifiers say of them that have not
+        seen them.
     device : {"cpu", "cuda"}
         Where detectors score: a GPU of the machine that has the partition. Resemblance stays on the CPU.
     """
@@ -101,6 +104,7 @@ class Scorer:
     coder: Coder | None = None
     seen: npt.NDArray[np.uint64] | None = None
     resemblance: Resemblance | None = None
+    learnt_from: tuple[npt.NDArray[np.uint64], FloatArray] | None = None
     device: str = "cpu"
 
     @property
@@ -133,7 +137,12 @@ class Scorer:
         machine: dict[str, Any] = {"n_threads": self.n_threads, "device": self.device}
         with nullcontext() if self.device == "cpu" else _ON_DEVICE:
             raw = [self.pool.score(ready.X, sensitive_features=ready.labels, content=ready.content, **machine)]
-        raw += [] if self.resemblance is None else [self.resemblance.of(ready.X)]
+        if self.resemblance is not None:
+            raw.append(self.resemblance.of(ready.X))
+        if self.learnt_from is not None:  # what a row is told by must not have seen it
+            numbers, unseen = self.learnt_from
+            place = _place(row_numbers(ready.content, self.seed), numbers)
+            raw[-1][place >= 0] = unseen[place[place >= 0]]
         return np.column_stack([*raw, ready.beside])
 
     @property
@@ -149,9 +158,7 @@ class Scorer:
         if self.seen is None:
             return np.empty((len(content), 0))
         numbers = content_in_group(content, codes, self.seed)
-        place = np.minimum(np.searchsorted(self.seen, numbers), len(self.seen) - 1)
-        place = np.where(self.seen[place] == numbers, place, -1)
-        return np.column_stack([rows.known(), numbers / 2.0**64, place])
+        return np.column_stack([rows.known(), numbers / 2.0**64, _place(numbers, self.seen)])
 
     def keep(self, part: Part, table: FloatArray) -> dict[int, Path]:
         """Write the scores of a partition to a file that appears whole; none if there is no room."""
@@ -178,3 +185,9 @@ class Scorer:
             block = np.array(table[start : start + BLOCK])
             codes, folds = block[:, -2:].T.astype(np.intp)
             yield Block(block[:, :k], block[:, k:last], codes, folds, block[:, last:-2])
+
+
+def _place(numbers: npt.NDArray[np.uint64], among: npt.NDArray[np.uint64]) -> IntArray:
+    """The place of each number among rising ones, -1 if it is not there."""
+    place = np.minimum(np.searchsorted(among, numbers), len(among) - 1)
+    return np.where(among[place] == numbers, place, -1)

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from evenout.core.cells import CrossFit
 from evenout.core.combine import LINEAR, Combination, Combiner, learn_combination
-from evenout.core.exceptions import ConstantScoreWarning, LabelCoverageWarning, warn
+from evenout.core.exceptions import ConstantScoreWarning, LabelCoverageWarning, ManyColumnsWarning, warn
 from evenout.core.rows import by_rows, take_rows
 from evenout.core.scaling import Scaling, learn_scaling
 from evenout.core.stacking import (
@@ -237,6 +238,17 @@ def warn_labels(coverage: float) -> None:
     message = coverage_warning(coverage)
     if message:
         warn(message, LabelCoverageWarning)
+
+
+def warn_many(sums: CrossFit) -> None:
+    """Say so where there are more columns than rows outside of a fold."""
+    k, n = sums.whole.n_detectors, sums.rows_outside
+    if n < k:
+        text = (
+            "there are {k} detectors, but {n:.0f} rows to learn their weights from: weights are held back, and what is "
+            "stated of unseen rows is less certain. More rows, or fewer detectors, would tell more."
+        )
+        warn(ManyColumnsWarning(text, k=k, n=n))
 
 
 def warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:
