@@ -147,9 +147,11 @@ def _maps(found: FitResult) -> Maps:
     if cells.sums:
         raise InputError("{@fairness} has collected sums of its own, which do not add; fit again on all rows")
     if cells.compared is not None or cells.spread is not None:
+        beside = "{@clusters}" if found.seen.sample.clusters is not None else "{@sample_weight}"
+        beside = (found.seen.sample.compared.beyond_crossed or "{@given}") if cells.compared is not None else beside
         raise InputError(
-            "rows are added to crossed groups alone: a fit with bands, strata, labels, probabilities, attributes by "
-            "themselves, clusters or weights cannot be updated; fit again on all rows"
+            f"an update adds rows to crossed groups of independent rows that count alike, and the fit has {beside}; "
+            "fit again on all rows"
         )
     if found.maps is None:
         raise InputError("this model was stored by a version that keeps no maps for new rows; fit again on all rows")
