@@ -236,8 +236,8 @@ def _refuse_other_groups(sensitive_features: Any, n_rows: int) -> None:
     numbers = [str(column.name) for column in columns if Seen.of(column).many]
     if numbers:
         raise InputError(
-            "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has numbers with fractions in "
-            "column {name!r}; give the group of each row, such as bands of your own",
+            "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has numbers in column "
+            "{name!r}; give the group of each row, such as bands of your own",
             name=numbers[0],
         )
 

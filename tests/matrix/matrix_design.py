@@ -57,7 +57,7 @@ FACTORS: dict[str, dict[Any, str]] = {  # the options, and how the tables name t
         "audit": "`audit`",
     },
 }  # fmt: skip
-_MOST_ROWS = 16_000  # that a sample of a case may need
+_MOST_ROWS, _MOST_SOLVED = 16_000, 30_000  # that a sample may need; times the groups that even flags are solved for
 _BEGIN, _END = "<!-- what goes with what: begin -->", "<!-- what goes with what: end -->"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "notions.md"
 
@@ -140,6 +140,13 @@ def rows_needed(case: Case, each: int = 200) -> int:
     if case.labelled:
         share *= 0.4 if case.notion == "opportunity" else 0.24
     return max(1500, int(each / share * (3.0 if case.clusters else 1.0) * (1.6 if case.sample_weight else 1.0)))
+
+
+def is_small(case: Case) -> bool:
+    """Whether a sample of the case is soon drawn and fitted."""
+    groups = {"crossed": 6, "each": 5, "bands": 5}.get(case.groups, 2) * {"none": 1, "text": 2, "number": 5}[case.given]
+    rows = rows_needed(case)
+    return rows <= _MOST_ROWS and (case.request != "flag_rate_ratio" or rows * groups <= _MOST_SOLVED)
 
 
 @dataclass(frozen=True)
@@ -234,7 +241,7 @@ def every_case() -> list[Case]:
 
 def design() -> list[Case]:
     """Cases that are measured, in which every two values that go together meet: greedy, those of few rows first."""
-    cases = sorted((c for c in every_case() if rule_of(c) is None and rows_needed(c) <= _MOST_ROWS), key=rows_needed)
+    cases = sorted((case for case in every_case() if rule_of(case) is None and is_small(case)), key=rows_needed)
     sizes = [len(values) for values in FACTORS.values()]
     codes = np.array([[list(FACTORS[name]).index(value) for name, value in vars(case).items()] for case in cases])
     first = np.cumsum([0, *(a * b for a, b in combinations(sizes, 2))])
@@ -266,17 +273,20 @@ def refusals() -> list[Case]:
 
 def options() -> list[Case]:
     """A case for every option that a place measures, the others being the usual ones."""
-    cases = [replace(Case(place=place), **{name: value}) for place in FACTORS["place"] for name, values in FACTORS.items()
-             for value in values if name != "place"]  # fmt: skip
-    return sorted({case for case in cases if is_offered(case) and rule_of(case) is None})
+    values = [(name, value) for name, own in FACTORS.items() for value in own if name != "place"]
+    cases = {replace(Case(place=place), **{name: value}) for place in FACTORS["place"] for name, value in values}
+    return sorted(
+        case for case in cases if is_offered(case) and rule_of(case) is None and case.more.keys() != {"place"}
+    )
 
 
 def tables() -> str:
     """What goes with what, for the page: options by place, and options by options."""
     notes: list[str] = []
 
-    def cell(case: Case) -> str:
-        if not is_offered(case):
+    def cell(case: Case, name: str) -> str:
+        asked = {"request": case.request, "correction": "correction"}.get(name, "")
+        if not is_offered(case) or (asked and asked not in offered(case.place)):
             return ""
         rule = rule_of(case)
         if rule is None:
@@ -291,7 +301,7 @@ def tables() -> str:
     places = FACTORS["place"]
     lines = [f"| | {' | '.join(places.values())} |", f"|---|{':-:|' * len(places)}"]
     for name, value, words in rows:
-        cells = [cell(replace(Case(place=place), **{name: value})) for place in places]
+        cells = [cell(replace(Case(place=place), **{name: value}), name) for place in places]
         lines.append(f"| {words} | {' | '.join(cells)} |")
     refused = []
     for first, second in combinations([name for name in FACTORS if name != "place"], 2):

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matrix_design import Case
 
 from evenout import GroupProbabilities
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from matrix_design import Case
 
 SHARE = 0.2  # of the rows that is flagged
 LOADINGS = np.array([1.0, 0.6, 0.2, 0.0])  # of each column on what differs between groups
@@ -103,13 +103,12 @@ def _draw(case: Case, person: IntArray, rng: np.random.Generator, gap: float, *,
     loan = rng.random(m) < (np.where(member, 0.6, 0.4) if justified else 0.5)
     income = np.exp(rng.normal(10.0 + 0.3 * (member & justified), 0.5))
     weight = 1.0 / accepted
-    z, u, sex, member, region, age, loan, income, weight = (
-        part[person] for part in (z, u, sex, member, region, age, loan, income, weight)
-    )
+    z, u, age, income, weight = (part[person] for part in (z, u, age, income, weight))
+    sex, member, loan, region = sex[person], member[person], loan[person], region[person]
     n = len(person)
     shift = np.zeros(n)
     if case.groups in ("hard", "crossed", "each"):
-        shift += sex
+        shift += 1.0 * sex
     if case.groups in ("crossed", "each"):
         shift += np.where(region == 2, 0.8, 0.0)
     if case.groups == "bands":
@@ -118,9 +117,9 @@ def _draw(case: Case, person: IntArray, rng: np.random.Generator, gap: float, *,
         shift += member if case.groups == "sufficient" else sex
     moved = np.zeros(n)
     if case.given == "text":
-        moved = 0.8 * loan
+        moved += 0.8 * loan
     if case.given == "number":
-        moved = 1.2 * (np.log(income) - 10.0)
+        moved += 1.2 * (np.log(income) - 10.0)
     outlier = rng.random(n) < (np.where(member, 1.25, 0.8) * OUTLIERS if case.labelled else OUTLIERS)
     latent = 0.8 * u + moved + (1.2 * outlier if case.labelled else 0.0)
     S = latent[:, None] + gap * shift[:, None] * LOADINGS + rng.normal(size=(n, 4))

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matrix_design import Case
+from matrix_people import SHARE, People, judge
 from sklearn.ensemble import IsolationForest
 from sklearn.linear_model import LogisticRegression
 
@@ -15,9 +17,6 @@ from evenout import BlindRepair, FairnessMonitor, FairOutlierEnsemble, ScoreRepa
 from evenout.core.exceptions import UnknownOutcomeWarning
 from evenout.core.types import FloatArray
 from evenout.partitions.folders import open_folder
-from evenout.persistence import load_model, save_model
-from matrix_design import Case
-from matrix_people import SHARE, People, judge
 
 ASKED = 0.8
 BATCHES = 4  # that a watch sees
@@ -60,6 +59,8 @@ class Statement:
         p-values of tests of "no gap".
     alarm : bool
         Whether a watch raised an alarm.
+    shown : str
+        What else there is to see.
     """
 
     claims: list[Claim]
@@ -70,11 +71,13 @@ class Statement:
     unknown: bool = False
     p: dict[str, float] = field(default_factory=dict)
     alarm: bool = False
+    shown: str = ""
 
     def fingerprint(self) -> tuple[Any, ...]:
         """What a reader sees, to tell two statements apart."""
         said = [(c.name, round(c.value, 9), round(c.low, 9), round(c.high, 9)) for c in self.claims]
-        return repr(said), self.met, self.gap, self.unknown, repr({name: round(p, 9) for name, p in self.p.items()})
+        tests = repr({name: round(p, 9) for name, p in self.p.items()})
+        return repr(said), self.met, self.gap, self.unknown, tests, self.shown
 
 
 def settings(case: Case) -> dict[str, Any]:
@@ -121,7 +124,9 @@ def _fitted(case: Case, sample: People) -> FairOutlierEnsemble:
         model = ensemble(case).fit(first.S, **first.beside(case))
         return model.update(rest.S, sensitive_features=rest.sensitive(case))
     if case.place == "loaded":
-        asked = {name: None for name in ("bias_reduction", "flag_rate_ratio", "alpha")}
+        from evenout.persistence import load_model, save_model
+
+        asked = dict.fromkeys(("bias_reduction", "flag_rate_ratio", "alpha"))
         other = {"alpha": 100.0} if case.request != "alpha" else {"bias_reduction": ASKED}
         model = ensemble(case, **(asked | other)).fit(sample.S, **beside)
         with tempfile.TemporaryDirectory() as folder:
@@ -174,10 +179,12 @@ def _over_dask(case: Case, sample: People) -> FairOutlierEnsemble:
 
 def _claims(case: Case, sample: People, fresh: People, model: Any, y: FloatArray, t: FloatArray) -> list[Claim]:
     before, after = judge(case, sample, fresh, t), judge(case, sample, fresh, y)
-    claims = [Claim("flag_rate_ratio", model.flag_rate_ratio_, *model.flag_rate_ratio_interval_, after.ratio)]
+    low, high = model.flag_rate_ratio_interval_
+    claims = [Claim("flag_rate_ratio", model.flag_rate_ratio_, low, high, after.ratio)]
     if not np.isnan(model.bias_reduction_) and case.notion != "individual":
         removed = 1.0 - after.bias / before.bias
-        claims.append(Claim("bias_reduction", model.bias_reduction_, *model.bias_reduction_interval_, removed))
+        low, high = model.bias_reduction_interval_
+        claims.append(Claim("bias_reduction", model.bias_reduction_, low, high, removed))
     return claims
 
 
@@ -207,7 +214,8 @@ def _of_score_repair(case: Case, sample: People, fresh: People) -> Statement:
     before, after = judge(case, sample, fresh, t), judge(case, sample, fresh, y)
     nan, removed = float("nan"), 1.0 - after.bias / before.bias
     claims = [Claim("bias_reduction", repair.bias_reduction_, nan, nan, removed)] if repair.gap_detected_ else []
-    return Statement(claims, ASKED, removed, repair.bias_reduction_ >= ASKED - 1e-9, repair.gap_detected_)
+    met = repair.bias_reduction_ >= ASKED - 1e-9
+    return Statement(claims, ASKED, removed, met, repair.gap_detected_, shown=f"{y.sum():.9g}")
 
 
 def _of_monitor(case: Case, sample: People, fresh: People) -> Statement:
@@ -230,9 +238,11 @@ def _of_audit(case: Case, sample: People, fresh: People) -> Statement:
         beside["X"] = sample.S
     drawn = {"n_bootstrap": 300, "n_permutations": 300, "contamination": SHARE}
     own = {name: value for name, value in settings(case).items() if name in ("continuous", "intersections")}
-    found = audit(sample.S.mean(axis=1), **beside, **drawn, **own)
+    call: Callable[..., Any] = audit
+    found = call(sample.S.mean(axis=1), **beside, **drawn, **own)
     audits = {"": found} if hasattr(found, "measures") else dict(found)
-    y, claims, p = fresh.S.mean(axis=1), [], {}
+    claims: list[Claim] = []
+    y, p = fresh.S.mean(axis=1), dict[str, float]()
     for name, one in audits.items():
         part = replace(case, groups={"sex": "hard", "region": "regions"}.get(name, case.groups))
         for measure, about in (
@@ -252,7 +262,7 @@ def _of_audit(case: Case, sample: People, fresh: People) -> Statement:
             for m in one.measures
             if m.measure in ("flag_rate_test", "mean_score_test", "strata_test", "true_positive_rate_test")
         }
-    return Statement(claims, p=p)
+    return Statement(claims, p=p, shown=str(found))
 
 
 _STATES: dict[str, Callable[[Case, People, People], Statement]] = {
