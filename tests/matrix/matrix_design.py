@@ -212,14 +212,9 @@ RULES = (
         lambda case: case.place == "score_repair" and (case.groups == "bands" or case.probable),
     ),
     Rule(
-        "what is held against the group of each row needs to know it",
-        ("probabilities", "given|y|X"),
-        lambda case: case.place == "audit" and case.probable and (case.given != "none" or case.notion != "parity"),
-    ),
-    Rule(
-        "an audit has measures of rows with a label, and of these alone",
-        ("y is empty", "labels must be"),
-        lambda case: case.place == "audit" and case.notion == "opportunity, some",
+        "similar rows are pairs of rows of known groups that count alike",
+        ("X does not go with", "sample_weight|probabilities"),
+        lambda case: case.place == "audit" and case.notion == "individual" and (case.sample_weight or case.probable),
     ),
 )
 
@@ -281,7 +276,7 @@ def options() -> list[Case]:
 
 
 def tables() -> str:
-    """What goes with what, for the page: options by place, and options by options."""
+    """What goes with what, for the page: options by place, and pairs of options that do not go together."""
     notes: list[str] = []
 
     def cell(case: Case, name: str) -> str:
@@ -295,23 +290,28 @@ def tables() -> str:
             notes.append(rule.why)
         return f"no [{notes.index(rule.why) + 1}]"
 
-    rows = [
-        (name, value, words) for name, values in FACTORS.items() for value, words in values.items() if name != "place"
-    ]
+    options_of = {name: values for name, values in FACTORS.items() if name != "place"}
+    usual = [("given", "none"), ("clusters", False), ("sample_weight", False)]
     places = FACTORS["place"]
     lines = [f"| | {' | '.join(places.values())} |", f"|---|{':-:|' * len(places)}"]
-    for name, value, words in rows:
-        cells = [cell(replace(Case(place=place), **{name: value}), name) for place in places]
-        lines.append(f"| {words} | {' | '.join(cells)} |")
-    refused = []
-    for first, second in combinations([name for name in FACTORS if name != "place"], 2):
-        for (one, a), (two, b) in product(FACTORS[first].items(), FACTORS[second].items()):
-            rule = rule_of(replace(Case(), **{first: one, second: two}))
-            alone = rule_of(replace(Case(), **{first: one})) or rule_of(replace(Case(), **{second: two}))
-            if rule is not None and alone is None:
-                refused.append(f"| {a} | {b} | {rule.why} |")
-    between = ["", "In `fit`, these do not go together:", "", "| | | |", "|---|---|---|", *refused]
-    return "\n".join([*lines, "", *(f"[{i}] {why}." + "  " for i, why in enumerate(notes, 1)), *between])
+    for name, values in options_of.items():
+        for value, words in values.items():
+            if (name, value) not in usual:
+                cells = [cell(replace(Case(place=place), **{name: value}), name) for place in places]
+                lines.append(f"| {words} | {' | '.join(cells)} |")
+    pairs: dict[tuple[str, str, str], list[str]] = {}
+    for place, (first, second) in product(("memory", "audit"), combinations(options_of, 2)):
+        for (one, words), (two, other) in product(options_of[first].items(), options_of[second].items()):
+            case = replace(Case(place=place), **{first: one, second: two})
+            alone = [replace(case, **{name: getattr(Case(), name)}) for name in (first, second)]
+            rule = rule_of(case)
+            if rule is not None and is_offered(case) and not any(map(rule_of, alone)):
+                both = (words, other) if second == "notion" else (other, words)
+                pairs.setdefault((places[place], both[1], rule.why), []).append(both[0])
+    refused = [f"| {place} | {one} | {'; '.join(others)} | {why} |" for (place, one, why), others in pairs.items()]
+    head = ["", "These do not go together, the first also over folders, with Dask and in saved models:", ""]
+    table = ["| in | | with | since |", "|---|---|---|---|", *refused]
+    return "\n".join([*lines, "", *(f"[{i}] {why}<br>" for i, why in enumerate(notes, 1)), *head, *table])
 
 
 def page(text: str) -> str:

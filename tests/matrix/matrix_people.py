@@ -177,39 +177,41 @@ class Truth:
     bias: float
 
 
-def judge(case: Case, sample: People, fresh: People, y: FloatArray) -> Truth:
+def judge(case: Case, sample: People, fresh: People, y: FloatArray, parts: int = PARTS) -> Truth:
     """What a score, higher than a threshold for `SHARE` of the population, makes of fresh rows.
 
-    Bands and parts of a number are those of the sample.
+    Bands, and so many parts of a number, are those of the sample.
     """
     flagged = y > np.quantile(y, 1.0 - SHARE)
     among = np.ones(len(y), dtype=bool)
     if case.labelled:
         among = fresh.outcome & (fresh.looked if case.notion == "opportunity, some" else True)
-    strata = _strata(case, sample, fresh)
+    strata = _strata(case, sample, fresh, parts)
     ratio, apart, bias, attributes = 1.0, 0.0, 0.0, _memberships(case, sample, fresh)
     for phi in attributes:
         sizes, gaps = [], []
         for stratum in range(int(strata.max()) + 1):
-            inside = phi * (among & (strata == stratum))[:, None]
+            rows = np.flatnonzero(among & (strata == stratum))
+            inside, z = phi[rows], y[rows]
             size = inside.sum(axis=0)
-            rates, means = inside.T @ flagged / size, inside.T @ y / size
+            rates, means = inside.T @ flagged[rows] / size, inside.T @ z / size
+            noise = (inside.T @ z**2 / size - means**2) / size  # of fresh rows, of which there are many, not all
             ratio, apart = min(ratio, float(rates.min() / rates.max())), max(apart, float(np.ptp(rates)))
             sizes.append(size.sum())
             share = size / size.sum() if case.groups == "bands" else np.full(len(size), 1.0)
             pairs = np.triu(np.outer(share, share), 1)
             pairs = pairs if case.groups == "bands" else pairs / pairs.sum()
-            gaps.append(float((pairs * (means[:, None] - means) ** 2).sum()))
+            gaps.append(float((pairs * ((means[:, None] - means) ** 2 - noise[:, None] - noise)).sum()))
         bias += float(np.average(gaps, weights=sizes)) / len(attributes)
     return Truth(ratio, apart, bias / float(y.var()))
 
 
-def _strata(case: Case, sample: People, fresh: People) -> IntArray:
+def _strata(case: Case, sample: People, fresh: People, parts: int) -> IntArray:
     if case.given == "none":
         return np.zeros(len(fresh.S), dtype=np.intp)
     if case.given == "text":
         return (fresh.columns["product"] == "loan").to_numpy().astype(np.intp)
-    edges = np.quantile(sample.columns["income"], np.arange(1, PARTS) / PARTS)
+    edges = np.quantile(sample.columns["income"], np.arange(1, parts) / parts)
     return np.searchsorted(edges, fresh.columns["income"].to_numpy())
 
 

@@ -20,6 +20,7 @@ from evenout.partitions.folders import open_folder
 
 ASKED = 0.8
 BATCHES = 4  # that a watch sees
+FINE = 30  # parts of a number within which an audit's rows are as good as alike in it
 TRUSTED = [
     "sklearn.linear_model._logistic.LogisticRegression",
     "sklearn.ensemble._iforest.IsolationForest",
@@ -254,7 +255,7 @@ def _of_audit(case: Case, sample: People, fresh: People) -> Statement:
             stated = [m for m in one.measures if m.measure == measure and not m.group]
             if not stated:
                 continue
-            truth = judge(about, sample, fresh, y)
+            truth = judge(about, sample, fresh, y, FINE)
             true = {"flag_rate_ratio": truth.ratio, "true_positive_rate_gap": truth.difference}.get(measure, truth.bias)
             claims.append(Claim(f"{measure} {name}".strip(), stated[0].value, stated[0].low, stated[0].high, true))
         p |= {
