@@ -57,7 +57,7 @@ FACTORS: dict[str, dict[Any, str]] = {  # the options, and how the tables name t
         "audit": "`audit`",
     },
 }  # fmt: skip
-_MOST_ROWS, _MOST_SOLVED = 16_000, 30_000  # that a sample may need; times the groups that even flags are solved for
+_MUCH = 30_000  # work, from which on a case is taken only if it has many new pairs
 _BEGIN, _END = "<!-- what goes with what: begin -->", "<!-- what goes with what: end -->"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "notions.md"
 
@@ -142,11 +142,11 @@ def rows_needed(case: Case, each: int = 200) -> int:
     return max(1500, int(each / share * (3.0 if case.clusters else 1.0) * (1.6 if case.sample_weight else 1.0)))
 
 
-def is_small(case: Case) -> bool:
-    """Whether a sample of the case is soon drawn and fitted."""
+def work(case: Case) -> int:
+    """What it takes to draw and fit the case once: rows, times the groups that are solved for or told apart."""
     groups = {"crossed": 6, "each": 5, "bands": 5}.get(case.groups, 2) * {"none": 1, "text": 2, "number": 5}[case.given]
-    rows = rows_needed(case)
-    return rows <= _MOST_ROWS and (case.request != "flag_rate_ratio" or rows * groups <= _MOST_SOLVED)
+    by_group = case.request == "flag_rate_ratio" or case.correction != "weights" or case.place == "blind"
+    return rows_needed(case) * (groups if by_group else 1) * (5 if case.notion == "individual" else 1)
 
 
 @dataclass(frozen=True)
@@ -235,8 +235,8 @@ def every_case() -> list[Case]:
 
 
 def design() -> list[Case]:
-    """Cases that are measured, in which every two values that go together meet: greedy, those of few rows first."""
-    cases = sorted((case for case in every_case() if rule_of(case) is None and is_small(case)), key=rows_needed)
+    """Cases that are measured, in which every two values that go together meet: greedy, new pairs for little work."""
+    cases = [case for case in every_case() if rule_of(case) is None]
     sizes = [len(values) for values in FACTORS.values()]
     codes = np.array([[list(FACTORS[name]).index(value) for name, value in vars(case).items()] for case in cases])
     first = np.cumsum([0, *(a * b for a, b in combinations(sizes, 2))])
@@ -246,10 +246,11 @@ def design() -> list[Case]:
             for start, (i, j) in zip(first[:-1], combinations(range(len(sizes)), 2), strict=True)
         ]
     )
+    worth = 1.0 / (1.0 + np.array([work(case) for case in cases]) / _MUCH)
     open_pairs, chosen = np.zeros(first[-1], dtype=bool), []
     open_pairs[pairs] = True
     while open_pairs.any():
-        best = int(open_pairs[pairs].sum(axis=1).argmax())
+        best = int((open_pairs[pairs].sum(axis=1) * worth).argmax())
         open_pairs[pairs[best]] = False
         chosen.append(cases[best])
     return sorted(chosen)
