@@ -129,7 +129,9 @@ def _fitted(case: Case, sample: People) -> FairOutlierEnsemble:
 
         asked = dict.fromkeys(("bias_reduction", "flag_rate_ratio", "alpha"))
         other = {"alpha": 100.0} if case.request != "alpha" else {"bias_reduction": ASKED}
-        model = ensemble(case, **(asked | other)).fit(sample.S, **beside)
+        with warnings.catch_warnings():  # those of the model that is asked for otherwise in the end
+            warnings.simplefilter("ignore")
+            model = ensemble(case, **(asked | other)).fit(sample.S, **beside)
         with tempfile.TemporaryDirectory() as folder:
             save_model(model, Path(folder) / "model.skops")
             model = load_model(Path(folder) / "model.skops", trusted=TRUSTED)
