@@ -8,13 +8,15 @@ from scipy.optimize import brentq
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning, warn
+from evenout.core.exceptions import InputError, NoGapWarning, TargetNotReachedWarning, warn
 from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
 from evenout.core.path import SIGNIFICANCE
 from evenout.core.types import FloatArray, IntArray
+from evenout.inputs.coder import Seen
 from evenout.inputs.groups import Groups, label_rows, match_groups, protected_columns, read_groups, warn_left_out
 from evenout.inputs.parameters import ENSEMBLE, check_parameters
+from evenout.inputs.probable import GroupProbabilities
 from evenout.inputs.rows import column_name
 from evenout.metrics import one_per_row
 from evenout.scikit import outlier_labels
@@ -194,6 +196,7 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
 
     def _read_groups(self, sensitive_features: Any, scores: Any, n_rows: int) -> tuple[Groups, dict[str, int]]:
         """The groups that are compared, and the place of every group among them, -1 for one that is left out."""
+        _refuse_other_groups(sensitive_features, n_rows)
         every = label_rows(sensitive_features, n_rows, rows=scores)
         groups = read_groups(
             sensitive_features, n_rows, min_group_size=self.min_group_size, small_groups=self.small_groups
@@ -220,6 +223,23 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
                 TargetNotReachedWarning,
             )
         return strength
+
+
+def _refuse_other_groups(sensitive_features: Any, n_rows: int) -> None:
+    """Refuse protected columns that do not put each row into one group."""
+    if isinstance(sensitive_features, GroupProbabilities):
+        raise InputError(
+            "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has GroupProbabilities; give "
+            "the group of each row"
+        )
+    columns = [] if sensitive_features is None else protected_columns(sensitive_features, n_rows, None)
+    numbers = [str(column.name) for column in columns if Seen.of(column).many]
+    if numbers:
+        raise InputError(
+            "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has numbers in column "
+            "{name!r}; give the group of each row, such as bands of your own",
+            name=numbers[0],
+        )
 
 
 @dataclass(frozen=True)

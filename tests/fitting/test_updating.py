@@ -220,7 +220,7 @@ def test_sums_that_do_not_add_are_refused(data):
     weighted = FairOutlierEnsemble("precomputed", alpha=1.0).fit(
         raw, sensitive_features=names, sample_weight=np.ones(400)
     )
-    with pytest.raises(InputError, match="cannot be updated; fit again"):
+    with pytest.raises(InputError, match="the fit has sample_weight; fit again"):
         weighted.update(raw, sensitive_features=names)
     old = fitted(alpha=1.0)
     old._result = replace(old._result, maps=None)

@@ -533,17 +533,17 @@ def test_a_model_asked_for_flag_rates_promises_those(data):
 @pytest.mark.parametrize(
     ("settings", "rows", "words"),
     [
-        ({}, {"given": lambda n: np.arange(n) % 2}, r"strata \(given\)"),
-        ({}, {"clusters": lambda n: np.arange(n) // 2}, "clusters or sample_weight"),
-        ({}, {"sample_weight": lambda n: 1.0 + np.arange(n) % 2}, "clusters or sample_weight"),
-        ({"fairness": "equal_opportunity"}, {"labels": lambda n: np.arange(n) % 3 == 0}, "labels of known outliers"),
+        ({}, {"given": lambda n: np.arange(n) % 2}, "given"),
+        ({}, {"clusters": lambda n: np.arange(n) // 2}, "clusters"),
+        ({}, {"sample_weight": lambda n: 1.0 + np.arange(n) % 2}, "sample_weight"),
+        ({"fairness": "equal_opportunity"}, {"labels": lambda n: np.arange(n) % 3 == 0}, "labels"),
         ({"continuous": ("age",)}, {"sensitive_features": lambda n: pd.DataFrame({"age": np.sqrt(np.arange(n))})},
-         "continuous attributes"),
+         "continuous"),
         ({"intersections": False},
          {"sensitive_features": lambda n: pd.DataFrame({"s": np.arange(n) % 2, "t": np.arange(n) // 2 % 2})},
-         "attributes compared one by one"),
+         "intersections"),
         ({}, {"sensitive_features": lambda n: GroupProbabilities(
-            pd.DataFrame({"p": np.linspace(0.1, 0.9, n), "q": np.linspace(0.9, 0.1, n)}))}, "group probabilities"),
+            pd.DataFrame({"p": np.linspace(0.1, 0.9, n), "q": np.linspace(0.9, 0.1, n)}))}, "GroupProbabilities"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_with_a_watch_is_named(data, settings, rows, words):

@@ -71,6 +71,20 @@ class Comparison:
         """Whether each group is compared with each other alike, and no two share rows."""
         return self == Comparison.of_all(self.n_groups)
 
+    @property
+    def beyond_crossed(self) -> str:
+        """The argument, for a message, that asks for other groups than crossed ones; empty if none does."""
+        kinds = [(block.of, block.among) for block in self.blocks]
+        if any(among != "all" for _, among in kinds):
+            return "{@labels}"
+        if any(block.by_size for block in self.blocks):
+            return "{@continuous}"
+        if len(set(kinds)) < len(kinds):
+            return "{@given}"
+        if len(kinds) > 1:
+            return "{@intersections}"
+        return "GroupProbabilities" if self.overlaps else ""
+
     @cached_property
     def joint(self) -> tuple[IntArray, IntArray]:
         """Pairs of groups whose means go together, as two index arrays: each (g, g), then both (g, h) and (h, g)."""

@@ -53,7 +53,7 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
                 fairness=next(notion.name for notion in fairness),
             )
         rows = rows.looked_at(known.labels, known.propensity)
-    check_soft(fairness, plain=grouping is None)
+    check_soft(fairness, None if grouping is None else grouping.compared)
     if drawn.complete:
         return Memory.of(_labelled(rows, drawn, parameters).measured(parameters), parameters, seed)
     if units is not None:

@@ -99,6 +99,18 @@ class FitResult:
         return dict(zip(self.known, found.tolist(), strict=True))
 
     @property
+    def beyond_crossed(self) -> str:
+        """The argument, for a message, by which this is no fit of crossed groups of independent rows that count alike.
+
+        Empty if it is one.
+        """
+        cells, sample = self.path.cross.whole, self.seen.sample
+        if cells.compared is None and cells.spread is None:
+            return ""
+        rows = "{@clusters}" if sample.clusters is not None else "" if sample.weight is None else "{@sample_weight}"
+        return sample.compared.beyond_crossed or rows or "{@given}"  # of which one stratum has two groups
+
+    @property
     def fair(self) -> FloatArray:
         """The fair score of the rows in memory, shape (n,)."""
         return self.mixture.apply(self.S, self.target)

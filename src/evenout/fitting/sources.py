@@ -16,7 +16,7 @@ from evenout.core.cells import Cells, rank_weights
 from evenout.core.exceptions import InputError
 from evenout.core.flags import FlagRows, flagged_share, top_threshold
 from evenout.core.folds import N_FOLDS, assign_folds
-from evenout.core.membership import AMONG, Membership
+from evenout.core.membership import AMONG, Comparison, Membership
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
 from evenout.core.ruler import Sample
@@ -115,7 +115,7 @@ class TrainingRows:
         crossed = read_crossed(sensitive_features, parameters, n, rows=X, given=given, labels=outcomes)
         grouping, groups = read_grouping(crossed, among, parameters), crossed.groups
         soft = None if grouping is None else grouping.members(crossed.numbers)
-        check_soft(fairness, plain=soft is None)
+        check_soft(fairness, None if soft is None else soft.compared)
         codes = read_clusters(clusters, n)
         weight = read_sample_weight(sample_weight, n, fairness)
         taught = KnownLabels(*known) if known is not None and parameters["learn"] else None
@@ -198,12 +198,13 @@ def in_doubt(sensitive: Any) -> bool:
     return isinstance(sensitive, GroupProbabilities) and not sensitive.sufficient
 
 
-def check_soft(fairness: Collection[Notion], *, plain: bool) -> None:
+def check_soft(fairness: Collection[Notion], compared: Comparison | None) -> None:
     """Refuse what is about hard, crossed groups where the groups that are compared are others."""
-    if not plain and any(notion.name == "individual" for notion in fairness):
+    if compared is not None and any(notion.name == "individual" for notion in fairness):
+        other = compared.beyond_crossed or "{@given}"  # one stratum with two groups
         raise InputError(
-            "{fairness='individual'} compares rows of crossed groups, but {@continuous}, {@intersections}, {@given}, "
-            "{@labels} or probabilities ask for other groups; leave one of them out"
+            f"{{fairness='individual'}} compares rows of crossed groups, but {other} asks for other groups; "
+            "leave one of them out"
         )
 
 

@@ -146,10 +146,10 @@ def _maps(found: FitResult) -> Maps:
         raise InputError("{fairness='individual'} compares pairs of rows, whose sums do not add; fit again on all rows")
     if cells.sums:
         raise InputError("{@fairness} has collected sums of its own, which do not add; fit again on all rows")
-    if cells.compared is not None or cells.spread is not None:
+    if found.beyond_crossed:
         raise InputError(
-            "rows are added to crossed groups alone: a fit with bands, strata, labels, probabilities, attributes by "
-            "themselves, clusters or weights cannot be updated; fit again on all rows"
+            f"an update adds rows to crossed groups of independent rows that count alike, and the fit has "
+            f"{found.beyond_crossed}; fit again on all rows"
         )
     if found.maps is None:
         raise InputError("this model was stored by a version that keeps no maps for new rows; fit again on all rows")

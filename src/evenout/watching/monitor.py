@@ -19,7 +19,6 @@ import evenout
 from evenout.auditing.inputs import aligned, read_numbers
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold, flagged_share
-from evenout.core.membership import Comparison
 from evenout.core.sequences import SIGNS
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.inputs.groups import Groups, label_rows, read_groups
@@ -501,29 +500,15 @@ def _fitted(model: Any) -> "tuple[Any, FitResult]":
         )
     check_is_fitted(ensemble)
     found: FitResult = ensemble._result
-    cells = found.path.cross.whole
-    if cells.compared is not None or cells.spread is not None:
+    if found.beyond_crossed:
         raise InputError(
-            "FairnessMonitor.of and a model with {what} do not go together: what it left to crossed groups is not "
-            "known; {otherwise}",
-            what=_beyond_groups(ensemble, found, cells.compared), otherwise=otherwise,
-        )  # fmt: skip
+            f"FairnessMonitor.of and a model with {found.beyond_crossed} do not go together: what it left to crossed "
+            "groups is not known; {otherwise}",
+            otherwise=otherwise,
+        )
     if len(found.groups.labels) < 2:
         raise InputError("the model compares fewer than two groups, so it promises nothing that could be watched")
     return ensemble, found
-
-
-def _beyond_groups(ensemble: Any, found: "FitResult", compared: Comparison | None) -> str:
-    """What a model has that is more than crossed groups of independent rows."""
-    if compared is None or found.seen.sample.clusters is not None:
-        return "clusters or sample_weight"
-    if any(block.among != "all" for block in compared.blocks):
-        return "labels of known outliers"
-    if ensemble.continuous:
-        return "continuous attributes"
-    if ensemble.intersections is not True and len({block.of for block in compared.blocks}) > 1:
-        return "attributes compared one by one"
-    return "group probabilities" if compared.overlaps else "strata (given)"
 
 
 def _least_ratio(flagged: BoolArray, codes: IntArray, z: float) -> float:
