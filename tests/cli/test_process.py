@@ -19,12 +19,34 @@ from evenout.cli import fit, main
 EVENOUT = [sys.executable, "-m", "evenout"]
 
 
-def test_module_shows_progress_on_a_terminal_and_json_alone_on_stdout(people, tmp_path):
+def test_stages_are_shown_on_a_terminal_from_a_while_on_and_json_alone_on_stdout(people, tmp_path):
     people.to_csv(tmp_path / "p.csv", index=False)
     arguments = ["fit", "p.csv", "--sensitive", "sex", "--id", "person", "--alpha", "1", "--json"]
+    shown, printed = on_a_terminal(tmp_path, arguments, patience=0.0)
+    assert b"Reading p.csv" in shown
+    for stage in (
+        b"Fitting on 360 rows",
+        b"Fitting detectors",
+        b"Scoring held-out rows, part 5 of 5",
+        b"Writing the report",
+    ):
+        assert stage in shown
+    summary, out = json.loads(printed), tmp_path / "evenout-out"
+    assert summary["alpha"] == 1.0
+    names = sorted(path.name for path in out.iterdir())
+    assert names == ["model.skops", "report.html", "scores.csv", "summary.json"]
+    page = (out / "report.html").read_text()
+    assert all(origin["sha256"] in page for origin in (summary["input"], summary["model"]))
+    shown, _ = on_a_terminal(tmp_path, arguments, patience=600.0)
+    assert b"Fitting" not in shown
+
+
+def on_a_terminal(tmp_path, arguments, patience):
+    """What is shown on the terminal, and what is printed, of a run that succeeds; progress comes after ``patience``."""
+    code = f"import evenout.cli.messages as m; m._PATIENCE = {patience}; from evenout.cli import main; main()"
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*EVENOUT, *arguments],
+        [sys.executable, "-c", code, *arguments],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=theirs,
@@ -38,14 +60,7 @@ def test_module_shows_progress_on_a_terminal_and_json_alone_on_stdout(people, tm
     os.close(ours)
     printed, _ = process.communicate()
     assert process.returncode == 0
-    assert b"Reading p.csv" in shown
-    assert b"Fitting on 360 rows" in shown
-    summary, out = json.loads(printed), tmp_path / "evenout-out"
-    assert summary["alpha"] == 1.0
-    names = sorted(path.name for path in out.iterdir())
-    assert names == ["model.skops", "report.html", "scores.csv", "summary.json"]
-    page = (out / "report.html").read_text()
-    assert all(origin["sha256"] in page for origin in (summary["input"], summary["model"]))
+    return shown, printed
 
 
 def test_wrong_file_ends_the_process_with_status_2(tmp_path):

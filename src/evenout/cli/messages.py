@@ -14,9 +14,11 @@ from typing import Any, ClassVar, Protocol
 import click
 
 from evenout.core.exceptions import Message, Speech
+from evenout.core.stages import listening
 
 _TERMINATED = 128 + signal.SIGTERM  # exit status
 _MOMENT = 0.05  # seconds
+_PATIENCE = 2.0  # seconds before progress is shown
 _LONGEST = 1000  # characters of a line; names of files and columns may have any number
 
 
@@ -82,7 +84,7 @@ def plain_messages() -> Iterator[None]:
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Announce]:
-    """Show on a terminal what is being done, and for how long; nothing elsewhere."""
+    """Show on a terminal what is being done, stage by stage, from two seconds on; nothing elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -96,14 +98,23 @@ def progress(*, quiet: bool) -> Iterator[Announce]:
         BarColumn(bar_width=20),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
+    bar = Progress(*columns, console=console, transient=True)
+    task = bar.add_task("", total=None)
 
-        def step(description: str, total: int | None = None) -> Callable[[int], None]:
-            bar.update(task, description=one_line(description), total=total, completed=0, refresh=True)
-            return lambda done: bar.advance(task, done)
+    def step(description: str, total: int | None = None) -> Callable[[int], None]:
+        bar.update(task, description=one_line(description), total=total, completed=0, refresh=True)
+        return lambda done: bar.advance(task, done)
 
-        yield step
+    patience = threading.Timer(_PATIENCE, bar.start)
+    patience.daemon = True
+    patience.start()
+    try:
+        with listening(step):
+            yield step
+    finally:
+        patience.cancel()
+        patience.join()  # a bar that is just being started is stopped after that
+        bar.stop()
 
 
 def _silent(description: str, total: int | None = None) -> Callable[[int], None]:  # noqa: ARG001

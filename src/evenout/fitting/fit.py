@@ -14,6 +14,7 @@ from evenout.core.notions import Collector, NotionRows
 from evenout.core.registry import PARITY
 from evenout.core.rows import put_rows, side_by_side
 from evenout.core.sketch import QuantileSketch
+from evenout.core.stages import stage
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.parts import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
@@ -36,7 +37,9 @@ def fit_rows(
     ready = isinstance(parameters["detectors"], str) and parameters["detectors"] == "precomputed"
     if n_folds and not ready:
         rows.warn_giveaways()
+    stage("Fitting detectors")
     pool, raw, without = _detect(source, n_folds, parameters, seed, n_threads)
+    stage("Summing up the rows" if parameters["correction"] == "weights" else "Learning resemblance to groups")
     cross = _resemblance(source, parameters, seed, n_threads) if n_folds else None
     if cross is not None:
         raw, without = side_by_side([raw, cross.own], n_threads), _beside(without, cross.without, n_threads)
@@ -52,6 +55,7 @@ def fit_rows(
     seen = FlagRows(copied, whole.view.t.copy(), source.sample, folds, nested, source.n_rows)
     fresh = seen.S if request.target == "unseen" else side_by_side([whole.view.S], n_threads)
     for fold in range(n_folds):
+        stage(f"Scoring held-out rows, part {fold + 1} of {n_folds}")
         inside = folds == fold
         found = _sums(views, fold, ~inside, collectors)
         training.append(found.outside)
@@ -65,6 +69,7 @@ def fit_rows(
     if request.target == "unseen":
         warn_many(sums)
     path = request.path(sums, 0 if cross is None else cross.own.shape[1])
+    stage("Choosing the trade-off")
     path, choice, ratio, price = request.settle(path, seen, views.counter(seen))
     model, S, t, _ = whole.view
     mixture = path.mixture(choice.alpha)
