@@ -21,6 +21,10 @@ CASES = {  # array, and its packed size as a share of its own
     "vector of larger ones": (RNG.integers(-(10**6), 10**6, 5000), 0.51),
     "vector of huge ones": (RNG.integers(0, 2**60, 5000), 1.0),
     "symmetric": ((S := RNG.normal(size=(3, 60, 60))) + S.transpose(0, 2, 1), 0.52),
+    "symmetric but for rounding": (
+        np.einsum("ri,rj,r->ij", Z := RNG.normal(size=(50, 80)), Z, RNG.random(50)) * 1.1,
+        0.6,
+    ),
     "two zeros": (np.where(RNG.random((N, 3)) < 0.5, -0.0, 0.0), 1.0),
     "not finite": (np.where(RNG.random((N, 3)) < 0.5, np.nan, 1.0), 1.0),
     "vector of few values": (RNG.choice([0.1, 0.2], 5000), 0.14),

@@ -11,7 +11,7 @@ from evenout.detectors.neighbours import Neighbours, distinct_rows
 from evenout.detectors.tails import Tails
 from evenout.storage.fields import Fields
 
-_PRODUCTS = 2e8  # of numbers; turning rows into other coordinates takes a second beyond
+_PRODUCTS = 5e8  # of numbers; turning rows into other coordinates takes a second beyond
 
 
 def training_rows(parts: Sequence[Any]) -> tuple[int, FloatArray] | None:

@@ -1,8 +1,9 @@
 """Large arrays in less space, without the loss of a bit.
 
 Columns of few values, such as one-hot ones, are kept as bytes and a table; numbers that fit into 32 bits, such as those
-on the grid of `evenout.detectors.units`, in 32 bits; symmetric matrices by one triangle. A packed array is a dict with
-the entry ``packed``. Unpacked it is at most eight times as large: a file cannot ask for more memory than that.
+on the grid of `evenout.detectors.units`, in 32 bits; matrices that are symmetric but for rounding by one triangle, and
+bytes for the rounding. A packed array is a dict with the entry ``packed``. Unpacked it is at most eight times as large: a
+file cannot ask for more memory than that.
 """
 
 from typing import Any
@@ -14,6 +15,7 @@ from evenout.core.types import AnyArray, FloatArray
 SMALLEST = 4096  # numbers; smaller arrays are kept as they are
 _TABLE = 256  # values of a column that fit into bytes
 _STEP = 2.0**-20
+_MIDDLE = 128  # of a byte
 _BYTES, _SINGLE, _GRID, _DOUBLE = range(4)
 _NAMES = {_BYTES: "bytes", _SINGLE: "single", _GRID: "grid", _DOUBLE: "double"}
 
@@ -66,9 +68,13 @@ def _pack_floats(values: FloatArray) -> dict[str, Any] | None:
     if not np.isfinite(values).all():
         return None
     d = values.shape[-1]
-    if values.ndim >= 2 and values.shape[-2] == d and (values == np.swapaxes(values, -1, -2)).all():
+    if values.ndim >= 2 and values.shape[-2] == d:
         rows, columns = np.triu_indices(d)
-        return {"packed": "triangle", "values": np.ascontiguousarray(values[..., rows, columns]), "size": d}
+        upper, lower = (np.ascontiguousarray(values[..., i, j]) for i, j in ((rows, columns), (columns, rows)))
+        apart = lower.view(np.int64) - upper.view(np.int64)  # in steps of the last bit, as far as products of floats go
+        if np.abs(apart).max() < _MIDDLE:
+            made = {"packed": "triangle", "values": upper, "size": d}
+            return made | ({"apart": (apart + _MIDDLE).astype(np.uint8)} if apart.any() else {})
     return _pack_columns(values) if values.ndim <= 2 else None
 
 
@@ -77,9 +83,11 @@ def _unpack_triangle(data: dict[str, Any]) -> FloatArray:
     if values.shape[-1] != d * (d + 1) // 2:
         raise ValueError("a triangle has the wrong size")
     rows, columns = np.triu_indices(d)
-    out = np.empty((*values.shape[:-1], d, d))
+    out, lower = np.empty((*values.shape[:-1], d, d)), values
+    if "apart" in data:
+        lower = (values.view(np.int64) + (data["apart"].astype(np.int64) - _MIDDLE)).view(np.float64)
+    out[..., columns, rows] = lower
     out[..., rows, columns] = values
-    out[..., columns, rows] = values
     return out
 
 
