@@ -91,7 +91,7 @@ def judged(*population, repeats, detectors):
 
 def test_more_detectors_than_rows_are_said():
     X, group = ready(60, 80, 2, np.random.default_rng(0), 1.0)
-    with pytest.warns(ManyColumnsWarning, match="there are 80 detectors, but 48 rows"):
+    with pytest.warns(ManyColumnsWarning, match="there are 80 detectors, but 48 independent rows"):
         FairOutlierEnsemble("precomputed", alpha=1.0).fit(X, sensitive_features=group)
     FairOutlierEnsemble("precomputed", alpha=1.0).fit(X[:, :40], sensitive_features=group)
 

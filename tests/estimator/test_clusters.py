@@ -71,6 +71,7 @@ def test_unequal_weights_leave_more_doubt():
     assert error[1] > 1.1 * error[0]
 
 
+@pytest.mark.filterwarnings("ignore::evenout.ManyColumnsWarning")
 def test_fewer_clusters_than_folds_are_enough_but_one_is_not():
     X, groups = make_scores()
     assert np.isfinite(fit(X, groups, clusters=np.arange(600) % 3).outlier_scores_).all()

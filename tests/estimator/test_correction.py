@@ -176,7 +176,7 @@ def test_a_saved_model_scores_the_same(tmp_path, classifier):
     X, groups = draw(500, 0)
     model = FairOutlierEnsemble("paper", correction="both", classifier=classifier, bias_reduction=0.5, random_state=0)
     model.fit(np.exp(X), sensitive_features=groups)
-    save_model(model, tmp_path / "m.skops", updatable=True)
+    save_model(model, tmp_path / "m.skops")
     again = load_model(tmp_path / "m.skops")
     X, _ = draw(200, 5)
     np.testing.assert_array_equal(again.outlier_scores(X), model.outlier_scores(X))

@@ -252,6 +252,7 @@ def test_bad_input_is_one_clear_error_and_changes_nothing(data, fitted, change, 
     assert all(after[name] is before[name] for name in before)
 
 
+@pytest.mark.filterwarnings("ignore::evenout.ManyColumnsWarning")
 def test_few_rows_cap_the_neighbours_with_one_warning():
     rng = np.random.default_rng(0)
     with pytest.warns(UserWarning, match="neighbo") as caught:

@@ -100,6 +100,7 @@ ESTIMATORS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::evenout.ManyColumnsWarning")
 @parametrize_with_checks(
     ESTIMATORS, expected_failed_checks=lambda model: EXPECTED if isinstance(model, WithGroups) else {}
 )

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from evenout import FairOutlierEnsemble
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout.core.exceptions import ManyColumnsWarning, NoGapWarning, TargetNotReachedWarning
 from evenout.core.flags import flag_rates, rate_ratio
 from evenout.core.membership import Membership
 from evenout.core.ruler import Sample
@@ -161,7 +161,7 @@ def test_few_clusters_are_little_evidence_but_no_fault(n_clusters, request_):
     clusters = np.arange(80) % n_clusters + 10 * (groups == "b")
     model = FairOutlierEnsemble("precomputed", random_state=0, **request_)
     with warnings.catch_warnings():
-        for category in (NoGapWarning, TargetNotReachedWarning):
+        for category in (NoGapWarning, TargetNotReachedWarning, ManyColumnsWarning):
             warnings.simplefilter("ignore", category)
         model.fit(S, sensitive_features=groups, clusters=clusters)
     assert np.isfinite(model.outlier_scores_).all()

@@ -62,6 +62,7 @@ def test_sums_hold_every_row_as_a_classifier_sees_it_that_has_not_seen_the_row()
     assert (np.abs(by_all[:, 2:] - r).max(axis=1) > 0.1).sum() > 50  # a tree that has seen a row says something else
 
 
+@pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
 @pytest.mark.parametrize("correction", ["resemblance", "both"])
 def test_a_classifier_that_remembers_its_rows_promises_no_more_than_new_rows_get(correction):
     forest = RandomForestClassifier(20, random_state=0)

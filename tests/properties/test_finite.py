@@ -109,6 +109,7 @@ def test_biases_are_finite_unless_the_score_is_constant(data, wild_tables, fit):
     assert 0.0 <= path.gap_p_value <= 1.0
 
 
+@pytest.mark.filterwarnings("ignore::evenout.ManyColumnsWarning")
 @pytest.mark.usefixtures("few_trees")
 @given(data=st.data())
 def test_named_pools_are_finite(data, wild_tables, fit):

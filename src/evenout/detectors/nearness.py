@@ -111,6 +111,8 @@ class Nearness:
         rows per feature on they are learnt once, on all rows: one row then has 1 % of a say in them or less. Below
         `SOUND` rows outside of a fold per feature there are none.
         """
+        if decorrelate:  # the search in plain coordinates has warned
+            lof, knn = _capped(lof, len(X)), _capped(knn, len(X))
         sought: dict[str, Any] = {"lof": lof, "knn": knn, "n_threads": n_threads}
         decorrelate = decorrelate and len(X) - int(np.bincount(folds).max()) >= SOUND * X.shape[1]
         if decorrelate and len(X) < MANY * X.shape[1]:

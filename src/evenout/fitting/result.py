@@ -107,8 +107,9 @@ class FitResult:
         cells, sample = self.path.cross.whole, self.seen.sample
         if cells.compared is None and cells.spread is None:
             return ""
-        rows = "{@clusters}" if sample.clusters is not None else "" if sample.weight is None else "{@sample_weight}"
-        return sample.compared.beyond_crossed or rows or "{@given}"  # of which one stratum has two groups
+        rows = "{@clusters}" if sample.clusters is not None else "{@sample_weight}"
+        other = rows if cells.spread is not None else "{@given}"  # of which one stratum has two groups
+        return sample.compared.beyond_crossed or other
 
     @property
     def fair(self) -> FloatArray:

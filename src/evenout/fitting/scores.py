@@ -245,8 +245,8 @@ def warn_many(sums: CrossFit) -> None:
     k, n = sums.whole.n_detectors, sums.rows_outside
     if n < k:
         text = (
-            "there are {k} detectors, but {n:.0f} rows to learn their weights from: weights are held back, and what is "
-            "stated of unseen rows is less certain. More rows, or fewer detectors, would tell more."
+            "there are {k} detectors, but {n:.0f} independent rows to learn their weights from: weights are held back, "
+            "and what is stated of unseen rows is less certain. More rows, or fewer detectors, would tell more."
         )
         warn(ManyColumnsWarning(text, k=k, n=n))
 

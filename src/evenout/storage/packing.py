@@ -2,8 +2,8 @@
 
 Columns of few values, such as one-hot ones, are kept as bytes and a table; numbers that fit into 32 bits, such as those
 on the grid of `evenout.detectors.units`, in 32 bits; matrices that are symmetric but for rounding by one triangle, and
-bytes for the rounding. A packed array is a dict with the entry ``packed``. Unpacked it is at most eight times as large: a
-file cannot ask for more memory than that.
+bytes for the rounding. A packed array is a dict with the entry ``packed``. Unpacked it is at most eight times as large:
+a file cannot ask for more memory than that.
 """
 
 from typing import Any
