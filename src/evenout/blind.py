@@ -10,7 +10,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.core.choice import HALF_SHARED, choose
-from evenout.core.exceptions import InputError, NoGapWarning
+from evenout.core.exceptions import InputError
 from evenout.core.flags import flagged_share, top_threshold
 from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.path import TradeoffPath
@@ -18,7 +18,7 @@ from evenout.core.registry import GROUP_NOTIONS, NOTIONS
 from evenout.core.ruler import Sample
 from evenout.core.types import FloatArray, IntArray
 from evenout.fitting.doubt import doubted
-from evenout.fitting.even import fold_weights
+from evenout.fitting.even import fold_weights, require_compared
 from evenout.fitting.prices import FlagState, Prices, Repaired, flag_prices, mean_prices, no_prices
 from evenout.fitting.request import DEFAULT_REDUCTION
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
@@ -296,6 +296,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
     ) -> tuple[Prices, FlagState]:
         """What to take off, announced, and whom that flags."""
         known, by_flags = float(cross.known.max()), self.flag_rate_ratio is not None
+        require_compared(cross.held(t, sample, share), sample, asked=by_flags)
         if self.flag_rate_ratio is not None:
             prices = flag_prices(cross, t, sample, share, self.flag_rate_ratio, f"Other {_more(known)}")
         else:
@@ -318,7 +319,9 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         self.groups_, self.left_out_ = names, groups.left_out
         self.lambda_ = dict(zip(names, found.prices.own.tolist(), strict=True))
         by_flags = self.flag_rate_ratio is not None
-        gap = path is not None and (choice.kind is not NoGapWarning if by_flags else path.gap_detected)
+        gap = path is not None and (
+            choice.found_gap(changed=bool(found.prices.own.any())) if by_flags else path.gap_detected
+        )
         self.gap_detected_, self.request_met_, self.alpha_ = gap, choice.met, choice.alpha
         self.bias_reduction_ = float("nan") if path is None else found.prices.reduction(path)
         self.bias_reduction_interval_ = choice.interval

@@ -9,7 +9,7 @@ from joblib import effective_n_jobs
 from sklearn.utils.validation import validate_data
 
 from evenout import gpu
-from evenout.core.exceptions import InputError, NoGapWarning
+from evenout.core.exceptions import InputError
 from evenout.core.own import OwnForm
 from evenout.core.path import Target
 from evenout.core.problem import Correction, Method, Weights
@@ -397,7 +397,7 @@ class FairOutlierEnsemble(FittedScores):
         self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = result.flag_ratio.value, result.flag_ratio.interval
         self.flag_price_ = result.flag_price
         by_flags = self.flag_rate_ratio is not None and path.cross.whole.n_groups >= 2
-        self.gap_detected_ = choice.kind is not NoGapWarning if by_flags else path.gap_detected
+        self.gap_detected_ = choice.found_gap(changed=choice.alpha != 0) if by_flags else path.gap_detected
         self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
         self.request_met_ = choice.met
         self.attribute_bias_ = attribute_bias(path, choice.alpha, self.target)

@@ -187,6 +187,11 @@ RULES = (
         lambda case: case.place == "blind" and case.notion == "individual",
     ),
     Rule(
+        "rows are made alike in a number where all of them are in memory",
+        ("given", "many numbers in column"),
+        lambda case: case.place in ("folder", "dask") and case.given == "number",
+    ),
+    Rule(
         "clusters and weights need rows in memory",
         ("clusters", "sample_weight", "Dask"),
         lambda case: case.place == "dask" and (case.clusters or case.sample_weight),

@@ -177,25 +177,33 @@ class Truth:
     bias: float
 
 
-def judge(case: Case, sample: People, fresh: People, y: FloatArray, parts: int = PARTS) -> Truth:
+def judge(case: Case, sample: People, fresh: People, y: FloatArray, parts: int = PARTS, finer: int = 6) -> Truth:
     """What a score, higher than a threshold for `SHARE` of the population, makes of fresh rows.
 
-    Bands, and so many parts of a number, are those of the sample.
+    Bands, and so many parts of a number, are those of the sample. Within a part groups are as if the number were spread
+    among them as among all its rows, by so many finer parts.
     """
     flagged = y > np.quantile(y, 1.0 - SHARE)
     among = np.ones(len(y), dtype=bool)
     if case.labelled:
         among = fresh.outcome & (fresh.looked if case.notion == "opportunity, some" else True)
-    strata = _strata(case, sample, fresh, parts)
+    finer = finer if case.given == "number" else 1
+    cells = _strata(case, sample, fresh, parts * finer)
     ratio, apart, bias, attributes = 1.0, 0.0, 0.0, _memberships(case, sample, fresh)
     for phi in attributes:
         sizes, gaps = [], []
-        for stratum in range(int(strata.max()) + 1):
-            rows = np.flatnonzero(among & (strata == stratum))
-            inside, z = phi[rows], y[rows]
-            size = inside.sum(axis=0)
-            rates, means = inside.T @ flagged[rows] / size, inside.T @ z / size
-            noise = (inside.T @ z**2 / size - means**2) / size  # of fresh rows, of which there are many, not all
+        for stratum in range(int(cells.max()) // finer + 1):
+            size, rates, means, noise = np.zeros((4, phi.shape[1]))
+            every = int((among & (cells // finer == stratum)).sum())
+            for cell in range(finer):
+                rows = np.flatnonzero(among & (cells == finer * stratum + cell))
+                inside, z, part = phi[rows], y[rows], len(rows) / every
+                own = inside.sum(axis=0)
+                mean = inside.T @ z / own
+                noise += part**2 * (inside.T @ z**2 / own - mean**2) / own  # of fresh rows, which are not all
+                rates += part * (inside.T @ flagged[rows] / own)
+                means += part * mean
+                size += own
             ratio, apart = min(ratio, float(rates.min() / rates.max())), max(apart, float(np.ptp(rates)))
             sizes.append(size.sum())
             share = size / size.sum() if case.groups == "bands" else np.full(len(size), 1.0)

@@ -257,7 +257,7 @@ def _of_audit(case: Case, sample: People, fresh: People) -> Statement:
             stated = [m for m in one.measures if m.measure == measure and not m.group]
             if not stated:
                 continue
-            truth = judge(about, sample, fresh, y, FINE)
+            truth = judge(about, sample, fresh, y, FINE, 1)
             true = {"flag_rate_ratio": truth.ratio, "true_positive_rate_gap": truth.difference}.get(measure, truth.bias)
             claims.append(Claim(f"{measure} {name}".strip(), stated[0].value, stated[0].low, stated[0].high, true))
         p |= {

@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 
 from evenout.core.cells import CrossFit
-from evenout.core.exceptions import EvenoutWarning, NoGapWarning, TargetNotReachedWarning, warn
+from evenout.core.exceptions import (
+    EvenoutWarning,
+    NoGapWarning,
+    TargetNotReachedWarning,
+    UnknownOutcomeWarning,
+    warn,
+)
 from evenout.core.intervals import expected_shortfall
 from evenout.core.parity import DemographicParity
 from evenout.core.path import SIGNIFICANCE, Target, TradeoffPath
@@ -64,6 +70,10 @@ class Choice:
     correlation: float
     message: str = ""
     kind: type[EvenoutWarning] = TargetNotReachedWarning
+
+    def found_gap(self, *, changed: bool) -> bool:
+        """Whether a gap in flag rates was found, given whether anything was ``changed`` to even it out."""
+        return self.kind is not NoGapWarning and (changed or self.kind is not UnknownOutcomeWarning)
 
     def announced(self, price: str = "") -> "Choice":
         """Give the message, with the price put in, as a warning; the choice itself."""

@@ -12,7 +12,7 @@ from evenout.core.membership import Comparison
 from evenout.core.ruler import Means, Sample, lowest_over_highest
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
-ENOUGH = 20  # flagged rows that a group of a stratum must be expected to have, for its rate to be held to a ratio
+ENOUGH = 10  # flagged rows that a group of a stratum must be expected to have, for its rate to be held to a ratio
 
 
 def flagged_share(contamination: float, n_rows: int) -> float:
@@ -203,7 +203,8 @@ class FlagRows:
         compared = self.sample.compared
         if len({(block.of, block.among) for block in compared.blocks}) == len(compared.blocks):
             return self
-        rates, size = self.sample.means(self.flagged(self.base(), share)[:, 0]), self.sample.size
+        rates = self.sample.means(self.flagged(self.base(), share)[:, 0])
+        size = self.sample.size * (1.0 if self.n_rows is None else self.n_rows / len(self.t))
         blocks = []
         for block in compared.blocks:
             own = [g for g in block.groups if size[g] > 1.0 + 1e-9]

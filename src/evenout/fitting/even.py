@@ -11,7 +11,7 @@ import numpy as np
 
 from evenout.core.choice import SHORTFALL, no_gap_message
 from evenout.core.even_rates import even_flags, linear_resemblance, most_kept
-from evenout.core.exceptions import InputError
+from evenout.core.exceptions import InputError, SmallGroupWarning, warn
 from evenout.core.flags import ENOUGH, FlagRows, first_even, flag_p_value, top_threshold
 from evenout.core.intervals import expected_shortfall
 from evenout.core.path import SIGNIFICANCE
@@ -167,9 +167,16 @@ def even_columns(
     return found, Rule(weights(found.own, B), of_folds(found.without))
 
 
-def require_compared(rows: FlagRows, sample: Sample) -> None:
-    """Refuse a request for flag rates where no group of any stratum has enough flagged rows."""
-    if sample.compared.pairs.any() and not rows.compares.any():
+def require_compared(rows: FlagRows, sample: Sample, *, asked: bool) -> None:
+    """Say how many groups of a stratum have too few flagged rows; refuse a request for flag rates if all have."""
+    every, some = sample.compared.pairs.any(axis=0), rows.sample.compared.pairs.any(axis=0)
+    if (every & ~some).any() and some.any():
+        text = (
+            "{n} of {m} groups within strata of {@given} can be expected to have fewer than {least} flagged rows: "
+            "their flag rates are left out of the ratio. Give fewer or coarser columns, or more rows, to compare them."
+        )
+        warn(SmallGroupWarning(text, n=int((every & ~some).sum()), m=int(every.sum()), least=ENOUGH))
+    if asked and every.any() and not rows.compares.any():
         raise InputError(
             "{@flag_rate_ratio} compares groups that can be expected to have {n} flagged rows, and no stratum of "
             "{@given} has two such groups; give fewer or coarser columns, or more rows",

@@ -32,6 +32,13 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
         require_labels(survey.known)
     among = compared_rows(fairness, labelled=survey.known is not None)
     learnt = _coder(survey, parameters, labelled=among != ["all"])
+    coarse = [cut.name for cut in learnt.cuts if cut.coarse]
+    if coarse:
+        raise InputError(
+            "{@given} has many numbers in column {name!r}, in which rows are made alike where all are in memory; give "
+            "parts of it as text, or fit in memory",
+            name=coarse[0],
+        )
     coder = None if is_plain(learnt, among, parameters["intersections"]) else learnt
     units, grouping, probable = None, None, survey.probable
     if survey.ranges is not None and survey.n_rows > size:

@@ -15,7 +15,7 @@ from evenout.core.path import TradeoffPath
 from evenout.core.ray import Rule
 from evenout.core.ruler import RatioEstimate, Sample, estimate_ratio
 from evenout.core.types import FloatArray
-from evenout.fitting.even import Even, Looks, even_rule, flag_price, fold_weights, other_optimum, require_compared
+from evenout.fitting.even import Even, Looks, even_rule, flag_price, fold_weights, other_optimum
 from evenout.fitting.resemblance import CrossFitted, Resemblance
 from evenout.inputs.groups import Groups
 
@@ -119,7 +119,6 @@ def mean_prices(path: TradeoffPath, choice: Choice, model: Resemblance) -> Price
 def flag_prices(cross: CrossFitted, t: FloatArray, sample: Sample, share: float, asked: float, more: str) -> Prices:
     """Lambda that is solved for even flag rates; see `evenout.fitting.even.even_rule`."""
     rows = cross.held(t, sample, share)
-    require_compared(rows, sample)
     even = even_rule(Looks(rows, cross.own, cross.without), share, asked, more)
     nan, y = float("nan"), t - cross.own @ even.own
     correlation = float(np.corrcoef(t, y)[0, 1]) if y.std() > 0 and t.std() > 0 else 0.0

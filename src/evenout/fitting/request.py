@@ -95,8 +95,7 @@ class Request:
         """
         path, whole = path.towards(None) if path.rule is not None else path, rows.sample
         rows = rows.narrowed(rows.share(self.contamination))
-        if self.flag_rate_ratio is not None and self.target == "unseen":
-            require_compared(rows, whole)
+        require_compared(rows, whole, asked=self.flag_rate_ratio is not None and self.target == "unseen")
         if path.cross.whole.n_groups < 2 or not rows.compares.any():
             return Settled(path, self.choose(path, rows), RatioEstimate.unknown(), {})
         share, moving, other = rows.share(self.contamination), self._moving(path), None

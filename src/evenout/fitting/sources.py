@@ -19,6 +19,7 @@ from evenout.core.folds import N_FOLDS, assign_folds
 from evenout.core.membership import AMONG, Comparison, Membership
 from evenout.core.notions import Notion
 from evenout.core.problem import Mixture
+from evenout.core.residuals import balanced
 from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import label_coverage
@@ -123,6 +124,7 @@ class TrainingRows:
         rows = rows if grouping is None or soft is None else rows.grouped(grouping, soft)
         rows = replace(rows, doubt=doubt)
         rows = rows if outcomes is None or known is None else rows.looked_at(*known)
+        rows = rows.alike_in(crossed.coder.coarse(given, n))
         refuse_lone_clusters(rows.members, rows.names, codes, weight)
         return rows.measured(parameters)
 
@@ -140,6 +142,13 @@ class TrainingRows:
             partial = bool(np.isnan(labels).any())
             return replace(self, doubt=self.doubt or ("labels" if partial else ""))
         return replace(self, soft=self.soft.times(1.0 / propensity, LABELS))
+
+    def alike_in(self, numbers: FloatArray | None) -> "TrainingRows":
+        """The same where rows of a stratum still differ in some numbers, which may justify a difference too."""
+        if numbers is None or self.soft is None:
+            return self
+        thinned = self.doubt == "probable"
+        return replace(self, soft=balanced(self.soft, numbers, self.sample_weight, thinned=thinned))
 
     @cached_property
     def members(self) -> Membership:

@@ -163,11 +163,15 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Cut:
-    """A column that may justify a difference: its values, or a number cut at ``edges``; see `Coder`."""
+    """A column that may justify a difference: its values, or a number cut at ``edges``; see `Coder`.
+
+    ``coarse`` says that rows of one part may still differ in the number.
+    """
 
     name: str
     values: tuple[str, ...] = ()
     edges: FloatArray | None = None
+    coarse: bool = False
 
     @classmethod
     def of(cls, name: str, seen: Seen) -> "Cut":
@@ -178,7 +182,7 @@ class Cut:
         if len(few) <= CUTS:
             return cls(name, edges=(few[1:] + few[:-1]) / 2)
         shares = np.arange(1, CUTS) / CUTS
-        return cls(name, edges=np.unique([seen.numbers.quantile(share) for share in shares]))
+        return cls(name, edges=np.unique([seen.numbers.quantile(share) for share in shares]), coarse=True)
 
     @property
     def size(self) -> int:
@@ -311,6 +315,16 @@ class Coder:
             known = ~np.isnan(part) & (strata >= 0)
             strata = np.where(known, strata * cut.size + np.where(known, part, 0).astype(np.intp), -1)
         return strata
+
+    def coarse(self, given: Any, n_rows: int) -> FloatArray | None:
+        """The numbers that rows of one stratum may still differ in, shape (n, k); None if there are none."""
+        if not any(cut.coarse for cut in self.cuts):
+            return None
+        columns = zip(self.cuts, protected_columns(given, n_rows, None, name="given"), strict=True)
+        numbers = np.stack([_numbers(column) for cut, column in columns if cut.coarse], axis=1)
+        finite = np.where(np.isfinite(numbers), numbers, np.nan)
+        least, most = np.nanmin(finite, axis=0), np.nanmax(finite, axis=0)
+        return np.clip(np.where(np.isnan(numbers), least, numbers), least, most)
 
     def stratum_name(self, stratum: int) -> str:
         """A stratum in words."""
