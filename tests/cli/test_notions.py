@@ -35,6 +35,8 @@ def table(people):
 @pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
 def test_notions_agree_with_python(name, many, table, run):
     sensitive, settings, options = ASKED[name]
+    if many and name == "strata":  # rows are made alike in a number in memory alone
+        options = ["--given", "home"]
     others = [column for column in ("age", "sex") if column not in sensitive]
     drop = ["--drop", ",".join(["person", *others])]
     if many:
@@ -46,7 +48,7 @@ def test_notions_agree_with_python(name, many, table, run):
     asked = ["--sensitive", ",".join(sensitive), "--label", "fraud", "--alpha", 2, "--min-group-size", 10]
     result = run("fit", "data" if many else "p.csv", *asked, *drop, *options, "--json")
     assert result.exit_code == 0, result.stderr
-    given = table[["home", "years"]] if name == "strata" else None
+    given = table[options[1].split(",")] if name == "strata" else None
     model = FairOutlierEnsemble(**PLAIN, **settings)
     rows = TableEncoder().fit_transform(table[FEATURES])
     model.fit(rows, sensitive_features=table[sensitive], given=given, labels=table["fraud"])

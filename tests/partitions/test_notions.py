@@ -15,7 +15,7 @@ RNG = np.random.default_rng(5)
 AGE = RNG.normal(45, 12, N).round(1)
 SEX = np.where(RNG.random(N) < 0.5, "f", "m")
 REGION = RNG.choice(["north", "south"], N)
-PRODUCT = np.where(RNG.random(N) < 0.4, RNG.integers(0, 9, N), 9)
+PRODUCT = np.where(RNG.random(N) < 0.4, RNG.integers(0, 9, N), 9).astype(str)
 X = pd.DataFrame(
     RNG.normal(size=(N, 3)) * (1 + 0.02 * (AGE - 20))[:, None] + (SEX == "f")[:, None], columns=list("abc")
 )

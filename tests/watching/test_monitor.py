@@ -530,6 +530,7 @@ def test_a_model_asked_for_flag_rates_promises_those(data):
     assert 0 < monitor.settings.flag_rate_ratio < 0.8
 
 
+@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
 @pytest.mark.parametrize(
     ("settings", "rows", "words"),
     [
