@@ -195,6 +195,7 @@ def resampled(scores, groups, rng, n_bootstrap, n_permutations):
     return value, *({name: np.concatenate([b[name] for b in part]) for name in value} for part in found)
 
 
+@pytest.mark.long
 def test_permutation_p_values_are_uniform_without_a_gap():
     rng = np.random.default_rng(0)
     groups = np.repeat([0, 1, 2], [20, 15, 5])
@@ -209,6 +210,7 @@ def test_permutation_p_values_are_uniform_without_a_gap():
         assert np.mean(np.array(values) <= 0.05) < 0.08
 
 
+@pytest.mark.long
 def test_flag_test_has_its_level_and_its_power():
     """A population with one small group, without and with a difference: chi-square finds what a ratio does not."""
     rng = np.random.default_rng(0)
@@ -233,7 +235,7 @@ def test_flag_test_has_its_level_and_its_power():
     "gaps",
     [
         (0.0, 0.5),
-        (0.0, 0.0, 0.0, 0.0),
+        pytest.param((0.0, 0.0, 0.0, 0.0), marks=pytest.mark.long),
         pytest.param((0.0, 0.0), marks=pytest.mark.long),
         pytest.param((0.0, 0.2, 0.4, 0.2), marks=pytest.mark.long),
     ],
@@ -301,7 +303,8 @@ def test_ratios_of_flag_rates_cover_the_truth(sizes, shifts):
     assert np.mean(rate_covered) > 0.85
 
 
-@pytest.mark.parametrize("gap", [0.6, pytest.param(0.0, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("gap", [0.6, 0.0])
 def test_gaps_within_small_strata_cover_the_truth(gap):
     """Ten rows or so of each group in a stratum, a third of that in the smallest group; 90 % intervals."""
     rng = np.random.default_rng(2)

@@ -167,8 +167,8 @@ def income(tally, replicates, gap, n=2000, curve="log", noise=0.5):
 @pytest.mark.parametrize("gap", [0.0, 0.6])
 def test_a_few_replicates_hold_what_is_promised(case, gap):
     tally = Tally()
-    case(tally, 30, gap)
-    tally.check(30)
+    case(tally, 16, gap)
+    tally.check(16)
 
 
 @pytest.mark.long

@@ -74,7 +74,8 @@ def test_stated_gap_of_means_is_seen_80_percent_of_the_time():
     assert 0.75 < np.mean(np.array(p) <= 0.05) < 0.85
 
 
-@pytest.mark.parametrize("sizes", [(60, 240), pytest.param((50, 90, 260), marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("sizes", [(60, 240), (50, 90, 260)])
 def test_stated_difference_of_flag_rates_is_seen_80_percent_of_the_time(sizes):
     rng = np.random.default_rng(1)
     n, groups = sum(sizes), np.repeat(np.arange(len(sizes)), sizes)

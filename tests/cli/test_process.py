@@ -19,6 +19,7 @@ from evenout.cli import fit, main
 EVENOUT = [sys.executable, "-m", "evenout"]
 
 
+@pytest.mark.long
 def test_stages_are_shown_on_a_terminal_from_a_while_on_and_json_alone_on_stdout(people, tmp_path):
     people.to_csv(tmp_path / "p.csv", index=False)
     arguments = ["fit", "p.csv", "--sensitive", "sex", "--id", "person", "--alpha", "1", "--json"]

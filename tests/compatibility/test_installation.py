@@ -87,6 +87,7 @@ for code in {list(NEEDED)!r}:
     assert [words in line for words, line in zip(NEEDED.values(), said, strict=True)] == [True] * len(NEEDED), said
 
 
+@pytest.mark.long
 def test_fit_without_the_extra_for_pages_writes_all_but_the_report_and_says_so(tmp_path):
     out = tmp_path / "evenout-out"
     out.mkdir()

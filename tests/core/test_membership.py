@@ -151,6 +151,7 @@ def test_overlapping_groups_without_a_gap_are_found_to_have_none():
     assert abs(np.mean(bias)) < 3 * np.std(bias) / 20
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_bias_of_overlapping_groups_and_its_error_are_right_in_a_population():
     rng = np.random.default_rng(2)

@@ -441,6 +441,7 @@ def test_free_covariance_is_that_of_the_error_it_is_derived_from(G):
     np.testing.assert_allclose(found, np.cov(error.T), rtol=0.03)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_covariance_of_plain_scores_covers_in_simulation():
     """Skewed scores, three unequal groups, weights that were not learnt: the estimates spread as is stated."""

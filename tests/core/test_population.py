@@ -157,7 +157,7 @@ POPULATIONS = {
     "three unequal groups": (Population.make(0.9, share=(0.5, 0.25, 0.25), linear=False, seed=1), 4),
 }
 CELLS = [(name, size) for name in POPULATIONS for size in (50, 200, 1000)]
-QUICK = [("two groups", 50), ("three unequal groups", 200)]
+QUICK = [("three unequal groups", 200)]
 each_cell = pytest.mark.parametrize(
     ("name", "size"), [pytest.param(*cell, marks=[pytest.mark.long] * (cell not in QUICK)) for cell in CELLS]
 )
@@ -236,7 +236,7 @@ NULLS = 6000 if DEEP else 2000
     ("share", "n"),
     [
         ((0.5, 0.5), 400),
-        ((0.5, 0.25, 0.25), 100),
+        pytest.param((0.5, 0.25, 0.25), 100, marks=pytest.mark.long),
         pytest.param((0.5, 0.5), 100, marks=pytest.mark.long),
         pytest.param((0.5, 0.25, 0.25), 400, marks=pytest.mark.long),
     ],

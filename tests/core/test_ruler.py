@@ -103,7 +103,7 @@ def truth():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["plain", "weights", "clusters"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("weights", marks=pytest.mark.long), "clusters"])
 def test_interval_of_the_ratio_holds_the_population(kind):
     """The threshold is a share of the rows, so it moves with them."""
     rng, held, true = np.random.default_rng(5), 0, truth()

@@ -197,6 +197,7 @@ def test_load_dataset_rejects_with_what_to_do(name, arguments, message):
         load_dataset(name, **arguments)
 
 
+@pytest.mark.long
 def test_load_dataset_reads_from_a_zip_archive(tmp_path):
     archive, source = tmp_path / "package.zip", Path(evenout.__file__).parent
     with zipfile.ZipFile(archive, "w") as package:

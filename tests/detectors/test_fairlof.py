@@ -144,7 +144,7 @@ def halves(name, split):
     [
         pytest.param("communities", 0.8, marks=pytest.mark.long),
         ("under_representation", 0.8),
-        ("variance", 1.0),
+        pytest.param("variance", 1.0, marks=pytest.mark.long),
         pytest.param("measurement_noise", 1.0, marks=pytest.mark.long),
         pytest.param("base_rate", 1.0, marks=pytest.mark.long),
     ],

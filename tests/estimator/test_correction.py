@@ -171,7 +171,7 @@ def test_costs_are_counted_where_people_feel_them(models):
 
 
 @pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
-@pytest.mark.parametrize("classifier", [LOGISTIC, None])
+@pytest.mark.parametrize("classifier", [pytest.param(LOGISTIC, marks=pytest.mark.long), None])
 def test_a_saved_model_scores_the_same(tmp_path, classifier):
     X, groups = draw(500, 0)
     model = FairOutlierEnsemble("paper", correction="both", classifier=classifier, bias_reduction=0.5, random_state=0)

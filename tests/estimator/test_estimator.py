@@ -176,7 +176,7 @@ def test_the_alpha_that_was_taken_refits_the_same_model(data, request_):
     ("name", "target"),
     [
         ("cardio", "training"),
-        ("communities", "unseen"),
+        pytest.param("communities", "unseen", marks=pytest.mark.long),
         pytest.param("cardio", "unseen", marks=pytest.mark.long),
         pytest.param("communities", "training", marks=pytest.mark.long),
     ],
@@ -323,7 +323,11 @@ def test_constrained_weights_are_feasible_and_fairer_than_the_start(data, weight
 
 @pytest.mark.parametrize(
     ("combination", "low", "high"),
-    [("average", 0.97, 0.99), pytest.param("maximum", 0.88, 0.93, marks=pytest.mark.long), ("greedy", 0.70, 0.86)],
+    [
+        ("average", 0.97, 0.99),
+        pytest.param("maximum", 0.88, 0.93, marks=pytest.mark.long),
+        pytest.param("greedy", 0.70, 0.86, marks=pytest.mark.long),
+    ],
 )
 def test_breast_cancer_base_ensembles_match_the_paper(combination, low, high):
     """The paper, on features as they are: 0.9784, 0.8954 and 0.7696."""

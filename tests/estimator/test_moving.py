@@ -69,6 +69,7 @@ def test_contradictions_are_refused(model):
         model.at(alpha=-1)
 
 
+@pytest.mark.long
 def test_rows_beyond_memory_are_taken_to_score_like_those_in_memory():
     dd = pytest.importorskip("dask.dataframe")
     import pandas as pd

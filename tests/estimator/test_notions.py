@@ -92,6 +92,7 @@ def test_a_smooth_trend_that_two_bins_miss_is_removed():
     assert smooth.group_names_[0].startswith("age 1: below ")
 
 
+@pytest.mark.long
 def test_attributes_whose_crossings_are_tiny_are_compared_one_by_one():
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(

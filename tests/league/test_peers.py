@@ -36,6 +36,7 @@ def rank_bias(y, halving):
     return demographic_parity(rankdata(y), sensitive_features=halving.new_groups, scale_free=True, corrected=True)
 
 
+@pytest.mark.long
 def test_networks_side_by_side_are_trained_as_if_each_were_alone():
     X = torch.from_numpy(np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32))
 

@@ -24,9 +24,8 @@ def drawn(case, n, fresh, seed):
 
 
 def marked(case):
-    """Even flags of many groups take seconds to solve for."""
-    long = case.request == "flag_rate_ratio" and work(case) > 10_000
-    return pytest.param(case, marks=pytest.mark.long if long else ())
+    """What takes more than some tenths of a second to draw and fit is long."""
+    return pytest.param(case, marks=pytest.mark.long if work(case) > 6_000 else ())
 
 
 @pytest.mark.parametrize("case", list(map(marked, design())), ids=str)

@@ -224,6 +224,7 @@ def test_individual_fairness_on_a_sample_is_right_within_its_error(tables, engin
     np.testing.assert_allclose(model.path_.f2(0.0), memory.path_.f2(0.0), rtol=0.3)
 
 
+@pytest.mark.long
 def test_sampled_pairs_of_the_reference_state_their_error(tables, engine):
     table = tables(20_000)
     settings = {"fairness": "individual", "length_scale": "minmax"}

@@ -213,6 +213,7 @@ def test_a_missing_extra_or_scheduler_is_one_clear_line(monkeypatch):
         pass
 
 
+@pytest.mark.long
 def test_two_processes_may_fill_an_empty_cache_at_once(tmp_path):
     kernel = tmp_path / "kernel.py"
     kernel.write_text(

@@ -177,7 +177,7 @@ def looks():
     return X, group
 
 
-@pytest.mark.parametrize("correction", ["resemblance", "both"])
+@pytest.mark.parametrize("correction", ["resemblance", pytest.param("both", marks=pytest.mark.long)])
 @pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
 def test_resemblance_is_a_part_of_its_own(looks, correction):
     X, group = looks

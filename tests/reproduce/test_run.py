@@ -24,6 +24,7 @@ def contents(folder):
     return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
 
 
+@pytest.mark.long
 def test_one_seed_gives_the_same_bytes_on_any_number_of_threads(folder, tmp_path):
     reproduce(tmp_path / "again", datasets=DATA, repeats=1, seed=0, n_threads=2)
     first, second = contents(folder), contents(tmp_path / "again")
