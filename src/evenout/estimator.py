@@ -167,7 +167,8 @@ class FairOutlierEnsemble(FittedScores):
     rank_error_ : float
         What the ranks behind the row weights may be off, as a share of the rows; 0 in memory.
     flag_rate_ratio_ : float
-        Ratio of the groups' flag rates, lowest to highest, on the rows that ``target`` names.
+        Ratio of the groups' flag rates, lowest to highest, on the rows that ``target`` names. Within strata of
+        ``given``, of groups that can be expected to have ten flagged rows.
     flag_rate_ratio_interval_ : tuple of float
         Its 95 % interval.
     flag_price_ : dict of str to float

@@ -66,6 +66,7 @@ def test_known_groups_given_as_probabilities_are_audited_as_known_groups():
     assert "'a' 0, 'b' 0, 'c' 0" in sure.notes[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_intervals_cover_a_population_and_the_test_keeps_its_level():
     """Samples of a population whose band means and bias are known from a million rows."""

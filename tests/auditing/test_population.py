@@ -171,6 +171,7 @@ def test_a_few_replicates_hold_what_is_promised(case, gap):
     tally.check(16)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.parametrize("case", [probable, survey, spanning, labelled, income])
 @pytest.mark.parametrize("gap", [0.0, 0.6])
@@ -182,7 +183,13 @@ def test_intervals_cover_and_tests_have_their_level(case, gap):
 
 @pytest.mark.long
 @pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.parametrize(("n", "replicates"), [(2000, 400), (5000, 200), (20_000, 100)])
+@pytest.mark.parametrize(
+    ("n", "replicates"),
+    [
+        (5000, 60),
+        *(pytest.param(*size, marks=pytest.mark.nightly) for size in ((2000, 400), (5000, 200), (20000, 100))),
+    ],
+)
 def test_a_score_of_income_alone_has_no_gap_among_rows_alike(curve, n, replicates):
     for noise in (0.5, 0.05):
         tally = Tally()

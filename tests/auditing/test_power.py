@@ -48,6 +48,7 @@ def test_a_difference_that_cannot_be_is_not_promised():
     assert np.isnan(mean_gap(1.0, np.ones(10), 1, 0.95))  # ten permutations never reject
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_stated_gap_of_means_is_seen_80_percent_of_the_time():
     """Three groups, one small, of unequal spread; the third lies between by the precision of the two means."""
@@ -75,7 +76,7 @@ def test_stated_gap_of_means_is_seen_80_percent_of_the_time():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("sizes", [(60, 240), (50, 90, 260)])
+@pytest.mark.parametrize("sizes", [(60, 240), pytest.param((50, 90, 260), marks=pytest.mark.nightly)])
 def test_stated_difference_of_flag_rates_is_seen_80_percent_of_the_time(sizes):
     rng = np.random.default_rng(1)
     n, groups = sum(sizes), np.repeat(np.arange(len(sizes)), sizes)

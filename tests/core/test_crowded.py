@@ -104,6 +104,7 @@ def test_what_is_stated_holds_with_more_features_than_rows():
     assert short <= 0.1
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.filterwarnings(*QUIET, "ignore::evenout.NoGapWarning")
 @pytest.mark.parametrize("n_groups", [2, 3])

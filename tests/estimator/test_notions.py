@@ -36,7 +36,6 @@ def share_between(y, codes):
     return float(share @ (means - share @ means) ** 2 / y.var())
 
 
-@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
 def test_a_legitimate_stratum_is_left_alone():
     """Loans are larger than cards, and women take more loans; with the same product nothing differs."""
     rng = np.random.default_rng(0)
@@ -52,7 +51,6 @@ def test_a_legitimate_stratum_is_left_alone():
     np.testing.assert_array_equal(within.outlier_scores_, within.target_)
 
 
-@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
 def test_a_gap_within_strata_is_removed_where_the_strata_hide_it():
     """Women score higher with each product, and take more often the product that scores low: overall all is even."""
     rng = np.random.default_rng(1)
@@ -183,7 +181,6 @@ def test_probabilities_tell_a_gap_that_the_likeliest_group_overstates():
     assert np.sqrt(truth) - np.sqrt(weighted) < sum(sure.bound().values())
 
 
-@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
 def test_a_saved_model_knows_what_it_compared(tmp_path):
     rng = np.random.default_rng(11)
     frame = pd.DataFrame({"age": rng.uniform(20, 70, 900), "sex": rng.integers(0, 2, 900)})

@@ -71,7 +71,9 @@ def test_a_classifier_that_remembers_its_rows_promises_no_more_than_new_rows_get
     assert low - 0.02 <= gone(model, new) <= high + 0.02  # it was .4 where .8 was stated
 
 
+@pytest.mark.nightly
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
 @pytest.mark.parametrize("asked", ["bias_reduction", "flag_rate_ratio"])
 @pytest.mark.parametrize("classifier", [None, RandomForestClassifier(30, random_state=0)])
 @pytest.mark.parametrize("correction", ["resemblance", "both"])

@@ -126,7 +126,13 @@ def dated(seed, gap, begin=20, n=300):
 
 @pytest.mark.parametrize(
     ("gap", "n", "n_watches"),
-    [(0.4, 300, 24), *(pytest.param(gap, n, 300, marks=pytest.mark.long) for gap, n in ((0.2, 300), (0.3, 300)))],
+    [
+        (0.4, 300, 24),
+        *(
+            pytest.param(gap, n, 300, marks=[pytest.mark.long, pytest.mark.nightly])
+            for gap, n in ((0.2, 300), (0.3, 300))
+        ),
+    ],
 )
 def test_the_range_of_the_date_holds_the_truth(gap, n, n_watches):
     """A gap from week 21 on: the range has the right week in at least 90 % of the alarms."""
@@ -250,6 +256,7 @@ def test_later_batches_are_held_to_the_start():
     assert from_a_start(1, -0.8).alarms[0].than == "b"
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.parametrize("start", [100, 1000])
 def test_the_noise_of_the_start_is_part_of_the_rate(start):
@@ -289,7 +296,7 @@ def panel(seed, n=400, correlation=0.8, months=60, gap=0.0, shares=(0.5, 0.5), *
     [
         (400, 0.8, {"months": 12}, 20),
         *(
-            pytest.param(n, r, options, 200, marks=pytest.mark.long)
+            pytest.param(n, r, options, 200, marks=[pytest.mark.long, pytest.mark.nightly])
             for n in (400, 2000)
             for r in (0.3, 0.8)
             for options in ({}, {"shares": (0.9, 0.1), "flag_rate_ratio": 1.0})
@@ -530,7 +537,6 @@ def test_a_model_asked_for_flag_rates_promises_those(data):
     assert 0 < monitor.settings.flag_rate_ratio < 0.8
 
 
-@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
 @pytest.mark.parametrize(
     ("settings", "rows", "words"),
     [

@@ -135,7 +135,7 @@ class _State:
             return cls(alpha, reached, (float("nan"), float("nan")), correlation, reached >= asked - 1e-9)
         missing = expected_shortfall(asked, reached, path.reduction_error(alpha))
         low, high = map(float, path.reduction_interval(alpha))
-        supports = missing <= SHORTFALL and low >= asked / 2.0
+        supports = missing <= SHORTFALL and low >= (asked if path.cross.crowded else asked / 2.0)
         return cls(alpha, reached, (low, high), correlation, supports)
 
 

@@ -168,9 +168,9 @@ def even_columns(
 
 
 def require_compared(rows: FlagRows, sample: Sample, *, asked: bool) -> None:
-    """Say how many groups of a stratum have too few flagged rows; refuse a request for flag rates if all have."""
+    """Where flag rates are asked for: say how many groups of a stratum have few flagged rows; refuse if all have."""
     every, some = sample.compared.pairs.any(axis=0), rows.sample.compared.pairs.any(axis=0)
-    if (every & ~some).any() and some.any():
+    if asked and (every & ~some).any() and some.any():
         text = (
             "{n} of {m} groups within strata of {@given} can be expected to have fewer than {least} flagged rows: "
             "their flag rates are left out of the ratio. Give fewer or coarser columns, or more rows, to compare them."

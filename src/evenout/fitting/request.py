@@ -25,6 +25,7 @@ from evenout.fitting.even import Counter, even_columns, flag_price, require_comp
 from evenout.inputs.parameters import number
 
 DEFAULT_REDUCTION = 0.8
+_OF_A_RULE = 1.25  # how much wider intervals of the bias are where flags are solved for: the rule itself is noisy
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Request:
         even, rule = even_columns(rows, moving, share, asked, more, count)
         rule = _in_own_units(rule, path, rows)
         path = path.towards(rule) if rule.own.any() else path
-        choice = self._given(path, float(rule.own.any()))
+        choice = self._given(path, float(rule.own.any()), _OF_A_RULE)
         if not even.gap:
             nan = float("nan")
             choice = replace(choice, reached=nan, interval=(nan, nan), kind=NoGapWarning)
@@ -152,15 +153,15 @@ class Request:
         more = _more(self.correction).replace("Other ", "")
         return choose(path, asked, self.target, self.confidence, least=HALF_SHARED, more=more)
 
-    def _given(self, path: TradeoffPath, alpha: float) -> Choice:
-        """What may be said of an alpha that was not chosen here."""
+    def _given(self, path: TradeoffPath, alpha: float, wider: float = 1.0) -> Choice:
+        """What may be said of an alpha that was not chosen here, its interval so much wider."""
         nan = float("nan")
         reached, interval = nan, (nan, nan)
         if path.gap_detected:
             reached = float(path.reduction(alpha, self.target))
             if self.target == "unseen":
-                low, high = path.reduction_interval(alpha)
-                interval = float(low), float(high)
+                low, high = (reached + wider * (float(end) - reached) for end in path.reduction_interval(alpha))
+                interval = low, min(high, max(reached, 1.0))
         return Choice(alpha, nan, True, reached, interval, float(path.correlation(alpha)))
 
     def _by_flags(self, path: TradeoffPath, rows: FlagRows, asked: float) -> Choice:
