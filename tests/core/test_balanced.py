@@ -65,7 +65,7 @@ def test_a_score_that_goes_by_a_number_alone_has_no_gap_among_people_alike_in_it
 def test_what_is_stated_is_what_new_people_of_like_income_get(more):
     S, group, income = people(6000, np.random.default_rng(1), gap=0.4)
     model = FairOutlierEnsemble("precomputed", random_state=0, **more).fit(S, sensitive_features=group, given=income)
-    new, of, earned = people(150_000, np.random.default_rng(2), gap=0.4)
+    new, of, earned = people(80_000, np.random.default_rng(2), gap=0.4)
     fifth = np.searchsorted(np.quantile(income, [0.2, 0.4, 0.6, 0.8]), earned)
     fine = np.searchsorted(np.quantile(earned, np.arange(1, 200) / 200), earned)
 

@@ -38,7 +38,7 @@ def stated_and_true(seed, n, shares):
 @pytest.fixture(scope="module", params=["two groups", "three", pytest.param("three, often", marks=pytest.mark.long)])
 def found(request):
     n, shares = (1000, (0.7, 0.3)) if request.param == "two groups" else (600, (0.6, 0.3, 0.1))
-    return [stated_and_true(seed, n, shares) for seed in range(4 if request.param == "three" else 14)]
+    return [stated_and_true(seed, n, shares) for seed in range(2 if request.param == "three" else 14)]
 
 
 def test_intervals_hold_what_new_rows_get(found):

@@ -32,6 +32,7 @@ def test_one_seed_gives_the_same_bytes_on_any_number_of_threads(folder, tmp_path
     assert [name for name in first if first[name] != second[name]] == ["run.json"]
 
 
+@pytest.mark.long
 def test_another_seed_gives_other_points(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("evenout.reproduce.figures.plan", lambda _: [])
     monkeypatch.setattr("evenout.reproduce.run.render", lambda *_, **__: "")
