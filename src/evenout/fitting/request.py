@@ -25,7 +25,7 @@ from evenout.fitting.even import Counter, even_columns, flag_price, require_comp
 from evenout.inputs.parameters import number
 
 DEFAULT_REDUCTION = 0.8
-_OF_A_RULE = 1.25  # how much wider intervals of the bias are where flags are solved for: the rule itself is noisy
+_OF_A_RULE = 1.4  # how much wider intervals of the bias are where flags are solved for: the rule itself is noisy
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,9 @@ class Request:
         if path.gap_detected:
             reached = float(path.reduction(alpha, self.target))
             if self.target == "unseen":
-                low, high = (reached + wider * (float(end) - reached) for end in path.reduction_interval(alpha))
-                interval = low, min(high, max(reached, 1.0))
+                low, high = map(float, path.reduction_interval(alpha))
+                middle = min(max(reached, low), high)
+                interval = middle - wider * (middle - low), min(middle + wider * (high - middle), max(high, 1.0))
         return Choice(alpha, nan, True, reached, interval, float(path.correlation(alpha)))
 
     def _by_flags(self, path: TradeoffPath, rows: FlagRows, asked: float) -> Choice:
