@@ -27,6 +27,7 @@ from evenout.fitting.sources import TrainingRows, expected_rows
 from evenout.inputs.parameters import CLASSIFIER, ENSEMBLE, check_parameters, integer, one_of
 from evenout.inputs.rows import as_seed, column_name, new_rows
 from evenout.metrics import one_per_row
+from evenout.outcome import Outcome
 from evenout.scikit import outlier_labels
 
 _SHARED = (
@@ -108,6 +109,8 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         Whether what is stated supports the request: at most 0.05 of it is missing, on average. Never with a score that
         shares less than half of its variance with the given one (correlation below 0.71), or, for flag rates, where
         the flagged stand out by less than half of what they did: such a score is even because it says little.
+    outcome_ : Outcome
+        What came of it, as in `evenout.FairOutlierEnsemble`.
     gap_detected_ : bool
         False if the gap, in means or in flag rates as was asked, is within sampling noise; nothing is changed then.
     group_known_ : dict of str to float
@@ -307,7 +310,8 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         rows, V = cross.held(t, sample, share), fold_weights(prices.without)
         choice, ratio = doubted(prices.choice, flags.ratio, rows, V, share, self.flag_rate_ratio)
         prices, flags = replace(prices, choice=choice), replace(flags, ratio=ratio)
-        choice.announced(list_kept(t, prices.apply(t, cross.own), self.contamination))
+        asked = (self.bias_reduction, self.flag_rate_ratio, self.confidence) != (None,) * 3
+        choice.announced(list_kept(t, prices.apply(t, cross.own), self.contamination), asked=asked)
         if prices.own.any():
             warn_proxy(cross.known)
         return prices, flags
@@ -328,6 +332,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         state = FlagState.unknown(len(names)) if found.flags is None else found.flags
         self.flag_rates_, self.flag_price_ = state.rates, state.cost
         self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
+        self.outcome_ = Outcome.of(choice, state.ratio, self.get_params(deep=False), path)
 
 
 def _more(known: float) -> str:

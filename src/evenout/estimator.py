@@ -27,6 +27,7 @@ from evenout.inputs.parameters import ENSEMBLE, check_parameters
 from evenout.inputs.rows import (
     as_seed,
 )
+from evenout.outcome import Outcome
 from evenout.partitions.dask_engine import collection_engine, is_collection
 from evenout.partitions.engines import Engine
 from evenout.scoring import FittedScores
@@ -156,6 +157,9 @@ class FairOutlierEnsemble(FittedScores):
     request_met_ : bool
         Whether what is stated supports the request: at most 0.05 of it is missing, on average. True for a given alpha.
         With ``correction`` by resemblance and for flag rates never with a score that says little, as in `BlindRepair`.
+    outcome_ : Outcome
+        What came of it: ``status``, ``aim``, ``reached``, ``interval``, and ``words`` for people; see
+        `evenout.outcome.Outcome`.
     gap_detected_ : bool
         False if the base score's group gap, or its gap in flag rates where ``flag_rate_ratio`` is asked for, is
         within sampling noise; the scores are the base scores then, unless alpha was given.
@@ -401,6 +405,7 @@ class FairOutlierEnsemble(FittedScores):
         self.gap_detected_ = choice.found_gap(changed=choice.alpha != 0) if by_flags else path.gap_detected
         self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
         self.request_met_ = choice.met
+        self.outcome_ = Outcome.of(choice, result.flag_ratio, self.get_params(deep=False), path)
         self.attribute_bias_ = attribute_bias(path, choice.alpha, self.target)
         self.pair_error_ = float(sums.get("individual.error", np.zeros(1))[0])
         self.effective_pairs_ = float(sums.get("individual.pairs", np.full(1, np.nan))[0])

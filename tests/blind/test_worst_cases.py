@@ -78,7 +78,7 @@ def test_a_classifier_that_knows_nothing_changes_nothing():
     t, _, groups = _shifted(1000, 0)
     blind = LogisticRegression(C=1e-12)
     with pytest.warns(TargetNotReachedWarning, match=r"these say next to nothing of the groups"):
-        repair = BlindRepair(classifier=blind, random_state=0).fit(
+        repair = BlindRepair(bias_reduction=0.8, classifier=blind, random_state=0).fit(
             t, rng.normal(size=(1000, 2)), sensitive_features=groups
         )
     y = repair.transform(t, rng.normal(size=(1000, 2)))

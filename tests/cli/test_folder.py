@@ -40,7 +40,7 @@ def test_a_folder_is_fitted_like_the_file(run, fitted):
     assert summary["unseen_estimate"] == "everything refitted"
     assert "Bias, unseen rows: " in result.stdout
     assert "on unseen rows (95% interval " in result.stdout
-    assert "Lowest / highest rate of not being flagged: " in result.stdout
+    assert "Lowest / highest flag rate, unseen rows: " in result.stdout
 
 
 def test_small_groups_are_left_out_and_a_count_is_flagged(run, people):

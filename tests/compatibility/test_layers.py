@@ -15,7 +15,7 @@ LAYERS = [
     {"core"},
     {"storage", "inputs", "pages"},
     {"detectors", "gpu", "partitions", "metrics", "scikit", "datasets"},
-    {"fitting"},
+    {"fitting", "outcome"},
     {"reasons"},
     {"repair", "blind", "scoring", "estimator"},
     {"auditing", "persistence", "watching"},

@@ -14,7 +14,7 @@ from evenout.cli.messages import one_line, progress
 from evenout.cli.options import split_names
 
 if TYPE_CHECKING:
-    from evenout.cli.outcome import Outcome
+    from evenout.cli.outcome import Figures
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -47,7 +47,7 @@ def fit_folder(
 
     from evenout.cli.giveaways import noticed_giveaways
     from evenout.cli.inputs import note_doubts, refuse_two_roles
-    from evenout.cli.outcome import Outcome
+    from evenout.cli.outcome import Figures
     from evenout.estimator import FairOutlierEnsemble
     from evenout.inputs.files import require_columns
     from evenout.partitions.columns import encoded, learn_table
@@ -84,7 +84,7 @@ def fit_folder(
                 where = folder / "scores"
                 explain_partitions(encoded(source, table), model, reasons, where, table=table, everybody=everybody)
         save_model(Pipeline([("table", table), ("ensemble", model)]), folder / "model.skops")
-        outcome = Outcome.of(model)
+        outcome = Figures.of(model)
         notes = {"features": table.columns_used, "column_notes": table.notes_, "gives_group_away": giveaways.found}
         summary = _summary(data, model, outcome) | notes
         (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
@@ -167,7 +167,7 @@ def _require_apart(out: Path, results: Path, data: str) -> None:
         raise ValueError(f"--out {out} lies in the folder of the rows, {data}; choose a place outside of it")
 
 
-def _summary(data: str, model: Any, outcome: "Outcome") -> dict[str, Any]:
+def _summary(data: str, model: Any, outcome: "Figures") -> dict[str, Any]:
     """As plain data; biases and flag rates are pairs, before and after."""
     from evenout.cli.outcome import labels_learnt
     from evenout.storage.output import finite
@@ -187,7 +187,7 @@ def _summary(data: str, model: Any, outcome: "Outcome") -> dict[str, Any]:
     }
 
 
-def _show(summary: dict[str, Any], outcome: "Outcome") -> None:
+def _show(summary: dict[str, Any], outcome: "Figures") -> None:
     from evenout.cli.sentences import (
         features_line,
         gap_sentence,
@@ -205,11 +205,13 @@ def _show(summary: dict[str, Any], outcome: "Outcome") -> None:
         f"Bias, {rows_words(outcome)}: {bias.before:.4f} before ({ends} {low:.4f} to {high:.4f}), "
         f"{bias.after:.4f} after ({ends} {low_after:.4f} to {high_after:.4f})"
     )
+    ratio, (low, high) = outcome.flag_rate_ratio_unseen, outcome.flag_rate_ratio_unseen_interval
+    click.echo(
+        f"Lowest / highest flag rate, {rows_words(outcome)}: {ratio.before:.2f} before, {ratio.after:.2f} after "
+        f"({ends} {low:.2f} to {high:.2f})"
+    )
     for group, rate in outcome.flag_rates.items():
-        click.echo(one_line(f"Flagged: {group}: {rate.before:.1%} before, {rate.after:.1%} after"))
-    ratios = {"flag rate": outcome.flag_rate_ratio, "rate of not being flagged": outcome.unflagged_rate_ratio}
-    for name, ratio in ratios.items():
-        click.echo(f"Lowest / highest {name}: {ratio.before:.2f} before, {ratio.after:.2f} after")
+        click.echo(one_line(f"Flagged in training: {group}: {rate.before:.1%} before, {rate.after:.1%} after"))
     of_outcome = (say(outcome) for say in (small_groups_sentence, gap_sentence, request_sentence))
     click.echo("\n".join(filter(None, [labels_sentence(summary["labels"]), *of_outcome])))
     click.echo(f"Price: correlation with the base score {outcome.correlation:.2f}.")

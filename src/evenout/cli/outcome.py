@@ -23,7 +23,7 @@ class BeforeAfter:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Figures:
     """What a fitted model has reached.
 
     Attributes
@@ -32,6 +32,8 @@ class Outcome:
         ``bias_reduction``, ``flag_rate_ratio`` or ``alpha`` with what was asked for, ``target`` and ``confidence``.
     request_met : bool
         Whether what is stated supports it.
+    outcome : dict
+        `evenout.outcome.Outcome`, and what it says in words.
     notions : tuple of str
         Notions of fairness that are pursued.
     groups, left_out_groups : dict of str to int
@@ -53,9 +55,13 @@ class Outcome:
     bias_unseen_interval : dict of str to pair of float
         95 % intervals, ``before`` and ``after``.
     flag_rates : dict of str to BeforeAfter
-        By group.
+        By group, of training rows.
     flag_rate_ratio, unflagged_rate_ratio : BeforeAfter
-        Lowest over highest rate of being flagged, and of not being flagged.
+        Lowest over highest rate of being flagged, and of not being flagged, among training rows.
+    flag_rate_ratio_unseen : BeforeAfter
+        Lowest over highest flag rate on unseen rows.
+    flag_rate_ratio_unseen_interval : pair of float
+        95 % interval of the one after.
     flagged_in_groups : BeforeAfter
         Flagged rows of all groups that are compared.
     flagged_beyond_equal_rates : BeforeAfter
@@ -66,6 +72,7 @@ class Outcome:
 
     request: dict[str, Any]
     request_met: bool
+    outcome: dict[str, Any]
     notions: tuple[str, ...]
     groups: dict[str, int]
     left_out_groups: dict[str, int]
@@ -82,12 +89,14 @@ class Outcome:
     flag_rates: dict[str, BeforeAfter]
     flag_rate_ratio: BeforeAfter
     unflagged_rate_ratio: BeforeAfter
+    flag_rate_ratio_unseen: BeforeAfter
+    flag_rate_ratio_unseen_interval: tuple[float, float]
     flagged_in_groups: BeforeAfter
     flagged_beyond_equal_rates: BeforeAfter
     correlation: float
 
     @classmethod
-    def of(cls, model: FairOutlierEnsemble) -> "Outcome":
+    def of(cls, model: FairOutlierEnsemble) -> "Figures":
         """From a fitted model."""
         path, alpha, names, rates = model.path_, model._result.choice.alpha, model.group_names_, model.flag_rates_
         flagged = rates * model.group_counts_[:, None]
@@ -96,6 +105,7 @@ class Outcome:
         return cls(
             request=_request(model),
             request_met=bool(model.request_met_),
+            outcome=model.outcome_.to_dict(),
             notions=tuple(path.fairness),
             groups=dict(zip(names, model.group_counts_.tolist(), strict=True)),
             left_out_groups=dict(model.left_out_groups_),
@@ -117,6 +127,8 @@ class Outcome:
             flag_rates={name: BeforeAfter(*rates[g].tolist()) for g, name in enumerate(names)},
             flag_rate_ratio=_change(rate_ratio(rates) if compared else None),
             unflagged_rate_ratio=_change(rate_ratio(1.0 - rates) if compared else None),
+            flag_rate_ratio_unseen=BeforeAfter(_base_ratio(model), float(model.flag_rate_ratio_)),
+            flag_rate_ratio_unseen_interval=model.flag_rate_ratio_interval_,
             flagged_in_groups=_change(flagged.sum(axis=0)),
             flagged_beyond_equal_rates=_change(beyond_equal_rates(flagged, model.group_counts_)),
             correlation=float(path.correlation(alpha)),
@@ -138,6 +150,14 @@ def labels_learnt(model: FairOutlierEnsemble) -> dict[str, Any] | None:
         return None
     counts = {"known": stack.n_labels, "outliers": stack.n_positive}
     return counts | {"weight": model.label_weight_, "bias_before": before, "bias_after": after}
+
+
+def _base_ratio(model: FairOutlierEnsemble) -> float:
+    """Lowest over highest flag rate of the base score on unseen rows."""
+    rows = model._result.seen
+    share = rows.share(model.contamination)
+    rows = rows.narrowed(share)
+    return float(rows.ratio(rows.flagged(rows.base(), share))[0]) if rows.compares.any() else float("nan")
 
 
 def _change(pair: FloatArray | None) -> BeforeAfter:

@@ -4,8 +4,7 @@ import math
 from typing import Any
 
 from evenout.cli.messages import one_line
-from evenout.cli.outcome import Outcome
-from evenout.fitting.words import gap_words
+from evenout.cli.outcome import Figures
 
 _NAMED = 5  # small groups that are named
 _NAME = 40  # characters of a name
@@ -13,7 +12,7 @@ _FEATURES = 12  # that are named
 _NOTES = 20  # columns of which is told what was done with them
 
 
-def gap_sentence(outcome: Outcome) -> str:
+def gap_sentence(outcome: Figures) -> str:
     """How large the gap was: in standard deviations and in people."""
     apart = outcome.gap_in_standard_deviations
     if math.isnan(apart):
@@ -26,19 +25,11 @@ def gap_sentence(outcome: Outcome) -> str:
     )
 
 
-def request_sentence(outcome: Outcome) -> str:
-    """What was removed, how sure that is, and whether it supports what was asked for."""
-    by_flags = "flag_rate_ratio" in outcome.request
+def request_sentence(outcome: Figures) -> str:
+    """What came of the request, how sure that is, and whether it supports what was asked for."""
     if len(outcome.groups) < 2:
         return "Fewer than two groups have enough rows to be compared: the scores are the base scores."
-    if not outcome.gap_detected and "alpha" not in outcome.request:
-        gap = "gap in flag rates" if by_flags else _gap(outcome)
-        return f"No {gap} can be told from noise: the scores are the base scores."
-    if not math.isnan(outcome.bias_reduction):
-        return f"{_removed(outcome)}{_verdict(outcome)}"
-    if by_flags:
-        return f"{_verdict(outcome).removeprefix('. ')} No {_gap(outcome)} can be told from noise."
-    return f"alpha = {outcome.alpha:.4g} was given, though no {_gap(outcome)} can be told from noise."
+    return str(outcome.outcome["words"])
 
 
 def resemblance_sentence(prices: dict[str, float]) -> str:
@@ -53,7 +44,7 @@ def resemblance_sentence(prices: dict[str, float]) -> str:
     return f"Taken off for looking like a group, whoever belongs to it: {', '.join(named)}." if prices else ""
 
 
-def small_groups_sentence(outcome: Outcome) -> str:
+def small_groups_sentence(outcome: Figures) -> str:
     """The groups that are left out of every comparison."""
     small = outcome.left_out_groups
     if not small:
@@ -77,50 +68,9 @@ def labels_sentence(labels: dict[str, Any] | None) -> str:
     return f"{told}; {gap}."
 
 
-def rows_words(outcome: Outcome) -> str:
+def rows_words(outcome: Figures) -> str:
     """Which rows the bias is stated for, in a few words."""
     return "unseen rows" if outcome.unseen_estimate == "everything refitted" else "unseen by the weights"
-
-
-def _removed(outcome: Outcome) -> str:
-    share = outcome.bias_reduction
-    if outcome.alpha == 0 and share == 0:
-        return "Nothing was removed, the scores are the base scores"
-    gap = _gap(outcome)
-    what = f"Removed {min(share, 1.0):.0%} of the {gap}" if share >= 0 else f"Widened the {gap} by {-share:.0%}"
-    if outcome.request["target"] == "training":
-        return f"{what} on the training rows"
-    low, high = outcome.bias_reduction_interval
-    where = "unseen rows" if outcome.unseen_estimate == "everything refitted" else "rows that the weights have not seen"
-    ends = f"{_percent(low)} to {_percent(high)}" if math.isfinite(low) else f"at most {_percent(high)}"
-    return f"{what} on {where} (95% interval {ends})"
-
-
-def _verdict(outcome: Outcome) -> str:
-    """Whether that supports the request."""
-    request, met = outcome.request, outcome.request_met
-    if "alpha" in request:
-        return f", at the given alpha = {outcome.alpha:.4g}."
-    if "flag_rate_ratio" in request:
-        reached = "is reached" if met else "is not reached"
-        return f". A ratio of flag rates of {request['flag_rate_ratio']:g} {reached} on {request['target']} rows."
-    asked = f"the {request['bias_reduction']:.0%} asked for"
-    if request["confidence"] is not None:
-        asked += f" with confidence {request['confidence']:g}"
-    if met:
-        return f": this supports {asked}."
-    within = outcome.bias_reduction_interval[1] >= request["bias_reduction"]
-    if request["target"] == "unseen" and within:
-        return f": this cannot tell whether {asked} is reached."
-    return f": less than {asked}."
-
-
-def _gap(outcome: Outcome) -> str:
-    return gap_words(outcome.notions)
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}"
 
 
 def _short(name: str) -> str:

@@ -80,13 +80,17 @@ def before_after(rows: list[Row], label_width: int) -> Table:
     return table
 
 
-def flag_rows(groups: dict[str, int], rates: dict[str, BeforeAfter], ratio: BeforeAfter) -> list[Row]:
-    """Flag rates of the largest groups, and the lowest over the highest."""
+def flag_rows(
+    groups: dict[str, int], rates: dict[str, BeforeAfter], ratio: BeforeAfter | None = None, where: str = ""
+) -> list[Row]:
+    """Flag rates of the largest groups, and the lowest over the highest; ``where`` says of which rows."""
     largest = sorted(groups, key=lambda group: -groups[group])[:_GROUPS]
-    rows = [(f"Flagged: {group}", *_figures(rate, "{:.1%}")) for group, rate in rates.items() if group in largest]
+    rows = [
+        (f"Flagged{where}: {group}", *_figures(rate, "{:.1%}")) for group, rate in rates.items() if group in largest
+    ]
     if len(groups) > _GROUPS:
         rows.append((f"... {len(groups) - _GROUPS} smaller groups: summary.json", "", ""))
-    return [*rows, ("Lowest / highest flag rate", *_figures(ratio, "{:.2f}"))]
+    return rows if ratio is None else [*rows, ("Lowest / highest flag rate", *_figures(ratio, "{:.2f}"))]
 
 
 def detection_rows(found: dict[str, BeforeAfter | None]) -> list[Row]:
@@ -104,8 +108,10 @@ def _table(summary: FitSummary, label_width: int) -> Table:
     rows.append(("  95% interval", low, high))
     if outcome.request["target"] == "training":
         rows.append((f"{name}, training rows", *_figures(outcome.bias_training, "{:.4f}")))
-    rows += flag_rows(outcome.groups, outcome.flag_rates, outcome.flag_rate_ratio)
-    rows.append(("Lowest / highest rate of not being flagged", *_figures(outcome.unflagged_rate_ratio, "{:.2f}")))
+    ratio, (least, most) = outcome.flag_rate_ratio_unseen, outcome.flag_rate_ratio_unseen_interval
+    rows.append((f"Lowest / highest flag rate, {rows_words(outcome)}", *_figures(ratio, "{:.2f}")))
+    rows.append(("  95% interval", "", "–" if math.isnan(least) else f"{least:.2f} to {most:.2f}"))
+    rows += flag_rows(outcome.groups, outcome.flag_rates, where=" in training")
     return before_after([*rows, *detection_rows(vars(summary))], label_width)
 
 

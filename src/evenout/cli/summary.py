@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 
 import evenout
 from evenout.cli.inputs import FitInputs
-from evenout.cli.outcome import BeforeAfter, Outcome, labels_learnt
+from evenout.cli.outcome import BeforeAfter, Figures, labels_learnt
 from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray
 from evenout.inputs.probable import GroupProbabilities
@@ -39,7 +39,7 @@ class FitSummary:
     gives_group_away : dict of str to float
         Features that tell the group, and in which share of the rows.
     versions : dict
-    outcome : Outcome
+    outcome : Figures
     weights : dict of str to float
         By detector.
     rank_correlation : float
@@ -65,7 +65,7 @@ class FitSummary:
     column_notes: dict[str, str]
     gives_group_away: dict[str, float]
     versions: dict[str, str]
-    outcome: Outcome
+    outcome: Figures
     weights: dict[str, float]
     rank_correlation: float
     flagged: int
@@ -104,7 +104,7 @@ def summarise(
         column_notes=pipeline["table"].notes_,
         gives_group_away=gives_group_away,
         versions=versions(),
-        outcome=Outcome.of(model),
+        outcome=Figures.of(model),
         weights=dict(zip(model.detector_names_, model.weights_.tolist(), strict=True)),
         **moved(inputs.labels, base, fair, model.contamination),
         resemblance=dict(model.lambda_),

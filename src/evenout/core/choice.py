@@ -75,11 +75,14 @@ class Choice:
         """Whether a gap in flag rates was found, given whether anything was ``changed`` to even it out."""
         return self.kind is not NoGapWarning and (changed or self.kind is not UnknownOutcomeWarning)
 
-    def announced(self, price: str = "") -> "Choice":
-        """Give the message, with the price put in, as a warning; the choice itself."""
-        if self.message:
-            asked = {"bias_reduction": self.asked, "flag_rate_ratio": self.asked}
-            warn(self.kind(self.message, alpha=self.alpha, price=price, **asked))
+    def announced(self, price: str = "", *, asked: bool = True) -> "Choice":
+        """Give the message, with the price put in, as a warning; the choice itself.
+
+        Where nothing was ``asked`` for, there is nothing to miss.
+        """
+        if self.message and (asked or self.kind is not TargetNotReachedWarning):
+            aims = {"bias_reduction": self.asked, "flag_rate_ratio": self.asked}
+            warn(self.kind(self.message, alpha=self.alpha, price=price, **aims))
         return self
 
 

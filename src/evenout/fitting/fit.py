@@ -73,7 +73,7 @@ def fit_rows(
     path, choice, ratio, price = request.settle(path, seen, views.counter(seen))
     model, S, t, _ = whole.view
     mixture = path.mixture(choice.alpha)
-    choice.announced(list_kept(t, mixture.apply(S, t), request.contamination))
+    choice.announced(list_kept(t, mixture.apply(S, t), request.contamination), asked=request.asked)
     warn_rising(attribute_bias(path, choice.alpha, request.target))
     threshold, rates = views.flags(whole.view, mixture)
     return FitResult(

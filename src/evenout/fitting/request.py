@@ -80,6 +80,11 @@ class Request:
         rest = ("confidence", "target", "method", "weights", "contamination", "correction")
         return cls(_notions(parameters), **ways, **{name: parameters[name] for name in rest})
 
+    @property
+    def asked(self) -> bool:
+        """Whether anything was asked for; else the aim is `DEFAULT_REDUCTION`."""
+        return (self.bias_reduction, self.flag_rate_ratio, self.alpha, self.confidence) != (None,) * 4
+
     def path(self, cross: CrossFit, resembling: int = 0) -> TradeoffPath:
         """Every trade-off. What is meant for unseen rows is solved against sampling noise.
 

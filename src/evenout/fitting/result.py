@@ -121,7 +121,7 @@ class FitResult:
         path, choice, ratio, price = request.settle(self.path, self.seen)
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
-        choice.announced(list_kept(self.target, fair, request.contamination))
+        choice.announced(list_kept(self.target, fair, request.contamination), asked=request.asked)
         warn_rising(attribute_bias(path, choice.alpha, request.target))
         both = np.column_stack([self.target, fair])
         sample = self.seen.sample

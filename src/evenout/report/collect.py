@@ -13,7 +13,6 @@ from evenout.core.flags import flagged_share
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.adapt import GroupAware
 from evenout.estimator import FairOutlierEnsemble
-from evenout.fitting.request import DEFAULT_REDUCTION
 from evenout.inputs.grouping import read_crossed
 from evenout.inputs.groups import Groups, read_groups
 from evenout.metrics import average_precision, roc_auc
@@ -70,7 +69,7 @@ def collect(
         contamination=float(f"{flagged_share(model.contamination, len(S)):.3g}"),
         fairness=tuple(model.path_.fairness),
         target=model.target,
-        request=_request(model, steps[chosen]),
+        request=_request(model),
         gap_detected=bool(model.gap_detected_),
         gap_p_value=float(model.path_.gap_p_value),
         refitted=model.path_.cross.refitted,
@@ -235,22 +234,12 @@ def _namer(ids: Any, people: People, n: int) -> tuple[Namer, str]:
     return name, "row" if ids is None else shortened(getattr(ids, "name", None) or "id")
 
 
-def _request(model: FairOutlierEnsemble, chosen: Step) -> RequestOutcome:
-    """What was asked for; a flag-rate ratio is compared with that of the rows shown."""
-    if model.alpha is not None:
-        return RequestOutcome("alpha", float(model.alpha), None)
-    if model.flag_rate_ratio is not None:
-        ratio = chosen.score.flags.ratio
-        return RequestOutcome("flag_rate_ratio", float(model.flag_rate_ratio), ratio, bool(model.request_met_))
-    asked = DEFAULT_REDUCTION if model.bias_reduction is None else float(model.bias_reduction)
-    reached, interval = float(model.bias_reduction_), model.bias_reduction_interval_
-    return RequestOutcome(
-        "bias_reduction",
-        asked,
-        (reached, reached) if model.gap_detected_ else None,
-        bool(model.request_met_),
-        None if np.isnan(interval[0]) else interval,
-    )
+def _request(model: FairOutlierEnsemble) -> RequestOutcome:
+    """What was asked for, and what came of it."""
+    found = model.outcome_
+    reached = None if found.status in ("fixed", "no_gap") else float(found.reached)
+    asked = float(model.alpha) if model.alpha is not None else found.aim
+    return RequestOutcome(found.kind, asked, reached, bool(model.request_met_), found.words, found.asked is not None)
 
 
 def _origin(model: FairOutlierEnsemble, *, date: datetime | None = None, **known: str | None) -> Origin:

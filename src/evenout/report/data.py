@@ -146,16 +146,18 @@ class Reasoned:
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """What the model was asked for, and what it reached (None for a given alpha, or without a gap).
+    """What the model was asked for, and what came of it on unseen rows (None for a given alpha, or without a gap).
 
-    ``met``: whether what is stated supports it. ``interval``: of a share of the bias that is gone on unseen rows.
+    ``met``: whether what is stated supports it. ``words``: what is known of it, in a sentence. ``explicit``: whether
+    anything was asked for at all; else ``asked`` is what the fit aims at by itself.
     """
 
     kind: Literal["bias_reduction", "flag_rate_ratio", "alpha"]
     asked: float
-    reached: Range | None
+    reached: float | None
     met: bool = True
-    interval: tuple[float, float] | None = None
+    words: str = ""
+    explicit: bool = True
 
 
 @dataclass(frozen=True)

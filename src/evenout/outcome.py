@@ -1,0 +1,153 @@
+"""What came of a fit: one object, and the one sentence about it that terminal, report and notebooks show.
+
+Only of a uniform bound (`confidence`) is "reached" said. Everything else is an estimate, and is told with its interval.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from evenout.core.choice import Choice
+from evenout.core.exceptions import NoGapWarning, UnknownOutcomeWarning
+from evenout.core.path import TradeoffPath
+from evenout.core.ruler import RatioEstimate
+from evenout.fitting.request import DEFAULT_REDUCTION
+from evenout.fitting.words import gap_words
+
+Status = Literal["assured", "on_target", "short", "no_gap", "unknown", "fixed"]
+Kind = Literal["bias_reduction", "flag_rate_ratio", "alpha"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a fit.
+
+    Parameters
+    ----------
+    status : {"assured", "on_target", "short", "no_gap", "unknown", "fixed"}
+        ``"assured"``: a bound that holds with the ``confidence`` asked for. ``"on_target"``: by the estimate no more
+        than 0.05 of the aim is missing on average, and half of it is there at the lower end of the interval.
+        ``"unknown"``: no number of such rows could tell. ``"fixed"``: alpha was given.
+    kind : {"bias_reduction", "flag_rate_ratio", "alpha"}
+        The figure that is aimed at.
+    asked : float or None
+        What was asked for; None if nothing was.
+    aim : float
+        What was aimed at: 0.8 less bias if nothing was asked for. NaN if alpha was given.
+    reached : float
+        The estimate; NaN without a gap.
+    interval : pair of float
+        95 %, or the bounds of what is possible where the status is ``"unknown"``; NaN on training rows.
+    judged_on : {"unseen", "training"}
+    rows : str
+        The rows that this is about, in words.
+    confidence : float or None
+    gap : str
+        What differs between groups, in words.
+    doubt : {"", "probable", "labels"}
+        Why the outcome is unknown; see `evenout.core.ruler.Sample`.
+    """
+
+    status: Status
+    kind: Kind
+    asked: float | None
+    aim: float
+    reached: float
+    interval: tuple[float, float]
+    judged_on: str = "unseen"
+    rows: str = "unseen rows"
+    confidence: float | None = None
+    gap: str = "gap between groups"
+    doubt: str = ""
+
+    @classmethod
+    def of(
+        cls, choice: Choice, ratio: RatioEstimate, parameters: dict[str, Any], path: TradeoffPath | None
+    ) -> "Outcome":
+        """From what was chosen, the ratio of flag rates there, the estimator's parameters and its path."""
+        given: dict[str, float] = {
+            name: float(parameters[name])
+            for name in ("bias_reduction", "flag_rate_ratio", "alpha")
+            if parameters.get(name) is not None
+        }
+        kind: Any = next(iter(given), "bias_reduction")
+        asked, confidence = given.get(kind), parameters["confidence"]
+        by_flags = kind == "flag_rate_ratio"
+        reached, interval = (ratio.value, ratio.interval) if by_flags else (choice.reached, choice.interval)
+        status: Status = "on_target" if choice.met else "short"
+        if kind == "alpha":
+            status = "fixed"
+        elif choice.kind is NoGapWarning or math.isnan(reached):
+            status, reached, interval = "no_gap", math.nan, (math.nan, math.nan)
+        elif choice.kind is UnknownOutcomeWarning:
+            status = "unknown"
+        elif choice.met and confidence is not None:
+            status = "assured"
+        judged_on, refitted = parameters.get("target", "unseen"), path is None or path.cross.refitted
+        doubt = "labels" if "label_propensity" in choice.message else "probable"
+        return cls(
+            status,
+            kind,
+            asked,
+            math.nan if kind == "alpha" else DEFAULT_REDUCTION if asked is None else asked,
+            reached,
+            interval,
+            judged_on,
+            f"{judged_on} rows" if refitted or judged_on == "training" else "rows that the weights have not seen",
+            confidence,
+            "gap in flag rates" if by_flags or path is None else gap_words(tuple(path.fairness)),
+            doubt if status == "unknown" else "",
+        )
+
+    @property
+    def words(self) -> str:
+        """One sentence, or two."""
+        if self.status == "no_gap":
+            return f"No {self.gap} can be told from noise: the scores are the base scores."
+        if math.isnan(self.reached):
+            return f"Alpha was given, though no {self.gap} can be told from noise."
+        if self.doubt == "probable":
+            return f"{self._possible}; probabilities alone cannot say more."
+        if self.doubt == "labels":
+            return f"{self._stated} among labelled rows; nothing can be said of rows that nobody looked at."
+        if self.status == "fixed":
+            return f"{self._stated}, at the alpha that was given."
+        if self.status == "assured":
+            return f"{self._stated}. At least {self._figure(self.aim)} is reached with confidence {self.confidence:g}."
+        if self.status == "short" and self.interval == (0.0, 0.0):
+            return "Nothing was removed, as no step is worth its own standard error: the scores are the base scores."
+        aim = f"{self._figure(self.aim)} {'aimed at' if self.asked is None else 'asked for'}"
+        if self.status == "on_target":
+            return f"{self._stated}. The estimate is on target for the {aim}."
+        if self.interval[1] >= self.aim:
+            return f"{self._stated}: this cannot tell whether the {aim} is reached."
+        return f"{self._stated}, less than the {aim}."
+
+    def __str__(self) -> str:
+        return self.words
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, with its words."""
+        return asdict(self) | {"words": self.words}
+
+    @property
+    def _stated(self) -> str:
+        low, high = self.interval
+        ends = f" (95% interval {self._figure(low)} to {self._figure(high)})"
+        if not math.isfinite(low):
+            ends = "" if math.isnan(low) else f" (95% interval: at most {self._figure(high)})"
+        if self.kind == "flag_rate_ratio":
+            return f"The lowest flag rate is {self._figure(self.reached)} of the highest on {self.rows}{ends}"
+        if self.reached < 0:
+            return f"The {self.gap} is {-self.reached:.0%} wider on {self.rows}{ends}"
+        return f"{self._figure(min(self.reached, 1.0))} of the {self.gap} is gone on {self.rows}{ends}"
+
+    @property
+    def _possible(self) -> str:
+        low, high = map(self._figure, self.interval)
+        between = f"between {low} and {high}" if math.isfinite(self.interval[0]) else f"anything up to {high}"
+        what = "of the highest flag rate for the lowest" if self.kind == "flag_rate_ratio" else f"less {self.gap}"
+        return f"What {self.rows} get is not known: {between} {what} is possible"
+
+    def _figure(self, value: float) -> str:
+        return f"{value:.2f}" if self.kind == "flag_rate_ratio" else f"{value:.0%}"
