@@ -296,8 +296,8 @@ def test_the_table_fits_eighty_columns_and_shows_figures_errors_and_price(people
     assert re.match(r"AUC +\d\.\d{3} +\d\.\d{3}$", lines[9])
     text = " ".join(result.stdout.split())
     assert re.search(
-        r"up to \d\.\d\d standard deviations apart\. \d+ of 36 flagged people are there beyond what equal rates "
-        r"would give; after: \d+ of 36\.",
+        r"up to \d\.\d\d standard deviations apart\. In training, \d+ of 36 flagged people are there beyond what "
+        r"equal rates would give; after: \d+ of 36\.",
         text,
     )
     assert re.search(

@@ -31,8 +31,8 @@ def test_the_gap_is_counted_in_people(outcome):
     flagged = 0.05 * n["a"] + 0.15 * n["b"]
     beyond = 0.15 * n["b"] - n["b"] * flagged / 400
     assert gap_sentence(outcome).endswith(
-        f"apart. {beyond:.0f} of {flagged:.0f} flagged people are there beyond what equal rates would give; "
-        "after: 0 of 40."
+        f"apart. In training, {beyond:.0f} of {flagged:.0f} flagged people are there beyond what equal rates would "
+        "give; after: 0 of 40."
     )
 
 

@@ -85,7 +85,7 @@ def test_unseen_bias_is_that_of_the_population(name):
     rng, fresh = np.random.default_rng(2), people(200_000, np.random.default_rng(3))
     Z = np.column_stack(fresh[:2])
     said, got, base = [], [], []
-    for _ in range(40):
+    for _ in range(60):
         path = TradeoffPath(cross_of(600, rng), {name: 1.0}, noise_aware=True)
         said.append(float(path.bias(5000.0)))
         base.append(path.target_bias())

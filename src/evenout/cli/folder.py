@@ -2,6 +2,7 @@
 
 import glob
 import json
+import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -206,10 +207,11 @@ def _show(summary: dict[str, Any], outcome: "Figures") -> None:
         f"{bias.after:.4f} after ({ends} {low_after:.4f} to {high_after:.4f})"
     )
     ratio, (low, high) = outcome.flag_rate_ratio_unseen, outcome.flag_rate_ratio_unseen_interval
-    click.echo(
-        f"Lowest / highest flag rate, {rows_words(outcome)}: {ratio.before:.2f} before, {ratio.after:.2f} after "
-        f"({ends} {low:.2f} to {high:.2f})"
-    )
+    if not math.isnan(ratio.after):
+        click.echo(
+            f"Lowest / highest flag rate, {rows_words(outcome)}: {ratio.before:.2f} before, {ratio.after:.2f} after "
+            f"({ends} {low:.2f} to {high:.2f})"
+        )
     for group, rate in outcome.flag_rates.items():
         click.echo(one_line(f"Flagged in training: {group}: {rate.before:.1%} before, {rate.after:.1%} after"))
     of_outcome = (say(outcome) for say in (small_groups_sentence, gap_sentence, request_sentence))

@@ -19,8 +19,8 @@ def gap_sentence(outcome: Figures) -> str:
         return ""
     beyond, flagged = outcome.flagged_beyond_equal_rates, outcome.flagged_in_groups
     return (
-        f"The groups' mean base scores lie up to {apart:.2f} standard deviations apart. {beyond.before:,.0f} of "
-        f"{flagged.before:,.0f} flagged people are there beyond what equal rates would give; "
+        f"The groups' mean base scores lie up to {apart:.2f} standard deviations apart. In training, "
+        f"{beyond.before:,.0f} of {flagged.before:,.0f} flagged people are there beyond what equal rates would give; "
         f"after: {beyond.after:,.0f} of {flagged.after:,.0f}."
     )
 

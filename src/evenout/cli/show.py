@@ -145,7 +145,7 @@ def _probable(bound: dict[str, float] | None) -> str:
     if bound is None:
         return ""
     note = one_line(probable_words(bound))
-    return f"{note[0].upper()}{note[1:]}. Flag rates are those of each row's likeliest group."
+    return f"{note[0].upper()}{note[1:]}. Flag rates count each row by its probabilities."
 
 
 def _bias(summary: FitSummary) -> tuple[str, str]:

@@ -24,9 +24,7 @@ from evenout.core.types import BoolArray, FloatArray
 Sums = TypeVar("Sums", Cells, CrossFit)
 
 _SOUND = 30  # rows from which a group's spread is known well enough
-_WIDER = (
-    1.7  # how much more biases vary where columns are many (`CrossFit.crowded`): weights differ more than this says
-)
+_WIDER = 1.7  # times the variance that this states, where columns are many (`CrossFit.crowded`)
 
 
 class Means(NamedTuple):
