@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evenout.core.scaling import learn_scaling
+from evenout.core.base_score import learn_scaling
 from evenout.core.types import FloatArray
 from evenout.datasets import list_datasets, list_scenarios
 from evenout.detectors.nearness import Nearness

@@ -18,10 +18,9 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from evenout import audit
-from evenout.auditing.inference import p_value
-from evenout.auditing.meanings import Meaning
-from evenout.auditing.measures import score_measures
-from evenout.auditing.tables import level_table
+from evenout.auditing.counted import score_measures
+from evenout.auditing.inference import Meaning, p_value
+from evenout.core.resampling import level_table
 from evenout.core.types import FloatArray, IntArray
 
 COMMUNITIES = np.array([88, 219, 115, 1572])

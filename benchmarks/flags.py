@@ -34,7 +34,7 @@ from evenout import FairOutlierEnsemble
 from evenout.core.flags import flag_threshold, group_rates, rate_ratio
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.datasets import list_scenarios
-from evenout.fitting.request import Request
+from evenout.fitting.choose import Request
 from evenout.metrics import average_precision, demographic_parity, roc_auc
 from halves import load
 

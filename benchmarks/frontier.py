@@ -32,9 +32,8 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from evenout import FairOutlierEnsemble
-from evenout.core.choice import choose, least_alpha
 from evenout.core.flags import flag_threshold, rate_ratio
-from evenout.core.path import Target, TradeoffPath
+from evenout.core.path import Target, TradeoffPath, choose, least_alpha
 from evenout.core.types import FloatArray
 from evenout.datasets import list_datasets, list_scenarios
 from evenout.detectors.fairlof import FairLOF

@@ -31,19 +31,17 @@ import numpy as np
 import torch
 
 from evenout import gpu
-from evenout.core.cells import CrossFit, rank_weights
-from evenout.core.combine import learn_combination
-from evenout.core.folds import N_FOLDS, assign_folds
+from evenout.core.base_score import learn_combination, learn_scaling, unit_range
+from evenout.core.cells import CrossFit, collect_cells, rank_weights
+from evenout.core.content import N_FOLDS, assign_folds
+from evenout.core.individual import DEFAULT_LENGTH, comparable_rows
 from evenout.core.pairwise import PairSums, pair_sums
+from evenout.core.parallel import side_by_side
 from evenout.core.path import TradeoffPath
-from evenout.core.rows import side_by_side
-from evenout.core.scaling import learn_scaling, unit_range
-from evenout.core.similarity import DEFAULT_LENGTH, comparable_rows
-from evenout.core.summing import collect_cells
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
-from evenout.detectors.search import cut_blocks, nearest
+from evenout.detectors.search import cut_blocks, nearest_by_blocks
 
 LOF, KNN, TREES = range(5, 31, 5), range(2, 11, 2), range(25, 176, 25)
 FAIRNESS = {"demographic_parity": 1.0, "individual": 1.0}
@@ -165,7 +163,7 @@ def compare_training(neighbours: Neighbours, n_jobs: int) -> float:
     chosen = rng.choice(single, min(checked(len(neighbours.locations)), len(single)), replace=False)
     k = int(neighbours.knn.max())
     asked = cut_blocks(neighbours.locations[chosen])
-    distances, _ = nearest(neighbours.blocks(n_jobs), k + 1, queries=asked, n_threads=n_jobs)
+    distances, _ = nearest_by_blocks(neighbours.blocks(n_jobs), k + 1, queries=asked, n_threads=n_jobs)
     truth = distances[:, neighbours.knn]  # the first is the row itself, at distance 0
     return largest_difference(neighbours.scores[chosen][:, len(neighbours.lof) :], truth)
 

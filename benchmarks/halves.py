@@ -9,7 +9,7 @@ from evenout import FairOutlierEnsemble
 from evenout.core.path import TradeoffPath
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.datasets import list_scenarios, load_dataset, make_biased_outliers
-from evenout.inputs.groups import read_groups
+from evenout.groups.read import read_groups
 
 SCENARIO_ROWS = 10_000
 PAPER = 18  # detectors of the paper's pool, the first columns of the diverse one

@@ -35,9 +35,9 @@ from evenout.core.stacking import Population, Stack, learn_stack
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.datasets import list_datasets, load_dataset
 from evenout.detectors.pool import fit_pool, standard_units
-from evenout.fitting.scores import learn_scores
+from evenout.fitting.score_model import learn_scores
 from evenout.metrics import demographic_parity
-from evenout.partitions.engines import LocalEngine, Part
+from evenout.out_of_core.engines import LocalEngine, Part
 
 LABELS = (20, 50, 100, 300)
 WAYS = ("random", "flagged", "chosen", "weighted", "useless")

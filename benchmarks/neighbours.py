@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from evenout.core.types import FloatArray
-from evenout.detectors.search import Ids, cut_blocks, nearest
+from evenout.detectors.search import Ids, cut_blocks, nearest_by_blocks
 from pool import make_rows
 
 SIDE = 2048  # of the matrices whose product measures the rate of multiply-adds
@@ -35,7 +35,7 @@ def make_normal(n: int, d: int) -> FloatArray:
 
 def by_evenout(X: FloatArray, k: int, n_jobs: int) -> Found:
     """Distances and indices, n x k each."""
-    return nearest(cut_blocks(X), k, n_threads=n_jobs)
+    return nearest_by_blocks(cut_blocks(X), k, n_threads=n_jobs)
 
 
 def by_onedal(X: FloatArray, k: int, n_jobs: int, algorithm: str) -> Found:

@@ -15,14 +15,13 @@ import numpy as np
 import pandas as pd
 
 from evenout import FairOutlierEnsemble, GroupProbabilities
-from evenout.core.cells import variances
+from evenout.core.cells import collect_cells, variances
 from evenout.core.parity import DemographicParity
 from evenout.core.registry import weighted_notions
-from evenout.core.summing import collect_cells
 from evenout.core.types import FloatArray
 from evenout.datasets import load_dataset
-from evenout.fitting.sources import compared_rows
-from evenout.inputs.grouping import count_rows, read_crossed, settle
+from evenout.fitting.rows import compared_rows
+from evenout.groups.model import count_rows, read_crossed, settle
 
 ASKED, FIT_ROWS, JUDGED_ROWS = 0.8, 10_000, 40_000
 

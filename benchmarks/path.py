@@ -10,11 +10,10 @@ import time
 
 import numpy as np
 
-from evenout.core.cells import CrossFit, rank_weights
-from evenout.core.folds import assign_folds
+from evenout.core.cells import CrossFit, collect_cells, rank_weights
+from evenout.core.content import assign_folds
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import PARITY
-from evenout.core.summing import collect_cells
 from evenout.core.types import FloatArray, IntArray
 
 

@@ -22,8 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evenout.core.types import FloatArray
-from evenout.detectors.forest import Forest
-from evenout.detectors.growth import grow, of_scikit_learn
+from evenout.detectors.forest import Forest, grow, of_scikit_learn
 from evenout.detectors.neighbours import Neighbours
 
 LOF, KNN, TREES = range(5, 31, 5), range(2, 11, 2), range(25, 176, 25)

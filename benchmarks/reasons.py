@@ -30,9 +30,8 @@ from evenout import FairOutlierEnsemble
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.datasets import load_dataset
 from evenout.detectors.units import Units
-from evenout.reasons.attribution import Attribution
+from evenout.reasons.attribution import Attribution, draw_orders
 from evenout.reasons.explain import BASELINES
-from evenout.reasons.orders import draw_orders
 
 SMALL = ("pima", "annthyroid", "mammography", "breastw", "credit", "vowels", "cardio")
 PLANTED = ("pima", "annthyroid", "cardio", "vowels", "credit", "communities")

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from evenout.core.pairwise import PairSums, pair_sums
-from evenout.core.sampling import sampled_pair_sums
-from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, comparable_rows
+from evenout.core.individual import DEFAULT_LENGTH, LengthScale, comparable_rows
+from evenout.core.pairwise import PairSums, pair_sums, sampled_pair_sums
 from evenout.core.types import FloatArray, IntArray
 from individual import FOLDS, Problem, error_by_direction, make_problem
 

@@ -29,10 +29,10 @@ import numpy as np
 
 from evenout import FairOutlierEnsemble
 from evenout.detectors.pool import FittedPool
-from evenout.fitting.scorer import Scorer
-from evenout.partitions.dask_engine import DaskEngine
-from evenout.partitions.engines import LocalEngine, Part, Staged
-from evenout.partitions.parquet import parquet_parts
+from evenout.fitting.passes import Scorer
+from evenout.out_of_core.dask_engine import DaskEngine
+from evenout.out_of_core.engines import LocalEngine, Part, Staged
+from evenout.out_of_core.parquet import parquet_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,16 +16,10 @@ import warnings
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from evenout.core.similarity import (
-    DEFAULT_LENGTH,
-    LengthScale,
-    comparable_rows,
-    draw_rows,
-    effective_pairs,
-)
+from evenout.core.individual import DEFAULT_LENGTH, LengthScale, comparable_rows, draw_rows, effective_pairs
 from evenout.core.types import FloatArray, IntArray
 from evenout.datasets import list_datasets, load_dataset
-from evenout.inputs.groups import read_groups
+from evenout.groups.read import read_groups
 from similar import judge
 
 LENGTHS = (0.02, 0.05, 0.1, 0.2, 0.5)

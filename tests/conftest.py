@@ -12,11 +12,10 @@ import pandas as pd
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.core.cells import Cells, CrossFit, rank_weights
-from evenout.core.folds import assign_folds, count_folds
+from evenout.core.base_score import learn_scaling, unit_range
+from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
+from evenout.core.content import assign_folds, count_folds
 from evenout.core.pairwise import pair_sums
-from evenout.core.scaling import learn_scaling, unit_range
-from evenout.core.summing import collect_cells
 
 CHROMIUM = [
     "--no-sandbox",

@@ -10,8 +10,8 @@ import numpy as np
 from evenout.core.exceptions import InputError
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.datasets import list_datasets, list_scenarios
-from evenout.inputs.groups import label_rows
-from evenout.inputs.table import TableEncoder
+from evenout.groups.read import label_rows
+from evenout.tables.encoder import TableEncoder
 from halves import load
 from league.contract import Task
 

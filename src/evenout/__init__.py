@@ -1,7 +1,6 @@
 """Fair outlier detection: one score from many detectors that treats protected groups evenly."""
 
 from evenout.auditing import AuditResult, audit
-from evenout.blind import BlindRepair
 from evenout.core.exceptions import (
     AgedDetectorsWarning,
     AttributeWarning,
@@ -24,9 +23,9 @@ from evenout.core.exceptions import (
 from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
-from evenout.inputs.probable import GroupProbabilities
-from evenout.inputs.table import TableEncoder
-from evenout.repair import ScoreRepair
+from evenout.groups.read import GroupProbabilities
+from evenout.repair import BlindRepair, ScoreRepair
+from evenout.tables.encoder import TableEncoder
 from evenout.watching import FairnessMonitor
 
 __version__ = "0.2.0"

@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 from evenout.core.exceptions import from_extra
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.types import FloatArray
-from evenout.inputs.groups import Groups, read_groups
-from evenout.inputs.parameters import SHARE_OR_COUNT, check_parameters
+from evenout.groups.read import Groups, read_groups
+from evenout.tables.parameters import SHARE_OR_COUNT, check_parameters
 
 if TYPE_CHECKING:
     import pandas as pd

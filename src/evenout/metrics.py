@@ -19,13 +19,13 @@ from sklearn.utils.validation import check_array
 from evenout.core import flags
 from evenout.core.cells import rank_weights
 from evenout.core.exceptions import InputError, Message
-from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
+from evenout.core.individual import DEFAULT_LENGTH, LengthScale, comparable_rows
 from evenout.core.pairwise import pair_sums
-from evenout.core.similarity import DEFAULT_LENGTH, LengthScale, comparable_rows
+from evenout.core.ruler import GroupMoments, no_gap_p_value, parity_from_moments
 from evenout.core.types import BoolArray, FloatArray
-from evenout.inputs.groups import Groups, read_groups
-from evenout.inputs.parameters import SHARE_OR_COUNT, check_parameters
-from evenout.inputs.rows import LARGEST, label_numbers
+from evenout.groups.read import Groups, read_groups
+from evenout.tables.parameters import SHARE_OR_COUNT, check_parameters
+from evenout.tables.rows import LARGEST, label_numbers
 
 __all__ = [
     "OutlierScore",

@@ -7,11 +7,10 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from evenout.core.choice import Choice
 from evenout.core.exceptions import NoGapWarning, UnknownOutcomeWarning
-from evenout.core.path import TradeoffPath
+from evenout.core.path import Choice, TradeoffPath
 from evenout.core.ruler import RatioEstimate
-from evenout.fitting.request import DEFAULT_REDUCTION
+from evenout.fitting.choose import DEFAULT_REDUCTION
 from evenout.fitting.words import gap_words
 
 Status = Literal["assured", "on_target", "short", "no_gap", "unknown", "fixed"]

@@ -1,25 +1,52 @@
-"""Repair of a finished score: move each group's scores towards the distribution that all groups share."""
+"""Repair a finished score: with the group (`ScoreRepair`) or without it (`BlindRepair`)."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import brentq
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from evenout.core.content import N_FOLDS, assign_folds
 from evenout.core.exceptions import InputError, NoGapWarning, TargetNotReachedWarning, warn
-from evenout.core.flags import flag_threshold, flagged_share
-from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments
-from evenout.core.path import SIGNIFICANCE
+from evenout.core.flags import flag_threshold, flagged_share, top_threshold
+from evenout.core.path import HALF_SHARED, SIGNIFICANCE, TradeoffPath, choose
+from evenout.core.registry import GROUP_NOTIONS, NOTIONS
+from evenout.core.ruler import GroupMoments, Sample, no_gap_p_value, parity_from_moments
 from evenout.core.types import FloatArray, IntArray
-from evenout.inputs.coder import Seen
-from evenout.inputs.groups import Groups, label_rows, match_groups, protected_columns, read_groups, warn_left_out
-from evenout.inputs.parameters import ENSEMBLE, check_parameters
-from evenout.inputs.probable import GroupProbabilities
-from evenout.inputs.rows import column_name
+from evenout.detectors.adapt import outlier_labels
+from evenout.fitting.choose import (
+    DEFAULT_REDUCTION,
+    FlagState,
+    Prices,
+    Repaired,
+    doubted,
+    flag_prices,
+    fold_weights,
+    mean_prices,
+    no_prices,
+    require_compared,
+)
+from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
+from evenout.fitting.result import list_kept
+from evenout.fitting.rows import TrainingRows, expected_rows
+from evenout.groups.model import Seen
+from evenout.groups.read import (
+    GroupProbabilities,
+    Groups,
+    label_rows,
+    match_groups,
+    protected_columns,
+    read_groups,
+    warn_left_out,
+)
 from evenout.metrics import one_per_row
-from evenout.scikit import outlier_labels
+from evenout.outcome import Outcome
+from evenout.tables.parameters import CLASSIFIER, ENSEMBLE, check_parameters, integer, one_of
+from evenout.tables.rows import as_seed, column_name, new_rows
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
 
@@ -334,3 +361,321 @@ class _UnseenBias:
             lambda s: self.reduction(np.array([s]))[0] - request, _GRID[first - 1], _GRID[first], xtol=1e-12
         )
         return float(strength), request
+
+
+_SHARED = (
+    "bias_reduction", "flag_rate_ratio", "confidence", "contamination", "continuous", "bands", "intersections",
+    "small_groups", "n_jobs",
+)  # fmt: skip
+_BLIND_RULES = {name: ENSEMBLE[name] for name in _SHARED} | {
+    "fairness": one_of(GROUP_NOTIONS),
+    "min_group_size": integer(N_FOLDS),  # two of the folds are left out at once, and each group must be in the rest
+    "classifier": CLASSIFIER,
+}
+_SILENT = 0.01  # share of a group's indicator that is predicted, up to which nothing is known
+
+
+class BlindRepair(TransformerMixin, BaseEstimator):
+    """Make any score fair without the group of the rows that are scored, by the smallest change that does it.
+
+    Of all scores that do not see the group, the one closest to the score t that has equal group means is
+
+        t(x)  -  sum_g lambda_g r_g(x),        r_g(x) = P(g | x) / P(g),        sum_g lambda_g = 0
+
+    where ``r_g`` is how much a row resembles group g: 1 for a row that tells nothing. A threshold on a score of this
+    form flags, of all rules with the same flag rates of the groups, the rows with the largest total t.
+
+    **What it is.** The score is corrected by how much somebody *looks like* a group. The group itself is neither needed
+    nor used when a decision is made, and two rows with the same data get the same score. But who looks like
+    a member of a group is treated a little like one, member or not. Where the law, or your sense of right, sees that as
+    using the group, do not use this; `FairOutlierEnsemble` weighs detectors instead. Nothing here is legal advice.
+
+    Parameters
+    ----------
+    bias_reduction : float in [0, 1], optional
+        Share of the score's scale-free group bias to remove on unseen rows. 0.8 if neither this nor the next is given.
+    flag_rate_ratio : float in (0, 1], optional
+        Least ratio of the groups' flag rates, lowest to highest, on unseen rows; solved for directly. Not both.
+    confidence : float in [0.5, 1), optional
+        Ask that ``bias_reduction`` is reached with this confidence.
+    contamination : float in (0, 0.5] or int, default=0.1
+        Share of the training rows that is flagged, or how many of them.
+    classifier : scikit-learn classifier, optional
+        Tells groups apart from X and the score, by ``predict_proba``; copies of it are fitted. By default a
+        `HistGradientBoostingClassifier` of 50 small trees.
+    fairness : {"demographic_parity", "equal_opportunity", "equal_false_alarms", "equalized_odds"}
+        Whose mean scores are to be equal: those of all rows, of known outliers, of known inliers, or of each of these
+        two; all but the first need ``labels``. Flag rates are those of the same rows.
+    continuous, bands, intersections
+        Numbers as overlapping bands, and attributes one by one, as in `FairOutlierEnsemble`.
+    min_group_size : int, default=30
+        Groups with fewer rows are small; 5 at least.
+    small_groups : {"leave_out", "merge", "error"}, default="leave_out"
+        Leave small groups out of the comparison, with a warning that names them; their rows are scored like all
+        others. Or merge them into one group, or refuse them.
+    random_state : int, RandomState or None, default=None
+        Seed of the folds, and of open random states in the classifier.
+    n_jobs : int or None, default=None
+        Classifiers that are fitted side by side; 16 are fitted in all.
+
+    Attributes
+    ----------
+    lambda_ : dict of str to float
+        What is taken off for resembling each group; where each row is in one group, the sum is 0. All 0: the score was
+        left as it is.
+    bias_reduction_ : float
+        The share of the score's bias that is gone, as estimated on unseen rows; NaN without a detectable gap.
+    bias_reduction_interval_ : tuple of float
+        Its 95 % interval; NaN without a gap and where flag rates were asked for.
+    flag_rate_ratio_ : float
+        Ratio of flag rates on unseen rows, as counted in each fold by what was learnt without it.
+    flag_rate_ratio_interval_ : tuple of float
+        Its 95 % interval.
+    flag_rates_ : array of shape (G, 2)
+        Share of each group that the score flags before and after, counted on rows that nothing has seen.
+    flag_price_ : dict of str to float
+        On the training rows: ``mean_score_before`` and ``mean_score``, the mean of the given score among the flagged;
+        ``list_kept``, the share of the flagged that stay flagged; and, for a request of flag rates, the other optimum:
+        ``most_list_kept`` is what a rule of that ratio can keep at most, and ``mean_score_most_kept`` what it flags
+        then, which is more ordinary rows.
+    request_met_ : bool
+        Whether what is stated supports the request: at most 0.05 of it is missing, on average. Never with a score that
+        shares less than half of its variance with the given one (correlation below 0.71), or, for flag rates, where
+        the flagged stand out by less than half of what they did: such a score is even because it says little.
+    outcome_ : Outcome
+        What came of it, as in `evenout.FairOutlierEnsemble`.
+    gap_detected_ : bool
+        False if the gap, in means or in flag rates as was asked, is within sampling noise; nothing is changed then.
+    group_known_ : dict of str to float
+        Share of the variance of each group's indicator that X and the score predict on unseen rows: 0 if they say
+        nothing of the group, in which case nothing can be repaired, and 1 if they tell it for sure.
+    path_ : TradeoffPath
+        Every trade-off between closeness and equal means; the columns are the resemblances. None without two groups.
+    alpha_ : float
+        The place on the path; NaN where flag rates were asked for.
+    scores_ : array of shape (n,)
+        The repaired training scores, each by a classifier that has not seen the row.
+    threshold_ : float
+        Rows that score above are flagged.
+    score_name_ : str or None
+        Name of the score, where it was a column of a frame.
+    groups_ : tuple of str
+        The groups that are compared.
+    group_counts_ : array of int
+        Rows that each of them has, or is expected to have.
+    left_out_ : dict of str to int
+        Groups too small to be measured, and their rows.
+    n_features_in_ : int
+        Columns of X.
+    feature_names_in_ : array of str
+        Only where X had string column names.
+
+    Notes
+    -----
+    Give the training rows scores as new rows would get them. A detector scores rows that it was fitted on differently:
+    score them by one fitted elsewhere, or by cross-validation.
+
+    `fit_transform` returns ``scores_``, as scikit-learn's `TargetEncoder` does: `transform` would score the training
+    rows by a classifier that remembers their groups.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from evenout import BlindRepair
+    >>> rng = np.random.default_rng(0)
+    >>> group = rng.integers(2, size=4000)
+    >>> X = rng.normal(size=(4000, 2)) + np.outer(group, [1.0, 0.0])
+    >>> score = X.sum(axis=1) + rng.normal(size=4000)
+    >>> repair = BlindRepair(bias_reduction=0.8, random_state=0).fit(score, X, sensitive_features=group)
+    >>> repair.request_met_, sorted(repair.lambda_)
+    (True, ['0', '1'])
+    >>> repair.transform(score, X).shape  # no group
+    (4000,)
+    """
+
+    # What scores and rows are is no metadata.
+    __metadata_request__fit = {"scores": UNUSED}  # noqa: RUF012
+    __metadata_request__transform = {"scores": UNUSED}  # noqa: RUF012
+    __metadata_request__predict = {"scores": UNUSED}  # noqa: RUF012
+
+    def __init__(
+        self,
+        *,
+        bias_reduction: float | None = None,
+        flag_rate_ratio: float | None = None,
+        confidence: float | None = None,
+        contamination: float = 0.1,
+        classifier: Any = None,
+        fairness: str = "demographic_parity",
+        continuous: Sequence[str] = (),
+        bands: int = 5,
+        intersections: bool | str = True,
+        min_group_size: int = 30,
+        small_groups: str = "leave_out",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.bias_reduction = bias_reduction
+        self.flag_rate_ratio = flag_rate_ratio
+        self.confidence = confidence
+        self.contamination = contamination
+        self.classifier = classifier
+        self.fairness = fairness
+        self.continuous = continuous
+        self.bands = bands
+        self.intersections = intersections
+        self.min_group_size = min_group_size
+        self.small_groups = small_groups
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        scores: Any,
+        X: Any,
+        *,
+        sensitive_features: Any = None,
+        given: Any = None,
+        labels: Any = None,
+        label_propensity: Any = None,
+        clusters: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Learn how much rows resemble each group, and what to take off for it.
+
+        Parameters
+        ----------
+        scores : array of shape (n,)
+            Any score, higher = more outlying. It need not be a function of X.
+        X : array or frame of shape (n, d)
+            Features without the protected attribute, as they are known of new rows.
+        sensitive_features : array, series or frame of shape (n,) or (n, c)
+            The group of each row; several columns make intersectional groups. Or its
+            `evenout.GroupProbabilities`. Required.
+        given : array, series or frame of shape (n,) or (n, c), optional
+            What may justify a difference: rows are compared with others alike in these columns alone.
+        labels : array of shape (n,), optional
+            1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``fairness``.
+        label_propensity : float, or array of shape (n,), optional
+            The chance with which each row was looked at, where some are labelled. Without it nothing is said about
+            rows that nobody looked at.
+        clusters : array of shape (n,), optional
+            Rows with the same value belong together, such as several rows of one person.
+        sample_weight : array of shape (n,), optional
+            How much each row counts, as in a survey; the scale does not matter.
+        """
+        self._check_parameters()
+        t, seed = one_per_row(scores, "scores"), as_seed(self.random_state)
+        parameters = self.get_params(deep=False) | {"unknown_groups": "error", "learn": False, "standardize": False}
+        beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
+        beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
+        rows = TrainingRows.read(self, X, parameters, [NOTIONS[self.fairness]], **beside)
+        _refuse_other_length(t, rows.X)
+        sample, names, share = rows.sample, rows.names, flagged_share(self.contamination, len(t))
+        found, cross = Repaired(None, None, no_prices(0, len(names)), None, rows.groups), None
+        if len(names) >= 2:
+            Z = np.column_stack([rows.X, t])
+            folds = assign_folds(Z, rows.groups.codes, N_FOLDS, seed, rows.clusters)
+            settings: dict[str, Any] = {"seed": seed, "n_jobs": self.n_jobs, "stands_for": sample.weight}
+            cross = cross_fit_resemblance(self.classifier, Z, sample.members, folds, **settings)
+            path = TradeoffPath(cross.sums(t, sample), {NOTIONS[self.fairness]: 1.0}, noise_aware=True)
+            prices, flags = self._solve(cross, path, t, sample, share)
+            found = Repaired(cross.model, path, prices, flags, rows.groups)
+        # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
+        self.scores_ = t.copy() if cross is None else found.prices.apply(t, cross.own)
+        self.threshold_ = float(top_threshold(self.scores_[:, None], share, sample.weight)[0])
+        self.group_counts_ = expected_rows(sample.members)
+        known = np.full(len(names), np.nan) if cross is None else cross.known
+        self.group_known_ = dict(zip(names, known.tolist(), strict=True))
+        self._store(found, names)
+        self.score_name_ = column_name(scores)
+        validate_data(self, X, skip_check_array=True)
+        return self
+
+    def transform(self, scores: Any, X: Any) -> FloatArray:
+        """Repaired scores of new rows, shape (m,); no group is needed.
+
+        Parameters
+        ----------
+        scores : array of shape (m,)
+        X : array or frame of shape (m, d)
+            The columns given to `fit`.
+        """
+        check_is_fitted(self)
+        t, features = one_per_row(scores, "scores"), new_rows(self, X)
+        _refuse_other_length(t, features)
+        model, prices = self._result.model, self._result.prices
+        if model is None or not prices.own.any():
+            return t.copy()
+        return prices.apply(t, model.of(np.column_stack([features, t])))
+
+    def predict(self, scores: Any, X: Any) -> IntArray:
+        """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
+        repaired = self.transform(scores, X)
+        return outlier_labels(self.threshold_ - repaired)
+
+    def fit_transform(self, scores: Any, X: Any, **beside: Any) -> FloatArray:
+        """Fit, and repair the training scores, each by a classifier that has not seen the row."""
+        return self.fit(scores, X, **beside).scores_
+
+    def _check_parameters(self) -> None:
+        check_parameters(self.get_params(deep=False), _BLIND_RULES)
+        if self.bias_reduction is not None and self.flag_rate_ratio is not None:
+            raise InputError("{@bias_reduction} and {@flag_rate_ratio} were given; give at most one of them")
+        if self.confidence is not None and self.flag_rate_ratio is not None:
+            raise InputError(
+                "{@confidence} goes with {@bias_reduction}, but {@flag_rate_ratio} was given; leave one out"
+            )
+
+    def _solve(
+        self, cross: CrossFitted, path: TradeoffPath, t: FloatArray, sample: Sample, share: float
+    ) -> tuple[Prices, FlagState]:
+        """What to take off, announced, and whom that flags."""
+        known, by_flags = float(cross.known.max()), self.flag_rate_ratio is not None
+        require_compared(cross.held(t, sample, share), sample, asked=by_flags)
+        if self.flag_rate_ratio is not None:
+            prices = flag_prices(cross, t, sample, share, self.flag_rate_ratio, f"Other {_more(known)}")
+        else:
+            asked = DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction
+            choice = choose(path, asked, "unseen", self.confidence, least=HALF_SHARED, more=_more(known), anyway="")
+            prices = mean_prices(path, choice, cross.model)
+        flags = FlagState.of(cross, t, sample, prices, share, other=by_flags)
+        rows, V = cross.held(t, sample, share), fold_weights(prices.without)
+        choice, ratio = doubted(prices.choice, flags.ratio, rows, V, share, self.flag_rate_ratio)
+        prices, flags = replace(prices, choice=choice), replace(flags, ratio=ratio)
+        asked = (self.bias_reduction, self.flag_rate_ratio, self.confidence) != (None,) * 3
+        choice.announced(list_kept(t, prices.apply(t, cross.own), self.contamination), asked=asked)
+        if prices.own.any():
+            warn_proxy(cross.known)
+        return prices, flags
+
+    def _store(self, found: Repaired, names: tuple[str, ...]) -> None:
+        """What a fit has learnt; without two groups to compare, nothing."""
+        choice, path, groups = found.prices.choice, found.path, found.groups
+        self._result, self.path_ = found, path
+        self.groups_, self.left_out_ = names, groups.left_out
+        self.lambda_ = dict(zip(names, found.prices.own.tolist(), strict=True))
+        by_flags = self.flag_rate_ratio is not None
+        gap = path is not None and (
+            choice.found_gap(changed=bool(found.prices.own.any())) if by_flags else path.gap_detected
+        )
+        self.gap_detected_, self.request_met_, self.alpha_ = gap, choice.met, choice.alpha
+        self.bias_reduction_ = float("nan") if path is None else found.prices.reduction(path)
+        self.bias_reduction_interval_ = choice.interval
+        state = FlagState.unknown(len(names)) if found.flags is None else found.flags
+        self.flag_rates_, self.flag_price_ = state.rates, state.cost
+        self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
+        self.outcome_ = Outcome.of(choice, state.ratio, self.get_params(deep=False), path)
+
+
+def _more(known: float) -> str:
+    """What may reach more, after the word "other"."""
+    silent = " (these say next to nothing of the groups)" if known < _SILENT else ""
+    return f"features{silent}, or ScoreRepair where the group may be used, may reach more."
+
+
+def _refuse_other_length(t: FloatArray, X: FloatArray) -> None:
+    if len(t) != len(X):
+        raise InputError(
+            "{@scores} has {n} rows, but {@X} has {m}; give the score and the features of each row", n=len(t), m=len(X)
+        )

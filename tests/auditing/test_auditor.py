@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from evenout import metrics
-from evenout.auditing import audit, families
-from evenout.auditing.meanings import MEANINGS
+from evenout.auditing import audit
+from evenout.auditing import measures as families
+from evenout.auditing.inference import MEANINGS
 from evenout.core.exceptions import SmallGroupWarning
 from evenout.core.intervals import holm
 
@@ -278,7 +279,7 @@ def test_interval_of_individual_unfairness_narrows_with_all_rows(monkeypatch):
         "n_permutations": 20,
     }
     whole = audit(scores, **arguments).get("individual_unfairness")
-    monkeypatch.setattr("evenout.auditing.individual._PAIR_ROWS", 300)
+    monkeypatch.setattr("evenout.auditing.drivers._PAIR_ROWS", 300)
     part = audit(scores, **arguments)
     measure = part.get("individual_unfairness")
     assert measure.value == whole.value

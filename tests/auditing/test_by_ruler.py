@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from evenout import GroupProbabilities, audit
-from evenout.auditing.attributes import AttributeAudits
 from evenout.auditing.by_ruler import score_family
-from evenout.auditing.inputs import read_audit_inputs
-from evenout.auditing.summary import Settings
+from evenout.auditing.measures import Settings
+from evenout.auditing.result import AttributeAudits
+from evenout.auditing.sample import read_audit_inputs
 from evenout.cli import main
 from evenout.core.exceptions import ContinuousWarning, InputError
 

@@ -6,9 +6,9 @@ import pytest
 from scipy import stats
 
 from evenout.auditing import audit
-from evenout.auditing.membership import name_clusters
-from evenout.auditing.tables import class_table, joined_clusters, level_table
+from evenout.auditing.sample import name_clusters
 from evenout.core.exceptions import SmallGroupWarning
+from evenout.core.resampling import class_table, joined_clusters, level_table
 from evenout.metrics import no_gap_test
 
 FEW = {"n_bootstrap": 150, "n_permutations": 99}

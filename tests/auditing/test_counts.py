@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom, norm
 
-from evenout.auditing import counts
+from evenout.auditing import practice as counts
 
 statsmodels = pytest.importorskip("statsmodels.stats.api")
 

@@ -5,9 +5,9 @@ import pytest
 
 from evenout import FairOutlierEnsemble, metrics
 from evenout.auditing import audit
-from evenout.auditing.individual import PairMeasures, individual_values, pair_limit, pair_rows, sample_rows
+from evenout.auditing.drivers import PairMeasures, individual_values, pair_limit, pair_rows, sample_rows
 from evenout.core.exceptions import FewPairsWarning
-from evenout.core.similarity import DEFAULT_LENGTH, comparable_rows
+from evenout.core.individual import DEFAULT_LENGTH, comparable_rows
 
 
 @pytest.fixture

@@ -4,7 +4,10 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from evenout.auditing import audit
+from evenout.auditing.counted import score_measures
 from evenout.auditing.inference import (
+    MEANINGS,
+    Meaning,
     extremes_interval,
     gap_interval,
     interval_p_value,
@@ -13,10 +16,8 @@ from evenout.auditing.inference import (
     percentiles,
     within_range,
 )
-from evenout.auditing.meanings import MEANINGS, Meaning
-from evenout.auditing.measures import score_measures
-from evenout.auditing.tables import level_table
 from evenout.core.intervals import correlations, difference_ends, holm, ratio_ends, wilson
+from evenout.core.resampling import level_table
 
 GAP = Meaning("gap", 0.0, "high", "squared")
 RATIO = Meaning("ratio", 1.0, "low", "extremes", 1.0, "rate")

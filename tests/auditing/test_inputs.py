@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from evenout.auditing import audit
-from evenout.auditing.inputs import bin_column, read_audit_inputs, read_strata
+from evenout.auditing.sample import bin_column, read_audit_inputs, read_strata
 
 SCORES = [0.1, 0.2, 0.3, 0.4]
 GROUPS = ["a", "a", "b", "b"]

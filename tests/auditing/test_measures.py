@@ -4,9 +4,8 @@ from scipy.stats import chi2_contingency, f_oneway
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from evenout import audit, metrics
-from evenout.auditing.measures import chi_square, label_measures, largest_gap, score_measures
-from evenout.auditing.strata import strata_measures
-from evenout.auditing.tables import class_table, level_table
+from evenout.auditing.counted import chi_square, label_measures, largest_gap, score_measures, strata_measures
+from evenout.core.resampling import class_table, level_table
 
 HAND_SCORES = np.array([1.0, 2.0, 3.0, 4.0, 3.0, 5.0])
 HAND_GROUPS = np.array([0, 0, 0, 0, 1, 1])

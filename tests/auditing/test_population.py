@@ -10,8 +10,8 @@ from scipy.stats import norm
 
 from evenout import GroupProbabilities, audit
 from evenout.auditing import by_ruler
-from evenout.auditing.inputs import read_audit_inputs
-from evenout.auditing.summary import Settings
+from evenout.auditing.measures import Settings
+from evenout.auditing.sample import read_audit_inputs
 
 RULES = {"min_group_size": 30, "small_groups": "leave_out", "unknown_groups": "error"}
 NAMES = np.array(list("abc"))

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from evenout.auditing import audit
-from evenout.auditing.power import mean_gap, rate_gap
+from evenout.auditing.inference import mean_gap, rate_gap
 
 PLAIN = {"n_bootstrap": 0, "n_permutations": 199}
 

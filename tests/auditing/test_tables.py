@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from evenout.auditing import tables
-from evenout.auditing.tables import class_table, level_table
+from evenout.core import resampling as tables
+from evenout.core.resampling import class_table, level_table
 
 SCORES = np.array([0.5, 0.1, 0.5, 0.9, 0.1, 0.3, 0.9, 0.2])
 GROUPS = np.array([0, 0, 1, 1, 2, 2, 0, 1])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from evenout.auditing import audit
-from evenout.auditing.words import shown
+from evenout.auditing.text import shown
 
 
 def verdict(gap, n=400, seed=0, **more):

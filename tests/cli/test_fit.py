@@ -10,10 +10,10 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from evenout import FairOutlierEnsemble
-from evenout.inputs.files import read_table, sha256
-from evenout.inputs.table import TableEncoder
 from evenout.metrics import flag_rate_ratio, flag_rates
 from evenout.persistence import load_model
+from evenout.tables.encoder import TableEncoder
+from evenout.tables.files import read_table, sha256
 
 FAST = ("--alpha", "2", "--quiet")
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from evenout import FairOutlierEnsemble, GroupProbabilities
-from evenout.inputs.table import TableEncoder
+from evenout.tables.encoder import TableEncoder
 
 FEATURES = ["home", "income", "debt", "years"]
 PLAIN = {"alpha": 2.0, "min_group_size": 10, "random_state": 0}

@@ -164,7 +164,7 @@ def test_a_failure_in_the_last_step_leaves_the_old_results(people, tmp_path, mon
     people.to_csv("p.csv", index=False)
     (tmp_path / "evenout-out").mkdir()
     (tmp_path / "evenout-out" / "scores.csv").write_text("old")
-    monkeypatch.setattr("evenout.cli.summary.summarise", lambda *_: 1 / 0)
+    monkeypatch.setattr("evenout.cli.show.summarise", lambda *_: 1 / 0)
     arguments = ["fit", "p.csv", "--sensitive", "sex", "--id", "person", "--alpha", "1"]
     result = CliRunner().invoke(main, arguments)
     assert isinstance(result.exception, ZeroDivisionError)

@@ -9,8 +9,8 @@ import pytest
 
 from evenout import FairOutlierEnsemble
 from evenout.datasets import load_dataset
-from evenout.inputs.files import read_table, sha256
 from evenout.persistence import load_model, save_model
+from evenout.tables.files import read_table, sha256
 
 
 @pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning", "ignore::evenout.TargetNotReachedWarning")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.cli.outcome import Figures
-from evenout.cli.sentences import gap_sentence, request_sentence, small_groups_sentence
+from evenout.cli.show import Figures, gap_sentence, request_sentence, small_groups_sentence
 
 
 @pytest.fixture(scope="module")

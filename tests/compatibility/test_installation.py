@@ -36,7 +36,7 @@ def test_import_and_help_need_no_extra():
         + """
 import importlib, pkgutil, evenout
 for module in pkgutil.walk_packages(evenout.__path__, "evenout."):
-    if not module.name.startswith(("evenout.gpu", "evenout.partitions", "evenout.__main__")):
+    if not module.name.startswith(("evenout.gpu", "evenout.out_of_core", "evenout.__main__")):
         importlib.import_module(module.name)
 from evenout.cli import main
 main(["--help"])

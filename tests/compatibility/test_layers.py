@@ -13,11 +13,11 @@ SOURCE = Path(evenout.__file__).parent
 # A module may import from its own layer and from those before it.
 LAYERS = [
     {"core"},
-    {"storage", "inputs", "pages"},
-    {"detectors", "gpu", "partitions", "metrics", "scikit", "datasets"},
+    {"storage", "groups", "tables", "pages"},
+    {"detectors", "gpu", "out_of_core", "metrics", "datasets"},
     {"fitting", "outcome"},
     {"reasons"},
-    {"repair", "blind", "scoring", "estimator"},
+    {"repair", "estimator"},
     {"auditing", "persistence", "watching"},
     {"report", "reproduce", "displays"},
     {"cli", "__main__"},

@@ -5,7 +5,7 @@ import pytest
 
 from evenout import FairOutlierEnsemble
 from evenout.core.membership import Membership
-from evenout.core.residuals import balanced
+from evenout.core.ruler import balanced
 
 
 def people(n, rng, gap=0.0):

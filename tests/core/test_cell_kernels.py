@@ -1,6 +1,6 @@
 import numpy as np
 
-from evenout.core._cell_kernels import add_products
+from evenout.core._column_kernels import add_products
 
 
 def test_products_of_rows_are_added_below_the_diagonal_of_their_place():

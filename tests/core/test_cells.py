@@ -3,10 +3,9 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from evenout.core import summing as module
-from evenout.core.cells import Cells, CrossFit, rank_weights
+from evenout.core import cells as module
+from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
 from evenout.core.membership import Membership
-from evenout.core.summing import collect_cells
 
 
 def collect(problem, rows, *, one=False):

@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.core.cells import CrossFit
-from evenout.core.choice import (
+from evenout.core.cells import CrossFit, collect_cells
+from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout.core.intervals import expected_shortfall
+from evenout.core.path import (
     LEAST_CORRELATION,
     Choice,
+    TradeoffPath,
     choose,
     least_alpha,
     no_gap_message,
     worthwhile_alpha,
 )
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
-from evenout.core.intervals import expected_shortfall
-from evenout.core.path import TradeoffPath
-from evenout.core.summing import collect_cells
 
 DP = {"demographic_parity": 1.0}
 METHODS = ["anchored", "published"]

@@ -6,10 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import lsq_linear, minimize
 from tests.conftest import make_problem
 
-from evenout.core.constrained import constrain
 from evenout.core.path import TradeoffPath
-from evenout.core.problem import Columns
-from evenout.core.ray import Rule
+from evenout.core.problem import Columns, Rule, constrain
 
 
 def _squares(k=5, seed=0):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from evenout.core import combine
-from evenout.core.combine import learn_combination, select_greedily
+from evenout.core import base_score as combine
+from evenout.core.base_score import learn_combination, select_greedily
 
 S = np.array([[0.1, 0.9, 0.2], [0.5, 0.4, 0.3], [1.0, 0.0, 0.8]])
 ALL = np.arange(3)

@@ -7,7 +7,7 @@ from numba import config
 from numba.core import event
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from evenout.core.compiled import compiled, map_blocks, one_blas_thread
+from evenout.core.parallel import compiled, map_blocks, one_blas_thread
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 7])

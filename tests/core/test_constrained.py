@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, nnls
 
-from evenout.core.constrained import constrain
+from evenout.core.problem import constrain, factorise
 from evenout.core.registry import NOTIONS
-from evenout.core.spectrum import factorise
 
 KINDS = ["nonnegative", "simplex"]
 FORMS = {"parity": "demographic_parity", "individual": "individual"}

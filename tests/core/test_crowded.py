@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from evenout import FairOutlierEnsemble, ManyColumnsWarning
-from evenout.core.cells import CrossFit, fold_variances, variances
-from evenout.core.summing import collect_cells
+from evenout.core.cells import CrossFit, collect_cells, fold_variances, variances
 
 QUIET = ("ignore::evenout.ManyColumnsWarning", "ignore::evenout.TargetNotReachedWarning")
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from evenout.core._cycle_kernels import cycle_sums
+from evenout.core._pair_kernels import cycle_sums
 
 
 def mass_of(rows, columns, shift, length, runs):

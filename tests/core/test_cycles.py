@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from evenout.core.cycles import BLOCK, Rows, Sample, cell_pairs
+from evenout.core.pairwise import BLOCK, Rows, Sample, cell_pairs
 
 
 def make_rows(n, slope, width=8, seed=0):

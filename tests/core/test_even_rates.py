@@ -5,8 +5,15 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 
-from evenout.core.even_rates import _Programme, even_flags, linear_resemblance, most_kept
-from evenout.core.flags import flag_threshold, group_rates, rate_ratio
+from evenout.core.flags import (
+    _Programme,
+    even_flags,
+    flag_threshold,
+    group_rates,
+    linear_resemblance,
+    most_kept,
+    rate_ratio,
+)
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.ruler import Means, Sample, estimate_ratio
 

@@ -3,7 +3,7 @@ import struct
 import numpy as np
 import pytest
 
-from evenout.core.folds import assign_folds, count_folds, row_numbers
+from evenout.core.content import assign_folds, count_folds, row_numbers
 
 
 def test_folds_are_balanced_within_groups_and_random():

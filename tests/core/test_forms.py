@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenout.core.forms import GroupMoments, no_gap_p_value, parity_from_moments, ratio
+from evenout.core.ruler import GroupMoments, no_gap_p_value, parity_from_moments, ratio
 
 SIZES = [(30, 12), (25, 14, 9), (20, 15, 8, 5)]
 

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from evenout.core.cells import CrossFit, variances
-from evenout.core.forms import wald_test
+from evenout.core.cells import CrossFit, collect_cells, variances
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.parity import effective_sizes, mean_covariances
 from evenout.core.registry import PARITY
-from evenout.core.summing import collect_cells
+from evenout.core.ruler import wald_test
 
 RNG = np.random.default_rng(0)
 N, K = 120, 4

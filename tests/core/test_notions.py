@@ -6,7 +6,7 @@ import pytest
 
 from evenout.core.cells import fold_variances, unit_target
 from evenout.core.notions import combined_form
-from evenout.core.own import Own
+from evenout.core.parity import Own
 from evenout.core.registry import NOTIONS, PARITY, weighted_notions
 
 SIZES = [(30, 12), (25, 14, 9), (20, 15, 8, 5)]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from evenout.core.order import counts_around, row_order
+from evenout.core.content import counts_around, row_order
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from evenout.core.cells import CrossFit
+from evenout.core.cells import CrossFit, collect_cells
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import NOTIONS, PARITY
-from evenout.core.summing import collect_cells
 
 KINDS = {"equal_opportunity": (1,), "equal_false_alarms": (0,), "equalized_odds": (1, 0)}
 AMONG = {1: "outliers", 0: "inliers"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenout.core._pairwise_kernels import (
+from evenout.core._pair_kernels import (
     _POWER,
     STEP,
     TILE,

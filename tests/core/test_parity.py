@@ -5,24 +5,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenout.core.cells import (
-    CrossFit,
-    fold_variances,
-    rank_weights,
-    unit_target,
-    variances,
-)
-from evenout.core.folds import assign_folds
+from evenout.core.cells import CrossFit, collect_cells, fold_variances, rank_weights, unit_target, variances
+from evenout.core.content import assign_folds
 from evenout.core.membership import Comparison
-from evenout.core.parity import (
-    Means,
-    _Found,
-    effective_sizes,
-    mean_covariances,
-)
+from evenout.core.parity import Means, _Found, effective_sizes, mean_covariances
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import PARITY
-from evenout.core.summing import collect_cells
 from evenout.metrics import demographic_parity, no_gap_test
 
 SIZES = [(30, 12), (25, 14, 9), (20, 15, 8, 5)]

@@ -3,12 +3,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from evenout.core.cells import CrossFit, unit_target
-from evenout.core.choice import open_path
+from evenout.core.cells import CrossFit, collect_cells, unit_target
 from evenout.core.exceptions import NoGapWarning
-from evenout.core.path import TradeoffPath
+from evenout.core.path import TradeoffPath, open_path
 from evenout.core.registry import NOTIONS, PARITY
-from evenout.core.summing import collect_cells
 from evenout.metrics import demographic_parity
 
 DP = {"demographic_parity": 1.0}

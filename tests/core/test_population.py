@@ -15,11 +15,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from evenout.core.cells import Cells, CrossFit
-from evenout.core.choice import choose
-from evenout.core.path import TradeoffPath
+from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.path import TradeoffPath, choose
 from evenout.core.registry import PARITY
-from evenout.core.summing import collect_cells
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from evenout.core import rows
-from evenout.core.rows import by_rows, put_rows, side_by_side, sorted_columns, take_rows
+from evenout.core import parallel as rows
+from evenout.core.parallel import by_rows, put_rows, side_by_side, sorted_columns, take_rows
 
 SIZES = [0, 1, 7, 8, 100]
 

@@ -3,10 +3,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from evenout.core import sampling
-from evenout.core.cycles import cell_pairs
-from evenout.core.pairwise import PairSums, distance_range, pair_sums
-from evenout.core.sampling import estimate_pair_sums, sampled_pair_sums
+from evenout.core import pairwise as sampling
+from evenout.core.pairwise import PairSums, cell_pairs, distance_range, estimate_pair_sums, pair_sums, sampled_pair_sums
 
 SHAPE = {"n_groups": 3, "n_folds": 5}
 

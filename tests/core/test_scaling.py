@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenout.core.scaling import SCALINGS, learn_scaling, unit_range
+from evenout.core.base_score import SCALINGS, learn_scaling, unit_range
 
 RAW = np.array([[1.0, 10.0, 4.0], [2.0, 30.0, 4.0], [2.0, 20.0, 4.0], [5.0, 90.0, 4.0]])
 NEW = np.array([[3.0, 0.0, 9.0], [7.0, 200.0, 4.0]])

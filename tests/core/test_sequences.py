@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from evenout.core.sequences import (
+from evenout.core.intervals import (
     SIGNS,
     TIGHTEST,
     change_range,

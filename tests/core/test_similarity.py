@@ -3,7 +3,7 @@ import pytest
 from scipy.spatial.distance import pdist, squareform
 
 from evenout.core.exceptions import FewPairsWarning
-from evenout.core.similarity import (
+from evenout.core.individual import (
     DEFAULT_LENGTH,
     comparable_rows,
     draw_rows,
@@ -12,7 +12,7 @@ from evenout.core.similarity import (
     warn_few_pairs,
 )
 from evenout.datasets import load_dataset
-from evenout.inputs.groups import read_groups
+from evenout.groups.read import read_groups
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)) * [1.0, 100.0, 0.01] + [5.0, 0.0, -3.0]

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from evenout.core.problem import factorise
 from evenout.core.registry import NOTIONS
-from evenout.core.spectrum import factorise
 
 ALPHAS = np.array([0.0, 1e-3, 0.1, 1.0, 30.0, 1e4, 1e7])
 FORMS = {"parity": "demographic_parity", "individual": "individual"}

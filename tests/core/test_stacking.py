@@ -5,14 +5,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from evenout.core import stacking
-from evenout.core.stacking import (
-    LEAST_AGREEMENT,
-    LEAST_BASE,
-    STRENGTHS,
-    Population,
-    Stack,
-    learn_stack,
-)
+from evenout.core.stacking import LEAST_AGREEMENT, LEAST_BASE, STRENGTHS, Population, Stack, learn_stack
 from evenout.metrics import roc_auc
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from evenout.detectors._cut_kernels import halve_to_blocks, select, widest_feature
-from evenout.detectors.search import BLOCK, SMALL, WHOLE, cut_blocks, drop_points, nearest
+from evenout.detectors._search_kernels import halve_to_blocks, select, widest_feature
+from evenout.detectors.search import BLOCK, SMALL_CUT, WHOLE, cut_blocks, drop_points, nearest_by_blocks
 
 
 @pytest.mark.parametrize("kind", ["any", "few values", "rising", "falling", "constant", "pipe"])
@@ -49,7 +49,7 @@ def halved(points, rows):
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
-@pytest.mark.parametrize("n", [1, BLOCK, BLOCK + 1, 1000, SMALL, SMALL + 1, 2 * WHOLE + 77])
+@pytest.mark.parametrize("n", [1, BLOCK, BLOCK + 1, 1000, SMALL_CUT, SMALL_CUT + 1, 2 * WHOLE + 77])
 def test_blocks_are_those_of_plain_halving(n, n_threads):
     X = np.random.default_rng(n).normal(size=(n, 3)) * [1.0, 3.0, 2.0]
     exact = cut_blocks(X, n_threads=n_threads).exact
@@ -67,7 +67,7 @@ def test_a_small_table_is_one_block():
     assert_array_equal(rows, np.arange(BLOCK))
 
 
-@pytest.mark.parametrize("n", [200, SMALL + 1])
+@pytest.mark.parametrize("n", [200, SMALL_CUT + 1])
 def test_a_range_too_wide_for_a_number_is_the_widest(n):
     X = np.random.default_rng(0).normal(size=(n, 2))
     X[:2, 1] = -1.7e308, 1.7e308
@@ -80,7 +80,7 @@ def test_dropped_points_are_found_by_no_product():
     X = np.random.default_rng(3).normal(size=(900, 6))
     gone = np.arange(900) % 3 == 0
     gone[cut_blocks(X).exact.ids[1]] = True  # a whole block
-    distance, found = nearest(drop_points(cut_blocks(X), gone), 20, queries=cut_blocks(X))
+    distance, found = nearest_by_blocks(drop_points(cut_blocks(X), gone), 20, queries=cut_blocks(X))
     among = np.flatnonzero(~gone)
     for row in range(0, 900, 50):
         squares = ((X[row] - X[among]) ** 2).sum(axis=1)

@@ -5,10 +5,9 @@ import pytest
 from numba import config
 from scipy.spatial.distance import cdist
 
-from evenout.detectors import few
-from evenout.detectors._row_kernels import search_rows
-from evenout.detectors.few import SMALL, Few
-from evenout.detectors.search import cut_blocks, nearest
+from evenout.detectors import search
+from evenout.detectors._search_kernels import search_rows
+from evenout.detectors.search import SMALL_SEARCH, Few, cut_blocks, nearest_by_blocks
 
 
 def make_points(n, d, kind):
@@ -29,7 +28,7 @@ def test_neighbours_are_those_of_the_search_in_blocks(n, d, k, kind):
     asked = np.concatenate([points[:5] + 0.5, rng.normal(size=(6, d)), points[-2:], np.full((1, d), 1e9)])
     blocks = cut_blocks(points)
     distances, ids = Few.of(blocks).nearest(asked, k)
-    expected = nearest(blocks, k, queries=cut_blocks(asked))
+    expected = nearest_by_blocks(blocks, k, queries=cut_blocks(asked))
     np.testing.assert_array_equal(distances, expected[0])
     np.testing.assert_array_equal(ids, expected[1])
 
@@ -46,14 +45,14 @@ def test_neighbours_are_those_that_all_distances_name():
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize(
-    ("n", "d", "k"), [(1, 2, 0), (2, 1, 1), (65, 3, 64), (700, 3, 10), (SMALL, 2, 5), (SMALL + 1, 2, 5)]
+    ("n", "d", "k"), [(1, 2, 0), (2, 1, 1), (65, 3, 64), (700, 3, 10), (SMALL_SEARCH, 2, 5), (SMALL_SEARCH + 1, 2, 5)]
 )
 def test_any_number_of_points_is_searched_with_the_same_result(n, d, k, n_threads):
     points = np.random.default_rng(n).integers(0, 99, size=(n, d)) / 8.0  # with ties
     blocks = cut_blocks(points)
     for asked in (None, points[::2] + 0.25):
-        found = few.nearest(blocks, k, queries=asked, n_threads=n_threads)
-        expected = nearest(blocks, k, queries=None if asked is None else cut_blocks(asked))
+        found = search.nearest(blocks, k, queries=asked, n_threads=n_threads)
+        expected = nearest_by_blocks(blocks, k, queries=None if asked is None else cut_blocks(asked))
         np.testing.assert_array_equal(found[0], expected[0])
         np.testing.assert_array_equal(found[1], expected[1])
 
@@ -62,16 +61,16 @@ def test_any_number_of_points_is_searched_with_the_same_result(n, d, k, n_thread
 def test_one_kernel_serves_rows_in_any_layout():
     points = make_points(300, 3, "normal")
     blocks, asked = cut_blocks(points), points[:20] + 0.5
-    expected = few.nearest(blocks, 5, queries=asked)
+    expected = search.nearest(blocks, 5, queries=asked)
     kernels = len(search_rows.overloads)
     for rows in (np.asfortranarray(asked), np.repeat(asked, 2, axis=1)[:, ::2]):
-        np.testing.assert_array_equal(few.nearest(blocks, 5, queries=rows)[1], expected[1])
+        np.testing.assert_array_equal(search.nearest(blocks, 5, queries=rows)[1], expected[1])
     assert len(search_rows.overloads) == kernels
 
 
-@pytest.mark.parametrize(("n", "by_blocks"), [(SMALL, 0), (SMALL + 1, 1)])
+@pytest.mark.parametrize(("n", "by_blocks"), [(SMALL_SEARCH, 0), (SMALL_SEARCH + 1, 1)])
 def test_few_points_are_searched_without_blocks_of_queries(n, by_blocks, monkeypatch):
     asked = []
-    monkeypatch.setattr(few, "nearest_by_blocks", lambda *_, **settings: asked.append(settings["queries"]))
-    few.nearest(cut_blocks(make_points(n, 2, "normal")), 3)
+    monkeypatch.setattr(search, "nearest_by_blocks", lambda *_, **settings: asked.append(settings["queries"]))
+    search.nearest(cut_blocks(make_points(n, 2, "normal")), 3)
     assert asked == [None] * by_blocks

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from evenout.detectors._forest_kernels import (
+from evenout.detectors._tree_kernels import (
     add_seen_paths,
-    divide,
+    divide_fold,
     draw_threshold,
-    grow_trees,
+    grow_fold_trees,
     shuffle_next,
     uniform,
 )
@@ -51,16 +51,16 @@ def test_thresholds_lie_between_the_values_of_the_rows():
 def test_rows_at_most_at_the_threshold_come_first():
     X = np.array([[1.0], [3.0], [9.0], [2.0]], dtype=np.float32)
     rows = np.array([2, 1, 0, 3])
-    assert divide(X, rows, 0, 2.0) == 2
+    assert divide_fold(X, rows, 0, 2.0) == 2
     assert set(rows[:2]) == {0, 3}
-    assert divide(X, rows, 0, 0.5) == 0
+    assert divide_fold(X, rows, 0, 0.5) == 0
 
 
 def test_a_tree_of_three_rows_isolates_them():
     X = np.array([[0.0], [1.0], [10.0]], dtype=np.float32)
     feature, threshold, level, size = (np.zeros(5, dtype=t) for t in (np.int32, float, np.intp, np.intp))
     child = np.repeat(np.arange(5, dtype=np.int32)[:, None], 2, axis=1)
-    grow_trees(X, seeded(3), 0, 1, 3, 2, feature, threshold, child, level, size)
+    grow_fold_trees(X, seeded(3), 0, 1, 3, 2, feature, threshold, child, level, size)
     assert child[0].tolist() == [1, 2]
     assert sorted(size) == [1, 1, 1, 2, 3]
     assert sorted(level) == [0, 1, 1, 2, 2]
@@ -73,7 +73,7 @@ def test_a_tree_stops_at_its_depth():
     X = np.arange(4, dtype=np.float32)[:, None]
     feature, threshold, level, size = (np.zeros(7, dtype=t) for t in (np.int32, float, np.intp, np.intp))
     child = np.repeat(np.arange(7, dtype=np.int32)[:, None], 2, axis=1)
-    grow_trees(X, seeded(0), 0, 1, 4, 1, feature, threshold, child, level, size)
+    grow_fold_trees(X, seeded(0), 0, 1, 4, 1, feature, threshold, child, level, size)
     assert level.tolist() == [0, 1, 1, 0, 0, 0, 0]
     assert size[0] == size[1] + size[2] == 4
 

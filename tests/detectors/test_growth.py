@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 from sklearn.tree import ExtraTreeRegressor
 from sklearn.utils.random import sample_without_replacement
 
-from evenout.detectors._growth_kernels import (
+from evenout.detectors._tree_kernels import (
     WORDS,
     divide,
     draw_rows,
@@ -16,7 +16,7 @@ from evenout.detectors._growth_kernels import (
     next_words,
     variances,
 )
-from evenout.detectors.growth import _draw, _empty, _room, grow, of_scikit_learn
+from evenout.detectors.forest import _draw, _empty, _room, grow, of_scikit_learn
 
 
 def normal(n, d, seed=0):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenout.detectors.growth import grow, of_scikit_learn
+from evenout.detectors.forest import grow, of_scikit_learn
 
 
 @pytest.mark.parametrize("n", [40, 258, 300, 25_600])

@@ -12,7 +12,7 @@ from sklearn.neighbors import LocalOutlierFactor
 from sklearn.svm import OneClassSVM
 
 from evenout.datasets import load_dataset
-from evenout.detectors import few, neighbours
+from evenout.detectors import neighbours, search
 from evenout.detectors.fairlof import FairLOF
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
@@ -114,10 +114,10 @@ def asked(monkeypatch):
     return searches
 
 
-@pytest.mark.parametrize("small", [0, few.SMALL], ids=["by blocks", "one by one"])
+@pytest.mark.parametrize("small", [0, search.SMALL_SEARCH], ids=["by blocks", "one by one"])
 @pytest.mark.parametrize("X", [simulated(), with_copies(), lattice(8, 3)], ids=["no ties", "copies", "lattice"])
 def test_rows_with_too_few_neighbours_left_are_searched_for_again(X, small, asked, monkeypatch):
-    monkeypatch.setattr(few, "SMALL", small)
+    monkeypatch.setattr(search, "SMALL_SEARCH", small)
     monkeypatch.setattr(neighbours, "SPARE", -30.0)  # no more than needed with all rows
     folds = dealt(X)
     _, _, without = Neighbours.cross_fit(X, folds, **NEAR)

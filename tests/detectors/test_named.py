@@ -10,7 +10,7 @@ from evenout import FairOutlierEnsemble
 from evenout.detectors.nearness import Nearness
 from evenout.detectors.pool import cross_fit_pool, fit_pool, standard_units
 from evenout.detectors.tails import Tails
-from evenout.fitting.scores import learn_scores
+from evenout.fitting.score_model import learn_scores
 
 
 def rows(n=300, d=3, seed=0):

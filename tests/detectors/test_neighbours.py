@@ -11,7 +11,7 @@ from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 from evenout.datasets import load_dataset
 from evenout.detectors import neighbours
 from evenout.detectors.neighbours import Neighbours, distinct_rows
-from evenout.detectors.search import cut_blocks, nearest
+from evenout.detectors.search import cut_blocks, nearest_by_blocks
 
 LOF = (5, 10, 15, 20, 25, 30)
 KNN = (2, 4, 6, 8, 10)
@@ -139,8 +139,8 @@ def test_boxes_and_brute_force_find_the_same_neighbours(X):
     Q = np.concatenate([X[:70] + 0.5, 3.0 * X[-9:]])
     boxes, brute = cut_blocks(X), cut_blocks(X, method="brute")
     for mine, queries in [(None, None), (cut_blocks(Q), cut_blocks(Q, method="brute"))]:
-        distance, found = nearest(boxes, 30, queries=mine)
-        brute_distance, brute_found = nearest(brute, 30, queries=queries)
+        distance, found = nearest_by_blocks(boxes, 30, queries=mine)
+        brute_distance, brute_found = nearest_by_blocks(brute, 30, queries=queries)
         assert_array_equal(found, brute_found)
         assert_array_equal(distance, brute_distance)
 
@@ -150,7 +150,7 @@ def test_nearest_sorts_by_distance_then_index():
     D = cdist(X, X)  # square roots of whole numbers: exact ties
     np.fill_diagonal(D, np.inf)
     expected = np.argsort(D, axis=1, kind="stable")[:, :30]
-    distance, found = nearest(cut_blocks(X), 30)
+    distance, found = nearest_by_blocks(cut_blocks(X), 30)
     assert_array_equal(found, expected)
     assert_array_equal(distance, np.take_along_axis(D, expected, axis=1))
 

@@ -6,19 +6,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from evenout.core.compiled import compiled
-from evenout.detectors._product_kernels import (
+from evenout.core.parallel import compiled
+from evenout.detectors._search_kernels import (
     MOST_FEATURES,
     TILE,
     UNIT,
     bits_within,
     least,
     near_points,
+    points_to_box,
     round_queries,
+    squared_distances,
+    within,
 )
-from evenout.detectors._search_kernels import points_to_box, squared_distances, within
 from evenout.detectors.neighbours import distinct_rows
-from evenout.detectors.search import BLOCK, Blocks, cut_blocks, drop_points, nearest
+from evenout.detectors.search import BLOCK, Blocks, cut_blocks, drop_points, nearest_by_blocks
 
 
 def squares(Q, X):
@@ -41,7 +43,7 @@ def by_sorting(X, k, Q=None):
 
 
 def assert_exact(X, k, Q=None, n_threads=1):
-    found = nearest(cut_blocks(X), k, queries=None if Q is None else cut_blocks(Q), n_threads=n_threads)
+    found = nearest_by_blocks(cut_blocks(X), k, queries=None if Q is None else cut_blocks(Q), n_threads=n_threads)
     for mine, expected in zip(found, by_sorting(X, k, Q), strict=True):
         assert_array_equal(mine, expected)
 
@@ -119,7 +121,7 @@ def test_any_table(seed, n, d, values, spread, offset, k):
 def test_dropped_points_are_not_found():
     X, gone = normal(400, 20), np.random.default_rng(1).random(400) < 0.4
     gone[cut_blocks(X).exact.ids[2]] = True  # a whole block
-    distance, found = nearest(drop_points(cut_blocks(X), gone), 31, queries=cut_blocks(X[gone]))
+    distance, found = nearest_by_blocks(drop_points(cut_blocks(X), gone), 31, queries=cut_blocks(X[gone]))
     expected_distance, expected = by_sorting(X[~gone], 31, X[gone])
     assert_array_equal(distance, expected_distance)
     assert_array_equal(found, np.flatnonzero(~gone)[expected])
@@ -127,7 +129,9 @@ def test_dropped_points_are_not_found():
 
 def test_threads_do_not_matter():
     X = normal(1500, 20)
-    for one, three in zip(nearest(cut_blocks(X), 31), nearest(cut_blocks(X), 31, n_threads=3), strict=True):
+    for one, three in zip(
+        nearest_by_blocks(cut_blocks(X), 31), nearest_by_blocks(cut_blocks(X), 31, n_threads=3), strict=True
+    ):
         assert_array_equal(one, three)
 
 
@@ -141,7 +145,7 @@ def without_products(X):
 
 
 def share_found_by_products(X):
-    return (nearest(cut_blocks(X), 10)[1] != nearest(without_products(X), 10)[1]).mean()
+    return (nearest_by_blocks(cut_blocks(X), 10)[1] != nearest_by_blocks(without_products(X), 10)[1]).mean()
 
 
 def test_products_are_asked_where_they_can_tell():

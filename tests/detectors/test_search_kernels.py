@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from evenout.detectors._search_kernels import within
-from evenout.detectors.few import Few
-from evenout.detectors.search import cut_blocks, nearest
+from evenout.detectors.search import Few, cut_blocks, nearest_by_blocks
 
 
 def sorted_by_all_distances(asked, points, k, itself):
@@ -27,8 +26,8 @@ def test_what_is_found_is_what_all_distances_say(d, method):
     asked = np.random.default_rng(0).normal(size=(9, d))
     blocks = cut_blocks(points, method=method)
     for found, expected in (
-        (nearest(blocks, 4), sorted_by_all_distances(points, points, 4, True)),
-        (nearest(blocks, 4, queries=cut_blocks(asked)), sorted_by_all_distances(asked, points, 4, False)),
+        (nearest_by_blocks(blocks, 4), sorted_by_all_distances(points, points, 4, True)),
+        (nearest_by_blocks(blocks, 4, queries=cut_blocks(asked)), sorted_by_all_distances(asked, points, 4, False)),
         (Few.of(blocks).nearest(asked, 4), sorted_by_all_distances(asked, points, 4, False)),
     ):
         np.testing.assert_array_equal(found[1], expected[1])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from evenout.detectors.slots import ROWS, Slots
+from evenout.detectors.neighbours import ROWS, Slots
 
 K = 6
 

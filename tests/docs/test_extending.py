@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.partitions.engines import LocalEngine, Part
+from evenout.out_of_core.engines import LocalEngine, Part
 from evenout.persistence import ModelFileError, load_model, save_model
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "extending"

@@ -8,7 +8,7 @@ from evenout import FairOutlierEnsemble, ProxyWarning, TargetNotReachedWarning
 from evenout.core.flags import flag_rates, rate_ratio
 from evenout.metrics import demographic_parity
 from evenout.persistence import load_model, save_model
-from evenout.report.collect import collect
+from evenout.report.page import collect
 
 LOGISTIC = LogisticRegression()
 

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from evenout import FairOutlierEnsemble, InputError, TableEncoder, audit
 from evenout.detectors.fairlof import FairLOF
-from evenout.inputs.rows import as_seed
+from evenout.tables.rows import as_seed
 
 BOTH = {"demographic_parity": 1, "individual": 1}
 

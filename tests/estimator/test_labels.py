@@ -6,9 +6,9 @@ import pytest
 
 from evenout import FairOutlierEnsemble
 from evenout.core.exceptions import InputError, LabelCoverageWarning
-from evenout.inputs.rows import read_outcomes
 from evenout.metrics import demographic_parity, read_labels, roc_auc
 from evenout.persistence import load_model, save_model
+from evenout.tables.rows import read_outcomes
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning", "ignore::evenout.NoGapWarning")
 

@@ -11,7 +11,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from evenout import BlindRepair, FairOutlierEnsemble
-from evenout.detectors import few, neighbours
+from evenout.detectors import neighbours, search
 from evenout.persistence import load_model, save_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
@@ -69,7 +69,7 @@ def in_parts(score, rows, size):
 def test_a_row_has_the_same_score_alone_among_ten_and_among_a_thousand(models, asked, name, method):
     score = getattr(models[name], method)
     many, some = score(asked), slice(0, 1000, 23)
-    for size in (1, 10, few.FEW, few.FEW + 1):
+    for size in (1, 10, search.FEW, search.FEW + 1):
         np.testing.assert_array_equal(in_parts(score, asked[some], size), many[some], err_msg=str(size))
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout import FairLOF, FairOutlierEnsemble, ScoreRepair
-from evenout.inputs.table import TableEncoder
+from evenout.tables.encoder import TableEncoder
 
 # The checks' data are small, random and without groups: these warnings are the right answer to them.
 pytestmark = [

@@ -6,7 +6,7 @@ import pytest
 from evenout.core.flags import FlagRows, flag_threshold, group_rates, rate_ratio
 from evenout.core.membership import Membership
 from evenout.core.ruler import Sample
-from evenout.fitting.even import even_columns
+from evenout.fitting.choose import even_columns
 
 ASKED, SHARE = 0.8, 0.1
 

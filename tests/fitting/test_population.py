@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 
 from evenout import GroupProbabilities
-from evenout.core.cells import CrossFit
+from evenout.core.cells import CrossFit, collect_cells
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import PARITY
-from evenout.core.summing import collect_cells
-from evenout.inputs.grouping import count_rows, read_crossed, settle
+from evenout.groups.model import count_rows, read_crossed, settle
 
 RULES = {"min_group_size": 10, "small_groups": "leave_out", "unknown_groups": "error"}
 PLAIN = {"continuous": (), "bands": 4, "intersections": True, **RULES}

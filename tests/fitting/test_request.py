@@ -9,7 +9,7 @@ from evenout.core.exceptions import ManyColumnsWarning, NoGapWarning, TargetNotR
 from evenout.core.flags import flag_rates, rate_ratio
 from evenout.core.membership import Membership
 from evenout.core.ruler import Sample
-from evenout.fitting.request import FlagRows, Request, flag_p_value
+from evenout.fitting.choose import FlagRows, Request, flag_p_value
 
 
 @pytest.fixture

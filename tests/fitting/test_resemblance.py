@@ -7,10 +7,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from evenout.core.folds import assign_folds
+from evenout.core.content import assign_folds
 from evenout.core.membership import Membership
-from evenout.fitting.layers import Calibration, layers_of
-from evenout.fitting.resemblance import cross_fit_resemblance
+from evenout.fitting.resemblance import Calibration, cross_fit_resemblance, layers_of
 
 
 class Memory(ClassifierMixin, BaseEstimator):

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from evenout.core.combine import COMBINATIONS
-from evenout.core.scaling import SCALINGS
+from evenout.core.base_score import COMBINATIONS, SCALINGS
 from evenout.detectors.pool import FittedPool, Precomputed
-from evenout.fitting.scores import learn_on, learn_scores
+from evenout.fitting.score_model import learn_on, learn_scores
 
 
 @pytest.mark.parametrize("behind", [0, 2])

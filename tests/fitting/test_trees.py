@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from evenout.fitting.trees import Boosted
+from evenout.fitting.resemblance import Boosted
 from evenout.storage.archive import ModelFileError, plain
 from evenout.storage.fields import Fields
 

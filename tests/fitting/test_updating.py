@@ -9,10 +9,9 @@ import pytest
 from scipy.stats import rankdata
 
 from evenout import AgedDetectorsWarning, FairOutlierEnsemble, InputError
-from evenout.core.cells import Cells, CrossFit
-from evenout.core.folds import row_numbers
-from evenout.core.summing import collect_cells
-from evenout.fitting.request import Request
+from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.content import row_numbers
+from evenout.fitting.choose import Request
 from evenout.persistence import load_model, save_model
 
 SETTINGS = [

@@ -34,7 +34,7 @@ from click.testing import CliRunner
 
 import evenout.report
 from evenout.cli import main
-from evenout.detectors import named
+from evenout.detectors import pool as named
 from evenout.persistence import ModelFileError, load_model
 
 SECONDS = 120  # for one case on a busy machine: a page takes seconds, all else tenths of a second

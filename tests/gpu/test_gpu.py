@@ -12,7 +12,7 @@ from evenout.core.pairwise import pair_sums
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.pool import cross_fit_pool, fit_pool
-from evenout.detectors.search import cut_blocks, nearest
+from evenout.detectors.search import cut_blocks, nearest_by_blocks
 from evenout.detectors.tails import Tails
 
 STATE = ("locations", "counts", "lof", "knn", "k_distance", "density", "scores")
@@ -125,7 +125,7 @@ def test_fused_search_equals_that_of_the_cpu(kind):
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    from evenout.gpu._torch_search import nearest as search
+    from evenout.gpu._torch_neighbours import nearest as search
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(25000, 4))
@@ -133,18 +133,18 @@ def test_fused_search_equals_that_of_the_cpu(kind):
     X[:10] *= 1e6 if kind == "outliers" else 1.0
     X = np.unique(np.round(X, 1) if kind == "grid" else X, axis=0)
     distances, ids = search(torch.as_tensor(X).cuda(), 30)
-    expected = nearest(cut_blocks(X), 30, n_threads=4)
+    expected = nearest_by_blocks(cut_blocks(X), 30, n_threads=4)
     np.testing.assert_array_equal(distances.cpu().numpy(), expected[0])
     np.testing.assert_array_equal(ids.cpu().numpy(), expected[1])
 
 
 def test_nearest_breaks_long_ties_by_id(device):
     torch = pytest.importorskip("torch")
-    from evenout.gpu._torch_search import nearest as search
+    from evenout.gpu._torch_neighbours import nearest as search
 
     grid = np.stack(np.meshgrid(range(9), range(9), range(9)), axis=-1).reshape(-1, 3).astype(float)
     distances, ids = search(torch.as_tensor(grid).to(device), 4)
-    expected = nearest(cut_blocks(grid), 4)
+    expected = nearest_by_blocks(cut_blocks(grid), 4)
     np.testing.assert_array_equal(distances.cpu().numpy(), expected[0])
     np.testing.assert_array_equal(ids.cpu().numpy(), expected[1])
 
@@ -323,7 +323,7 @@ def test_pair_sums_repeat(device, scale, tolerance):
 
 def test_pair_sums_do_not_feel_the_padding_of_cells():
     torch = pytest.importorskip("torch")
-    from evenout.gpu import _torch_engines as engines
+    from evenout.gpu import _torch_pairs as engines
     from evenout.gpu import _torch_pairs as pairs
     from evenout.gpu._torch_rows import order_by_cell
 
@@ -357,7 +357,7 @@ RANGES = {
 @pytest.mark.parametrize("sizes", [(0.5, 0.3, 0.2), (0.01, 0.0, 0.99), (0.025,) * 40])
 def test_the_range_of_distances_between_groups(device, kind, sizes):
     torch = pytest.importorskip("torch")
-    from evenout.gpu._torch_range import measure_range
+    from evenout.gpu._torch_pairs import measure_range
 
     rng = np.random.default_rng(1)
     X = RANGES[kind](rng)

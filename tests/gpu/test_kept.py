@@ -16,8 +16,11 @@ from evenout import gpu  # noqa: E402
 from evenout.detectors.forest import Forest  # noqa: E402
 from evenout.detectors.nearness import Nearness  # noqa: E402
 from evenout.detectors.neighbours import Neighbours  # noqa: E402
-from evenout.gpu import _torch_forest, _torch_kept, _torch_neighbours, _torch_search  # noqa: E402
-from evenout.gpu._torch_rows import scale_to_halves, split  # noqa: E402
+from evenout.gpu import _torch_forest, _torch_neighbours, _torch_rows  # noqa: E402
+from evenout.gpu._torch_rows import (  # noqa: E402
+    scale_to_halves,
+    split,
+)
 
 THREADS = 4
 
@@ -87,21 +90,21 @@ def test_other_parts_and_other_devices_have_their_own(sends):
     assert len(sends) == 2
     _torch_neighbours.score(one, rows, "cpu:0", 1)
     assert len(sends) == 3
-    assert {str(device) for device in _torch_kept._KEPT[one]} == {"cpu", "cpu:0"}
+    assert {str(device) for device in _torch_rows._KEPT[one]} == {"cpu", "cpu:0"}
 
 
 @pytest.mark.parametrize("name", ["neighbours", "forest"])
 def test_it_is_freed_with_the_part_and_goes_into_no_copy(name, sends):  # noqa: ARG001
     part = FITTED[name](make_rows(300, seed=0))
     gc.collect()
-    before = len(_torch_kept._KEPT)
+    before = len(_torch_rows._KEPT)
     gpu.score(part, make_rows(3, seed=1), device="cpu")
-    assert len(_torch_kept._KEPT) == before + 1
+    assert len(_torch_rows._KEPT) == before + 1
     again = pickle.loads(pickle.dumps(part))
-    assert again not in _torch_kept._KEPT
+    assert again not in _torch_rows._KEPT
     del part
     gc.collect()
-    assert len(_torch_kept._KEPT) == before
+    assert len(_torch_rows._KEPT) == before
 
 
 def test_many_rows_have_the_scores_of_few(monkeypatch):
@@ -118,13 +121,13 @@ def test_many_rows_have_the_scores_of_few(monkeypatch):
 
 def test_an_index_makes_room_for_rows_that_lie_further_out():
     points = torch.as_tensor(make_rows(300, seed=0))
-    index = _torch_search.Index(points)
+    index = _torch_neighbours.Index(points)
     assert index.reaching(points[:1]) is index
     far = 1e5 * points[:2]
     wider = index.reaching(far)
     assert wider.unit == scale_to_halves(points - index.centre, far - index.centre) < index.unit
     expected = split((points[index.ids[:300]] - index.centre) * wider.unit)
-    places = _torch_search._in_lanes(torch.arange(len(index.ids))[:, None])[:, 0]
+    places = _torch_neighbours._in_lanes(torch.arange(len(index.ids))[:, None])[:, 0]
     there = places < 300
     assert torch.equal(wider.right[there], expected.right[places[there]])
     assert (wider.right[~there] == torch.inf).any(dim=1).all()  # and no other place holds a point
@@ -136,14 +139,14 @@ import numpy as np
 import torch
 from evenout.detectors.forest import Forest
 from evenout.detectors.neighbours import Neighbours
-from evenout.gpu import _torch_forest, _torch_neighbours, _torch_range, _torch_search
+from evenout.gpu import _torch_forest, _torch_neighbours, _torch_pairs
 
-built, grouped, make, group = [], [], _torch_search.Index.__init__, _torch_search.Index._near_blocks
-_torch_search.can_fuse = _torch_forest.can_fuse = lambda *_: True
-_torch_search.FEW = _torch_forest.FEW = 0
-_torch_search._stages = lambda _: 1
-_torch_search.Index.__init__ = lambda self, points: built.append(len(points)) or make(self, points)
-_torch_search.Index._near_blocks = lambda self, *asked: grouped.append(1) or group(self, *asked)
+built, grouped, make, group = [], [], _torch_neighbours.Index.__init__, _torch_neighbours.Index._near_blocks
+_torch_neighbours.can_fuse = _torch_forest.can_fuse = lambda *_: True
+_torch_neighbours.FEW_DISTANCES = _torch_forest.FEW = 0
+_torch_neighbours._stages = lambda _: 1
+_torch_neighbours.Index.__init__ = lambda self, points: built.append(len(points)) or make(self, points)
+_torch_neighbours.Index._near_blocks = lambda self, *asked: grouped.append(1) or group(self, *asked)
 rng = np.random.default_rng(0)
 X, rows = rng.normal(size=(1100, 3)), rng.normal(size=(3, 3))
 rows[0] *= 1e6
@@ -155,14 +158,14 @@ for few in (4096, 0):
 for i in range(2):
     np.testing.assert_array_equal(_torch_neighbours.score(model, rows[i : i + 1], "cpu", 1), expected[i : i + 1])
 assert built == [1100] and not grouped
-_torch_search.GROUPS = 16
+_torch_neighbours.GROUPS = 16
 model = Neighbours.fit(rng.normal(size=(20_000, 3)), lof=[2], knn=[1])[0]
 np.testing.assert_array_equal(_torch_neighbours.score(model, rows, "cpu", 1), model.score(rows))
 assert grouped
 forest = Forest.fit(X, sizes=[2, 3], random_state=0)[0]
 np.testing.assert_array_equal(_torch_forest.score(forest, X[:200], "cpu", 1), forest.score(X[:200]))
 points, groups = torch.as_tensor(X).double(), torch.as_tensor(rng.integers(-1, 3, size=len(X)))
-fused, plain = (_torch_range.measure_range(points, groups, 3, fused=way) for way in (True, False))
+fused, plain = (_torch_pairs.measure_range(points, groups, 3, fused=way) for way in (True, False))
 np.testing.assert_allclose(fused, plain, rtol=1e-12)
 print("all the same")
 """

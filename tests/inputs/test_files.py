@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenout.core.exceptions import EvenoutWarning
-from evenout.inputs.files import read_table, require_columns, sha256
+from evenout.tables.files import read_table, require_columns, sha256
 
 RAGGED_SHORT = "a,b,c\n1,2,3\n4,5\n"
 RAGGED_LONG = "a,b\n1,2\n3,4\n5,6,7\n"

@@ -8,7 +8,7 @@ import pytest
 
 from evenout import FairOutlierEnsemble, GroupGivenAwayWarning, TableEncoder
 from evenout.datasets import list_datasets, load_dataset
-from evenout.inputs.giveaways import find_giveaways, read_attributes, told_share
+from evenout.groups.giveaways import find_giveaways, read_attributes, told_share
 
 
 def test_told_share_by_hand():

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from evenout import ContinuousWarning, GroupProbabilities, InputError, SmallGroupWarning
-from evenout.inputs.coder import CUTS, Attribute, Cut, Seen
-from evenout.inputs.grouping import count_rows, read_crossed, read_members, settle
+from evenout.groups.model import CUTS, Attribute, Cut, Seen, count_rows, read_crossed, read_members, settle
 
 N = 400
 RNG = np.random.default_rng(0)

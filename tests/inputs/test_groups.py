@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from evenout.core.exceptions import SmallGroupWarning
-from evenout.inputs.groups import label_rows, read_groups, warn_left_out
+from evenout.groups.read import label_rows, read_groups, warn_left_out
 
 
 @pytest.mark.parametrize(

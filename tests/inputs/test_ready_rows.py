@@ -6,8 +6,8 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from evenout.inputs import rows
-from evenout.inputs.rows import new_rows
+from evenout.tables import rows
+from evenout.tables.rows import new_rows
 
 X = np.random.default_rng(0).normal(size=(6, 3))
 FRAME = pd.DataFrame(X, columns=["a", "b", "c"])

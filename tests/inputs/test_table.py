@@ -10,8 +10,8 @@ import pytest
 from sklearn.base import clone
 
 from evenout.core.exceptions import InputError, UnknownCategoryWarning
-from evenout.inputs.finding import MAX_CATEGORIES
-from evenout.inputs.table import TableEncoder
+from evenout.tables.columns import MAX_CATEGORIES
+from evenout.tables.encoder import TableEncoder
 
 
 @pytest.fixture

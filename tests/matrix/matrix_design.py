@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from evenout import BlindRepair, FairOutlierEnsemble, ScoreRepair, audit
-from evenout.partitions.folders import open_folder
+from evenout.out_of_core.parquet import open_folder
 
 FACTORS: dict[str, dict[Any, str]] = {  # the options, and how the tables name them
     "groups": {

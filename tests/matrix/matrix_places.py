@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from evenout import BlindRepair, FairnessMonitor, FairOutlierEnsemble, ScoreRepair, audit
 from evenout.core.exceptions import UnknownOutcomeWarning
 from evenout.core.types import FloatArray
-from evenout.partitions.folders import open_folder
+from evenout.out_of_core.parquet import open_folder
 
 ASKED = 0.8
 BATCHES = 4  # that a watch sees

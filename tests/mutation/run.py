@@ -7,7 +7,7 @@ and not tried unless asked for with ``--again``. The status is 1 if fewer than 9
 survives that is not listed, or if the list is out of date.
 
     python tests/mutation/run.py                         # all
-    python tests/mutation/run.py --only forms,path --jobs 4
+    python tests/mutation/run.py --only ruler,path --jobs 4
     python tests/mutation/run.py --sample 40 --seed 1    # as many, drawn at random
 """
 
@@ -140,11 +140,11 @@ def _end(node: ast.expr) -> Place:
 def stages(module: str, copy: Path) -> list[tuple[list[str], bool, int]]:
     """The runs that a mutant of this module must survive: tests, whether kernels are compiled, limit in seconds.
 
-    First come the module's own tests and the examples in its docstrings; then all tests of the core, the repeated draws
-    from a population last. The own tests of kernels are so small that they are faster not compiled.
+    First come the tests that import the module and the examples in its docstrings; then all tests of the core,
+    the repeated draws from a population last. The own tests of kernels are so small that they are faster not compiled.
     """
     others = sorted(str(path) for path in (ROOT / "tests/core").glob("test_*.py"))
-    own = [path for path in others if path.endswith(f"/test_{module.lstrip('_')}.py")]
+    own = [path for path in others if f"evenout.core.{module} import" in Path(path).read_text()]
     slow = [path for path in others if path.endswith("/test_population.py")]
     rest = [path for path in others if path not in own + slow]
     compiled = not module.endswith("_kernels")

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout.partitions.engines import LocalEngine, Part
+from evenout.out_of_core.engines import LocalEngine, Part
 
 
 @dataclass(frozen=True)

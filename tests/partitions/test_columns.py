@@ -5,10 +5,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.inputs.table import TableEncoder
-from evenout.partitions.columns import count_unknown, encoded, learn_table
-from evenout.partitions.engines import LocalEngine
-from evenout.partitions.parquet import parquet_parts
+from evenout.out_of_core.engines import LocalEngine
+from evenout.out_of_core.parquet import count_unknown, encoded, learn_table, parquet_parts
+from evenout.tables.encoder import TableEncoder
 
 
 @pytest.fixture

@@ -12,16 +12,10 @@ import pandas as pd
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.partitions import dask_engine
-from evenout.partitions.dask_engine import (
-    DaskEngine,
-    collection_engine,
-    dask_client,
-    is_collection,
-    score_collection,
-)
-from evenout.partitions.engines import LocalEngine, Part
-from evenout.partitions.parquet import parquet_parts
+from evenout.out_of_core import dask_engine
+from evenout.out_of_core.dask_engine import DaskEngine, collection_engine, dask_client, is_collection, score_collection
+from evenout.out_of_core.engines import LocalEngine, Part
+from evenout.out_of_core.parquet import parquet_parts
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -217,7 +211,7 @@ def test_a_missing_extra_or_scheduler_is_one_clear_line(monkeypatch):
 def test_two_processes_may_fill_an_empty_cache_at_once(tmp_path):
     kernel = tmp_path / "kernel.py"
     kernel.write_text(
-        "from evenout.core.compiled import compiled\n"
+        "from evenout.core.parallel import compiled\n"
         "@compiled()\n"
         "def triangle(n):\n"
         "    total = 0\n"

@@ -13,8 +13,7 @@ import pytest
 
 from evenout import FairOutlierEnsemble, gpu
 from evenout.detectors.pool import fit_pool
-from evenout.fitting.passes import score_all
-from evenout.fitting.scorer import Ready, Scorer
+from evenout.fitting.passes import Ready, Scorer, score_all
 
 torch = pytest.importorskip("torch")
 

@@ -11,12 +11,11 @@ import pytest
 from evenout import FairOutlierEnsemble, LabelCoverageWarning
 from evenout.core.stacking import label_coverage, learn_stack
 from evenout.detectors.pool import cross_fit_pool
-from evenout.fitting.beyond import Plan
-from evenout.fitting.opening import open_source
-from evenout.fitting.request import Request
-from evenout.fitting.scorer import hashed_folds
+from evenout.fitting.beyond import Plan, open_source
+from evenout.fitting.choose import Request
+from evenout.fitting.passes import hashed_folds
 from evenout.metrics import roc_auc
-from evenout.partitions.engines import LocalEngine, Part
+from evenout.out_of_core.engines import LocalEngine, Part
 from evenout.persistence import load_model, save_model
 
 N = 700
@@ -153,7 +152,7 @@ def test_what_is_stated_of_a_fold_does_not_rest_on_its_labels():
 
 @pytest.mark.parametrize("most", [40, 100])
 def test_of_very_many_labels_some_are_learnt_from_whatever_the_partitions(most, monkeypatch):
-    monkeypatch.setattr("evenout.fitting.teaching.MOST", most)
+    monkeypatch.setattr("evenout.fitting.passes.MOST", most)
     models = []
     for cuts, order in ((1, None), (6, RNG.permutation(N))):
         known = int((~np.isnan(LABELS)).sum())

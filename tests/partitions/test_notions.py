@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from evenout import FairOutlierEnsemble, GroupProbabilities, InputError
-from evenout.partitions.engines import LocalEngine, Part
-from evenout.partitions.folders import open_folder
+from evenout.out_of_core.engines import LocalEngine, Part
+from evenout.out_of_core.parquet import open_folder
 
 N = 600
 RNG = np.random.default_rng(5)

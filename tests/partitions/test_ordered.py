@@ -15,8 +15,7 @@ import pytest
 from sklearn.utils.validation import check_array
 
 from evenout import FairOutlierEnsemble
-from evenout.partitions.engines import AHEAD, LocalEngine, Part, Staged, _features
-from evenout.partitions.ordered import in_order, merge_tree
+from evenout.out_of_core.engines import AHEAD, LocalEngine, Part, Staged, _features, in_order, merge_tree
 
 N_PARTS = 9
 

@@ -5,9 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.partitions.engines import LocalEngine
-from evenout.partitions.folders import open_folder
-from evenout.partitions.parquet import parquet_parts
+from evenout.out_of_core.engines import LocalEngine
+from evenout.out_of_core.parquet import open_folder, parquet_parts
 from evenout.storage.output import atomic_folder
 
 
@@ -34,14 +33,14 @@ def _model():
 def test_a_folder_is_fitted_as_the_table_in_memory(folder, table, monkeypatch):
     memory = _model().fit(table.X, sensitive_features=table.sensitive)
     for rows in (1, 250, 10_000):  # one part per row group, some together, one per file
-        monkeypatch.setattr("evenout.partitions.parquet.ROWS", rows)
+        monkeypatch.setattr("evenout.out_of_core.parquet.ROWS", rows)
         model = _model().fit_partitions(_engine(folder))
         np.testing.assert_allclose(model.weights_, memory.weights_, rtol=1e-8)
         assert model.feature_names_in_.tolist() == ["a", "b", "c", "d"]
 
 
 def test_parts_say_which_rows_they_hold(folder, monkeypatch):
-    monkeypatch.setattr("evenout.partitions.parquet.ROWS", 250)
+    monkeypatch.setattr("evenout.out_of_core.parquet.ROWS", 250)
     parts, header = parquet_parts(str(folder / "[ab].parquet"), sensitive=["sex"], features=["b", "a"])
     assert [(part.source[-9:], part.first_row) for part in parts] == [
         ("a.parquet", 0),

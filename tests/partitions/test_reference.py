@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from evenout.core.sketch import FrequentValues
-from evenout.inputs.groups import read_groups
-from evenout.partitions.reference import draw_reference, sampling_rates, settle_groups
-from evenout.partitions.survey import Survey, survey_rows
+from evenout.groups.read import read_groups
+from evenout.out_of_core.survey import Survey, draw_reference, sampling_rates, settle_groups, survey_rows
 
 
 def _draw(engine, size, seed=0):

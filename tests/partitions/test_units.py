@@ -10,9 +10,8 @@ from numpy.testing import assert_array_equal
 from evenout import FairOutlierEnsemble
 from evenout.core.exceptions import ConstantFeatureWarning
 from evenout.datasets import load_dataset
-from evenout.detectors.measuring import Measures
-from evenout.detectors.units import Units
-from evenout.partitions.survey import survey_rows
+from evenout.detectors.units import Measures, Units
+from evenout.out_of_core.survey import survey_rows
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::evenout.TargetNotReachedWarning", "ignore::evenout.NoGapWarning", "ignore::evenout.SmallGroupWarning"
@@ -65,7 +64,7 @@ def test_units_are_those_of_all_rows_not_of_the_reference(tables, engine):
 @pytest.mark.parametrize(("detectors", "exact_rows"), [("paper", 10**6), ("default", 100)])
 def test_units_of_a_table_change_no_score_over_partitions(detectors, exact_rows, tables, engine, monkeypatch):
     """Beyond exact_rows too: the sketches are small here, and follow every change of units."""
-    monkeypatch.setattr("evenout.partitions.survey.CAPACITY", 16)
+    monkeypatch.setattr("evenout.out_of_core.survey.CAPACITY", 16)
     table = _wide(tables(1000))
     changed = dataclasses.replace(table, X=_other_units(table.X, 3))
     models = [
@@ -94,7 +93,7 @@ def test_units_of_real_tables_change_no_score_over_partitions(name, engine, tabl
 
 
 def test_beyond_exact_rows_quartiles_are_within_the_stated_error(tables, engine, monkeypatch):
-    monkeypatch.setattr("evenout.partitions.survey.CAPACITY", 32)
+    monkeypatch.setattr("evenout.out_of_core.survey.CAPACITY", 32)
     table, stated = _wide(tables(3000)), []
     settled = Measures.centres_and_spreads
 
@@ -143,6 +142,6 @@ def test_without_units_no_pass_is_made_for_them(tables, engine, monkeypatch):
     table = tables(600)
     survey = survey_rows(engine(table, 3), unknown_groups="error", reference_size=100, seed=0)
     assert survey.ranges is None
-    monkeypatch.setattr("evenout.fitting.opening.learn_units", None)
+    monkeypatch.setattr("evenout.fitting.beyond.learn_units", None)
     for settings in ({"standardize": False, "reference_size": 100}, {"reference_size": 600}):
         FairOutlierEnsemble("paper", random_state=0, alpha=1.0, **settings).fit_partitions(engine(table, 3))

@@ -6,8 +6,8 @@ import pytest
 from sklearn.pipeline import Pipeline
 
 from evenout import FairOutlierEnsemble
-from evenout.inputs.table import TableEncoder
 from evenout.persistence import save_model
+from evenout.tables.encoder import TableEncoder
 
 
 def make_table(n=80, seed=0):

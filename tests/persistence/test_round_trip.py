@@ -11,8 +11,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from evenout import FairOutlierEnsemble
-from evenout.inputs.table import TableEncoder
 from evenout.persistence import load_model, save_model
+from evenout.tables.encoder import TableEncoder
 
 
 def test_pipeline_comes_back_to_the_last_bit(pipeline, model_file, new_rows):

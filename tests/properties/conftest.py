@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from evenout import FairOutlierEnsemble
-from evenout.core.cells import Cells, CrossFit, rank_weights
+from evenout.core.base_score import learn_scaling, unit_range
+from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
+from evenout.core.content import assign_folds, count_folds
 from evenout.core.exceptions import (
     ConstantFeatureWarning,
     ConstantScoreWarning,
@@ -22,10 +24,7 @@ from evenout.core.exceptions import (
     NoGapWarning,
     TargetNotReachedWarning,
 )
-from evenout.core.folds import assign_folds, count_folds
-from evenout.core.scaling import learn_scaling, unit_range
-from evenout.core.summing import collect_cells
-from evenout.detectors import named
+from evenout.detectors import pool as named
 
 settings.register_profile(
     "quick",

@@ -12,11 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenout import audit, metrics
+from evenout.core.base_score import COMBINATIONS, SCALINGS, learn_scaling
 from evenout.core.cells import variances
-from evenout.core.combine import COMBINATIONS
 from evenout.core.parity import effective_sizes
 from evenout.core.problem import METHODS, WEIGHTS
-from evenout.core.scaling import SCALINGS, learn_scaling
 from evenout.detectors.fairlof import FairLOF
 from evenout.detectors.tails import Tails
 from evenout.repair import ScoreRepair

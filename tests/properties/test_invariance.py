@@ -8,12 +8,11 @@ from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
 
 from evenout import metrics
-from evenout.core.combine import COMBINATIONS
+from evenout.core.base_score import COMBINATIONS, SCALINGS
+from evenout.core.individual import comparable_rows
 from evenout.core.pairwise import pair_sums
 from evenout.core.path import TradeoffPath
 from evenout.core.problem import METHODS, WEIGHTS
-from evenout.core.scaling import SCALINGS
-from evenout.core.similarity import comparable_rows
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.tails import Tails
 

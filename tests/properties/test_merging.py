@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import rankdata
 
+from evenout.core.base_score import SCALINGS, learn_scaling
 from evenout.core.cells import CrossFit
 from evenout.core.pairwise import pair_sums
-from evenout.core.scaling import SCALINGS, learn_scaling
 from evenout.core.sketch import FrequentValues, QuantileSketch
 from evenout.fitting.passes import RawScores
 

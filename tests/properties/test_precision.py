@@ -12,9 +12,8 @@ from sklearn.ensemble import IsolationForest
 from threadpoolctl import threadpool_limits
 
 from evenout import audit
-from evenout.core._pairwise_kernels import negative_power
-from evenout.core.pairwise import distance_range, pair_sums
-from evenout.core.sampling import sampled_pair_sums
+from evenout.core._pair_kernels import negative_power
+from evenout.core.pairwise import distance_range, pair_sums, sampled_pair_sums
 from evenout.detectors.forest import Forest
 
 BOTH = {"demographic_parity": 1.0, "individual": 1.0}

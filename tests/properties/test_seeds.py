@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenout import audit
-from evenout.core.folds import assign_folds
-from evenout.core.sampling import sampled_pair_sums
+from evenout.core.content import assign_folds
+from evenout.core.pairwise import sampled_pair_sums
 from evenout.datasets import make_biased_outliers, sample_groups
 from evenout.datasets._scenarios import SCENARIOS
 from evenout.repair import ScoreRepair

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from evenout.core.base_score import SCALINGS
 from evenout.core.cells import CrossFit
 from evenout.core.pairwise import pair_sums
 from evenout.core.path import TradeoffPath
 from evenout.core.problem import METHODS, WEIGHTS
-from evenout.core.scaling import SCALINGS
 
 NOTIONS = st.sampled_from(
     [{"demographic_parity": 1.0}, {"individual": 1.0}, {"demographic_parity": 1.0, "individual": 2.0}]

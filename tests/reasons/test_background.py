@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evenout.fitting.background import CROWD, SHARES, Background, evenly_spaced, guessed_share, told
-from evenout.reasons.company import Company
+from evenout.fitting.result import CROWD, SHARES, Background, evenly_spaced, guessed_share, told
+from evenout.reasons.attribution import Company
 
 
 def _background(X, codes=None, n_groups=1):

@@ -7,8 +7,7 @@ from evenout.detectors.forest import Forest
 from evenout.detectors.nearness import Nearness
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.tails import Tails
-from evenout.reasons.mixtures import Crowd, Mixtures, crowd_of, mixed_scores
-from evenout.reasons.orders import draw_orders
+from evenout.reasons.attribution import Crowd, Mixtures, crowd_of, draw_orders, mixed_scores
 
 PLAYER = np.array([0, 1, 2, 2, 3])  # the third feature has two columns
 

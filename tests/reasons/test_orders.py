@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenout.reasons.orders import ALL, draw_orders
+from evenout.reasons.attribution import ALL, draw_orders
 
 
 def _values(orders, function):

@@ -5,12 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from evenout.fitting.background import Background
-from evenout.inputs.columns import Categories, Numbers
-from evenout.inputs.readings import NUMBER
-from evenout.inputs.table import TableEncoder
-from evenout.reasons.features import Features
-from evenout.reasons.words import Words
+from evenout.fitting.result import Background
+from evenout.reasons.words import Features, Words
+from evenout.tables.columns import NUMBER, Categories, Numbers
+from evenout.tables.encoder import TableEncoder
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from evenout import FairLOF, FairOutlierEnsemble, SmallGroupWarning
 from evenout.core.cells import rank_weights
-from evenout.metrics import (
-    demographic_parity,
-    flag_rate_ratio,
-    flag_rates,
-    misfit,
-    unflagged_rate_ratio,
-)
-from evenout.report.collect import collect
+from evenout.metrics import demographic_parity, flag_rate_ratio, flag_rates, misfit, unflagged_rate_ratio
+from evenout.report.page import collect
 
 
 def scores_at(case, alpha):
@@ -102,7 +96,7 @@ def test_moves_equal_a_comparison_of_ranks(case, data):
 
 
 def test_list_is_capped_at_those_who_move_most(monkeypatch, case, data):
-    monkeypatch.setattr("evenout.report.moves.LISTED_PEOPLE", 12)
+    monkeypatch.setattr("evenout.report.people.LISTED_PEOPLE", 12)
     capped = case.collect()
     assert [p.id for p in capped.people] == [p.id for p in data.people[:12]]
     assert len(data.people) > 12

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 
 from evenout import FairOutlierEnsemble, GroupProbabilities, audit
-from evenout.report.collect import collect
-from evenout.report.drawing import nice_ticks
-from evenout.report.render import render
+from evenout.report.charts import nice_ticks
+from evenout.report.page import collect, render
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
 

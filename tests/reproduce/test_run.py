@@ -7,8 +7,8 @@ import pytest
 
 from evenout.reproduce import reproduce
 from evenout.reproduce.claims import judge
+from evenout.reproduce.experiment import compare_searches
 from evenout.reproduce.figures import count
-from evenout.reproduce.ties import compare_searches
 
 DATA = ["breastw"]
 
@@ -35,7 +35,7 @@ def test_one_seed_gives_the_same_bytes_on_any_number_of_threads(folder, tmp_path
 @pytest.mark.long
 def test_another_seed_gives_other_points(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("evenout.reproduce.figures.plan", lambda _: [])
-    monkeypatch.setattr("evenout.reproduce.run.render", lambda *_, **__: "")
+    monkeypatch.setattr("evenout.reproduce.page.render", lambda *_, **__: "")
     reproduce(tmp_path / "other", datasets=DATA, repeats=1, seed=1)
     first, second = (pd.read_csv(out / "points.csv") for out in (folder, tmp_path / "other"))
     assert first.shape == second.shape
@@ -92,7 +92,7 @@ def test_the_page_holds_the_verdicts_and_asks_for_nothing(folder):
 def test_progress_counts_to_its_total(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr("evenout.reproduce.figures.Drawing.save", lambda *_: None)
-    monkeypatch.setattr("evenout.reproduce.run.render", lambda *_, **__: "")
+    monkeypatch.setattr("evenout.reproduce.page.render", lambda *_, **__: "")
     reproduce(tmp_path / "out", datasets=["pima"], repeats=1, progress=lambda *step: seen.append(step))
     done, totals = [step[1] for step in seen], {step[2] for step in seen}
     assert len(totals) == 1

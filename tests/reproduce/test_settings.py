@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from evenout.reproduce.settings import equal_bias_gain, read_settings
+from evenout.reproduce.claims import equal_bias_gain, read_settings
 
 
 def test_cof_is_bias_removed_per_auc_lost(setting):

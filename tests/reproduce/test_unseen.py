@@ -5,13 +5,11 @@ import pandas as pd
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.core.cells import CrossFit, rank_weights
-from evenout.core.folds import assign_folds
+from evenout.core.cells import CrossFit, collect_cells, rank_weights
+from evenout.core.content import assign_folds
 from evenout.core.registry import PARITY
-from evenout.core.summing import collect_cells
 from evenout.datasets import load_dataset
-from evenout.reproduce.experiment import derive_seeds, score
-from evenout.reproduce.unseen import held_out, summarise, typical
+from evenout.reproduce.experiment import derive_seeds, held_out, score, summarise, typical
 
 
 def test_held_out_rows_agree_with_the_estimator():

@@ -23,7 +23,7 @@ WATCHED = """
 import resource, sys
 from pathlib import Path
 import pandas, pyarrow.parquet, skops.io
-from evenout.inputs.files import read_table
+from evenout.tables.files import read_table
 from evenout.persistence import load_model
 
 forbidden = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")

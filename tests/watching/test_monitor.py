@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import rankdata
 
 from evenout import FairnessMonitor, FairOutlierEnsemble, GroupProbabilities, InputError
-from evenout.core.sequences import upper_bound
+from evenout.core.intervals import upper_bound
 from evenout.watching.ledger import FEWEST, rank_among
 
 

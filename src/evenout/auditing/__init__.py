@@ -4,11 +4,9 @@
 `metric_functions` gives the measures per group to fairlearn's ``MetricFrame``.
 """
 
-from evenout.auditing.attributes import AttributeAudits
-from evenout.auditing.auditor import audit
+from evenout.auditing.audit import audit, metric_functions
 from evenout.auditing.drift import Change, DriftResult, compare_batches
-from evenout.auditing.metric_frame import metric_functions
-from evenout.auditing.result import AuditResult, Curve, LeftOut, Measure
+from evenout.auditing.result import AttributeAudits, AuditResult, Curve, LeftOut, Measure
 
 __all__ = [
     "AttributeAudits",

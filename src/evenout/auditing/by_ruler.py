@@ -13,19 +13,23 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
-from evenout.auditing.inference import gap_interval
-from evenout.auditing.inputs import Alike, AuditInputs, Labels
-from evenout.auditing.meanings import MEANINGS
-from evenout.auditing.power import POWER
+from evenout.auditing.inference import MEANINGS, POWER, gap_interval
+from evenout.auditing.measures import Column, Resamples, Settings, plain_measure, seen_mean_gap, seen_rate_gap
 from evenout.auditing.result import Curve, Measure
-from evenout.auditing.seen import seen_mean_gap, seen_rate_gap
-from evenout.auditing.summary import Column, Resamples, Settings, plain_measure
+from evenout.auditing.sample import Alike, AuditInputs, Labels
 from evenout.core.exceptions import InputError
-from evenout.core.forms import GroupMoments
 from evenout.core.intervals import extreme_ends, normal_value, wilson_interval
 from evenout.core.membership import Comparison, Membership
-from evenout.core.residuals import residualise
-from evenout.core.ruler import Means, Sample, bounded_gap, bounded_ratio, estimate_ratio, mean_bounds
+from evenout.core.ruler import (
+    GroupMoments,
+    Means,
+    Sample,
+    bounded_gap,
+    bounded_ratio,
+    estimate_ratio,
+    mean_bounds,
+    residualise,
+)
 from evenout.core.types import BoolArray, FloatArray
 
 NAN = float("nan")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import chi2_contingency, ks_2samp, wasserstein_distance
 
-from evenout.auditing.meanings import MEANINGS
+from evenout.auditing.inference import MEANINGS
 from evenout.auditing.result import AuditResult, Measure
-from evenout.auditing.words import between, chance, number, shown
+from evenout.auditing.text import between, chance, number, shown
 from evenout.core.intervals import holm
 from evenout.core.types import FloatArray, IntArray
 from evenout.storage.output import finite

@@ -1,14 +1,149 @@
-"""From values and their resamples to intervals and p-values."""
+"""What each measure means, and its tests, intervals and power.
+
+The tests of the audit are chi-squares under shuffled groups. Of G groups two differ, the others lie between them where
+they add nothing to the chi-square. Then it is ``(d / error + sqrt(r) z)^2`` plus a central chi-square with one degree
+less, z being normal and r the noise of the difference over that without any difference. All of it is in units of the
+mean of the shuffled chi-squares per degree of freedom: clusters make that larger than 1, and differences harder to see.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy.optimize import bisect
-from scipy.special import ndtr
+from scipy.optimize import bisect, brentq
+from scipy.special import chdtrc, ndtr, ndtri
 
-from evenout.auditing.meanings import Meaning
 from evenout.core.intervals import correlations, difference_ends, extreme_ends, tukey_p_value, wilson_interval
 from evenout.core.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """One measure.
+
+    Parameters
+    ----------
+    words : str
+        The measure in plain words.
+    even : float, optional
+        Its value where all groups are treated alike. A level (a mean, a rate) has none.
+    worse : {"high", "low"}, optional
+        The side on which it is unfair, where it is tested.
+    shape : {"level", "rate", "squared", "gap", "extremes", "none"}
+        How noise enters, which decides on the interval; see `evenout.auditing.inference`. ``"none"``: no interval.
+    largest : float
+        The largest value a gap can have; the smallest is 0.
+    compares : str, optional
+        For ``"extremes"``: the measure per group whose highest and lowest value are compared.
+    rest : bool
+        For ``"extremes"``: one less that measure is compared.
+    question : str
+        Tests of the same question are corrected together: one asked more of does not weaken the others.
+    note : str
+        What to keep in mind with every such value.
+    tested_as : str, optional
+        The measure whose test answers the same question; no second test is made or counted.
+    by_interval : bool
+        Whether its p-value is that at which its interval just holds the even value. Shuffled groups would keep unequal
+        shares of outliers, and answer whether there is more than these explain, which the interval does not ask.
+    twin : str, optional
+        Another estimate of the same quantity, whose interval serves both.
+    about_rows : bool
+        Whether it says more about the number of rows than about the scores, so that batches are not compared by it.
+    """
+
+    words: str
+    even: float | None = None
+    worse: Literal["high", "low"] | None = None
+    shape: Literal["level", "rate", "squared", "gap", "extremes", "none"] = "level"
+    largest: float = np.inf
+    compares: str | None = None
+    rest: bool = False
+    question: Literal["scores", "labels", "strata", "individuals", "features"] = "scores"
+    note: str = ""
+    tested_as: str | None = None
+    by_interval: bool = False
+    twin: str | None = None
+    about_rows: bool = False
+
+
+def _squared(words: str, **more: Any) -> Meaning:
+    return Meaning(words, 0.0, "high", "squared", **more)
+
+
+def _difference(words: str, compares: str, **more: Any) -> Meaning:
+    by_interval = "tested_as" not in more
+    return Meaning(words, 0.0, "high", "extremes", 1.0, compares, question="labels", by_interval=by_interval, **more)
+
+
+def _ratio(words: str, **more: Any) -> Meaning:
+    return Meaning(words, 1.0, "low", "extremes", 1.0, "flag_rate", tested_as="flag_rate_test", **more)
+
+
+def _test(words: str, **more: Any) -> Meaning:
+    return Meaning(words, worse="high", shape="none", about_rows=True, **more)
+
+
+def _seen(words: str) -> Meaning:
+    return Meaning(words, shape="none", about_rows=True)
+
+
+_RATES = "also reflects unequal shares of outliers"
+_NOISE = "  the same less sampling noise"
+
+MEANINGS: dict[str, Meaning] = {
+    "group_share": Meaning("share of the rows"),
+    "left_out_rows": Meaning("rows of a group left out", shape="none", about_rows=True),
+    "left_out_flagged": Meaning("of these flagged", shape="none", about_rows=True),
+    "mean_score": Meaning("mean score"),
+    "score_quantile": Meaning("quantile of the scores"),
+    "flag_rate": Meaning("flag rate", shape="rate"),
+    "flag_rate_ratio": _ratio("lowest / highest flag rate (1 is even)"),
+    "unflagged_rate_ratio": _ratio("lowest / highest rate of not being flagged", rest=True),
+    "flag_rate_test": _test("chi-square of groups and flags"),
+    "demographic_parity_raw": _squared("squared gap of mean scores", tested_as="mean_score_test"),
+    "demographic_parity": _squared("squared gap of mean scores / variance", tested_as="mean_score_test"),
+    "demographic_parity_corrected": _squared(_NOISE, tested_as="mean_score_test", twin="demographic_parity"),
+    "mean_score_test": _test("chi-square of mean scores, each by its precision"),
+    "mean_score_detectable": _seen("gap of mean scores seen with 80% power"),
+    "flag_rate_detectable": _seen("difference of flag rates seen with 80% power"),
+    "welch_test": Meaning("p-value of equal mean scores (Welch)", shape="none", about_rows=True),
+    "threshold_free_gap": Meaning("flag-rate gap, mean over all thresholds", 0.0, "high", "gap", 1.0),
+    "top_share_drift": _squared("drift of the group mix on top (KL)"),
+    "individual_unfairness_raw": Meaning("squared gap of similar rows", question="individuals"),
+    "individual_unfairness": Meaning("squared gap of similar rows / variance", question="individuals"),
+    "individual_unfairness_shuffled": Meaning("  the same with shuffled groups", shape="none", question="individuals"),
+    "effective_pairs": Meaning(
+        "pairs of similar rows it rests on", shape="none", question="individuals", about_rows=True
+    ),
+    "outlier_rate": Meaning("share of known outliers", shape="rate"),
+    "auc": Meaning("AUC"),
+    "average_precision": Meaning("average precision"),
+    "true_positive_rate": Meaning("outliers flagged", shape="rate"),
+    "false_positive_rate": Meaning("inliers flagged", shape="rate"),
+    "precision": Meaning("flagged that are outliers", shape="rate"),
+    "auc_gap": _difference("gap in AUC", "auc"),
+    "average_precision_gap": _difference("gap in average precision", "average_precision", note=_RATES),
+    "true_positive_rate_gap": _difference(
+        "gap in outliers flagged", "true_positive_rate", tested_as="true_positive_rate_test"
+    ),
+    "false_positive_rate_gap": _difference(
+        "gap in inliers flagged", "false_positive_rate", tested_as="false_positive_rate_test"
+    ),
+    "precision_gap": _difference("gap in flagged that are outliers", "precision", note=_RATES),
+    "true_positive_rate_test": _test("chi-square of groups and flagged outliers", question="labels"),
+    "false_positive_rate_test": _test("chi-square of groups and flagged inliers", question="labels"),
+    "true_positive_rate_detectable": _seen("difference of outliers flagged seen with 80% power"),
+    "conditional_detectable": _seen("gap within strata seen with 80% power"),
+    "conditional_parity": _squared("squared gap within strata / variance", tested_as="strata_test"),
+    "conditional_parity_corrected": _squared(_NOISE, tested_as="strata_test", twin="conditional_parity"),
+    "mean_apart": Meaning("mean score less that of all rows, in deviations"),
+    "apart_by_strata": Meaning("part of that which goes with the strata"),
+    "strata_test": _test("chi-square of mean scores within strata", question="strata"),
+    "parity_within": _squared("squared gap in one stratum / variance", question="strata"),
+    "gap_explained": Meaning("part of the gap that goes with a feature", question="features"),
+}
 
 
 def p_value(kind: Meaning, value: FloatArray, permuted: FloatArray) -> FloatArray:
@@ -171,3 +306,99 @@ def within_range(kind: Meaning, value: FloatArray, low: FloatArray, high: FloatA
         low, high = np.clip(low, 0.0, kind.largest), np.clip(high, 0.0, kind.largest)
     known = ~(np.isnan(value) | np.isnan(low))
     return np.where(known, np.fmin(low, value), np.nan), np.where(known, np.fmax(high, value), np.nan)
+
+
+POWER = 0.8
+_GRID = ndtri((np.arange(2000) + 0.5) / 2000)  # a normal distribution, in equal parts
+
+
+class Seen(NamedTuple):
+    """The smallest difference found with 80 % power, or NaN if there is none and the power at the largest possible."""
+
+    difference: float
+    power: float
+
+
+def mean_gap(error: float, permuted: FloatArray, freedom: int, confidence: float) -> float:
+    """The smallest gap of two means that is found with 80 % power, in the unit of ``error``; NaN if none ever is.
+
+    Parameters
+    ----------
+    error : float
+        Standard error of the difference of the two means.
+    permuted : array of shape (P,)
+        The test's chi-square under shuffled groups.
+    freedom : int
+        Its degrees of freedom.
+    confidence : float
+        The test rejects at ``1 - confidence``.
+    """
+    critical, _ = _critical(permuted, freedom, confidence)
+    if not np.isfinite(critical) or not error > 0:
+        return float("nan")
+    if _power(0.0, 1.0, critical, freedom) >= POWER:  # a few permutations that happen to be small
+        return 0.0
+    gap = brentq(lambda d: _power(d, 1.0, critical, freedom) - POWER, 0.0, 4.0 + 2.0 * np.sqrt(critical))
+    return float(gap) * error
+
+
+def rate_gap(n_low: float, n_high: float, share: float, permuted: FloatArray, freedom: int, confidence: float) -> Seen:
+    """The smallest difference of two rates that is found with 80 % power, at the same rate of both together.
+
+    The group with the lower rate has ``share - d n_high / (n_low + n_high)``, the other ``share + d n_low / (n_low +
+    n_high)``: sizes and the overall share stay as they are.
+
+    Parameters
+    ----------
+    n_low, n_high : float
+        Rows of the two groups.
+    share : float
+        Rate of all rows.
+    permuted, freedom, confidence
+        As in `mean_gap`.
+    """
+    critical, unit = _critical(permuted, freedom, confidence)
+    null = share * (1 - share) * (1 / n_low + 1 / n_high)
+    if not np.isfinite(critical) or not null > 0:
+        return Seen(float("nan"), float("nan"))
+    n = n_low + n_high
+
+    def power(d: float) -> float:
+        low, high = share - d * n_high / n, share + d * n_low / n
+        noise = low * (1 - low) / n_low + high * (1 - high) / n_high
+        return _power(d / np.sqrt(null * unit), max(noise / null, 1e-9), critical, freedom)
+
+    most = min(share * n / n_high, (1 - share) * n / n_low)
+    if power(most) < POWER:
+        return Seen(float("nan"), power(most))
+    steps = np.linspace(0.0, most, 65)
+    first = int(np.argmax([power(d) >= POWER for d in steps]))
+    if first == 0:
+        return Seen(0.0, POWER)
+    return Seen(float(brentq(lambda d: power(d) - POWER, steps[first - 1], steps[first])), POWER)
+
+
+def _critical(permuted: FloatArray, freedom: int, confidence: float) -> tuple[float, float]:
+    """The value that a chi-square must exceed, in units of the noise, and that unit; infinite if no value is enough.
+
+    The smallest value above which, half of its ties counted, few enough shuffled ones lie is enough. Counts of few rows
+    leave gaps between the values: half of the gap below belongs to it.
+    """
+    unit = float(permuted.mean()) / max(freedom, 1) if len(permuted) else 0.0
+    if freedom < 1 or not unit > 0:
+        return float("inf"), 1.0
+    values, counts = np.unique(np.round(permuted / unit, 9), return_counts=True)
+    enough = (1 + len(permuted) - np.cumsum(counts) + 0.5 * counts) / (1 + len(permuted)) <= 1 - confidence + 1e-12
+    if not enough.any():
+        return float("inf"), 1.0
+    first = int(enough.argmax())
+    return float(values[max(first - 1, 0) : first + 1].mean()), unit
+
+
+def _power(shift: float, ratio: float, critical: float, freedom: int) -> float:
+    """Chance that ``(shift + sqrt(ratio) z)^2`` plus a chi-square with one degree less exceeds ``critical``."""
+    if freedom == 1:
+        edge = np.sqrt(critical)
+        return float(ndtr((shift - edge) / np.sqrt(ratio)) + ndtr((-shift - edge) / np.sqrt(ratio)))
+    left = critical - (shift + np.sqrt(ratio) * _GRID) ** 2
+    return float(np.where(left > 0, chdtrc(freedom - 1, np.maximum(left, 0.0)), 1.0).mean())

@@ -1,309 +1,466 @@
-"""The measures of one score as pure functions of counts, for a whole batch of resamples at once.
+"""Families of measures, summed up with intervals and tests."""
 
-``counts`` has shape (b, G, ...): b tables, the rows themselves being a batch of one. Each function answers with arrays
-of shape (b, w), a column per group, per share of rows or, for a measure between all groups, one column.
-
-With ``around``, the table that the others were drawn from, there is an entry ``noise of <measure>`` for every gap: what
-it would be if the groups differed by no more than the drawn table does from that one. Intervals are made of it.
-"""
-
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import rel_entr
 
-from evenout.core.flags import flag_threshold, rate_ratio
-from evenout.core.forms import GroupMoments
-from evenout.core.types import FloatArray, IntArray
+from evenout.auditing.counted import Values, label_measures, score_measures, strata_measures, strata_precision
+from evenout.auditing.drivers import MAX_ROWS, PairMeasures, individual_values, pair_rows, sample_rows
+from evenout.auditing.inference import (
+    MEANINGS,
+    Meaning,
+    Seen,
+    extremes_interval,
+    gap_interval,
+    interval_p_value,
+    level_interval,
+    mean_gap,
+    p_value,
+    rate_gap,
+    within_range,
+)
+from evenout.auditing.result import Measure
+from evenout.auditing.sample import AuditInputs, Codes, who_is_flagged
+from evenout.auditing.text import shown
+from evenout.core.individual import LengthScale, comparable_rows, effective_pairs
+from evenout.core.intervals import normal_value, wilson
+from evenout.core.resampling import MAX_LEVELS, Table, class_table, joined_clusters, level_table
+from evenout.core.ruler import GroupMoments, no_gap_p_value
+from evenout.core.types import BoolArray, FloatArray, IntArray
 
-Values = dict[str, FloatArray]
-
-_LEAST_SPREAD = 1e-12  # of a group mean, in units of that of all rows: with none its weight would be infinite
-
-
-def score_measures(
-    counts: IntArray,
-    values: FloatArray,
-    contamination: float,
-    shares: Sequence[float] = (),
-    quantiles: Sequence[float] = (),
-    *,
-    background: IntArray | None = None,
-    around: IntArray | None = None,
-    fixed: bool = False,
-) -> Values:
-    """Measures of scores and groups alone.
-
-    Parameters
-    ----------
-    counts : array of shape (b, G, L)
-        Rows of each group at each score level.
-    values : array of shape (L,)
-        Scores of the levels, ascending.
-    contamination : float
-        Share of rows that is flagged: those above the percentile of `evenout.core.flags`.
-    shares : sequence of float
-        Shares of the highest rows whose group mix is compared with that of all rows.
-    quantiles : sequence of float
-        Quantiles of each group's scores; group by group in one row of ``score_quantile``.
-    background : array of shape (L,), optional
-        Rows of no group that is compared: they count towards the thresholds alone.
-    around : array of shape (G, L), optional
-    fixed : bool
-        Flags are fixed in advance: counts have each level twice, shape (b, G, 2 L), those of flagged rows last.
-
-    Notes
-    -----
-    ``threshold_free_gap``: with each row's score as the threshold in turn, the mean of the largest less the smallest
-    share of a group above it. ``top_share_drift``: ``sum_g s_g log(s_g / o_g)`` (KL divergence, in nats) of the
-    groups' shares ``s`` among the highest rows from their shares ``o`` among all; NaN if ties leave nobody on top.
-    ``flag_rate_test``: Pearson's chi-square of groups and flags. ``mean_score_test``: ``sum_g (m_g - m)^2 n_g / s_g^2``
-    with m the mean of the group means by the same weights (Cochran 1937), of which Welch's test is a refinement.
-    """
-    by_rule: IntArray | None = None
-    if fixed:
-        apart = counts.reshape(*counts.shape[:2], 2, -1)
-        counts, by_rule, values = apart.sum(axis=2), apart[:, :, 1].sum(axis=-1), values[: apart.shape[-1]]
-        around = None if around is None else around.reshape(len(around), 2, -1).sum(axis=1)
-    drawn = _cut(counts, values, (contamination, *shares), background)
-    hits = drawn.above[..., 0] if by_rule is None else by_rule
-    flagged = hits / drawn.sizes
-    per_level = np.diff(drawn.total, axis=-1, prepend=0) / drawn.total[:, -1:]
-    found = {
-        "mean_score": drawn.moments.mean,
-        "score_quantile": group_quantiles(drawn.reached, values, quantiles),
-        **_parity(drawn),
-        "mean_score_test": _mean_test(drawn),
-        "flag_rate": flagged,
-        "flag_rate_ratio": rate_ratio(flagged.T)[:, None],
-        "unflagged_rate_ratio": rate_ratio(1 - flagged.T)[:, None],
-        "flag_rate_test": chi_square(hits, drawn.sizes)[:, None],
-        "threshold_free_gap": np.einsum("bl,bl->b", np.ptp(drawn.below, axis=1), per_level)[:, None],
-        "top_share_drift": rel_entr(drawn.mix, drawn.shares[..., None]).sum(axis=1),
-    }
-    if around is None:
-        return found
-    there = _cut(around[None], values, (contamination, *shares), background)
-    squared = mean_squared_gap(drawn.moments.mean - there.moments.mean)
-    off = np.ptp(drawn.below - there.below, axis=1)
-    return found | {
-        "noise of demographic_parity_raw": squared[:, None],
-        "noise of demographic_parity": over(squared, drawn.moments.total_variance)[:, None],
-        "noise of threshold_free_gap": np.einsum("bl,bl->b", off, per_level)[:, None],
-        "noise of top_share_drift": ((drawn.mix - there.mix) ** 2 / there.shares[..., None]).sum(axis=1) / 2,
-    }
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def label_measures(
-    counts: IntArray, contamination: float, *, background: IntArray | None = None, fixed: bool = False
-) -> Values:
-    """How well each group's outliers are found, and the largest difference between groups in each of these.
+@dataclass(frozen=True)
+class Settings:
+    """How to audit: see `evenout.audit`. ``share`` is the share of all rows that is flagged."""
 
-    Parameters
-    ----------
-    counts : array of shape (b, G, 2, L), or (b, G, 2, 2, L) where flags are ``fixed`` in advance, flagged rows last
-        Rows of each group, inliers then outliers, at each score level, ascending.
-    contamination : float
-    background : array of shape (L,), optional
+    share: float
+    n_bootstrap: int
+    n_permutations: int
+    confidence: float
+    length_scale: LengthScale
 
-    Notes
-    -----
-    AUC counts ties half; average precision is ``sum over levels of recall gained times precision`` as in
-    scikit-learn; rates and precision are at the one threshold of all rows. NaN where a group has no such rows.
-    ``true_positive_rate_test`` is Pearson's chi-square of groups and flags among the outliers,
-    ``false_positive_rate_test`` that among the inliers.
-    """
-    by_rule = counts[..., 1, :].sum(axis=-1).astype(float) if fixed else None
-    counts = counts.sum(axis=3) if fixed else counts
-    reached = np.cumsum(counts, axis=-1)
-    n = reached[..., -1].astype(float)  # (b, G, 2)
-    below, inliers, outliers = reached[:, :, 0], counts[:, :, 0], counts[:, :, 1]
-    ordered = np.einsum("bgl,bgl->bg", outliers, below - 0.5 * inliers)
-    at_or_above = n[..., None] - reached + counts
-    precision_at = at_or_above[:, :, 1] / np.maximum(at_or_above.sum(axis=2), 1.0)
-    total = reached.sum(axis=(1, 2)) + (0 if background is None else np.cumsum(background))
-    cut = _cuts(total, (contamination,))
-    flagged = n - np.take_along_axis(reached, cut[:, None, None], axis=-1)[..., 0] if by_rule is None else by_rule
-    found = {
-        "auc": over(ordered, n[..., 0] * n[..., 1]),
-        "average_precision": over(np.einsum("bgl,bgl->bg", outliers, precision_at), n[..., 1]),
-        "true_positive_rate": over(flagged[..., 1], n[..., 1]),
-        "false_positive_rate": over(flagged[..., 0], n[..., 0]),
-        "precision": over(flagged[..., 1], flagged.sum(axis=-1)),
-    }
-    gaps = {f"{name}_gap": largest_gap(value)[:, None] for name, value in found.items()}
-    tests = {
-        f"{name}_test": np.where(np.isnan(gaps[f"{name}_gap"]), np.nan, chi_square(k, of)[:, None])
-        for name, k, of in (
-            ("true_positive_rate", flagged[..., 1], n[..., 1]),
-            ("false_positive_rate", flagged[..., 0], n[..., 0]),
+
+class Column(NamedTuple):
+    """What one column of a measure's values belongs to, and the rows and independent units that it rests on."""
+
+    group: str | None
+    detail: str | None
+    n: int
+    units: int
+
+
+class Resamples(NamedTuple):
+    """Values (1, w), their bootstrap resamples (B, w) and their permutations (P, w), by measure."""
+
+    value: Values
+    drawn: Values
+    permuted: Values
+
+
+def summarise(found: Resamples, columns: Mapping[str, Sequence[Column]], settings: Settings) -> list[Measure]:
+    """Turn values and resamples into measures with intervals and p-values."""
+    measures = []
+    for name, places in columns.items():
+        kind, value = MEANINGS[name], found.value[name][0]
+        if kind.by_interval:
+            p = _interval_p(found, kind, columns, settings)
+        else:
+            p = _p_value(found, kind.tested_as or name, len(value))
+        low, high = within_range(kind, value, *_interval(found, name, columns, settings))
+        if kind.even is not None:  # the rare interval that leaves evenness out while the test does not
+            open_still = p > 1 - settings.confidence
+            low, high = (np.where(open_still, end(x, kind.even), x) for end, x in ((np.fmin, low), (np.fmax, high)))
+        notes = _undefined(found.drawn[name])
+        measures += [
+            Measure(name, at.group, at.detail, float(v), float(lo), float(hi), float(pv), np.nan, at.n, note)
+            for at, v, lo, hi, pv, note in zip(places, value, low, high, p, notes, strict=True)
+        ]
+    return measures
+
+
+def _p_value(found: Resamples, name: str, width: int) -> FloatArray:
+    if name not in found.permuted:  # tested otherwise
+        return np.full(width, np.nan)
+    return p_value(MEANINGS[name], found.value[name][0], found.permuted[name])
+
+
+def plain_measure(name: str, at: Column, value: float, low: float = np.nan, high: float = np.nan) -> Measure:
+    """A measure that is not resampled."""
+    nan = float("nan")
+    return Measure(name, at.group, at.detail, float(value), float(low), float(high), nan, nan, at.n, "")
+
+
+def _interval(
+    found: Resamples, name: str, columns: Mapping[str, Sequence[Column]], settings: Settings
+) -> tuple[FloatArray, FloatArray]:
+    kind, value, drawn = MEANINGS[name], found.value[name][0], found.drawn[name]
+    if kind.shape == "none" or len(drawn) == 0:
+        return np.full(len(value), np.nan), np.full(len(value), np.nan)
+    if kind.compares is not None:
+        return _extremes(found, kind, kind.compares, columns[kind.compares], settings.confidence)
+    source = kind.twin or name
+    if kind.shape in ("squared", "gap"):
+        noise = found.drawn[f"noise of {source}"]
+        return gap_interval(kind, found.value[source][0], found.drawn[source], noise, settings.confidence)
+    units = np.array([at.units for at in columns[name]], dtype=float)
+    return level_interval(kind, value, drawn, units, normal_value(settings.confidence))
+
+
+def _extremes(
+    found: Resamples, kind: Meaning, compared: str, places: Sequence[Column], confidence: float
+) -> tuple[FloatArray, FloatArray]:
+    value, drawn = found.value[compared][0], found.drawn[compared]
+    ends = _ends(found, kind, compared, places)
+    of_groups = 1 - value if kind.rest else value
+    low, high = extremes_interval(kind, of_groups, ends, drawn, confidence)
+    return np.array([low]), np.array([high])
+
+
+def _ends(
+    found: Resamples, kind: Meaning, compared: str, places: Sequence[Column]
+) -> Callable[[float], tuple[FloatArray, FloatArray]]:
+    """Interval of each group's value, for a critical value z."""
+    units = np.array([at.units for at in places], dtype=float)
+
+    def ends(z: float) -> tuple[FloatArray, FloatArray]:
+        low, high = level_interval(MEANINGS[compared], found.value[compared][0], found.drawn[compared], units, z)
+        return (1 - high, 1 - low) if kind.rest else (low, high)
+
+    return ends
+
+
+def _interval_p(
+    found: Resamples, kind: Meaning, columns: Mapping[str, Sequence[Column]], settings: Settings
+) -> FloatArray:
+    assert kind.compares is not None
+    if settings.n_permutations == 0:
+        return np.array([np.nan])
+    ends = _ends(found, kind, kind.compares, columns[kind.compares])
+    return np.array([interval_p_value(found.value[kind.compares][0], ends, found.drawn[kind.compares])])
+
+
+def _undefined(drawn: FloatArray) -> list[str]:
+    """A note for each column that many resamples leave undefined, for want of rows."""
+    share = np.isnan(drawn).mean(axis=0) if len(drawn) else np.zeros(drawn.shape[1])
+    return [f"undefined in {part:.0%} of the resamples" if part > 0.05 else "" for part in share]
+
+
+_NAME = 40  # of a group's name
+
+
+class Pair(NamedTuple):
+    """Two of the groups: those with the lowest and the highest value."""
+
+    low: int
+    high: int
+
+
+def lowest_and_highest(values: FloatArray) -> Pair:
+    """The groups with the lowest and the highest value; NaN is neither."""
+    return Pair(int(np.nanargmin(values)), int(np.nanargmax(values)))
+
+
+def seen_mean_gap(
+    found: Resamples, moments: GroupMoments, names: tuple[str, ...], confidence: float, n: int
+) -> Measure:
+    """Between the groups with the lowest and the highest mean, in standard deviations of all n scores."""
+    pair = lowest_and_highest(found.value["mean_score"][0])
+    noise = moments.variance[0] / moments.count
+    permuted = found.permuted["mean_score_test"][:, 0]
+    spread = float(np.sqrt(moments.total_variance[0]))
+    gap = float("nan")
+    if spread > 0:
+        error = float(np.sqrt(noise[pair.low] + noise[pair.high]))
+        gap = mean_gap(error, permuted, len(names) - 1, confidence) / spread
+    held = "sizes and spreads of the groups as they are" + _others(names, "in between")
+    return _measure("mean_score_detectable", gap, f"{_between(names, pair)}; {held}", n)
+
+
+def seen_rate_gap(
+    measure: str, found: Resamples, sizes: FloatArray, names: tuple[str, ...], confidence: float
+) -> Measure:
+    """Between the groups with the lowest and the highest rate, ``measure``, of groups with ``sizes`` rows."""
+    rates, n = found.value[measure][0], int(sizes.sum())
+    known = ~np.isnan(rates)
+    if known.sum() < 2:
+        return _measure(f"{measure}_detectable", float("nan"), "", n)
+    pair = lowest_and_highest(rates)
+    if pair.low == pair.high:  # all the same
+        first, second = np.flatnonzero(known)[:2].tolist()
+        pair = Pair(first, second)
+    share = float((rates[known] * sizes[known]).sum() / sizes[known].sum())
+    permuted = found.permuted[f"{measure}_test"][:, 0]
+
+    def seen(low: int, high: int) -> Seen:
+        sized = float(sizes[low]), float(sizes[high])
+        return rate_gap(*sized, share, permuted, int(known.sum()) - 1, confidence)
+
+    first, above = seen(*pair), f"{_quoted(names[pair.high])} above {_quoted(names[pair.low])}"
+    held = "sizes of the groups and rate of all rows as they are" + _others(names, "at that rate")
+    if np.isnan(first.difference) and not np.isnan(first.power):
+        none = f"even none in {_quoted(names[pair.low])} is seen only {first.power:.0%} of the time"
+        held = f"the other way round {none}; {held}"
+        first, above = (
+            seen(pair.high, pair.low),
+            f"{_quoted(names[pair.low])} above {_quoted(names[pair.high])}",
         )
-    }
-    return {"outlier_rate": n[..., 1] / n.sum(axis=-1), **found, **gaps, **tests}
+    return _measure(f"{measure}_detectable", first.difference, f"{above}; {held}", n)
 
 
-def largest_gap(values: FloatArray) -> FloatArray:
-    """Largest less smallest value along the last axis, leaving NaN out; NaN with fewer than two values."""
-    known = ~np.isnan(values)
-    gap = np.where(known, values, -np.inf).max(axis=-1) - np.where(known, values, np.inf).min(axis=-1)
-    return np.where(known.sum(axis=-1) >= 2, gap, np.nan)
+def seen_strata_gap(
+    found: Resamples, table: Table, means: FloatArray, names: tuple[str, ...], confidence: float
+) -> Measure:
+    """The same gap in every stratum, between the groups with the lowest and the highest mean.
 
-
-def mean_squared_gap(means: FloatArray) -> FloatArray:
-    """Mean squared difference over all pairs of groups, along the last axis: twice the variance, divisor G - 1.
-
-    >>> mean_squared_gap(np.array([0.0, 1.0, 3.0])).item()  # (1 + 9 + 4) / 3
-    4.666666666666667
+    If these do not meet in any stratum, between the two groups of which the strata tell most.
     """
-    return 2.0 * np.var(means, axis=-1, ddof=1)
+    precision, freedom = strata_precision(table.counts, table.values, table.edges)
+    pair = lowest_and_highest(means)
+    if not precision[pair] > 0:
+        pair = Pair(*divmod(int(precision.argmax()), len(names)))
+    n, rows = int(table.counts.sum()), table.counts.sum(axis=0)
+    spread = float(np.sqrt(np.cov(table.values, fweights=rows, ddof=0)))
+    gap = float("nan")
+    if precision[pair] > 0 and spread > 0:
+        permuted = found.permuted["strata_test"][:, 0]
+        unit = max(float(permuted.mean()) / max(freedom, 1), 1.0) if len(permuted) else 1.0
+        gap = mean_gap(float(np.sqrt(unit / precision[pair])), permuted, freedom, confidence) / spread
+    held = "the same in every stratum, sizes as they are" + _others(names, "in between")
+    return _measure("conditional_detectable", gap, f"{_between(names, pair)}; {held}", n)
 
 
-def chi_square(hits: FloatArray | IntArray, sizes: FloatArray | IntArray) -> FloatArray:
-    """Pearson's chi-square of groups and hits along the last axis; 0 where all or none are hits.
-
-    >>> chi_square(np.array([4, 10]), np.array([40, 40])).round(6).item()
-    3.116883
-    """
-    n = np.asarray(sizes).sum(axis=-1)
-    share = hits.sum(axis=-1) / np.maximum(n, 1)
-    off = (hits - sizes * share[..., None]) ** 2 / np.maximum(sizes, 1)
-    spread = share * (1 - share)
-    return np.where(spread > 0, off.sum(axis=-1), 0.0) / np.where(spread > 0, spread, 1.0)
+def _measure(name: str, value: float, note: str, n: int) -> Measure:
+    nan = float("nan")
+    return Measure(name, None, None, value, nan, nan, nan, nan, n, note)
 
 
-@lru_cache(maxsize=8)  # the same for every batch of resamples
-def threshold_ranks(n_rows: int, shares: tuple[float, ...]) -> IntArray:
-    """Place, from 0 in ascending order, of the row above whose score the highest ``share`` of the rows lie."""
-    places = np.arange(n_rows, dtype=float)
-    return np.array([int(flag_threshold(places, share)) for share in shares], dtype=np.intp)
+def _between(names: tuple[str, ...], pair: Pair) -> str:
+    return f"between {_quoted(names[pair.low])} and {_quoted(names[pair.high])}"
 
 
-def table_moments(counts: IntArray, values: FloatArray) -> GroupMoments:
-    """Means and variances of each group's scores in each table; ``count`` is that of the first."""
-    return _moments(counts, values)[0]
+def _quoted(name: str) -> str:
+    return f"'{shown(name, _NAME)}'"
 
 
-def group_quantiles(reached: IntArray, values: FloatArray, quantiles: Sequence[float]) -> FloatArray:
-    """Quantiles of each group's scores, interpolated as in numpy, shape (b, G Q)."""
-    columns = []
-    for group in range(reached.shape[1]):
-        place = (reached[:, group, -1:] - 1) * np.asarray(quantiles, dtype=float)
-        low = np.floor(place).astype(np.intp)
-        part = place - low
-        lower, upper = (_locate(reached[:, group], at) for at in (low, np.ceil(place).astype(np.intp)))
-        columns.append((1 - part) * values[lower] + part * values[upper])
-    return np.concatenate(columns, axis=1)
+def _others(names: tuple[str, ...], where: str) -> str:
+    return f", other groups {where}" if len(names) > 2 else ""
 
 
-class _Cut(NamedTuple):
-    """What the measures of scores are made of: rows below each level, rows above each threshold, moments."""
-
-    sizes: IntArray  # (b, G)
-    reached: IntArray  # (b, G, L), rows at or below a level
-    total: IntArray  # (b, L)
-    below: FloatArray  # (b, G, L), as a share of the group
-    above: IntArray  # (b, G, m), rows above a threshold
-    moments: GroupMoments
-    noise: FloatArray  # (b, G), squared error of each group's mean
-
-    @property
-    def shares(self) -> FloatArray:
-        """Share of each group among the rows."""
-        return self.sizes / self.sizes.sum(axis=1, keepdims=True)
-
-    @property
-    def mix(self) -> FloatArray:
-        """Share of each group above each threshold but the first, shape (b, G, m - 1)."""
-        return over(self.above[..., 1:], self.above[..., 1:].sum(axis=1, keepdims=True))
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+TOP_SHARES = (0.05, 0.1, 0.15, 0.2)
+_SHUFFLES = 100  # of groups, for the mean of individual unfairness
+_OF_ALL_GROUPS = (
+    "flag_rate_ratio",
+    "unflagged_rate_ratio",
+    "flag_rate_test",
+    "demographic_parity_raw",
+    "demographic_parity",
+    "demographic_parity_corrected",
+    "mean_score_test",
+    "threshold_free_gap",
+)
 
 
-def _cut(counts: IntArray, values: FloatArray, shares: tuple[float, ...], background: IntArray | None) -> _Cut:
-    sizes = counts.sum(axis=-1)
-    reached = np.cumsum(counts, axis=-1)
-    total = reached.sum(axis=1)
-    everyone = total if background is None else total + np.cumsum(background)
-    cuts = _cuts(everyone, shares)
-    above = sizes[..., None] - np.take_along_axis(reached, cuts[:, None], axis=-1)
-    return _Cut(sizes, reached, total, reached / sizes[..., None], above, *_moments(counts, values))
+def score_family(inputs: AuditInputs, settings: Settings, rng: np.random.Generator) -> list[Measure]:
+    """Measures of scores and groups alone; groups are shuffled among all rows."""
+    n, fixed = len(inputs.scores), inputs.flags.fixed
+    exact, rounded = _level_tables(inputs)
 
+    def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:
+        shares = (settings.share, TOP_SHARES, QUANTILES)
+        around = table.counts if noise else None
+        return score_measures(counts, table.values, *shares, background=table.background, around=around, fixed=fixed)
 
-def _moments(counts: IntArray, values: FloatArray) -> tuple[GroupMoments, FloatArray]:
-    """Moments, and the squared error of each mean, shape (b, G)."""
-    z, centre, unit = standardised(counts[0].sum(axis=0), values)
-    sizes = counts.sum(axis=-1).astype(float)
-    sums, squares = np.moveaxis(counts.astype(float) @ np.column_stack([z, z**2]), -1, 0)
-    mean = sums / sizes
-    variance = np.maximum(squares - sizes * mean**2, 0.0) / np.maximum(sizes - 1, 1)
-    total = variance_of_all(sizes.sum(axis=1), sums, squares)
-    moments = GroupMoments(sizes[0], centre + unit * mean, unit**2 * variance, unit**2 * total)
-    return moments, moments.variance / sizes
-
-
-def _parity(drawn: _Cut) -> Values:
-    """Mean squared gap of the group means: raw, over the variance, and that less the noise of the gaps."""
-    squared = mean_squared_gap(drawn.moments.mean)
-    # in the mean over pairs every group's noise counts 2 / G times
-    less_noise = squared - 2.0 * drawn.noise.mean(axis=1)
-    return {
-        "demographic_parity_raw": squared[:, None],
-        "demographic_parity": over(squared, drawn.moments.total_variance)[:, None],
-        "demographic_parity_corrected": over(less_noise, drawn.moments.total_variance)[:, None],
+    groups, everyone = _columns(inputs, np.ones(n, dtype=bool)), Column(None, None, n, inputs.units())
+    columns = {
+        "mean_score": groups,
+        "score_quantile": [at._replace(detail=f"{q:g}") for at in groups for q in QUANTILES],
+        "flag_rate": groups,
+        **{name: [everyone] for name in _OF_ALL_GROUPS},
+        "top_share_drift": [_on_top(inputs, share) for share in TOP_SHARES],
     }
+    found = _resample(measure, exact, rounded, settings, rng)
+    measures = summarise(found, columns, settings)
+    moments = _moments(inputs)
+    measures.append(plain_measure("welch_test", everyone, no_gap_p_value(moments)[0]))
+    if settings.n_permutations:
+        names, sizes = inputs.names, inputs.counts.astype(float)
+        measures.append(seen_mean_gap(found, moments, names, settings.confidence, n))
+        measures.append(seen_rate_gap("flag_rate", found, sizes, names, settings.confidence))
+    return [*_group_shares(inputs, groups, settings.confidence), *measures]
 
 
-def _mean_test(drawn: _Cut) -> FloatArray:
-    half = np.frexp(drawn.moments.total_variance[:, None])[1] // 2  # powers of two: exact, and no weight overflows
-    variance = np.ldexp(drawn.moments.total_variance[:, None], -2 * half)
-    least = _LEAST_SPREAD * variance / drawn.sizes.sum(axis=1, keepdims=True)
-    weight = over(1.0, np.maximum(np.ldexp(drawn.noise, -2 * half), least))
-    mean = np.ldexp(drawn.moments.mean - drawn.moments.mean.mean(axis=1, keepdims=True), -half)
-    mean = mean - (weight * mean).sum(axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
-    return np.where(variance > 0, (weight * mean**2).sum(axis=1, keepdims=True), np.nan)
+def _moments(inputs: AuditInputs) -> GroupMoments:
+    """Mean and variance of each group's scores, such that ``variance / count`` is the squared error of the mean."""
+    centre = inputs.scores.mean()
+    means = inputs.sample.measure(inputs.scores - centre)
+    variance = np.diag(means.cov) * means.size
+    return GroupMoments(means.size, (centre + means.mean)[None], variance[None], np.array([inputs.scores.var()]))
 
 
-def _cuts(reached: IntArray, shares: tuple[float, ...]) -> IntArray:
-    """The level above which rows are flagged in each table, shape (b, m): of those that tie, all or none, by what is
-    nearer to the share; all rather than that nobody is flagged.
-    """  # noqa: D205
-    n = reached[:, -1:]
-    places = _ranks(n[:, 0], shares)
-    cuts = _locate(reached, places)
-    asked, above = n - 1 - places, n - np.take_along_axis(reached, cuts, axis=1)
-    tied = n - np.take_along_axis(reached, np.maximum(cuts - 1, 0), axis=1)
-    nearer = (cuts > 0) & ((tied - asked < asked - above) | (above == 0)) & (tied < n)
-    return cuts - nearer
+def label_family(inputs: AuditInputs, labels: IntArray, settings: Settings, rng: np.random.Generator) -> list[Measure]:
+    """Measures against known outliers; groups are shuffled among rows of the same label."""
+    G, fixed = len(inputs.names), inputs.flags.fixed
+    exact, rounded = _level_tables(inputs, labels)
+
+    def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:  # noqa: ARG001
+        by_label = counts.reshape(len(counts), G, 2, 2, -1) if fixed else counts.reshape(len(counts), G, 2, -1)
+        return label_measures(by_label, settings.share, background=table.background, fixed=fixed)
+
+    everyone = np.ones(len(labels), dtype=bool)
+    rows = {
+        "outlier_rate": everyone,
+        "auc": everyone,
+        "average_precision": labels == 1,
+        "true_positive_rate": labels == 1,
+        "false_positive_rate": labels == 0,
+        "precision": inputs.flags.flagged,
+    }
+    columns = {name: _columns(inputs, used) for name, used in rows.items()}
+    for name, used in rows.items():
+        at = Column(None, None, int(used.sum()), inputs.units(used))
+        columns |= {} if name == "outlier_rate" else {f"{name}_gap": [at]}
+        columns |= {f"{name}_test": [at]} if name in ("true_positive_rate", "false_positive_rate") else {}
+    found = _resample(measure, exact, rounded, settings, rng)
+    measures = summarise(found, columns, settings)
+    if settings.n_permutations:
+        outliers = np.array([at.n for at in columns["true_positive_rate"]], dtype=float)
+        measures.append(seen_rate_gap("true_positive_rate", found, outliers, inputs.names, settings.confidence))
+    return measures
 
 
-def _ranks(n_rows: IntArray, shares: tuple[float, ...]) -> IntArray:
-    """`threshold_ranks` of each table, shape (b, m)."""
-    sizes, place = np.unique(n_rows, return_inverse=True)
-    if len(sizes) > 4:  # clusters of unequal size: rounding in the last place does not matter there
-        return np.floor((n_rows[:, None] - 1) * (1.0 - np.array(shares)) + 1e-9).astype(np.intp)
-    return np.stack([threshold_ranks(int(n), shares) for n in sizes])[place]
+def strata_family(inputs: AuditInputs, strata: Codes, settings: Settings, rng: np.random.Generator) -> list[Measure]:
+    """Gaps among rows of the same stratum; groups are shuffled within strata."""
+    inside = strata.codes >= 0
+    inputs = replace(inputs, scores=inputs.scores[inside], grouped=inputs.grouped.of(inside))
+    codes, G, S = inputs.codes, len(inputs.names), len(strata.names)
+    # many rows: the levels of all strata together are about as many as elsewhere
+    limit = MAX_LEVELS if len(inputs.scores) <= MAX_LEVELS else max(MAX_LEVELS // S, 100)
+    units = None if inputs.clusters is None else joined_clusters(inputs.clusters, codes)
+    exact, rounded = (
+        class_table(inputs.scores, codes, G, strata.codes[inside], S, clusters=units, max_levels=levels)
+        for levels in (None, limit)
+    )
+
+    def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:
+        return strata_measures(counts, table.values, table.edges, around=table.counts if noise else None)
+
+    n = np.add.reduceat(exact.counts, exact.edges[:-1], axis=1)  # (G, S)
+    used = (n >= 2).sum(axis=0) >= 2
+    everyone = [Column(None, None, int(n[:, used].sum()), int(n[:, used].sum()))]
+    names = ("conditional_parity", "conditional_parity_corrected", "strata_test")
+    columns = dict.fromkeys(names, everyone)
+    columns["parity_within"] = [
+        Column(None, name, int(size), int(size)) for name, size in zip(strata.names, n.sum(axis=0), strict=True)
+    ]
+    columns |= dict.fromkeys(("mean_apart", "apart_by_strata"), _columns(inputs, np.ones(len(codes), dtype=bool)))
+    found = _resample(measure, exact, rounded, settings, rng)
+    measures = summarise(found, columns, settings)
+    if settings.n_permutations:
+        means = inputs.sample.means(inputs.scores)
+        measures.append(seen_strata_gap(found, exact, means, inputs.names, settings.confidence))
+    return measures
 
 
-def _locate(reached: IntArray, places: IntArray) -> IntArray:
-    """The level of the rows at the given places (from 0, ascending) in each table, shape (b, m)."""
-    return np.stack([np.searchsorted(row, at, side="right") for row, at in zip(reached, places, strict=True)])
+def individual_family(
+    inputs: AuditInputs, features: "pd.DataFrame", settings: Settings, rng: np.random.Generator
+) -> list[Measure]:
+    """Individual unfairness; resampled on m of the n rows, the interval narrowed by ``sqrt(m / n)`` accordingly.
+
+    There is no test: shuffling groups among rows whose features differ by group has another law, so that a score which
+    is a function of the features would be rejected. The value with shuffled groups is shown beside.
+    """
+    import pandas as pd
+
+    G, codes, n = len(inputs.names), inputs.codes, len(inputs.scores)
+    X = pd.get_dummies(features, dtype=float).to_numpy(dtype=float)
+    rows = sample_rows(codes, G, MAX_ROWS, rng)
+    value = individual_values(inputs.scores[rows], X[rows], codes[rows], settings.length_scale)
+    comparable, scale = comparable_rows(X[rows], codes[rows], settings.length_scale)
+    units = np.arange(n) if inputs.clusters is None else inputs.clusters
+    part = pair_rows(codes[rows], units[rows], G, rng)
+    sample = rows[part]
+    pairs = PairMeasures(inputs.scores[sample], comparable[part], codes[sample], G, scale, units[sample])
+    there = pairs.value()
+    drawn = pairs.bootstrap(settings.n_bootstrap, rng)
+    narrow = np.sqrt(len(np.unique(units[sample])) / inputs.units())
+    resamples = Resamples(value, {name: value[name] + narrow * (drawn[name] - there[name]) for name in value}, {})
+    everyone = Column(None, None, len(rows), inputs.units())
+    measures = summarise(resamples, {name: [everyone] for name in value}, settings)
+    if settings.n_permutations > 0:
+        permuted = pairs.permutations(min(settings.n_permutations, _SHUFFLES), rng)["individual_unfairness"]
+        shuffled = float(value["individual_unfairness"][0, 0] + (permuted - there["individual_unfairness"]).mean())
+        measures.append(plain_measure("individual_unfairness_shuffled", everyone, shuffled))
+    alike = effective_pairs(comparable, codes[rows], scale) * (n / len(rows)) ** 2
+    return [*measures, plain_measure("effective_pairs", everyone, alike)]
 
 
-def standardised(counts: IntArray, values: FloatArray) -> tuple[FloatArray, float, float]:
-    """Values less their mean, divided by their standard deviation (1 if it is 0); then that mean and deviation."""
-    shifted = values - values.min()  # exactly 0 for equal scores, so that no rounding looks like a spread
-    mean = np.average(shifted, weights=counts)
-    unit = float(np.sqrt(np.average((shifted - mean) ** 2, weights=counts))) or 1.0
-    return (shifted - mean) / unit, float(mean + values.min()), unit
+class _MeasureTables(Protocol):
+    def __call__(self, counts: IntArray, table: Table, *, noise: bool) -> Values: ...
 
 
-def variance_of_all(n_rows: FloatArray, sums: FloatArray, squares: FloatArray) -> FloatArray:
-    """Variance over all rows of each table, from the sums over its parts, shape (b,)."""
-    mean, square = (part.reshape(len(part), -1).sum(axis=1) / n_rows for part in (sums, squares))
-    return np.maximum(square - mean**2, 0.0)
+def _resample(
+    measure: _MeasureTables, exact: Table, rounded: Table, settings: Settings, rng: np.random.Generator
+) -> Resamples:
+    """The measures of the rows as they are, and of tables drawn from the rounded scores."""
+    value = measure(exact.counts[None], exact, noise=False)
+
+    def joined(tables: Iterable[IntArray], *, noise: bool) -> Values:
+        batches = [measure(counts, rounded, noise=noise) for counts in tables]
+        if not batches:
+            return {name: v[:0] for name, v in value.items()}
+        return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
+    return Resamples(
+        value,
+        joined(rounded.bootstrap(settings.n_bootstrap, rng), noise=True),
+        joined(rounded.permutations(settings.n_permutations, rng), noise=False),
+    )
 
 
-def over(numerator: float | FloatArray | IntArray, denominator: FloatArray | IntArray) -> FloatArray:
-    """Quotient that is NaN, without a warning, where the denominator is 0."""
-    positive = np.asarray(denominator) > 0
-    return np.where(positive, numerator, np.nan) / np.where(positive, denominator, 1.0)
+def _columns(inputs: AuditInputs, used: BoolArray) -> list[Column]:
+    """A column per group, of those rows that are used."""
+    of_group = [used & (inputs.codes == g) for g in range(len(inputs.names))]
+    return [
+        Column(name, None, int(mine.sum()), inputs.units(mine))
+        for name, mine in zip(inputs.names, of_group, strict=True)
+    ]
+
+
+def _level_tables(inputs: AuditInputs, labels: IntArray | None = None) -> tuple[Table, Table]:
+    """The table of the rows as they are, and of rounded scores; by label where there are any."""
+    classes = () if labels is None else (labels, 2)
+    units = None if inputs.clusters is None else joined_clusters(inputs.clusters, inputs.codes)
+    exact, rounded = (
+        level_table(
+            inputs.scores,
+            inputs.codes,
+            len(inputs.names),
+            *classes,
+            background=inputs.background,
+            clusters=units,
+            flagged=inputs.flags.flagged if inputs.flags.fixed else None,
+            max_levels=levels,
+        )
+        for levels in (None, MAX_LEVELS)
+    )
+    return exact, rounded
+
+
+def _group_shares(inputs: AuditInputs, groups: list[Column], confidence: float) -> list[Measure]:
+    """Shares of the groups; clusters of rows count as ``n^2 / sum of their squared sizes`` rows."""
+    n = float(len(inputs.scores))
+    rows = n if inputs.clusters is None else n**2 / float((np.bincount(inputs.clusters) ** 2).sum())
+    low, high = wilson(inputs.counts.astype(float) * (rows / n), rows, confidence)
+    return [plain_measure("group_share", at, at.n / n, lo, hi) for at, lo, hi in zip(groups, low, high, strict=True)]
+
+
+def _on_top(inputs: AuditInputs, share: float) -> Column:
+    every = np.concatenate([inputs.scores, inputs.background])
+    n = int(who_is_flagged(every, None, share).flagged[: len(inputs.scores)].sum())
+    return Column(None, f"top {share:.0%}", n, n)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import evenout
-from evenout.auditing import practice_text, sentences
-from evenout.auditing.meanings import MEANINGS
-from evenout.auditing.text import flagged_words
-from evenout.auditing.words import between, chance, number, shown
+from evenout.auditing import practice as practice_text
+from evenout.auditing import text as sentences
+from evenout.auditing.inference import MEANINGS
+from evenout.auditing.text import between, chance, flagged_words, number, shown
 from evenout.pages import html_table, policy, safe, static, style, template
 from evenout.storage.output import atomic_file
 

@@ -1,23 +1,263 @@
-"""Tables in the shape that supervisors ask for: counts by attribute, the practice that each follows, and its limits.
+"""Tables as supervisors ask for them.
 
 No table says that anything meets or fails a rule: they count, and name what the counts do not establish.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from scipy.special import chdtrc
+from scipy.stats import fisher_exact
 
-from evenout.auditing import counts
-from evenout.auditing.everyone import Attribute, Everyone
-from evenout.auditing.practices import PRACTICES, Practice
+from evenout.auditing.sample import AuditedAttribute, Everyone
+from evenout.auditing.text import between, chance, number, shown
 from evenout.core.exceptions import InputError
-from evenout.core.intervals import holm
+from evenout.core.intervals import holm, normal_value, wilson_interval
 from evenout.core.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+NAN = float("nan")
+
+
+class Estimate(NamedTuple):
+    """A value and the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+NOTHING = Estimate(NAN, NAN, NAN)
+
+
+def rate(k: float, n: float, confidence: float) -> Estimate:
+    """The share ``k / n``, with Wilson's interval.
+
+    >>> rate(8, 10, 0.95)._asdict()
+    {'value': 0.8, 'low': 0.490..., 'high': 0.943...}
+    """
+    if n == 0:
+        return NOTHING
+    low, high = wilson_interval(np.array([k / n]), np.array([float(n)]), normal_value(confidence))
+    return Estimate(k / n, float(low[0]), float(high[0]))
+
+
+def ratio(k: float, n: float, k_other: float, n_other: float, confidence: float) -> Estimate:
+    """The rate ``k / n`` over the other, with an interval from the normal error of its logarithm (Katz et al. 1978).
+
+    No interval where a count is 0.
+    """
+    if n == 0 or n_other == 0 or k_other == 0:
+        return NOTHING
+    value = (k / n) / (k_other / n_other)
+    if k == 0:
+        return Estimate(value, NAN, NAN)
+    reach = normal_value(confidence) * np.sqrt(max(1.0 / k - 1.0 / n + 1.0 / k_other - 1.0 / n_other, 0.0))
+    return Estimate(value, float(value * np.exp(-reach)), float(value * np.exp(reach)))
+
+
+def z_of_rates(k: float, n: float, k_other: float, n_other: float) -> float:
+    """The difference of two rates over its error, where both are one rate (pooled)."""
+    if n == 0 or n_other == 0:
+        return NAN
+    both = (k + k_other) / (n + n_other)
+    error = np.sqrt(both * (1.0 - both) * (1.0 / n + 1.0 / n_other))
+    return float((k / n - k_other / n_other) / error) if error > 0 else NAN
+
+
+def fisher(k: float, n: float, k_other: float, n_other: float) -> float:
+    """Two-sided p-value of equal rates, by Fisher's exact test."""
+    if n == 0 or n_other == 0:
+        return NAN
+    return float(fisher_exact([[int(k), int(n - k)], [int(k_other), int(n_other - k_other)]])[1])
+
+
+def shortfall(k: float, n: float, other_rate: float) -> float:
+    """How many more people the outcome would have reached at the other group's rate; 0 if none."""
+    return max(n * other_rate - k, 0.0)
+
+
+def standardised_difference(values: FloatArray, other: FloatArray, deviation: float, confidence: float) -> Estimate:
+    """The difference of two means in standard deviations of all, with Welch's error."""
+    if min(len(values), len(other)) < 2 or not deviation > 0:
+        return NOTHING
+    found = (values.mean() - other.mean()) / deviation
+    error = np.sqrt(values.var(ddof=1) / len(values) + other.var(ddof=1) / len(other)) / deviation
+    reach = normal_value(confidence) * error
+    return Estimate(float(found), float(found - reach), float(found + reach))
+
+
+class Stratified(NamedTuple):
+    """Two groups compared within strata.
+
+    ``risk`` and ``odds`` are the ratios of rates and of odds of Mantel and Haenszel, ``p`` that of no difference in any
+    stratum by their test (without continuity correction), ``used`` the strata with people of both groups.
+    """
+
+    risk: Estimate
+    odds: Estimate
+    statistic: float
+    p: float
+    used: int
+
+
+def mantel_haenszel(
+    k: FloatArray, n: FloatArray, k_other: FloatArray, n_other: FloatArray, confidence: float
+) -> Stratified:
+    """Compare rates within strata (Mantel and Haenszel 1959); all arrays have one entry per stratum.
+
+    The interval of the ratio of rates is that of Greenland and Robins (1985), that of the odds that of Robins, Breslow
+    and Greenland (1986).
+    """
+    both = (n > 0) & (n_other > 0)
+    a, c = k[both].astype(float), k_other[both].astype(float)
+    n1, n0 = n[both].astype(float), n_other[both].astype(float)
+    total, hits = n1 + n0, a + c
+    z = normal_value(confidence)
+    spread = n1 * n0 * hits * (total - hits) / (total**2 * np.maximum(total - 1.0, 1.0))
+    statistic = (a - n1 * hits / total).sum() ** 2 / spread.sum() if spread.sum() > 0 else NAN
+    up, down = (a * n0 / total).sum(), (c * n1 / total).sum()
+    noise = ((n1 * n0 * hits - a * c * total) / total**2).sum()
+    risk = _log_interval(up / down, np.sqrt(noise / (up * down)), z) if up > 0 and down > 0 else NOTHING
+    p = float(chdtrc(1, statistic)) if np.isfinite(statistic) else NAN
+    return Stratified(risk, _odds(a, n1 - a, c, n0 - c, total, z), float(statistic), p, int(both.sum()))
+
+
+def _odds(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, total: FloatArray, z: float) -> Estimate:
+    """The odds ratio of Mantel and Haenszel of tables ``[[a, b], [c, d]]``."""
+    r, s = a * d / total, b * c / total
+    if not (r.sum() > 0 and s.sum() > 0):
+        return NOTHING
+    p, q = (a + d) / total, (b + c) / total
+    noise = (p * r).sum() / (2 * r.sum() ** 2) + (q * s).sum() / (2 * s.sum() ** 2)
+    noise += (p * s + q * r).sum() / (2 * r.sum() * s.sum())
+    return _log_interval(r.sum() / s.sum(), np.sqrt(noise), z)
+
+
+def _log_interval(value: float, error: float, z: float) -> Estimate:
+    return Estimate(float(value), float(value * np.exp(-z * error)), float(value * np.exp(z * error)))
+
+
+def conditional_disparity(hit: FloatArray, spared: FloatArray, all_hit: FloatArray, all_spared: FloatArray) -> float:
+    """A group's share among those hit less its share among those spared, averaged over strata by their size.
+
+    Strata in which everybody or nobody is hit have no such difference, and no say. Arrays have one entry per stratum:
+    people of the group, and of all groups, who are hit or spared.
+
+    >>> conditional_disparity(np.array([30.0]), np.array([20.0]), np.array([40.0]), np.array([60.0]))
+    0.41666...
+    """
+    said = (all_hit > 0) & (all_spared > 0)
+    if not said.any():
+        return NAN
+    apart = hit[said] / all_hit[said] - spared[said] / all_spared[said]
+    size = all_hit[said] + all_spared[said]
+    return float(apart @ size / size.sum())
+
+
+@dataclass(frozen=True)
+class Practice:
+    """One practice.
+
+    Parameters
+    ----------
+    title : str
+    counted : tuple of str
+        What the columns are, in sentences.
+    sources : tuple of str
+    limits : tuple of str
+        What the table does not establish.
+    """
+
+    title: str
+    counted: tuple[str, ...]
+    sources: tuple[str, ...]
+    limits: tuple[str, ...]
+
+
+_LAW = (
+    "It applies no legal rule: whether a rule covers this score, and what follows from a figure, is for counsel to say."
+)
+_CAUSE = (
+    "A difference is no cause: it may come from the score, from the people who are in the file, or from the records."
+)
+
+PRACTICES = {
+    "hiring": Practice(
+        "Rates against the best-off group, as in reviews of hiring",
+        (
+            "Rate: the share of a group with the favourable outcome. Ratio: that rate over that of the best-off group.",
+            "Median rate: the share on the favourable side of the median score of all people, and its ratio likewise.",
+            "Flag ratio: the same ratio for flags; where flags are bad, the lowest flag rate over the group's own.",
+            "Groups under 2 % of all people are marked, and are never taken as the best-off group. People of unknown "
+            "group are counted.",
+        ),
+        (
+            "Uniform Guidelines on Employee Selection Procedures, 29 CFR 1607.4 D (ratio of selection rates)",
+            "New York City, Rules on Automated Employment Decision Tools, 6 RCNY 5-300 to 5-304 (impact ratios of "
+            "selection and of scores above the median, by category and crossed; categories under 2 %; unknown counted)",
+        ),
+        (
+            _LAW,
+            "The rules named are about selection for something good, in employment; a flag for review is not that.",
+            "The best-off group is chosen by its rate: chance alone puts ratios below 1; intervals take it as given.",
+            _CAUSE,
+        ),
+    ),
+    "lending": Practice(
+        "Rates and scores against a reference group, as in fair-lending reviews",
+        (
+            "Ratio: the rate of the favourable outcome over that of the reference group (adverse impact ratio), the "
+            "best-off one unless another is named. Flag ratio: the flag rate over that of the reference group.",
+            "Score difference: mean score less that of the reference group, in standard deviations of all people "
+            "(standardised mean difference); above 0 is scored as more outlying.",
+            "z: of the two rates, pooled. p: Fisher's exact test, two-sided; corrected by Holm's method by attribute.",
+            "Shortfall: how many more people would have had the favourable outcome at the rate of the reference group.",
+        ),
+        (
+            "Interagency Fair Lending Examination Procedures (FFIEC, August 2009): outcomes against a control group",
+            "Hall, Cox, Dickerson, Ravi Kannan, Kulkarni and Schmidt, A United States Fair Lending Perspective on "
+            "Machine Learning, Frontiers in Artificial Intelligence 4 (2021): adverse impact ratio, standardised mean "
+            "difference",
+            "Morris and Dunleavy (eds.), Adverse Impact Analysis (2017): Fisher's exact test, z, shortfall",
+        ),
+        (
+            _LAW,
+            "Nobody here is matched on creditworthiness or on anything else; a table by strata compares people alike.",
+            "A small p-value says that chance is a poor explanation, not that the difference is large, nor its reason.",
+            _CAUSE,
+        ),
+    ),
+    "strata": Practice(
+        "Rates among people alike in what may justify a difference",
+        (
+            "Ratio: of the favourable outcome to the reference group's, within strata, pooled by Mantel and Haenszel; "
+            "beside it the ratio of all, the ratio of odds, and their test without continuity correction.",
+            "Disparity: the group's share among those with the unfavourable outcome less its share among the others, "
+            "within strata, averaged by their size (conditional demographic disparity).",
+            "Strata without people of both groups, or with one outcome alone, have no say in what they cannot tell.",
+        ),
+        (
+            "Mantel and Haenszel, Journal of the National Cancer Institute 22 (1959); intervals: Greenland and Robins, "
+            "Biometrics 41 (1985), and Robins, Breslow and Greenland, Biometrics 42 (1986)",
+            "Wachter, Mittelstadt and Russell, Why Fairness Cannot Be Automated, Computer Law and Security Review 41 "
+            "(2021): conditional demographic disparity",
+        ),
+        (
+            _LAW,
+            "That a column may justify a difference is a choice. It may itself come from unequal treatment.",
+            "Differences that point in opposite ways in two strata cancel out in one pooled figure: read the rates.",
+            _CAUSE,
+        ),
+    ),
+}
+
 
 UNKNOWN = "no known group"
 SMALL = 0.02  # groups under this share of all people are marked, and never the best-off one
@@ -68,7 +308,6 @@ class PracticeTable:
         }
 
     def __repr__(self) -> str:
-        from evenout.auditing.practice_text import practice_text
 
         return practice_text(self)
 
@@ -86,21 +325,21 @@ class _Outcome:
         """Favoured among the members, and members."""
         return int(self.favoured[members].sum()), int(members.sum())
 
-    def rate(self, members: BoolArray) -> counts.Estimate:
+    def rate(self, members: BoolArray) -> Estimate:
         """The favourable rate of the members."""
-        return self.sure(counts.rate(*self.count(members), self.confidence))
+        return self.sure(rate(*self.count(members), self.confidence))
 
-    def ratio(self, members: BoolArray, others: BoolArray) -> counts.Estimate:
+    def ratio(self, members: BoolArray, others: BoolArray) -> Estimate:
         """The favourable rate of the members over that of the others."""
-        return self.sure(counts.ratio(*self.count(members), *self.count(others), self.confidence))
+        return self.sure(ratio(*self.count(members), *self.count(others), self.confidence))
 
     def flag_rate(self, members: BoolArray) -> float:
         """The share of the members that is flagged."""
-        return float(self.people.flagged[members].mean()) if members.any() else counts.NAN
+        return float(self.people.flagged[members].mean()) if members.any() else NAN
 
-    def sure(self, found: counts.Estimate) -> counts.Estimate:
+    def sure(self, found: Estimate) -> Estimate:
         """The estimate, without its interval where rows are no independent people."""
-        return counts.Estimate(found.value, counts.NAN, counts.NAN) if self.people.clustered else found
+        return Estimate(found.value, NAN, NAN) if self.people.clustered else found
 
 
 def practice_table(
@@ -152,7 +391,7 @@ def _notes(people: Everyone) -> list[str]:
     return notes
 
 
-def _groups(outcome: _Outcome, attribute: Attribute) -> Iterator[tuple[dict[str, Any], BoolArray]]:
+def _groups(outcome: _Outcome, attribute: AuditedAttribute) -> Iterator[tuple[dict[str, Any], BoolArray]]:
     """What every table begins with, for each group and, last, for people without one."""
     n = len(attribute.codes)
     for group in (*range(len(attribute.names)), -1):
@@ -175,7 +414,7 @@ def _groups(outcome: _Outcome, attribute: Attribute) -> Iterator[tuple[dict[str,
         }, members  # fmt: skip
 
 
-def _hiring(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) -> list[dict[str, Any]]:  # noqa: ARG001
+def _hiring(outcome: _Outcome, attribute: AuditedAttribute, reference: Sequence[str]) -> list[dict[str, Any]]:  # noqa: ARG001
     """Rates against the best-off group, by the outcome and by the side of the median."""
     rows, median = [*_groups(outcome, attribute)], float(np.median(outcome.people.scores))
     side = outcome.people.scores < median if outcome.bad else outcome.people.scores > median
@@ -190,42 +429,42 @@ def _hiring(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) -
     best_flags = (min if outcome.bad else max)(flags[id(row)] for row, _ in compared)
     for row, members in rows:
         there = row["note"] != UNKNOWN
-        found = outcome.ratio(members, best_members) if there else counts.NOTHING
+        found = outcome.ratio(members, best_members) if there else NOTHING
         if row is best:
-            found, row["note"] = counts.Estimate(1.0, counts.NAN, counts.NAN), "best off"
+            found, row["note"] = Estimate(1.0, NAN, NAN), "best off"
         own, other = (best_flags, flags[id(row)]) if outcome.bad else (flags[id(row)], best_flags)
         row |= {
             "ratio": found.value, "ratio_low": found.low, "ratio_high": found.high,
             "median_rate": sides[id(row)],
-            "median_ratio": _divided(sides[id(row)], best_side) if there else counts.NAN,
+            "median_ratio": _divided(sides[id(row)], best_side) if there else NAN,
             "flag_rate": flags[id(row)],
-            "flag_ratio": _divided(own, other) if there else counts.NAN,
+            "flag_ratio": _divided(own, other) if there else NAN,
         }  # fmt: skip
     return [row for row, _ in rows]
 
 
-def _lending(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) -> list[dict[str, Any]]:
+def _lending(outcome: _Outcome, attribute: AuditedAttribute, reference: Sequence[str]) -> list[dict[str, Any]]:
     """Rates, scores and tests against one reference group."""
     scores = outcome.people.scores
     with_whom, chosen = _reference(outcome, attribute, reference)
     rows, others = [], attribute.members(with_whom)
-    deviation = float(scores[attribute.codes >= 0].std(ddof=1)) if (attribute.codes >= 0).sum() > 1 else counts.NAN
+    deviation = float(scores[attribute.codes >= 0].std(ddof=1)) if (attribute.codes >= 0).sum() > 1 else NAN
     tested = []
     for row, members in _groups(outcome, attribute):
         compared = row["note"] != UNKNOWN and row["group"] != attribute.names[with_whom]
-        found = outcome.ratio(members, others) if compared else counts.NOTHING
-        apart = counts.standardised_difference(scores[members], scores[others], deviation, outcome.confidence)
-        apart = outcome.sure(apart) if compared else counts.NOTHING
+        found = outcome.ratio(members, others) if compared else NOTHING
+        apart = standardised_difference(scores[members], scores[others], deviation, outcome.confidence)
+        apart = outcome.sure(apart) if compared else NOTHING
         sure = compared and not outcome.people.clustered
         row |= {
             "ratio": found.value, "ratio_low": found.low, "ratio_high": found.high,
             "flag_rate": outcome.flag_rate(members),
-            "flag_ratio": _divided(outcome.flag_rate(members), outcome.flag_rate(others)) if compared else counts.NAN,
+            "flag_ratio": _divided(outcome.flag_rate(members), outcome.flag_rate(others)) if compared else NAN,
             "score_difference": apart.value, "score_low": apart.low, "score_high": apart.high,
-            "z": counts.z_of_rates(*outcome.count(members), *outcome.count(others)) if sure else counts.NAN,
-            "p": counts.fisher(*outcome.count(members), *outcome.count(others)) if sure else counts.NAN,
-            "shortfall": counts.shortfall(*outcome.count(members), outcome.rate(others).value)
-            if compared else counts.NAN,
+            "z": z_of_rates(*outcome.count(members), *outcome.count(others)) if sure else NAN,
+            "p": fisher(*outcome.count(members), *outcome.count(others)) if sure else NAN,
+            "shortfall": shortfall(*outcome.count(members), outcome.rate(others).value)
+            if compared else NAN,
         }  # fmt: skip
         if row["group"] == attribute.names[with_whom] and row["note"] != UNKNOWN:
             row["note"] = "; ".join(filter(None, (chosen, row["note"])))
@@ -234,7 +473,7 @@ def _lending(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) 
     return _corrected(rows, tested)
 
 
-def _strata(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) -> list[dict[str, Any]]:
+def _strata(outcome: _Outcome, attribute: AuditedAttribute, reference: Sequence[str]) -> list[dict[str, Any]]:
     """Rates against one reference group among people alike in what was given."""
     (with_whom, chosen), rows, tested = _reference(outcome, attribute, reference), [], []
     known = attribute.codes >= 0
@@ -245,17 +484,17 @@ def _strata(outcome: _Outcome, attribute: Attribute, reference: Sequence[str]) -
             continue
         k, n = _per_stratum(outcome, members)
         compared = row["group"] != attribute.names[with_whom]
-        found = counts.mantel_haenszel(k, n, k0, n0, outcome.confidence)
-        risk, odds = (outcome.sure(x) if compared else counts.NOTHING for x in (found.risk, found.odds))
+        found = mantel_haenszel(k, n, k0, n0, outcome.confidence)
+        risk, odds = (outcome.sure(x) if compared else NOTHING for x in (found.risk, found.odds))
         sure = compared and not outcome.people.clustered
         row |= {
             "strata": found.used,
-            "ratio_all": outcome.ratio(members, attribute.members(with_whom)).value if compared else counts.NAN,
+            "ratio_all": outcome.ratio(members, attribute.members(with_whom)).value if compared else NAN,
             "ratio": risk.value, "ratio_low": risk.low, "ratio_high": risk.high,
             "odds_ratio": odds.value, "odds_low": odds.low, "odds_high": odds.high,
-            "statistic": found.statistic if sure else counts.NAN,
-            "p": found.p if sure else counts.NAN,
-            "disparity": counts.conditional_disparity(n - k, k, all_n - all_k, all_k),
+            "statistic": found.statistic if sure else NAN,
+            "p": found.p if sure else NAN,
+            "disparity": conditional_disparity(n - k, k, all_n - all_k, all_k),
         }  # fmt: skip
         row["note"] = "; ".join(filter(None, ("" if compared else chosen, row["note"])))
         rows.append(row)
@@ -272,7 +511,7 @@ def _by_stratum(outcome: _Outcome) -> list[dict[str, Any]]:
         n = np.bincount(place[known], minlength=shape[0] * shape[1]).reshape(shape)
         k = np.bincount(place[known & outcome.favoured], minlength=shape[0] * shape[1]).reshape(shape)
         for s, g in np.ndindex(len(strata.names), len(attribute.names)):
-            found = outcome.sure(counts.rate(int(k[s, g]), int(n[s, g]), outcome.confidence))
+            found = outcome.sure(rate(int(k[s, g]), int(n[s, g]), outcome.confidence))
             rows.append({
                 "attribute": attribute.name, "stratum": strata.names[s], "group": attribute.names[g],
                 "people": int(n[s, g]), "favoured": int(k[s, g]),
@@ -301,7 +540,7 @@ def _corrected(rows: list[dict[str, Any]], tested: list[float]) -> list[dict[str
     return rows
 
 
-def _reference(outcome: _Outcome, attribute: Attribute, asked: Sequence[str]) -> tuple[int, str]:
+def _reference(outcome: _Outcome, attribute: AuditedAttribute, asked: Sequence[str]) -> tuple[int, str]:
     """The group to compare with: that which was asked for, or the best-off one of those that are not small."""
     named = [attribute.names.index(name) for name in asked if name in attribute.names]
     if len(named) > 1:
@@ -316,11 +555,88 @@ def _reference(outcome: _Outcome, attribute: Attribute, asked: Sequence[str]) ->
 
 
 def _divided(value: float, by: float) -> float:
-    return value / by if by > 0 else counts.NAN
+    return value / by if by > 0 else NAN
 
 
-_ROWS: dict[str, Callable[[_Outcome, Attribute, Sequence[str]], list[dict[str, Any]]]] = {
+_ROWS: dict[str, Callable[[_Outcome, AuditedAttribute, Sequence[str]], list[dict[str, Any]]]] = {
     "hiring": _hiring,
     "lending": _lending,
     "strata": _strata,
 }
+
+
+_NAME = 32  # of a group or an attribute
+_MOST = 40  # rows shown of one table; all are in to_frame()
+
+Column = tuple[str, str]
+
+
+def heads(kind: str) -> list[Column]:
+    """Headings of a table's columns, each with how it is shown: see `cell`."""
+    first = [("people", "people"), ("favoured", "favoured"), ("rate", "rate%")]
+    ratio = [("ratio", "ratio±")]
+    more = {
+        "hiring": [("median rate", "median_rate%"), ("median ratio", "median_ratio"), ("flag ratio", "flag_ratio")],
+        "lending": [
+            ("flag ratio", "flag_ratio"), ("score difference", "score_difference±score"), ("z", "z"),
+            ("p", "p?"), ("p, corrected", "p_adjusted?"), ("shortfall", "shortfall"),
+        ],
+        "strata": [
+            ("ratio of all", "ratio_all"), ("ratio of odds", "odds_ratio±odds"), ("p", "p?"),
+            ("p, corrected", "p_adjusted?"), ("disparity", "disparity"),
+        ],
+    }  # fmt: skip
+    return [*first, *ratio, *more[kind], ("", "note")]
+
+
+def cell(row: Any, how: str) -> str:
+    """One figure: counts whole, ``%`` a share with its interval, ``±`` a value with its interval, ``?`` a p-value."""
+    name, _, ends = how.partition("±")
+    name = name.rstrip("%?")
+    value = row[name]
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    if pd.isna(value):
+        return ""
+    if how.endswith("?"):
+        return chance(value)
+    if how.endswith("%"):
+        low, high = row.get(f"{name}_low", np.nan), row.get(f"{name}_high", np.nan)
+        return f"{value:.1%}" + ("" if pd.isna(low) else f" ({low:.1%} to {high:.1%})")
+    if "±" in how:
+        inside = between(row[f"{ends or name}_low"], row[f"{ends or name}_high"])
+        return number(value) + (f" ({inside})" if inside else "")
+    return f"{value:,.0f}" if name == "shortfall" else number(value)
+
+
+def practice_text(table: "PracticeTable") -> str:
+    """Title, one block per attribute, what was counted, sources, limits."""
+    parts = [[f"{table.practice.title}; favourable is {table.favourable}"]]
+    columns = heads(table.kind)
+    for attribute, rows in table.frame.groupby("attribute", sort=False):
+        lines = [[shown(str(attribute), _NAME), *(head for head, _ in columns)]]
+        lines += [
+            [shown(row["group"], _NAME), *(cell(row, how) for _, how in columns)]
+            for row in rows[:_MOST].to_dict("records")
+        ]
+        more = [f"... {len(rows) - _MOST} more groups"] if len(rows) > _MOST else []
+        parts.append([*_aligned(lines), *more])
+    parts.append([f"* {sentence}" for sentence in table.practice.counted])
+    parts.append(["Follows:", *(f"* {source}." for source in table.practice.sources)])
+    parts.append(["Does not establish:", *(f"* {limit}" for limit in table.practice.limits)])
+    parts.append([f"Note: {note}." for note in table.notes])
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _aligned(lines: list[list[str]]) -> list[str]:
+    widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
+    last = len(widths) - 1
+    return [
+        "  ".join(
+            text.ljust(width) if j in (0, last) else text.rjust(width)
+            for j, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -1,18 +1,263 @@
-"""An audit as text: short tables, and the sentences of `evenout.auditing.sentences`."""
+"""An audit in words."""
 
 from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenout.auditing.meanings import MEANINGS
-from evenout.auditing.words import TOO_FEW, between, chance, number, shown
+from evenout.auditing.inference import MEANINGS
 
 if TYPE_CHECKING:
-    from evenout.auditing.result import AuditResult
+    from evenout.auditing.result import AuditResult, Measure
+
+
+TOO_FEW = "too few rows to measure"
+
+
+def shown(name: str, width: int | None = None) -> str:
+    """A name from the data, fit to print: no line breaks or control characters, cut to ``width``."""
+    clean = "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
+    return clean if width is None or len(clean) <= width else clean[: width - 1] + "…"
+
+
+def number(value: float) -> str:
+    """Three significant digits, or a dash."""
+    return "-" if np.isnan(value) else f"{value:.3g}"
+
+
+def between(low: float, high: float) -> str:
+    """An interval, or nothing."""
+    return "" if np.isnan(low) else f"{number(low)} to {number(high)}"
+
+
+def chance(p: float) -> str:
+    """A p-value, or nothing."""
+    return "" if np.isnan(p) else ("< 0.001" if p < 0.001 else f"{p:.3f}")
+
+
+_NAME = 40  # of a group's name
+_LISTED = 10  # groups left out that are named
+_NOISE = 3  # the grade of what cannot be told from noise
+_NAMED = 3  # groups named with what they have beyond equal rates
+
+
+def verdict(result: "AuditResult") -> tuple[str, ...]:
+    """What was found, one sentence or two per question."""
+    sentences = (
+        [_possible_means(result), _possible_flags(result)] if result.bounded else [_means(result), _flags(result)]
+    )
+    if result.has("true_positive_rate_gap"):
+        sentences.append(_labels(result))
+    if result.has("conditional_parity"):
+        sentences.append(_strata(result))
+    if result.left_out:
+        named = [
+            f"'{shown(g.name, _NAME)}' ({g.rows:,} row{'s' * (g.rows != 1)}, {g.flagged:,} flagged)"
+            for g in result.left_out
+        ]
+        more = f" and {len(named) - _LISTED} more" if len(named) > _LISTED else ""
+        sentences.append(f"Too few rows to measure, so left out: {', '.join(named[:_LISTED])}{more}.")
+    if result.rough:
+        sentences.append(f"Few flagged rows, so rough figures: {', '.join(map(shown, result.rough))}.")
+    return tuple(sentence for sentence in sentences if sentence)
+
+
+def _means(result: "AuditResult") -> str:
+    gap = result.get("demographic_parity")
+    if np.isnan(gap.value):
+        return "All scores are equal, so the groups cannot differ."
+    low, high = _ends(result, "mean_score")
+    spread = np.sqrt(result.get("demographic_parity_raw").value / gap.value) if gap.value > 0 else np.nan
+    apart = (high.value - low.value) / spread if spread > 0 else 0.0
+    who = f"the mean of {_quoted(high)} is {apart:.2g} standard deviations above that of {_quoted(low)}"
+    return _graded(
+        gap, result, "mean_score",
+        f"Mean scores, not tested: {who}.",
+        f"Scores differ between groups: {who}, more than chance explains ({_p(gap)}).",
+        f"A gap in mean scores is likely but not settled: {who} ({_p(gap)}).",
+        f"No gap in mean scores can be told from noise: {who} ({_p(gap)}).",
+    )  # fmt: skip
+
+
+_NO_MORE = "probabilities alone cannot say more"
+
+
+def _possible_means(result: "AuditResult") -> str:
+    """What probabilities of groups leave open, of mean scores."""
+    gap = result.get("demographic_parity")
+    if np.isnan(gap.value):
+        return "All scores are equal, so the groups cannot differ."
+    if np.isnan(gap.low):
+        return f"Mean scores of groups known by probability: {_NO_MORE} than bounds, and no intervals were asked for."
+    least, most = (np.sqrt(max(end, 0.0)) for end in (gap.low, gap.high))
+    sure = "Mean scores differ, whoever the members are" if least > 0 else "Whether mean scores differ is open"
+    return f"{sure}: a typical gap between {least:.2g} and {most:.2g} standard deviations is possible; {_NO_MORE}."
+
+
+def _possible_flags(result: "AuditResult") -> str:
+    """What probabilities of groups leave open, of flag rates."""
+    ratio = result.get("flag_rate_ratio")
+    low, high = _ends(result, "flag_rate")
+    if high.value == 0:
+        return "Nobody is flagged."
+    who = (
+        f"by its probabilities {_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}"
+    )
+    if np.isnan(ratio.low):
+        return f"Flag rates of groups known by probability: {who}."
+    sure = "Flag rates differ, whoever the members are" if ratio.high < 1 else "Whether flag rates differ is open"
+    return (
+        f"{sure}: {who}. For the lowest flag rate over the highest, between {ratio.low:.2f} and {ratio.high:.2f} is "
+        f"possible; {_NO_MORE}."
+    )
+
+
+def _flags(result: "AuditResult") -> str:
+    ratio, rest = result.get("flag_rate_ratio"), result.get("unflagged_rate_ratio")
+    low, high = _ends(result, "flag_rate")
+    if high.value == 0:
+        return "Nobody is flagged."
+    found = (
+        "Flag rates, not tested",
+        f"Flag rates differ by more than chance explains ({_p(ratio)})",
+        f"Flag rates are likely to differ, but that is not settled ({_p(ratio)})",
+        f"No difference in flag rates can be told from noise ({_p(ratio)})",
+    )[grade(ratio, result)]
+    unseen = f" {_seen(result, 'flag_rate')}" if grade(ratio, result) == _NOISE else ""
+    who = f"{_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}"
+    if low.value == high.value:
+        who = f"all groups are flagged {low.value:.1%} of the time"
+    return (
+        f"{found}: {who}. "
+        f"The lowest flag rate is {_of_the_highest(ratio)}; the lowest rate of not being flagged is "
+        f"{_of_the_highest(rest)}.{'' if result.weighted else ' ' + _people(result)}{unseen}"
+    )
+
+
+def _people(result: "AuditResult") -> str:
+    """How many of the flagged are beyond what equal rates give, and of which groups: the size of it in people."""
+    flagged, n = int(result.flagged_counts.sum()), result.group_counts
+    beyond = np.rint(result.flagged_counts - n * flagged / n.sum()).astype(int)
+    order = [g for g in np.argsort(-beyond, kind="stable") if beyond[g] > 0]
+    total = int(beyond[order].sum())
+    if not order:
+        return f"Equal rates would flag as many of each group, of {flagged:,} in all."
+    parts = [f"{beyond[g]:,} in '{shown(result.group_names[g], _NAME)}'" for g in order[:_NAMED]]
+    others = total - int(beyond[order[:_NAMED]].sum())
+    parts += [f"{others:,} in other groups"] if others else []
+    named = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    rows = "flagged row" if flagged == 1 else f"{flagged:,} flagged rows"
+    return f"Of the {rows}, {named} {'is' if total == 1 else 'are'} beyond what equal rates give."
+
+
+def _labels(result: "AuditResult") -> str:
+    gap = result.get("true_positive_rate_gap")
+    if np.isnan(gap.value):
+        return "Fewer than two groups have known outliers, so their detection cannot be compared."
+    low, high = _ends(result, "true_positive_rate")
+    who = f"of the known outliers, {low.value:.1%} in {_quoted(low)} and {high.value:.1%} in {_quoted(high)}"
+    if result.chosen:
+        return (
+            f"Outliers found among the labelled rows alone: {who} are flagged. Outliers that nobody looked at may be "
+            "found otherwise: label a random draw of rows, or give label_propensity, the chance that each had."
+        )
+    if result.bounded:
+        return (
+            f"Outliers found, by probabilities of groups: {who} are flagged; a gap between {gap.low:.2f} and "
+            f"{gap.high:.2f} is possible; {_NO_MORE}."
+        )
+    return _graded(
+        gap, result, "true_positive_rate",
+        f"Outliers found, not tested: {who} are flagged.",
+        f"Outliers are found unevenly, more than chance explains: {who} are flagged ({_p(gap)}).",
+        f"Outliers are likely to be found unevenly, but that is not settled: {who} are flagged ({_p(gap)}).",
+        f"No difference in finding outliers can be told from noise: {who} are flagged ({_p(gap)}).",
+    )  # fmt: skip
+
+
+def _strata(result: "AuditResult") -> str:
+    gap = result.get("conditional_parity")
+    if np.isnan(gap.value):
+        return "No stratum has two groups of two rows or more, so nothing can be compared within strata."
+    corrected = result.get("conditional_parity_corrected").value
+    size = f"typically {np.sqrt(max(corrected, 0.0)):.2g} standard deviations"
+    numbers = f", up to a smooth curve in {' and '.join(map(repr, result.alike_in))}"
+    alike = "mong rows that are alike in the given columns" + (numbers if result.alike_in else "")
+    if result.bounded:
+        least, most = (np.sqrt(max(end, 0.0)) for end in (gap.low, gap.high))
+        return f"A{alike}, a typical gap between {least:.2g} and {most:.2g} is possible; {_NO_MORE}."
+    return _explained(result) + _graded(
+        gap, result, "conditional",
+        f"A{alike}, the gap is {size}, not tested.",
+        f"A gap remains a{alike}: {size} ({_p(gap)}).",
+        f"A{alike}, a gap is likely but not settled: {size} ({_p(gap)}).",
+        f"A{alike}, no gap can be told from noise ({_p(gap)}).",
+    )  # fmt: skip
+
+
+def _explained(result: "AuditResult") -> str:
+    """Of the group that is furthest from all rows, what goes with the given columns."""
+    furthest = max((result.get("mean_apart", name) for name in result.group_names), key=lambda m: abs(m.value))
+    if not abs(furthest.value) >= 0.005:
+        return ""
+    part = result.get("apart_by_strata", furthest.group).value
+    side = "above" if furthest.value > 0 else "below"
+    return (
+        f"The mean of {_quoted(furthest)} is {abs(furthest.value):.2f} standard deviations {side} that of all rows; "
+        f"{part * np.sign(furthest.value):.2f} of this goes with the given columns. "
+    )
+
+
+def _seen(result: "AuditResult", what: str) -> str:
+    """What would have been seen: not finding a difference is no proof that there is none."""
+    if not result.has(f"{what}_detectable"):
+        return "That is no proof of evenness."
+    m = result.get(f"{what}_detectable")
+    rate = what in ("flag_rate", "true_positive_rate")
+    thing, held = "difference" if rate else "gap", f" ({m.note})" if m.note else ""
+    if np.isnan(m.value):
+        return f"That is no proof of evenness: rows like these show no {thing} reliably{held}."
+    size = f"{100 * m.value:.1f} percentage points" if rate else f"{m.value:.2g} standard deviations"
+    return (
+        f"That is no proof of evenness: rows like these show a {thing} of {size} 80% of the time, and smaller ones "
+        f"less often{held}."
+    )
+
+
+def _ends(result: "AuditResult", measure: str) -> tuple["Measure", "Measure"]:
+    """The groups with the lowest and the highest value."""
+    found = [result.get(measure, name) for name in result.group_names]
+    known = [m for m in found if not np.isnan(m.value)]
+    return min(known, key=lambda m: m.value), max(known, key=lambda m: m.value)
+
+
+def _of_the_highest(ratio: "Measure") -> str:
+    ends = "" if np.isnan(ratio.low) else f" (interval {ratio.low:.2f} to {ratio.high:.2f})"
+    return f"{ratio.value:.2f} of the highest{ends}"
+
+
+def grade(m: "Measure", result: "AuditResult") -> int:
+    """0: not tested; 1: more than chance explains; 2: so by this test, but not corrected for many tests; 3: noise."""
+    level = 1 - result.settings["confidence"]
+    return 0 if np.isnan(m.p) else 1 if m.p_adjusted <= level else 2 if m.p <= level else _NOISE
+
+
+def _graded(m: "Measure", result: "AuditResult", what: str, *sentences: str) -> str:
+    """The sentence for the grade of a test; after noise, what would have been seen."""
+    found = grade(m, result)
+    return sentences[found] + (f" {_seen(result, what)}" if found == _NOISE else "")
+
+
+def _quoted(m: "Measure") -> str:
+    return f"'{shown(str(m.group), _NAME)}'"
+
+
+def _p(m: "Measure") -> str:
+    alone = f"p {chance(m.p)}" if m.p < 0.001 else f"p = {chance(m.p)}"
+    return alone if m.p == m.p_adjusted else f"{alone}; corrected {chance(m.p_adjusted)}"
+
 
 _WIDTH = 42  # of the column of words
-_NAME = 40  # of a group's name
 _DRIVERS = 5  # features shown
 
 _HEADLINES = (

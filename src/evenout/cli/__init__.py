@@ -6,12 +6,11 @@ import click
 
 import evenout
 from evenout.cli.audit import audit
-from evenout.cli.explain import explain
 from evenout.cli.fit import fit
 from evenout.cli.messages import Commands
 from evenout.cli.repair import repair
 from evenout.cli.reproduce import reproduce
-from evenout.cli.score import score
+from evenout.cli.score import explain, score
 from evenout.cli.watch import watch
 
 _EXAMPLES = """

@@ -145,7 +145,7 @@ def _check_page(page: Path, file: Path) -> None:
 def _write_page(page: Path, result: "AuditResult | AttributeAudits", tables: "list[PracticeTable]", file: Path) -> None:
     from evenout.auditing import AuditResult
     from evenout.auditing.page import audit_page, write_audit_page
-    from evenout.inputs.files import sha256
+    from evenout.tables.files import sha256
 
     results = {"": result} if isinstance(result, AuditResult) else result
     title, digest = f"Audit of {file.name}", sha256(file)
@@ -181,8 +181,8 @@ def _audit_file(
 ) -> "AuditResult | AttributeAudits":
     from evenout.auditing import audit as run_audit
     from evenout.cli.inputs import label_column
-    from evenout.inputs.files import read_table, require_columns
-    from evenout.inputs.probable import GroupProbabilities
+    from evenout.groups.read import GroupProbabilities
+    from evenout.tables.files import read_table, require_columns
 
     step(f"Reading {file}")
     table = read_table(file, text={clusters or ""} if probable else {*sensitive, clusters or ""})

@@ -14,18 +14,17 @@ import numpy as np
 from evenout.cli.options import split_names
 from evenout.core.exceptions import EvenoutWarning, Message, warn
 from evenout.datasets import list_datasets, load_dataset
-from evenout.inputs.columns import column_numbers
-from evenout.inputs.files import SUFFIXES, read_table, require_columns, sha256
-from evenout.inputs.probable import GroupProbabilities
-from evenout.inputs.readings import NUMBER
+from evenout.groups.read import GroupProbabilities
 from evenout.metrics import read_labels
 from evenout.storage.output import require_apart
+from evenout.tables.columns import NUMBER, column_numbers
+from evenout.tables.files import SUFFIXES, read_table, require_columns, sha256
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from evenout.estimator import FairOutlierEnsemble
-    from evenout.inputs.table import TableEncoder
+    from evenout.tables.encoder import TableEncoder
 
 
 _DOUBTS = {"outcome": "an outcome", "score": "the score of another model", "person number": "a person number"}

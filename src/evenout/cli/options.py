@@ -7,13 +7,12 @@ from typing import Any, TypeVar
 
 import click
 
-from evenout.core.combine import COMBINATIONS
+from evenout.core.base_score import COMBINATIONS, SCALINGS
+from evenout.core.individual import LengthScale
+from evenout.core.pairwise import METHODS
 from evenout.core.problem import CORRECTIONS, WEIGHTS
 from evenout.core.problem import METHODS as PROBLEM_METHODS
 from evenout.core.registry import NOTIONS
-from evenout.core.sampling import METHODS
-from evenout.core.scaling import SCALINGS
-from evenout.core.similarity import LengthScale
 from evenout.detectors.pool import POOLS
 from evenout.estimator import FairOutlierEnsemble
 

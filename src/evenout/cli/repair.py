@@ -110,15 +110,14 @@ def _repair(inputs: "FitInputs", settings: dict[str, Any], n_jobs: int, folder: 
     """Fit, write the results into the folder, and sum up."""
     from sklearn.pipeline import Pipeline
 
-    from evenout.blind import BlindRepair
     from evenout.cli.fit import score_table
     from evenout.cli.inputs import note_doubts
-    from evenout.inputs.files import sha256
-    from evenout.inputs.grouping import read_crossed
-    from evenout.inputs.table import TableEncoder
+    from evenout.groups.model import read_crossed
     from evenout.persistence import save_model
-    from evenout.repair import ScoreRepair
+    from evenout.repair import BlindRepair, ScoreRepair
     from evenout.storage.output import write_table
+    from evenout.tables.encoder import TableEncoder
+    from evenout.tables.files import sha256
 
     assert inputs.score is not None
     model: BlindRepair | ScoreRepair
@@ -150,10 +149,9 @@ def _json(summary: dict[str, Any]) -> str:
 
 def _summary(inputs: "FitInputs", model: Any, after: "FloatArray", table: Any, codes: "IntArray") -> dict[str, Any]:
     """What came of the repair; biases and flag rates are of unseen rows, where the group is not used."""
-    from evenout.blind import BlindRepair
-    from evenout.cli.outcome import BeforeAfter
-    from evenout.cli.summary import moved, versions
+    from evenout.cli.show import BeforeAfter, moved, versions
     from evenout.core.flags import flag_rates, rate_ratio
+    from evenout.repair import BlindRepair
 
     base: FloatArray = np.asarray(inputs.score, dtype=float)
     blind, names = isinstance(model, BlindRepair), model.groups_
@@ -189,8 +187,15 @@ def _summary(inputs: "FitInputs", model: Any, after: "FloatArray", table: Any, c
 
 def _show(summary: dict[str, Any], written: str) -> None:
     """The same in a table and a few sentences."""
-    from evenout.cli.sentences import features_line, notes_lines, resemblance_sentence
-    from evenout.cli.show import before_after, detection_rows, flag_rows, terminal
+    from evenout.cli.show import (
+        before_after,
+        detection_rows,
+        features_line,
+        flag_rows,
+        notes_lines,
+        resemblance_sentence,
+        terminal,
+    )
 
     console, width = terminal()
     rows = f"{summary['input']['rows']:,} rows, {len(summary['groups'])} groups"

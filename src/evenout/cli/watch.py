@@ -209,7 +209,7 @@ def _naming(file: Path) -> Iterator[None]:
 
 def _batches(files: Sequence[Path], state: Path) -> list[Path]:
     """The files, with those of folders, sorted by name; two of one name are refused."""
-    from evenout.inputs.files import SUFFIXES
+    from evenout.tables.files import SUFFIXES
 
     found: list[Path] = []
     for file in files:
@@ -230,7 +230,7 @@ def _batches(files: Sequence[Path], state: Path) -> list[Path]:
 
 def _read(file: Path, columns: dict[str, list[str]]) -> dict[str, Any]:
     """Scores, groups and persons of a file, as `FairnessMonitor.update` takes them."""
-    from evenout.inputs.files import read_table, require_columns
+    from evenout.tables.files import read_table, require_columns
 
     score, sensitive, person = (columns.get(name, []) for name in _COLUMNS)
     if len(score) != 1 or not sensitive or len(person) > 1:

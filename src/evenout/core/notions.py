@@ -3,7 +3,7 @@
 ``V`` weighs the columns of ``(s_1, ..., s_k, t)``: the ensemble ``t + S v`` is ``(v, 1)``, the base score
 ``(0, ..., 0, 1)``, so that both are measured by the same code. On held-out rows every fold has weights of its own.
 
-A notion is one object in one file: `evenout.core.parity`, `evenout.core.individual`, `evenout.core.own`. One of a
+A notion is one object in one file: `evenout.core.parity`, `evenout.core.individual`, `evenout.core.parity`. One of a
 user's own gives a name and a form, and has all the rest from `Notion`; ``docs/extending.md`` shows one.
 """
 
@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from evenout.core.cells import Cells, CrossFit, fold_variances, unit_target, variances
-from evenout.core.forms import ratio
 from evenout.core.pairwise import PairSums
+from evenout.core.ruler import ratio
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 # From S (n, k), t (n,) and the rows of a set, as a mask (n,), to the sums of the notion over that set, by name.

@@ -1,4 +1,4 @@
-"""Demographic parity from sums over sets of rows: form, bias, and how far the bias may be off.
+"""Equal means of groups: demographic parity, its variants among known outliers and inliers, and custom forms.
 
 With ``m_g`` the mean of ``(s, t)`` in group g and L the Laplacian of the comparisons (`evenout.core.membership`), the
 mean squared gap is ``m'Lm``. Sampling alone adds ``tr(L N)`` to it, on average, where ``N_gh`` is the covariance of
@@ -7,19 +7,24 @@ mean squared gap is ``m'Lm``. Sampling alone adds ``tr(L N)`` to it, on average,
 On held-out rows the gaps are squared within each fold. To pool the folds first would be less noisy but optimistic: the
 weights of a fold have used up the noise of the other folds, so that errors cancel in the sum. `choice` does so all the
 same: where alphas are compared with each other, low variance counts.
+
+A block of groups may be restricted to known outliers or to known inliers (`evenout.core.membership.Block.among`). Each
+notion is parity over such blocks: form, unseen bias, errors and the test for "no gap" are those of
+`evenout.core.parity`. Biases are in units of the variance over all rows, labelled or not.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from evenout.core.cells import Cells, CrossFit, fold_variances, unit_target, variances
-from evenout.core.compiled import one_blas_thread
-from evenout.core.forms import ratio, wald_test
 from evenout.core.membership import Comparison
-from evenout.core.notions import Notion
-from evenout.core.types import BoolArray, FloatArray
+from evenout.core.notions import Collector, Notion, NotionRows
+from evenout.core.parallel import one_blas_thread
+from evenout.core.ruler import ratio, wald_test
+from evenout.core.types import BoolArray, FloatArray, IntArray
 
 Sums = TypeVar("Sums", Cells, CrossFit)
 
@@ -351,3 +356,78 @@ def _centred(mean: FloatArray, known: BoolArray) -> FloatArray:
     return np.where(
         known, mean - mean.sum(axis=-1, keepdims=True) / np.maximum(known.sum(axis=-1, keepdims=True), 1), 0.0
     )
+
+
+class EqualOpportunity(DemographicParity):
+    """Known outliers of all groups score alike: none is overlooked for the group."""
+
+    name = "equal_opportunity"
+    among = ("outliers",)
+
+
+class EqualFalseAlarms(DemographicParity):
+    """Known inliers of all groups score alike: none is flagged wrongly for the group."""
+
+    name = "equal_false_alarms"
+    among = ("inliers",)
+
+
+class EqualizedOdds(DemographicParity):
+    """Both: known outliers alike, and known inliers alike; the two count the same."""
+
+    name = "equalized_odds"
+    among = ("outliers", "inliers")
+
+
+OwnForm: TypeAlias = Callable[[FloatArray, IntArray], FloatArray]
+
+
+class Own(Notion):
+    """``w'Cw`` of the detectors' weights, those that they have in t included.
+
+    Where t is not linear in the detectors, nothing is said of it.
+
+    Parameters
+    ----------
+    given : array of shape (k, k), or function of the scores (n, k) and the group codes (n,) that returns one
+        Positive semidefinite. None for one that has been collected already.
+    """
+
+    name = "own"
+
+    def __init__(self, given: FloatArray | OwnForm | None = None) -> None:
+        self.given = given
+
+    def collect(self, rows: NotionRows) -> Collector:
+        """The form of each set of rows."""
+
+        def sums(S: FloatArray, t: FloatArray, of: BoolArray) -> dict[str, FloatArray]:  # noqa: ARG001
+            return {"form": _checked(self.given, S[of], rows.groups[of])}
+
+        return sums
+
+    def read_sums(self, data: Any, n_sets: int, n_groups: int, k: int) -> dict[str, FloatArray]:  # noqa: ARG002
+        """With the shape that it must have."""
+        return {"form": data.floats("own.form", n_sets, k, k)}
+
+    def form(self, cells: Cells) -> FloatArray:
+        """``J'CJ`` of each set, where ``J (v, 1) = v + base`` are the weights of the sum."""
+        k = cells.n_detectors
+        base = np.zeros((cells.n_sets, k)) if cells.base is None else cells.base
+        J = np.concatenate([np.broadcast_to(np.eye(k), (cells.n_sets, k, k)), base[:, :, None]], axis=2)
+        return J.swapaxes(1, 2) @ cells.sums["own.form"] @ J
+
+
+def _checked(given: Any, S: FloatArray, groups: IntArray) -> FloatArray:
+    """The form of scores (n, k) and group codes (n,)."""
+    k = S.shape[1]
+    form = np.asarray(given(S, groups) if callable(given) else given, dtype=float)
+    if form.shape != (k, k) or not np.isfinite(form).all():
+        raise ValueError(
+            f"fairness is a form of shape {form.shape}; {k} detectors need a finite array of shape ({k}, {k})"
+        )
+    form = (form + form.T) / 2
+    least, most = np.linalg.eigvalsh(form)[[0, -1]]
+    if least < -1e-9 * max(most, 0.0) - 1e-300:
+        raise ValueError(f"fairness is a form with the eigenvalue {least:.3g}; it must be positive semidefinite")
+    return form

@@ -1,4 +1,28 @@
-"""The problem that the weights solve, in the two ways it can be put, from the sums of one set of rows.
+"""Minimise the misfit plus alpha times the bias, for every alpha at once.
+
+    minimise  x'Ax - 2 b'x  +  alpha (x'Cx + 2 c'x)
+
+With ``P = A + tau C`` and a basis ``B`` in which ``B'PB = I`` and ``B'CB = diag(mu)``, also ``B'AB = diag(a)``,
+``a = 1 - tau mu``, so
+
+    x(alpha) = B diag(1 / (a + alpha mu)) (B'b - alpha B'c)
+
+and f1 and f2 are sums of terms that each rise and fall with alpha. The published problem ``y = S w`` has ``c = 0``;
+with the target as a column, ``y = t + S v``, it is b that is 0, and ``x(0) = 0`` exactly.
+
+With roots ``F'F = A`` and ``G'G = C``, the problem is one of least squares,
+
+    f1(x) + alpha f2(x)  =  |F x - g|^2 + alpha |G x - h|^2 + constants,
+
+and both constraints lead to nonnegative least squares. Columns that are free of the constraint are projected out of all
+others first, and their weights follow from what is left. For shares: where ``1'u = 1`` and ``x = s u``, the squares are
+``|E u|^2`` with ``E`` the rows ``s F - g 1'`` and ``sqrt(alpha) (s G - h 1')``, and the ``u >= 0`` that minimises
+``|E u|^2 + r^2 (1'u - 1)^2`` is a multiple of the best one: along ``u = q w`` the least value is ``r^2 e / (e + r^2)``,
+``e = |E w|^2``, which rises with e.
+
+A request for flag rates is not met along the path of equal means: its rule is solved for at the threshold itself
+(`evenout.core.flags`). What lies between the base score and this rule is ``t + alpha S v``, alpha from 0 to 1, and
+is measured as every other path is.
 
 Anchored, the default: the target is a column, ``y = t + S v``, with ``minimise sum beta (S v)^2 + alpha form(y)``.
 alpha = 0 is t itself, bit for bit, whatever the base ensemble. The columns of S are centred: a shift of all scores is
@@ -12,12 +36,387 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+from scipy.linalg import eigh
+from scipy.optimize import brentq, nnls
 
 from evenout.core.cells import Cells
-from evenout.core.constrained import ConstrainedSolutions, constrain
-from evenout.core.ray import Ray
-from evenout.core.spectrum import Spectrum, factorise
+from evenout.core.parallel import one_blas_thread
 from evenout.core.types import BoolArray, FloatArray, IntArray
+
+_FAR = 1e150  # the largest alpha that is told apart from infinity
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Minimisers of ``f1(x) + alpha f2(x)`` for all alpha >= 0; see `factorise`.
+
+    Parameters
+    ----------
+    basis : array of shape (k, r)
+        ``B``; its columns span everything that A or C can see.
+    misfit, bias : arrays of shape (r,)
+        ``a`` and ``mu``: what a unit step along each column of B costs in f1 and in f2.
+    pull, push : arrays of shape (r,)
+        ``B'b`` and ``B'c``: how far misfit and bias pull along each column.
+    f1_least, f2_least : float
+        The smallest values of f1, reached at alpha = 0, and of f2, reached at infinity.
+    """
+
+    basis: FloatArray
+    misfit: FloatArray
+    bias: FloatArray
+    pull: FloatArray
+    push: FloatArray
+    f1_least: float
+    f2_least: float
+
+    def solutions(self, alpha: FloatArray) -> FloatArray:
+        """``x(alpha)`` for alphas of shape (m,): shape (m, k)."""
+        return self._coordinates(alpha) @ self.basis.T
+
+    def f1(self, alpha: FloatArray) -> FloatArray:
+        """``f1(x(alpha)) = f1_least + (x - x(0))' A (x - x(0))``, free of cancellation where the fit is close."""
+        start = _quotient(self.pull, self.misfit)
+        return self.f1_least + ((self._coordinates(alpha) - start) ** 2) @ self.misfit
+
+    def f2(self, alpha: FloatArray) -> FloatArray:
+        """``f2(x(alpha)) = f2_least + (x - x(inf))' C (x - x(inf))``."""
+        return self.f2_least + self._left(alpha)
+
+    def alpha_at(self, fall: float) -> float:
+        """The alpha at which f2 has gone the share ``fall`` (0 < fall < 1) of its way; 0 if it has nowhere to go."""
+        start = float(self._left(np.zeros(1))[0])
+        active = (self.bias > 0) & (self.misfit > 0) & (self._start != 0)
+        if start <= 0 or not active.any():
+            return 0.0
+        knees = self.misfit[active] / self.bias[active]  # alpha where a term has fallen by three quarters
+        # One term alone falls by `fall` at reach * knee, so the sum does so between the first and the last of these.
+        reach = 1.0 / np.sqrt(1.0 - fall) - 1.0
+        low, high = np.log(reach * knees.min()) - 1e-9, np.log(reach * knees.max()) + 1e-9
+        return float(np.exp(brentq(lambda x: self._left(np.exp([x]))[0] / start - (1.0 - fall), low, high)))
+
+    @property
+    def _start(self) -> FloatArray:
+        """Coordinates at alpha = 0, as seen from those at infinity."""
+        return np.where(self.misfit > 0, _quotient(self.pull, self.misfit) + _quotient(self.push, self.bias), 0.0)
+
+    def _left(self, alpha: FloatArray) -> FloatArray:
+        """``f2 - f2_least``: each term is that of alpha = 0 times ``(a / (a + alpha mu))^2``."""
+        shrunk = _quotient(self.misfit, self._cost(alpha)) * self._start
+        return shrunk**2 @ self.bias
+
+    def _coordinates(self, alpha: FloatArray) -> FloatArray:
+        """``B``-coordinates of x(alpha), shape (m, r); a direction that f1 cannot see stays at 0."""
+        seen = self.misfit > 0
+        moved = np.where(self.bias > 0, self.pull - _bounded(alpha) * self.push, self.pull)
+        return np.where(seen, moved, 0.0) / np.where(seen, self._cost(alpha), 1.0)
+
+    def _cost(self, alpha: FloatArray) -> FloatArray:
+        """``a + alpha mu``, shape (m, r)."""
+        return self.misfit + _bounded(alpha) * self.bias
+
+
+@one_blas_thread()
+def factorise(
+    A: FloatArray,
+    b: FloatArray,
+    c0: float,
+    C: FloatArray,
+    c: FloatArray | None = None,
+    d0: float = 0.0,
+) -> Spectrum:
+    """Factor ``minimise x'Ax - 2b'x + c0 + alpha (x'Cx + 2c'x + d0)`` once for every alpha.
+
+    Rank rule: ``A + tau C`` with ``tau = tr A / tr C`` is factored, and its eigenvalues below ``eps k lambda_max`` are
+    dropped. Inside what is left, a direction that A cannot tell from 0 at the same precision keeps the weight 0.
+
+    Parameters
+    ----------
+    A, C : arrays of shape (k, k), symmetric and positive semidefinite
+    b : array of shape (k,), in the range of A
+    c0 : float
+    c : array of shape (k,), in the range of C; 0 if not given
+    d0 : float
+
+    >>> spectrum = factorise(np.eye(2), np.array([1.0, 1.0]), 2.0, np.diag([1.0, 0.0]))
+    >>> spectrum.solutions(np.array([0.0, 1.0, np.inf])).round(12) + 0.0
+    array([[1. , 1. ],
+           [0.5, 1. ],
+           [0. , 1. ]])
+    """
+    k = len(b)
+    eps = k * np.finfo(float).eps
+    trace_A, trace_C = float(np.trace(A)), float(np.trace(C))
+    tau = trace_A / trace_C if trace_A > 0 and trace_C > 0 else 1.0
+    values, vectors = eigh(A + tau * C)
+    kept = values > max(eps * values[-1], 0.0)
+    half = vectors[:, kept] / np.sqrt(values[kept])
+    share, rotation = _shares(np.sqrt(tau) * root(C, eps) @ half)
+    share[share < eps] = 0.0
+    misfit = 1.0 - share
+    misfit[misfit < eps] = 0.0
+    basis = half @ rotation
+    pull = np.where(misfit > 0, basis.T @ b, 0.0)
+    push = np.zeros_like(pull) if c is None else np.where((share > 0) & (misfit > 0), basis.T @ c, 0.0)
+    bias = share / tau
+    least = c0 - float(_quotient(pull**2, misfit).sum())
+    bias_least = d0 - float(_quotient(push**2, bias).sum())
+    return Spectrum(basis, misfit, bias, pull, push, max(least, 0.0), max(bias_least, 0.0))
+
+
+def _bounded(alpha: FloatArray) -> FloatArray:
+    """Alphas as a column; infinity, too, is one, for beyond this bound all quotients are the same."""
+    return np.minimum(alpha, _FAR)[:, None]
+
+
+def _quotient(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """``numerator / denominator``, 0 where the denominator is 0."""
+    some = denominator > 0
+    return np.where(some, numerator, 0.0) / np.where(some, denominator, 1.0)
+
+
+def root(C: FloatArray, eps: float) -> FloatArray:
+    """``R`` of full row rank with ``R'R = C``: a form of few gaps stays exactly blind to all other directions."""
+    values, vectors = eigh(C)
+    kept = values > max(eps * values[-1], 0.0)
+    return (vectors[:, kept] * np.sqrt(values[kept])).T
+
+
+def _shares(R: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues of ``R'R`` in [0, 1], and its eigenvectors as columns; exact zeros beyond the rank of R."""
+    _, singular, rotation = np.linalg.svd(R)  # scipy's refuses an empty array
+    share = np.zeros(R.shape[1])
+    share[: len(singular)] = np.minimum(singular**2, 1.0)[: len(share)]
+    return share, rotation.T
+
+
+Constraint: TypeAlias = Literal["nonnegative", "simplex"]
+
+_FARTHEST = 1e12  # in units of tr A / tr C; beyond, the misfit has drowned in rounding
+_ROUNDS = 100  # per column; about one is usual
+_EQUAL = 1e-12  # relative difference of products with equal columns
+
+
+@dataclass(frozen=True)
+class ConstrainedSolutions:
+    """Minimisers of ``f1(x) + alpha f2(x)`` under a constraint for all alpha >= 0; see `constrain`.
+
+    f1 never falls and f2 never rises with alpha, as without constraints. An infinite alpha means the limit.
+
+    Parameters
+    ----------
+    fit_root, goal : arrays of shape (r, u) and (r,)
+        ``F`` and ``g``, over the u columns that differ from each other.
+    bias_root, bias_goal : arrays of shape (q, u) and (q,)
+        ``G`` and ``h``.
+    f1_least : float
+        The smallest value of f1 without constraints.
+    members : array of shape (k, u)
+        Each distinct column's weight is shared out evenly among the detectors that have it; columns sum to 1.
+    unit : float
+        ``tr A / tr C``, the natural unit of alpha.
+    start : array of shape (k,), optional
+        The solution at alpha = 0, where it is known.
+    total : float or None
+        The sum of the weights, where it is fixed.
+    free : array of shape (u,)
+        Columns that the constraint is not about.
+    """
+
+    fit_root: FloatArray
+    goal: FloatArray
+    bias_root: FloatArray
+    bias_goal: FloatArray
+    f1_least: float
+    members: FloatArray
+    unit: float
+    start: FloatArray | None
+    total: float | None
+    free: BoolArray
+
+    def solutions(self, alpha: FloatArray) -> FloatArray:
+        """``x(alpha)`` for alphas of shape (m,): shape (m, k)."""
+        found = self._distinct_weights(alpha) @ self.members.T
+        return found if self.start is None else np.where(np.asarray(alpha)[:, None] == 0, self.start, found)
+
+    def f1(self, alpha: FloatArray) -> FloatArray:
+        """``f1(x(alpha))``."""
+        residual = self._distinct_weights(alpha) @ self.fit_root.T - self.goal
+        return self.f1_least + (residual**2).sum(axis=1)
+
+    def f2(self, alpha: FloatArray) -> FloatArray:
+        """``f2(x(alpha))``."""
+        return ((self._distinct_weights(alpha) @ self.bias_root.T - self.bias_goal) ** 2).sum(axis=1)
+
+    def alpha_at(self, fall: float) -> float:
+        """The alpha at which f2 has gone the share ``fall`` (0 < fall < 1) of its way; 0 if it does not fall.
+
+        The way leads from ``f2(x(0))`` to the least value under the constraint, which may be above 0.
+        """
+        start, end = self.f2(np.array([0.0, np.inf]))
+        weights = np.abs(self._distinct_weights(np.zeros(1))[0])
+        rounding = 1e-14 * (weights @ np.abs(self.bias_root).T + np.abs(self.bias_goal))
+        if start - end <= 1e-12 * start + (rounding**2).sum():
+            return 0.0
+        level = end + (1.0 - fall) * (start - end)
+        low, high = np.log(self.unit / _FARTHEST), np.log(self.unit * _FARTHEST)
+        if self.f2(np.exp([low]))[0] <= level:
+            return float(np.exp(low))
+        return float(np.exp(brentq(lambda x: self.f2(np.exp([x]))[0] - level, low, high, xtol=1e-9)))
+
+    def _distinct_weights(self, alpha: FloatArray) -> FloatArray:
+        """Weights of the distinct columns, shape (m, u)."""
+        W = np.empty((len(alpha), self.fit_root.shape[1]))
+        for i, scale in enumerate(np.sqrt(np.minimum(alpha, self.unit * _FARTHEST))):
+            R = np.vstack([self.fit_root, scale * self.bias_root])
+            d = np.r_[self.goal, scale * self.bias_goal]
+            bound, free = R[:, ~self.free], R[:, self.free]
+            if not self.free.any():
+                W[i] = self._bound_weights(R, d)
+                continue
+            U, size, _ = np.linalg.svd(free, full_matrices=False)
+            U = U[:, size > np.finfo(float).eps * len(size) * size.max(initial=0.0)]
+            W[i, ~self.free] = own = self._bound_weights(bound - U @ (U.T @ bound), d - U @ (U.T @ d))
+            W[i, self.free] = np.linalg.lstsq(free, d - bound @ own)[0]
+        return W
+
+    def _bound_weights(self, R: FloatArray, d: FloatArray) -> FloatArray:
+        """The best weights of the columns of R under the constraint."""
+        if not R.shape[1]:
+            return np.zeros(0)
+        if self.total is None:
+            return nnls(R, d, maxiter=_ROUNDS * R.shape[1])[0]
+        E = self.total * R - d[:, None]
+        r = np.linalg.norm(E) or 1.0
+        E, d = np.vstack([E, np.full(E.shape[1], r)]), np.append(np.zeros(len(E)), r)
+        shares = nnls(E, d, maxiter=_ROUNDS * R.shape[1])[0]
+        return self.total * shares / shares.sum()
+
+
+@one_blas_thread()
+def constrain(
+    A: FloatArray,
+    b: FloatArray,
+    c0: float,
+    C: FloatArray,
+    kind: Constraint,
+    *,
+    push: tuple[FloatArray, float] | None = None,
+    start: FloatArray | None = None,
+    free: BoolArray | None = None,
+) -> ConstrainedSolutions:
+    """Prepare ``minimise x'Ax - 2b'x + c0 + alpha (x'Cx + 2c'x + d0)`` over ``x >= 0`` or such x of a fixed sum.
+
+    Detectors with equal columns get equal weights, and one that is 0 on all rows gets none. Where detectors
+    depend on each other in other ways, several weights may be optimal; one is taken that uses few detectors.
+
+    Parameters
+    ----------
+    A, C : arrays of shape (k, k), symmetric and positive semidefinite
+    b : array of shape (k,), in the range of A
+    c0 : float
+    kind : {"nonnegative", "simplex"}
+        With ``"simplex"`` the sum is that of ``start``, or 1.
+    push : pair of array of shape (k,) and float, optional
+        ``c`` and ``d0``; 0 if not given.
+    start : array of shape (k,), optional
+        The solution at alpha = 0, where it is known.
+    free : array of shape (k,), optional
+        Columns that the constraint is not about; none if not given.
+
+    >>> A, b, C = np.eye(2), np.array([2.0, -1.0]), np.diag([1.0, 0.0])
+    >>> constrain(A, b, 5.0, C, "nonnegative").solutions(np.array([0.0, 1.0])).round(12)
+    array([[2., 0.],
+           [1., 0.]])
+    >>> constrain(A, b, 5.0, C, "simplex").solutions(np.array([0.0, 9.0])).round(12)
+    array([[1. , 0. ],
+           [0.3636..., 0.6363...]])
+    """
+    k = len(b)
+    eps = k * np.finfo(float).eps
+    free = np.zeros(k, dtype=bool) if free is None else free
+    c, d0 = (np.zeros(k), 0.0) if push is None else push
+    trace_A, trace_C = float(np.trace(A)), float(np.trace(C))
+    unit = trace_A / trace_C if trace_A > 0 and trace_C > 0 else 1.0
+    label = _first_equal(np.vstack([A, unit * C, b, unit * c]))
+    label[free] = np.flatnonzero(free)
+    label[np.diag(A) <= 0] = -1
+    if (label < 0).all():  # nothing to choose from
+        label[:] = 0
+    columns = np.unique(label[label >= 0])
+    members = (label[:, None] == columns).astype(float)
+    fit_root, goal = _least_squares(A[np.ix_(columns, columns)], b[columns], eps)
+    bias_root, bias_goal = _least_squares(C[np.ix_(columns, columns)], -c[columns], eps)
+    rest = max(d0 - float(bias_goal @ bias_goal), 0.0)  # what no weights can remove
+    return ConstrainedSolutions(
+        fit_root=fit_root,
+        goal=goal,
+        bias_root=np.vstack([bias_root, np.zeros(len(columns))]),
+        bias_goal=np.r_[bias_goal, np.sqrt(rest)],
+        f1_least=max(c0 - float(goal @ goal), 0.0),
+        members=members / members.sum(axis=0),
+        unit=unit,
+        start=start,
+        total=None if kind == "nonnegative" else 1.0 if start is None else float(start[~free].sum()),
+        free=free[columns],
+    )
+
+
+def _first_equal(columns: FloatArray) -> IntArray:
+    """For each column, the first one equal to it up to rounding."""
+    apart = np.abs(columns[:, :, None] - columns[:, None, :]).max(axis=0)
+    return np.argmax(apart <= _EQUAL * np.abs(columns).max(), axis=1)
+
+
+def _least_squares(A: FloatArray, b: FloatArray, eps: float) -> tuple[FloatArray, FloatArray]:
+    """``F`` and ``g`` with ``|F x - g|^2 = x'Ax - 2b'x`` and a constant; rows of F are orthogonal."""
+    F = root(A, eps)
+    return F, F @ b / (F**2).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Where the way leads.
+
+    Parameters
+    ----------
+    own : array of shape (k,)
+        Weights that are added to the base score.
+    without : array of shape (K, k)
+        The same as solved without each fold.
+    """
+
+    own: FloatArray
+    without: FloatArray
+
+
+@dataclass(frozen=True)
+class Ray:
+    """``x(alpha) = alpha direction``, with ``f1 = x'Ax`` and ``f2 = x'Cx + 2c'x + d0``; has what `Spectrum` has."""
+
+    direction: FloatArray
+    A: FloatArray
+    C: FloatArray
+    c: FloatArray
+    d0: float
+
+    def solutions(self, alpha: FloatArray) -> FloatArray:
+        """``x(alpha)`` for alphas of shape (m,): shape (m, k)."""
+        return np.asarray(alpha)[:, None] * self.direction
+
+    def f1(self, alpha: FloatArray) -> FloatArray:
+        """``f1(x(alpha))``."""
+        return np.asarray(alpha) ** 2 * float(self.direction @ self.A @ self.direction)
+
+    def f2(self, alpha: FloatArray) -> FloatArray:
+        """``f2(x(alpha))``."""
+        square, push = float(self.direction @ self.C @ self.direction), float(self.c @ self.direction)
+        return np.maximum(np.asarray(alpha) ** 2 * square + 2.0 * np.asarray(alpha) * push + self.d0, 0.0)
+
+    def alpha_at(self, fall: float) -> float:
+        """The share of the way itself; 0 if there is none."""
+        return fall if self.direction.any() else 0.0
+
 
 Correction: TypeAlias = Literal["weights", "resemblance", "both"]
 Method: TypeAlias = Literal["anchored", "published"]
@@ -129,7 +528,7 @@ def solve(
     method: Method,
     constraint: Weights,
     ridge: float,
-    columns: Columns = Columns(),  # noqa: B008
+    columns: Columns = Columns(),
     direction: FloatArray | None = None,
 ) -> Solutions:
     """Solve for every alpha.
@@ -151,7 +550,7 @@ def solve(
     columns : Columns
         Which columns may move; for ``"anchored"``.
     direction : array of shape (k,), optional
-        Solved for already: the straight way from t to there (`evenout.core.ray`).
+        Solved for already: the straight way from t to there (`evenout.core.problem`).
     """
     k, total = cells.n_detectors, cells.weighted[place]
     none = np.zeros(k)

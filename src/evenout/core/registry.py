@@ -5,9 +5,7 @@ from typing import Any
 
 from evenout.core.individual import Individual
 from evenout.core.notions import Notion
-from evenout.core.outcomes import EqualFalseAlarms, EqualizedOdds, EqualOpportunity
-from evenout.core.own import Own
-from evenout.core.parity import DemographicParity
+from evenout.core.parity import DemographicParity, EqualFalseAlarms, EqualizedOdds, EqualOpportunity, Own
 
 PARITY = DemographicParity()
 _OUTCOMES = EqualOpportunity(), EqualizedOdds(), EqualFalseAlarms()

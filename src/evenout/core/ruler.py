@@ -1,4 +1,16 @@
-"""The one ruler: everything that is said about groups is a mean over a membership, compared between groups.
+"""The one ruler: means of groups, their covariance, tests, intervals and ratios of flag rates.
+
+Rows of one fifth of an income are not alike: those near its upper end differ from those near its lower end, in their
+scores and in their groups, and that alone looks like a gap. Lines of the number that bend at quantiles take it out, in
+one of two ways:
+
+- `residualise`: score and membership are both regressed on the lines, and what is left of one is held against what is
+  left of the other (Robinson 1988; Shah and Peters 2020). For one finished score.
+- `balanced`: members of a group are weighted so that each line has the mean of the whole part (entropy balancing,
+  Hainmueller 2012). For any score, and for rates, which stay between 0 and 1: what a fit needs.
+
+The error of both is the *product* of what lines miss of the score and of the groups, so that neither needs to be exact
+(for the second: Zhao and Percival 2017).
 
 Row i has the weight ``w_i`` (1), belongs to cluster ``c_i`` (itself) and to group g by ``phi_ig >= 0``. Of a measured
 column z, such as a score or the flag ``1[y > c]``, a group has the mean ``m_g = sum_i w_i phi_ig z_i / W_g`` with
@@ -11,19 +23,241 @@ is the covariance of the means, and ``e_g`` the number of independent rows that 
 independent rows that count alike have ``e_g = n_g`` and ``N_gg = s_g^2 / n_g``.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
-from scipy.special import betaincinv, ndtr
+from scipy.special import betaincinv, fdtrc, ndtr
 
-from evenout.core.forms import wald_test
 from evenout.core.intervals import extreme_ends, normal_value, ratio_ends, tukey_value, wilson_interval
 from evenout.core.membership import Comparison, Membership
-from evenout.core.residuals import within_parts
 from evenout.core.types import BoolArray, FloatArray, IntArray
+
+_LEAST_SPREAD = 1e-14  # of a group mean, in units of the largest: with none its weight would be infinite
+
+
+@dataclass(frozen=True)
+class GroupMoments:
+    """Moments of m scores in G groups: ``count`` (G,), ``mean`` and ``variance`` (m, G), ``total_variance`` (m,)."""
+
+    count: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    total_variance: FloatArray
+
+
+def parity_from_moments(moments: GroupMoments, *, corrected: bool) -> FloatArray:
+    """Scale-free demographic parity of each score, shape (m,); NaN for a constant score."""
+    noise = moments.variance / moments.count
+    pairs = list(combinations(range(len(moments.count)), 2))
+    squared = np.zeros(len(moments.mean))
+    for p, q in pairs:
+        squared += (moments.mean[:, p] - moments.mean[:, q]) ** 2
+        if corrected:
+            squared -= noise[:, p] + noise[:, q]
+    return ratio(squared / len(pairs), moments.total_variance)
+
+
+def no_gap_p_value(moments: GroupMoments) -> FloatArray:
+    """p-value of "all groups have the same mean" for each score (Welch 1951, unequal variances), shape (m,).
+
+    With two groups this is Welch's t-test. A group without any spread is taken as the limit of groups with less and
+    less of it. If no group has any, there is no doubt: p is 1 if all means are equal, else 0.
+    """
+    n, mean, G = moments.count, moments.mean, len(moments.count)
+    spread = moments.variance / n
+    largest, size = spread.max(axis=1, keepdims=True), np.abs(mean).max(axis=1, keepdims=True)
+    certain = largest <= 1e-30 * (size**2 + moments.total_variance[:, None])
+    unit = np.where(certain, 1.0, largest)  # of squares, so that the scale of the scores does not matter
+    weight = 1.0 / np.maximum(spread / unit, _LEAST_SPREAD)
+    share = weight / weight.sum(axis=1, keepdims=True)
+    distance = (mean - (share * mean).sum(axis=1, keepdims=True)) / np.sqrt(unit)
+    doubt = ((1 - share) ** 2 / (n - 1)).sum(axis=1)
+    F = (weight * distance**2).sum(axis=1) / (G - 1) / (1 + 2 * (G - 2) / (G**2 - 1) * doubt)
+    p = fdtrc(G - 1, (G**2 - 1) / (3 * doubt), F)
+    equal = np.ptp(mean, axis=1) <= 1e-12 * size[:, 0]
+    return np.where(certain[:, 0], np.where(equal, 1.0, 0.0), p)
+
+
+def wald_test(
+    compared: Comparison,
+    known: BoolArray,
+    mean: FloatArray,
+    cov: FloatArray,
+    size: FloatArray,
+    total_variance: float,
+) -> float:
+    """p-value of "all groups that are compared have the same mean", which may share rows; NaN if none are compared.
+
+    Wald's statistic of r independent contrasts, with the small-sample factor and the degrees of freedom of Welch's
+    test for r + 1 groups: for hard groups that are all compared it is Welch's test itself.
+
+    Parameters
+    ----------
+    compared : Comparison
+    known : array of shape (G,)
+        The groups that take part.
+    mean, size : arrays of shape (G,)
+        Of each group; the size is the number of independent rows that it is worth.
+    cov : array of shape (G, G)
+        Covariance of the means of two groups.
+    total_variance : float
+    """
+    blocks = [[g for g in block.groups if known[g]] for block in compared.blocks]
+    blocks = [block for block in blocks if len(block) >= 2]
+    if not blocks:
+        return float("nan")
+    spread = np.diag(cov)
+    if len(blocks) == 1 and not np.triu(cov, 1).any():
+        own = blocks[0]
+        variance = spread[own] * size[own]
+        found = GroupMoments(size[own], mean[None, own], variance[None], np.array([total_variance]))
+        return float(no_gap_p_value(found)[0])
+    D = np.zeros((sum(map(len, blocks)) - len(blocks), compared.n_groups))
+    row, doubt = 0, 0.0
+    for block in blocks:
+        contrasts = slice(row, row + len(block) - 1)
+        D[contrasts, block[0]], D[contrasts, block[1:]] = -1.0, np.eye(len(block) - 1)
+        row += len(block) - 1
+        weight = 1.0 / np.maximum(spread[block], _LEAST_SPREAD * max(spread[block].max(), 1e-300))
+        doubt += (((1.0 - weight / weight.sum()) ** 2) / (size[block] - 1.0)).sum()
+    values, vectors = np.linalg.eigh(D @ cov @ D.T)
+    free = values > 1e-10 * values[-1]
+    if not values[-1] > 1e-30 * (np.abs(mean).max() ** 2 + total_variance):
+        return 1.0 if np.abs(D @ mean).max() <= 1e-12 * np.abs(mean).max() else 0.0
+    r = int(free.sum())
+    squares = (vectors.T @ D @ mean)[free] ** 2 / values[free]
+    many = (r + 1) ** 2 - 1
+    F = squares.sum() / r / (1.0 + 2.0 * (r - 1) / many * doubt)
+    return float(fdtrc(r, many / (3.0 * doubt), F))
+
+
+def ratio(numerator: FloatArray, denominator: FloatArray | float) -> FloatArray:
+    """Quotient that is NaN, without a warning, where the denominator is 0."""
+    positive = np.asarray(denominator) > 0
+    return np.where(positive, numerator, np.nan) / np.where(positive, denominator, 1.0)
+
+
+_BENDS = 20  # of a line within a part, at most
+_ROWS_A_BEND = 60
+_STEPS = 50  # of Newton's method
+
+
+def within_parts(
+    numbers: FloatArray | None, parts: IntArray, weight: FloatArray | None = None
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """The rows of each part, and an orthonormal basis (rows, q) of what the numbers can explain there.
+
+    Parameters
+    ----------
+    numbers : array of shape (n, k), optional
+        Without any, the part's mean alone is explained.
+    parts : array of shape (n,)
+        Codes 0, 1, ...; -1 for a row of no part.
+    weight : array of shape (n,), optional
+        The basis is one of ``sqrt(weight)`` times the columns.
+    """
+    order = np.argsort(parts, kind="stable")
+    edges = np.searchsorted(parts[order], np.arange(int(parts.max(initial=-1)) + 2))
+    for start, stop in pairwise(edges.tolist()):
+        rows = order[start:stop]
+        columns = np.ones((len(rows), 1))
+        if numbers is not None:
+            columns = np.hstack([columns, bent_lines(numbers[rows], len(rows))])
+        basis = columns * (1.0 if weight is None else np.sqrt(weight[rows])[:, None])
+        length = np.sqrt((basis**2).sum(axis=0))
+        basis /= np.where(length > 0, length, 1.0)
+        for _ in range(2):  # the second time makes up for what rounding left of the first
+            size, turn = np.linalg.eigh(basis.T @ basis)
+            kept = size > 1e-10 * size[-1]
+            basis = basis @ (turn[:, kept] / np.sqrt(size[kept]))
+        yield rows, basis
+
+
+def bent_lines(numbers: FloatArray, n_rows: float) -> FloatArray:
+    """Of numbers (n, k): a line of each, and bends at quantiles, more of them the more rows they are to serve."""
+    lines, bends = [], int(np.clip(n_rows // (_ROWS_A_BEND * numbers.shape[1]), 0, _BENDS))
+    for number in numbers.T:
+        spread = float(number.std())
+        if spread > 0:
+            unit = (number - number.mean()) / spread
+            knots = np.unique(np.quantile(unit, np.arange(1, bends + 1) / (bends + 1))) if bends else np.empty(0)
+            lines += [unit, *(np.maximum(unit - knot, 0.0) for knot in knots)]
+    return np.stack(lines, axis=1) if lines else np.empty((len(numbers), 0))
+
+
+def residualise(
+    columns: FloatArray, numbers: FloatArray | None, parts: IntArray, weight: FloatArray | None = None
+) -> FloatArray:
+    """Columns (n, m) less what numbers (n, k) explain of them within each part (n,); 0 for rows of no part.
+
+    >>> z, income = np.array([[1.0], [2.0], [3.0], [9.0]]), np.array([[1.0], [2.0], [3.0], [5.0]])
+    >>> np.abs(residualise(z, income, np.array([0, 0, 0, 1]))).max() < 1e-12
+    np.True_
+    """
+    left = np.zeros_like(columns, dtype=float)
+    for rows, basis in within_parts(numbers, parts, weight):
+        root = np.ones(len(rows)) if weight is None else np.sqrt(weight[rows])
+        part = columns[rows] * root[:, None]
+        part = part - basis @ (basis.T @ part)
+        left[rows] = part / np.where(root > 0, root, np.inf)[:, None]
+    return left
+
+
+def balanced(
+    members: Membership, numbers: FloatArray, weight: FloatArray | None = None, *, thinned: bool = False
+) -> Membership:
+    """Memberships in which the numbers (n, k) say nothing of the group: each group has the lines' means of its block.
+
+    A group keeps its size, or with ``thinned`` no row belongs more than before: it does in part, by chance.
+    """
+    phi, count = members.weights, np.ones(len(numbers)) if weight is None else weight
+    data = phi.data.astype(float)
+    for block in members.compared.blocks:
+        spans = [slice(phi.indptr[g], phi.indptr[g + 1]) for g in block.groups]
+        mass = [count[phi.indices[span]] * phi.data[span] for span in spans]
+        smallest = min(float(own.sum() ** 2 / max((own**2).sum(), 1e-300)) for own in mass)
+        rows, place = np.unique(np.concatenate([phi.indices[span] for span in spans]), return_inverse=True)
+        lines, share = bent_lines(numbers[rows], smallest), np.bincount(place, np.concatenate(mass))
+        lines = lines - share @ lines / max(share.sum(), 1e-300)
+        values, vectors = np.linalg.eigh((lines * share[:, None]).T @ lines / max(share.sum(), 1e-300))
+        kept = values > 1e-6 * values.max(initial=0.0)
+        lines = lines @ (vectors[:, kept] / np.sqrt(values[kept]))
+        for span, own in zip(spans, mass, strict=True):
+            if own.sum() > 0:
+                tilt = _tilt(lines[np.searchsorted(rows, phi.indices[span])], own / own.sum())
+                data[span] *= tilt / (tilt.max() if thinned else own @ tilt / own.sum())
+    return replace(members, weights=csc_array((data, phi.indices, phi.indptr), shape=phi.shape))
+
+
+def _tilt(lines: FloatArray, share: FloatArray) -> FloatArray:
+    """``exp(lines @ a)`` with which the rows' shares have means 0, up to a ridge that is small beside their noise."""
+    ridge, a = float((share**2).sum()), np.zeros(lines.shape[1])
+
+    def value(at: FloatArray) -> tuple[float, FloatArray]:
+        power = lines @ at
+        tilt = np.exp(power - power.max(initial=0.0))
+        return float(np.log(share @ tilt) + power.max(initial=0.0) + ridge * (at @ at) / 2.0), tilt
+
+    found, tilt = value(a)
+    for _ in range(_STEPS):
+        own = share * tilt / (share @ tilt)
+        slope = own @ lines + ridge * a
+        bend = (lines * own[:, None]).T @ lines - np.outer(own @ lines, own @ lines) + ridge * np.eye(len(a))
+        step = np.linalg.solve(bend, slope)
+        if float(slope @ step) < 1e-12:
+            break
+        size = 1.0
+        while size > 1e-6 and value(a - size * step)[0] > found - 1e-4 * size * float(slope @ step):
+            size /= 2.0
+        a = a - size * step
+        found, tilt = value(a)
+    return tilt
+
 
 _DRAWS = 2000  # of rates, for the error of their ratio
 _LOOSE = 0.05  # correlation of two rates up to which they are drawn by themselves
@@ -230,7 +464,7 @@ class Sample:
     ) -> Means:
         """How far the members of each group lie above all rows alike, in each of S parts; groups (S G,), part by part.
 
-        With residuals on the numbers within the part (`evenout.core.residuals`),
+        With residuals on the numbers within the part (`evenout.core.ruler`),
         ``d_g = sum_i w_i phi~_ig z~_i / W_g``: without numbers the group's mean less that of the part. Differences of
         groups within a part are what is compared.
 

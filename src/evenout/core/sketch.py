@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from evenout.core.order import changes
+from evenout.core.content import changes
 from evenout.core.types import FloatArray, IntArray
 
 CAPACITY = 16384  # values per level: rank error below 1e-3 for up to 10^12 values

@@ -4,8 +4,7 @@ Everything is bundled: no network is needed and nothing is written to disk.
 """
 
 from evenout.datasets._bundled import list_datasets, load_dataset
-from evenout.datasets._dataset import Dataset
-from evenout.datasets._sampling import sample_groups
+from evenout.datasets._dataset import Dataset, sample_groups
 from evenout.datasets._scenarios import list_scenarios, make_biased_outliers
 
 __all__ = [

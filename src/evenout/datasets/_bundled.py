@@ -9,8 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, TypeAlias
 
 from evenout.core.exceptions import InputError
-from evenout.datasets._dataset import Dataset
-from evenout.datasets._sampling import RandomState, sample_groups
+from evenout.datasets._dataset import Dataset, RandomState, sample_groups
 
 if TYPE_CHECKING:
     import pandas as pd

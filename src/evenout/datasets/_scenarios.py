@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenout.core.types import FloatArray, IntArray
-from evenout.datasets._dataset import Dataset
-from evenout.datasets._sampling import RandomState, check_strength, group_series, random_generator
+from evenout.datasets._dataset import Dataset, RandomState, check_strength, group_series, random_generator
 
 OUTLIER_SD = 2.5
 SMALL_SHARE = 0.05

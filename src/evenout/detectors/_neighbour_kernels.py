@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evenout.core.compiled import compiled
+from evenout.core.parallel import compiled
 from evenout.core.types import AnyArray, FloatArray, IntArray
 
 GUARD = 1e-10  # scikit-learn's: keeps the density finite where all neighbours are duplicates

@@ -1,4 +1,26 @@
-"""Compiled search for the nearest points, block by block.
+"""Kernels of the neighbour search.
+
+Points are taken relative to a centre c and rounded: x' is x - c in float32. With a = |q'|, the norm of a query, ::
+
+    q' . x' - |x'|^2 / 2  =  (a^2 - |q' - x'|^2) / 2
+
+is the larger the nearer x is, and costs one multiplication and one addition per feature, in float32. For a point within
+the distance r of the query, in the float64 arithmetic of the exact search, the computed number is never below `least`.
+Let R be the largest |x'| of the block, d at most `MOST_FEATURES`, and u = 2^-24 half the spacing of float32 at 1.
+
+1. Rounding x - c to float64 and then to float32 moves a coordinate by less than 2 u |x'_f|. The same c is taken from
+   both points, and drops out whatever its own error. So ``|q' - x'| <= |q - x| + 2 u (a + R)``.
+2. A float64 sum of d squares is off by a factor within 1 +- 2^-40, so ``|q - x| <= r (1 + 2^-40)``. `ROOM` is more, for
+   the slack of limits and the rounding of `least` itself.
+3. The float32 sum of d products and the offset -|x'|^2 / 2, which is rounded once more, is off by at most
+   ``(d + 4) u (a R + R^2 / 2)``, in any order, with fused operations or without: a term goes through at most d + 1
+   roundings, ``(d + 1) u / (1 - (d + 1) u) <= (d + 2.1) u``, and the sum of the |q'_f x'_f| is at most a R (N. Higham,
+   Accuracy and Stability of Numerical Algorithms, section 3.1). That is less than half of ``(d + 8) u (a + R)^2``.
+4. Where a number is too small for float32 to hold all its digits, or is set to 0, it is off by 2^-126 at most; `TINY`
+   is more than the sum of all such errors. No sum overflows while a + R < `HUGE`.
+
+Where the margin is not small beside r^2 (query and neighbours close together, but far from the centre), or nothing is
+known of r yet, `least` is -inf, and the exact distances of the whole block are computed.
 
 Every squared distance that decides is one sum over the features in their order, in float64 and without fused
 operations. Rounding is monotone, so the same sum over the gaps to a box never exceeds that of a point inside the box: a
@@ -8,19 +30,185 @@ tie.
 
 Kernels get their room from outside and loop where numpy would take a whole array: both are a fraction of the time to
 compile.
+
+What is found is the same, bit for bit: distances are the same sums, and the rule for ties knows no order of visits.
 """
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba import config, types
+from numba.core.codegen import get_host_cpu_features
+from numba.extending import intrinsic
 
-from evenout.core.compiled import compiled
-from evenout.core.types import AnyArray, Float32Array, FloatArray
-from evenout.detectors._product_kernels import TILE, bits_within, least, lowest_bit, near_points, round_queries
+from evenout.core.parallel import compiled
+from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from evenout.detectors.search import Exact, Rounded
+    from evenout.detectors.search import Exact, Few, Rounded
+
+
+WIDTH = 64  # points in a block: as many as an unsigned integer has bits
+TILE = 4 if "+avx512f" in get_host_cpu_features() else 1  # queries at a time: as many times 64 sums as registers hold
+MOST_FEATURES = 4096  # up to here (d + 1)^2 u is at most about 1
+UNIT = 2.0**-24
+ROOM = 1.0 + 2.0**-38
+TINY = 2.0**-110
+HUGE = 2.0**62
+SHARE = 0.125  # of r^2: a wider margin would let too many points through
+
+_FLOATS, _DOUBLES = ir.VectorType(ir.FloatType(), WIDTH), ir.VectorType(ir.DoubleType(), WIDTH)
+_INDEX = ir.IntType(64)
+_FIRST = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+
+
+@compiled(bare=True)
+def least(norms: FloatArray, reach: float, limits: FloatArray, d: int, out: Float32Array) -> None:
+    """Write what a point within each limit, a squared distance, cannot fall below; -inf where nothing can be said.
+
+    ``norms`` are the a of the queries and ``reach`` is the R of the block in the proof above.
+    """
+    for j in range(len(out)):
+        both = norms[j] + reach
+        margin = (d + 8.0) * UNIT * both * both + TINY
+        far = math.sqrt(limits[j]) * ROOM + 2.0 * UNIT * both + TINY
+        bound = 0.5 * (norms[j] * norms[j] - far * far - margin)
+        bound -= 2.0 * UNIT * abs(bound) + TINY  # so that float32 does not round it up
+        told = (margin <= SHARE * limits[j]) & (both < HUGE) & (d <= MOST_FEATURES)  # an infinite limit gives -inf
+        out[j] = bound if told else -np.inf
+
+
+@compiled(bare=True)
+def round_queries(values: FloatArray, centre: FloatArray, rounded: Float32Array, norms: FloatArray) -> None:
+    """Write q' of a block of queries, the columns of ``values``, and their norms."""
+    for j in range(len(norms)):
+        norms[j] = 0.0
+    for f in range(len(centre)):
+        for j in range(len(norms)):
+            rounded[f, j] = values[f, j] - centre[f]
+            norms[j] += np.float64(rounded[f, j]) * np.float64(rounded[f, j])
+    for j in range(len(norms)):
+        norms[j] = math.sqrt(norms[j])
+
+
+@intrinsic
+def near_points(
+    _: Any, queries: Any, chosen: Any, start: Any, values: Any, offsets: Any, lowest: Any, masks: Any
+) -> Any:
+    """Write the points of a block that may be near each of ``TILE`` queries, as the bits of ``masks``.
+
+    Bit c of ``masks[i]`` is set if ``q' . x' + offset >= lowest[j]`` for the query j = ``chosen[start + i]`` and
+    the point c; never for NaN. ``queries`` and ``values`` are d x WIDTH, ``offsets`` and ``lowest`` have WIDTH numbers,
+    all float32.
+
+    Written in the compiler's own terms, with vectors of 64 numbers, so that all sums stay in registers while the
+    features go by. Plain loops write and read them once every few features, which took several times as long.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        arrays = [
+            context.make_array(kind)(context, builder, given)
+            for kind, given in zip(signature.args, args, strict=True)
+            if kind != start
+        ]
+        query, index, value, offset, low, mask = (array.data for array in arrays)
+        n_features = builder.extract_value(arrays[2].shape, 0)
+        tile = _at(builder, index, args[2])
+        rows = [builder.load(_at(builder, tile, _INDEX(i))) for i in range(TILE)]
+        before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
+        begin = _vector(builder, offset)
+        builder.branch(loop)
+
+        builder.position_at_end(loop)
+        f, sums = builder.phi(_INDEX), [builder.phi(_FLOATS) for _ in rows]
+        place = builder.mul(f, _INDEX(WIDTH))
+        points = _vector(builder, _at(builder, value, place))
+        totals = [_add(builder, sums[i], _at(builder, query, builder.add(place, rows[i])), points) for i in range(TILE)]
+        following = builder.add(f, _INDEX(1))
+        builder.cbranch(builder.icmp_signed("<", following, n_features), loop, after)
+        for variable, first, later in [(f, _INDEX(0), following), *((sums[i], begin, totals[i]) for i in range(TILE))]:
+            variable.add_incoming(first, before)
+            variable.add_incoming(later, loop)
+
+        builder.position_at_end(after)
+        for i in range(TILE):
+            bits = _bits(builder, ">=", totals[i], builder.load(_at(builder, low, rows[i])))
+            builder.store(bits, _at(builder, mask, _INDEX(i)))
+        return context.get_dummy_value()
+
+    return types.void(queries, chosen, start, values, offsets, lowest, masks), generate
+
+
+@intrinsic
+def bits_within(_: Any, squares: Any, limit: Any) -> Any:
+    """The places of those of WIDTH numbers that are at most ``limit``, as bits."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return _bits(builder, "<=", _vector(builder, data, _DOUBLES), args[1])
+
+    return types.uint64(squares, limit), generate
+
+
+@intrinsic
+def lowest_bit(_: Any, mask: Any) -> Any:
+    """The place of the lowest bit that is set; there must be one."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return types.intp(mask), generate
+
+
+if config.DISABLE_JIT:  # without the compiler, the same in plain words
+
+    def near_points(
+        queries: Float32Array,
+        chosen: Any,
+        start: int,
+        values: Float32Array,
+        offsets: Float32Array,
+        lowest: Float32Array,
+        masks: Any,
+    ) -> None:
+        for i in range(TILE):
+            near = queries[:, chosen[start + i]] @ values + offsets >= lowest[chosen[start + i]]
+            masks[i] = np.packbits(near, bitorder="little").view(np.uint64)[0]
+
+    def bits_within(squares: FloatArray, limit: float) -> Any:
+        return np.packbits(squares <= limit, bitorder="little").view(np.uint64)[0]
+
+    def lowest_bit(mask: Any) -> int:
+        return (int(mask) & -int(mask)).bit_length() - 1
+
+
+def _at(builder: ir.IRBuilder, pointer: Any, place: Any) -> Any:
+    return builder.gep(pointer, [place])
+
+
+def _vector(builder: ir.IRBuilder, pointer: Any, kind: Any = _FLOATS) -> Any:
+    """The WIDTH numbers from there on."""
+    return builder.load(builder.bitcast(pointer, kind.as_pointer()), align=4)
+
+
+def _spread(builder: ir.IRBuilder, number: Any) -> Any:
+    """One number WIDTH times."""
+    nothing = ir.Constant(ir.VectorType(number.type, WIDTH), ir.Undefined)
+    return builder.shuffle_vector(builder.insert_element(nothing, number, ir.IntType(32)(0)), nothing, _FIRST)
+
+
+def _bits(builder: ir.IRBuilder, relation: str, numbers: Any, bound: Any) -> Any:
+    """Which of WIDTH numbers are in this relation to a bound, never NaN, as the bits of an integer."""
+    return builder.bitcast(builder.fcmp_ordered(relation, numbers, _spread(builder, bound)), _INDEX)
+
+
+def _add(builder: ir.IRBuilder, total: Any, pointer: Any, points: Any) -> Any:
+    """``total`` plus a query's coordinate times those of all points, fused where the processor can."""
+    product = builder.fmul(_spread(builder, builder.load(pointer)), points, flags=("contract",))
+    return builder.fadd(total, product, flags=("contract",))
+
 
 # sqrt can round unequal squares to the same distance; with this slack a limit on squares keeps all of them.
 SLACK = 1.0 + 4.0 * np.finfo(np.float64).eps
@@ -290,3 +478,130 @@ def search_blocks(
                     largest = visit(queries, a, data, rounded, b, without_self, work, distances, neighbours)
                     gaps[b] = np.nan  # no number is: it is not visited again
             count = within(gaps, largest, middles, blocks)
+
+
+ZERO: Any = np.intp(0)  # a plain 0 is a type of its own: what is called with it would be compiled once more
+
+
+@compiled(bare=True)
+def row_to_boxes(point: FloatArray, lows: FloatArray, highs: FloatArray, out: FloatArray) -> None:
+    """Write the squared distance of a point from each box, a column of ``lows`` and ``highs``."""
+    for b in range(len(out)):
+        out[b] = 0.0
+    for f in range(len(point)):
+        x = point[f]
+        for b in range(len(out)):
+            below, above = lows[f, b] - x, x - highs[f, b]
+            gap = below if below > above else above
+            gap = gap if gap > 0.0 else 0.0
+            out[b] += gap * gap
+
+
+@compiled(bare=True)
+def sink(heap: AnyArray, size: int, place: int, bounds: FloatArray) -> None:
+    """Let a box sink to its place in a heap whose nearest box is on top; sorting takes seconds to compile."""
+    moved, child = heap[place], 2 * place + 1
+    while child < size:
+        if child + 1 < size and bounds[heap[child + 1]] < bounds[heap[child]]:
+            child += 1
+        if bounds[heap[child]] >= bounds[moved]:
+            break
+        heap[place] = heap[child]
+        place, child = child, 2 * child + 1
+    heap[place] = moved
+
+
+@compiled(bare=True)
+def search_rows(
+    X: FloatArray, start: int, stop: int, data: "Few", without_self: bool, bounds: FloatArray, squares: FloatArray,
+    heap: AnyArray, distances: FloatArray, neighbours: AnyArray,
+) -> None:  # fmt: skip
+    """Fill the lists of nearest points of the rows ``start..stop``; ``bounds``, ``squares`` and ``heap`` are room.
+
+    The nearest box comes first, alone, and sets a limit; then those within it, by their distance.
+    """
+    for i in range(start, stop):
+        row_to_boxes(X[i], data.lows, data.highs, bounds)
+        first = 0
+        for b in range(1, len(bounds)):
+            first = b if bounds[b] < bounds[first] else first
+        heap[0], left, limit = first, 1, np.inf
+        for _ in range(2):
+            while left > 0 and bounds[heap[0]] <= limit:
+                b = heap[0]
+                squared_distances(X[i], data.values[b], squares)
+                mask = bits_within(squares, limit)
+                limit = offer(squares, mask, data.ids[b], i if without_self else -2, limit, distances[i], neighbours[i])
+                bounds[b] = np.nan  # no number is: it is not visited again
+                left -= 1
+                heap[0] = heap[left]
+                sink(heap, left, ZERO, bounds)
+            left = ZERO
+            for b in range(len(bounds)):
+                if bounds[b] <= limit:
+                    heap[left] = b
+                    left += 1
+            for place in range(left // 2 - 1, -1, -1):
+                sink(heap, left, place, bounds)
+
+
+@compiled()
+def widest_feature(points: FloatArray, rows: IntArray) -> Any:
+    """The feature in which some of the points have the widest range, the first of equal ones."""
+    d = points.shape[1]
+    low, high = np.full(d, np.inf), np.full(d, -np.inf)
+    for row in rows:
+        for f in range(d):
+            low[f] = min(low[f], points[row, f])
+            high[f] = max(high[f], points[row, f])
+    widest = 0
+    for f in range(1, d):
+        widest = f if high[f] - low[f] > high[widest] - low[widest] else widest
+    return widest
+
+
+@compiled()
+def select(values: FloatArray, rows: IntArray, place: int) -> None:
+    """Let no value before ``place`` be larger, and none behind it smaller, than the one there; rows move with them."""
+    first, last = 0, len(values) - 1
+    while first < last:
+        a, b, c = values[first], values[(first + last) // 2], values[last]
+        pivot = max(min(a, b), min(max(a, b), c))  # the middle one of three
+        i, j = first, last
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                rows[i], rows[j] = rows[j], rows[i]
+                i += 1
+                j -= 1
+        if place <= j:
+            last = j
+        elif place >= i:
+            first = i
+        else:
+            return
+
+
+@compiled()
+def halve_to_blocks(points: FloatArray, rows: IntArray, block: int) -> None:
+    """Order ``rows`` of the points so that each run of ``block`` of them lies close together."""
+    starts, stops, values = np.zeros(64, np.intp), np.zeros(64, np.intp), np.empty(len(rows))
+    stops[0], waiting = len(rows), 1
+    while waiting > 0:
+        waiting -= 1
+        start, stop = starts[waiting], stops[waiting]
+        if stop - start <= block:
+            continue
+        left = ((stop - start + block - 1) // block) // 2 * block
+        part, found = rows[start:stop], values[start:stop]
+        widest = widest_feature(points, part)
+        for i in range(len(part)):
+            found[i] = points[part[i], widest]
+        select(found, part, left)
+        starts[waiting], stops[waiting] = start, start + left
+        starts[waiting + 1], stops[waiting + 1] = start + left, stop
+        waiting += 2

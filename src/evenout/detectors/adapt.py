@@ -1,4 +1,4 @@
-"""Foreign detectors: the one place where their signs are flipped to "higher = more outlying".
+"""Detectors of other libraries, and scikit-learn's conventions.
 
 Recognised by interface, so that no other library need be imported:
 
@@ -11,15 +11,16 @@ Recognised by interface, so that no other library need be imported:
 A pipeline is what its last step is.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import OutlierMixin, clone
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.detectors.parts import Without, by_refitting
-from evenout.inputs.groups import label_rows
+from evenout.detectors.family import Without, by_refitting
+from evenout.groups.read import label_rows
 
 
 @dataclass(frozen=True)
@@ -175,3 +176,32 @@ def _column(name: str, scores: Any, n_rows: int, sign: float) -> FloatArray:
             f"detector {name!r} returned {values.ravel()[row]} for row {row}; every score must be a finite number"
         )
     return sign * values.reshape(n_rows, 1)
+
+
+class OutlierScorer(OutlierMixin):
+    """What follows from ``outlier_scores(X)``, and after fit from ``outlier_scores_`` and ``offset_``."""
+
+    fit: Callable[..., Any]
+    outlier_scores: Callable[..., FloatArray]
+    offset_: float
+
+    def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
+        """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
+        return outlier_labels(-self.fit(X, y, **params).outlier_scores_ - self.offset_)
+
+    def score_samples(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """scikit-learn's sign: the lower, the more outlying; ``-outlier_scores(X)``."""
+        return -self.outlier_scores(X, sensitive_features=sensitive_features)
+
+    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """``score_samples(X) - offset_``: negative for rows that `predict` flags."""
+        return self.score_samples(X, sensitive_features=sensitive_features) - self.offset_
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
+        """-1 for outliers, 1 for inliers."""
+        return outlier_labels(self.decision_function(X, sensitive_features=sensitive_features))
+
+
+def outlier_labels(decision: FloatArray) -> IntArray:
+    """-1 for outliers, whose decision is negative, and 1 for inliers."""
+    return np.where(decision < 0, -1, 1)

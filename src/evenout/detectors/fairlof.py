@@ -28,13 +28,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from evenout.core.exceptions import warn
 from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
-from evenout.detectors.few import nearest
+from evenout.detectors.adapt import OutlierScorer
 from evenout.detectors.neighbours import distinct_rows
-from evenout.detectors.search import Ids, cut_blocks
-from evenout.inputs.groups import Groups, label_rows, match_groups
-from evenout.inputs.parameters import ANY_JOBS, SHARE_OR_COUNT, check_parameters, integer, number, one_of
-from evenout.inputs.rows import new_rows, training_rows
-from evenout.scikit import OutlierScorer
+from evenout.detectors.search import Ids, cut_blocks, nearest
+from evenout.groups.read import Groups, label_rows, match_groups
+from evenout.tables.parameters import ANY_JOBS, SHARE_OR_COUNT, check_parameters, integer, number, one_of
+from evenout.tables.rows import new_rows, training_rows
 
 _LAMBDAS = np.arange(1, 11) / 10
 _AGREEMENT = 0.9  # Jaccard index with plain LOF's top rows that "auto" looks for

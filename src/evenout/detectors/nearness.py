@@ -12,12 +12,11 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from evenout.core.compiled import map_blocks, one_blas_thread
-from evenout.core.rows import by_rows
+from evenout.core.parallel import by_rows, map_blocks, one_blas_thread
 from evenout.core.types import FloatArray, IntArray
-from evenout.detectors.few import FEW
+from evenout.detectors.family import Without, by_refitting
 from evenout.detectors.neighbours import Neighbours
-from evenout.detectors.parts import Without, by_refitting
+from evenout.detectors.search import FEW
 from evenout.detectors.units import FARTHEST, GRID, Units
 from evenout.storage.fields import Fields
 

@@ -9,11 +9,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from evenout.core.compiled import map_blocks
-from evenout.core.order import changes, counts_around
-from evenout.core.rows import map_columns
+from evenout.core.content import changes, counts_around
+from evenout.core.parallel import map_blocks, map_columns
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.detectors.parts import Without
+from evenout.detectors.family import Without
 from evenout.storage.fields import Fields
 
 _ROWS = 16384  # rated at a time

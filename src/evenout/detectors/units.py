@@ -1,15 +1,201 @@
-"""Units of features: what counts as far in a column, learnt once, so that the units of a table never matter."""
+"""Measure features in spreads, so that units do not matter.
+
+The first look finds the extremes and bounds of the quartiles, the second all the rest. Rows in memory are one part:
+units come from the same code wherever the rows are. Every sum is exact for up to 2^25 rows, so neither the order of
+the rows nor the cut into parts changes a bit.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenout.core.exceptions import ConstantFeatureWarning, warn
-from evenout.core.rows import by_rows
-from evenout.core.types import FloatArray, IntArray
-from evenout.detectors.measuring import Measures, Ranges
+from evenout.core.parallel import by_rows, map_blocks, map_columns
+from evenout.core.sketch import Narrowed, QuantileSketch
+from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.storage.fields import Fields
+
+QUARTILES = (0.25, 0.5, 0.75)
+NORMAL_IQR = 1.3489795003921634  # interquartile range of the standard normal distribution
+APART = np.sqrt(2.0)  # two categories: as far apart as two numbers of variance 1 are, in root mean square
+_ROUNDING = 1e-13  # a range this small beside the values is no information
+_COARSE, _FINE = 2.0**28, 2.0**57  # sums of 2^25 numbers of at most 1, as multiples of 1 / _COARSE, are exact
+_BLOCK = 16384
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """A first look: the smallest and largest value of each column, (d,), and a sketch of its values."""
+
+    low: FloatArray
+    high: FloatArray
+    sketches: tuple[QuantileSketch, ...]
+
+    @classmethod
+    def of(cls, X: FloatArray, capacity: int | None, *, n_threads: int = 1) -> "Ranges":
+        """Look at rows of shape (n, d); without a capacity quartiles are exact."""
+
+        def look(j: int) -> tuple[float, float, QuantileSketch]:
+            column = X[:, j]
+            return column.min(initial=np.inf), column.max(initial=-np.inf), QuantileSketch.of(column, capacity)
+
+        low, high, sketches = zip(*map_columns(look, range(X.shape[1]), len(X), n_threads), strict=True)
+        return cls(np.array(low), np.array(high), sketches)
+
+    def __add__(self, other: "Ranges") -> "Ranges":
+        sketches = tuple(one + two for one, two in zip(self.sketches, other.sketches, strict=True))
+        return Ranges(np.minimum(self.low, other.low), np.maximum(self.high, other.high), sketches)
+
+    def outline(self, *, n_threads: int = 1) -> "Outline":
+        """What the second look needs to know; where no column varies, the first one stays."""
+        low, high = self.low, self.high
+        varies = (high - low > _ROUNDING * np.maximum(np.abs(low), np.abs(high))) & (high - low > 1e-250)
+        kept = np.flatnonzero(varies) if varies.any() else np.zeros(1, dtype=np.intp)
+
+        def quartiles(j: int) -> list[tuple[float, float]]:
+            return [self.sketches[j].bounds(share) for share in QUARTILES]
+
+        bounds = map_columns(quartiles, kept.tolist(), self.sketches[0].count, n_threads)
+        return Outline(kept, varies[kept], low[kept], high[kept], np.array(bounds))
+
+
+class Outline(NamedTuple):
+    """The m columns to keep, (m,), whether they vary, their extremes, and bounds of their quartiles, (m, 3, 2)."""
+
+    kept: IntArray
+    varies: BoolArray
+    low: FloatArray
+    high: FloatArray
+    bounds: FloatArray
+
+    @property
+    def span(self) -> FloatArray:
+        """Largest less smallest value; 1 where that is 0."""
+        return np.where(self.high > self.low, self.high - self.low, 1.0)
+
+
+@dataclass(frozen=True)
+class Measures:
+    """A second look at the m columns that are kept.
+
+    Parameters
+    ----------
+    outline : Outline
+    n_rows : int
+    quartiles : tuple of tuples of Narrowed
+        Three of each column.
+    sums : array of shape (m, 4)
+        Sums of ``u = (x - low) / span`` and of ``u^2``, each in two numbers that are exact.
+    two : array of bool, shape (m,)
+        Whether there is no value but the smallest and the largest.
+    ones : array of int, shape (m,)
+        How many values are 1.
+    before : array of int, shape (m,)
+        In columns from 0 to 1: the nearest such column to the left that is 1 where this one is, over all rows; -1 if
+        none ever is.
+    """
+
+    outline: Outline
+    n_rows: int
+    quartiles: tuple[tuple[Narrowed, ...], ...]
+    sums: FloatArray
+    two: BoolArray
+    ones: IntArray
+    before: IntArray
+
+    @classmethod
+    def of(cls, X: FloatArray, outline: Outline, capacity: int | None, *, n_threads: int = 1) -> "Measures":
+        """Look at rows of shape (n, d); a capacity is that of the sketches between the bounds of quartiles."""
+
+        def look(at: int) -> tuple[Any, ...]:
+            column = np.ascontiguousarray(X[:, outline.kept[at]])
+            low, high, bounds = outline.low[at], outline.high[at], outline.bounds[at].tolist()
+            quartiles = tuple(Narrowed.of(column, (a, b), capacity) for a, b in bounds)
+            share = (column - low) / outline.span[at]
+            two = bool(((column == low) | (column == high)).all())
+            return quartiles, [*_exact_sum(share), *_exact_sum(share**2)], two, int((column == 1.0).sum())
+
+        quartiles, sums, two, ones = zip(*map_columns(look, range(len(outline.kept)), len(X), n_threads), strict=True)
+        before = _before(X, outline.kept, (outline.low == 0.0) & (outline.high == 1.0), n_threads)
+        return cls(outline, len(X), quartiles, np.array(sums), np.array(two), np.array(ones), before)
+
+    def __add__(self, other: "Measures") -> "Measures":
+        quartiles = tuple(
+            tuple(one + two for one, two in zip(own, others, strict=True))
+            for own, others in zip(self.quartiles, other.quartiles, strict=True)
+        )
+        n, sums = self.n_rows + other.n_rows, self.sums + other.sums
+        two, ones, before = self.two & other.two, self.ones + other.ones, np.maximum(self.before, other.before)
+        return Measures(self.outline, n, quartiles, sums, two, ones, before)
+
+    @property
+    def rank_error(self) -> float:
+        """What quartiles may be off in rank, as a share of the rows."""
+        return max(quartile.rank_error for own in self.quartiles for quartile in own)
+
+    def centres_and_spreads(self) -> tuple[FloatArray, FloatArray]:
+        """Where each column is centred and what it is divided by, (m,); see `evenout.detectors.units.Units`."""
+        outline, span = self.outline, self.outline.span
+        asked = [[each.quantile(share) for each, share in zip(own, QUARTILES, strict=True)] for own in self.quartiles]
+        first, centre, third = np.array(asked).T
+        quartiles = (third - first) / NORMAL_IQR
+        told = quartiles > _ROUNDING * span
+        spread = quartiles if told.all() else np.where(told, quartiles, self._deviations())
+        spread = np.where(spread > 0, spread, 1.0)
+        two = self.two & outline.varies
+        centre, spread = np.where(two, outline.low, centre), np.where(two, span / APART, spread)
+        one_hot = self._one_hot(two & (outline.low == 0.0) & (outline.high == 1.0))
+        return centre, np.where(one_hot | ~outline.varies, 1.0, spread)
+
+    def _deviations(self) -> FloatArray:
+        """Standard deviations, rounded once: in ranges, so that no square leaves the floating-point range."""
+        found = []
+        for coarse, fine, coarse_squares, fine_squares in self.sums.tolist():
+            mean = (Fraction(coarse) + Fraction(fine)) / self.n_rows
+            square = (Fraction(coarse_squares) + Fraction(fine_squares)) / self.n_rows
+            found.append(float(max(square - mean**2, Fraction(0))))
+        return self.outline.span * np.sqrt(np.array(found))
+
+    def _one_hot(self, candidates: BoolArray) -> BoolArray:
+        """Which columns belong to a run of columns of 0 and 1 that sum to 1 in every row."""
+        found = np.zeros(len(candidates), dtype=bool)
+        start = 0
+        while start < len(candidates):
+            total, stop = 0, start
+            # No two of the columns from start to stop are 1 in one row, so total counts the rows in which one is.
+            while stop < len(candidates) and candidates[stop] and self.before[stop] < start and total < self.n_rows:
+                total += int(self.ones[stop])
+                stop += 1
+            whole = total == self.n_rows
+            found[start:stop] |= whole
+            start = stop if whole else start + 1
+        return found
+
+
+def _exact_sum(values: FloatArray) -> tuple[float, float]:
+    """The sum of values from 0 to 1 in two numbers, each a sum without rounding, up to 2^-58 for each value."""
+    coarse = np.rint(values * _COARSE) / _COARSE
+    fine = np.rint((values - coarse) * _FINE) / _FINE
+    return float(coarse.sum()), float(fine.sum())
+
+
+def _before(X: FloatArray, kept: IntArray, binary: BoolArray, n_threads: int) -> IntArray:
+    """See `Measures`; -1 for columns that are not binary."""
+    found, places = np.full(len(kept), -1, dtype=np.intp), np.flatnonzero(binary)
+    if len(places) < 2:
+        return found
+
+    def look(rows: slice) -> IntArray:
+        is_one = X[rows, kept[places]] == 1.0
+        last = np.maximum.accumulate(np.where(is_one, places, -1), axis=1)
+        return np.where(is_one[:, 1:], last[:, :-1], -1).max(axis=0)
+
+    found[places[1:]] = np.max(map_blocks(look, len(X), _BLOCK, n_threads), axis=0, initial=-1)
+    return found
+
 
 GRID = 2.0**-20  # standardised values are multiples of it
 FARTHEST = 2.0**100  # of a new row; squares of such distances are still numbers

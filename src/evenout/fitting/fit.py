@@ -11,21 +11,19 @@ from evenout import gpu
 from evenout.core.cells import Cells, CrossFit, unit_target
 from evenout.core.flags import FlagRows
 from evenout.core.notions import Collector, NotionRows
+from evenout.core.parallel import put_rows, side_by_side
 from evenout.core.registry import PARITY
-from evenout.core.rows import put_rows, side_by_side
 from evenout.core.sketch import QuantileSketch
 from evenout.core.stages import stage
 from evenout.core.types import BoolArray, FloatArray
-from evenout.detectors.parts import Without
+from evenout.detectors.family import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
-from evenout.fitting.attributes import attribute_bias, warn_rising
-from evenout.fitting.background import Background
-from evenout.fitting.request import Request
+from evenout.fitting.choose import Request
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
-from evenout.fitting.result import FitResult, list_kept
-from evenout.fitting.scores import ScoreModel, warn_constant, warn_labels, warn_many
-from evenout.fitting.sources import Source, View, Views
-from evenout.fitting.updating import Maps, keep_columns
+from evenout.fitting.result import Background, FitResult, attribute_bias, list_kept, warn_rising
+from evenout.fitting.rows import Source, View, Views
+from evenout.fitting.score_model import ScoreModel, warn_constant, warn_labels, warn_many
+from evenout.fitting.update import Maps, keep_columns
 
 
 def fit_rows(

@@ -1,4 +1,6 @@
-"""How much a row resembles each group, ``r_g(x) = P(g | x) / P(g)``, learnt by a classifier and cross-fitted.
+"""How much a row resembles each group, P(g | x) / P(g), cross-fitted.
+
+They give the probabilities of scikit-learn's `HistGradientBoostingClassifier` bit for bit.
 
 What a row is corrected by must not have seen its group, or an eager classifier would remember it. And what is stated of
 unseen rows must come from rows that nothing has seen. With K folds, classifiers are fitted on all rows, without each
@@ -13,22 +15,236 @@ Groups that share rows by more than that, such as those of two attributes, are t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.optimize import minimize
+from scipy.special import expit
 from sklearn.base import clone
 
-from evenout.core.cells import Cells, CrossFit
-from evenout.core.compiled import one_blas_thread, one_openmp_thread
+from evenout.core.cells import Cells, CrossFit, collect_cells
 from evenout.core.exceptions import InputError, ProxyWarning, warn
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
+from evenout.core.parallel import one_blas_thread, one_openmp_thread
 from evenout.core.ruler import Sample
-from evenout.core.summing import collect_cells
-from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.fitting.layers import Calibration, Layer, layers_of
-from evenout.fitting.trees import Boosted
+from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
+from evenout.storage.fields import Fields
+
+_LARGEST = np.finfo(float).max
+
+
+@dataclass(frozen=True)
+class Boosted:
+    """Trees, one behind the other, whose values add up to a score for each class, or to one for two classes.
+
+    Parameters
+    ----------
+    classes_ : array of shape (C,)
+        Codes.
+    start : array of shape (S,)
+        Scores before the first tree; S is C, or 1 for two classes.
+    first : array of shape (T,)
+        The place of each tree's root among the nodes; tree i adds to score ``i % S``.
+    feature, left, right : arrays of shape (N,)
+        Of each node: which feature decides, and the places of its children, which lie behind it; 0 for a leaf.
+    threshold, value : arrays of shape (N,)
+        Rows up to the threshold go left; the value of a leaf.
+    missing_left : array of shape (N,)
+        Where rows without a value go.
+    """
+
+    classes_: IntArray
+    start: FloatArray
+    first: IntArray
+    feature: IntArray
+    left: IntArray
+    right: IntArray
+    threshold: FloatArray
+    value: FloatArray
+    missing_left: BoolArray
+
+    @classmethod
+    def of(cls, classifier: Any) -> "Boosted | None":
+        """Of a fitted classifier; None if it is of another kind, or has learnt from categories."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        if type(classifier) is not HistGradientBoostingClassifier or classifier.is_categorical_ is not None:
+            return None
+        nodes: list[AnyArray] = [tree.nodes for step in classifier._predictors for tree in step]
+        sizes = np.cumsum([0, *map(len, nodes)])
+        every = np.concatenate(nodes)
+        inner, first = ~every["is_leaf"].astype(bool), np.repeat(sizes[:-1], np.diff(sizes))
+        return cls(
+            classes_=np.asarray(classifier.classes_, dtype=np.int64),
+            start=np.asarray(classifier._baseline_prediction, dtype=float).ravel(),
+            first=sizes[:-1].astype(np.int64),
+            feature=np.where(inner, every["feature_idx"], 0).astype(np.int64),
+            left=np.where(inner, first + every["left"], 0).astype(np.int64),
+            right=np.where(inner, first + every["right"], 0).astype(np.int64),
+            threshold=np.where(inner, np.clip(every["num_threshold"], -_LARGEST, _LARGEST), 0.0),
+            value=every["value"].astype(float),
+            missing_left=every["missing_go_to_left"].astype(bool),
+        )
+
+    @classmethod
+    def read(cls, data: Fields, n_features: int, n_classes: int) -> "Boosted":
+        """Out of a model file: every child lies behind its parent, so that each walk comes to an end."""
+        classes = data.integers("classes_", None, low=0, high=n_classes - 1)
+        data.require(2 <= len(classes) == len(np.unique(classes)), "classes_", "is out of range")
+        value = data.floats("value", None)
+        N = len(value)
+        left, right = (data.integers(name, N, low=0, high=N - 1) for name in ("left", "right"))
+        here = np.arange(N)
+        leaf = left == 0
+        data.require(((left > here) | leaf).all() and ((right > here) | leaf).all(), "left", "is out of order")
+        start = data.floats("start", 1 if len(classes) == 2 else len(classes))
+        first = data.integers("first", None, low=0, high=N - 1)
+        data.require(len(first) % len(start) == 0 and len(first) > 0, "first", "has the wrong length")
+        return cls(
+            classes, start, first,
+            data.integers("feature", N, low=0, high=n_features - 1), left, right,
+            data.floats("threshold", N), value, data.flags("missing_left", N),
+        )  # fmt: skip
+
+    def predict_proba(self, Z: FloatArray) -> FloatArray:
+        """Probabilities of the classes, shape (n, C)."""
+        from evenout.detectors._tree_kernels import add_leaves
+
+        raw = np.tile(self.start, (len(Z), 1))
+        nodes = (self.feature, self.left, self.right, self.threshold, self.value, self.missing_left)
+        rows = np.require(Z, np.float64, ["C", "W"])  # rows that may not be written to would be compiled for anew
+        add_leaves(rows, self.first, *nodes, raw)  # in the order in which the classifier adds
+        if len(self.start) > 1:
+            shifted = np.exp(raw - raw.max(axis=1, keepdims=True))
+            return shifted / shifted.sum(axis=1, keepdims=True)
+        positive = expit(raw[:, 0])
+        return np.column_stack([1.0 - positive, positive])
+
+
+_LEAST = 1e-6  # probabilities below are taken as this
+_FLATTEST, _STEEPEST = 1e-3, 10.0  # slopes; below the first, nothing is known
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """From probabilities to those that hold: ``log P_g = slope log p_g + offset_g``, up to a constant.
+
+    The offsets make the mean probability of each group its share of the rows, so that ``r_g`` has the mean 1. A slope
+    below 1 takes back what an eager classifier is too sure of; 0 means that it knows nothing, and ``r_g`` is 1.
+
+    Parameters
+    ----------
+    slope : float
+    offset : array of shape (G,)
+    """
+
+    slope: float
+    offset: FloatArray
+
+    @classmethod
+    def fit(cls, p: FloatArray, actual: FloatArray, weight: FloatArray | None = None) -> "Calibration":
+        """Maximum likelihood on probabilities (n, G) of rows that the classifier has not seen.
+
+        ``actual`` (n, G) is 1 for a row's group and 0 for others, or how much it belongs to each; rows sum to 1.
+        """
+        z, n_groups = _logarithm(p), p.shape[1]
+        mass = (np.ones(len(p)) if weight is None else weight)[:, None]
+        mass = mass / mass.sum()
+        share = np.maximum((actual * mass).sum(axis=0), _LEAST)
+
+        def loss(v: FloatArray) -> tuple[float, FloatArray]:
+            found = _log_softmax(v[0] * z + v[1:])
+            surplus = (np.exp(found) - actual) * mass
+            gradient = np.append((surplus * z).sum(), surplus.sum(axis=0))
+            return -float((found * actual * mass).sum()), gradient
+
+        # A classifier that says nothing is where the search begins.
+        start = np.append(0.0, np.log(share))
+        bounds = [(0.0, _STEEPEST)] + [(None, None)] * n_groups
+        v = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"gtol": 1e-9, "ftol": 1e-14}).x
+        return cls(float(v[0]), v[1:] - v[1:].mean()) if v[0] > _FLATTEST else cls(0.0, np.log(share))
+
+    def apply(self, p: FloatArray) -> FloatArray:
+        """Calibrated probabilities, shape (n, G)."""
+        if self.slope == 0:
+            return np.tile(np.exp(self.offset), (len(p), 1))
+        return np.exp(_log_softmax(self.slope * _logarithm(p) + self.offset))
+
+
+class Layer(NamedTuple):
+    """Groups that one classifier tells apart.
+
+    ``groups`` are their places; ``actual`` (n, G' + 1) is how much each row belongs to each of them and, last, to none;
+    ``learnt`` (n,) are the rows that are learnt from; ``rest``: whether "none" is a class; ``stands_for`` (n,) is how
+    many rows each row stands for, None if each for itself.
+    """
+
+    groups: IntArray
+    actual: FloatArray
+    learnt: BoolArray
+    rest: bool
+    stands_for: FloatArray | None = None
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.groups) + self.rest
+
+    @property
+    def plain(self) -> bool:
+        """Whether each row is of one class, and counts once."""
+        return self.stands_for is None and bool(((self.actual == 0) | (self.actual == 1)).all())
+
+    def shares(self, of: BoolArray) -> FloatArray:
+        """P(g) among some rows, shape (G',)."""
+        rows = of & self.learnt
+        weight = None if self.stands_for is None else self.stands_for[rows]
+        return np.maximum(np.average(self.actual[rows, :-1], axis=0, weights=weight), _LEAST)
+
+    def calibrated(self, p: FloatArray, of: BoolArray) -> Calibration:
+        """The calibration of probabilities (n, classes) among some rows."""
+        rows = of & self.learnt
+        weight = None if self.stands_for is None else self.stands_for[rows]
+        return Calibration.fit(p[rows], self.actual[rows, : self.classes], weight)
+
+
+def layers_of(members: Membership, stands_for: FloatArray | None = None) -> list[Layer]:
+    """Blocks of groups, as many together as leave no row in more than one group."""
+    phi = members.weights.toarray()
+    if members.compared.simple and members.hard:  # a row without a group says nothing
+        known = phi.sum(axis=1) > 0
+        actual = np.column_stack([phi, np.zeros(len(phi))])
+        return [Layer(np.arange(phi.shape[1]), actual, known, False, stands_for)]
+    found: list[tuple[list[int], FloatArray]] = []
+    for block in members.compared.blocks:
+        own = phi[:, list(block.groups)].sum(axis=1)
+        for groups, used in found:
+            if (used + own <= 1.0 + 1e-9).all():
+                groups += block.groups
+                used += own
+                break
+        else:
+            found.append(([*block.groups], own.copy()))
+    every = np.ones(len(phi), dtype=bool)
+    parts = []
+    for groups, used in found:
+        none = np.where(used < 1.0 - 1e-9, 1.0 - used, 0.0)
+        actual = np.column_stack([phi[:, groups], none])
+        parts.append(Layer(np.array(groups), actual, every, bool(none.any()), stands_for))
+    return parts
+
+
+def _logarithm(p: FloatArray) -> FloatArray:
+    return np.log(np.maximum(p, _LEAST))
+
+
+def _log_softmax(x: FloatArray) -> FloatArray:
+    """``x - log(sum_g exp x_g)`` of finite x (n, G); scipy's takes longer than all else here where n is 1."""
+    shifted = x - x.max(axis=1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
 
 _TELLING = 0.9  # share of a group's indicator that is predicted, from which on the group is known
 

@@ -7,12 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenout.core.compiled import map_blocks
+from evenout.core.parallel import map_blocks
 from evenout.core.types import FloatArray, IntArray
+from evenout.detectors.family import Without
 from evenout.detectors.forest import Forest, average_path_length
-from evenout.detectors.parts import Without
-from evenout.gpu._torch_kept import kept
-from evenout.gpu._torch_rows import can_fuse, upload
+from evenout.gpu._torch_rows import can_fuse, kept, upload
 
 FEW = 256  # rows up to which the CPU is as fast
 BLOCK = 128  # rows of a program of the fused kernel

@@ -1,25 +1,317 @@
-"""LOF and kNN scores with torch; formulas and rules are those of `evenout.detectors.neighbours`.
+"""Nearest points, LOF and k-NN scores on a GPU.
+
+Points lie in random order in blocks of 128. A fused kernel finds, for each query, the smallest squared distance to
+every block, up to rounding. The k-th smallest of these, ``kth``, bounds the distance of the k-th nearest point, and any
+point within that bound lies in a block whose minimum is within it: with ``e`` the bound on the rounding, no block above
+``kth + 2 e`` can matter. That is seldom more than k blocks, and hardly more points than k lie within the bound; their
+distances are computed in float64, as on the CPU, and sorted by (distance, id). Where there are many blocks, the minima
+of groups of them are as good a bound, and only groups within it are looked into.
+
+Queries with more blocks or points in reach than there was room for are asked again with more room and a kernel that
+rounds less, and then on the CPU.
 
 Sums run over the neighbours in their order, one vector operation for all rows at a time: the results are those of the
 CPU, bit for bit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evenout.core.compiled import map_blocks
-from evenout.core.rows import ROWS, take_rows
+from evenout.core.parallel import ROWS, map_blocks, take_rows
 from evenout.core.types import FloatArray, IntArray
+from evenout.detectors import search
 from evenout.detectors._neighbour_kernels import GUARD, find_rows
+from evenout.detectors.family import Without
 from evenout.detectors.neighbours import Neighbours, _capped, _enough, _largest
-from evenout.detectors.parts import Without
-from evenout.gpu._torch_kept import kept
-from evenout.gpu._torch_rows import download, upload
-from evenout.gpu._torch_search import Index, index_of, nearest
+from evenout.gpu._torch_rows import (
+    can_fuse,
+    download,
+    kept,
+    roots,
+    rounding_of_differences,
+    rounding_of_halves,
+    scale_to_halves,
+    split,
+    squared_distances,
+    upload,
+)
+
+BLOCK = 128  # points in a block, and queries in a tile
+LANES = 4  # blocks that lie in as many tiles together
+GROUPS = 512  # at least, where several blocks make a group whose minimum is looked at first
+NUMBERS = 2**27  # in a block of distances: bounds the memory for it to 1 GB
+SHARE = 16  # of a device's memory, for the minima of a block of queries
+FEW_DISTANCES = 2**24  # distances, up to which all are computed: a hundred calls for few queries take longer
+NO_ID = torch.iinfo(torch.int64).max
+
+
+def nearest(
+    points: Tensor,
+    k: int,
+    queries: Tensor | None = None,
+    *,
+    n_threads: int = 1,
+    index: "Index | None" = None,
+    blocks: Callable[[], search.Blocks] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Distances and ids of the ``k`` nearest of the ``points`` (n, d), sorted by (distance, id), each (m, k).
+
+    Without ``queries`` (m, d) they are those of every point, the point itself left out. ``n_threads`` of the CPU work
+    for queries that the GPU could not settle. ``index`` and ``blocks`` are what `index_of` and `search.cut_blocks` have
+    made of the points before; without them they are made here, where they are needed.
+    """
+    asked = points if queries is None else queries
+    itself = torch.arange(len(asked), device=asked.device) if queries is None else None
+    # A point finds itself first; one more neighbour makes up for it.
+    wanted = k if itself is None else k + 1
+    few = len(asked) * len(points) <= FEW_DISTANCES
+    index = index_of(points, wanted) if index is None and not few else index
+    if index is None or few:
+        return _nearest_of_all(points, asked, k, itself)
+    blocks = (lambda: search.cut_blocks(points.cpu().numpy(), n_threads=n_threads)) if blocks is None else blocks
+    return _nearest_by_blocks(index.reaching(asked), asked, k, wanted, itself, n_threads, blocks)
+
+
+def index_of(points: Tensor, wanted: int) -> "Index | None":
+    """The points, ready for the fused kernels, where ``wanted`` neighbours are found sooner by them; else None."""
+    fused = can_fuse(points.device, len(points) + BLOCK, 3 * points.shape[1] + 64)
+    return Index(points) if fused and len(points) >= 4 * wanted * BLOCK else None
+
+
+def _nearest_of_all(points: Tensor, asked: Tensor, k: int, itself: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Compute and compare all distances, block by block."""
+    distances = points.new_empty(len(asked), k)
+    ids = torch.empty(len(asked), k, dtype=torch.int64, device=points.device)
+    step = max(NUMBERS // max(len(points), 1), 1)
+    for start in range(0, len(asked) if k else 0, step):
+        rows = slice(start, start + step)
+        found = roots(squared_distances(asked[rows], points))
+        if itself is not None:
+            found[torch.arange(len(found), device=found.device), itself[rows]] = torch.inf
+        distances[rows], ids[rows] = _smallest(found, k)
+    return distances, ids
+
+
+def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k smallest of each row with their columns, sorted by (value, column)."""
+    listed = min(k + 8, values.shape[1])
+    few, columns = torch.topk(values, listed, largest=False)
+    columns, order = columns.sort(dim=1)
+    few, order = few.gather(1, order).sort(dim=1, stable=True)
+    columns = columns.gather(1, order)
+    if listed < values.shape[1]:  # a tie that reaches the end of the list may go on beyond it
+        tied = (few[:, -1] == few[:, k - 1]).nonzero()[:, 0]
+        if len(tied):
+            whole, order = values[tied].sort(dim=1, stable=True)
+            few[tied], columns[tied] = whole[:, :listed], order[:, :listed]
+    return few[:, :k], columns[:, :k]
+
+
+def _nearest_by_blocks(
+    index: "Index",
+    asked: Tensor,
+    k: int,
+    wanted: int,
+    itself: Tensor | None,
+    n_threads: int,
+    blocks: Callable[[], search.Blocks],
+) -> tuple[Tensor, Tensor]:
+    distances = asked.new_empty(len(asked), k)
+    ids = torch.empty(len(asked), k, dtype=torch.int64, device=asked.device)
+    left = torch.arange(len(asked), device=asked.device)
+    step = max(_numbers(asked.device) // index.n_blocks // BLOCK, 1) * BLOCK
+    for times, by_differences in ((2, False), (16, True)):
+        room = 1 << (times * wanted - 1).bit_length()
+        failed = []
+        for rows in left.split(step):
+            own = None if itself is None else itself[rows]
+            found, names, complete = index.search(asked[rows], wanted, room, own, by_differences)
+            if not complete.all():
+                failed.append(rows[~complete])
+                rows, found, names = rows[complete], found[complete], names[complete]
+            distances[rows], ids[rows] = found[:, :k], names[:, :k]
+        left = torch.cat([left[:0], *failed])
+        if not len(left):
+            return distances, ids
+    rows = search.cut_blocks(asked[left].cpu().numpy())
+    exact, names = search.nearest_by_blocks(blocks(), wanted, queries=rows, n_threads=n_threads)
+    if itself is not None:
+        kept = names != itself[left].cpu().numpy()[:, None]
+        exact, names = exact[kept].reshape(-1, k), names[kept].reshape(-1, k)
+    distances[left] = torch.as_tensor(exact).to(distances)
+    ids[left] = torch.as_tensor(names.astype(np.int64)).to(ids)
+    return distances, ids
+
+
+def _numbers(device: torch.device) -> int:
+    """Numbers of float32 that a share of the device's memory holds."""
+    if device.type != "cuda":
+        return NUMBERS
+    return int(torch.cuda.get_device_properties(device).total_memory // SHARE // 4)
+
+
+def _stages(halves: Tensor) -> int:
+    """Tiles that `block_minima` loads ahead: several, where two programs find room for them in a multiprocessor."""
+    memory = getattr(torch.cuda.get_device_properties(halves.device), "shared_memory_per_multiprocessor", 0)
+    return 3 if halves.shape[1] == 32 and memory >= 220_000 else 1
+
+
+class Index:
+    """Points in random order and whole blocks, ready to be searched. It does not change: threads may share it."""
+
+    def __init__(self, points: Tensor) -> None:
+        n, d = points.shape
+        self.n_points, self.group = n, 1 << max(n // BLOCK // GROUPS, 1).bit_length() - 1
+        self.group = self.group if self.group >= LANES else 1
+        whole = max(LANES, self.group) * BLOCK
+        self.n_blocks = -(-n // whole) * whole // BLOCK
+        shuffle = torch.randperm(n, generator=torch.Generator(points.device).manual_seed(0), device=points.device)
+        # Places beyond the last point hold infinity.
+        self.columns = points.new_full((d, self.n_blocks * BLOCK), torch.inf)
+        self.columns[:, :n] = points[shuffle].T
+        self.ids = torch.full((self.n_blocks * BLOCK,), NO_ID, device=points.device)
+        self.ids[:n] = shuffle
+        self.centre = points.median(dim=0).values  # not the mean: rounding grows with the distance from here
+        self._scale_to(scale_to_halves(points - self.centre))
+
+    def _scale_to(self, unit: float) -> None:
+        self.unit = unit
+        scaled = self.columns.new_zeros(self.columns.shape[::-1])
+        scaled[: self.n_points] = self._scaled(self.columns[:, : self.n_points].T)
+        self.right = _in_lanes(split(scaled, real=self.n_points).right)
+
+    def reaching(self, queries: Tensor) -> "Index":
+        """The index itself or, for queries further out than its points, one whose scale has room for them."""
+        unit = scale_to_halves(queries - self.centre)
+        if unit >= self.unit:
+            return self
+        wider = copy(self)
+        wider._scale_to(unit)
+        return wider
+
+    def _scaled(self, rows: Tensor) -> Tensor:
+        return (rows - self.centre) * self.unit
+
+    def search(
+        self, asked: Tensor, wanted: int, room: int, itself: Tensor | None, by_differences: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Distances and ids (m, room) sorted by both, ``itself`` and empty places last, and where they are complete."""
+        scaled = self._scaled(asked)
+        minima, grouped = self._minima_by_differences(scaled) if by_differences else self._minima(scaled)
+        group = self.group if 2 * room <= self.n_blocks // self.group else 1
+        grouped = grouped if group > 1 else minima
+        n_listed = min(room, grouped.shape[1])
+        near, blocks = torch.topk(grouped, n_listed, largest=False)
+        kth = near[:, wanted - 1].double().clamp(min=0.0)
+        length = 1.01 * (scaled.norm(dim=1) + kth.sqrt())
+        if by_differences:
+            slack = rounding_of_differences(length, 1.01 * kth.sqrt(), asked.shape[1])
+        else:
+            slack = rounding_of_halves(length, self.right.shape[1], asked.shape[1])
+        reach = kth + 2 * slack
+        visited = (near <= reach[:, None]).sum(dim=1)
+        complete = (visited < n_listed) | (n_listed == grouped.shape[1])
+        if group > 1:  # what was listed are groups
+            blocks, visited = self._near_blocks(minima, blocks, visited, reach, room)
+            complete &= visited <= room
+        limit = (kth + slack) / self.unit / self.unit * (1 + 1e-9)
+        squared, places, count = self._near_points(asked, blocks, visited.clamp(max=room), limit, room)
+        complete &= (count >= wanted) & (count <= room)
+        ids = torch.where(places < 0, NO_ID, self.ids[places])
+        distances = roots(squared)
+        if itself is not None:
+            distances.masked_fill_(ids == itself[:, None], torch.inf)
+        ids, order = ids.sort(dim=1)
+        distances, order = distances.gather(1, order).sort(dim=1, stable=True)
+        return distances, ids.gather(1, order), complete
+
+    def _minima(self, scaled: Tensor) -> tuple[Tensor, Tensor]:
+        """Smallest squared distance of each query to each block (m, n_blocks) and to each group, by half precision."""
+        from evenout.gpu._triton_kernels import block_minima
+
+        halves = split(_padded(scaled))
+        n_parts, n_group = self.n_blocks // LANES, max(self.group // LANES, 1)
+        minima, grid, n_each = self._minima_grid(len(halves.left), n_parts, n_group)
+        n_group = n_group if self.group > 1 else n_each
+        grouped = minima.new_empty(len(minima), -(-n_parts // n_group))
+        block_minima[grid](
+            halves.left, self.right, halves.norm, minima, grouped, n_parts, n_each, n_group,
+            WIDTH=halves.left.shape[1], CHUNK=halves.chunk, ROWS=BLOCK, COLUMNS=BLOCK, LANES=LANES, num_warps=8,
+            num_stages=_stages(halves.left),
+        )  # fmt: skip
+        return minima[: len(scaled)], grouped[: len(scaled)]
+
+    def _minima_by_differences(self, scaled: Tensor) -> tuple[Tensor, Tensor]:
+        """The same from differences of coordinates: slower, and with less rounding."""
+        from evenout.gpu._triton_kernels import block_minima_by_differences
+
+        rows = _padded(scaled).float().T.contiguous()
+        columns = self._scaled(self.columns.T).float().T.contiguous()
+        minima, grid, n_each = self._minima_grid(rows.shape[1], self.n_blocks, 1)
+        block_minima_by_differences[grid](
+            rows, columns, minima, rows.shape[1], columns.shape[1], self.n_blocks, n_each, len(rows),
+            ROWS=BLOCK, COLUMNS=BLOCK, num_warps=8,
+        )  # fmt: skip
+        minima = minima[: len(scaled)]
+        return minima, minima.unflatten(1, (-1, self.group)).amin(dim=2)
+
+    def _minima_grid(self, n_rows: int, n_pieces: int, together: int) -> tuple[Tensor, tuple[int, int], int]:
+        """Room for the minima, programs by tiles of rows and parts of the pieces, and pieces in each part.
+
+        Of the pieces, so many must stay ``together``.
+        """
+        n_tiles = n_rows // BLOCK
+        n_parts = min(n_pieces // together, max(1, 4096 // n_tiles))
+        minima = torch.empty(n_rows, self.n_blocks, device=self.ids.device)
+        return minima, (n_tiles, n_parts), -(-n_pieces // together // n_parts) * together
+
+    def _near_blocks(
+        self, minima: Tensor, groups: Tensor, visited: Tensor, reach: Tensor, room: int
+    ) -> tuple[Tensor, Tensor]:
+        """Blocks (m, room) whose minima are within reach, of the first ``visited`` groups, and how many they are."""
+        from evenout.gpu._triton_kernels import near_blocks
+
+        blocks = torch.empty(len(minima), room, dtype=torch.int32, device=minima.device)
+        count = torch.empty(len(minima), dtype=torch.int32, device=minima.device)
+        near_blocks[(len(minima),)](
+            minima, groups.int(), visited.int(), reach, blocks, count, self.n_blocks, groups.shape[1],
+            GROUP=self.group, ROOM=room, num_warps=1,
+        )  # fmt: skip
+        return blocks, count
+
+    def _near_points(
+        self, asked: Tensor, blocks: Tensor, visited: Tensor, limit: Tensor, room: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Squared distances and places (m, room) of the points within the limits, and how many they are (m,)."""
+        from evenout.gpu._triton_kernels import near_points
+
+        m, d = asked.shape
+        squared = asked.new_full((m, room), torch.inf)
+        places = torch.full((m, room), -1, dtype=torch.int32, device=asked.device)
+        count = torch.empty(m, dtype=torch.int32, device=asked.device)
+        near_points[(m,)](
+            self.columns, asked.contiguous(), blocks.int(), visited.int(), limit, squared, places, count,
+            self.columns.shape[1], d, blocks.shape[1], COLUMNS=BLOCK, ROOM=room, num_warps=1,
+            enable_fp_fusion=False,
+        )  # fmt: skip
+        return squared, places.long(), count
+
+
+def _in_lanes(rows: Tensor) -> Tensor:
+    """Rows of whole blocks as `block_minima` meets them: in each tile, two of each of LANES blocks in turn."""
+    turned = rows.unflatten(0, (-1, LANES, LANES, BLOCK // LANES // 2, 2)).permute(0, 2, 3, 1, 4, 5)
+    return turned.reshape(rows.shape)
+
+
+def _padded(rows: Tensor) -> Tensor:
+    """Rows of 0 added to whole tiles."""
+    return torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % BLOCK))
+
 
 SLICE = 2**20  # rows whose lists are expanded together: bounds the memory for that to some 3 GB
 FEW = 4096  # new rows whose neighbours are found on the device and weighed on the CPU: hundreds of calls are dearer

@@ -1,15 +1,45 @@
-"""Rows on a device: how they get there, their squared distances, and the halves that the fused kernels multiply."""
+"""Rows as tensors, and what is kept on the device."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evenout.core.compiled import map_blocks
-from evenout.core.rows import ROWS
+from evenout.core.parallel import ROWS, map_blocks
 from evenout.core.types import AnyArray
+
+T = TypeVar("T")
+
+_KEPT: WeakKeyDictionary[Any, dict[torch.device, Any]] = WeakKeyDictionary()
+_SENDING = Lock()
+
+
+def kept(part: Any, device: torch.device | str, send: Callable[[Any, torch.device], T]) -> T:
+    """``send(part, device)``, called once for each part and device, by one thread while others wait.
+
+    Parts do not change after a fit, so that nothing kept is ever out of date; they are told apart by identity. What
+    ``send`` returns must not hold the part: it is freed with it. It is neither copied, pickled nor saved.
+    """
+    where = _exactly(device)
+    with _SENDING:
+        sent = _KEPT.setdefault(part, {})
+        if where not in sent:
+            sent[where] = send(part, where)
+        return sent[where]
+
+
+def _exactly(device: torch.device | str) -> torch.device:
+    """The device itself, where its name leaves open which of several it is."""
+    found = torch.device(device)
+    if found.type == "cuda" and found.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return found
+
 
 _LARGEST = 14  # scaled rows are shorter than 2^14: twice that is still a number of half precision
 _NORM = 2.0**13  # the squared length of such a row, divided by this, is one too

@@ -17,17 +17,16 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 import evenout
-from evenout.blind import BlindRepair
 from evenout.core.types import AnyArray
 from evenout.estimator import FairOutlierEnsemble
-from evenout.inputs.table import TableEncoder
 from evenout.persistence.ensemble import describe_ensemble, read_ensemble
 from evenout.persistence.repair import describe_aware, describe_blind, read_aware, read_blind
 from evenout.persistence.table import describe_table, read_table
-from evenout.repair import ScoreRepair
+from evenout.repair import BlindRepair, ScoreRepair
 from evenout.storage.archive import ModelFileError, read_plain, write_plain
 from evenout.storage.fields import Fields
 from evenout.storage.output import atomic_file
+from evenout.tables.encoder import TableEncoder
 
 __all__ = ["ModelFileError", "load_model", "save_model"]
 

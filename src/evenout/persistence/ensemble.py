@@ -7,19 +7,17 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.cells import Cells
-from evenout.core.choice import Choice
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Comparison
-from evenout.core.path import TradeoffPath
+from evenout.core.path import Choice, TradeoffPath
 from evenout.core.registry import NOTIONS
 from evenout.core.types import IntArray
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.estimator import FairOutlierEnsemble
-from evenout.fitting.background import Background
-from evenout.fitting.result import FitResult
-from evenout.fitting.scores import ScoreModel
-from evenout.fitting.updating import Maps
-from evenout.inputs.groups import Groups
+from evenout.fitting.result import Background, FitResult
+from evenout.fitting.score_model import ScoreModel
+from evenout.fitting.update import Maps
+from evenout.groups.read import Groups
 from evenout.persistence.parts import (
     KINDS_OF_CHOICE,
     ratio_entries,

@@ -6,24 +6,21 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array
 
+from evenout.core.base_score import COMBINATIONS, SCALINGS, Combination, Scaling
 from evenout.core.cells import Cells, CrossFit
-from evenout.core.choice import Choice
-from evenout.core.combine import COMBINATIONS, Combination
 from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning, UnknownOutcomeWarning
 from evenout.core.membership import AMONG, Block, Comparison, Membership
 from evenout.core.notions import Notion
-from evenout.core.path import TradeoffPath
-from evenout.core.problem import CORRECTIONS, METHODS, WEIGHTS, Columns, Mixture
-from evenout.core.ray import Rule
+from evenout.core.path import Choice, TradeoffPath
+from evenout.core.problem import CORRECTIONS, METHODS, WEIGHTS, Columns, Mixture, Rule
 from evenout.core.registry import weighted_notions
 from evenout.core.ruler import RatioEstimate, Sample
-from evenout.core.scaling import SCALINGS, Scaling
 from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import Stack
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.detectors.units import Units
-from evenout.fitting.scores import ScoreModel
-from evenout.fitting.updating import KNOTS, Maps
+from evenout.fitting.score_model import ScoreModel
+from evenout.fitting.update import KNOTS, Maps
 from evenout.persistence.resemblance import read_resemblance
 from evenout.persistence.rows import with_rows
 from evenout.storage.archive import ModelFileError

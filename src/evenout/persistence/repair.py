@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from evenout.blind import BlindRepair
-from evenout.fitting.prices import FlagState, Prices, Repaired
-from evenout.inputs.groups import Groups
+from evenout.fitting.choose import FlagState, Prices, Repaired
+from evenout.groups.read import Groups
 from evenout.persistence.ensemble import choice_entries, parameter_entries, path_entries, unfitted
 from evenout.persistence.parts import ratio_entries, read_choice, read_path, read_ratio
 from evenout.persistence.resemblance import describe_resemblance, read_resemblance
-from evenout.repair import ScoreRepair, _Distribution
+from evenout.repair import BlindRepair, ScoreRepair, _Distribution
 from evenout.storage.archive import plain
 from evenout.storage.fields import Fields
 

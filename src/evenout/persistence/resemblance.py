@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evenout.fitting.layers import Calibration
-from evenout.fitting.resemblance import Resemblance, Told
-from evenout.fitting.trees import Boosted
+from evenout.fitting.resemblance import Boosted, Calibration, Resemblance, Told
 from evenout.storage.fields import Fields
 
 

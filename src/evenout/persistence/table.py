@@ -5,11 +5,10 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from evenout.inputs.columns import KINDS, OTHER, Categories, Column, Dates, LeftOut, Numbers
-from evenout.inputs.readings import DATE, DATE_PARTS, NUMBERS
-from evenout.inputs.table import TableEncoder
 from evenout.storage.archive import plain
 from evenout.storage.fields import Fields
+from evenout.tables.columns import DATE, DATE_PARTS, KINDS, NUMBERS, OTHER, Categories, Column, Dates, LeftOut, Numbers
+from evenout.tables.encoder import TableEncoder
 
 _LATEST = 1e7  # days since 1970: the year 29349
 

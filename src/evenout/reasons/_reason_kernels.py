@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from evenout.core.compiled import compiled
+from evenout.core.parallel import compiled
 from evenout.core.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
 from evenout.detectors._neighbour_kernels import GUARD
 

@@ -1,19 +1,308 @@
-"""Base and fair score of each row, split over the features of the table."""
+"""Split a score over features by scoring mixtures of a row and a typical row.
+
+A *mixture* takes some features from the row and all others from the typical row. With v(T) the score of the mixture
+that takes the features T from the row, the part of feature j is its Shapley value
+
+    part_j = mean over all orders of the features of  v(those before j, and j) - v(those before j):
+
+what it adds to the score when the typical row is turned into this one, feature by feature, in no particular order.
+Parts add up to ``v(all) - v(none)``, a feature at its typical value has the part 0, and features that do the same have
+the same part.
+
+Up to `ALL` features, all mixtures are scored. Beyond, at least `PAIRS` random orders are walked there and back:
+features enter one by one and leave in the same order, which is the opposite order of entering. Where no more than two
+features act together, one such pair is exact already (antithetic sampling; Mitchell et al. 2022). The orders are the
+same for all rows, so that rows that hardly differ get reasons that hardly differ.
+
+- *Trees*: all mixtures go down a tree in one list, which is parted where the row and the typical row part.
+- *Distances and densities*: squared distances to a crowd change by one vector when a feature enters. The crowd is all
+  training rows, or some of them, `CROWD` at least, with as many fewer neighbours: a detector on a sample. What that is
+  off at the two ends, where the score is known, is shared out over the features by the size of their parts.
+- *Tails* and ready scores: a column is one feature.
+- *Other detectors* score the mixtures as rows.
+
+A row that is unusual in one feature is beside ordinary rows in all others. Held against these, and not against the
+middle of all rows, it is told by that feature and no other: where one or two features of a row had been changed, this
+named them first more often than the middle of all rows, or the loss of a feature, did (`benchmarks/reasons.py`).
+"""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, singledispatch
+from math import comb
 from typing import Any
 
 import numpy as np
 
-from evenout.core.compiled import map_blocks
+from evenout.core.parallel import map_blocks
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.adapt import GroupAware
-from evenout.detectors.named import OWN
-from evenout.fitting.background import CROWD
-from evenout.fitting.result import FitResult
-from evenout.reasons.mixtures import Crowd, Mixtures, column_features, crowd_of, is_by_feature, mixed_scores
-from evenout.reasons.orders import Orders
+from evenout.detectors.forest import Forest, average_path_length
+from evenout.detectors.nearness import Nearness
+from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.pool import OWN, Precomputed
+from evenout.detectors.tails import Tails
+from evenout.detectors.units import GRID, Units
+from evenout.fitting.result import CROWD, Background, FitResult, category_runs
+
+ALL = 10
+PAIRS = 6
+_MIXTURES = 256  # of few features, so many are scored at least
+_SEED = 20240229
+
+
+@dataclass(frozen=True, eq=False)
+class Orders:
+    """A walk over mixtures of p features.
+
+    Parameters
+    ----------
+    steps : array of int, shape (L - 1,)
+        The feature that enters or leaves at each step; the walk begins at the typical row.
+    p, pairs : int
+        Number of features, and of orders walked there and back; 0 pairs: the walk meets every mixture once.
+    """
+
+    steps: IntArray
+    p: int
+    pairs: int
+
+    @cached_property
+    def taken(self) -> BoolArray:
+        """Whether each mixture takes each feature from the row, shape (L, p)."""
+        entered = np.zeros((len(self.steps) + 1, self.p), dtype=np.intp)
+        entered[np.arange(1, len(entered)), self.steps] = 1
+        return entered.cumsum(axis=0) % 2 == 1
+
+    @property
+    def end(self) -> int:
+        """The place of the row itself, among the mixtures."""
+        return int(self.taken.all(axis=1).argmax())
+
+    def parts(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Parts of the features and their standard errors, shape (m, p, c), of values at the mixtures, (m, L, c).
+
+        The error is that of taking some orders for all, 0 where all mixtures were scored.
+        """
+        if not self.pairs:
+            without, entered, weight = self._entries
+            parts = np.einsum("ph,mphc->mpc", weight, values[:, entered] - values[:, without])
+            return parts, np.zeros_like(parts)
+        changes = np.diff(values, axis=1).reshape(len(values), self.pairs, 2, self.p, -1)
+        each = (changes[:, :, 0] - changes[:, :, 1]) / 2.0  # entering, and leaving
+        back = np.argsort(self.steps.reshape(self.pairs, 2, self.p)[:, 0], axis=1)
+        each = np.take_along_axis(each, back[None, :, :, None], axis=2)
+        return each.mean(axis=1), each.std(axis=1, ddof=1) / np.sqrt(self.pairs)
+
+    @cached_property
+    def _entries(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """All mixtures without each feature, the same with it, and the share of the orders in which it so enters.
+
+        Each has the shape (p, 2^(p - 1)).
+        """
+        number = self.taken @ (1 << np.arange(self.p))
+        place = np.argsort(number)
+        without = np.array([np.flatnonzero(~self.taken[:, j]) for j in range(self.p)])
+        entered = place[number[without] + (1 << np.arange(self.p))[:, None]]
+        share = 1.0 / (self.p * np.array([comb(self.p - 1, size) for size in range(self.p)]))
+        return without, entered, share[self.taken.sum(axis=1)[without]]
+
+
+@lru_cache(maxsize=32)
+def draw_orders(p: int, *, limit: int = ALL) -> Orders:
+    """The walk for p features; of p alone, so that every model and every row of as many features has the same.
+
+    >>> draw_orders(3).taken.astype(int).tolist()
+    [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [1, 1, 1], [1, 0, 1], [0, 0, 1]]
+    """
+    if p <= limit:  # Gray's code: the feature that changes is the place of the lowest 1 in the number of the step
+        number = np.arange(1, 2**p)
+        return Orders(np.log2(number & -number).astype(np.intp), p, 0)
+    rng, pairs = np.random.default_rng(_SEED), max(PAIRS, _MIXTURES // (2 * p))
+    orders = np.array([rng.permutation(p) for _ in range(pairs)])
+    return Orders(np.repeat(orders, 2, axis=0).ravel(), p, pairs)
+
+
+_LEAST = 3  # neighbours in a crowd
+_DISTANCES = 2**18  # of mixtures to the crowd, for each row
+
+
+@dataclass(frozen=True)
+class Mixtures:
+    """All mixtures of some rows with the typical row, as a part of a pool sees them.
+
+    Parameters
+    ----------
+    X : array of shape (m, d)
+    typical : array of shape (m, d)
+        The typical row beside each.
+    player : array of int, shape (d,)
+        Which of the p features of the table each of these columns belongs to.
+    orders : Orders
+    groups : array of shape (m,) or None
+        For detectors that use the group.
+    """
+
+    X: FloatArray
+    typical: FloatArray
+    player: IntArray
+    orders: Orders
+    groups: Any = None
+
+    def rows(self) -> FloatArray:
+        """All mixtures, one after the other, shape (m L, d)."""
+        mixed = np.where(self.orders.taken[:, self.player], self.X[:, None, :], self.typical[:, None, :])
+        return mixed.reshape(-1, self.X.shape[1])
+
+    def joined(self, scores: FloatArray) -> FloatArray:
+        """Scores of all mixtures, shape (m L, columns), by row: shape (m, L, columns)."""
+        return scores.reshape(len(self.X), len(self.orders.taken), -1)
+
+
+class Crowd:
+    """The rows among which mixtures seek their neighbours: all training rows, or some of them."""
+
+    def __init__(self, fitted: Neighbours, size: int) -> None:
+        n = int(fitted.counts.sum())
+        self.model = fitted
+        self._known: tuple[FloatArray, FloatArray] | None = None
+        if n > size:  # evenly spaced in the order of the values: the same rows for every order of the table
+            places = np.linspace(0, n - 1, size).round().astype(np.intp)
+            rows = np.repeat(np.arange(len(fitted.counts)), fitted.counts)[places]
+            lof, knn = (_fewer(k, size / n) for k in (fitted.lof, fitted.knn))
+            self.model, _ = Neighbours.fit(fitted.locations[rows], lof=lof, knn=knn)
+
+    def _each(self, d: int, turn: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """What a unit of each column adds to the coordinates (d, D), and to the products with the crowd (d, M)."""
+        if self._known is None:
+            each = np.eye(d) if turn is None else turn
+            self._known = each, np.ascontiguousarray(each @ self.model.locations.T)
+        return self._known
+
+    def walk(self, mixtures: Mixtures, ends: FloatArray, turn: FloatArray | None) -> FloatArray:
+        """Raw scores of all mixtures; ``ends`` are the rows in the coordinates of the neighbours, shape (m, D)."""
+        from evenout.detectors._neighbour_kernels import find_rows
+        from evenout.reasons._reason_kernels import walk_crowd
+
+        orders, model = mixtures.orders, self.model
+        start = np.ascontiguousarray(mixtures.typical if turn is None else mixtures.typical @ turn)
+        change, own = mixtures.X - mixtures.typical, find_rows(ends, model.locations)
+        way = (start, change, mixtures.player, *self._each(len(mixtures.player), turn), own, orders.steps, orders.p)
+        known = (model.locations, model.counts, model.k_distance, model.density, model.lof, model.knn)
+        out = np.empty((len(change), len(orders.taken), model.width))
+        walk_crowd(*way, *known, int(max([*model.lof, *model.knn])), 0.0 if turn is None else GRID, out)
+        return out
+
+
+def _fewer(ks: IntArray, share: float) -> list[int]:
+    """Numbers of neighbours among a share of the rows."""
+    return [int(min(k, max(_LEAST, round(k * share)))) for k in ks]
+
+
+def crowd_of(part: Any, orders: Orders) -> Crowd | None:
+    """Of a part with neighbours; the fewer mixtures there are, the more rows can be afforded."""
+    size = max(CROWD, _DISTANCES // len(orders.taken))
+    if isinstance(part, Nearness):
+        return Crowd(part.neighbours, size)
+    return Crowd(part, size) if isinstance(part, Neighbours) else None
+
+
+def is_by_feature(part: Any) -> bool:
+    """Whether each column of a part follows from one feature alone."""
+    return isinstance(part, Tails | Precomputed)
+
+
+def column_features(part: Any) -> IntArray:
+    """The feature behind each column of such a part."""
+    return part.features if isinstance(part, Tails) else np.arange(part.width)
+
+
+@singledispatch
+def mixed_scores(part: Any, mixtures: Mixtures, crowd: Crowd | None) -> FloatArray:  # noqa: ARG001
+    """Raw score columns of one part of a pool at all mixtures of some rows, shape (m, L, columns)."""
+    rows = mixtures.rows()
+    if isinstance(part, GroupAware):
+        groups = np.repeat(np.asarray(mixtures.groups, dtype=object), len(mixtures.orders.taken), axis=0)
+        return mixtures.joined(part.score(rows, sensitive_features=groups))
+    return mixtures.joined(part.score(rows))
+
+
+@mixed_scores.register
+def _(part: Forest, mixtures: Mixtures, crowd: Crowd | None) -> FloatArray:  # noqa: ARG001
+    from evenout.reasons._reason_kernels import walk_trees
+
+    taken = np.ascontiguousarray(mixtures.orders.taken.T)
+    total = np.empty((len(mixtures.X), taken.shape[1], part.width))
+    rows, typical = (np.ascontiguousarray(each, dtype=np.float32) for each in (mixtures.X, mixtures.typical))
+    trees = (part.feature, part.threshold, part.child, part.length, part.root, part.depth, part.sizes)
+    walk_trees(rows, typical, mixtures.player, taken, *trees, total)
+    expected = part.sizes * average_path_length(np.array([part.max_samples]))
+    return 2 ** -(total / expected) if expected.all() else np.full(total.shape, 0.5)
+
+
+@mixed_scores.register
+def _(part: Neighbours, mixtures: Mixtures, crowd: Crowd) -> FloatArray:  # noqa: ARG001
+    return crowd.walk(mixtures, np.array(mixtures.X), None)
+
+
+@mixed_scores.register
+def _(part: Nearness, mixtures: Mixtures, crowd: Crowd) -> FloatArray:
+    raw = crowd.walk(mixtures, np.array(part.turned(mixtures.X)), part.turn)
+    return mixtures.joined(part.logarithms(raw.reshape(-1, part.width)))
+
+
+COMPANY = 30
+SATURATED = 2.0  # spreads beyond which a feature makes two rows no less alike: one odd value has no say in the rest
+_ROWS = 64  # compared at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Company:
+    """Finds the typical row among those most like a row; groups play no part."""
+
+    background: Background
+
+    @property
+    def size(self) -> int:
+        """How many rows it is made of."""
+        return min(COMPANY, max(1, len(self.background.crowd) // 4))
+
+    def similar(self, X: FloatArray) -> IntArray:
+        """Places of the company of each row in the crowd, shape (m, size)."""
+        return np.concatenate([self._block(X[start : start + _ROWS]) for start in range(0, len(X), _ROWS)])
+
+    def typical(self, X: FloatArray, similar: IntArray | None = None) -> FloatArray:
+        """Medians of the company of each row, and its most frequent categories, shape (m, d)."""
+        similar = self.similar(X) if similar is None else similar
+        return np.concatenate([self._middle(similar[start : start + _ROWS]) for start in range(0, len(X), _ROWS)])
+
+    def _middle(self, similar: IntArray) -> FloatArray:
+        near = self.background.crowd[similar]
+        middle = np.partition(near, (self.size - 1) // 2, axis=1)[:, (self.size - 1) // 2]
+        for start, stop in self._runs:
+            most = near[:, :, start:stop].sum(axis=1).argmax(axis=1)
+            middle[:, start:stop] = np.arange(stop - start) == most[:, None]
+        return middle
+
+    def _block(self, X: FloatArray) -> IntArray:
+        from evenout.reasons._reason_kernels import saturated_distances
+
+        units, inside = self._inside
+        distance = np.empty((len(X), len(self.background.crowd)))
+        saturated_distances(units.apply(X), inside, SATURATED, distance)
+        own = (distance.min(axis=1) == 0.0) & (self.background.crowd[distance.argmin(axis=1)] == X).all(axis=1)
+        distance[own, distance[own].argmin(axis=1)] = np.inf  # the row itself
+        return np.argpartition(distance, self.size - 1, axis=1)[:, : self.size]
+
+    @cached_property
+    def _inside(self) -> tuple[Units, FloatArray]:
+        """Units in which rows are compared, and the crowd in them, by column."""
+        units = Units.fit(self.background.crowd)
+        return units, np.ascontiguousarray(units.apply(self.background.crowd).T)
+
+    @cached_property
+    def _runs(self) -> list[tuple[int, int]]:
+        return category_runs(self.background.crowd)
+
 
 _NUMBERS = 2**21  # held at a time
 

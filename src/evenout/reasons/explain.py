@@ -1,6 +1,9 @@
-"""From a fitted model and rows to an explanation."""
+"""Explain scores: a few rows, a list, or a whole collection."""
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -8,18 +11,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.exceptions import InputError
 from evenout.core.flags import top_threshold
-from evenout.inputs.rows import column_names, new_rows
-from evenout.reasons.attribution import Attribution
-from evenout.reasons.company import Company
-from evenout.reasons.explanation import Explanation
-from evenout.reasons.features import Features, names_of, row_labels
-from evenout.reasons.orders import draw_orders
-from evenout.reasons.words import Words
+from evenout.out_of_core.dask_engine import frame_collection
+from evenout.out_of_core.engines import Engine, Part, Rows, Staged, read_rows
+from evenout.reasons.attribution import Attribution, Company, draw_orders
+from evenout.reasons.explanation import CHANGES, Explanation
+from evenout.reasons.words import Features, Words, names_of, row_labels
+from evenout.tables.rows import column_names, new_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from evenout.inputs.table import TableEncoder
+    from evenout.tables.encoder import TableEncoder
+
 
 BASELINES = ("alike", "typical")
 
@@ -59,7 +62,7 @@ def explain(
     >>> from evenout.reasons import explain
     >>> explain(make_pipeline(TableEncoder(), model), table).to_frame()  # doctest: +SKIP
     """
-    from evenout.inputs.table import TableEncoder
+    from evenout.tables.encoder import TableEncoder
 
     *before, ensemble = [step for _, step in getattr(model, "steps", [("", model)])]
     check_is_fitted(ensemble)
@@ -134,3 +137,116 @@ def base_line(ensemble: Any) -> float:
     result = ensemble._result
     share = result.seen.share(ensemble.contamination)
     return float(top_threshold(result.target[:, None], share, result.seen.sample.weight)[0])
+
+
+def reason_columns(
+    ensemble: Any,
+    rows: Any,
+    n_reasons: int,
+    *,
+    table: "TableEncoder | None" = None,
+    frame: "pd.DataFrame | None" = None,
+    sensitive_features: Any = None,
+    everybody: bool = False,
+) -> "pd.DataFrame":
+    """Columns ``change``, ``reason_1``, ... of all rows; reasons are empty where neither score flags the row.
+
+    Of ``everybody``: no row is without; the first says so where nothing stands out.
+
+    Parameters
+    ----------
+    ensemble : FairOutlierEnsemble
+    rows : array or frame of shape (m, d)
+        Encoded.
+    n_reasons : int
+    table : TableEncoder, optional
+        That the rows were encoded by, from ``frame``, if that is at hand.
+    frame : DataFrame, optional
+    sensitive_features : array of shape (m,), optional
+        Only for detectors that use the group of a row.
+    """
+    import pandas as pd
+
+    given = {"sensitive_features": sensitive_features}
+    before = ensemble.base_scores(rows, **given) > base_line(ensemble)
+    after = ensemble.outlier_scores(rows, **given) > ensemble._result.threshold
+    named, texts = np.flatnonzero(before | after | everybody), np.full((len(before), n_reasons), "", dtype=object)
+    if len(named):
+        few = rows.iloc[named] if hasattr(rows, "iloc") else rows[named]
+        shown = None if frame is None else frame.iloc[named]
+        groups = None if sensitive_features is None else np.asarray(sensitive_features, dtype=object)[named]
+        found = explain_rows(ensemble, few, n_reasons, table=table, frame=shown, sensitive_features=groups)
+        for row, place in enumerate(named):
+            said = found.texts(row)[: found.n_given(row)] or [found.summary(row)]
+            texts[place, : len(said)] = said
+    change = np.array(CHANGES, dtype=object)[2 * before.astype(int) + after]
+    return pd.DataFrame({"change": change} | {f"reason_{j + 1}": texts[:, j] for j in range(n_reasons)})
+
+
+def explain_collection(
+    ensemble: Any, X: Any, n_reasons: int = 3, *, sensitive_features: Any = None, **settings: Any
+) -> Any:
+    """What ``ensemble.explain(...).to_frame()`` gives, of a Dask collection: a Dask frame, lazy."""
+    import pandas as pd
+
+    kinds = {"rank": int, "feature": object, "value": float, "base_part": float, "fair_part": float, "text": object}
+    meta = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
+    return frame_collection(partial(_frame_of, ensemble, n_reasons, settings), X, meta, sensitive_features)
+
+
+def _frame_of(
+    ensemble: Any, n_reasons: int, settings: dict[str, Any], X: Any, sensitive_features: Any = None
+) -> "pd.DataFrame":
+    frame = ensemble.explain(X, n_reasons, sensitive_features=sensitive_features, **settings).to_frame()
+    return frame.astype({"value": float})
+
+
+def explain_partitions(
+    engine: Engine,
+    ensemble: Any,
+    n_reasons: int,
+    to: Path,
+    *,
+    table: "TableEncoder | None" = None,
+    everybody: bool = False,
+) -> int:
+    """Write the reasons of all flagged rows, or of all, of an engine's encoded partitions; how many rows these are.
+
+    Parameters
+    ----------
+    engine : Engine
+        Over encoded rows; see `evenout.out_of_core.parquet.encoded`.
+    ensemble : FairOutlierEnsemble
+    n_reasons : int
+    to : Path
+        A folder, reachable by all workers, for one file per partition, ``reasons-000000.parquet``: ``source`` and
+        ``row`` say which row of the input it is; ``change``, ``reason_1``, ...
+    table : TableEncoder, optional
+        That the rows were encoded by.
+    """
+    shared = engine.share((ensemble, table))
+    return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, shared, n_reasons, to, everybody))
+
+
+def _read_part(part: Part, *shared: Any) -> tuple[Part, Rows]:  # noqa: ARG001
+    return part, read_rows(part)
+
+
+def _explain_part(ready: tuple[Part, Rows], model: tuple[Any, Any], n_reasons: int, to: Path, everybody: bool) -> int:
+    import pandas as pd
+
+    (part, rows), (ensemble, table) = ready, model
+    if not len(rows.X):
+        return 0
+    names = getattr(ensemble, "feature_names_in_", None)
+    X = rows.X if names is None else pd.DataFrame(rows.X, columns=names)
+    groups = rows.labels() if rows.names else None
+    found = reason_columns(ensemble, X, n_reasons, table=table, sensitive_features=groups, everybody=everybody)
+    kept = (found["change"] != "not flagged") | everybody
+    found.insert(0, "row", part.first_row + np.arange(len(found)))
+    found.insert(0, "source", part.source)
+    place = to / f"reasons-{part.index:06d}.parquet"
+    unfinished = place.with_suffix(f".{uuid4().hex}")
+    found[kept].to_parquet(unfinished, index=False)
+    unfinished.replace(place)
+    return int(kept.sum())

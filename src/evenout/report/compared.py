@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from evenout.auditing import AuditResult, audit
-from evenout.auditing.membership import CURVE_POINTS
+from evenout.auditing.sample import CURVE_POINTS
 from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.fitting.words import compared_words, probable_words
-from evenout.inputs.probable import GroupProbabilities
+from evenout.groups.read import GroupProbabilities
 from evenout.report.data import AttributeLine, Compared, CurvePair, StratumLine
-from evenout.report.measure import shortened
+from evenout.report.groups import shortened
 
 _SETTINGS = ("continuous", "bands", "intersections", "min_group_size", "small_groups", "contamination")
 

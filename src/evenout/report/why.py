@@ -9,11 +9,11 @@ from evenout.estimator import FairOutlierEnsemble
 from evenout.reasons.explain import explain_rows
 from evenout.reasons.explanation import Explanation
 from evenout.report.data import GapFeature, GapFeatures, Reasoned
-from evenout.report.measure import People, shortened
-from evenout.report.moves import Namer, ranks_of
+from evenout.report.groups import People, shortened
+from evenout.report.people import Namer, ranks_of
 
 if TYPE_CHECKING:
-    from evenout.inputs.table import TableEncoder
+    from evenout.tables.encoder import TableEncoder
 
 _ROWS = 1000  # of each of two groups, at most
 _FEATURES = 10

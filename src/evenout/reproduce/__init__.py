@@ -1,6 +1,6 @@
 """The paper's experiments, from the data to a page with a verdict on each claim."""
 
 from evenout.reproduce.claims import Claim
-from evenout.reproduce.run import Results, reproduce
+from evenout.reproduce.page import Results, reproduce
 
 __all__ = ["Claim", "Results", "reproduce"]

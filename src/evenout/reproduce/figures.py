@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from evenout.core.types import FloatArray
+from evenout.reproduce.claims import Setting
 from evenout.reproduce.experiment import BASES, FAIRNESS, FRAMEWORKS, MAIN, SUPPLEMENT, TITLES
-from evenout.reproduce.settings import Setting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,8 +18,8 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 
 from evenout.core.exceptions import InputError
-from evenout.inputs.files import require_file
 from evenout.storage.packing import packed, unpacked
+from evenout.tables.files import require_file
 
 # The whole list: how skops is asked to build a node, and of which type.
 TRUSTED = {

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from evenout.core.membership import Membership
-from evenout.core.ruler import Sample
-from evenout.core.sequences import (
+from evenout.core.intervals import (
     change_range,
     log_evidence,
     look_share,
@@ -24,6 +22,8 @@ from evenout.core.sequences import (
     start_shares,
     upper_bound,
 )
+from evenout.core.membership import Membership
+from evenout.core.ruler import Sample
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:

@@ -16,16 +16,16 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 import evenout
-from evenout.auditing.inputs import aligned, read_numbers
+from evenout.auditing.sample import aligned, read_numbers
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold, flagged_share
-from evenout.core.sequences import SIGNS
+from evenout.core.intervals import SIGNS
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.inputs.groups import Groups, label_rows, read_groups
-from evenout.inputs.parameters import NONE, SHARE_OR_COUNT, Rule, check_parameters, number, one_of
+from evenout.groups.read import Groups, label_rows, read_groups
 from evenout.storage.archive import ModelFileError, plain, read_plain, write_plain
 from evenout.storage.fields import Fields
 from evenout.storage.output import atomic_file, finite
+from evenout.tables.parameters import NONE, SHARE_OR_COUNT, Rule, check_parameters, number, one_of
 from evenout.watching import text
 from evenout.watching.ledger import (
     FEWEST,

@@ -1,0 +1,290 @@
+"""From raw detector scores to comparable columns S and the base score t.
+
+A column that is constant on the training rows says nothing and becomes 0 everywhere. New rows may leave the training
+range. They are not clipped, because that would tie the most outlying of them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from scipy.special import erf
+
+from evenout.core.cells import FEW, sum_products
+from evenout.core.content import counts_around
+from evenout.core.parallel import by_rows, map_blocks, map_columns, one_blas_thread, sorted_columns
+from evenout.core.types import BoolArray, FloatArray, IntArray
+
+SCALINGS = ("minmax", "rank", "zscore", "gaussian")
+_FEW = 1000  # rows that are not worth a compiled pass
+_BLOCK = 32768  # rows that are summed up one after the other
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A learnt scaling of k score columns.
+
+    Parameters
+    ----------
+    kind : str
+        ``"minmax"``: to [0, 1]. ``"rank"``: the share of training rows below, ties counted half. ``"zscore"``: mean 0
+        and standard deviation 1. ``"gaussian"``: ``max(0, erf((s - mean) / (std sqrt 2)))`` (Kriegel et al. 2011).
+    low, high, mean, std : arrays of shape (k,)
+        Of the training rows.
+    varies : array of shape (k,)
+        False for constant columns.
+    sorted_scores : array of shape (n, k) or (0, k)
+        The training scores, sorted by column, where ranks need them.
+    """
+
+    kind: str
+    low: FloatArray
+    high: FloatArray
+    mean: FloatArray
+    std: FloatArray
+    varies: BoolArray
+    sorted_scores: FloatArray
+
+    def transform(self, raw: FloatArray, *, n_threads: int = 1) -> FloatArray:
+        """Scale raw scores of shape (m, k)."""
+        return by_rows(self._scaled, raw, n_threads=n_threads)
+
+    def _scaled(self, raw: FloatArray) -> FloatArray:
+        if self.kind == "rank":
+            scaled = self._ranks(raw)
+        elif self.kind == "minmax":
+            scaled = raw - np.where(self.varies, self.low, 0.0)
+            scaled /= np.where(self.varies, self.high - self.low, 1.0)
+        else:
+            scaled = raw - self.mean
+            scaled /= np.where(self.varies, self.std, 1.0)
+            if self.kind == "gaussian":
+                scaled = np.maximum(erf(scaled / np.sqrt(2.0)), 0.0)
+        scaled[:, ~self.varies] = 0.0
+        return scaled
+
+    def _ranks(self, raw: FloatArray) -> FloatArray:
+        """Share of training rows below, ties half; outside the training range by the distance to it, in ranges."""
+        below, upto = counts_around(self.sorted_scores, raw)
+        span = np.where(self.varies, self.high - self.low, 1.0)
+        outside = np.maximum(raw - self.high, 0.0) - np.maximum(self.low - raw, 0.0)
+        return (below + upto) / (2.0 * len(self.sorted_scores)) + outside / span
+
+
+def learn_scaling(kind: str, raw: FloatArray, *, outside: BoolArray | None = None, n_threads: int = 1) -> Scaling:
+    """Learn a scaling from raw training scores of shape (n, k), of the rows that ``outside`` marks, if it is given.
+
+    >>> learn_scaling("minmax", np.array([[1.0], [3.0]])).transform(np.array([[2.0], [5.0]])).ravel().tolist()
+    [0.5, 2.0]
+    """
+    by_row = raw.shape[1] > 1 and raw.strides[1] == raw.itemsize  # else numpy adds in another order
+    if kind == "minmax" and by_row and len(raw) > _FEW:
+        return _learn_in_place(raw, np.ones(len(raw), dtype=bool) if outside is None else outside, n_threads)
+    raw = raw if outside is None else raw[outside]
+    low, high = raw.min(axis=0), raw.max(axis=0)
+    varies, span = _spans(low, high)
+    # Sums of sorted scores are the same, bit for bit, in any order of the rows.
+    ordered = raw if kind == "minmax" else sorted_columns(raw, n_threads)
+    known = ordered if kind == "rank" else np.empty((0, raw.shape[1]))
+    unit = (ordered - low) / span  # moments in units of the range: no square leaves the floating-point range
+    return Scaling(kind, low, high, low + span * unit.mean(axis=0), span * unit.std(axis=0), varies, known)
+
+
+def _spans(low: FloatArray, high: FloatArray) -> tuple[BoolArray, FloatArray]:
+    """Which columns vary, and the range of those that do; 1 for the others."""
+    # A range at the level of rounding is no information; dividing by it would turn rounding into scores.
+    varies = (high - low > 1e-13 * np.maximum(np.abs(low), np.abs(high))) & (high - low > 1e-250)
+    return varies, np.where(varies, high - low, 1.0)
+
+
+def _learn_in_place(raw: FloatArray, kept: BoolArray, n_threads: int) -> Scaling:
+    """``"minmax"`` of the rows that are kept, without a copy of them; sums of blocks are added in their order."""
+    from evenout.core._column_kernels import add_extremes, add_shares, add_squares
+
+    n, shape = int(kept.sum()), (-(-len(raw) // _BLOCK), raw.shape[1])
+    lows, highs, shares, squares = np.full(shape, np.inf), np.full(shape, -np.inf), np.zeros(shape), np.zeros(shape)
+
+    def by_block(add: Callable[..., None], *known: FloatArray, into: Sequence[FloatArray]) -> None:
+        def work(rows: slice) -> None:
+            add(raw[rows], kept[rows], *known, *(total[rows.start // _BLOCK] for total in into))
+
+        map_blocks(work, len(raw), _BLOCK, n_threads)
+
+    by_block(add_extremes, into=(lows, highs))
+    low, high = lows.min(axis=0), highs.max(axis=0)
+    varies, span = _spans(low, high)
+    by_block(add_shares, low, span, into=(shares,))
+    mean = shares.sum(axis=0) / n
+    by_block(add_squares, low, span, mean, into=(squares,))
+    std = np.sqrt(squares.sum(axis=0) / n)
+    return Scaling("minmax", low, high, low + span * mean, span * std, varies, np.empty((0, raw.shape[1])))
+
+
+def unit_range(scores: FloatArray) -> FloatArray:
+    """One score vector scaled to [0, 1]; a constant one becomes 0."""
+    return learn_scaling("minmax", scores[:, None]).transform(scores[:, None])[:, 0]
+
+
+Combiner: TypeAlias = Callable[[FloatArray], FloatArray]
+
+COMBINATIONS = ("average", "maximum", "median", "aom", "moa", "greedy")
+SILENT = "side"  # a family whose columns take part in what is learnt from labels, and have no say in the base score
+LINEAR = ("average", "greedy")  # those that are a mean of chosen detectors
+_BUCKETS = 5
+_TOP_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Combination:
+    """A base ensemble whose choice of detectors is fixed.
+
+    Parameters
+    ----------
+    kind : str or callable
+        One of `COMBINATIONS`, or a function of the score matrix.
+    buckets : tuple of index arrays
+        The detectors in use; one bucket, or several for ``"aom"`` and ``"moa"``.
+    shares : array or None
+        What each detector of the bucket weighs in an ``"average"``; None: all the same.
+    """
+
+    kind: str | Combiner
+    buckets: tuple[IntArray, ...]
+    shares: FloatArray | None = None
+
+    def apply(self, S: FloatArray, *, n_threads: int = 1) -> FloatArray:
+        """Combine scores of shape (m, k) into m numbers."""
+        if callable(self.kind):
+            return self.kind(S)
+        return by_rows(lambda rows: self._combined(rows)[:, None], S, width=1, n_threads=n_threads)[:, 0]
+
+    def _combined(self, S: FloatArray) -> FloatArray:
+        buckets = [_columns(S, bucket) for bucket in self.buckets]
+        if self.kind == "aom":
+            return np.mean([columns.max(axis=1) for columns in buckets], axis=0)
+        if self.kind == "moa":
+            return np.max([_total(columns) / columns.shape[1] for columns in buckets], axis=0)
+        columns = buckets[0]
+        if self.kind == "maximum":
+            return columns.max(axis=1)
+        if self.shares is not None:
+            return _total(columns * self.shares)
+        return np.median(columns, axis=1) if self.kind == "median" else _total(columns) / columns.shape[1]
+
+
+def _columns(S: FloatArray, chosen: IntArray) -> FloatArray:
+    """Some columns of S, which lie one behind the other."""
+    return S.T.take(chosen, axis=0).T
+
+
+def _total(columns: FloatArray) -> FloatArray:
+    """Sum of the columns (m, c), one after the other: a row has the same sum alone as among others.
+
+    Of columns that lie one behind the other ``sum`` adds one after the other, but not of the numbers of a single row.
+    """
+    if len(columns) == 1:
+        return np.cumsum(columns, axis=1)[:, -1]
+    return np.asfortranarray(columns).sum(axis=1)
+
+
+def learn_combination(
+    kind: str | Combiner,
+    S: FloatArray,
+    usable: IntArray,
+    seed: int,
+    families: Sequence[str] = (),
+    *,
+    n_threads: int = 1,
+) -> Combination:
+    """Choose the detectors of a base ensemble.
+
+    Parameters
+    ----------
+    kind : str or callable
+    S : array of shape (n, k)
+        Scaled training scores.
+    usable : array of int
+        The columns that may take part (those that are not constant).
+    seed : int
+        Decides the random buckets of ``"aom"`` (average of maxima) and ``"moa"`` (maximum of averages).
+    families : sequence of str
+        The family of each column: ``"average"`` is then the mean over families of the mean within a family, so that
+        many columns of one kind do not outvote a few of another.
+    """
+    usable = usable[[families[j] != SILENT for j in usable]] if families else usable
+    if len(usable) == 0:
+        return Combination(kind, (usable,))
+    if kind in ("aom", "moa"):
+        shuffled = np.random.default_rng(seed).permutation(usable)
+        buckets = np.array_split(shuffled, min(_BUCKETS, len(usable)))
+        return Combination(kind, tuple(np.sort(bucket) for bucket in buckets))
+    if kind == "greedy":
+        known = S if len(usable) == S.shape[1] else S[:, usable]
+        return Combination(kind, (usable[select_greedily(known, n_threads=n_threads)],))
+    if kind == "average" and families:
+        return Combination(kind, (usable,), family_shares([families[j] for j in usable]))
+    return Combination(kind, (usable,))
+
+
+def family_shares(families: Sequence[str]) -> FloatArray:
+    """Weights of columns by which every family weighs the same, and every column within one; they sum to 1.
+
+    >>> family_shares(["knn", "knn", "forest"]).tolist()
+    [0.25, 0.25, 0.5]
+    """
+    _, family, size = np.unique(np.array(families), return_inverse=True, return_counts=True)
+    return 1.0 / (len(size) * size[family])
+
+
+def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE, *, n_threads: int = 1) -> IntArray:
+    """Greedy model selection (Schubert et al. 2012): a small, diverse set of detectors that agrees with the pool.
+
+    The pool's opinion is the union of every detector's ``top_share`` highest rows. Rows in it share half of the weight,
+    the rest the other half. Start with the detector of highest weighted correlation to that opinion. Then take the
+    detector least correlated with the running average, and keep it only if the average then correlates better.
+
+    Parameters
+    ----------
+    S : array of shape (n, k)
+
+    Returns
+    -------
+    array of the chosen columns, ascending
+    """
+    n, k = S.shape
+    top = max(1, round(top_share * n))
+    highest = np.array(map_columns(lambda j: np.partition(S[:, j], n - top)[n - top], range(k), n, n_threads))
+    opinion = by_rows(lambda rows: (highest <= rows).any(axis=1)[:, None], S, width=1, n_threads=n_threads)[:, 0]
+    if opinion.all():  # heavy ties: the pool has no opinion, so everyone stays in
+        return np.arange(k)
+    weight = np.where(opinion, 0.5 / opinion.sum(), 0.5 / (n - opinion.sum()))
+    covariance = _weighted_covariance(S, opinion, weight, n_threads)
+
+    def correlation(chosen: list[int], other: list[int]) -> float:
+        """Weighted Pearson correlation of the averages of two sets of columns."""
+        block = np.ix_(chosen, other)
+        scale = covariance[np.ix_(chosen, chosen)].sum() * covariance[np.ix_(other, other)].sum()
+        return float(covariance[block].sum() / np.sqrt(scale)) if scale > 0 else -1.0
+
+    agreement = [correlation([j], [k]) for j in range(k)]
+    chosen = [int(np.argmax(agreement))]
+    left = [j for j in range(k) if j != chosen[0]]
+    while left:
+        candidate = min(left, key=lambda j: correlation([j], chosen))
+        left.remove(candidate)
+        if correlation([*chosen, candidate], [k]) > correlation(chosen, [k]):
+            chosen.append(candidate)
+    return np.sort(np.array(chosen, dtype=np.intp))
+
+
+def _weighted_covariance(S: FloatArray, opinion: FloatArray, weight: FloatArray, n_threads: int) -> FloatArray:
+    """Of the columns of S and the opinion, (k + 1, k + 1); the weights add up to 1."""
+    if len(S) > FEW:
+        rows, one = np.arange(len(S)), np.zeros(len(S), dtype=np.intp)
+        sums = sum_products(S, opinion, rows, one, weight, 1, n_threads)[0]
+        return sums[1:, 1:] - np.outer(sums[0, 1:], sums[0, 1:])
+    with one_blas_thread():
+        joint = np.column_stack([S, opinion])
+        centred = joint - weight @ joint
+        return (centred.T * weight) @ centred

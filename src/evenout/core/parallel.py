@@ -1,0 +1,229 @@
+"""Compiled kernels, and passes over blocks of rows on threads.
+
+Kernels release the interpreter's lock and know nothing of threads; `map_blocks` runs them on slices of the rows. So
+the number of threads is decided in one place. Results come back in the order of the rows, whatever that number is, and
+nothing depends on a compiler's own thread pool.
+
+Importing numba takes longer than importing the rest of this package. So only modules named ``_*_kernels`` use this
+decorator, and they are imported when first needed.
+
+numpy lets go of the interpreter's lock while it copies, sorts and computes, so plain numpy on blocks of rows, or on
+columns, runs on as many threads as there are. Blocks also stay in the cache between one step and the next.
+"""
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+from typing import Any, TypeVar
+
+import numpy as np
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from evenout.core.types import AnyArray, BoolArray, FloatArray
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+_LIMITING = Lock()
+_INSIDE: list[Any] = []  # one entry for each that is inside: the first, which goes last, is the limit
+
+
+def compiled(
+    *, fastmath: bool = False, inline: bool = False, bare: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile a kernel with numba; keep the machine code on disk where a folder can be written.
+
+    What no kernel needs is not compiled: an entry for callers in C, and checks of every division, which by zero gives
+    what numpy gives.
+
+    Parameters
+    ----------
+    fastmath : bool
+        Let the compiler reorder sums. Only for kernels whose error is bounded by a test.
+    inline : bool
+        Write the function into each kernel that calls it, instead of compiling it on its own before.
+    bare : bool
+        It makes no array and returns none, so no references to them are counted, and no expressions of whole arrays
+        are looked for, to be made one loop: less to compile.
+    """
+    import numba
+
+    _pause_collector()
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        options = {
+            "nogil": True,
+            "fastmath": fastmath,
+            "inline": "always" if inline else "never",
+            "error_model": "numpy",
+            "no_cfunc_wrapper": True,
+            "_nrt": not bare,
+            "no_rewrites": bare,
+        }
+        try:
+            return numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # no folder for the cache: compile once per process instead
+            return numba.njit(**options)(function)
+
+    return decorate
+
+
+@cache
+def _pause_collector() -> None:
+    """From now on, stop Python's search for unused objects while numba compiles.
+
+    Compiling makes millions of small objects, so the search comes again and again, through all that the process holds,
+    for nothing: up to a tenth of the first call. numba compiles in one thread at a time.
+    """
+    from numba.core import event
+
+    class Pause(event.Listener):
+        depth, enabled = 0, False
+
+        def on_start(self, _: Any) -> None:
+            if self.depth == 0:
+                self.enabled = gc.isenabled()
+                gc.disable()
+            self.depth += 1
+
+        def on_end(self, _: Any) -> None:
+            self.depth -= 1
+            if self.depth == 0 and self.enabled:
+                gc.enable()
+
+    event.register("numba:compile", Pause())
+
+
+def map_blocks(work: Callable[[slice], T], n_rows: int, block: int, n_threads: int) -> list[T]:
+    """Run ``work`` on consecutive slices of ``block`` rows; the results, in the order of the rows.
+
+    >>> map_blocks(lambda rows: (rows.start, rows.stop), n_rows=5, block=2, n_threads=1)
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    slices = [slice(start, min(start + block, n_rows)) for start in range(0, n_rows, block)]
+    if n_threads <= 1 or len(slices) <= 1:
+        return [work(rows) for rows in slices]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(work, slices))
+
+
+def map_each(work: Callable[[A], T], items: Sequence[A], n_threads: int) -> list[T]:
+    """Run ``work`` on each of some items, such as columns; the results, in their order.
+
+    >>> map_each(str.upper, ["a", "b"], n_threads=2)
+    ['A', 'B']
+    """
+    return map_blocks(lambda at: work(items[at.start]), len(items), 1, n_threads)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep linear algebra to one thread: with some hundred columns, several only wait for each other.
+
+    The limit is that of the process. The first thread that comes here sets it, and the last one that leaves takes it
+    away: were each to restore what it has found, one could restore the limit of another for good.
+    """
+    with _LIMITING:
+        _INSIDE.append(None if _INSIDE else _blas().limit(limits=1))
+    try:
+        yield
+    finally:
+        with _LIMITING:
+            limit = _INSIDE.pop()
+            if limit is not None:
+                limit.restore_original_limits()
+
+
+@contextmanager
+def one_openmp_thread() -> Iterator[None]:
+    """Keep OpenMP loops to the thread that comes here: beside others at work, a team of threads waits for its slowest.
+
+    OpenMP counts by thread, so each thread of a pool must come here itself.
+    """
+    with threadpool_limits(limits=1, user_api="openmp"):
+        yield
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401 (it brings a library beside numpy's)
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+ROWS = 8192  # of a block
+
+
+def by_rows(
+    function: Callable[..., FloatArray],
+    *parts: AnyArray,
+    n_threads: int,
+    width: int | None = None,
+    block: int = ROWS,
+) -> FloatArray:
+    """``function(*parts)`` of arrays (n, ...), where each row of the result follows from the same row of the parts.
+
+    ``width`` is the number of columns of the result; None: it has the shape of the first part, and its layout.
+    """
+    n = len(parts[0])
+    out = np.empty_like(parts[0], dtype=float) if width is None else np.empty((n, width))
+
+    def work(rows: slice) -> None:
+        out[rows] = function(*(part[rows] for part in parts))
+
+    map_blocks(work, n, block, n_threads)
+    return out
+
+
+def take_rows(array: FloatArray, rows: AnyArray, n_threads: int) -> FloatArray:
+    """``array[rows]``: the rows at some places, or those that a mask marks."""
+    places = np.flatnonzero(rows) if rows.dtype == bool else rows
+    out = np.empty((len(places), *array.shape[1:]), dtype=array.dtype)
+
+    def work(at: slice) -> None:
+        array.take(places[at], axis=0, out=out[at], mode="clip")  # other modes fill a copy of ``out`` first
+
+    map_blocks(work, len(places), ROWS, n_threads)
+    return out
+
+
+def put_rows(into: FloatArray, rows: BoolArray, source: FloatArray, n_threads: int) -> None:
+    """``into[rows] = source[rows]``, for the rows that a mask marks."""
+
+    def work(at: slice) -> None:
+        np.copyto(into[at], source[at], where=rows[at, None])
+
+    map_blocks(work, len(rows), ROWS, n_threads)
+
+
+def side_by_side(parts: Sequence[FloatArray], n_threads: int) -> FloatArray:
+    """Columns (n,) and tables (n, c) side by side, row by row in memory."""
+    tables = [part[:, None] if part.ndim == 1 else part for part in parts]
+    edges = np.cumsum([0, *(table.shape[1] for table in tables)])
+    out = np.empty((len(tables[0]), edges[-1]))
+
+    def work(rows: slice) -> None:
+        for table, start, stop in zip(tables, edges[:-1], edges[1:], strict=True):
+            out[rows, start:stop] = table[rows]
+
+    map_blocks(work, len(out), ROWS, n_threads)
+    return out
+
+
+def map_columns(work: Callable[[int], T], columns: Sequence[int], n_rows: int, n_threads: int) -> list[T]:
+    """``work`` of each of some columns, of ``n_rows`` rows each; short ones are not worth a thread."""
+    return map_each(work, columns, n_threads if n_rows > ROWS else 1)
+
+
+def sorted_columns(X: FloatArray, n_threads: int) -> FloatArray:
+    """``np.sort(X, axis=0)``, in the layout of X."""
+    out = np.empty_like(X)
+
+    def work(j: int) -> None:
+        out[:, j] = np.sort(X[:, j])
+
+    map_columns(work, range(X.shape[1]), len(X), n_threads)
+    return out

@@ -1,0 +1,312 @@
+"""Bootstrap draws and permutations, as counts in tables of levels by group.
+
+Every measure of the audit depends on the rows only through how many of each group have each score (and label, or
+stratum). A drawn table is therefore all that a resample has to give. Draws come in batches, so that the measures run
+on whole arrays. Where rows belong together, whole clusters of them are drawn: see `ClusterTable`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+
+from evenout.core.types import BoolArray, FloatArray, IntArray
+
+MAX_LEVELS = 4_096  # scores are rounded to so many levels before draws; see `_score_levels`
+_ROWS_DRAWN = 100_000  # larger tables are drawn cell by cell, at a cost that no longer grows with the rows
+_BATCH = 1 << 17  # numbers in one batch of draws, few enough for the processor's cache
+_CLUSTER_BATCH = 1 << 20
+_UNITS = 4_000  # more clusters than this are drawn a few at a time
+_UNITS_A_GROUP = 200  # that no group falls below by it
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of each group in each cell, a cell being one score level of one class (label or stratum).
+
+    Parameters
+    ----------
+    counts : array of shape (G, C)
+    values : array of shape (C,)
+        Score of each cell, ascending within a class.
+    edges : array of shape (K + 1,)
+        Class k has the cells ``edges[k]..edges[k + 1] - 1``.
+    background : array of shape (L,), optional
+        Rows at each score level that count towards thresholds alone; they stay as they are in every draw.
+    """
+
+    counts: IntArray
+    values: FloatArray
+    edges: IntArray
+    background: IntArray | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in the table."""
+        return int(self.counts.sum())
+
+    def bootstrap(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
+        """Batches, shape (b, G, C), of tables whose rows are drawn with replacement within each group."""
+        for batch in self._batches(size):
+            if self.n_rows > _ROWS_DRAWN:
+                parts = [rng.multinomial(row.sum(), row / row.sum(), size=batch) for row in self.counts]
+            else:
+                parts = [self._drawn_rows(row, batch, rng) for row in self.counts]
+            yield np.stack(parts, axis=1)
+
+    def permutations(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
+        """Batches, shape (b, G, C), of tables whose group labels are shuffled within each class."""
+        shuffle = _shuffled_cells if self.n_rows > _ROWS_DRAWN else _shuffled_rows
+        for batch in self._batches(size):
+            drawn = np.zeros((batch, *self.counts.shape), dtype=np.intp)
+            for start, stop in zip(self.edges[:-1], self.edges[1:], strict=True):
+                drawn[:, :, start:stop] = shuffle(self.counts[:, start:stop], batch, rng)
+            yield drawn
+
+    def _batches(self, size: int) -> Iterator[int]:
+        drawn = self.n_rows if self.n_rows <= _ROWS_DRAWN else 0  # beyond, cells are drawn and not rows
+        full = max(1, _BATCH // max(self.counts.size, drawn))
+        for start in range(0, size, full):
+            yield min(full, size - start)
+
+    def _drawn_rows(self, counts: IntArray, batch: int, rng: np.random.Generator) -> IntArray:
+        cell_of = np.repeat(np.arange(len(counts)), counts)
+        cells = cell_of[rng.integers(len(cell_of), size=(batch, len(cell_of)), dtype=np.int32)]
+        return _count(cells, batch, len(counts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterTable(Table):
+    """A table whose rows come in clusters, each of one group: several rows of one person.
+
+    The bootstrap draws whole clusters within each group, so that the number of rows varies. Permutations shuffle the
+    groups of whole clusters; with classes, those of the rows that a cluster has in a class, in each class by itself.
+
+    Parameters
+    ----------
+    members : sparse array of shape (U, C)
+        Rows of each cluster in each cell.
+    owner : array of shape (U,)
+        Group of each cluster.
+    parts : sparse array of shape (V, C)
+        The same for the part of a cluster that lies in one class, class by class.
+    part_owner : array of shape (V,)
+    part_edges : array of shape (K + 1,)
+        Class k has the parts ``part_edges[k]..part_edges[k + 1] - 1``.
+    """
+
+    members: scipy.sparse.csr_array
+    owner: IntArray
+    parts: scipy.sparse.csr_array
+    part_owner: IntArray
+    part_edges: IntArray
+
+    def bootstrap(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
+        """Batches, shape (b, G, C), of tables whose clusters are drawn with replacement within each group."""
+        of_group = [np.flatnonzero(self.owner == g) for g in range(len(self.counts))]
+        cells_of = [self.members[mine].T.tocsr() for mine in of_group]
+        for batch in self._batches(size):
+            drawn = []
+            for mine, cells in zip(of_group, cells_of, strict=True):
+                picks = rng.integers(len(mine), size=(batch, len(mine)))
+                drawn.append((cells @ _count(picks, batch, len(mine)).T).T)
+            yield np.stack(drawn, axis=1)
+
+    def permutations(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
+        """Batches, shape (b, G, C), of tables in which clusters have swapped groups within each class."""
+        G, C = self.counts.shape
+        for batch in self._batches(size):
+            drawn = np.zeros((batch, G, C), dtype=np.intp)
+            for first, last, start, stop in zip(
+                self.part_edges[:-1], self.part_edges[1:], self.edges[:-1], self.edges[1:], strict=True
+            ):
+                cells = self.parts[first:last, start:stop].T.tocsr()
+                groups = rng.permuted(np.tile(self.part_owner[first:last], (batch, 1)), axis=1)
+                for group in range(G - 1):
+                    drawn[:, group, start:stop] = (cells @ (groups == group).astype(np.intp).T).T
+                rest = self.counts[:, start:stop].sum(axis=0)
+                drawn[:, G - 1, start:stop] = rest - drawn[:, : G - 1, start:stop].sum(axis=1)
+            yield drawn
+
+    def _batches(self, size: int) -> Iterator[int]:
+        full = max(1, _CLUSTER_BATCH // max(self.counts.size, len(self.owner)))
+        for start in range(0, size, full):
+            yield min(full, size - start)
+
+
+def joined_clusters(clusters: IntArray, groups: IntArray) -> IntArray:
+    """Clusters, or where these are many, sets of as many clusters of one group each, drawn together to save time.
+
+    Sums over sets vary as sums over the clusters in them do, so resamples are as noisy as before.
+    """
+    n_clusters = int(clusters.max()) + 1
+    owner = np.empty(n_clusters, dtype=np.intp)
+    owner[clusters] = groups
+    sizes = np.bincount(owner)
+    together = min(n_clusters // _UNITS, int(sizes[sizes > 0].min()) // _UNITS_A_GROUP)
+    if together < 2:
+        return clusters
+    order = np.lexsort((np.random.default_rng(0).random(n_clusters), owner))
+    first = np.r_[0, np.cumsum(sizes)]
+    rank = np.empty(n_clusters, dtype=np.intp)
+    rank[order] = np.arange(n_clusters)
+    sets = (rank - first[owner]) // together + first[owner]  # no two groups share a number
+    return np.unique(sets, return_inverse=True)[1][clusters]
+
+
+def level_table(
+    scores: FloatArray,
+    groups: IntArray,
+    n_groups: int,
+    classes: IntArray | None = None,
+    n_classes: int = 1,
+    *,
+    background: FloatArray | None = None,
+    clusters: IntArray | None = None,
+    flagged: BoolArray | None = None,
+    max_levels: int | None = None,
+) -> Table:
+    """A table in which all classes share the same L score levels: ``C = K L``, so that counts reshape to (G, K, L).
+
+    With ``flagged``, where flags are fixed in advance, each class has its levels twice, those of flagged rows last: the
+    counts reshape to (G, K, 2, L).
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+    groups : array of shape (n,)
+        Codes in 0..n_groups-1.
+    n_groups : int
+    classes : array of shape (n,), optional
+        Codes in 0..n_classes-1; one class if left out.
+    n_classes : int
+    background : array, optional
+        Scores of rows that count towards thresholds alone.
+    clusters : array of shape (n,), optional
+        Codes 0.. of the clusters that the rows belong to.
+    flagged : array of shape (n,), optional
+    max_levels : int, optional
+        Round the scores to so many levels at most; exact if left out.
+
+    >>> table = level_table(np.array([0.5, 0.1, 0.5]), np.array([0, 1, 1]), 2)
+    >>> table.values.tolist(), table.counts.tolist()
+    ([0.1, 0.5], [[0, 1], [1, 1]])
+    """
+    extra = np.empty(0) if background is None else background
+    levels, position = _score_levels(np.concatenate([scores, extra]), max_levels)
+    n, L = len(scores), len(levels)
+    of_class, twice = np.zeros(n, dtype=np.intp) if classes is None else classes, 1
+    if flagged is not None:
+        of_class, twice = 2 * of_class + flagged, 2
+    edges = np.arange(n_classes + 1) * twice * L
+    beside = np.bincount(position[n:], minlength=L) if len(extra) else None
+    values = np.tile(levels, twice * n_classes)
+    return _table(of_class * L + position[:n], groups, n_groups, values, edges, beside, clusters)
+
+
+def class_table(
+    scores: FloatArray,
+    groups: IntArray,
+    n_groups: int,
+    classes: IntArray,
+    n_classes: int,
+    *,
+    clusters: IntArray | None = None,
+    max_levels: int | None = None,
+) -> Table:
+    """A table with only those cells that hold a row: for many classes, where just sums within a class are needed."""
+    levels, position = _score_levels(scores, max_levels)
+    cells, cell_of = np.unique(classes * len(levels) + position, return_inverse=True)
+    edges = np.searchsorted(cells, np.arange(n_classes + 1) * len(levels))
+    return _table(cell_of, groups, n_groups, levels[cells % len(levels)], edges, None, clusters)
+
+
+def _table(
+    cells: IntArray,
+    groups: IntArray,
+    n_groups: int,
+    values: FloatArray,
+    edges: IntArray,
+    background: IntArray | None,
+    clusters: IntArray | None,
+) -> Table:
+    """Count rows, each in a cell, by group, and by cluster where there are any."""
+    C = len(values)
+    counts = np.bincount(groups * C + cells, minlength=n_groups * C).reshape(n_groups, C)
+    if clusters is None:
+        return Table(counts, values, edges, background)
+    of_class = np.searchsorted(edges, cells, side="right") - 1
+    n_clusters = int(clusters.max()) + 1
+    parts, part_of = np.unique(of_class * n_clusters + clusters, return_inverse=True)
+    owner, part_owner = np.empty(n_clusters, dtype=np.intp), np.empty(len(parts), dtype=np.intp)
+    owner[clusters], part_owner[part_of] = groups, groups
+    return ClusterTable(
+        counts,
+        values,
+        edges,
+        background,
+        members=_by_cell(clusters, n_clusters, cells, C),
+        owner=owner,
+        parts=_by_cell(part_of, len(parts), cells, C),
+        part_owner=part_owner,
+        part_edges=np.searchsorted(parts, np.arange(len(edges)) * n_clusters),
+    )
+
+
+def _by_cell(units: IntArray, n_units: int, cells: IntArray, n_cells: int) -> scipy.sparse.csr_array:
+    """Rows of each unit in each cell."""
+    ones = np.ones(len(cells), dtype=np.intp)
+    return scipy.sparse.coo_array((ones, (units, cells)), shape=(n_units, n_cells)).tocsr()
+
+
+def _score_levels(scores: FloatArray, limit: int | None) -> tuple[FloatArray, IntArray]:
+    """Distinct scores, ascending, and the place of each row among them; more than ``limit`` are rounded to bin means.
+
+    A row with r rows above falls into bin ``limit sqrt(r / n)``: fine on top, where rows are flagged. A cut
+    at the highest share x then moves by ``2 / (limit sqrt(x))`` of the flagged rows at most, less than the sampling
+    error ``1 / sqrt(n x)`` of their number as long as n is below ``limit^2 / 4``.
+    """
+    levels, position, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    if limit is None or len(levels) <= limit:
+        return levels, position
+    above = len(scores) - np.cumsum(counts)
+    large = counts > len(scores) / limit  # a score that many rows share stays a level of its own
+    starts = large | np.r_[False, large[:-1]]
+    steps = np.cumsum(starts) - np.floor(limit * np.sqrt(above / len(scores)))
+    _, bins = np.unique(steps, return_inverse=True)
+    means = np.bincount(bins, weights=levels * counts) / np.bincount(bins, weights=counts)
+    return means, bins[position]
+
+
+def _shuffled_rows(counts: IntArray, batch: int, rng: np.random.Generator) -> IntArray:
+    """Deal the rows out at random: each group draws its rows without replacement, the largest gets the rest."""
+    n_groups, n_cells = counts.shape
+    sizes = counts.sum(axis=1)
+    largest, n_drawn = int(sizes.argmax()), int(sizes.sum() - sizes.max())
+    smaller = np.delete(np.arange(n_groups), largest)
+    cell_of = np.repeat(np.arange(n_cells), counts.sum(axis=0))
+    # with one group to draw, the order of its rows does not matter
+    rows = np.array([rng.choice(len(cell_of), n_drawn, replace=False, shuffle=n_groups > 2) for _ in range(batch)])
+    cells = np.repeat(smaller, sizes[smaller]) * n_cells + cell_of[rows]
+    drawn = _count(cells, batch, counts.size).reshape(batch, n_groups, n_cells)
+    drawn[:, largest] = counts.sum(axis=0) - drawn.sum(axis=1)
+    return drawn
+
+
+def _shuffled_cells(counts: IntArray, batch: int, rng: np.random.Generator) -> IntArray:
+    """The same distribution cell by cell: each group in turn takes its rows from what the others left."""
+    drawn = np.empty((batch, *counts.shape), dtype=np.intp)
+    for table in drawn:
+        left = counts.sum(axis=0)
+        for group, size in enumerate(counts.sum(axis=1)[:-1]):
+            table[group] = rng.multivariate_hypergeometric(left, size, method="marginals")
+            left = left - table[group]
+        table[-1] = left
+    return drawn
+
+
+def _count(cells: IntArray, batch: int, n_cells: int) -> IntArray:
+    """Count how often each cell occurs in each row of ``cells``, shape (b, C)."""
+    cells = cells + (np.arange(batch) * n_cells)[:, None]
+    return np.bincount(cells.ravel(), minlength=batch * n_cells).reshape(batch, n_cells)

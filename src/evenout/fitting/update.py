@@ -1,0 +1,277 @@
+"""New rows folded into a fit: the sums add, the weights are solved again, and the detectors stay as they are.
+
+New rows have been seen by no detector, so all detectors score them, as they do rows beyond a reference. Scaling, base
+ensemble, ranks and folds are *maps* that the fit has stored; through them new rows become sums, which are added to
+those of the fit. What comes out is what solving on all rows by the same maps gives.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.content import row_numbers
+from evenout.core.exceptions import AgedDetectorsWarning, InputError, warn
+from evenout.core.flags import FlagRows
+from evenout.core.membership import Membership
+from evenout.core.parallel import map_blocks, map_columns
+from evenout.core.ruler import Sample
+from evenout.core.sketch import QuantileSketch, values_below
+from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.fitting.choose import Request
+from evenout.fitting.result import FitResult
+from evenout.fitting.rows import stands_for
+from evenout.fitting.score_model import ScoreModel
+from evenout.groups.read import Groups, label_rows
+
+KNOTS = 512  # quantiles that are kept of each detector's scores
+AGED = 0.1  # a detector has aged when its scores have moved for certain, and by this share of the rows or more
+_BLOCK = 65536  # rows that are summed together
+_ENOUGH = 100_000  # rows among which a move is looked for
+_CERTAIN = 0.01  # the chance that any of the detectors is said to have aged and has not
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """What makes sums of new rows.
+
+    Parameters
+    ----------
+    models : tuple of ScoreModel
+        K + 1, without their detectors: learnt on all rows, and without each fold.
+    ranks : tuple of QuantileSketch or None
+        The base score by each model, of the rows it was learnt on: ``beta = exp(rank / n)``; None: ``beta = 1``.
+    columns, fresh_columns : array of shape (q, k)
+        Quantiles of the detectors' scores of the fit's rows, by all detectors, and by those without the row's fold.
+    rows : int
+        Rows of the fit behind them.
+    seed : int
+        Of the folds.
+    """
+
+    models: tuple[ScoreModel, ...]
+    ranks: tuple[QuantileSketch, ...] | None
+    columns: FloatArray
+    fresh_columns: FloatArray
+    rows: int
+    seed: int
+
+    def folds(self, content: FloatArray) -> IntArray:
+        """The fold of each new row, by its content and the seed."""
+        return (row_numbers(content, self.seed) % np.uint64(max(len(self.models) - 1, 1))).astype(np.intp)
+
+    def cells(self, raw: FloatArray, codes: IntArray, folds: IntArray, n_groups: int, n_threads: int = 1) -> Cells:
+        """Sums as each model sees the rows, outside of its fold and inside: 2 (K + 1) sets."""
+
+        def of(rows: slice) -> Cells:
+            return self._block(raw[rows], codes[rows], folds[rows], n_groups)
+
+        return reduce(Cells.__add__, map_blocks(of, len(raw), _BLOCK, n_threads))
+
+    def _block(self, raw: FloatArray, codes: IntArray, folds: IntArray, n_groups: int) -> Cells:
+        parts = []
+        for place, model in enumerate(self.models):
+            S, t = model.of_raw(raw)
+            beta = np.ones(len(t)) if self.ranks is None else _weights(self.ranks[place], t)
+            inside = (folds == place - 1).astype(np.intp)
+            parts.append(collect_cells(S, t, beta, codes, inside, n_groups=n_groups, n_sets=2))
+        return Cells.stacked(parts)
+
+    def moved(self, S: FloatArray, fresh: FloatArray) -> FloatArray:
+        """How far each detector's scores of n new rows have moved since the fit, in ranks, (k,); 0 if by chance.
+
+        The distance of Kolmogorov and Smirnov, the smaller of two: of scores by all detectors, ``S`` (n, k), from those
+        of the training rows, which a forest knows; and of ``fresh`` (n, k), scaled as without a fold, from those by
+        detectors without it, which find fewer neighbours. Chance is bounded for both samples (Massart 1990).
+        """
+        both = 1.0 / np.sqrt(len(S)) + 1.0 / np.sqrt(self.rows)
+        chance = np.sqrt(np.log(4.0 * S.shape[1] / _CERTAIN) / 2.0) * both + 0.5 / len(self.columns)
+        some = slice(None, None, max(len(S) // _ENOUGH, 1))
+        far = np.minimum(_distances(S[some], self.columns), _distances(fresh[some], self.fresh_columns))
+        return np.where(far > chance, far, 0.0)
+
+
+def keep_columns(S: FloatArray, *, n_threads: int = 1) -> FloatArray:
+    """Quantiles of each column, for `Maps`."""
+    q = min(len(S), KNOTS)
+    shares = (np.arange(q) + 0.5) / q
+    kept = map_columns(lambda j: values_below(np.sort(S[:, j]), shares), range(S.shape[1]), len(S), n_threads)
+    return np.column_stack(kept)
+
+
+def update_fit(
+    found: FitResult, request: Request, parameters: Mapping[str, Any], X: FloatArray, sensitive: Any, n_threads: int
+) -> FitResult:
+    """The fit with more rows, of shape (m, d); ``parameters`` are those of the estimator."""
+    maps = _maps(found)
+    codes, left_out = _codes(sensitive, len(X), found.groups, parameters["unknown_groups"])
+    pool = found.scores.pool
+    raw = pool.score(X, n_threads=n_threads, sensitive_features=sensitive, device=parameters["device"])
+    alike = found.scores.resemblance
+    raw = raw if alike is None else np.column_stack([raw, alike.of(X)])
+    folds = maps.folds(pool.inside(X))
+    cells = maps.cells(raw, codes, folds, len(found.groups.labels), n_threads)
+    S, t = found.scores.of_raw(raw)
+    k, nested = len(pool.names), None
+    if found.seen.nested is not None:
+        nested = np.stack([S[:, k:]] * len(found.seen.nested))
+    sample = Sample(Membership.of_codes(codes, len(found.counts)))
+    fresh = FlagRows(S.copy(), t.copy(), sample, folds, nested)
+    for fold, model in enumerate(maps.models[1:]):
+        rows = folds == fold
+        fresh.S[rows], fresh.t[rows] = model.of_raw(raw[rows])
+    _warn_aged(maps.moved(S[:, :k], fresh.S[:, :k]), pool.names)
+    seen = fresh if request.target == "unseen" else FlagRows(S, t, sample, folds, nested)
+    counts = found.counts + np.bincount(codes[codes >= 0], minlength=len(found.counts))
+    more = replace(
+        _joined(found, S, t, seen, codes, left_out, int(parameters["reference_size"])),
+        path=request.path(_added(found.path.cross, cells), 0 if alike is None else alike.n_groups),
+        counts=counts,
+        n_rows=found.n_rows + len(X),
+    )
+    counted = stands_for(more.groups, more.counts, more.n_rows)
+    sample = replace(more.seen.sample, weight=counted)
+    return replace(more, seen=replace(more.seen, sample=sample, n_rows=more.n_rows)).at(request)
+
+
+def _maps(found: FitResult) -> Maps:
+    """The maps of a fit whose sums add; others are refused."""
+    cells = found.path.cross.whole
+    if any(notion.name == "individual" for notion, _ in found.path.notions):
+        raise InputError("{fairness='individual'} compares pairs of rows, whose sums do not add; fit again on all rows")
+    if cells.sums:
+        raise InputError("{@fairness} has collected sums of its own, which do not add; fit again on all rows")
+    if found.beyond_crossed:
+        raise InputError(
+            f"an update adds rows to crossed groups of independent rows that count alike, and the fit has "
+            f"{found.beyond_crossed}; fit again on all rows"
+        )
+    if found.maps is None:
+        raise InputError("this model was stored by a version that keeps no maps for new rows; fit again on all rows")
+    return found.maps
+
+
+def _codes(sensitive: Any, n_rows: int, groups: Groups, unknown_groups: str) -> tuple[IntArray, dict[str, int]]:
+    """Codes of new rows among the groups of the fit, -1 for small and unknown ones; and the rows of small ones."""
+    import pandas as pd
+
+    if sensitive is None:
+        raise InputError("{@sensitive_features} is missing: an update needs the group of every row")
+    frame = pd.DataFrame(sensitive)
+    if len(frame) != n_rows:
+        raise InputError("{@sensitive_features} has {n} rows, but X has {n_rows}", n=len(frame), n_rows=n_rows)
+    missing = frame.isna().any(axis=1).to_numpy()
+    if missing.any() and unknown_groups == "error":
+        raise InputError(
+            "{@sensitive_features} has missing values in {n} of {n_rows} rows (first: {#row}); fill them in, or leave "
+            "these rows out",
+            n=int(missing.sum()), n_rows=n_rows, row=int(missing.argmax()),
+        )  # fmt: skip
+    codes, left_out = np.full(n_rows, -1, dtype=np.intp), dict(groups.left_out)
+    if missing.all():
+        return codes, left_out
+    new = label_rows(frame[~missing], int((~missing).sum()))
+    unseen = [label for label in new.labels if label not in groups.labels and label not in left_out]
+    if unseen:
+        raise InputError(
+            "{@sensitive_features} has groups that were not there in fit: {named}; fit again with rows of all groups",
+            named=", ".join(map(repr, unseen[:10])),
+        )
+    place = {label: code for code, label in enumerate(groups.labels)}
+    codes[~missing] = np.array([place.get(label, -1) for label in new.labels], dtype=np.intp)[new.codes]
+    for label, n in zip(new.labels, new.counts.tolist(), strict=True):
+        if label in left_out:
+            left_out[label] += n
+    return codes, left_out
+
+
+def _added(cross: CrossFit, cells: Cells) -> CrossFit:
+    """The sums of a fit and of more rows; the base score's weights are those of the fit."""
+
+    def joined(mine: Cells, sets: slice) -> Cells:
+        return replace(mine + cells.at(sets), base=mine.base)
+
+    return CrossFit(
+        joined(cross.whole, slice(0, 1)),
+        joined(cross.training, slice(2, None, 2)),
+        joined(cross.held, slice(3, None, 2)),
+        cross.refitted,
+    )
+
+
+def _joined(
+    found: FitResult, S: FloatArray, t: FloatArray, seen: FlagRows, codes: IntArray, left_out: dict[str, int], room: int
+) -> FitResult:
+    """Old and new rows together in memory; where there is no room for all, each group is thinned evenly."""
+    old, new = _thinned(found, codes, room)
+    every = np.append(found.groups.codes[old], codes[new])
+    return replace(
+        found,
+        S=np.concatenate([found.S[old], S[new]]),
+        target=np.append(found.target[old], t[new]),
+        groups=Groups(every, found.groups.labels, left_out),
+        seen=FlagRows(
+            np.concatenate([found.seen.S[old], seen.S[new]]),
+            np.append(found.seen.t[old], seen.t[new]),
+            Sample(Membership.of_codes(every, len(found.counts))),
+            np.append(found.seen.folds[old], seen.folds[new]),
+            _nested(found.seen.nested, old, seen.nested, new),
+        ),
+    )
+
+
+def _nested(before: FloatArray | None, old: BoolArray, more: FloatArray | None, new: BoolArray) -> FloatArray | None:
+    if before is None or more is None:
+        return None
+    return np.concatenate([before[:, old], more[:, new]], axis=1)
+
+
+def _thinned(found: FitResult, codes: IntArray, room: int) -> tuple[BoolArray, BoolArray]:
+    """Which old and which new rows stay in memory: all, or the same share of each group's old and new rows."""
+    total = found.n_rows + len(codes)
+    if total <= max(room, 1) and found.n_rows == len(found.target):
+        return np.ones(len(found.target), dtype=bool), np.ones(len(codes), dtype=bool)
+    drawn = np.append(found.groups.counts, (found.groups.codes < 0).sum())
+    rows = np.append(found.counts, found.n_rows - found.counts.sum())
+    before = drawn / np.maximum(rows, 1)
+    share = np.minimum(before, room / total)
+    rng = np.random.default_rng([0 if found.maps is None else found.maps.seed, found.n_rows])
+    keep = np.divide(share, before, out=np.ones(len(share)), where=before > 0)
+    old = rng.random(len(found.target)) < keep[found.groups.codes]
+    return old, rng.random(len(codes)) < share[codes]
+
+
+def _warn_aged(moved: FloatArray, names: tuple[str, ...]) -> None:
+    aged = [(names[j], float(moved[j])) for j in np.argsort(-moved, kind="stable") if moved[j] >= AGED]
+    if aged:
+        named = ", ".join(f"{name} ({far:.0%})" for name, far in aged[:5])
+        warn(
+            AgedDetectorsWarning(
+                "new rows score elsewhere than at the fit: by {n} of {k} detectors {least:.0%} of them or more have "
+                "moved ({named}{more}). The weights were solved again, but these detectors have aged: a refit is due.",
+                n=len(aged), k=len(names), least=AGED, named=named,
+                more=" and others" if len(aged) > 5 else "",
+            )
+        )  # fmt: skip
+
+
+def _distances(S: FloatArray, columns: FloatArray) -> FloatArray:
+    """The largest difference of two distributions, column by column, at the quantiles of one: shape (k,)."""
+    far = np.empty(S.shape[1])
+    for j in range(S.shape[1]):
+        new, old = np.sort(S[:, j]), columns[:, j]
+        apart = [np.abs(_share(new, old, side) - _share(old, old, side)).max() for side in ("left", "right")]
+        far[j] = max(apart)
+    return far
+
+
+def _share(values: FloatArray, at: FloatArray, side: str) -> FloatArray:
+    """The share of the sorted values below each point, or up to it."""
+    return np.searchsorted(values, at, side=side) / len(values)  # type: ignore[call-overload]
+
+
+def _weights(ranks: QuantileSketch, t: FloatArray) -> FloatArray:
+    return np.exp(ranks.ranks(t) / ranks.count)

@@ -1,0 +1,1 @@
+"""Protected columns, strata, labels, clusters and weights: read once, and made into memberships."""

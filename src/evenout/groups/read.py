@@ -1,0 +1,370 @@
+"""Read protected columns: codes, or probabilities."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evenout.core.exceptions import InputError, SmallGroupWarning, warn
+from evenout.core.types import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Group codes of n rows.
+
+    Parameters
+    ----------
+    codes : array of shape (n,)
+        0..G-1 in the order of ``labels``; -1 where the group is unknown, or left out because it is small.
+    labels : tuple of str
+        One name per group; values of several columns are joined by `` & ``, those that hold it themselves in quotes.
+    left_out : dict of str to int
+        Groups that are too small to be measured, and their rows.
+    """
+
+    codes: IntArray
+    labels: tuple[str, ...]
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> IntArray:
+        """Rows in each group, shape (G,)."""
+        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
+
+
+def read_groups(
+    sensitive_features: Any,
+    n_rows: int,
+    *,
+    min_group_size: int = 2,
+    small_groups: str = "error",
+    unknown_groups: str = "error",
+    rows: Any = None,
+    unit: str = "rows",
+) -> Groups:
+    """Read protected groups; several columns give one group per combination of values that occurs.
+
+    Parameters
+    ----------
+    sensitive_features : array, series, list or frame of shape (n,) or (n, c)
+    n_rows : int
+        Rows of the data that the groups belong to.
+    min_group_size : int
+        Groups with fewer rows are small.
+    small_groups : {"error", "leave_out", "merge"}
+        Refuse them; leave their rows without a group, in which case fewer than two groups may be left; or make one
+        group of them.
+    unknown_groups : {"error", "ignore"}
+        A missing value makes a row's group unknown: an error, or code -1.
+    rows : object
+        The data itself: if both carry an index, a different order of the same labels is refused.
+    unit : str
+        What the rows are called in a message.
+
+    >>> groups = read_groups([["f", "old"], ["m", "old"], ["f", "old"], ["m", "old"]], 4)
+    >>> groups.codes.tolist(), groups.labels
+    ([0, 1, 0, 1], ('f & old', 'm & old'))
+    """
+    columns = protected_columns(sensitive_features, n_rows, rows)
+    codes, labels = _combine(columns)
+    refuse_unknown(codes, unknown_groups)
+    groups = Groups(codes, labels)
+    _require_two(groups)
+    small = groups.counts < min_group_size
+    if small.any() and small_groups == "error":
+        named = ", ".join(f"{labels[g]!r} ({groups.counts[g]})" for g in np.flatnonzero(small)[:10])
+        more = f" and {small.sum() - 10} more" if small.sum() > 10 else ""
+        raise InputError(
+            "{@sensitive_features} has groups of fewer than {min_group_size=} {unit}: {named}{more}; "
+            "merge or bin values yourself, or set {small_groups='leave_out'} or {small_groups='merge'}",
+            min_group_size=min_group_size, unit=unit, named=named, more=more,
+        )  # fmt: skip
+    if not small.any():
+        return groups
+    return _leave_out(groups, small) if small_groups == "leave_out" else _merge_small(groups, min_group_size)
+
+
+def refuse_unknown(codes: IntArray, unknown_groups: str) -> None:
+    """Refuse rows without a group, unless they are to be ignored."""
+    unknown = codes < 0
+    if unknown.any() and unknown_groups == "error":
+        raise InputError(
+            "{@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); fill them in, "
+            "or set {unknown_groups='ignore'} to use these rows without a group",
+            unknown=int(unknown.sum()), n_rows=len(codes), row=int(unknown.argmax()),
+        )  # fmt: skip
+
+
+def settle_names(tally: Mapping[str, int], *, min_group_size: int, small_groups: str) -> tuple[Groups, dict[str, int]]:
+    """Refuse, leave out or merge small groups, from the rows of each name: the groups, and the code of each name.
+
+    The rules look at small groups' sizes and at the order of the others' sizes: so `read_groups` is asked about fewer
+    rows, in which each larger group is as small as keeps that order. The codes are those of these rows.
+    """
+    names = sorted(tally)
+    counts = np.array([tally[name] for name in names], dtype=np.intp)
+    small = counts < min_group_size
+    _, order = np.unique(np.where(small, 0, counts), return_inverse=True)
+    stand_in = np.where(small, counts, min_group_size + order)
+    column = np.repeat(np.array(names, dtype=object), stand_in)
+    groups = read_groups(column, len(column), min_group_size=min_group_size, small_groups=small_groups)
+    first = np.cumsum(stand_in) - stand_in
+    return groups, {name: int(groups.codes[row]) for name, row in zip(names, first, strict=True)}
+
+
+def warn_left_out(groups: Groups, min_group_size: int, unit: str = "rows") -> None:
+    """Name the groups that are too small to be measured; say so if too few are left to compare."""
+    if not groups.left_out:
+        return
+    named = ", ".join(f"{name!r} ({n})" for name, n in [*groups.left_out.items()][:10])
+    more = f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
+    rest = (
+        "their rows are scored, but not compared"
+        if len(groups.labels) >= 2
+        else "fewer than two groups are left to compare, so nothing is evened out"
+    )
+    template = (
+        "groups of fewer than {min_group_size=} {unit} are left out: {named}{more}; {rest}. "
+        "Lower {@min_group_size}, or set {small_groups='merge'}, to measure them."
+    )
+    warn(SmallGroupWarning(template, min_group_size=min_group_size, unit=unit, named=named, more=more, rest=rest))
+
+
+def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None) -> Groups:
+    """Groups of rows as they come, one or many, however small; a missing group is an error."""
+    if sensitive_features is None:
+        raise ValueError(
+            "sensitive_features is missing: the group of every row is needed, of new rows too; "
+            "pass sensitive_features=<array, Series or DataFrame>"
+        )
+    codes, labels = _combine(protected_columns(sensitive_features, n_rows, rows))
+    if (codes < 0).any():
+        raise ValueError(
+            f"sensitive_features has missing values in {(codes < 0).sum()} of {n_rows} rows "
+            f"(first: row {(codes < 0).argmax()}); fill them in, or leave these rows out"
+        )
+    return Groups(codes, labels)
+
+
+def match_groups(sensitive_features: Any, n_rows: int, labels: tuple[str, ...], *, rows: Any = None) -> IntArray:
+    """Codes of new rows among the ``labels`` known from fitting; any other group is an error that names it."""
+    groups = label_rows(sensitive_features, n_rows, rows=rows)
+    unseen = [label for label in groups.labels if label not in labels]
+    if unseen:
+        raise ValueError(
+            f"sensitive_features has groups that were not there in fit: {', '.join(map(repr, unseen[:10]))}; "
+            f"known are {', '.join(map(repr, labels[:10]))}: fit again with rows of all groups"
+        )
+    return np.array([labels.index(label) for label in groups.labels], dtype=np.intp)[groups.codes]
+
+
+def protected_columns(
+    sensitive_features: Any, n_rows: int, rows: Any, *, name: str = "sensitive_features"
+) -> list[Any]:
+    """The columns of one value per row as pandas series, after a check of length and order."""
+    import pandas as pd
+
+    if sensitive_features is None:
+        raise ValueError(
+            "sensitive_features is missing: fairness needs the group of every training row; "
+            "pass sensitive_features=<array, Series or DataFrame>"
+        )
+    if isinstance(sensitive_features, str):
+        raise InputError(
+            "{$name} is the text {text!r}; pass the column itself, such as table[{text!r}]",
+            name=name, text=sensitive_features,
+        )  # fmt: skip
+    if np.ndim(sensitive_features) not in (1, 2):
+        raise ValueError(
+            f"{name} must hold one value per row (n,), or several (n, columns), "
+            f"got {type(sensitive_features).__name__} with {np.ndim(sensitive_features)} dimensions"
+        )
+    index = getattr(sensitive_features, "index", None)
+    order = getattr(rows, "index", None)
+    frame = pd.DataFrame(sensitive_features)
+    if len(frame) != n_rows:
+        what = "group" if name == "sensitive_features" else "row"
+        raise ValueError(f"{name} has {len(frame)} rows, but X has {n_rows}; give one {what} per row of X")
+    if isinstance(index, pd.Index) and isinstance(order, pd.Index) and _shuffled(index, order):
+        raise ValueError(
+            f"{name} and X have the same index in a different order; align them first, for example {name}.loc[X.index]"
+        )
+    if frame.shape[1] == 0:
+        raise ValueError(f"{name} has no column")
+    return [frame.iloc[:, j] for j in range(frame.shape[1])]
+
+
+def _shuffled(index: Any, order: Any) -> bool:
+    """Whether two indexes hold the same labels in another order."""
+    return not index.equals(order) and index.sort_values().equals(order.sort_values())
+
+
+def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
+    """One code per combination of values, in the order of the names; -1 where any value is missing."""
+    import pandas as pd
+
+    (codes, labels), *others = [coded(column, joined=len(columns) > 1) for column in columns]
+    for more, names in others:
+        known = (codes >= 0) & (more >= 0)
+        joined, pairs = pd.factorize((codes * len(names) + more)[known])
+        codes = np.full(len(known), -1, dtype=np.intp)
+        codes[known] = joined
+        labels = [f"{labels[pair // len(names)]} & {names[pair % len(names)]}" for pair in pairs.tolist()]
+    order = sorted(range(len(labels)), key=labels.__getitem__)
+    place = np.full(len(order) + 1, -1, dtype=np.intp)  # the last entry is where code -1, unknown, points
+    place[order] = np.arange(len(order))
+    return place[codes], tuple(labels[g] for g in order)
+
+
+def coded(column: Any, *, joined: bool) -> tuple[IntArray, list[str]]:
+    """Codes of one column's values in the order in which they first occur, -1 for missing ones, and their names."""
+    import pandas as pd
+
+    try:
+        codes, values = pd.factorize(column.to_numpy(dtype=object, na_value=None))
+    except TypeError:  # what has no hash cannot be told apart
+        raise InputError(
+            "{@sensitive_features} holds lists or other nested values in column {name!r}; give one value per row",
+            name=column.name,
+        ) from None
+    # Values of one name, such as 1 and "1", are one group: later rows are told by the name.
+    place, names = pd.factorize(np.array([str(value) for value in values], dtype=object))
+    return np.append(place, -1).astype(np.intp)[codes], [quoted(name) if joined else name for name in names]
+
+
+def quoted(name: str) -> str:
+    """The name, in quotes where it could be taken for several that are joined."""
+    return json.dumps(name, ensure_ascii=False) if " & " in f" {name} " or name.startswith('"') else name
+
+
+def _leave_out(groups: Groups, small: BoolArray) -> Groups:
+    """Rows of small groups lose their group."""
+    recode = np.append(np.where(small, -1, np.cumsum(~small) - 1), -1)  # the last one is for unknown, -1
+    names = np.array(groups.labels, dtype=object)
+    return Groups(
+        recode[groups.codes].astype(np.intp),
+        tuple(names[~small]),
+        dict(zip(names[small], groups.counts[small].tolist(), strict=True)),
+    )
+
+
+def _merge_small(groups: Groups, min_group_size: int) -> Groups:
+    """Merge the small groups into one; the next smallest joins them while they are too few together."""
+    counts = groups.counts
+    by_size = np.argsort(counts, kind="stable")
+    merged = int((counts < min_group_size).sum())
+    while merged < len(counts) and counts[by_size[:merged]].sum() < min_group_size:
+        merged += 1
+    small = set(by_size[:merged].tolist())
+    kept = [g for g in range(len(counts)) if g not in small]
+    recode = np.full(len(counts) + 1, len(kept), dtype=np.intp)
+    recode[kept] = np.arange(len(kept))
+    recode[-1] = -1  # where code -1, unknown, points
+    together = " + ".join(groups.labels[g] for g in sorted(small)[:3]) + (" + ..." if len(small) > 3 else "")
+    result = Groups(recode[groups.codes], (*(groups.labels[g] for g in kept), f"merged: {together}"))
+    _require_two(result)
+    return result
+
+
+def _require_two(groups: Groups) -> None:
+    if len(groups.labels) < 2:
+        found = f"one group only ({groups.labels[0]!r})" if groups.labels else "no known group"
+        raise InputError("{@sensitive_features} has {found}; fairness compares at least two groups", found=found)
+
+
+class GroupProbabilities:
+    """How likely each row belongs to each group, to be given as ``sensitive_features``.
+
+    A group's mean score is the mean over all rows, weighted by the probability of the group. Where the probabilities
+    are right for people of all kinds (*calibrated*: of those with 0.7, 70 % belong to the group), this is the true mean
+    if the score and the group have nothing to do with each other among people of the same probabilities. Otherwise the
+    mean is off by ``E[Cov(group, score | probabilities)] / E[p]``: members of a group who score higher than others
+    with the same probability are missed, and the gap is understated. `bound` says by how much a mean may be off.
+
+    Parameters
+    ----------
+    frame : frame, of Dask too, or array of shape (n, groups)
+        Numbers from 0 to 1; each row sums to 1, or is missing, or all 0: such a row is of unknown group.
+    sufficient : bool, default=False
+        Your word that the probabilities know all that the score uses: among people of the same probabilities, score and
+        group have nothing to do with each other. Otherwise statements carry bounds: how low and how high a group's mean
+        may be, given the probabilities alone.
+
+    Attributes
+    ----------
+    names : tuple of str
+    values : array of shape (n, groups)
+        NaN where a row's group is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sure = GroupProbabilities(np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.5, 0.5]]))
+    >>> sure
+    GroupProbabilities(4 rows; means may be off by at most, in standard deviations: 0 0.71, 1 0.71)
+    """
+
+    def __init__(self, frame: Any, *, sufficient: bool = False) -> None:
+        self._take(frame, sufficient)
+        if not self.lazy:
+            _ = self.values
+
+    @classmethod
+    def unchecked(cls, frame: Any) -> "GroupProbabilities":
+        """The same, looked at when it is used: where errors should tell which partition they are in."""
+        found = cls.__new__(cls)
+        found._take(frame)
+        return found
+
+    def _take(self, frame: Any, sufficient: bool = False) -> None:
+        import pandas as pd
+
+        self.sufficient = sufficient
+        self.lazy = hasattr(frame, "dask")
+        self.frame = frame if self.lazy else pd.DataFrame(frame)
+        self.index, self.names = getattr(frame, "index", None), tuple(map(str, self.frame.columns))
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """The probabilities, shape (n, groups); NaN where a row's group is unknown."""
+        try:
+            values: FloatArray = self.frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            raise InputError("{@sensitive_features} has probabilities that are no numbers") from None
+        if values.shape[1] < 2:
+            raise InputError("{@sensitive_features} has one column of probabilities; give one for each group")
+        empty = np.isnan(values).any(axis=1) | (values == 0).all(axis=1)
+        wrong = ~empty & ~((values >= 0).all(axis=1) & (np.abs(values.sum(axis=1) - 1.0) < 1e-3))
+        if wrong.any():
+            raise InputError(
+                "{@sensitive_features} has probabilities in {#row} that are negative, or do not sum to 1: {found}",
+                row=int(wrong.argmax()), found=values[int(wrong.argmax())].round(4).tolist(),
+            )  # fmt: skip
+        return np.where(empty[:, None], np.nan, values)
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __repr__(self) -> str:
+        if self.lazy:
+            return f"GroupProbabilities({', '.join(self.names)}; a Dask collection)"
+        if self.sufficient:
+            return f"GroupProbabilities({len(self)} rows; {', '.join(self.names)}; sufficient=True)"
+        bounds = ", ".join(f"{name} {off:.2f}" for name, off in self.bound().items())
+        return f"GroupProbabilities({len(self)} rows; means may be off by at most, in standard deviations: {bounds})"
+
+    def bound(self) -> dict[str, float]:
+        """How far each group's mean score may be from the truth, in standard deviations of the score.
+
+        If the probabilities are calibrated, ``|m - truth| <= sqrt(E[p (1 - p)]) / E[p]`` (Cauchy and Schwarz). The gap
+        of two groups is off by the sum of the two at most. 0 where all probabilities are 0 or 1.
+        """
+        if self.lazy:
+            return GroupProbabilities(self.frame.compute()).bound()
+        known = self.values[~np.isnan(self.values).any(axis=1)]
+        doubt, share = np.sqrt((known * (1.0 - known)).mean(axis=0)), known.mean(axis=0)
+        return dict(zip(self.names, (doubt / np.where(share > 0, share, np.nan)).tolist(), strict=True))

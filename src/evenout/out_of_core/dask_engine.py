@@ -1,0 +1,281 @@
+"""Dask as the engine: its collections as partitions, its scheduler for the work, on one machine or a cluster.
+
+Every pass is one graph: a task per partition, and a tree of merges over the small results. A lost worker costs the
+tasks whose results it held, which Dask runs again. Work on a partition uses one thread, and Dask runs as many
+partitions at a time as its workers have threads, so no core is asked twice.
+"""
+
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from evenout.core.types import FloatArray
+from evenout.groups.read import GroupProbabilities
+from evenout.out_of_core.engines import Part
+from evenout.tables.rows import refuse_lone_propensity
+
+T = TypeVar("T")
+
+_FAN_IN = 8  # results that one task merges
+# The model travels in a graph on purpose: the scheduler keeps graphs, so it can send it again.
+_QUIET = {"distributed.admin.large-graph-warning-threshold": "1GiB"}
+
+
+def is_collection(X: Any) -> bool:
+    """Whether X is a Dask collection; Dask need not be there to tell.
+
+    >>> is_collection(np.zeros((2, 2)))
+    False
+    """
+    return hasattr(type(X), "__dask_graph__")
+
+
+@dataclass(frozen=True)
+class DaskEngine:
+    """Partitions that Dask works on: by the current client or, without one, by its scheduler in this process.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+    header : frame or array without rows
+        Has the columns of the features.
+    data : sequence of tuples of delayed objects, optional
+        What `Part.load` returns of each partition, where Dask has it; else the parts load it.
+    """
+
+    parts: Sequence[Part]
+    header: Any
+    data: Sequence[tuple[Any, ...]] | None = None
+    n_threads: int = 1
+
+    def share(self, value: T) -> T:
+        """Put a value on the workers. The scheduler can make it again if the workers that have it are lost."""
+        import dask
+
+        node = dask.delayed(value, name=f"evenout-{uuid4().hex}", traverse=False)
+        client = _client()
+        if client is None:
+            return node
+        with dask.config.set(_QUIET):
+            return client.persist(node)
+
+    def reduce(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
+        """See `Engine`. Nothing is read ahead: other partitions are worked on meanwhile."""
+        import dask
+
+        if not self.parts:
+            raise ValueError("there are no partitions; give at least one file or partition")
+        run, join = dask.delayed(_run, pure=False), dask.delayed(_join, pure=False)
+        data = [()] * len(self.parts) if self.data is None else self.data
+        results = [run(work, part, shared, *given) for part, given in zip(self.parts, data, strict=True)]
+        while len(results) > 1:
+            results = [join(merge, *results[i : i + _FAN_IN]) for i in range(0, len(results), _FAN_IN)]
+        if _client() is not None:  # its workers have been started with one thread for linear algebra
+            return results[0].compute()
+        with threadpool_limits(1):
+            return results[0].compute()
+
+    @contextmanager
+    def scratch(self) -> Iterator[Callable[[], Path]]:
+        """A folder on each worker's own disk, or on this machine without a client."""
+        client = _client()
+        if client is None:
+            with tempfile.TemporaryDirectory(prefix="evenout-", ignore_cleanup_errors=True) as folder:
+                yield partial(Path, folder)
+            return
+        name = f"evenout-{uuid4().hex}"
+        try:
+            yield partial(_worker_folder, name)
+        finally:
+            client.run(_remove_worker_folder, name, on_error="ignore")
+
+
+def collection_engine(
+    X: Any, sensitive_features: Any, given: Any = None, labels: Any = None, label_propensity: Any = None
+) -> DaskEngine:
+    """The engine of a Dask frame or array and of its protected columns, which have the same partitions.
+
+    Parameters
+    ----------
+    X : Dask DataFrame, or array of shape (n, d)
+    sensitive_features : Dask Series, DataFrame or array of shape (n,) or (n, c), or GroupProbabilities of a DataFrame
+    given, labels, label_propensity : the same, optional
+        Columns that may justify a difference, labels, and the chances with which they became known.
+    """
+    refuse_lone_propensity(labels, label_propensity)
+    if sensitive_features is None:
+        raise ValueError(
+            "sensitive_features is missing: fairness needs the group of every training row; "
+            "pass sensitive_features=<Dask Series, DataFrame or array>"
+        )
+    features, groups = _partitions(X, "X"), _groups(X, sensitive_features)
+    parts = [Part(index, f"partition {index}", _not_loaded) for index in range(len(features))]
+    header = X._meta if hasattr(X, "npartitions") and hasattr(X, "columns") else np.empty((0, X.shape[1]))
+    named = {"given": given, "labels": labels, "label_propensity": label_propensity}
+    others = [
+        [None] * len(features) if columns is None else _aligned(X, columns, name) for name, columns in named.items()
+    ]
+    return DaskEngine(parts, header, list(zip(features, groups, *others, strict=True)))
+
+
+def _groups(X: Any, sensitive_features: Any) -> list[Any]:
+    """Protected columns of each partition, or the probabilities of groups."""
+    if not isinstance(sensitive_features, GroupProbabilities):
+        return _aligned(X, sensitive_features)
+    import dask
+
+    made = dask.delayed(GroupProbabilities.unchecked)
+    return [made(part) for part in _aligned(X, sensitive_features.frame)]
+
+
+def score_collection(
+    score: Callable[..., FloatArray], X: Any, sensitive_features: Any = None, *, columns: int | None = None
+) -> Any:
+    """Apply a method of a fitted model to every partition: a Dask array of shape (m,), or (m, columns); lazy.
+
+    Parameters
+    ----------
+    score : callable
+        ``score(rows)``, or ``score(rows, sensitive_features=...)`` where these are given.
+    X, sensitive_features : as in `collection_engine`
+    columns : int, optional
+    """
+    import dask
+    import dask.array as da
+
+    features = _partitions(X, "X")
+    groups = [()] * len(features) if sensitive_features is None else [(g,) for g in _aligned(X, sensitive_features)]
+    lengths = X.chunks[0] if hasattr(X, "chunks") else [np.nan] * len(features)
+    tail = () if columns is None else (columns,)
+    method = DaskEngine((), None).share(score)
+    run = dask.delayed(_score, pure=False)
+    blocks = [
+        da.from_delayed(run(method, tail, rows, *given), shape=(length, *tail), dtype=float)
+        for rows, given, length in zip(features, groups, lengths, strict=True)
+    ]
+    return da.concatenate(blocks, allow_unknown_chunksizes=True)
+
+
+def frame_collection(method: Callable[..., Any], X: Any, meta: Any, sensitive_features: Any = None) -> Any:
+    """Apply a method that returns a frame to every partition: a Dask frame, lazy; ``meta`` is a frame without rows.
+
+    Parameters are those of `score_collection`.
+    """
+    import dask
+    import dask.dataframe as dd
+
+    features = _partitions(X, "X")
+    groups = [()] * len(features) if sensitive_features is None else [(g,) for g in _aligned(X, sensitive_features)]
+    shared, run = DaskEngine((), None).share(method), dask.delayed(_frame, pure=False)
+    frames = [run(shared, meta, rows, *given) for rows, given in zip(features, groups, strict=True)]
+    return dd.from_delayed(frames, meta=meta, verify_meta=False)
+
+
+@contextmanager
+def dask_client(address: str | None = None, *, timeout: float = 10.0) -> Iterator[Any]:
+    """A client of the scheduler at ``address``, or of a local cluster with one worker of one thread per core."""
+    if importlib.util.find_spec("distributed") is None:
+        raise ValueError("the engine 'dask' needs Dask; install it with: pip install 'evenout[dask]'")
+    from distributed import Client, LocalCluster
+
+    if address is None:
+        with LocalCluster(threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+            yield client
+        return
+    try:
+        client = Client(address, timeout=timeout)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Dask scheduler answers at {address} ({type(error).__name__})") from None
+    with client:
+        yield client
+
+
+def _client() -> Any:
+    """The current client of a distributed scheduler; None if there is none."""
+    if importlib.util.find_spec("distributed") is None:
+        return None
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def _run(work: Callable[..., T], part: Part, shared: tuple[Any, ...], *given: Any) -> T:
+    """Work on one partition, which is given here or loads itself."""
+    return work(replace(part, load=lambda: given) if given else part, *shared)
+
+
+def _join(merge: Callable[[T, T], T], *results: T) -> T:
+    return reduce(merge, results)
+
+
+def _score(score: Callable[..., FloatArray], tail: tuple[int, ...], rows: Any, *given: Any) -> FloatArray:
+    if not len(rows):
+        return np.empty((0, *tail))
+    return score(rows, sensitive_features=given[0]) if given else score(rows)
+
+
+def _frame(method: Callable[..., Any], meta: Any, rows: Any, *given: Any) -> Any:
+    if not len(rows):
+        return meta
+    return method(rows, sensitive_features=given[0]) if given else method(rows)
+
+
+def _partitions(collection: Any, name: str) -> list[Any]:
+    """The partitions of a collection as delayed objects; an array is cut by rows alone."""
+    if not is_collection(collection) or not hasattr(collection, "to_delayed"):
+        raise ValueError(
+            f"{name} is {type(collection).__name__}; over partitions give Dask DataFrames, Series or arrays"
+        )
+    if hasattr(collection, "chunks"):
+        if collection.ndim not in (1, 2):
+            raise ValueError(f"{name} has {collection.ndim} dimensions; give one row per case")
+        by_rows = collection.rechunk({1: -1}) if collection.ndim == 2 else collection
+        return list(by_rows.to_delayed().ravel())
+    # Dask would join small files, and for some columns others than for others: rows would not meet their groups.
+    return list(collection.to_delayed(optimize_graph=False))
+
+
+def _aligned(X: Any, sensitive_features: Any, name: str = "sensitive_features") -> list[Any]:
+    """Partitions of the protected columns, as many as X has; arrays of known length are cut where X is cut."""
+    if hasattr(X, "chunks") and hasattr(sensitive_features, "chunks"):
+        rows, own = X.chunks[0], sensitive_features.chunks[0]
+        if rows != own and not np.isnan([*rows, *own]).any():
+            if sum(rows) != sum(own):
+                raise ValueError(f"{name} has {sum(own)} rows, but X has {sum(rows)}; give one value per row of X")
+            sensitive_features = sensitive_features.rechunk({0: rows})
+    groups, n_parts = _partitions(sensitive_features, name), len(_partitions(X, "X"))
+    if len(groups) != n_parts:
+        raise ValueError(
+            f"{name} has {len(groups)} partitions, but X has {n_parts}; "
+            "take both from one frame, or repartition them alike"
+        )
+    return groups
+
+
+def _not_loaded() -> tuple[Any, Any]:
+    raise AssertionError("Dask hands these rows over")
+
+
+def _worker_folder(name: str) -> Path:
+    from distributed import get_worker
+
+    folder = Path(get_worker().local_directory) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _remove_worker_folder(name: str, dask_worker: Any = None) -> None:
+    shutil.rmtree(Path(dask_worker.local_directory) / name, ignore_errors=True)

@@ -1,0 +1,425 @@
+"""Collect what a report shows, render it, write it."""
+
+import json
+import math
+import os
+import platform
+import re
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import lru_cache, reduce
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from evenout.core.exceptions import from_extra
+from evenout.core.flags import flagged_share
+from evenout.core.types import BoolArray, FloatArray
+from evenout.detectors.adapt import GroupAware
+from evenout.estimator import FairOutlierEnsemble
+from evenout.groups.model import read_crossed
+from evenout.groups.read import Groups, read_groups
+from evenout.metrics import average_precision, roc_auc
+from evenout.pages import policy, safe, static, style, template
+from evenout.reasons.words import PROXY
+from evenout.report import words
+from evenout.report.charts import draw_curves
+from evenout.report.compared import collect_compared
+from evenout.report.data import Origin, Person, Range, ReportData, RequestOutcome, Score, Step
+from evenout.report.groups import EDGES, People, gather, shortened, show_labels
+from evenout.report.people import Namer, crossing, list_moves
+from evenout.report.privacy import SMALLEST_CELL
+from evenout.report.why import gap_features, reasoned_people
+from evenout.storage.output import atomic_file
+
+if TYPE_CHECKING:
+    from evenout.tables.encoder import TableEncoder
+
+
+_GRID = 38  # with 0 and the chosen alpha: 40 steps
+_PACKAGES = ("evenout", "numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
+
+
+def collect(
+    model: FairOutlierEnsemble,
+    *,
+    X: Any,
+    sensitive_features: Any,
+    y: Any = None,
+    ids: Any = None,
+    given: Any = None,
+    show_small_cells: bool = False,
+    title: str | None = None,
+    reasons: int = 0,
+    table: "TableEncoder | None" = None,
+    **origin: Any,
+) -> ReportData:
+    """Measure everything that the report of a fitted model shows; the parameters are those of `write_report`."""
+    check_is_fitted(model)
+    smallest = 0 if show_small_cells else SMALLEST_CELL
+    used = _used_groups(model, sensitive_features)
+    S = _columns(model, X, used)
+    groups = _groups(model, X, sensitive_features, len(S))
+    people = _people(model, groups, sensitive_features, smallest)
+    outlier, labels = show_labels(y, len(S), smallest)
+    name, id_name = _namer(ids, people, len(S))
+    alphas = _alphas(model)
+    base, steps, listed = _measure(model, S, alphas, people, outlier, name)
+    chosen = int(np.flatnonzero(alphas == model._result.choice.alpha)[0])
+    before, after = _both(model, S)
+    asked: dict[str, Any] = {"n_reasons": reasons, "smallest": smallest, "table": table, "used": used}
+    return ReportData(
+        title=shortened(title or origin.get("source") or "Fairness report"),
+        origin=_origin(model, **origin),
+        rows=len(S),
+        n_groups=people.n_groups,
+        groups=people.groups(),
+        unlisted_groups=len(people.names) - len(people.listed),
+        small_groups=tuple(map(shortened, groups.left_out)),
+        contamination=float(f"{flagged_share(model.contamination, len(S)):.3g}"),
+        fairness=tuple(model.path_.fairness),
+        target=model.target,
+        request=_request(model),
+        gap_detected=bool(model.gap_detected_),
+        gap_p_value=float(model.path_.gap_p_value),
+        refitted=model.path_.cross.refitted,
+        weights_of_sum=model.path_.method == "published" or model.path_.cross.whole.base is not None,
+        labels=labels,
+        detectors=tuple(shortened(name) for name in model.detector_names_),
+        edges=tuple(EDGES.tolist()),
+        base=base,
+        steps=steps,
+        chosen=chosen,
+        people=listed,
+        id_name=id_name,
+        smallest_cell=smallest,
+        label_gap=model.label_gap_ if model.label_weight_ > 0 else None,
+        compared=collect_compared(model, before, after, sensitive_features, given, smallest),
+        resembled=tuple(map(shortened, model.group_known_)),
+        known=tuple(model.group_known_.values()),
+        solved=model.path_.rule is not None,
+        gap_features=gap_features(model, X, before, people, table, used),
+        reasoned=reasoned_people(model, X, (before, after), people, name, **asked),
+    )
+
+
+def _both(model: FairOutlierEnsemble, S: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Base and fair score."""
+    base = model._result.scores.base(S)
+    return base, model._result.mixture.apply(S, base)
+
+
+def _used_groups(model: FairOutlierEnsemble, sensitive_features: Any) -> Any:
+    """The groups of the rows, for detectors that use them; None where there are no such detectors."""
+    aware = any(isinstance(part, GroupAware) for part in model._result.scores.pool.parts)
+    return np.asarray(sensitive_features, dtype=object) if aware else None
+
+
+def _columns(model: FairOutlierEnsemble, X: Any, used: Any) -> FloatArray:
+    """Scores of the rows by detectors, and how much they resemble groups by classifiers that have not seen them."""
+    S, found = model._columns(X, used), model._result
+    k = found.scores.n_detectors
+    fitted = S.shape == found.S.shape and np.allclose(S[:, :k], found.S[:, :k])
+    return np.column_stack([S[:, :k], found.S[:, k:]]) if fitted and S.shape[1] > k else S
+
+
+def _measure(
+    model: FairOutlierEnsemble,
+    S: FloatArray,
+    alphas: FloatArray,
+    people: People,
+    outlier: BoolArray | None,
+    name: Namer,
+) -> tuple[Score, tuple[Step, ...], tuple[Person, ...]]:
+    """The base ensemble, every step, and the people who move."""
+    path, base = model.path_, model._result.scores.base(S)
+    base_biases = path.target_bias("unseen"), *path.target_interval(), path.target_bias("training")
+    base_score, flagged = _score(people, base, outlier, base_biases)
+    biases = zip(path.bias(alphas, "unseen"), *path.interval(alphas), path.bias(alphas, "training"), strict=True)
+    k = model._result.scores.n_detectors
+    weights = path.weights(alphas)
+    scores, crossings, taken = [], [], []
+    for alpha, bias in zip(alphas, biases, strict=True):
+        mixture = path.mixture(alpha)
+        fair = mixture.apply(S, base)
+        taken.append(people.taken(-mixture.parts(S, base)[:, k:-1].sum(axis=1), base) if S.shape[1] > k else ())
+        score, now_flagged = _score(people, fair, outlier, bias)
+        scores.append(score)
+        crossings.append(crossing(fair, now_flagged, flagged))
+    listed, moves = list_moves(crossings, base, flagged, name, people.smallest)
+    f1, f2 = path.f1(alphas), path.f2(alphas)
+    row_weight = float(path.cross.whole.weighted[0, 0, 0])
+    steps = [
+        Step(
+            alpha=float(alphas[m]),
+            f1=float(f1[m]),
+            f2=float(f2[m]),
+            distance=float(np.sqrt(max(f1[m], 0.0) / row_weight)),
+            weights=tuple(weights[m, :k].tolist()),
+            score=scores[m],
+            moves=moves[m],
+            kept=_kept(moves[m].leave, int(flagged.sum())),
+            prices=_prices(model, weights[m, k:]),
+            taken=taken[m],
+        )
+        for m in range(len(alphas))
+    ]
+    return base_score, tuple(steps), listed
+
+
+def _kept(leave: Range, flagged: int) -> Range:
+    """Share of the flagged list that is kept, as far as it may be shown."""
+    low, high = leave
+    return max(1.0 - high / max(flagged, 1), 0.0), 1.0 - low / max(flagged, 1)
+
+
+def _prices(model: FairOutlierEnsemble, weights: FloatArray) -> tuple[float, ...]:
+    """What is taken off for looking like each group."""
+    found = model._result.scores.resemblance
+    return () if found is None else tuple(found.levelled(-weights).tolist())
+
+
+def _score(
+    people: People, scores: FloatArray, outlier: BoolArray | None, biases: tuple[float, float, float, float]
+) -> tuple[Score, BoolArray]:
+    """What is shown of one score, and whom it flags."""
+    threshold = people.threshold(scores)
+    flagged = scores > threshold
+    bias, low, high, training_bias = map(float, biases)
+    score = Score(
+        bias=bias,
+        interval=(low, high),
+        training_bias=training_bias,
+        apart=people.apart(scores),
+        beyond=people.beyond(flagged),
+        auc=None if outlier is None else roc_auc(outlier, scores),
+        average_precision=None if outlier is None else average_precision(outlier, scores),
+        precision=people.precision(flagged, outlier),
+        flags=people.flags(flagged),
+        spread=people.spread(scores, threshold),
+    )
+    return score, flagged
+
+
+def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int) -> Groups:
+    """The groups of the rows, which must be those that the model was fitted on."""
+    groups, *_ = read_crossed(sensitive_features, model.get_params(deep=False), n, rows=X)
+    result = model._result
+    crossed = result.path.cross.whole.compared is None or result.groups.labels == ()
+    counts = result.counts if crossed else result.groups.counts
+    fitted = dict(zip(result.groups.labels, counts.tolist(), strict=True))
+    found = dict(zip(groups.labels, groups.counts.tolist(), strict=True))
+    if n != model.n_rows_ or found != fitted:
+        raise ValueError(
+            f"X has {n} rows in {len(found)} groups, but the model was fitted on {model.n_rows_} rows in "
+            f"{len(fitted)} groups, or the groups differ in size; pass the rows and groups that were given to fit"
+        )
+    return groups
+
+
+def _people(model: FairOutlierEnsemble, groups: Groups, sensitive_features: Any, smallest: int) -> People:
+    """The rows by group, small groups and unknown ones apart."""
+    n = len(groups.codes)
+    named = read_crossed(sensitive_features, model.get_params(deep=False), n).sensitive
+    every = read_groups(named, n, min_group_size=1, unknown_groups="ignore")
+    return gather(groups, every.codes >= 0, contamination=model.contamination, smallest=smallest)
+
+
+def _alphas(model: FairOutlierEnsemble) -> FloatArray:
+    """0, even steps on a log scale, and the model's own alpha."""
+    return np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [model._result.choice.alpha]]))
+
+
+def _namer(ids: Any, people: People, n: int) -> tuple[Namer, str]:
+    """A function from a row to its id, and to its group where small cells may be shown; and what to call the ids."""
+    values = np.arange(n) if ids is None else np.asarray(ids, dtype=object)
+    if values.shape != (n,):
+        raise ValueError(f"ids must hold one id for each of the {n} rows, got shape {values.shape}")
+
+    def name(row: int) -> tuple[str, str | None]:
+        # An id beside a protected group is the most telling cell of all.
+        group = None if people.smallest else shortened(people.names[people.codes[row]])
+        return shortened(values[row]), group
+
+    return name, "row" if ids is None else shortened(getattr(ids, "name", None) or "id")
+
+
+def _request(model: FairOutlierEnsemble) -> RequestOutcome:
+    """What was asked for, and what came of it."""
+    found = model.outcome_
+    reached = None if found.status in ("fixed", "no_gap") else float(found.reached)
+    asked = float(model.alpha) if model.alpha is not None else found.aim
+    return RequestOutcome(found.kind, asked, reached, bool(model.request_met_), found.words, found.asked is not None)
+
+
+def _origin(model: FairOutlierEnsemble, *, date: datetime | None = None, **known: str | None) -> Origin:
+    moment = (date or datetime.now(UTC)).astimezone(UTC)
+    versions = [("Python", platform.python_version()), *((name, version(name)) for name in _PACKAGES)]
+    settings = model.get_params(deep=False).items()
+    return Origin(
+        date=moment.strftime("%Y-%m-%d %H:%M UTC"),
+        versions=tuple(versions),
+        settings=tuple((name, _setting(value)) for name, value in settings),
+        **known,
+    )
+
+
+def _setting(value: Any) -> str:
+    """A setting as text that is the same on every run: functions by name, no addresses in memory."""
+    if callable(value) and hasattr(value, "__name__"):
+        return str(value.__name__)
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", str(value) if isinstance(value, str) else repr(value))[:500]
+
+
+_DIGITS = 6  # that count, of numbers for the charts
+_SCRIPTS = ("charts.js", "people.js", "report.js")
+
+
+def render(data: ReportData) -> str:
+    """The page as a string; the same data give the same bytes."""
+    library, script = _plotting_library(), _own_script()
+    steps = [words.step_words(data, place) for place in range(len(data.steps))]
+    page = template(
+        "evenout.report", "report.html.j2", at=_at, percent=words.percent, people=words.people, number=words.number
+    )
+    return page.render(
+        data=data,
+        headline=words.headline(data),
+        gap=words.gap_name(data),
+        base=words.score_words(data, data.base),
+        steps=steps,
+        now=steps[data.chosen],
+        curves=[draw_curves(pair) for pair in data.compared.curves] if data.compared else [],
+        proxy=PROXY,
+        widest=_widest(data),
+        payload=_embedded(_payload(data, steps)),
+        style=safe(style()),
+        library=safe(library),
+        script=safe(script),
+        policy=policy(library, script),
+    )
+
+
+def _widest(data: ReportData) -> float:
+    """The largest share of a feature in the gap, for the bars."""
+    features = () if data.gap_features is None else data.gap_features.features
+    return max((abs(share) for each in features for share in (each.base, each.fair)), default=0.0) or 1.0
+
+
+def _payload(data: ReportData, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the page's script reads: the numbers for the charts and the words of every step."""
+    everything = asdict(data)
+    shown = ("groups", "detectors", "edges", "base", "steps", "chosen", "people", "labels")
+    payload = {name: _rounded(everything[name]) for name in shown}
+    for step, text in zip(payload["steps"], steps, strict=True):
+        step["words"] = text
+    return payload
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers with a few digits that count; what is not finite becomes null."""
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _embedded(payload: dict[str, Any]) -> Any:
+    """JSON that can stand inside a script element: no character in it means anything to HTML."""
+    from markupsafe import Markup
+
+    text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"))
+
+
+def _at(tree: Any, path: str) -> Any:
+    """``tree["rates"][0]`` for ``"rates.0"``."""
+    return reduce(lambda node, key: node[int(key)] if isinstance(node, list) else node[key], path.split("."), tree)
+
+
+@lru_cache(maxsize=1)
+def _plotting_library() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script, which puts ``vegaEmbed`` into the page."""
+    vl_convert = from_extra("vl_convert", "pages", "the report")
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+
+
+def _own_script() -> str:
+    parts = "\n".join(static("evenout.report", name) for name in _SCRIPTS)
+    return f'(() => {{\n"use strict";\n{parts}}})();'
+
+
+def write_report(
+    model: FairOutlierEnsemble,
+    path: str | os.PathLike[str],
+    *,
+    X: Any,
+    sensitive_features: Any,
+    y: Any = None,
+    ids: Any = None,
+    given: Any = None,
+    title: str | None = None,
+    source: str | None = None,
+    input_sha256: str | None = None,
+    model_sha256: str | None = None,
+    show_small_cells: bool = False,
+    reasons: int = 0,
+    table: "TableEncoder | None" = None,
+    date: datetime | None = None,
+) -> Path:
+    """Write the report of a fitted model: one HTML page that opens anywhere, without a network.
+
+    Parameters
+    ----------
+    model : FairOutlierEnsemble
+        Fitted.
+    path : str or path
+        The file to write or to replace.
+    X : array or frame of shape (n, d)
+        The rows that the model was fitted on.
+    sensitive_features : array, series or frame of shape (n,) or (n, c)
+        Their protected groups, as given to `fit`.
+    y : array of shape (n,), optional
+        1 for known outliers, 0 for others; to evaluate alone.
+    ids : array of shape (n,), optional
+        What to call the rows in the list of people who enter or leave the flagged list; by default row numbers.
+    given : array, series or frame of shape (n,) or (n, c), optional
+        The columns that may justify a difference, as given to `fit`.
+    title, source : str, optional
+        The page's title, and where the data came from.
+    input_sha256, model_sha256 : str, optional
+        Hashes of the data file and of the stored model.
+    show_small_cells : bool, default=False
+        Show counts of fewer than 10 people too, and the group beside each id. These can identify people.
+    reasons : int, default=0
+        Name the most unusual people who enter, leave and stay on the flagged list, each with so many reasons in words.
+        These hold values of their rows.
+    table : TableEncoder, optional
+        That X was encoded by: features are then called as in its table.
+    date : datetime, optional
+        The date on the page; by default now.
+
+    Returns
+    -------
+    Path
+        Of the file.
+
+    Examples
+    --------
+    >>> from evenout.report import write_report
+    >>> write_report(model, "report.html", X=X, sensitive_features=groups)  # doctest: +SKIP
+    """
+    place = Path(path)
+    from_extra("vl_convert", "pages", "the report")  # told before the work, not after it
+    with atomic_file(place) as draft:
+        data = collect(
+            model, X=X, sensitive_features=sensitive_features, y=y, ids=ids, given=given,
+            show_small_cells=show_small_cells, title=title, source=source, input_sha256=input_sha256,
+            model_sha256=model_sha256, date=date, reasons=reasons, table=table,
+        )  # fmt: skip
+        draft.write_text(render(data), encoding="utf-8", newline="\n")
+    return place

@@ -1,0 +1,662 @@
+"""Decide what each column of a table is, and turn it into numbers.
+
+A *way* is a short text that a model can keep: ``number``, ``number with comma``, ``truth``, ``time``, or ``date`` and a
+format. A column is read in a way only if that way reads every value of it.
+
+One part or many, the rules are the same. Up to 4,096 different values are counted exactly, more within 5 %; a median
+comes from a sketch that the caller may make exact.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from evenout.core.exceptions import InputError
+from evenout.core.sketch import CAPACITY, QuantileSketch
+from evenout.core.types import AnyArray, FloatArray
+from evenout.tables.files import MISSING
+from evenout.tables.rows import LARGEST
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+NUMBER, COMMA, TRUTH, TIME, DATE = "number", "number with comma", "truth", "time", "date "
+NUMBERS = (NUMBER, COMMA, TRUTH, TIME)  # ways that end in one number
+DATE_PARTS = ("month", "weekday", "hour")
+
+_CURRENCY = r"[$€£¥₹]|(?:USD|EUR|GBP|CHF|JPY)\b"
+_UNIT = rf"(?:{_CURRENCY}|[%‰]|°?[^\W\d_]{{1,12}}[²³]?(?:/[^\W\d_]{{1,12}})?)"
+_POINT = r"\d{1,3}(?:[,'\s]\d{3})+(?:\.\d+)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
+_WITH_COMMA = r"\d{1,3}(?:[.'\s]\d{3})+(?:,\d+)?|\d+,\d+(?:[eE][-+]?\d+)?|\d+"
+_SHAPES = {
+    way: re.compile(
+        rf"(?P<sign>[-+\u2212]?)\s?(?P<before>{_CURRENCY})?\s?(?P<minus>-?)(?P<digits>{digits})\s?(?P<after>{_UNIT})?"
+    )
+    for way, digits in ((NUMBER, _POINT), (COMMA, _WITH_COMMA))
+}
+_NO_VALUE = frozenset(MISSING)
+_TRUE, _FALSE = ("yes", "y", "true", "t", "on"), ("no", "n", "false", "f", "off")
+
+_ISO = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:[T ].+)?")
+_DAYS = (
+    "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", "%d %b %Y", "%d %B %Y",
+    "%b %d, %Y", "%B %d, %Y", "%b-%Y", "%b %Y", "%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%b-%y",
+)  # fmt: skip
+_LETTERS = {
+    "%d": "DD", "%m": "MM", "%Y": "YYYY", "%y": "YY", "%b": "Jan", "%B": "January", "%H": "hh", "%M": "mm", "%S": "ss",
+}  # fmt: skip
+_CLOCKS = ("%H:%M:%S", "%H:%M")
+_FORMATS = ("ISO8601", *(day + clock for day in _DAYS for clock in ("", *(f" {clock}" for clock in _CLOCKS))))
+_SAMPLE = 20  # texts by which ways are told apart before all texts are read
+_DAY = np.timedelta64(1, "D")
+
+
+def column_texts(column: "pd.Series") -> AnyArray:
+    """The column as an object array of text without spaces around it, None where a value is missing.
+
+    Text that stands for no value, such as ``?``, counts as missing; see `evenout.tables.files.MISSING`.
+    """
+    texts = np.array([str(value).strip() for value in column], dtype=object)
+    texts[column.isna().to_numpy() | np.array([text in _NO_VALUE for text in texts], dtype=bool)] = None
+    return texts
+
+
+def ways_to_read(texts: AnyArray) -> dict[str, FloatArray]:
+    """Every way that reads all of the texts (m,), and what it makes of them (m,)."""
+    few = texts[:: max(1, len(texts) // _SAMPLE)]
+    ways = [NUMBER, COMMA, TRUTH, TIME, *(DATE + form for form in _FORMATS)]
+    likely = [way for way in ways if not np.isnan(read_as(way, few)).any()]
+    read = {way: read_as(way, texts) for way in likely}
+    return {way: values for way, values in read.items() if not np.isnan(values).any()}
+
+
+def read_as(way: str, texts: AnyArray) -> FloatArray:
+    """Numbers, 1 and 0 for truth values, hours of a time, days since 1970 of a date; NaN for all that is none.
+
+    >>> read_as("number", np.array(["$1,234.5", "12 %", "x"], dtype=object)).tolist()
+    [1234.5, 12.0, nan]
+    """
+    if way in _SHAPES:
+        return np.array([_number(way, text) for text in texts], dtype=np.float64)
+    if way == TRUTH:
+        known = dict.fromkeys(_TRUE, 1.0) | dict.fromkeys(_FALSE, 0.0)
+        return np.array([known.get(text.lower(), np.nan) for text in texts], dtype=np.float64)
+    if way == TIME:
+        read = np.full(len(texts), np.nan)
+        for clock in _CLOCKS:
+            read = np.where(np.isnan(read), _dates(texts, clock) % 1.0 * 24.0, read)
+        return read
+    return _dates(texts, way.removeprefix(DATE))
+
+
+def unit_of(text: str) -> str:
+    """What stands before or after the digits of a number: ``$``, ``%``, ``kg``; empty where there is nothing.
+
+    >>> [unit_of(text) for text in ("$5", "7kg", "1,5 kg", "3", "2 months")]
+    ['$', 'kg', 'kg', '', 'month']
+    """
+    match = _SHAPES[NUMBER].fullmatch(text) or _SHAPES[COMMA].fullmatch(text)
+    unit = (match["before"] or match["after"] or "") if match else ""
+    folded = unit.lower() if len(unit) > 1 else unit
+    return folded.removesuffix("s") if len(folded) > 3 else folded  # months are counted in the unit of one month
+
+
+def as_days(values: Any) -> FloatArray:
+    """Dates of pandas as days since 1970, NaN where one is missing."""
+    import pandas as pd
+
+    instants = pd.to_datetime(pd.Series(values), utc=True, errors="coerce").dt.tz_localize(None)
+    plain = instants.to_numpy(dtype="datetime64[us]")
+    return np.where(np.isnat(plain), np.nan, (plain - np.datetime64(0, "us")) / _DAY)
+
+
+def date_parts(days: FloatArray) -> dict[str, FloatArray]:
+    """Month (1 to 12), weekday (0 is Monday) and hour of days since 1970."""
+    months = np.floor(days).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    values = months % 12 + 1, (np.floor(days) + 3.0) % 7.0, days % 1.0 * 24.0
+    return {part: np.asarray(each, dtype=np.float64) for part, each in zip(DATE_PARTS, values, strict=True)}
+
+
+def shown_date(days: float) -> str:
+    """The day in figures.
+
+    >>> shown_date(18262.75)
+    '2020-01-01'
+    """
+    return str(np.datetime64(int(np.floor(days)), "D"))
+
+
+def shown_form(way: str) -> str:
+    """How dates are written, for people.
+
+    >>> shown_form("date %d.%m.%Y %H:%M"), shown_form("date ISO8601")
+    ('DD.MM.YYYY hh:mm', 'YYYY-MM-DD')
+    """
+    form = way.removeprefix(DATE).replace("ISO8601", "%Y-%m-%d")
+    for code, letters in _LETTERS.items():
+        form = form.replace(code, letters)
+    return form
+
+
+def _number(way: str, text: str) -> float:
+    match = _SHAPES[way].fullmatch(text)
+    if match is None:
+        return float("nan")
+    digits = re.sub(r"[,'\s]" if way == NUMBER else r"[.'\s]", "", match["digits"]).replace(",", ".")
+    return float(digits) * (-1.0 if match["sign"] in ("-", "\u2212") or match["minus"] else 1.0)
+
+
+def _dates(texts: AnyArray, form: str) -> FloatArray:
+    import pandas as pd
+
+    if form == "ISO8601" and not all(_ISO.fullmatch(text) for text in texts):
+        return np.full(len(texts), np.nan)
+    return as_days(pd.to_datetime(pd.Series(texts, dtype=object), format=form, utc=True, errors="coerce"))
+
+
+OTHER = "other"
+GAP = "missing"
+PLAIN = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")  # kinds of values that are numbers
+_MEANT = {NUMBER: "numbers", COMMA: "numbers", TRUTH: "yes or no", TIME: "times such as 14:30"}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """One feature; gaps are filled by the median.
+
+    Parameters
+    ----------
+    name : str
+    median : float
+    way : str
+        How text is read; see `evenout.tables.columns`.
+    unit : str
+        Of numbers that are written with one.
+    note : str
+        What was done with the column, empty if it was taken as it is.
+    """
+
+    name: str
+    median: float
+    way: str = NUMBER
+    unit: str = ""
+    note: str = ""
+    kind: ClassVar = "numbers"
+
+    @property
+    def features(self) -> list[str]:
+        """The name alone."""
+        return [str(self.name)]
+
+    def encode(self, column: "pd.Series") -> FloatArray:
+        """Rows of shape (m, 1)."""
+        values = column_values(self.name, column, self.way, self.unit)
+        return np.where(np.isnan(values), self.median, values)[:, None]
+
+
+@dataclass(frozen=True)
+class Dates:
+    """Days since the first date, and month, weekday and hour where they differ; gaps are filled by the median date.
+
+    Parameters
+    ----------
+    name, median, way, note : see `Numbers`
+    first : float
+        In days since 1970, as the median.
+    parts : tuple of {"month", "weekday", "hour"}
+    """
+
+    name: str
+    median: float
+    first: float
+    way: str
+    parts: tuple[str, ...] = ()
+    note: str = ""
+    kind: ClassVar = "dates"
+
+    @property
+    def features(self) -> list[str]:
+        """``joined (days)``, ``joined (month)``, ..."""
+        return [f"{self.name} ({part})" for part in ("days", *self.parts)]
+
+    def encode(self, column: "pd.Series") -> FloatArray:
+        """Rows of shape (m, 1 + parts)."""
+        values = column_values(self.name, column, self.way)
+        days = np.where(np.isnan(values), self.median, values)
+        parts = date_parts(days)
+        return np.column_stack([days - self.first, *(parts[part] for part in self.parts)])
+
+
+@dataclass(frozen=True)
+class Categories:
+    """One feature for each text, the most frequent first, those that are equally frequent in the order of the alphabet.
+
+    Parameters
+    ----------
+    name, note : see `Numbers`
+    values : tuple of str
+        With ``"missing"`` where the column has gaps, and ``"other"`` at the end where rare texts are one category.
+    rest : bool
+        Whether all further text is ``"other"``; if not, it is none of the values.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    rest: bool = False
+    note: str = ""
+    kind: ClassVar = "categories"
+
+    @property
+    def features(self) -> list[str]:
+        """``home=own``, ``home=rent``, ..."""
+        return [f"{self.name}={value}" for value in self.values]
+
+    def encode(self, column: "pd.Series") -> FloatArray:
+        """Rows of shape (m, values), with at most a single 1."""
+        places = self._places(column)
+        rows = np.zeros((len(places), len(self.values)))
+        known = places >= 0
+        rows[known, places[known]] = 1.0
+        return rows
+
+    def unknown(self, column: "pd.Series") -> dict[str, int]:
+        """Text that is none of the values, and how many rows hold it."""
+        return dict(Counter(_filled(column)[self._places(column) < 0]))
+
+    def _places(self, column: "pd.Series") -> AnyArray:
+        known = {value: place for place, value in enumerate(self.values)}
+        none = known[OTHER] if self.rest else -1
+        return np.array([known.get(text, none) for text in _filled(column)], dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """No feature: new tables need not have the column.
+
+    Parameters
+    ----------
+    name, note : see `Numbers`
+    """
+
+    name: str
+    note: str
+    kind: ClassVar = "left out"
+    features: ClassVar[list[str]] = []
+
+
+Column = Numbers | Dates | Categories | LeftOut
+KINDS: Mapping[str, type[Column]] = {kind.kind: kind for kind in (Numbers, Dates, Categories, LeftOut)}
+
+
+def kind_of_values(column: "pd.Series") -> str:
+    """``number``, ``date``, ``text``, ``category`` or ``empty``; values of other kinds are refused."""
+    import pandas as pd
+
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        return "empty" if np.isnan(column.to_numpy()).all() else "number"
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return "category"
+    found = pd.api.types.infer_dtype(column, skipna=True)
+    if found in PLAIN or found.startswith("timedelta"):
+        return "number" if column.notna().any() else "empty"
+    if found.startswith("date") or found == "period":
+        return "date"
+    if found in ("string", "mixed-integer", "time", "empty"):
+        return "text" if found != "empty" else found
+    raise InputError(
+        "column {name!r} holds values of kind {found!r}; turn it into numbers, dates or text, or {-name}",
+        name=column.name, found=found,
+    )  # fmt: skip
+
+
+def column_values(name: str, column: "pd.Series", way: str, unit: str = "") -> FloatArray:
+    """The column read in a way, NaN where a value is missing; a value that cannot be read so is an error."""
+    import pandas as pd
+
+    kind = kind_of_values(column)
+    if kind == "empty":
+        return np.full(len(column), np.nan)
+    if kind == "date" and way.startswith(DATE):
+        return stamps(column)
+    if kind == "number" and not way.startswith(DATE):
+        return column_numbers(name, column)
+    texts = column_texts(column)
+    known = texts != None  # noqa: E711 (each element)
+    place, distinct = pd.factorize(texts[known])
+    read = read_as(way, distinct)
+    if way in (NUMBER, COMMA):
+        read[[unit_of(text) not in ("", unit) for text in distinct]] = np.nan
+    values = np.full(len(texts), np.nan)
+    values[known] = read[place]
+    slips = known & np.isnan(values)
+    if slips.any():
+        meant = _MEANT.get(way, f"dates written as {shown_form(way)}") + (f" in {unit!r}" if unit else "")
+        row = int(slips.argmax())
+        raise ValueError(f"column {name!r} must hold {meant}, but has {texts[row]!r} in row {row + 1}")
+    return _checked(name, values)
+
+
+def column_numbers(name: str, column: "pd.Series") -> FloatArray:
+    """The column as floats, NaN where a value is missing."""
+    import pandas as pd
+
+    if column.dtype.kind == "m":
+        column = column / pd.Timedelta(days=1)
+    if column.dtype.kind == "M":  # numpy would count nanoseconds
+        raise ValueError(f"column {name!r} must hold numbers, but holds dates")
+    try:
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError, OverflowError):
+        slip = int((numbers_or_gaps(column).isna() & column.notna()).to_numpy().argmax())
+        raise ValueError(
+            f"column {name!r} must hold numbers, but has {str(column.iloc[slip])!r} in row {slip + 1}"
+        ) from None
+    return _checked(name, values)
+
+
+def numbers_or_gaps(column: "pd.Series") -> "pd.Series":
+    """The column as numbers, missing where a value is none."""
+    import pandas as pd
+
+    try:
+        return pd.to_numeric(column.astype(object), errors="coerce")
+    except OverflowError:  # a whole number that is too large to be a float
+        small = [np.nan if isinstance(value, int) and abs(value) > LARGEST else value for value in column]
+        return pd.to_numeric(pd.Series(small, column.index, dtype=object), errors="coerce")
+
+
+def stamps(column: "pd.Series") -> FloatArray:
+    """Dates or periods as days since 1970, NaN where one is missing."""
+    import pandas as pd
+
+    return as_days(column.dt.to_timestamp() if isinstance(column.dtype, pd.PeriodDtype) else column)
+
+
+def _checked(name: str, values: FloatArray) -> FloatArray:
+    if np.isinf(values).any():
+        raise ValueError(
+            f"column {name!r} is infinite in row {int(np.isinf(values).argmax()) + 1}; correct it, or leave it empty"
+        )
+    huge = np.abs(values) > LARGEST
+    if huge.any():
+        row = int(huge.argmax())
+        raise InputError(
+            "column {name!r} has {value:.3g} in row {row}; rescale a column with values above {most:g} in magnitude, "
+            "or {-name}",
+            name=name, value=values[row], row=row + 1, most=LARGEST,
+        )  # fmt: skip
+    return values
+
+
+def _filled(column: "pd.Series") -> AnyArray:
+    texts = column_texts(column)
+    texts[texts == None] = GAP  # noqa: E711 (each element)
+    return texts
+
+
+MAX_CATEGORIES = 50  # different texts in a column; of more, the frequent ones are kept
+_CODES = 20  # different numbers in a column of text that may still be names, such as codes
+_NEARLY = 0.9  # of the rows: a column with so many different values tells rows apart
+_FEW_ROWS = 20  # in which all values may differ by chance
+_HASHES = 4096
+_TEXTS = 16384  # texts that are counted one by one where parts are added up
+_LONG = 100_000  # whole numbers from here on, all different and of one length, look like those of people
+_STAMPS = DATE + "as such"
+
+_ID = re.compile(
+    r"(?i:unnamed: ?\d+|id|ids|index|idx|row|key|rowid|row[ _-]?(?:id|no|nr|number)|.*[ _.-](?:id|key|no|nr)|id[ _.-].*"
+    r"|.*(?:uuid|guid).*)|.*[a-z](?:Id|ID)"
+)
+
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_OUTCOME = re.compile(
+    "labels?|outliers?|anomaly|fraud|target|truth|outcome|response|y|recid|recidivis[mt]|default(ed)?|churn(ed)?|class|event"
+    "|died|death|deceased|mortality|convict(ed|ion)|arrested|bad|readmitted"
+)
+_SCORE = re.compile("scores?|decile|percentile|risk|rating|predict(ed|ion)|prob|proba|probability|pd")
+_PERSON = re.compile("ids?|uid|uuid|guid|member|person|patient|client|customer|account|user|applicant|ssn|nr|no|number")
+
+
+class SlipError(InputError):
+    """A column of numbers has text in it; the fields name one."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is found in some rows of a column.
+
+    Parameters
+    ----------
+    rows, known : int
+        All rows, and those with a value.
+    kind : {"empty", "number", "date", "text", "category"}
+    whole : bool
+        Whether all numbers are whole.
+    hashes : array of uint64
+        The smallest hashes of the different values, sorted.
+    ways : dict of str to QuantileSketch
+        The values, by every way that reads them all.
+    texts : Counter
+    units : Counter
+        What is written beside numbers, and in how many rows.
+    """
+
+    rows: int
+    known: int
+    kind: str
+    whole: bool
+    hashes: npt.NDArray[np.uint64]
+    ways: Mapping[str, QuantileSketch]
+    texts: Counter[str]
+    units: Counter[str]
+
+    @classmethod
+    def of(cls, column: "pd.Series", capacity: int | None = CAPACITY) -> "Found":
+        """Look at a column; a capacity of None makes medians exact."""
+        kind = kind_of_values(column)
+        if kind in ("number", "date"):
+            values = column_numbers(str(column.name), column) if kind == "number" else stamps(column)
+            values = values[~np.isnan(values)] + 0.0  # one zero, not two
+            way = {NUMBER if kind == "number" else _STAMPS: QuantileSketch.of(values, capacity)}
+            whole = kind == "number" and column.dtype.kind != "b" and bool((values == np.floor(values)).all())
+            return cls(len(column), len(values), kind, whole, _hashes(values), way, Counter(), Counter())
+        texts = column_texts(column)
+        counted = Counter(texts[texts != None])  # noqa: E711 (each element)
+        known = counted.total()
+        distinct, counts = np.array([*counted], dtype=object), np.array([*counted.values()], dtype=np.int64)
+        read = ways_to_read(distinct) if kind == "text" and known else {}
+        ways = {way: QuantileSketch.of(np.repeat(values, counts), capacity) for way, values in read.items()}
+        beside: Counter[str] = Counter()
+        for text, count in counted.items():
+            beside[unit_of(text)] += count
+        del beside[""]
+        kind = kind if known else "empty"
+        return cls(len(column), known, kind, False, _hashes(distinct), ways, counted, beside)
+
+    def __add__(self, other: "Found") -> "Found":
+        """What is found in the rows of both."""
+        if "empty" in (self.kind, other.kind):
+            full = other if self.kind == "empty" else self
+            ways = full.ways
+        else:
+            full = self
+            ways = {way: self.ways[way] + other.ways[way] for way in self.ways.keys() & other.ways.keys()}
+        hashes = np.unique(np.concatenate([self.hashes, other.hashes]))[:_HASHES]
+        texts = self.texts + other.texts
+        if len(texts) > _TEXTS:
+            texts = Counter(dict(by_frequency(texts)[:_TEXTS]))
+        whole = (self.whole or self.kind == "empty") and (other.whole or other.kind == "empty")
+        rows, known = self.rows + other.rows, self.known + other.known
+        return Found(rows, known, full.kind, whole, hashes, ways, texts, self.units + other.units)
+
+    @property
+    def distinct(self) -> int:
+        """How many different values there are."""
+        if len(self.hashes) < _HASHES:
+            return len(self.hashes)
+        return min(self.known - 1, round((_HASHES - 1) / (float(self.hashes[-1]) / 2.0**64)))
+
+
+def by_frequency(texts: Counter[str]) -> list[tuple[str, int]]:
+    """Texts and their counts: the most frequent first, equally frequent ones in the order of the alphabet."""
+    return sorted(texts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def taken_for(name: str, found: Found, *, keep: bool = False) -> Column:
+    """What a column is taken for; one that is to be kept is a feature, whatever it holds."""
+    if not found.known:
+        return LeftOut(name, "left out, no value in any row")
+    if found.distinct == 1 and not keep and (found.kind in ("number", "date") or found.known == found.rows):
+        return LeftOut(name, "left out, the same value in all rows")
+    way = _way(name, found)
+    why = "" if keep else _identifier(name, found, way)
+    if why:
+        return LeftOut(name, f"left out, {why}")
+    if way == "":
+        return _categories(name, found)
+    median = found.ways[way].quantile(0.5)
+    if way.startswith(DATE):
+        return _date_column(name, found, way, median)
+    unit = min(found.units, default="") if way in (NUMBER, COMMA) and found.kind == "text" else ""
+    said = [_written(way, unit)] if found.kind == "text" else []
+    if found.known < found.rows:
+        said.append(f"{_gaps(found)} filled by the median, {median:.6g}")
+    return Numbers(name, median, way, unit, "; ".join(said))
+
+
+def likely_role(name: str, found: Found) -> str:
+    """What a column may be instead of a feature, by its name and its shape; empty if nothing speaks for it.
+
+    One of ``"outcome"``, ``"score"`` (of another model) and ``"person number"``.
+    """
+    words = [word.lower() for word in _WORD.findall(str(name))]
+    if found.distinct == 2 and any(_OUTCOME.fullmatch(word) for word in words):
+        return "outcome"
+    if found.distinct > 2 and any(_SCORE.fullmatch(word) for word in words):
+        return "score"
+    if found.whole and found.known >= _FEW_ROWS and found.distinct >= _NEARLY * found.known:
+        low, high = (found.ways[NUMBER].quantile(end) for end in (0.0, 1.0))
+        same_length = low >= _LONG and len(f"{low:.0f}") == len(f"{high:.0f}")
+        if same_length or any(_PERSON.fullmatch(word) for word in words):
+            return "person number"
+    return ""
+
+
+def _way(name: str, found: Found) -> str:
+    """The way in which the column is read; none for text."""
+    if found.kind in ("number", "date"):
+        return next(iter(found.ways))
+    if found.kind == "category":
+        return ""
+    numbers = [way for way in (NUMBER, COMMA) if way in found.ways]
+    measured = found.units.total() >= 0.5 * found.known
+    if numbers and len(found.units) > 1 and measured and found.distinct > _CODES:
+        named = ", ".join(map(repr, sorted(found.units)[:4]))
+        raise InputError(
+            "column {name!r} has numbers in different units ({named}); write all of them in one, or {-name}",
+            name=name, named=named,
+        )  # fmt: skip
+    named_codes = found.distinct <= _CODES and not found.units and numbers[:1] != [COMMA]
+    if numbers and not named_codes and (not found.units or (measured and len(found.units) == 1)):
+        return numbers[0]
+    if TRUTH in found.ways and found.ways[TRUTH].quantile(0.0) < found.ways[TRUTH].quantile(1.0):
+        return TRUTH
+    dates = [way for way in found.ways if way.startswith(DATE)]
+    if not dates:
+        _refuse_slips(name, found)
+    return TIME if TIME in found.ways else min(dates, key=_preference, default="")
+
+
+def _preference(way: str) -> tuple[bool, bool, str]:
+    """Four digits of a year before two, and the month before the day where nothing tells them apart."""
+    return "%y" in way, "%d/%m" in way or "%m-%d" in way, way
+
+
+def _refuse_slips(name: str, found: Found) -> None:
+    """Refuse numbers with a slip among them: as text they would be categories, each of a row or two."""
+    texts = np.array(list(found.texts), dtype=object)
+    read = read_as(NUMBER, texts)
+    read[[unit_of(text) != "" for text in texts]] = np.nan
+    slips = np.array([found.texts[text] for text in texts[np.isnan(read)]], dtype=np.int64)
+    if len(slips) and len(np.unique(read[~np.isnan(read)])) > _CODES and slips.sum() <= 0.5 * found.known:
+        rows = f"{slips.sum()} row{'' if slips.sum() == 1 else 's'}"
+        raise SlipError(
+            "column {name!r} is mostly numbers, but has {text!r}{where} ({rows} with text); correct it, leave it "
+            "empty, or, for the whole column, {-name}",
+            name=name, text=str(min(texts[np.isnan(read)])), rows=rows, where="",
+        )  # fmt: skip
+
+
+def _identifier(name: str, found: Found, way: str) -> str:
+    """Why the column tells rows apart and nothing more; empty if it may tell more."""
+    named, nearly = _ID.fullmatch(str(name)) is not None, found.distinct >= _NEARLY * found.known
+    share = found.distinct / found.known
+    differs = "different in " + ("every row" if share == 1.0 else f"about {min(share, 0.99):.0%} of the rows")
+    if way == "":
+        if (nearly and found.known >= _FEW_ROWS) or (named and found.distinct > MAX_CATEGORIES):
+            return f"text that tells rows apart, {differs}"
+        return ""
+    if not found.whole:
+        return ""
+    sketch = found.ways[way]
+    dense = sketch.quantile(1.0) - sketch.quantile(0.0) <= 1.05 * found.known
+    if named and (nearly or found.distinct > MAX_CATEGORIES or str(name).lower().startswith("unnamed")):
+        return f"an identifier by its name, {differs}"
+    return f"a running number, {differs}" if nearly and dense and found.known >= _FEW_ROWS else ""
+
+
+def _date_column(name: str, found: Found, way: str, median: float) -> Dates:
+    sketch = found.ways[way]
+    first, values = sketch.quantile(0.0), np.concatenate(sketch.levels)
+    parts = tuple(part for part, each in date_parts(values).items() if _varies(each))
+    form = "" if found.kind == "date" or way == DATE + "ISO8601" else f" written as {shown_form(way)}"
+    said = [f"dates{form}, as " + ", ".join([f"days since {shown_date(first)}", *parts])]
+    if found.known < found.rows:
+        said.append(f"{_gaps(found)} filled by the median, {shown_date(median)}")
+    return Dates(name, median, first, way, parts, "; ".join(said))
+
+
+def _categories(name: str, found: Found) -> Column:
+    if found.distinct <= MAX_CATEGORIES:
+        counts = found.texts + Counter({GAP: found.rows - found.known})
+        return Categories(name, tuple(text for text, _ in by_frequency(counts)))
+    ordered = by_frequency(found.texts)
+    least = ordered[min(MAX_CATEGORIES, len(ordered) - 1)][1]  # what is as rare as the first that is too many is rare
+    kept = Counter({text: count for text, count in ordered[:MAX_CATEGORIES] if count > least})
+    if not kept:
+        return LeftOut(name, f"left out, {found.distinct:,} different texts, none of them frequent")
+    values = [text for text, _ in by_frequency(kept + Counter({GAP: found.rows - found.known})) if text != OTHER]
+    note = f'{found.distinct:,} different texts: the {len(kept)} most frequent, and "other" for the rest'
+    return Categories(name, (*values, OTHER), rest=True, note=note)
+
+
+def _written(way: str, unit: str) -> str:
+    if way == TRUTH:
+        return "yes and no, as 1 and 0"
+    if way == TIME:
+        return "times of day, as hours"
+    comma = " with decimal commas" if way == COMMA else ""
+    return f"numbers written as text{comma}" + (f", in {unit}" if unit else "")
+
+
+def _gaps(found: Found) -> str:
+    gaps = found.rows - found.known
+    return f"{gaps:,} gap{'' if gaps == 1 else 's'}"
+
+
+def _varies(values: FloatArray) -> bool:
+    return bool(len(values)) and float(values.min()) < float(values.max())
+
+
+def _hashes(values: AnyArray) -> npt.NDArray[np.uint64]:
+    """The smallest hashes of the values; those of equal values are equal in every process."""
+    import pandas as pd
+
+    return np.unique(pd.util.hash_array(values, categorize=False))[:_HASHES]

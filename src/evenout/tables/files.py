@@ -1,0 +1,318 @@
+"""Tables from files: CSV or Parquet in, a pandas frame out, and one clear line about a file that is wrong."""
+
+import csv
+import gzip
+import hashlib
+import re
+import zlib
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
+from difflib import get_close_matches
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evenout.core.exceptions import warn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
+
+# What a CSV file may say for "no value"; written out so that every file is read in the same way for ever.
+MISSING = (
+    "", "NA", "N/A", "n/a", "na", "n.a.", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "?", "-",
+    "--", ".", "#DIV/0!", "#VALUE!", "#REF!",
+)  # fmt: skip
+
+_HEAD = 65536  # bytes in which binary data is recognised
+_LINE = 2**24  # bytes; no table has longer lines
+_LARGE = 2**30  # bytes that any packed file may fill; more only up to so many times its own size:
+_SWELL = 200
+
+_SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+_NO_LETTERS = frozenset({0x81, 0x8D, 0x8F, 0x90, 0x9D})  # what Windows-1252 has no letter for
+_COMMA = re.compile(r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+")
+_WRITTEN = re.compile(r"\D{0,5}(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?[^\d.,]{0,15}")
+
+
+def read_table(
+    path: Path, *, text: Collection[str] = (), verbatim: Collection[str] = (), once: Collection[str] = ()
+) -> "pd.DataFrame":
+    """Read a file of one of the `SUFFIXES`.
+
+    Parameters
+    ----------
+    path : Path
+        CSV: UTF-8 or Windows-1252, separated by commas, semicolons, tabs or bars, a header line, quoted where needed;
+        ``MISSING`` lists what counts as missing. Decimal commas are read where the separator is no comma.
+    text : collection of str
+        Columns to keep as text even if they look like numbers.
+    verbatim : collection of str
+        Columns to keep exactly as they are written: text in which nothing is missing.
+    once : collection of str
+        Names that no two columns may have. Others are told apart by a number: ``x (2)``.
+
+    Returns
+    -------
+    DataFrame with at least one row, its columns named and distinct
+
+    Raises
+    ------
+    ValueError
+        With one line that says what is wrong with the file, and where.
+    """
+    require_file(path)
+    name = path.name.lower()
+    if name.endswith(".parquet"):
+        frame = _read_parquet(path, verbatim)
+    elif name.endswith((".csv", ".csv.gz")):
+        frame = _read_csv(path, text, verbatim, once)
+    else:
+        raise ValueError(f"{path} is of no known kind; name it {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    if not len(frame):
+        raise ValueError(f"{path} has a header, but no rows")
+    return frame
+
+
+def require_file(path: Path) -> None:
+    """Raise a ValueError unless ``path`` is a file with something in it."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name a file in it")
+    if not path.exists():
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link that leads to no file; name the file itself")
+        near = get_close_matches(path.name, _names_in(path.parent), n=1)
+        raise ValueError(f"{path} does not exist" + (f"; did you mean {path.parent / near[0]}?" if near else ""))
+    if not path.is_file():  # to read a pipe or a device may take for ever
+        raise ValueError(f"{path} is no regular file; save its content in one")
+    if not path.stat().st_size:
+        raise ValueError(f"{path} is empty")
+
+
+def require_columns(names: Iterable[str], columns: Iterable[str], *, where: str, use: str = "") -> None:
+    """Raise a ValueError that names the first of ``names`` that is not among ``columns``, and what is near to it.
+
+    >>> require_columns(["Sex"], ["sex", "age"], where="people.csv", use="--sensitive")
+    Traceback (most recent call last):
+    ValueError: people.csv has no column 'Sex' (--sensitive); did you mean 'sex'?
+    """
+    known = [str(column) for column in columns]
+    for name in names:
+        if name in known:
+            continue
+        folded = {column.casefold().strip(): column for column in known}
+        near = get_close_matches(name.casefold().strip(), folded, n=1)
+        listed = ", ".join(map(repr, known[:8])) + (", ..." if len(known) > 8 else "")
+        hint = f"did you mean {folded[near[0]]!r}?" if near else f"its columns are {listed}"
+        raise ValueError(f"{where} has no column {name!r}{f' ({use})' if use else ''}; {hint}")
+
+
+def sha256(path: Any) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_csv(path: Path, text: Collection[str], verbatim: Collection[str], once: Collection[str]) -> "pd.DataFrame":
+    import pandas as pd
+
+    form = _check_csv(path, once)
+    # From 3.1 on pandas reads every digit by default, and asking for it is deprecated.
+    old = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
+    exact: dict[str, Any] = {"float_precision": "round_trip"} if old else {}
+    frame = pd.read_csv(
+        path,
+        sep=form.separator,
+        decimal="," if form.commas else ".",
+        encoding=form.encoding,
+        header=0,
+        names=form.header,
+        index_col=False,
+        dtype=dict.fromkeys({*text, *verbatim} & set(form.header), str),
+        keep_default_na=False,
+        na_values={name: list(MISSING) for name in form.header if name not in verbatim},
+        low_memory=False,  # one type for a whole column
+        **exact,
+    )
+    if form.commas:
+        for name in set(form.header) - {*text, *verbatim}:
+            frame[name] = _with_points(frame[name])
+    return frame
+
+
+class _Form(NamedTuple):
+    """How a CSV file is written; ``commas`` says whether its decimals follow a comma."""
+
+    header: list[str]
+    separator: str
+    commas: bool
+    encoding: str
+
+
+def _check_csv(path: Path, once: Collection[str]) -> _Form:
+    """How the file is written, after a pass over all lines: pandas would fill short rows silently."""
+    encoding = _encoding(path)
+    commas = False
+    with closing(_lines(path, encoding)) as lines:
+        first = next(lines, "")
+        separator = max(_SEPARATORS, key=lambda mark: first.count(mark))
+        rows = csv.reader(chain([first], lines), delimiter=separator, strict=True)
+        try:
+            header = _names(path, next(rows, []), once)
+            for row in rows:
+                if row and len(row) != len(header):
+                    raise ValueError(
+                        f"{path}, line {rows.line_num}: {_count(len(row), 'field')}, but the header has {len(header)}; "
+                        f"quote fields that hold a {_SEPARATORS[separator]}"
+                    )
+                if separator != "," and not commas:
+                    commas = any("," in field and _COMMA.fullmatch(field) for field in row)
+        except csv.Error as error:
+            fault = "carriage return outside quotes" if "new-line" in str(error) else error
+            raise ValueError(f"{path}, line {rows.line_num}: not valid CSV ({fault})") from None
+    return _Form(header, separator, commas, encoding)
+
+
+def _encoding(path: Path) -> str:
+    """UTF-8, or Windows-1252 for a file in which nothing but plain letters is UTF-8; that is told."""
+    marked = None
+    for number, line in enumerate(_raw_lines(path), 1):
+        try:
+            if not line.isascii() and line.decode("utf-8-sig"):
+                return "utf-8-sig"  # a wrong byte further on is damage
+        except UnicodeDecodeError:
+            marked = marked or number
+    if marked is None:
+        return "utf-8-sig"
+    if not any(set(line) & _NO_LETTERS for line in _raw_lines(path)):
+        warn(f"{path} is not UTF-8 (line {marked}), so it is read as Windows-1252; look at words with accents")
+        return "cp1252"
+    return "utf-8-sig"
+
+
+def _with_points(column: "pd.Series") -> "pd.Series":
+    """Text with decimal commas as it would be in a file with decimal points, if all of the column is."""
+    import pandas as pd
+
+    known = column.dropna()
+    if pd.api.types.is_numeric_dtype(column) or not all(_WRITTEN.fullmatch(str(value)) for value in known):
+        return column
+    plain = {value: str(value).replace(".", "").replace(",", ".") for value in known.unique()}
+    texts = column.map(plain)
+    numbers = pd.to_numeric(texts, errors="coerce")
+    return numbers if numbers.notna().sum() == len(known) else texts
+
+
+def _lines(path: Path, encoding: str) -> Generator[str, None, None]:
+    """The lines of a text file, decoded one by one so that a wrong byte has a line number."""
+    for number, line in enumerate(_raw_lines(path), 1):
+        try:
+            yield line.decode(encoding if number == 1 else encoding.removesuffix("-sig"))
+        except UnicodeDecodeError as error:
+            wrong = f"byte 0x{error.object[error.start]:02x} is not UTF-8"
+            raise ValueError(f"{path}, line {number}: {wrong}; save the file as UTF-8") from None
+
+
+def _raw_lines(path: Path) -> Generator[bytes, None, None]:
+    """The lines of a file, unpacked and of a bearable length."""
+    number = size = 0
+    try:
+        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
+            _refuse_binary(path, file.read(_HEAD))
+            file.seek(0)
+            while line := file.readline(_LINE + 1):
+                number, size = number + 1, size + len(line)
+                if len(line) > _LINE:
+                    raise ValueError(f"{path}, line {number}: longer than {_LINE:,} bytes, which no table is")
+                _refuse_swelling(path, size)
+                yield line
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise ValueError(f"{path} is no gzip file, or a damaged one") from None
+
+
+def _refuse_swelling(path: Path, size: int) -> None:
+    """Refuse a file that is made to fill the memory: small on disk, without end when it is unpacked."""
+    if size > _LARGE and size > _SWELL * path.stat().st_size:
+        raise ValueError(
+            f"{path} would fill more than {_SWELL} times its size on disk; if you trust it, give it as .csv"
+        )
+
+
+def _refuse_binary(path: Path, head: bytes) -> None:
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError(f"{path} is in UTF-16; save the file as UTF-8")
+    if b"\0" in head or head.startswith((b"PK\x03\x04", b"PAR1", b"\x1f\x8b")):
+        raise ValueError(
+            f"{path} holds binary data, not text; save the table as CSV, or give the file its right ending"
+        )
+
+
+def _names(path: Path, header: list[str], once: Collection[str]) -> list[str]:
+    """Names for all columns: a column without one is called by its place, as pandas does, and one of two is told apart.
+
+    >>> _names(Path("a.csv"), ["", "x", "y"], [])
+    ['Unnamed: 0', 'x', 'y']
+    """
+    if not any(header):
+        raise ValueError(f"{path} has no header; the first line must name the columns")
+    _refuse_repeated(path, [name for name in header if name in once])
+    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+    seen: Counter[str] = Counter()
+    renamed = []
+    for place, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[place] = f"{name} ({seen[name]})"
+            renamed.append(names[place])
+    _refuse_repeated(path, names)
+    if renamed:
+        twice = ", ".join(repr(name) for name in seen if seen[name] > 1)
+        called = ", ".join(map(repr, renamed))
+        warn(f"{path} has more than one column {twice}; from here on the later ones are called {called}")
+    return names
+
+
+def _refuse_repeated(path: Path, names: Collection[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{path} has more than one column {', '.join(map(repr, repeated))}; rename all but one")
+
+
+def _read_parquet(path: Path, verbatim: Collection[str]) -> "pd.DataFrame":
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    with _intact(path):
+        names, shape = pq.read_schema(path).names, pq.read_metadata(path)
+    _refuse_repeated(path, names)
+    _refuse_swelling(path, 8 * shape.num_rows * shape.num_columns)
+    with _intact(path):
+        frame = pq.read_table(path).to_pandas()
+        named = [name for name in frame.index.names if name is not None]
+        frame = (frame.reset_index(level=named) if named else frame).reset_index(drop=True)
+    for name in set(verbatim) & set(frame.columns):
+        known = zip(frame[name], frame[name].notna(), strict=True)
+        frame[name] = pd.Series([str(value) if there else "" for value, there in known], dtype=object)
+    return frame.rename(columns=str)
+
+
+@contextmanager
+def _intact(path: Path) -> Iterator[None]:
+    """Say of a Parquet file that it is damaged, whatever pyarrow, or pandas about its notes in the file, says."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, AttributeError, LookupError, TypeError, ValueError):
+        raise ValueError(f"{path} is no Parquet file, or a damaged one") from None
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,115 @@
+"""Rules on constructor parameters as data, checked at fit."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from evenout.core.base_score import COMBINATIONS, SCALINGS
+from evenout.core.exceptions import InputError
+from evenout.core.pairwise import METHODS as PAIR_METHODS
+from evenout.core.problem import CORRECTIONS, METHODS, WEIGHTS
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a parameter may be: a test and the same in words."""
+
+    allows: Callable[[Any], bool]
+    words: str
+
+    def __or__(self, other: "Rule") -> "Rule":
+        return Rule(lambda value: self.allows(value) or other.allows(value), f"{self.words} or {other.words}")
+
+
+def one_of(names: Iterable[str]) -> Rule:
+    """Allow the given names."""
+    known = tuple(names)
+    return Rule(lambda value: isinstance(value, str) and value in known, ", ".join(repr(name) for name in known))
+
+
+def number(low: float, high: float, *, open_low: bool = False) -> Rule:
+    """Allow a finite real number in [low, high], or (low, high] with ``open_low``."""
+
+    def allows(value: Any) -> bool:
+        if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+            return False
+        given = float(value)
+        return (low < given if open_low else low <= given) and given <= high and bool(np.isfinite(given))
+
+    top = "" if np.isinf(high) else f" and at most {high:g}"
+    return Rule(allows, f"a number {'above' if open_low else 'of at least'} {low:g}{top}")
+
+
+def integer(low: int) -> Rule:
+    """Allow an integer of at least ``low``."""
+    return Rule(lambda value: _is_integer(value) and int(value) >= low, f"an integer of at least {low}")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+SHARE_OR_COUNT = Rule(
+    lambda value: number(0, 0.5, open_low=True).allows(value) or (_is_integer(value) and int(value) >= 1),
+    "a share of the rows above 0 and at most 0.5, or a count of rows",
+)
+NONE = Rule(lambda value: value is None, "None")
+CALLABLE = Rule(callable, "a function")
+TRUTH = Rule(lambda value: isinstance(value, bool | np.bool_), "True or False")
+MEDIAN_MULTIPLE = Rule(
+    lambda value: (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and value[0] == "median"
+        and number(0, np.inf, open_low=True).allows(value[1])
+    ),
+    "('median', a number above 0)",
+)
+CONFIDENCE = Rule(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1")
+NAMES = Rule(
+    lambda value: isinstance(value, tuple | list) and all(isinstance(name, str) for name in value),
+    "a tuple of column names",
+)
+ANY_JOBS = NONE | Rule(lambda value: _is_integer(value) and int(value) != 0, "an integer other than 0")
+CLASSIFIER = NONE | Rule(
+    lambda c: hasattr(c, "get_params") and hasattr(c, "predict_proba"), "a classifier with predict_proba"
+)
+
+ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
+    "standardize": TRUTH,
+    "combination": one_of(COMBINATIONS) | CALLABLE,
+    "scaling": one_of(SCALINGS),
+    "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
+    "pairs": one_of(PAIR_METHODS),
+    "bias_reduction": NONE | number(0, 1),
+    "flag_rate_ratio": NONE | number(0, 1, open_low=True),
+    "alpha": NONE | number(0, np.inf),
+    "confidence": NONE | CONFIDENCE,
+    "target": one_of(("unseen", "training")),
+    "method": one_of(METHODS),
+    "weighting": one_of(("rank", "uniform")),
+    "weights": one_of(WEIGHTS),
+    "correction": one_of(CORRECTIONS),
+    "classifier": CLASSIFIER,
+    "continuous": NAMES,
+    "bands": integer(2),
+    "intersections": Rule(lambda value: isinstance(value, bool), "True, False") | one_of(("both",)),
+    "min_group_size": integer(2),
+    "small_groups": one_of(("leave_out", "merge", "error")),
+    "unknown_groups": one_of(("error", "ignore")),
+    "contamination": SHARE_OR_COUNT,
+    "reference_size": integer(2),
+    "n_jobs": ANY_JOBS,
+    "learn": Rule(lambda value: isinstance(value, bool | np.bool_), "True or False"),
+    "device": one_of(("cpu", "cuda")),
+}
+
+
+def check_parameters(values: dict[str, Any], rules: dict[str, Rule]) -> None:
+    """Raise a ValueError that names the first parameter that breaks its rule, its value and what is allowed."""
+    for name, rule in rules.items():
+        if not rule.allows(values[name]):
+            raise InputError(f"{{{name}=}} is not allowed; use {{words}}", words=rule.words, **{name: values[name]})

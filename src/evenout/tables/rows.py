@@ -1,0 +1,255 @@
+"""Feature rows, seeds, clusters and weights, cleaned once at the door into what the inner code trusts."""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, validate_data
+
+from evenout.core.exceptions import InputError
+from evenout.core.membership import Membership
+from evenout.core.notions import Notion
+from evenout.core.types import BoolArray, FloatArray, IntArray
+
+LARGEST = 1e30  # squares of larger numbers leave the range in which distances are exact
+_TRUTHS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+
+
+def training_rows(estimator: Any, X: Any) -> FloatArray:
+    """Training rows as a C-contiguous float64 array, without touching the estimator."""
+    _refuse_sparse(X)
+    validate_data(BaseEstimator(), X, skip_check_array=True)  # refuses columns of mixed name types
+    with _named_columns(estimator, X):
+        rows = check_array(X, dtype=np.float64, order="C", ensure_min_samples=2, estimator=estimator, input_name="X")
+    return refuse_huge(rows)
+
+
+def new_rows(estimator: Any, X: Any) -> FloatArray:
+    """New rows likewise, with the columns that the fitted estimator knows."""
+    ready = _ready(estimator, X)
+    if ready is not None:
+        return ready
+    _refuse_sparse(X)
+    with _named_columns(estimator, X):
+        rows = validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
+    return refuse_huge(rows)
+
+
+def _ready(estimator: Any, X: Any) -> FloatArray | None:
+    """Rows that need neither change nor word, as most are; None for all others, which go the long way.
+
+    The long way takes longer than scoring one row.
+    """
+    named = getattr(estimator, "feature_names_in_", None)
+    if type(X) is np.ndarray:
+        rows = X if named is None else None
+    else:
+        rows = None if named is None else _plain_frame(X, named)
+    if rows is None or rows.dtype != np.float64 or rows.ndim != 2 or not rows.flags.c_contiguous:
+        return None
+    if rows.size == 0 or rows.shape[1] != estimator.n_features_in_:
+        return None
+    return rows if np.abs(rows).max() <= LARGEST else None  # which neither a gap nor infinity is
+
+
+def _plain_frame(X: Any, named: Any) -> FloatArray | None:
+    """The values of a pandas frame with these columns, all of numpy's own kinds; None of any other."""
+    import pandas as pd
+
+    if type(X) is not pd.DataFrame or len(X.columns) != len(named) or (X.columns.to_numpy() != named).any():
+        return None
+    if not all(isinstance(kind, np.dtype) and kind.kind == "f" for kind in X.dtypes):
+        return None
+    return np.ascontiguousarray(X.to_numpy())
+
+
+@contextmanager
+def _named_columns(estimator: Any, X: Any) -> Iterator[None]:
+    """Say which columns of a frame are no numbers, or have gaps, and what takes care of them."""
+    try:
+        yield
+    except (TypeError, ValueError):
+        if not hasattr(X, "iloc") or getattr(X, "ndim", 0) != 2:
+            raise
+        wrong = [str(name) for i, name in enumerate(X.columns) if not _is_complete(X.iloc[:, i])]
+        if not wrong:
+            raise
+        raise InputError(
+            "{@X} has text, dates or gaps in column {named}{more}; encode it: make_pipeline(TableEncoder(), {model}())",
+            named=", ".join(map(repr, wrong[:5])), more=f" and {len(wrong) - 5} more" if len(wrong) > 5 else "",
+            model=type(estimator).__name__,
+        ) from None  # fmt: skip
+
+
+def _is_complete(column: Any) -> bool:
+    """Whether all values are numbers."""
+    try:
+        return bool(np.isfinite(column.to_numpy(dtype=np.float64, na_value=np.nan)).all()) and column.dtype.kind != "M"
+    except (TypeError, ValueError):
+        return False
+
+
+def column_names(X: Any) -> list[str] | None:
+    """Names of the columns of a frame; None where X has none, or not all are text."""
+    names = list(getattr(X, "columns", []))
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def column_name(values: Any) -> str | None:
+    """Name of a column of a frame; None where it has none."""
+    name = getattr(values, "name", None)
+    return name if isinstance(name, str) else None
+
+
+def as_seed(random_state: Any) -> int:
+    """An integer is used as it is, so that detectors agree with scikit-learn's under the same seed."""
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    if not isinstance(random_state, int | np.integer) or not 0 <= random_state < 2**32:
+        allowed = "an integer from 0 to 4294967295, a RandomState or None"
+        raise ValueError(f"random_state={random_state!r} is not allowed; use {allowed}")
+    return int(random_state)
+
+
+def read_clusters(clusters: Any, n_rows: int) -> IntArray | None:
+    """Codes 0, 1, ... of the clusters of rows; None if each row stands for itself."""
+    import pandas as pd
+
+    if clusters is None:
+        return None
+    if np.ndim(clusters) != 1 or len(clusters) != n_rows:
+        raise ValueError(f"clusters must hold one value per row, shape ({n_rows},), got shape {np.shape(clusters)}")
+    codes, _ = pd.factorize(np.asarray(pd.Series(clusters), dtype=object))
+    if (codes < 0).any():
+        raise InputError(
+            "{@clusters} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
+            "give these rows a value of their own",
+            unknown=(codes < 0).sum(), n_rows=n_rows, row=(codes < 0).argmax(),
+        )  # fmt: skip
+    return codes.astype(np.intp)
+
+
+def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Notion]) -> FloatArray | None:
+    """Weights of the rows, 0 or more and not all 0; None if all count alike."""
+    if sample_weight is None:
+        return None
+    if any(notion.name == "individual" for notion in fairness):
+        raise ValueError("sample_weight does not go with fairness='individual', which compares rows; leave it out")
+    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if weights.shape != (n_rows,):
+        raise ValueError(f"sample_weight must hold one number per row, shape ({n_rows},), got shape {weights.shape}")
+    if (weights < 0).any() or not weights.any():
+        raise ValueError("sample_weight has negative numbers or zeros alone; give numbers of 0 or more")
+    return weights
+
+
+def label_numbers(labels: Any) -> tuple[FloatArray, BoolArray]:
+    """Labels of shape (n,) as 1 and 0, and which of them are neither; missing ones are NaN.
+
+    Truth values and the words yes, no, true and false are read, in any case.
+
+    >>> label_numbers(["Yes", "no", True, 0, "1", None, "ja"])[0].tolist()
+    [1.0, 0.0, 1.0, 0.0, 1.0, nan, nan]
+    """
+    import pandas as pd
+
+    from evenout.tables.columns import numbers_or_gaps  # loads what rows without labels need not
+
+    column = pd.Series(np.asarray(labels, dtype=object))
+    values = numbers_or_gaps(column).to_numpy(float, copy=True)
+    unread = np.isnan(values) & column.notna().to_numpy()
+    values[unread] = [_TRUTHS.get(str(text).strip().casefold(), np.nan) for text in column[unread]]
+    return values, ~np.isin(values, (0.0, 1.0)) & column.notna().to_numpy()
+
+
+def read_outcomes(labels: Any, n_rows: int) -> FloatArray:
+    """1 for a known outlier, 0 for a known inlier, NaN for a row of unknown outcome."""
+    if np.ndim(labels) != 1 or len(labels) != n_rows:
+        got = np.shape(labels)
+        raise InputError("{@labels} must hold one value per row, ({n},), got shape {got!r}", n=n_rows, got=got)
+    values, wrong = label_numbers(labels)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InputError(
+            "{@labels} is {found!r} in {#row}; labels are 1 for an outlier, 0 for none (or yes and no), or missing",
+            found=np.asarray(labels, dtype=object)[row], row=row,
+        )  # fmt: skip
+    return values
+
+
+def read_known_labels(
+    labels: Any, label_propensity: Any, n_rows: int, *, learn: bool
+) -> tuple[FloatArray, FloatArray | None] | None:
+    """Labels, 1, 0 or NaN where nobody knows, and the chances with which they became known; None if there are none."""
+    refuse_lone_propensity(labels, label_propensity)
+    values = None if labels is None else read_outcomes(labels, n_rows)
+    if learn:
+        require_labels(None if values is None else int((~np.isnan(values)).sum()))
+    if values is None:
+        return None
+    return values, None if label_propensity is None else read_propensity(label_propensity, n_rows)
+
+
+def require_labels(n_known: int | None) -> None:
+    """Refuse to learn from no labels, or from a column without any."""
+    if n_known is None:
+        raise InputError("{learn=} needs {@labels}: 1 for an outlier, 0 for none, missing where unknown", learn=True)
+    if n_known == 0:
+        raise InputError("{@labels} has no label at all; give some, or leave {@learn} out")
+
+
+def refuse_lone_propensity(labels: Any, label_propensity: Any) -> None:
+    """Refuse the chances of labels that are not there."""
+    if labels is None and label_propensity is not None:
+        raise InputError("{@label_propensity} goes with {@labels}, which are missing; give both, or none")
+
+
+def read_propensity(label_propensity: Any, n_rows: int) -> FloatArray:
+    """The chance with which each row was looked at, shape (n,)."""
+    if np.ndim(label_propensity) == 0:
+        label_propensity = np.full(n_rows, label_propensity)
+    chances = check_array(
+        label_propensity, ensure_2d=False, dtype=np.float64, input_name="label_propensity", ensure_min_samples=0
+    )
+    if chances.shape != (n_rows,) or not ((chances > 0) & (chances <= 1)).all():
+        raise InputError(
+            "{@label_propensity} must be a chance above 0 and at most 1, or hold one per row, ({n},)", n=n_rows
+        )
+    return chances
+
+
+def refuse_lone_clusters(
+    members: Membership, names: Sequence[str], clusters: IntArray | None, sample_weight: FloatArray | None
+) -> None:
+    """Raise an error for a group that one cluster alone, or one row of positive weight, stands for."""
+    n_rows = members.weights.shape[0]
+    counted = np.ones(n_rows, dtype=bool) if sample_weight is None else sample_weight > 0
+    units = np.arange(n_rows) if clusters is None else clusters
+    for code, label in enumerate(names):
+        rows, _ = members.of(code)
+        n = len(np.unique(units[rows[counted[rows]]]))
+        if n < 2:
+            kind = "rows" if clusters is None else "clusters"
+            raise ValueError(
+                f"group {label!r} has {n} {kind} of positive weight; at least 2 are needed to tell a gap from chance: "
+                f"give other weights or finer clusters, or leave its rows out"
+            )
+
+
+def _refuse_sparse(X: Any) -> None:
+    if scipy.sparse.issparse(X):
+        raise ValueError("X is sparse; dense data is needed: pass X.toarray()")
+
+
+def refuse_huge(X: FloatArray) -> FloatArray:
+    """X itself, unless it holds a value that distances cannot be computed with."""
+    if np.abs(X).max(initial=0.0) > LARGEST:
+        row, column = np.unravel_index(np.abs(X).argmax(), X.shape)
+        raise ValueError(
+            f"X has {X[row, column]:.3g} in row {row}, column {column}; rescale values above {LARGEST:g} in magnitude"
+        )
+    return X
