@@ -49,7 +49,7 @@ class FittedScores(OutlierScorer, BaseEstimator):
     """
 
     _result: FitResult
-    _store: Callable[[FitResult], None]
+    _take: Callable[..., Self]
     get_params: Callable[..., dict[str, Any]]
     n_jobs: int | None
     device: str
@@ -69,6 +69,11 @@ class FittedScores(OutlierScorer, BaseEstimator):
         ----------
         bias_reduction, flag_rate_ratio, alpha, confidence
             As in the constructor; all that is not given is None.
+
+        Notes
+        -----
+        A model that was saved without the groups of its rows (`evenout.persistence.save_model`) moves to another
+        ``bias_reduction`` or ``alpha``, but knows no flag rates there: they are NaN. The rest it refuses.
         """
         check_is_fitted(self)
         asked = {
@@ -79,9 +84,7 @@ class FittedScores(OutlierScorer, BaseEstimator):
         }
         parameters = self.get_params(deep=False) | asked
         check_parameters(parameters, ENSEMBLE)
-        other = copy(self).set_params(**asked)
-        other._store(self._result.at(Request.read(parameters)))
-        return other
+        return copy(self).set_params(**asked)._take(self._result.at(Request.read(parameters)))
 
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + self._fitted_html()
@@ -129,8 +132,8 @@ class FittedScores(OutlierScorer, BaseEstimator):
             raise InputError("an update takes rows in memory; give the partitions of {@X} one after the other")
         parameters = self.get_params(deep=False)
         rows, n_threads = new_rows(self, X), effective_n_jobs(self.n_jobs)
-        self._store(update_fit(self._result, Request.read(parameters), parameters, rows, sensitive_features, n_threads))
-        return self
+        request = Request.read(parameters)
+        return self._take(update_fit(self._result, request, parameters, rows, sensitive_features, n_threads))
 
     def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The fair score of new rows, shape (m,), higher = more outlying."""
@@ -198,6 +201,7 @@ class FittedScores(OutlierScorer, BaseEstimator):
         """
         check_is_fitted(self)
         found = self._result
+        found.require_rows("a table of costs")
         if found.path.cross.n_folds == 0:
             raise InputError("fewer than two groups were compared, so there is no path to go along")
         if alphas is None:
@@ -584,9 +588,7 @@ class FairOutlierEnsemble(FittedScores):
         """Nothing is stored before everything has succeeded: a failed refit leaves the model as it was."""
         parameters = self.get_params(deep=False)
         result = fit_rows(source, request, parameters, seed=seed, n_threads=effective_n_jobs(self.n_jobs))
-        self._store(result)
-        validate_data(self, X, skip_check_array=True)
-        return self
+        return self._take(result, X)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
         """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
@@ -594,8 +596,10 @@ class FairOutlierEnsemble(FittedScores):
             return self.fit(X, y, **params).predict(X, sensitive_features=params.get("sensitive_features"))
         return super().fit_predict(X, y, **params)
 
-    def _store(self, result: FitResult) -> None:
-        """Everything that is public of a fit; the rest stays in one place."""
+    def _take(self, result: FitResult, X: Any = None) -> Self:
+        """Everything that is public of a fit, new or saved, and with X the names of its columns; returns itself."""
+        if X is not None:
+            validate_data(self, X, skip_check_array=True)
         path, choice, sums = result.path, result.choice, result.path.cross.whole.sums
         self._result, self.path_ = result, path
         self.alpha_ = choice.alpha if path.rule is None else float("nan")
@@ -620,3 +624,4 @@ class FairOutlierEnsemble(FittedScores):
         stack = result.scores.stack
         self.label_weight_ = 0.0 if stack is None else stack.label_weight
         self.label_gap_ = result.label_gap
+        return self

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.optimize import brentq
@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from evenout.core.checks import FINITE, MOST_ROWS, Within, require
 from evenout.core.content import N_FOLDS, assign_folds
 from evenout.core.exceptions import InputError, NoGapWarning, TargetNotReachedWarning, warn
 from evenout.core.flags import flag_threshold, flagged_share, top_threshold
@@ -181,13 +182,33 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
             bias = _UnseenBias.of(values, _transport(distributions, shares, values, groups.codes), groups)
             strength, found = self._choose_strength(bias), bias.gap_detected
             reduction = float(bias.reduction(np.array([strength]))[0]) if found else reduction
-        # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
-        self.groups_, self.group_counts_, self.left_out_ = groups.labels, groups.counts, groups.left_out
-        self._places, self._distributions, self._shares = places, distributions, shares
-        self.strength_, self.gap_detected_, self.bias_reduction_ = strength, found, reduction
-        self.threshold_ = float(flag_threshold(self._repaired(values, groups.codes), share))
+        repaired = _repaired(distributions, shares, strength, values, groups.codes)
         names = [column_name(column) for column in protected_columns(sensitive_features, len(values), scores)]
-        self.score_name_, self.sensitive_names_ = column_name(scores), tuple(names) if all(names) else ()
+        # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
+        return self._take(
+            GroupMaps(
+                groups=groups.labels,
+                counts=groups.counts,
+                left_out=groups.left_out,
+                places=places,
+                distributions=distributions,
+                shares=shares,
+                strength=strength,
+                gap_detected=found,
+                bias_reduction=reduction,
+                threshold=float(flag_threshold(repaired, share)),
+                score_name=column_name(scores),
+                sensitive_names=tuple(str(name) for name in names) if all(names) else (),
+            )
+        )
+
+    def _take(self, result: "GroupMaps") -> Self:
+        """What a fit, new or saved, has learnt."""
+        self._result = result
+        self.groups_, self.group_counts_, self.left_out_ = result.groups, result.counts, result.left_out
+        self.strength_, self.gap_detected_ = result.strength, result.gap_detected
+        self.bias_reduction_, self.threshold_ = result.bias_reduction, result.threshold
+        self.score_name_, self.sensitive_names_ = result.score_name, result.sensitive_names
         return self
 
     def transform(self, scores: Any, *, sensitive_features: Any = None) -> FloatArray:
@@ -202,9 +223,10 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         y = one_per_row(scores, "scores")
-        known = match_groups(sensitive_features, len(y), tuple(self._places), rows=scores)
-        codes = np.array(list(self._places.values()), dtype=np.intp)[known]
-        return self._repaired(y, codes)
+        result = self._result
+        known = match_groups(sensitive_features, len(y), tuple(result.places), rows=scores)
+        codes = np.array(list(result.places.values()), dtype=np.intp)[known]
+        return _repaired(result.distributions, result.shares, result.strength, y, codes)
 
     def predict(self, scores: Any, *, sensitive_features: Any = None) -> IntArray:
         """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
@@ -216,10 +238,6 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
         return self.fit(scores, sensitive_features=sensitive_features).transform(
             scores, sensitive_features=sensitive_features
         )
-
-    def _repaired(self, y: FloatArray, codes: IntArray) -> FloatArray:
-        moved = _transport(self._distributions, self._shares, y, codes)
-        return np.where(codes >= 0, (1.0 - self.strength_) * y + self.strength_ * moved, y)
 
     def _read_groups(self, sensitive_features: Any, scores: Any, n_rows: int) -> tuple[Groups, dict[str, int]]:
         """The groups that are compared, and the place of every group among them, -1 for one that is left out."""
@@ -273,13 +291,50 @@ def _refuse_other_groups(sensitive_features: Any, n_rows: int) -> None:
 class _Distribution:
     """Distinct scores, ascending, and the share of the rows below each of them, half of its ties included."""
 
-    values: FloatArray
-    levels: FloatArray
+    values: Annotated[FloatArray, "n"]
+    levels: Annotated[FloatArray, "n"]
+
+    def check(self) -> None:
+        rising = (np.diff(self.values) > 0).all() and (np.diff(self.levels) > 0).all()
+        require(len(self.values) and rising, "values", "is no order")
 
     @classmethod
     def of(cls, scores: FloatArray) -> "_Distribution":
         values, counts = np.unique(scores, return_counts=True)
         return cls(values, (np.cumsum(counts) - counts / 2) / len(scores))
+
+
+@dataclass(frozen=True)
+class GroupMaps:
+    """All that a `ScoreRepair` has learnt; ``places`` has the code of every group, -1 for one that is left out."""
+
+    groups: tuple[str, ...]
+    counts: Annotated[IntArray, "G", Within(0, MOST_ROWS)]
+    left_out: dict[str, Annotated[int, Within(0, MOST_ROWS)]]
+    places: dict[str, Annotated[int, Within(-1)]]
+    distributions: tuple[_Distribution, ...]
+    shares: Annotated[FloatArray, "G"]
+    strength: Annotated[float, FINITE]
+    gap_detected: bool
+    bias_reduction: float
+    threshold: Annotated[float, FINITE]
+    score_name: str | None
+    sensitive_names: tuple[str, ...]
+
+    def check(self) -> None:
+        """A distribution for each group."""
+        G = len(self.groups)
+        require(len(self.counts) == G, "counts", "has the wrong length")
+        require(len(self.distributions) == G, "distributions", "has the wrong length")
+        require(all(place < G for place in self.places.values()), "places", "is out of range")
+
+
+def _repaired(
+    distributions: tuple[_Distribution, ...], shares: FloatArray, strength: float, y: FloatArray, codes: IntArray
+) -> FloatArray:
+    """Scores moved towards those that all groups share."""
+    moved = _transport(distributions, shares, y, codes)
+    return np.where(codes >= 0, (1.0 - strength) * y + strength * moved, y)
 
 
 def _transport(
@@ -572,7 +627,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         rows = TrainingRows.read(self, X, parameters, [NOTIONS[self.fairness]], **beside)
         _refuse_other_length(t, rows.X)
         sample, names, share = rows.sample, rows.names, flagged_share(self.contamination, len(t))
-        found, cross = Repaired(None, None, no_prices(0, len(names)), None, rows.groups), None
+        prices, model, path, flags, cross = no_prices(0, len(names)), None, None, None, None
         if len(names) >= 2:
             Z = np.column_stack([rows.X, t])
             folds = assign_folds(Z, rows.groups.codes, N_FOLDS, seed, rows.clusters)
@@ -580,17 +635,26 @@ class BlindRepair(TransformerMixin, BaseEstimator):
             cross = cross_fit_resemblance(self.classifier, Z, sample.members, folds, **settings)
             path = TradeoffPath(cross.sums(t, sample), {NOTIONS[self.fairness]: 1.0}, noise_aware=True)
             prices, flags = self._solve(cross, path, t, sample, share)
-            found = Repaired(cross.model, path, prices, flags, rows.groups)
-        # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
-        self.scores_ = t.copy() if cross is None else found.prices.apply(t, cross.own)
-        self.threshold_ = float(top_threshold(self.scores_[:, None], share, sample.weight)[0])
-        self.group_counts_ = expected_rows(sample.members)
+            model = cross.model
+        repaired = t.copy() if cross is None else prices.apply(t, cross.own)
         known = np.full(len(names), np.nan) if cross is None else cross.known
-        self.group_known_ = dict(zip(names, known.tolist(), strict=True))
-        self._store(found, names)
-        self.score_name_ = column_name(scores)
-        validate_data(self, X, skip_check_array=True)
-        return self
+        # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
+        return self._take(
+            Repaired(
+                model=model,
+                path=path,
+                prices=prices,
+                flags=flags,
+                names=names,
+                counts=expected_rows(sample.members),
+                known=known,
+                left_out=rows.groups.left_out,
+                scores=repaired,
+                threshold=float(top_threshold(repaired[:, None], share, sample.weight)[0]),
+                score_name=column_name(scores),
+            ),
+            X,
+        )
 
     def transform(self, scores: Any, X: Any) -> FloatArray:
         """Repaired scores of new rows, shape (m,); no group is needed.
@@ -649,11 +713,15 @@ class BlindRepair(TransformerMixin, BaseEstimator):
             warn_proxy(cross.known)
         return prices, flags
 
-    def _store(self, found: Repaired, names: tuple[str, ...]) -> None:
-        """What a fit has learnt; without two groups to compare, nothing."""
-        choice, path, groups = found.prices.choice, found.path, found.groups
+    def _take(self, found: Repaired, X: Any) -> Self:
+        """What a fit, new or saved, has learnt; without two groups to compare, nothing."""
+        validate_data(self, X, skip_check_array=True)
+        choice, path, names = found.prices.choice, found.path, found.names
         self._result, self.path_ = found, path
-        self.groups_, self.left_out_ = names, groups.left_out
+        self.scores_, self.threshold_, self.score_name_ = found.scores, found.threshold, found.score_name
+        self.group_counts_ = found.counts
+        self.group_known_ = dict(zip(names, found.known.tolist(), strict=True))
+        self.groups_, self.left_out_ = names, found.left_out
         self.lambda_ = dict(zip(names, found.prices.own.tolist(), strict=True))
         by_flags = self.flag_rate_ratio is not None
         gap = path is not None and (
@@ -666,6 +734,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         self.flag_rates_, self.flag_price_ = state.rates, state.cost
         self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
         self.outcome_ = Outcome.of(choice, state.ratio, self.get_params(deep=False), path)
+        return self
 
 
 def _more(known: float) -> str:

@@ -177,6 +177,14 @@ def test_precomputed_scores_must_be_numbers(people, run):
     assert load_model("evenout-out/model.skops")["ensemble"].detector_names_ == ("score_0", "score_1")
 
 
+def test_groups_of_rows_are_kept_if_asked_for(people, run):
+    people[["sex", "income", "debt"]].fillna({"income": 0}).to_csv("p.csv", index=False)
+    for more in ((), ("--updatable",)):
+        assert run("fit", "p.csv", "--sensitive", "sex", "--detectors", "precomputed", *FAST, *more).exit_code == 0
+        codes = load_model("evenout-out/model.skops")["ensemble"]._result.groups.codes
+        assert len(codes) == (len(people) if more else 0)
+
+
 def test_report_is_given_rows_groups_labels_ids_and_hashes(people, run, monkeypatch):
     told = {}
     monkeypatch.setattr(

@@ -128,7 +128,7 @@ def test_a_model_says_what_was_promised(folder, tmp_path):
     X, first = rng.normal(size=(300, 3)), week(0)
     groups = first[["sex", "age"]]
     model = FairOutlierEnsemble("paper", alpha=1.0, random_state=0).fit(X, sensitive_features=groups)
-    save_model(model, tmp_path / "model.skops")
+    save_model(model, tmp_path / "model.skops", updatable=True)
     result = run(folder, "--state", tmp_path / "s", *COLUMNS, "--model", tmp_path / "model.skops", "--json")
     assert result.exit_code in (0, 3), result.output
     settings = json.loads(result.output)["settings"]

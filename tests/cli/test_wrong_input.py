@@ -133,12 +133,12 @@ def test_score_refuses_wrong_models(fitted, new_people, run, tmp_path):
     content = (fitted / "model.skops").read_bytes()
     (tmp_path / "cut.skops").write_bytes(content[:-100])
     data = read_plain(fitted / "model.skops")
-    data["ensemble"]["scores"]["pool"]["parts"][0]["child"][0] = 10**6
+    data["ensemble"]["result"]["scores"]["pool"]["parts"][0]["child"][0] = 10**6
     write_plain(data, tmp_path / "crafted.skops")
     for name, words in (
         ("no.skops", "does not exist"),
         ("cut.skops", "damaged"),
-        ("crafted.skops", "child is out of range"),
+        ("crafted.skops", "child leaves its tree"),
     ):
         assert_refused(run("score", name, "n.csv", "--out", "s.csv"), words)
     assert not (tmp_path / "s.csv").exists()

@@ -43,7 +43,7 @@ def test_a_model_at_a_request_is_the_model_fitted_with_it(asked, model, table, t
     assert_same(moved, fitted)
     np.testing.assert_array_equal(moved.outlier_scores(table[0]), fitted.outlier_scores(table[0]))
     assert vars(model) == before
-    save_model(model, tmp_path / "m.skops")
+    save_model(model, tmp_path / "m.skops", updatable=True)
     assert_same(load_model(tmp_path / "m.skops").at(**asked), fitted)
 
 

@@ -188,7 +188,7 @@ def test_a_saved_model_knows_what_it_compared(tmp_path):
     settings = {"continuous": ("age",), "intersections": "both", "bands": 3, "alpha": 50.0}
     model = FairOutlierEnsemble(fairness="equalized_odds", random_state=0, **settings)
     model.fit(X, sensitive_features=frame, labels=labels, given=rng.integers(0, 2, 900))
-    save_model(model, tmp_path / "model.skops")
+    save_model(model, tmp_path / "model.skops", updatable=True)
     again = load_model(tmp_path / "model.skops")
     assert again.path_.cross.whole.compared == model.path_.cross.whole.compared
     assert again.attribute_bias_ == model.attribute_bias_

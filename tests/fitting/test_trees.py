@@ -6,8 +6,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from evenout.fitting.resemblance import Boosted
-from evenout.storage.archive import ModelFileError, plain
-from evenout.storage.fields import Fields
+from evenout.storage.archive import ModelFileError
+from evenout.storage.walker import describe, read, sound
 
 
 def _fitted(n_classes, missing=False, **settings):
@@ -45,8 +45,8 @@ def test_other_classifiers_stay_as_they_are():
 def test_they_come_back_from_plain_data():
     classifier, X = _fitted(3)
     trees = Boosted.of(classifier)
-    data = plain(trees)
-    again = Boosted.read(Fields(data), 4, 7)
+    again = read(Boosted, describe(trees), "model")
+    again.fits(4, 7)
     np.testing.assert_array_equal(again.predict_proba(X), trees.predict_proba(X))
 
 
@@ -65,7 +65,7 @@ def test_they_come_back_from_plain_data():
     ],
 )
 def test_damaged_trees_are_refused(name, change):
-    data = plain(Boosted.of(_fitted(3)[0]))
+    data = describe(Boosted.of(_fitted(3)[0]))
     data[name] = change(data[name])
     with pytest.raises(ModelFileError, match=r"its model\."):
-        Boosted.read(Fields(data), 4, 7)
+        sound("model", lambda: read(Boosted, data, "model").fits(4, 7))

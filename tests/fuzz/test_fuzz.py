@@ -33,7 +33,7 @@ def successes(endings):
 
 
 def test_the_corpus_is_small_and_ends_as_it_says(capsys):
-    assert sum(path.stat().st_size for path in (HERE / "corpus").iterdir()) < 400_000
+    assert sum(path.stat().st_size for path in (HERE / "corpus").iterdir()) < 500_000
     cases = json.loads((HERE / "corpus" / "cases.json").read_text())
     used = {source for case in cases for source in case["files"].values()}
     assert used == {path.name for path in (HERE / "corpus").iterdir()} - {"cases.json", "README.md"}

@@ -133,7 +133,7 @@ def _fitted(case: Case, sample: People) -> FairOutlierEnsemble:
             warnings.simplefilter("ignore")
             model = ensemble(case, **(asked | other)).fit(sample.S, **beside)
         with tempfile.TemporaryDirectory() as folder:
-            save_model(model, Path(folder) / "model.skops")
+            save_model(model, Path(folder) / "model.skops", updatable=True)
             model = load_model(Path(folder) / "model.skops", trusted=TRUSTED)
         return model.at(**{case.request: settings(case)[case.request]})
     return ensemble(case).fit(sample.S, **beside)

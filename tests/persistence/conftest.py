@@ -40,7 +40,7 @@ def pipeline():
 def default_file(tmp_path_factory):
     """A file with decorrelated neighbours, and an average of families."""
     path = tmp_path_factory.mktemp("models") / "default.skops"
-    save_model(fit_pipeline(detectors="default", standardize=True, alpha=2.0), path)
+    save_model(fit_pipeline(detectors="default", standardize=True, alpha=2.0), path, updatable=True)
     return path
 
 
@@ -52,5 +52,5 @@ def new_rows():
 @pytest.fixture(scope="session")
 def model_file(pipeline, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "model.skops"
-    save_model(pipeline, path)
+    save_model(pipeline, path, updatable=True)
     return path

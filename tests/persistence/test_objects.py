@@ -8,12 +8,13 @@ import zipfile
 import numpy as np
 import pytest
 import skops.io
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, persistence
 from evenout.detectors.fairlof import FairLOF
 from evenout.persistence import ModelFileError, load_model, save_model
 from evenout.storage.archive import read_plain, write_plain
@@ -79,3 +80,26 @@ def test_damaged_and_compressed_objects_are_refused_in_one_line(tmp_path):
         with pytest.raises(ModelFileError, match=words) as error:
             load_model(with_objects(tmp_path / "m.skops", objects))
         assert "\n" not in str(error.value)
+
+
+class Knob(BaseEstimator):
+    """A small object of parameters, as if it were our own."""
+
+    __module__ = "evenout.knob"
+
+    def __init__(self, size=3, inner=None):
+        self.size = size
+        self.inner = inner
+
+
+def test_our_own_small_objects_are_parameters_by_name(tmp_path, monkeypatch):
+    """Also as keys of a dict, and inside each other; nobody need be trusted for them."""
+    model, path = small(), tmp_path / "m.skops"
+    model.fairness = {Knob(7, inner=Knob(size=("a", 0.5))): 2.0, "demographic_parity": 1.0}
+    monkeypatch.setattr(persistence, "_SETTINGS", ("Knob",))
+    save_model(model, path)
+    (knob, weight), (name, _) = load_model(path).fairness.items()
+    assert (knob.size, knob.inner.size, weight, name) == (7, ("a", 0.5), 2.0, "demographic_parity")
+    monkeypatch.setattr(persistence, "_SETTINGS", ())
+    with pytest.raises(ModelFileError, match="parameters is of no known kind"):
+        load_model(path)

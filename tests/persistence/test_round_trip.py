@@ -74,7 +74,9 @@ def test_every_kind_of_ensemble_comes_back_with_its_column_names_and_claims(kind
     model = FairOutlierEnsemble(**{"alpha": 10.0, "min_group_size": 20, "random_state": 0, **settings})
     model.fit(X, sensitive_features=groups, **more)
     save_model(model, tmp_path / "m.skops")
-    loaded = load_model(tmp_path / "m.skops")
+    save_model(model, tmp_path / "whole.skops", updatable=True)
+    loaded, whole = (load_model(tmp_path / name) for name in ("m.skops", "whole.skops"))
+    np.testing.assert_array_equal(whole.outlier_scores(X + 0.1), model.outlier_scores(X + 0.1))
     assert loaded.n_jobs is None
     np.testing.assert_array_equal(loaded.outlier_scores(X + 0.1), model.outlier_scores(X + 0.1))
     np.testing.assert_array_equal(loaded.contributions(X + 0.1), model.contributions(X + 0.1))
@@ -97,8 +99,8 @@ def test_every_kind_of_ensemble_comes_back_with_its_column_names_and_claims(kind
 
 
 def test_equal_models_give_equal_files(pipeline, model_file, tmp_path):
-    save_model(pipeline, tmp_path / "again.skops")
-    save_model(load_model(model_file), tmp_path / "reloaded.skops")
+    save_model(pipeline, tmp_path / "again.skops", updatable=True)
+    save_model(load_model(model_file), tmp_path / "reloaded.skops", updatable=True)
     for name in ("again.skops", "reloaded.skops"):
         assert (tmp_path / name).read_bytes() == model_file.read_bytes()
 
@@ -107,14 +109,14 @@ def test_saving_keeps_no_trace_of_scoring(model_file, new_rows, tmp_path):
     loaded = load_model(model_file)
     loaded.predict(new_rows)
     loaded["ensemble"].path_.table()
-    save_model(loaded, tmp_path / "used.skops")
+    save_model(loaded, tmp_path / "used.skops", updatable=True)
     assert (tmp_path / "used.skops").read_bytes() == model_file.read_bytes()
 
 
 def test_an_interval_without_an_end_comes_back(pipeline, tmp_path):
     model = copy.copy(pipeline["ensemble"])
     choice = replace(model._result.choice, interval=(float("-inf"), 1.0))
-    model._store(replace(model._result, choice=choice))
+    model._take(replace(model._result, choice=choice))
     save_model(model, tmp_path / "m.skops")
     assert load_model(tmp_path / "m.skops").bias_reduction_interval_ == (float("-inf"), 1.0)
 

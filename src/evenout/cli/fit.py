@@ -90,7 +90,7 @@ def engine_options(command: Command) -> Command:
 def fit_folder(
     data: str, out: Path, *, sensitive: Sequence[str], drop: Sequence[str], keep: Sequence[str], given: Sequence[str],
     probable: bool, label: str | None, engine: str, scheduler: str | None, quiet: bool, as_json: bool,
-    reasons: int | None = None, everybody: bool = False, **settings: Any,
+    reasons: int | None = None, everybody: bool = False, updatable: bool = False, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit, write ``scores/*.parquet``, ``model.skops`` and ``summary.json``, and show flag rates by group."""
     from joblib import effective_n_jobs
@@ -132,7 +132,8 @@ def fit_folder(
                 step("Finding reasons")
                 where = folder / "scores"
                 explain_partitions(encoded(source, table), model, reasons, where, table=table, everybody=everybody)
-        save_model(Pipeline([("table", table), ("ensemble", model)]), folder / "model.skops")
+        pipeline = Pipeline([("table", table), ("ensemble", model)])
+        save_model(pipeline, folder / "model.skops", updatable=updatable)
         outcome = Figures.of(model)
         notes = {"features": table.columns_used, "column_notes": table.notes_, "gives_group_away": giveaways.found}
         summary = _summary(data, model, outcome) | notes
@@ -284,7 +285,8 @@ clusters are never features.
 DIR gets
   scores.csv    id, group, base and fair score, their ranks, flagged or not;
                 with --reasons, why
-  model.skops   the model, for "evenout score"; keep it as safe as the data
+  model.skops   the model, for "evenout score"; it holds feature values: keep
+                it as safe as the data
   summary.json  settings, versions, hashes, bias, flag rates, weights
   report.html   a page with a slider over every trade-off (extra: pages)
 Over a folder: scores/*.parquet in place of scores.csv, and no report;
@@ -353,6 +355,10 @@ Examples:
     is_flag=True,
     help="Report: also show counts of fewer than 10 people, and the group beside each id.",
 )
+@click.option(
+    "--updatable", is_flag=True,
+    help="Keep the group of every row in model.skops, for updates in Python, other flag rates, and 'evenout watch'.",
+)  # fmt: skip
 @reasons_option
 @estimator_options()
 @engine_options
@@ -360,8 +366,8 @@ Examples:
 def fit(
     data: str, sensitive: Sequence[str], probable: bool, out: Path, id_column: str | None, label: str | None,
     given: Sequence[str], clusters: str | None, drop: Sequence[str], keep: Sequence[str],
-    show_small_cells: bool, reasons: int | None, everybody: bool, engine: str, scheduler: str | None, n_jobs: int,
-    quiet: bool, as_json: bool, **settings: Any,
+    show_small_cells: bool, updatable: bool, reasons: int | None, everybody: bool, engine: str,
+    scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Fit on a file or a bundled data set; write the results whole, then show them."""
     with plain_messages():
@@ -371,7 +377,7 @@ def fit(
             fit_folder(
                 data, out, sensitive=sensitive, drop=[*drop, *filter(None, [id_column])], keep=keep,
                 given=given, probable=probable, label=label, engine=engine, scheduler=scheduler, quiet=quiet,
-                as_json=as_json, n_jobs=n_jobs, reasons=reasons, everybody=everybody, **settings,
+                as_json=as_json, n_jobs=n_jobs, reasons=reasons, everybody=everybody, updatable=updatable, **settings,
             )  # fmt: skip
             return
         from evenout.cli.inputs import read_fit_inputs
@@ -392,7 +398,8 @@ def fit(
                 pipeline, crossed = _fit(inputs, settings | {"n_jobs": n_jobs})
                 giveaways.name(pipeline["table"].get_feature_names_out().tolist())
             step("Writing results")
-            summary = _write(folder, inputs, pipeline, crossed, giveaways, reasons, everybody=everybody)
+            told = {"everybody": everybody, "updatable": updatable}
+            summary = _write(folder, inputs, pipeline, crossed, giveaways, reasons, **told)
             step("Writing the report")
             try:
                 shown = {"show_small_cells": show_small_cells, "reasons": reasons or 0}
@@ -437,6 +444,7 @@ def _write(
     reasons: int | None,
     *,
     everybody: bool,
+    updatable: bool,
 ) -> "FitSummary":
     from evenout.cli.show import summarise
     from evenout.persistence import save_model
@@ -452,7 +460,7 @@ def _write(
             scores, pipeline["table"], pipeline["ensemble"], inputs.features, reasons, everybody=everybody
         )
     write_table(scores, folder / "scores.csv")
-    save_model(pipeline, folder / "model.skops")
+    save_model(pipeline, folder / "model.skops", updatable=updatable)
     summary = summarise(inputs, pipeline, giveaways.found, sha256(folder / "model.skops"))
     (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
     return summary

@@ -6,12 +6,13 @@ range. They are not clipped, because that would tie the most outlying of them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from scipy.special import erf
 
 from evenout.core.cells import FEW, sum_products
+from evenout.core.checks import Within, require
 from evenout.core.content import counts_around
 from evenout.core.parallel import by_rows, map_blocks, map_columns, one_blas_thread, sorted_columns
 from evenout.core.types import BoolArray, FloatArray, IntArray
@@ -38,13 +39,17 @@ class Scaling:
         The training scores, sorted by column, where ranks need them.
     """
 
-    kind: str
-    low: FloatArray
-    high: FloatArray
-    mean: FloatArray
-    std: FloatArray
-    varies: BoolArray
-    sorted_scores: FloatArray
+    kind: Annotated[str, SCALINGS]
+    low: Annotated[FloatArray, "k"]
+    high: Annotated[FloatArray, "k"]
+    mean: Annotated[FloatArray, "k"]
+    std: Annotated[FloatArray, "k"]
+    varies: Annotated[BoolArray, "k"]
+    sorted_scores: Annotated[FloatArray, "n k"]
+
+    def check(self) -> None:
+        """Ranks have scores to be ranked among, and nothing else has."""
+        require((self.kind == "rank") == (len(self.sorted_scores) > 0), "sorted_scores", "has the wrong shape")
 
     def transform(self, raw: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Scale raw scores of shape (m, k)."""
@@ -149,9 +154,15 @@ class Combination:
         What each detector of the bucket weighs in an ``"average"``; None: all the same.
     """
 
-    kind: str | Combiner
-    buckets: tuple[IntArray, ...]
-    shares: FloatArray | None = None
+    kind: Annotated[str | Combiner, COMBINATIONS, {}]
+    buckets: tuple[Annotated[IntArray, "*", Within(0)], ...]
+    shares: Annotated[FloatArray, "*"] | None = None
+
+    def check(self) -> None:
+        """There is a bucket, and a share of each of its detectors."""
+        require(self.buckets, "buckets", "is empty")
+        fits = self.shares is None or len(self.shares) == len(self.buckets[0])
+        require(fits, "shares", "has the wrong length")
 
     def apply(self, S: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Combine scores of shape (m, k) into m numbers."""

@@ -9,10 +9,11 @@ is in `evenout.core.cells`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from evenout.core.checks import require
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.parallel import map_blocks, one_blas_thread
 from evenout.core.sketch import average_ranks
@@ -44,12 +45,22 @@ class Cells:
         Weights of the detectors in t, where t is linear in them.
     """
 
-    plain: FloatArray
-    weighted: FloatArray
-    spread: FloatArray | None = None
+    plain: Annotated[FloatArray, "K g c c"]
+    weighted: Annotated[FloatArray, "K c c"]
+    spread: Annotated[FloatArray, "K p c c"] | None = None
     sums: Mapping[str, FloatArray] = field(default_factory=dict)
-    base: FloatArray | None = None
+    base: Annotated[FloatArray, "K k"] | None = None
     compared: Comparison | None = None
+
+    def check(self) -> None:
+        """All sums are of the same groups, columns and sets."""
+        require(self.n_groups >= 0 and self.n_detectors >= 0, "plain", "has the wrong shape")
+        require(self.comparison.n_groups == self.n_groups, "compared", "has the wrong number of groups")
+        require(self.base is None or self.base.shape[1] == self.n_detectors, "base", "has the wrong shape")
+        pairs = len(self.comparison.joint[0])
+        require(self.spread is None or self.spread.shape[1] == pairs, "spread", "has the wrong shape")
+        for name, values in self.sums.items():
+            require(len(values) == self.n_sets, name, "has the wrong shape")
 
     @property
     def comparison(self) -> Comparison:
@@ -174,6 +185,14 @@ class CrossFit:
     training: Cells
     held: Cells
     refitted: bool = True
+
+    def check(self) -> None:
+        """All rows are one set, and both kinds of the others are of the same folds, groups and columns."""
+        require(self.whole.n_sets == 1, "whole", "has the wrong shape")
+        shape = self.whole.plain.shape[1:], self.whole.spread is None, self.whole.base is None, self.whole.compared
+        for name, cells in (("training", self.training), ("held", self.held)):
+            same = cells.plain.shape[1:], cells.spread is None, cells.base is None, cells.compared
+            require(same == shape and cells.n_sets == self.n_folds, name, "does not go with the rest")
 
     @classmethod
     def of_folds(cls, cells: Cells, base: FloatArray | None = None) -> "CrossFit":

@@ -19,12 +19,13 @@ groups themselves, each ``r_g`` is multiplied by how far the count is off, and t
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
 from scipy.special import chdtrc, expit
 
+from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.exceptions import InputError
 from evenout.core.membership import Comparison
 from evenout.core.ruler import Means, Sample, lowest_over_highest
@@ -140,12 +141,24 @@ class FlagRows:
         All rows, where these are some of them.
     """
 
-    S: FloatArray
-    t: FloatArray
+    S: Annotated[FloatArray, "n k"]
+    t: Annotated[FloatArray, "n"]
     sample: Sample
-    folds: IntArray
-    nested: FloatArray | None = None
-    n_rows: int | None = None
+    folds: Annotated[IntArray, "n", Within(0, 2**31)]
+    nested: Annotated[FloatArray, "K n G"] | None = None
+    n_rows: Annotated[int, Within(0, MOST_ROWS)] | None = None
+
+    def check(self) -> None:
+        """Rows have a membership each, and every fold its own view of them."""
+        require(self.sample.members.weights.shape[0] == len(self.t), "sample", "has the wrong number of rows")
+        n_folds = int(self.folds.max(initial=-1)) + 1
+        require(self.nested is None or len(self.nested) >= n_folds, "nested", "has too few folds")
+
+    def none(self) -> "FlagRows":
+        """None of the rows."""
+        sample = Sample(self.sample.members.among(np.zeros(0, dtype=np.intp)), doubt=self.sample.doubt)
+        nested = None if self.nested is None else self.nested[:, :0]
+        return FlagRows(self.S[:0], self.t[:0], sample, self.folds[:0], nested, self.n_rows)
 
     @cached_property
     def compares(self) -> BoolArray:

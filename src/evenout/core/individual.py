@@ -178,11 +178,10 @@ class Individual(Notion):
 
         return sums
 
-    def read_sums(self, data: Any, n_sets: int, n_groups: int, k: int) -> dict[str, FloatArray]:
-        """With the shapes that they must have."""
+    def shapes(self, n_groups: int, k: int) -> dict[str, tuple[int, ...]]:
+        """A form and its mass for each pair of groups, the error of a sample of pairs, and how many pairs there are."""
         N = n_groups * (n_groups - 1) // 2
-        shapes = {"form": (N, k + 1, k + 1), "mass": (N,), "error": (), "pairs": ()}
-        return {name: data.floats(f"individual.{name}", n_sets, *shape) for name, shape in shapes.items()}
+        return {"form": (N, k + 1, k + 1), "mass": (N,), "error": (), "pairs": ()}
 
     def form(self, cells: Cells) -> FloatArray:
         """``1/N sum_{p<q} 1/(n_p n_q) sum_ij M_ij (z_i - z_j)(z_i - z_j)'`` of each set, shape (K, k + 1, k + 1)."""

@@ -11,10 +11,12 @@ With the weight ``w_gh`` of the comparison of two groups, parity is ``sum_{g<h} 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 from scipy.sparse import csc_array, hstack
 
+from evenout.core.checks import FINITE, Within, require
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 AMONG = ("all", "outliers", "inliers")
@@ -39,9 +41,9 @@ class Block:
     """
 
     groups: tuple[int, ...]
-    weight: float = 1.0
+    weight: Annotated[float, FINITE] = 1.0
     by_size: bool = False
-    among: str = "all"
+    among: Annotated[str, AMONG] = "all"
     of: str = ""
 
 
@@ -57,9 +59,16 @@ class Comparison:
         Groups that may have rows in common.
     """
 
-    n_groups: int
+    n_groups: Annotated[int, Within(0, 2**31)]
     blocks: tuple[Block, ...]
     overlaps: tuple[tuple[int, int], ...] = ()
+
+    def check(self) -> None:
+        """No other groups are compared than there are."""
+        groups = [g for block in self.blocks for g in block.groups]
+        require(all(0 <= g < self.n_groups for g in groups), "blocks", "have groups out of range")
+        overlaps = [g for pair in self.overlaps for g in pair]
+        require(all(0 <= g < self.n_groups for g in overlaps), "overlaps", "is out of range")
 
     @classmethod
     def of_all(cls, n_groups: int) -> "Comparison":
@@ -151,6 +160,10 @@ class Membership:
 
     weights: csc_array
     compared: Comparison
+
+    def check(self) -> None:
+        """A column for each group."""
+        require(self.weights.shape[1] == self.n_groups, "weights", "has the wrong shape")
 
     @classmethod
     def of_codes(cls, codes: IntArray, n_groups: int) -> "Membership":

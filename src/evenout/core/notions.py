@@ -65,13 +65,9 @@ class Notion(ABC):
         """What sums up the rows of a set; called once for a fit. None are needed by default."""
         return lambda S, t, of: {}  # noqa: ARG005
 
-    def read_sums(self, data: Any, n_sets: int, n_groups: int, k: int) -> dict[str, FloatArray]:  # noqa: ARG002
-        """The sums of `collect` out of a model file (`evenout.storage.fields.Fields`), for each set."""
-        own = [name for name in data.names() if name.startswith(f"{self.name}.")]
-        sums = {name.removeprefix(f"{self.name}."): data.array(name) for name in own}
-        for name, values in sums.items():
-            data.require(len(values) == n_sets, f"{self.name}.{name}", "has the wrong shape")
-        return sums
+    def shapes(self, n_groups: int, k: int) -> dict[str, tuple[int, ...]]:  # noqa: ARG002
+        """Shapes of the sums of `collect`, as far as they are known: those in a model file are held against them."""
+        return {}
 
     @abstractmethod
     def form(self, cells: Cells) -> FloatArray:

@@ -406,9 +406,9 @@ class Own(Notion):
 
         return sums
 
-    def read_sums(self, data: Any, n_sets: int, n_groups: int, k: int) -> dict[str, FloatArray]:  # noqa: ARG002
-        """With the shape that it must have."""
-        return {"form": data.floats("own.form", n_sets, k, k)}
+    def shapes(self, n_groups: int, k: int) -> dict[str, tuple[int, ...]]:  # noqa: ARG002
+        """That of the form."""
+        return {"form": (k, k)}
 
     def form(self, cells: Cells) -> FloatArray:
         """``J'CJ`` of each set, where ``J (v, 1) = v + base`` are the weights of the sum."""

@@ -11,14 +11,15 @@ the standard error of the difference. If no alpha reaches it at all, none is con
 with the base score is below 0.9.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
 from evenout.core.cells import CrossFit, unit_target
+from evenout.core.checks import FINITE, Within, require
 from evenout.core.exceptions import EvenoutWarning, NoGapWarning, TargetNotReachedWarning, UnknownOutcomeWarning, warn
 from evenout.core.intervals import expected_shortfall, noncentral_interval, normal_interval, ratio_interval
 from evenout.core.notions import Notion, combined_form
@@ -48,7 +49,7 @@ class TradeoffPath:
     ----------
     cross : CrossFit
         Sums of the training rows, and of what is outside and inside of each fold.
-    fairness : mapping
+    notions : mapping, or pairs
         Notion, or its name, to weight. Several notions: each form is divided by the target's own bias.
     method : {"anchored", "published"}
         ``y = t + S v``, or the paper's ``y = S w``; see `evenout.core.problem`.
@@ -72,10 +73,19 @@ class TradeoffPath:
     `evenout.core.parity.DemographicParity.bias` for what is taken off.
     """
 
+    # What is saved; the rest is solved again.
+    cross: CrossFit
+    notions: tuple[tuple[Notion, Annotated[float, Within(np.finfo(float).tiny), FINITE]], ...]
+    method: Method
+    noise_aware: bool
+    constraint: Weights
+    columns: Columns
+    rule: Rule | None
+
     def __init__(
         self,
         cross: CrossFit,
-        fairness: Mapping[Any, float],
+        notions: Mapping[Any, float] | Sequence[tuple[Notion, float]],
         *,
         method: Method = "anchored",
         noise_aware: bool = False,
@@ -84,14 +94,33 @@ class TradeoffPath:
         rule: Rule | None = None,
     ) -> None:
         self.cross = cross
-        self.notions = weighted_notions(fairness)
+        self.notions = tuple(weighted_notions(notions))
         self.fairness = {notion.name: weight for notion, weight in self.notions}
         self.method = method
         self.noise_aware = noise_aware
         self.constraint = constraint
         self.columns = columns
         self.rule = rule
-        self._solution = self._solve(training=False)[0]
+
+    def check(self) -> None:
+        """There is a notion, with the sums that it needs, a weight of the rule for each column, and a solution."""
+        require(self.notions, "notions", "is empty")
+        k, n_groups = self.cross.whole.n_detectors, self.cross.whole.n_groups
+        for notion, _ in self.notions if n_groups >= 2 else ():
+            for name, shape in notion.shapes(n_groups, k).items():
+                for cells in (self.cross.whole, self.cross.training, self.cross.held):
+                    values = cells.sums.get(f"{notion.name}.{name}")
+                    require(values is not None, f"{notion.name}.{name}", "is missing")
+                    fits = values is not None and values.shape == (cells.n_sets, *shape)
+                    require(fits, f"{notion.name}.{name}", "has the wrong shape")
+        require(self.columns.resembling <= k, "columns", "has more than there are")
+        fits = self.rule is None or self.rule.without.shape == (self.cross.n_folds, k)
+        require(fits, "rule", "has the wrong shape")
+        self.mixture(0.0)  # sums that no rows can have show here
+
+    @cached_property
+    def _solution(self) -> Solutions:
+        return self._solve(training=False)[0]
 
     def weights(self, alpha: float | FloatArray) -> FloatArray:
         """Detector weights, shape (k,), or (m, k) for m alphas; those in t are included where t is linear in S."""

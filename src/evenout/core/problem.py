@@ -33,13 +33,14 @@ corrected by that (`Columns`): no constraint is about these.
 """
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import brentq, nnls
 
 from evenout.core.cells import Cells
+from evenout.core.checks import FINITE, Within, require
 from evenout.core.parallel import one_blas_thread
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
@@ -386,8 +387,8 @@ class Rule:
         The same as solved without each fold.
     """
 
-    own: FloatArray
-    without: FloatArray
+    own: Annotated[FloatArray, "k"]
+    without: Annotated[FloatArray, "K k"]
 
 
 @dataclass(frozen=True)
@@ -443,7 +444,11 @@ class Columns:
     """
 
     correction: Correction = "weights"
-    resembling: int = 0
+    resembling: Annotated[int, Within(0)] = 0
+
+    def check(self) -> None:
+        """What moves is there."""
+        require(self.correction == "weights" or self.resembling > 0, "resembling", "does not go with the rest")
 
     def free(self, k: int) -> BoolArray:
         """The columns that no constraint is about, shape (k,)."""
@@ -465,9 +470,9 @@ class Mixture:
     target : float
     """
 
-    weights: FloatArray
-    centre: FloatArray
-    target: float
+    weights: Annotated[FloatArray, "k"]
+    centre: Annotated[FloatArray, "k"]
+    target: Annotated[float, FINITE]
 
     def apply(self, S: FloatArray, t: FloatArray) -> FloatArray:
         """The score of rows, each by itself: it does not depend on the rows around it."""

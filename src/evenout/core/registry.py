@@ -1,6 +1,6 @@
 """The fairness notions that are known by name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenout.core.individual import Individual
@@ -13,10 +13,10 @@ NOTIONS: dict[str, Notion] = {notion.name: notion for notion in (PARITY, Individ
 GROUP_NOTIONS = (PARITY.name, *(notion.name for notion in _OUTCOMES))  # those that compare the means of groups
 
 
-def weighted_notions(fairness: Mapping[Any, float]) -> list[tuple[Notion, float]]:
+def weighted_notions(fairness: Mapping[Any, float] | Sequence[tuple[Any, float]]) -> list[tuple[Notion, float]]:
     """Notions, given by name or as they are, with their weights; ``"own"`` is a form that has been collected."""
     known = {**NOTIONS, "own": Own()}
-    return [(known[n] if isinstance(n, str) else n, float(weight)) for n, weight in fairness.items()]
+    return [(known[n] if isinstance(n, str) else n, float(weight)) for n, weight in dict(fairness).items()]
 
 
 def needs_labels(fairness: Any) -> bool:

@@ -27,12 +27,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 from scipy.special import betaincinv, fdtrc, ndtr
 
+from evenout.core.checks import Within, require
 from evenout.core.intervals import extreme_ends, normal_value, ratio_ends, tukey_value, wilson_interval
 from evenout.core.membership import Comparison, Membership
 from evenout.core.types import BoolArray, FloatArray, IntArray
@@ -367,9 +368,16 @@ class Sample:
     """
 
     members: Membership
-    weight: FloatArray | None = None
-    clusters: IntArray | None = None
-    doubt: str = ""
+    weight: Annotated[FloatArray, "n", Within()] | None = None
+    clusters: Annotated[IntArray, "n", Within()] | None = None
+    doubt: Annotated[str, ("", "probable", "labels")] = ""
+
+    def check(self) -> None:
+        """Weights and clusters are of the rows that have a membership."""
+        n = self.members.weights.shape[0]
+        require(self.weight is None or len(self.weight) == n, "weight", "has the wrong length")
+        known = self.clusters is None or (len(self.clusters) == n and self.clusters.max(initial=-1) < max(n, 1))
+        require(known, "clusters", "is out of range")
 
     @property
     def compared(self) -> Comparison:

@@ -7,13 +7,16 @@ is random.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
+from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.content import changes
 from evenout.core.types import FloatArray, IntArray
 
+LEVELS = 50  # in a file; each has twice the weight of the one before
 CAPACITY = 16384  # values per level: rank error below 1e-3 for up to 10^12 values
 
 
@@ -46,10 +49,14 @@ class QuantileSketch:
     ([1.0, 2.5], 0.3)
     """
 
-    levels: tuple[FloatArray, ...]
-    capacity: int | None = CAPACITY
-    above: int = 0
-    below: int = 0
+    levels: tuple[Annotated[FloatArray, "*"], ...]
+    capacity: Annotated[int, Within(1)] | None = CAPACITY
+    above: Annotated[int, Within(0)] = 0
+    below: Annotated[int, Within(0)] = 0
+
+    def check(self) -> None:
+        """It stands for at least one value, and for no more than can be counted."""
+        require(1 <= len(self.levels) <= LEVELS and 1 <= self.count <= MOST_ROWS, "levels", "has the wrong length")
 
     @classmethod
     def of(cls, values: FloatArray, capacity: int | None = CAPACITY) -> "QuantileSketch":

@@ -26,12 +26,14 @@ no weight can mend is a kind of row that was never looked at; see `label_coverag
 """
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from evenout.core.checks import FINITE, MOST_ROWS, Within, require
 from evenout.core.types import BoolArray, FloatArray
 
 STRENGTHS = (0.7, 1.4)  # tau
@@ -73,15 +75,19 @@ class Stack:
         How far propensities were used, in [0, 1]; 1 is in full, or none given.
     """
 
-    weights: FloatArray
-    base_weight: float
-    intercept: float
-    label_weight: float
-    agreement: float
-    n_labels: int
-    n_positive: int
-    effective_labels: float
-    propensity_power: float = 1.0
+    weights: Annotated[FloatArray, "k"]
+    base_weight: Annotated[float, FINITE]
+    intercept: Annotated[float, FINITE]
+    label_weight: Annotated[float, FINITE]
+    agreement: Annotated[float, FINITE]
+    n_labels: Annotated[int, Within(0, MOST_ROWS)]
+    n_positive: Annotated[int, Within(0, MOST_ROWS)]
+    effective_labels: Annotated[float, FINITE]
+    propensity_power: Annotated[float, FINITE] = 1.0
+
+    def check(self) -> None:
+        """No more outliers than labels."""
+        require(self.n_positive <= self.n_labels, "n_positive", "is out of range")
 
     def apply(self, S: FloatArray, t: FloatArray) -> FloatArray:
         """The target of rows with scores S (m, k) and base score t (m,), each by itself: shape (m,)."""

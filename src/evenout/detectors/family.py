@@ -1,12 +1,11 @@
 """What every fitted source of score columns can do, and scores by detectors that have not seen a fold of the rows."""
 
 from collections.abc import Callable
-from typing import ClassVar, Protocol, Self, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
 from evenout.core.types import FloatArray, IntArray
-from evenout.storage.fields import Fields
 
 # The raw scores of all n rows by detectors that were fitted without the rows of the given fold.
 Without: TypeAlias = Callable[[int], FloatArray]
@@ -33,10 +32,8 @@ class Family(Part, Protocol):
     def width(self) -> int:
         """Number of columns."""
 
-    @classmethod
-    def read(cls, data: Fields, n_rows: int, n_features: int) -> Self:
-        """Out of a model file: nothing is believed before it has been checked."""
-        ...
+    def fits(self, n_rows: int, n_features: int) -> None:
+        """Refuse (`evenout.core.checks.require`) what was not fitted on so many rows and columns."""
 
 
 def by_refitting(

@@ -11,15 +11,15 @@ the same (`growth`), compared with X in float32 and summed in the same order.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from evenout.core.checks import Within, require
 from evenout.core.parallel import map_blocks
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.detectors.family import Without, by_refitting
-from evenout.storage.fields import Fields
 
 ROWS_PER_TREE = 256  # rows drawn for each tree, where there are as many
 PIECES = 2  # of work for each thread
@@ -185,14 +185,14 @@ class Forest:
     ((100, 2), array([99, 99]))
     """
 
-    feature: npt.NDArray[np.int32]
-    threshold: FloatArray
-    child: npt.NDArray[np.int32]
-    length: FloatArray
-    root: IntArray
-    sizes: IntArray
-    depth: int
-    max_samples: int
+    feature: Annotated[npt.NDArray[np.int32], "v", Within()]
+    threshold: Annotated[FloatArray, "v"]
+    child: Annotated[npt.NDArray[np.int32], "v 2", Within()]
+    length: Annotated[FloatArray, "v"]
+    root: Annotated[IntArray, "*", Within()]
+    sizes: Annotated[IntArray, "*", Within(1)]
+    depth: Annotated[int, Within()]
+    max_samples: Annotated[int, Within(1)]
     kind: ClassVar[str] = "forest"
 
     @property
@@ -200,29 +200,22 @@ class Forest:
         """Number of columns."""
         return len(self.sizes)
 
-    @classmethod
-    def read(cls, data: Fields, n_rows: int, n_features: int) -> "Forest":
-        """Out of a model file."""
-        threshold = data.floats("threshold", None)
-        v = len(threshold)
-        root = data.integers("root", None, low=0, high=v - 1)
-        data.require(len(root) and root[0] == 0 and (np.diff(root) > 0).all(), "root", "is out of order")
+    def check(self) -> None:
+        """Nobody leaves a tree."""
+        v, root = len(self.threshold), self.root
+        ordered = len(root) > 0 and root[0] == 0 and root[-1] < v and (np.diff(root) > 0).all()
+        require(ordered, "root", "is out of order")
         size_of_tree = np.diff(root, append=v)
         first = np.repeat(root, size_of_tree)[:, None]  # of the tree that a node is in
-        child = data.integers("child", v, 2, low=0, high=v - 1, dtype=np.int32)
-        inside = (first <= child) & (child < first + np.repeat(size_of_tree, size_of_tree)[:, None])
-        data.require(inside.all(), "child", "leaves its tree")
-        feature = data.integers("feature", v, low=0, high=n_features - 1, dtype=np.int32)
-        return cls(
-            feature=feature.astype(np.int32),
-            threshold=threshold,
-            child=child.astype(np.int32),
-            length=data.floats("length", v),
-            root=root,
-            sizes=data.integers("sizes", None, low=1, high=len(root)),
-            depth=data.whole("depth", 0, int(size_of_tree.max())),
-            max_samples=data.whole("max_samples", 1, n_rows),
-        )
+        inside = (first <= self.child) & (self.child < first + np.repeat(size_of_tree, size_of_tree)[:, None])
+        require(inside.all(), "child", "leaves its tree")
+        require(self.sizes.max(initial=0) <= len(root), "sizes", "is out of range")
+        require(self.depth <= size_of_tree.max(), "depth", "is out of range")
+
+    def fits(self, n_rows: int, n_features: int) -> None:
+        """Nodes compare features that rows have."""
+        require(self.feature.max(initial=0) < n_features, "feature", "is out of range")
+        require(self.max_samples <= n_rows, "max_samples", "is out of range")
 
     @classmethod
     def fit(

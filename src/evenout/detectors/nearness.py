@@ -6,19 +6,19 @@ features as it does: what breaks a dependency between features shows there and n
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from evenout.core.checks import require
 from evenout.core.parallel import by_rows, map_blocks, one_blas_thread
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.family import Without, by_refitting
-from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.neighbours import Neighbours, distinct_rows
 from evenout.detectors.search import FEW
 from evenout.detectors.units import FARTHEST, GRID, Units
-from evenout.storage.fields import Fields
 
 Fit: TypeAlias = Callable[..., Any]
 
@@ -30,6 +30,7 @@ MANY = 100  # rows per feature from which on a fold's rows hardly move the coord
 _ROWS = 4096  # turned at a time
 _SUMMED = 16384  # multiplied at a time
 _LIMB = 2.0**12
+_PRODUCTS = 5e8  # of numbers; turning rows takes a second beyond, and a file holds turned rows instead
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ class Nearness:
     """
 
     neighbours: Neighbours
-    turn: FloatArray | None
+    turn: Annotated[FloatArray, "d m"] | None
     kind: ClassVar[str] = "nearness"
 
     @property
@@ -53,12 +54,26 @@ class Nearness:
         """Number of columns."""
         return self.neighbours.width
 
-    @classmethod
-    def read(cls, data: Fields, n_rows: int, n_features: int) -> "Nearness":
-        """Out of a model file."""
-        turn = data.floats("turn", n_features, None) if "turn" in data else None
-        inside = n_features if turn is None else turn.shape[1]
-        return cls(Neighbours.read(data.fields("neighbours"), n_rows, inside), turn)
+    def without_rows(self, rows: FloatArray) -> "Nearness":
+        """Without the turned rows, where they follow from rows that something else keeps."""
+        if self.turn is None or rows.size * self.turn.shape[1] > _PRODUCTS:
+            return self
+        own, (locations, counts, _) = self.neighbours, distinct_rows(turned(rows, self.turn, 1))
+        if not (np.array_equal(own.locations, locations) and np.array_equal(own.counts, counts)):
+            return self
+        return replace(self, neighbours=replace(own, locations=locations[:0], counts=counts[:0]))
+
+    def with_rows(self, rows: FloatArray) -> "Nearness":
+        """With rows (n, d) turned, where it has none."""
+        if self.turn is None or len(self.neighbours.locations):
+            return self
+        locations, counts, _ = distinct_rows(turned(rows, self.turn, 1))
+        return replace(self, neighbours=replace(self.neighbours, locations=locations, counts=counts))
+
+    def fits(self, n_rows: int, n_features: int) -> None:
+        """As `Neighbours.fits`, in turned coordinates."""
+        require(self.turn is None or len(self.turn) == n_features, "turn", "has the wrong shape")
+        self.neighbours.fits(n_rows, n_features if self.turn is None else self.turn.shape[1])
 
     @classmethod
     def fit(

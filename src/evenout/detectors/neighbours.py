@@ -17,17 +17,17 @@ once.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import Annotated, ClassVar, cast
 
 import numpy as np
 
+from evenout.core.checks import Within, require
 from evenout.core.content import row_order
 from evenout.core.exceptions import warn
 from evenout.core.parallel import map_blocks, side_by_side, take_rows
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.family import Without, by_refitting
 from evenout.detectors.search import FEW, Blocks, Few, Ids, cut_blocks, drop_points, nearest
-from evenout.storage.fields import Fields
 
 ROWS = 4096  # rows per piece of work handed to a thread
 
@@ -181,13 +181,13 @@ class Neighbours:
            [1.5, 2. , 3. ]])
     """
 
-    locations: FloatArray
-    counts: IntArray
-    lof: IntArray
-    knn: IntArray
-    k_distance: FloatArray
-    density: FloatArray
-    scores: FloatArray
+    locations: Annotated[FloatArray, "* *"]
+    counts: Annotated[IntArray, "*", Within(1)]
+    lof: Annotated[IntArray, "l", Within(1)]
+    knn: Annotated[IntArray, "*", Within(1)]
+    k_distance: Annotated[FloatArray, "u l"]
+    density: Annotated[FloatArray, "u l"]
+    scores: Annotated[FloatArray, "u w"]
     kind: ClassVar[str] = "neighbours"
 
     @property
@@ -195,18 +195,15 @@ class Neighbours:
         """Number of columns."""
         return len(self.lof) + len(self.knn)
 
-    @classmethod
-    def read(cls, data: Fields, n_rows: int, n_features: int) -> "Neighbours":
-        """Out of a model file."""
-        locations = data.floats("locations", None, n_features)
-        u = len(locations)
-        counts = data.integers("counts", u, low=1, high=n_rows)
-        data.require(counts.sum() == n_rows, "counts", "is out of range")
-        lof, knn = (data.integers(name, None, low=1, high=n_rows - 1) for name in ("lof", "knn"))
-        data.require(len(lof) + len(knn) > 0, "lof", "is empty")
-        k_distance, density = (data.floats(name, u, len(lof)) for name in ("k_distance", "density"))
-        scores = data.floats("scores", u, len(lof) + len(knn))
-        return cls(locations, counts, lof, knn, k_distance, density, scores)
+    def fits(self, n_rows: int, n_features: int) -> None:
+        """Rows at each location, as many as there are, and no more neighbours than these."""
+        u = len(self.scores)
+        require(self.locations.shape == (u, n_features), "locations", "has the wrong shape")
+        sound = len(self.counts) == u and self.counts.max(initial=0) <= n_rows and self.counts.sum() == n_rows
+        require(sound, "counts", "is out of range")
+        for name in ("lof", "knn"):
+            require(getattr(self, name).max(initial=1) < n_rows, name, "is out of range")
+        require(self.width and self.scores.shape[1] == self.width, "scores", "has the wrong shape")
 
     @classmethod
     def fit(

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from evenout.core.checks import MOST_ROWS, Within, entries_of, require
 from evenout.core.parallel import side_by_side
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.adapt import GroupAware, cross_fit_foreign, cross_fit_group_aware, fit_foreign, fit_group_aware
@@ -16,7 +17,6 @@ from evenout.detectors.nearness import Nearness
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.tails import Sides, Tails
 from evenout.detectors.units import Units, feature_labels
-from evenout.storage.fields import Fields
 
 NAMED = ("paper", "diverse", "default")
 BY_FAMILY = ("diverse", "default")  # whose average is taken family by family
@@ -156,10 +156,9 @@ class Precomputed:
     width: int
     kind: ClassVar[str] = "precomputed"
 
-    @classmethod
-    def read(cls, data: Fields, n_rows: int, n_features: int) -> "Precomputed":  # noqa: ARG003
-        """Out of a model file."""
-        return cls(n_features)
+    def fits(self, n_rows: int, n_features: int) -> None:  # noqa: ARG002
+        """A score in each column."""
+        require(self.width == n_features, "width", "is out of range")
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
         """X itself."""
@@ -184,12 +183,53 @@ class FittedPool:
         The family of each column, where averages are taken family by family; else empty.
     units : Units or None
         In which the named pools see the rows; given detectors see them as they are.
+    n_rows : int
+        On which it was fitted.
     """
 
     names: tuple[str, ...]
-    parts: tuple[Part | GroupAware, ...]
+    parts: tuple[Annotated[Part | GroupAware, FAMILIES], ...]
     families: tuple[str, ...] = ()
     units: Units | None = None
+    n_rows: Annotated[int, Within(0, MOST_ROWS)] = 0
+
+    def thinned(self) -> "FittedPool":
+        """Without what follows from the training rows, where a part keeps them as the pool sees them: for a file."""
+        rows = self._rows()
+        if rows is None:
+            return self
+        thin = (one.without_rows(rows) if isinstance(one, Tails | Nearness) else one for one in self.parts)
+        return replace(self, parts=tuple(thin))
+
+    def filled(self, n_features: int, most_rows: int) -> "FittedPool":
+        """What was `thinned`, out of a file, after every part was held against the rows and columns of a fit."""
+        require(self.n_rows <= most_rows, "n_rows", "is out of range")
+        width = n_features if self.units is None else len(self.units.kept)
+        require(self.units is None or self.units.kept[-1] < n_features, "units.kept", "is out of range")
+        rows, columns = self._rows(width), 0
+        parts: list[Any] = list(self.parts)
+        for place, one in enumerate(parts):
+            if isinstance(one, tuple(FAMILIES.values())):
+                with entries_of(f"parts[{place}]"):
+                    if rows is not None and isinstance(one, Tails | Nearness):
+                        parts[place] = one = one.with_rows(rows)
+                    one.fits(self.n_rows, width)
+                columns += one.width
+            else:
+                columns += len(getattr(one, "names", " "))
+        require(columns == len(self.names) > 0, "parts", "do not go with the names")
+        require(len(self.families) in (0, columns), "families", "has the wrong length")
+        return replace(self, parts=tuple(parts))
+
+    def _rows(self, width: int | None = None) -> FloatArray | None:
+        """The training rows as the pool sees them, (n, d), in an order of their own, where a part keeps them."""
+        for part in self.parts:
+            known = part.neighbours if isinstance(part, Nearness) and part.turn is None else part
+            if isinstance(known, Neighbours):
+                if width is not None:
+                    known.fits(self.n_rows, width)
+                return np.repeat(known.locations, known.counts, axis=0)
+        return None
 
     def inside(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Rows as the named pools see them."""
@@ -335,7 +375,7 @@ def standard_units(
 def _fit(detectors: Any, task: Task) -> tuple[FittedPool, FloatArray, Without]:
     if isinstance(detectors, str) and detectors == "precomputed":
         names = tuple(f"score_{j}" for j in range(task.X.shape[1]))
-        return FittedPool(names, (Precomputed(len(names)),)), task.X, lambda fold: task.X  # noqa: ARG005
+        return FittedPool(names, (Precomputed(len(names)),), n_rows=len(task.X)), task.X, lambda fold: task.X  # noqa: ARG005
     fitted: list[Fitted] = []
     entries = [detectors] if isinstance(detectors, str) else _entries(detectors)
     inside = task.inside()
@@ -349,6 +389,7 @@ def _fit(detectors: Any, task: Task) -> tuple[FittedPool, FloatArray, Without]:
         tuple(part.part for part in fitted),
         tuple(families) if by_family or task.sides else (),
         task.units,
+        len(task.X),
     )
     each = [part.without for part in fitted if part.without is not None]
     return (

@@ -4,16 +4,16 @@ One column per feature gives the fair solution something that mixed detectors ca
 features in which groups differ for no good reason, and keep the others.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
+from evenout.core.checks import Within, require
 from evenout.core.content import changes, counts_around
 from evenout.core.parallel import map_blocks, map_columns
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.family import Without
-from evenout.storage.fields import Fields
 
 _ROWS = 16384  # rated at a time
 
@@ -30,8 +30,8 @@ class Tails:
         Their training values, each column sorted.
     """
 
-    features: IntArray
-    known: FloatArray
+    features: Annotated[IntArray, "m", Within()]
+    known: Annotated[FloatArray, "n m"]
     kind: ClassVar[str] = "tails"
 
     @property
@@ -73,14 +73,24 @@ class Tails:
         map_columns(sort, range(len(features)), len(X), n_threads)
         return cls(features, ordered.T), rated(np.ones(len(X), dtype=bool)), lambda fold: rated(folds != fold)
 
-    @classmethod
-    def read(cls, data: Fields, n_rows: int, n_features: int) -> "Tails":
-        """Out of a model file."""
-        features = data.integers("features", None, low=0, high=n_features - 1)
-        known = data.floats("known", n_rows, len(features))
-        ordered = (np.diff(known, axis=0) >= 0).all() and (known[-1] > known[0]).all()
-        data.require(ordered, "known", "is out of order")
-        return cls(features, known)
+    def without_rows(self, rows: FloatArray) -> Self:
+        """Without the values, where they are those of rows that something else keeps."""
+        return replace(self, known=self.known[:0]) if np.array_equal(self._values(rows), self.known) else self
+
+    def with_rows(self, rows: FloatArray) -> Self:
+        """With the values of rows (n, d), where it has none."""
+        return self if len(self.known) else replace(self, known=self._values(rows))
+
+    def _values(self, rows: FloatArray) -> FloatArray:
+        require(self.features.max(initial=0) < rows.shape[1], "features", "is out of range")
+        return np.sort(rows[:, self.features], axis=0)
+
+    def fits(self, n_rows: int, n_features: int) -> None:
+        """Values of all rows, in order, of features that rows have."""
+        require(self.features.max(initial=0) < n_features, "features", "is out of range")
+        require(len(self.known) == n_rows, "known", "has the wrong length")
+        ordered = (np.diff(self.known, axis=0) >= 0).all() and (self.known[-1] > self.known[0]).all()
+        require(ordered, "known", "is out of order")
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``-log min(1, 2 min(P(<= x), P(>= x)))`` for each feature, shape (m_rows, m); higher = further out.

@@ -8,15 +8,15 @@ the rows nor the cut into parts changes a bit.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from evenout.core.checks import Within, require
 from evenout.core.exceptions import ConstantFeatureWarning, warn
 from evenout.core.parallel import by_rows, map_blocks, map_columns
 from evenout.core.sketch import Narrowed, QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.storage.fields import Fields
 
 QUARTILES = (0.25, 0.5, 0.75)
 NORMAL_IQR = 1.3489795003921634  # interquartile range of the standard normal distribution
@@ -230,18 +230,13 @@ class Units:
            [ 1.35,  1.41]])
     """
 
-    kept: IntArray
-    centre: FloatArray
-    spread: FloatArray
+    kept: Annotated[IntArray, "m", Within()]
+    centre: Annotated[FloatArray, "m"]
+    spread: Annotated[FloatArray, "m", Within(np.nextafter(0.0, 1.0))]
 
-    @classmethod
-    def read(cls, data: Fields, n_features: int) -> "Units":
-        """Out of a model file."""
-        kept = data.integers("kept", None, low=0, high=n_features - 1)
-        data.require(len(kept) and (np.diff(kept) > 0).all(), "kept", "is out of order")
-        centre, spread = (data.floats(name, len(kept)) for name in ("centre", "spread"))
-        data.require((spread > 0).all(), "spread", "is out of range")
-        return cls(kept, centre, spread)
+    def check(self) -> None:
+        """Columns are in order."""
+        require(len(self.kept) and (np.diff(self.kept) > 0).all(), "kept", "is out of order")
 
     @classmethod
     def fit(cls, X: FloatArray, *, n_threads: int = 1) -> "Units":

@@ -13,12 +13,13 @@ rates it is solved for (`evenout.fitting.choose`), and then judged on rows that 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from evenout.core.base_score import LINEAR
 from evenout.core.cells import CrossFit
+from evenout.core.checks import ANY, FINITE, MOST_ROWS, Within, require
 from evenout.core.exceptions import (
     InputError,
     NoGapWarning,
@@ -67,7 +68,6 @@ from evenout.core.ruler import (
 )
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.fitting.resemblance import CrossFitted, Resemblance
-from evenout.groups.read import Groups
 from evenout.tables.parameters import number
 
 _LABELS = (
@@ -437,8 +437,8 @@ class Prices:
     choice : Choice
     """
 
-    own: FloatArray
-    without: FloatArray
+    own: Annotated[FloatArray, "G"]
+    without: Annotated[FloatArray, "K G"]
     choice: Choice
 
     def apply(self, t: FloatArray, r: FloatArray) -> FloatArray:
@@ -465,7 +465,7 @@ class FlagState:
         See ``flag_price_`` of `evenout.BlindRepair`.
     """
 
-    rates: FloatArray
+    rates: Annotated[FloatArray, "G 2"]
     ratio: RatioEstimate
     cost: dict[str, float]
 
@@ -496,13 +496,39 @@ class FlagState:
 
 @dataclass(frozen=True)
 class Repaired:
-    """All that a repair has learnt; ``model``, ``path`` and ``flags`` are None without two groups to compare."""
+    """All that a repair has learnt; ``model``, ``path`` and ``flags`` are None without two groups to compare.
+
+    ``names``, ``counts`` and ``known`` are of the groups that are compared; the rest is as in `evenout.BlindRepair`.
+    """
 
     model: Resemblance | None
     path: TradeoffPath | None
     prices: Prices
     flags: FlagState | None
-    groups: Groups
+    names: tuple[str, ...]
+    counts: Annotated[IntArray, "G", Within(0, MOST_ROWS)]
+    known: Annotated[FloatArray, "G", ANY]
+    left_out: dict[str, Annotated[int, Within(0, MOST_ROWS)]]
+    scores: Annotated[FloatArray, "n"]
+    threshold: Annotated[float, FINITE]
+    score_name: str | None
+
+    def check(self) -> None:
+        """Its parts are of the same groups."""
+        G, n_folds = len(self.names), 0 if self.path is None else self.path.cross.n_folds
+        require(len(self.counts) == G, "names", "has the wrong length")
+        require(self.prices.without.shape == (n_folds, G), "prices", "has the wrong shape")
+        compared = {self.model is None, self.path is None, self.flags is None}
+        require(len(compared) == 1, "path", "does not go with the rest")
+        if self.model is not None and self.path is not None and self.flags is not None:
+            require(self.model.n_groups == self.path.cross.whole.n_detectors == G, "model", "has the wrong length")
+            require(len(self.flags.rates) == G, "flags", "has the wrong shape")
+
+    def filled(self, n_features: int) -> "Repaired":
+        """Out of a file, after it was held against the columns of a fit."""
+        if self.model is not None:
+            self.model.fits(n_features + 1)  # the score is a column too
+        return self
 
 
 def no_prices(n_folds: int, n_groups: int, choice: Choice | None = None) -> Prices:

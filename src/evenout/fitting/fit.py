@@ -9,7 +9,7 @@ import numpy as np
 
 from evenout import gpu
 from evenout.core.cells import Cells, CrossFit, unit_target
-from evenout.core.flags import FlagRows
+from evenout.core.flags import FlagRows, top_threshold
 from evenout.core.notions import Collector, NotionRows
 from evenout.core.parallel import put_rows, side_by_side
 from evenout.core.registry import PARITY
@@ -74,6 +74,7 @@ def fit_rows(
     choice.announced(list_kept(t, mixture.apply(S, t), request.contamination), asked=request.asked)
     warn_rising(attribute_bias(path, choice.alpha, request.target))
     threshold, rates = views.flags(whole.view, mixture)
+    share = seen.share(request.contamination)
     return FitResult(
         scores=model,
         path=path,
@@ -90,6 +91,7 @@ def fit_rows(
         flag_price=price,
         known={} if cross is None else dict(zip(rows.names, cross.known.tolist(), strict=True)),
         threshold=threshold,
+        base_threshold=float(top_threshold(t[:, None], share, seen.sample.weight)[0]),
         flag_rates=rates,
         label_gap=_label_gap(views, whole, request) if n_folds and parameters["learn"] else (np.nan, np.nan),
         rank_error=views.rank_error,

@@ -15,7 +15,7 @@ Groups that share rows by more than that, such as those of two attributes, are t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -24,13 +24,13 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.checks import FINITE, Within, require
 from evenout.core.exceptions import InputError, ProxyWarning, warn
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.parallel import one_blas_thread, one_openmp_thread
 from evenout.core.ruler import Sample
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
-from evenout.storage.fields import Fields
 
 _LARGEST = np.finfo(float).max
 
@@ -55,15 +55,15 @@ class Boosted:
         Where rows without a value go.
     """
 
-    classes_: IntArray
-    start: FloatArray
-    first: IntArray
-    feature: IntArray
-    left: IntArray
-    right: IntArray
-    threshold: FloatArray
-    value: FloatArray
-    missing_left: BoolArray
+    classes_: Annotated[IntArray, "*", Within()]
+    start: Annotated[FloatArray, "*"]
+    first: Annotated[IntArray, "*", Within()]
+    feature: Annotated[IntArray, "N", Within()]
+    left: Annotated[IntArray, "N", Within()]
+    right: Annotated[IntArray, "N", Within()]
+    threshold: Annotated[FloatArray, "N"]
+    value: Annotated[FloatArray, "N"]
+    missing_left: Annotated[BoolArray, "N"]
 
     @classmethod
     def of(cls, classifier: Any) -> "Boosted | None":
@@ -88,25 +88,23 @@ class Boosted:
             missing_left=every["missing_go_to_left"].astype(bool),
         )
 
-    @classmethod
-    def read(cls, data: Fields, n_features: int, n_classes: int) -> "Boosted":
-        """Out of a model file: every child lies behind its parent, so that each walk comes to an end."""
-        classes = data.integers("classes_", None, low=0, high=n_classes - 1)
-        data.require(2 <= len(classes) == len(np.unique(classes)), "classes_", "is out of range")
-        value = data.floats("value", None)
-        N = len(value)
-        left, right = (data.integers(name, N, low=0, high=N - 1) for name in ("left", "right"))
-        here = np.arange(N)
-        leaf = left == 0
-        data.require(((left > here) | leaf).all() and ((right > here) | leaf).all(), "left", "is out of order")
-        start = data.floats("start", 1 if len(classes) == 2 else len(classes))
-        first = data.integers("first", None, low=0, high=N - 1)
-        data.require(len(first) % len(start) == 0 and len(first) > 0, "first", "has the wrong length")
-        return cls(
-            classes, start, first,
-            data.integers("feature", N, low=0, high=n_features - 1), left, right,
-            data.floats("threshold", N), value, data.flags("missing_left", N),
-        )  # fmt: skip
+    def check(self) -> None:
+        """Every child lies behind its parent, so that each walk comes to an end."""
+        n_classes, N, here = len(self.classes_), len(self.value), np.arange(len(self.value))
+        require(2 <= n_classes == len(np.unique(self.classes_)), "classes_", "is out of range")
+        leaf = self.left == 0
+        for name in ("left", "right"):
+            child = getattr(self, name)
+            require(((child > here) | leaf).all() and (child < N).all(), name, "is out of order")
+        require(len(self.start) == (1 if n_classes == 2 else n_classes), "start", "has the wrong length")
+        trees = len(self.first)
+        require(trees > 0 and trees % len(self.start) == 0, "first", "has the wrong length")
+        require((self.first < N).all(), "first", "is out of range")
+
+    def fits(self, n_features: int, n_classes: int) -> None:
+        """Of features and classes that there are."""
+        require(self.feature.max(initial=0) < n_features, "feature", "is out of range")
+        require(self.classes_.max() < n_classes, "classes_", "is out of range")
 
     def predict_proba(self, Z: FloatArray) -> FloatArray:
         """Probabilities of the classes, shape (n, C)."""
@@ -140,8 +138,8 @@ class Calibration:
     offset : array of shape (G,)
     """
 
-    slope: float
-    offset: FloatArray
+    slope: Annotated[float, FINITE]
+    offset: Annotated[FloatArray, "*"]
 
     @classmethod
     def fit(cls, p: FloatArray, actual: FloatArray, weight: FloatArray | None = None) -> "Calibration":
@@ -264,10 +262,16 @@ class Told:
         P(g).
     """
 
-    groups: IntArray
-    classifier: Any
+    groups: Annotated[IntArray, "g", Within()]
+    classifier: Annotated[Any, {"trees": Boosted}]
     calibration: Calibration
-    shares: FloatArray
+    shares: Annotated[FloatArray, "g", Within(np.nextafter(0.0, 1.0))]
+
+    def check(self) -> None:
+        """A class for each group, and perhaps one for all others."""
+        more = len(self.calibration.offset) - len(self.groups)
+        require(0 <= more <= 1, "calibration", "has the wrong length")
+        require(hasattr(self.classifier, "predict_proba"), "classifier", "is no classifier")
 
     def of(self, Z: FloatArray) -> FloatArray:
         """``r_g`` of rows, shape (n, G')."""
@@ -291,7 +295,17 @@ class Resemblance:
     """
 
     parts: tuple[Told, ...]
-    n_groups: int
+    n_groups: Annotated[int, Within(2, 2**31 - 1)]
+
+    def check(self) -> None:
+        """No other groups than there are."""
+        require(all(part.groups.max(initial=0) < self.n_groups for part in self.parts), "parts", "are out of range")
+
+    def fits(self, n_features: int) -> None:
+        """Of features that there are."""
+        for part in self.parts:
+            if isinstance(part.classifier, Boosted):
+                part.classifier.fits(n_features, len(part.calibration.offset))
 
     @property
     def shares(self) -> FloatArray:

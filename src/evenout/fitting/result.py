@@ -1,13 +1,15 @@
 """What a fit has learnt, and the same fit elsewhere on its path."""
 
+import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
 from evenout.core.cells import unit_target
+from evenout.core.checks import ANY, FINITE, MOST_ROWS, Within, entries_of, require
 from evenout.core.content import row_order
-from evenout.core.exceptions import AttributeWarning, warn
+from evenout.core.exceptions import AttributeWarning, InputError, warn
 from evenout.core.flags import FlagRows, flag_threshold, top_threshold
 from evenout.core.parallel import map_columns, sorted_columns
 from evenout.core.parity import DemographicParity
@@ -20,7 +22,6 @@ from evenout.fitting.choose import Request
 from evenout.fitting.score_model import ScoreModel
 from evenout.groups.read import Groups
 from evenout.metrics import average_precision, roc_auc
-from evenout.storage.fields import Fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,13 +58,13 @@ class Background:
     n_groups : int
     """
 
-    typical: FloatArray
-    levels: FloatArray
-    means: FloatArray
-    tells: FloatArray
-    kin: IntArray
-    crowd: FloatArray
-    n_groups: int
+    typical: Annotated[FloatArray, "d"]
+    levels: Annotated[FloatArray, f"{len(SHARES)} d"]
+    means: Annotated[FloatArray, "d"]
+    tells: Annotated[FloatArray, "d", Within(0, 1)]
+    kin: Annotated[IntArray, "d", Within()]
+    crowd: Annotated[FloatArray, "* d"]
+    n_groups: Annotated[int, Within(0, 2**31)]
 
     @classmethod
     def of(cls, X: FloatArray, codes: IntArray, folds: IntArray, n_groups: int, *, n_threads: int = 1) -> "Background":
@@ -82,16 +83,11 @@ class Background:
         some = evenly_spaced(X, _ROWS)
         return cls(typical, levels, means, tells, _kin(some), evenly_spaced(some, CROWD), n_groups)
 
-    @classmethod
-    def read(cls, data: Fields, n_features: int) -> "Background":
-        """Out of a model file."""
-        levels = data.floats("levels", len(SHARES), n_features)
-        data.require((np.diff(levels, axis=0) >= 0).all(), "levels", "is out of order")
-        typical, means, tells = (data.floats(name, n_features) for name in ("typical", "means", "tells"))
-        data.require(((tells >= 0) & (tells <= 1)).all(), "tells", "is out of range")
-        kin = data.integers("kin", n_features, low=0, high=n_features - 1)
-        crowd = data.floats("crowd", data.whole("rows", 1, CROWD), n_features)
-        return cls(typical, levels, means, tells, kin, crowd, data.whole("n_groups", 0, 2**31))
+    def check(self) -> None:
+        """Levels rise, and nothing is kin to a column that is not there."""
+        require((np.diff(self.levels, axis=0) >= 0).all(), "levels", "is out of order")
+        require(self.kin.max(initial=0) < len(self.typical), "kin", "is out of range")
+        require(1 <= len(self.crowd) <= CROWD, "crowd", "has the wrong length")
 
 
 def category_runs(X: FloatArray) -> list[tuple[int, int]]:
@@ -227,9 +223,17 @@ def warn_rising(found: dict[str, AttributeBias]) -> None:
         warn(AttributeWarning(template, named=named, falling=" and ".join(map(repr, falling))))
 
 
+_MOST_TRAINED = 4  # times the rows in memory: an update thins them where there is no room for all
+
+NO_ROWS = (
+    "{what} needs the groups of the training rows, which this file does not hold; save the fitted model by "
+    "save_model(..., updatable=True), or with --updatable, and load that"
+)
+
+
 @dataclass(frozen=True)
 class FitResult:
-    """All that a fit has learnt.
+    """All that a fit has learnt; a model file holds it as it is, or `without_groups`.
 
     Parameters
     ----------
@@ -240,7 +244,8 @@ class FitResult:
     mixture : Mixture
         The fair score at the chosen alpha.
     groups : Groups
-        Of the rows in memory, crossed and hard: bands and probable groups by what a row belongs to most.
+        Of the rows in memory, crossed and hard: bands and probable groups by what a row belongs to most. No codes in
+        models that were saved without the groups of their rows.
     names : tuple of str
         The groups that are compared.
     counts : array of shape (G,)
@@ -252,7 +257,7 @@ class FitResult:
     target : array of shape (n,)
         Their base score.
     seen : FlagRows
-        The same rows, each scored by what has not seen it.
+        The same rows, each scored by what has not seen it; none of them where the groups were not saved.
     flag_ratio : RatioEstimate
         Ratio of flag rates on unseen rows.
     flag_price : dict of str to float
@@ -260,8 +265,8 @@ class FitResult:
     known : dict of str to float
         For each group that rows may resemble, how much of its indicator the features predict; empty where the score is
         not corrected by that.
-    threshold : float
-        Rows that score above are flagged.
+    threshold, base_threshold : float
+        Rows whose fair score, or whose base score, is above are flagged.
     flag_rates : array of shape (G, 2)
         Share of each group, of all rows, that base and fair score flag.
     label_gap : tuple of float
@@ -269,7 +274,7 @@ class FitResult:
     rank_error : float
         What the ranks behind the row weights may be off, as a share of the rows.
     maps : Maps or None
-        What folds new rows in.
+        What folds new rows in; None where the groups of the rows were not saved.
     background : Background or None
         The features of the rows in memory, for reasons; None in models that were saved before there were any.
     """
@@ -280,20 +285,66 @@ class FitResult:
     mixture: Mixture
     groups: Groups
     names: tuple[str, ...]
-    counts: IntArray
-    n_rows: int
-    S: FloatArray
-    target: FloatArray
+    counts: Annotated[IntArray, "G", Within(0, MOST_ROWS)]
+    n_rows: Annotated[int, Within(2, MOST_ROWS)]
+    S: Annotated[FloatArray, "n k"]
+    target: Annotated[FloatArray, "n"]
     seen: FlagRows
     flag_ratio: RatioEstimate
     flag_price: dict[str, float]
-    known: dict[str, float]
-    threshold: float
-    flag_rates: FloatArray
+    known: dict[str, Annotated[float, FINITE]]
+    threshold: Annotated[float, FINITE]
+    base_threshold: Annotated[float, FINITE]
+    flag_rates: Annotated[FloatArray, "G 2", ANY]
     label_gap: tuple[float, float]
-    rank_error: float
+    rank_error: Annotated[float, FINITE]
     maps: "Maps | None" = None
     background: Background | None = None
+
+    def check(self) -> None:
+        """Its parts are of the same rows, columns and groups."""
+        n, k, resembling = len(self.target), self.S.shape[1], self.scores.width - self.scores.n_detectors
+        require(2 <= n <= self.n_rows, "n_rows", "is out of range")
+        require(k == self.scores.width, "S", "has the wrong shape")
+        require(len(self.mixture.weights) == k, "mixture", "has the wrong shape")
+        require(len(self.names) == len(self.counts), "names", "has the wrong length")
+        require(len(self.known) == resembling, "known", "has the wrong length")
+        require(math.isfinite(self.choice.alpha), "choice.alpha", "is not finite")
+        whole, seen = self.path.cross.whole, self.seen
+        require(whole.n_detectors == k, "path", "has the wrong shape")
+        require(whole.comparison.n_groups == len(self.names), "names", "do not go with the rest")
+        groups, others = ([block.groups for block in c.blocks] for c in (whole.comparison, seen.sample.compared))
+        require(groups == others, "seen.sample", "does not go with the rest")
+        require(seen.S.shape[1] == k, "seen.S", "has the wrong shape")
+        require(len(seen.t) in (0, n) and len(self.groups.codes) == len(seen.t), "groups.codes", "has the wrong length")
+        nested = 0 if seen.nested is None else seen.nested.shape[2]
+        require(nested == resembling, "seen.nested", "does not go with the rest")
+        require(self.maps is None or len(seen.t) == n, "maps", "does not go with the rest")
+        fits = self.maps is None or self.maps.columns.shape[1] == self.scores.n_detectors
+        require(fits, "maps", "has the wrong shape")
+
+    def filled(self, n_features: int) -> "FitResult":
+        """Out of a file, after it was held against the columns of a fit."""
+        background, resemblance = self.background, self.scores.resemblance
+        require(background is None or len(background.typical) == n_features, "background", "has the wrong shape")
+        if resemblance is not None:
+            with entries_of("scores.resemblance"):
+                resemblance.fits(n_features)
+        with entries_of("scores.pool"):
+            pool = self.scores.pool.filled(n_features, _MOST_TRAINED * len(self.target))
+        ranked = self.scores.scaling.sorted_scores
+        require(len(ranked) in (0, pool.n_rows), "scores.scaling.sorted_scores", "has the wrong length")
+        return replace(self, scores=replace(self.scores, pool=pool))
+
+    def without_groups(self) -> "FitResult":
+        """What a file holds of the fit that tells the group of no row."""
+        groups = replace(self.groups, codes=self.groups.codes[:0])
+        return replace(self, groups=groups, seen=self.seen.none(), maps=None)
+
+    def require_rows(self, what: str) -> None:
+        """Refuse what needs the groups of the rows where they were not saved."""
+        if len(self.seen.t) < len(self.target):
+            raise InputError(NO_ROWS, what=what)
 
     @property
     def prices(self) -> dict[str, float]:
@@ -324,6 +375,8 @@ class FitResult:
 
     def at(self, request: Request) -> "FitResult":
         """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these."""
+        if len(self.seen.t) < len(self.target):
+            return self._at_without_groups(request)
         path, choice, ratio, price = request.settle(self.path, self.seen)
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
@@ -334,7 +387,29 @@ class FitResult:
         above = top_threshold(both, self.seen.share(request.contamination), sample.weight)
         rates = sample.means(both > above)
         found: dict[str, Any] = {"path": path, "choice": choice, "mixture": mixture, "flag_ratio": ratio}
-        return replace(self, **found, flag_price=price, threshold=float(above[1]), flag_rates=rates)
+        found |= {"base_threshold": float(above[0]), "threshold": float(above[1])}
+        return replace(self, **found, flag_price=price, flag_rates=rates)
+
+    def _at_without_groups(self, request: Request) -> "FitResult":
+        """The same where the groups of the rows were not saved: flag rates are not known then.
+
+        Rows that count unequally, or whose groups are in doubt, would be needed for what is stated of them.
+        """
+        if request.flag_rate_ratio is not None:
+            self.require_rows("at(flag_rate_ratio=...)")
+        cells = self.path.cross.whole
+        if cells.compared is not None or cells.spread is not None or self.n_rows != len(self.target):
+            self.require_rows("at()")
+        path = self.path.towards(None) if self.path.rule is not None else self.path
+        choice = request.choose(path, self.seen)
+        mixture = path.mixture(choice.alpha)
+        fair = mixture.apply(self.S, self.target)
+        choice.announced(list_kept(self.target, fair, request.contamination), asked=request.asked)
+        base_line, line = flag_threshold(np.column_stack([self.target, fair]), request.contamination)
+        return replace(
+            self, path=path, choice=choice, mixture=mixture, flag_ratio=RatioEstimate.unknown(), flag_price={},
+            threshold=float(line), base_threshold=float(base_line), flag_rates=np.full_like(self.flag_rates, np.nan),
+        )  # fmt: skip
 
 
 def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:

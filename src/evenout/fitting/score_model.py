@@ -7,6 +7,7 @@ import numpy as np
 
 from evenout.core.base_score import LINEAR, Combination, Combiner, Scaling, learn_combination, learn_scaling
 from evenout.core.cells import CrossFit
+from evenout.core.checks import require
 from evenout.core.exceptions import ConstantScoreWarning, LabelCoverageWarning, ManyColumnsWarning, warn
 from evenout.core.parallel import by_rows, take_rows
 from evenout.core.stacking import (
@@ -52,6 +53,16 @@ class ScoreModel:
     base_scaling: Scaling
     stack: Stack | None = None
     resemblance: Resemblance | None = None
+
+    def check(self) -> None:
+        """All steps are of the same columns."""
+        k = self.n_detectors
+        require(len(self.pool.names) in ((0, k) if not self.pool.parts else (k,)), "pool.names", "has the wrong length")
+        require(len(self.base_scaling.varies) == 1, "base_scaling", "has the wrong shape")
+        require(self.base_scaling.kind != "rank", "base_scaling", "is of no known kind")
+        chosen = self.combination.buckets
+        require(all(bucket.max(initial=0) < k for bucket in chosen), "combination.buckets", "is out of range")
+        require(self.stack is None or len(self.stack.weights) == k, "stack.weights", "has the wrong shape")
 
     @property
     def n_detectors(self) -> int:

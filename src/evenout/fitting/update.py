@@ -8,11 +8,12 @@ those of the fit. What comes out is what solving on all rows by the same maps gi
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.content import row_numbers
 from evenout.core.exceptions import AgedDetectorsWarning, InputError, warn
 from evenout.core.flags import FlagRows
@@ -22,7 +23,7 @@ from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.fitting.choose import Request
-from evenout.fitting.result import FitResult
+from evenout.fitting.result import NO_ROWS, FitResult
 from evenout.fitting.rows import stands_for
 from evenout.fitting.score_model import ScoreModel
 from evenout.groups.read import Groups, label_rows
@@ -54,10 +55,25 @@ class Maps:
 
     models: tuple[ScoreModel, ...]
     ranks: tuple[QuantileSketch, ...] | None
-    columns: FloatArray
-    fresh_columns: FloatArray
-    rows: int
-    seed: int
+    columns: Annotated[FloatArray, "q k"]
+    fresh_columns: Annotated[FloatArray, "q k"]
+    rows: Annotated[int, Within(1, MOST_ROWS)]
+    seed: Annotated[int, Within(0, 2**32 - 1)]
+
+    def check(self) -> None:
+        """All models are of the same columns, and have ranks or have none."""
+        require(self.models, "models", "is empty")
+        k = self.columns.shape[1]
+        require(all(model.n_detectors == k for model in self.models), "models", "have the wrong shape")
+        ranked = [len(model.scaling.sorted_scores) for model in self.models]
+        counts = [0] * len(ranked) if self.ranks is None else [sketch.count for sketch in self.ranks]
+        require(len(counts) == len(ranked), "ranks", "has the wrong length")
+        for name, sizes in (("models", ranked), ("ranks", counts)):  # each row is outside of all folds but one
+            others = max(len(sizes) - 2, 0) * sizes[0]
+            require(sizes[0] in (0, self.rows) and sum(sizes[1:]) == others, name, "has the wrong length")
+        require(1 <= len(self.columns) <= KNOTS, "columns", "has the wrong length")
+        for name in ("columns", "fresh_columns"):
+            require((np.diff(getattr(self, name), axis=0) >= 0).all(), name, "are not in order")
 
     def folds(self, content: FloatArray) -> IntArray:
         """The fold of each new row, by its content and the seed."""
@@ -150,7 +166,7 @@ def _maps(found: FitResult) -> Maps:
             f"{found.beyond_crossed}; fit again on all rows"
         )
     if found.maps is None:
-        raise InputError("this model was stored by a version that keeps no maps for new rows; fit again on all rows")
+        raise InputError(NO_ROWS, what="an update")
     return found.maps
 
 

@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.exceptions import InputError, SmallGroupWarning, warn
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
@@ -26,9 +27,13 @@ class Groups:
         Groups that are too small to be measured, and their rows.
     """
 
-    codes: IntArray
+    codes: Annotated[IntArray, "n", Within(-1)]
     labels: tuple[str, ...]
-    left_out: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, Annotated[int, Within(0, MOST_ROWS)]] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """A name for each code."""
+        require(self.codes.max(initial=-1) < len(self.labels), "codes", "is out of range")
 
     @property
     def counts(self) -> IntArray:

@@ -10,7 +10,6 @@ from joblib import effective_n_jobs
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.exceptions import InputError
-from evenout.core.flags import top_threshold
 from evenout.out_of_core.dask_engine import frame_collection
 from evenout.out_of_core.engines import Engine, Part, Rows, Staged, read_rows
 from evenout.reasons.attribution import Attribution, Company, draw_orders
@@ -126,17 +125,10 @@ def explain_rows(
         index=row_labels(X if frame is None else frame, len(array)),
         n_reasons=min(int(n_reasons), parts.parts.shape[1]),
         baseline=baseline,
-        base_line=base_line(ensemble),
+        base_line=result.base_threshold,
         fair_line=result.threshold,
         similar=similar,
     )
-
-
-def base_line(ensemble: Any) -> float:
-    """The base score above which a row would be flagged without fairness."""
-    result = ensemble._result
-    share = result.seen.share(ensemble.contamination)
-    return float(top_threshold(result.target[:, None], share, result.seen.sample.weight)[0])
 
 
 def reason_columns(
@@ -168,7 +160,7 @@ def reason_columns(
     import pandas as pd
 
     given = {"sensitive_features": sensitive_features}
-    before = ensemble.base_scores(rows, **given) > base_line(ensemble)
+    before = ensemble.base_scores(rows, **given) > ensemble._result.base_threshold
     after = ensemble.outlier_scores(rows, **given) > ensemble._result.threshold
     named, texts = np.flatnonzero(before | after | everybody), np.full((len(before), n_reasons), "", dtype=object)
     if len(named):

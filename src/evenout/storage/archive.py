@@ -6,7 +6,6 @@ is read: its members are not compressed, so they cannot be larger than the file,
 Large arrays are packed (`evenout.storage.packing`).
 """
 
-import dataclasses
 import io
 import json
 import math
@@ -76,13 +75,11 @@ def read_plain(path: Path) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Turn dataclasses into dicts, tuples into lists and numpy's numbers into Python's; refuse everything else.
+    """Turn tuples into lists and numpy's numbers into Python's; refuse what is no plain data.
 
     >>> plain({"size": np.int64(3), "names": ("a", "b")})
     {'size': 3, 'names': ['a', 'b']}
     """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -11,11 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from evenout.core.checks import FINITE, Within, require
 from evenout.core.exceptions import InputError
 from evenout.core.sketch import CAPACITY, QuantileSketch
 from evenout.core.types import AnyArray, FloatArray
@@ -160,6 +161,7 @@ def _dates(texts: AnyArray, form: str) -> FloatArray:
     return as_days(pd.to_datetime(pd.Series(texts, dtype=object), format=form, utc=True, errors="coerce"))
 
 
+_LATEST = 1e7  # days since 1970: the year 29349
 OTHER = "other"
 GAP = "missing"
 PLAIN = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")  # kinds of values that are numbers
@@ -183,8 +185,8 @@ class Numbers:
     """
 
     name: str
-    median: float
-    way: str = NUMBER
+    median: Annotated[float, FINITE]
+    way: Annotated[str, tuple(NUMBERS)] = NUMBER
     unit: str = ""
     note: str = ""
     kind: ClassVar = "numbers"
@@ -213,12 +215,16 @@ class Dates:
     """
 
     name: str
-    median: float
-    first: float
+    median: Annotated[float, FINITE, Within(-_LATEST, _LATEST)]
+    first: Annotated[float, FINITE, Within(-_LATEST, _LATEST)]
     way: str
-    parts: tuple[str, ...] = ()
+    parts: tuple[Annotated[str, tuple(DATE_PARTS)], ...] = ()
     note: str = ""
     kind: ClassVar = "dates"
+
+    def check(self) -> None:
+        """It is read as dates."""
+        require(self.way.startswith(DATE), "way", "is of no known kind")
 
     @property
     def features(self) -> list[str]:
@@ -251,6 +257,12 @@ class Categories:
     rest: bool = False
     note: str = ""
     kind: ClassVar = "categories"
+
+    def check(self) -> None:
+        """A value each, and one for the rest."""
+        require(self.values, "values", "is empty")
+        require(len({*self.values}) == len(self.values), "values", "names one twice")
+        require(OTHER in self.values or not self.rest, "values", "has no place for the rest")
 
     @property
     def features(self) -> list[str]:

@@ -8,11 +8,12 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
+from evenout.core.checks import FINITE, MOST_ROWS, Within, require
 from evenout.core.intervals import (
     change_range,
     log_evidence,
@@ -69,17 +70,25 @@ class Reference:
         What the rows are called, if they were a batch.
     """
 
-    knots: FloatArray
-    rows: int
-    threshold: float
+    knots: Annotated[FloatArray, "m"]
+    rows: Annotated[int, Within(1, MOST_ROWS)]
+    threshold: Annotated[float, FINITE]
     labels: tuple[str, ...]
-    counts: IntArray
-    ranks: FloatArray
-    flagged: FloatArray
-    low: FloatArray
-    high: FloatArray
-    left_out: Mapping[str, int]
+    counts: Annotated[IntArray, "G", Within(FEWEST, MOST_ROWS)]
+    ranks: Annotated[FloatArray, "G", Within(0, 1)]
+    flagged: Annotated[FloatArray, "G", Within(0, 1)]
+    low: Annotated[FloatArray, "Q", Within(-1, 1)]
+    high: Annotated[FloatArray, "Q", Within(-1, 1)]
+    left_out: Mapping[str, Annotated[int, Within(0, MOST_ROWS)]]
     name: str = ""
+
+    def check(self) -> None:
+        """Groups have a name each, and pairs of them an interval."""
+        G = len(self.labels)
+        require(0 < len(self.knots) <= KNOTS and (np.diff(self.knots) >= 0).all(), "knots", "are not in order")
+        require(len({*self.labels}) == G == len(self.counts) >= 2, "labels", "are no groups")
+        intervals = len(self.low) == G * (G - 1) // 2 and (self.low <= self.high).all()
+        require(intervals, "low", "and high are no intervals")
 
     @classmethod
     def of(
@@ -347,15 +356,15 @@ class Alarm:
         Ends of the gap on average since ``since``: of mean ranks, or of flag rates.
     """
 
-    promise: str
+    promise: Annotated[str, ("ranks", "flags")]
     group: str
     than: str
     since: str
     earliest: str
     latest: str
     raised: str
-    low: float
-    high: float
+    low: Annotated[float, FINITE]
+    high: Annotated[float, FINITE]
 
 
 class Shift(NamedTuple):

@@ -5,11 +5,11 @@ single score and no person, and a kill at any moment leaves the old file or the 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from scipy.special import ndtri
@@ -17,19 +17,19 @@ from scipy.stats import rankdata
 
 import evenout
 from evenout.auditing.sample import aligned, read_numbers
+from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.intervals import SIGNS
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.groups.read import Groups, label_rows, read_groups
-from evenout.storage.archive import ModelFileError, plain, read_plain, write_plain
-from evenout.storage.fields import Fields
+from evenout.storage.archive import ModelFileError, read_plain, write_plain
 from evenout.storage.output import atomic_file, finite
+from evenout.storage.walker import describe, read, sound
 from evenout.tables.parameters import NONE, SHARE_OR_COUNT, Rule, check_parameters, number, one_of
 from evenout.watching import text
 from evenout.watching.ledger import (
     FEWEST,
-    KNOTS,
     SUMS,
     Alarm,
     BatchSums,
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from evenout.fitting.result import FitResult
 
 FORMAT = 2
-_MOST = 2**53  # whole numbers up to here are exact in sums
 
 _RULES = {
     "tolerance": number(0, 1)
@@ -64,6 +63,35 @@ _RULES = {
     "contamination": SHARE_OR_COUNT,
     "unknown_groups": one_of(("error", "ignore")),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class WatchFile:
+    """All of a watch: what it promises, its start, and B batches one behind the other (`BatchSums`)."""
+
+    watch: int
+    evenout: str
+    settings: Settings
+    columns: dict[str, tuple[str, ...]]
+    looks: Annotated[int, Within(0, 2**31)]
+    start: Reference
+    names: tuple[str, ...]
+    places: Annotated[IntArray, "B", Within(1, 2**31)]
+    sums: Annotated[FloatArray, f"B {len(SUMS)} G"]
+    signed: Annotated[FloatArray, "B 2 G S"]
+    others: tuple[dict[str, Annotated[int, Within(0, MOST_ROWS)]], ...]
+    alarms: tuple[Alarm, ...]
+
+    def check(self) -> None:
+        """Batches have a name each, and sums that rows can have."""
+        B, n, *parts = len(self.names), *np.moveaxis(self.sums, 1, 0)
+        require(len({*self.names}) == B == len(self.places), "names", "is no list of names")
+        require(len(self.others) == B, "others", "has the wrong length")
+        require(self.sums.shape[-1] == len(self.start.labels), "sums", "has the wrong shape")
+        sizes = (n >= 0) & (n <= MOST_ROWS) & np.all([(part >= 0) & (part <= n) for part in parts], axis=0)
+        require(sizes.all() and ((n == 0) | (n >= FEWEST)).all(), "sums", "are those of no rows")
+        require(self.signed.shape[-1] == (SIGNS if parts[-1].any() else 0), "signed", "has the wrong shape")
+        require((np.abs(self.signed) <= 2.0 * n[:, None, :, None]).all(), "signed", "are those of no rows")
 
 
 class FairnessMonitor:
@@ -302,32 +330,45 @@ class FairnessMonitor:
         """Write the whole state to one small file: it appears whole or not at all."""
         if self.reference is None:
             raise InputError("the watch has not begun, so there is nothing to save; call start() or update() first")
-        ledger, start = self.findings.ledger, vars(self.reference)
-        data = {
-            "watch": FORMAT,
-            "evenout": evenout.__version__,
-            "settings": asdict(self.settings),
-            "columns": self.columns,
-            "looks": self._looks,
-            "start": {**start, "counts": start["counts"].astype(np.int64), "left_out": dict(start["left_out"])},
-            "names": [batch.name for batch in ledger.batches],
-            "places": np.array([batch.place for batch in ledger.batches], dtype=np.int64),
-            "sums": ledger.sums,
-            "signed": ledger.signed,
-            "others": [dict(batch.others) for batch in ledger.batches],
-            "alarms": [asdict(alarm) for alarm in self.alarms],
-        }
+        ledger = self.findings.ledger
+        state = WatchFile(
+            watch=FORMAT,
+            evenout=evenout.__version__,
+            settings=self.settings,
+            columns={name: tuple(columns) for name, columns in self.columns.items()},
+            looks=self._looks,
+            start=self.reference,
+            names=tuple(batch.name for batch in ledger.batches),
+            places=np.array([batch.place for batch in ledger.batches], dtype=np.int64),
+            sums=ledger.sums,
+            signed=ledger.signed,
+            others=tuple(dict(batch.others) for batch in ledger.batches),
+            alarms=self.alarms,
+        )
         with atomic_file(Path(path)) as file:
-            write_plain(plain(data), file)
+            write_plain(describe(state), file)
 
     @classmethod
     def load(cls, path: str | Path) -> "FairnessMonitor":
         """Read what `save` wrote; no code from the file is run, and every bound is checked."""
         try:
-            return _restore(cls, Fields(read_plain(Path(path)), "watch"))
+            data = read_plain(Path(path))
+            written = data.get("watch") if isinstance(data, dict) else None
+            if not isinstance(written, int) or written != FORMAT:
+                raise ModelFileError(_other_format(written))
+            state = read(WatchFile, data, "watch")
+            return sound("watch.settings", lambda: cls(**vars(state.settings)))._take(state)
         except ModelFileError as error:
             words = str(error).replace("model file", "file of a watch").replace("model", "watch")
             raise ModelFileError(f"{path} cannot be loaded: {words}") from None
+
+    def _take(self, state: WatchFile) -> "FairnessMonitor":
+        """Go on where a watch was saved."""
+        self.reference, self.alarms, self._looks = state.start, state.alarms, state.looks
+        self.columns = {name: list(columns) for name, columns in state.columns.items()}
+        each = zip(state.names, state.places.tolist(), state.sums, state.signed, state.others, strict=True)
+        self._batches = {batch[0]: BatchSums(*batch) for batch in each}
+        return self
 
     @property
     def batches(self) -> tuple[str, ...]:
@@ -492,14 +533,17 @@ def _fitted(model: Any) -> "tuple[Any, FitResult]":
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import check_is_fitted
 
+    from evenout.estimator import FittedScores
+
     ensemble = model.steps[-1][1] if isinstance(model, Pipeline) else model
     otherwise = "use FairnessMonitor(tolerance=...) and start()"
-    if not hasattr(ensemble, "path_") and not hasattr(ensemble, "_store"):
+    if not isinstance(ensemble, FittedScores):
         raise InputError(
             "{kind} makes no promise that can be read; {otherwise}", kind=type(model).__name__, otherwise=otherwise
         )
     check_is_fitted(ensemble)
     found: FitResult = ensemble._result
+    found.require_rows("FairnessMonitor.of")
     if found.beyond_crossed:
         raise InputError(
             f"FairnessMonitor.of and a model with {found.beyond_crossed} do not go together: what it left to crossed "
@@ -531,57 +575,10 @@ def _unseen_ranks(found: "FitResult", target: Any) -> FloatArray:
     return ranks
 
 
-def _restore(cls: type[FairnessMonitor], data: Fields) -> FairnessMonitor:
-    """The watch that a file holds; nothing in it is believed unchecked."""
-    data.require("watch" in data, "watch", "is missing: it is no watch")
-    written = data.whole("watch", 1, 2**31)
-    data.require(written >= FORMAT, "watch", f"is format {written}, of evenout 0.2: begin another watch")
-    data.require(written == FORMAT, "watch", "is of a later version: update evenout")
-    reference = _restored_start(data.fields("start"))
-    settings, G = data.fields("settings"), len(reference.labels)
-    try:
-        monitor = cls(**{name: settings.raw(name) for name in settings.names()})
-    except (TypeError, ValueError):
-        raise ModelFileError("its settings are not allowed") from None
-    names = data.items("names")
-    data.require(all(isinstance(n, str) for n in names) and len({*names}) == len(names), "names", "is no list of names")
-    B, others, columns = len(names), data.parts("others"), data.fields("columns")
-    places = data.integers("places", B, low=1, high=2**31)
-    sums, signed = data.floats("sums", B, len(SUMS), G), data.floats("signed", B, 2, G, None)
-    data.require(len(others) == B, "others", "has the wrong length")
-    n, *parts = np.moveaxis(sums, 1, 0)
-    sound = (n >= 0) & (n <= _MOST) & np.all([(part >= 0) & (part <= n) for part in parts], axis=0)
-    data.require(sound.all() and ((n == 0) | (n >= FEWEST)).all(), "sums", "are those of no rows")
-    data.require(signed.shape[-1] == (SIGNS if parts[-1].any() else 0), "signed", "has the wrong shape")
-    data.require((np.abs(signed) <= 2.0 * n[:, None, :, None]).all(), "signed", "are those of no rows")
-    monitor.reference, monitor._looks = reference, data.whole("looks", 0, 2**31)
-    monitor.columns = {name: list(columns.texts(name)) for name in columns.names()}
-    for b, name in enumerate(names):
-        rest = {key: others[b].whole(key, 0, _MOST) for key in others[b].names()}
-        monitor._batches[name] = BatchSums(name, int(places[b]), sums[b], signed[b], rest)
-    monitor.alarms = tuple(_restored_alarm(item) for item in data.parts("alarms"))
-    return monitor
-
-
-def _restored_start(data: Fields) -> Reference:
-    knots, labels, left_out = data.floats("knots", None), data.texts("labels"), data.fields("left_out")
-    data.require(0 < len(knots) <= KNOTS and (np.diff(knots) >= 0).all(), "knots", "are not in order")
-    data.require(len(labels) >= 2 and len({*labels}) == len(labels), "labels", "are no groups")
-    G = len(labels)
-    counts = data.integers("counts", G, low=FEWEST, high=_MOST)
-    ranks, flagged = data.floats("ranks", G), data.floats("flagged", G)
-    low, high = (data.floats(name, G * (G - 1) // 2) for name in ("low", "high"))
-    data.require(
-        all(((part >= 0) & (part <= 1)).all() for part in (ranks, flagged)), "flagged", "or ranks are no shares"
-    )
-    data.require(((low >= -1) & (low <= high) & (high <= 1)).all(), "low", "and high are no intervals")
-    return Reference(
-        knots, data.whole("rows", 1, _MOST), data.number("threshold"), labels, counts, ranks, flagged, low, high,
-        {name: left_out.whole(name, 0, _MOST) for name in left_out.names()}, data.text("name"),
-    )  # fmt: skip
-
-
-def _restored_alarm(data: Fields) -> Alarm:
-    texts = {field.name: data.text(field.name) for field in fields(Alarm) if field.type is str}
-    data.require(texts["promise"] in ("ranks", "flags"), "promise", "is of no known kind")
-    return Alarm(**texts, low=data.number("low"), high=data.number("high"))
+def _other_format(written: Any) -> str:
+    """Why a file is not read, in the words of one that does not fit."""
+    if not isinstance(written, int) or isinstance(written, bool):
+        return "its watch is missing: it is no watch"
+    if written < FORMAT:
+        return f"its watch is format {written}, of evenout 0.2: begin another watch"
+    return "its watch is of a later version: update evenout"
