@@ -16,6 +16,40 @@ from evenout.fitting.words import gap_words
 Status = Literal["assured", "on_target", "short", "no_gap", "unknown", "fixed"]
 Kind = Literal["bias_reduction", "flag_rate_ratio", "alpha"]
 
+_SAME = 0.02  # a ratio of flag rates that moves by less is called unchanged
+_EVEN_ENOUGH = 0.8  # a ratio that may stay as it is without a word
+_LOSS = 0.05  # of AUC, that is said
+
+
+def flags_verdict(before: float, after: float) -> str:
+    """Say so first where flags, which people feel, are no more even than before: lowest over highest rate.
+
+    >>> flags_verdict(0.57, 0.41)
+    'Flag rates are less even than before: the lowest is 0.41 of the highest, before 0.57.'
+    >>> flags_verdict(0.572, 0.569)
+    'Flag rates are as uneven as before: the lowest is 0.57 of the highest, before 0.57.'
+    >>> flags_verdict(0.57, 0.8), flags_verdict(0.95, 0.95)
+    ('', '')
+    """
+    if not after < before + _SAME or (before - _SAME < after and before > _EVEN_ENOUGH):
+        return ""
+    kind = "as uneven as" if after > before - _SAME else "less even than"
+    return f"Flag rates are {kind} before: the lowest is {after:.2f} of the highest, before {before:.2f}."
+
+
+def detection_verdict(before: float, after: float) -> str:
+    """Say so where known outliers are found no better than by chance, or much worse than before: two AUCs.
+
+    >>> detection_verdict(0.564, 0.492)
+    'AUC falls from 0.564 to 0.492, no better than chance at finding known outliers.'
+    >>> detection_verdict(0.93, 0.87), detection_verdict(0.93, 0.92)
+    ('AUC falls from 0.930 to 0.870.', '')
+    """
+    if not (after <= 0.5 or after <= before - _LOSS):
+        return ""
+    chance = ", no better than chance at finding known outliers" if after <= 0.5 else ""
+    return f"AUC {'falls' if after < before else 'goes'} from {before:.3f} to {after:.3f}{chance}."
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -29,7 +29,7 @@ def test_scores_agree_with_python(fitted, model, people):
     scores = read_table(fitted / "scores.csv")
     assert list(scores) == ["id", "group", "base_score", "fair_score", "base_rank", "fair_rank", "flagged"]
     assert scores["id"].tolist() == people["person"].tolist()
-    assert scores["group"].tolist() == (people["sex"] + " & " + people["age"]).tolist()
+    assert scores["group"].tolist() == ("sex=" + people["sex"] + ", age=" + people["age"]).tolist()
     np.testing.assert_array_equal(scores["base_score"], model.target_)
     np.testing.assert_array_equal(scores["fair_score"], model.outlier_scores_)
     np.testing.assert_array_equal(scores["flagged"], model.outlier_scores_ > -model.offset_)

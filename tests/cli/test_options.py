@@ -29,7 +29,7 @@ def test_repeated_columns_add_up_over_a_folder(run, people, tmp_path):
     given = ("--sensitive", "sex", "--sensitive", "age", "--drop", "person", "--drop", "fraud", "--json")
     result = run("fit", "parts", *given, "--alpha", "2")
     assert result.exit_code == 0, result.output
-    assert "f & old" in json.loads(result.stdout)["groups"]
+    assert "sex=f, age=old" in json.loads(result.stdout)["groups"]
 
 
 def test_an_audit_reads_lists_alike(run, people, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.cli.show import Figures, gap_sentence, request_sentence, small_groups_sentence
+from evenout.cli.show import BeforeAfter, Figures, gap_sentence, request_sentence, small_groups_sentence
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +41,16 @@ def test_small_groups_are_named_the_largest_first(outcome):
     text = small_groups_sentence(replace(outcome, left_out_groups=small))
     assert text.startswith("Too few rows to compare: long\N{REPLACEMENT CHARACTER}long")
     assert text.endswith("… (20), g8 (8), g7 (7), g6 (6), g5 (5), 4 more in summary.json.")
+
+
+def test_flags_that_are_less_even_are_said_before_anything_else(outcome):
+    worse = replace(outcome, flag_rate_ratio_unseen=BeforeAfter(0.57, 0.41), correlation=0.9)
+    assert worse.flags_verdict.startswith("Flag rates are less even than before")
+    assert replace(worse, flag_rate_ratio_unseen=BeforeAfter(0.57, 0.9)).flags_verdict == ""
+    assert replace(worse, correlation=1.0).flags_verdict == ""  # the base scores themselves
+
+
+def test_no_bias_is_printed_outside_its_interval(outcome):
+    ends = {"before": (0.01, 0.02), "after": (0.0, 0.004)}
+    low = replace(outcome, bias_unseen=BeforeAfter(0.015, -0.0007), bias_unseen_interval=ends)
+    assert (low.bias_shown.before, low.bias_shown.after) == (0.015, 0.0)

@@ -260,3 +260,27 @@ def test_features_that_tell_the_group_are_named(kind, run, tmp_path):
     assert {*told} == {"relationship=Husband", "relationship=Wife"}
     assert "Note: features nearly give the group away: 'relationship=" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_whole_ages_are_fitted_quickly_and_the_way_to_compare_along_them_is_said(run):
+    rng = np.random.default_rng(0)
+    n = 1500
+    sex, age = rng.integers(1, 3, n), rng.integers(21, 50, n)
+    table = pd.DataFrame({"SEX": sex, "AGE": age, "x": rng.normal(size=n) + 0.05 * age, "y": rng.normal(size=n) * sex})
+    table.to_csv("p.csv", index=False)
+    result = run("fit", "p.csv", "--sensitive", "SEX", "--sensitive", "AGE", "--flag-rate-ratio", "0.9")
+    assert result.exit_code == 0
+    said = " ".join(result.stderr.split())
+    assert "more than 20 whole numbers in column 'AGE', and each is a group of its own; set --continuous AGE" in said
+    assert "Flagged in training: SEX=1, AGE=" in result.stdout
+
+
+def test_the_terminal_says_first_that_detection_is_no_better_than_chance(run):
+    """Labels by which the least conspicuous rows are the outliers: no score that looks for others finds them."""
+    table = people()
+    table.assign(out=(table["income"].abs() < 0.5).astype(int)).to_csv("p.csv", index=False)
+    result = run("fit", "p.csv", *FIT, "--label", "out")
+    lines = result.stdout.splitlines()
+    verdict = next(place for place, line in enumerate(lines) if "no better than chance" in line)
+    assert lines[verdict].startswith("AUC ")
+    assert verdict < next(place for place, line in enumerate(lines) if line.startswith("Group bias: "))

@@ -61,7 +61,7 @@ def test_running_again_counts_new_files_alone_and_an_alarm_has_a_status(folder, 
     assert found["batches"] == 15
     assert found["alarms"][0]["promise"] == "ranks"
     said = run("--state", state, "--quiet").output
-    assert said.startswith("ALARM: 'f & ")
+    assert said.startswith("ALARM: 'sex=f, age=")
     assert "It began with 'x06.parquet'" in said
 
 

@@ -1,4 +1,6 @@
-"""The programme for even flags against rules that can be found by hand."""
+"""The programme for even flags against rules that can be found by hand, and against the linear programme itself."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -126,25 +128,84 @@ def _soft(n, seed=0):
     return x.sum(axis=1) + rng.normal(size=n), p / p.mean(axis=0), codes
 
 
-@pytest.mark.parametrize("ratio", [0.6, 0.9, 1.0])
-def test_rows_in_doubt_are_enough_for_the_best_rule_of_all(ratio):
-    t, r, _ = _soft(4000)
-    n = len(t)
-    found = _Programme(t, r, 0.1, ratio, np.full(n, 1.0 / n), [[0, 1, 2]]).solve()
-    q = r.T / n
-    best = linprog(
-        -np.append(t, 0.0) / n,
-        A_ub=np.block([[-q, np.ones((3, 1))], [q, -np.ones((3, 1)) / ratio]]),
-        b_ub=np.zeros(6),
-        A_eq=np.append(np.full(n, 1.0 / n), 0.0)[None],
-        b_eq=[0.1],
+def _best(t, r, mass, blocks, flagged, ratio):
+    """The linear programme itself, all rows at once: the largest total score, and the rule."""
+    q, lowest = r.T * mass, np.zeros((r.shape[1], len(blocks)))
+    for b, block in enumerate(blocks):
+        lowest[block, b] = 1.0
+    found = linprog(
+        -np.append(t * mass, np.zeros(len(blocks))),
+        A_ub=np.block([[-q, lowest], [q, -lowest / ratio]]),
+        b_ub=np.zeros(2 * len(q)),
+        A_eq=np.append(mass, np.zeros(len(blocks)))[None],
+        b_eq=[flagged],
         bounds=(0.0, 1.0),
     )
-    assert t @ found.rule / n == pytest.approx(-best.fun, rel=1e-9)
-    rates = r.T @ found.rule / n
-    assert rates.min() / rates.max() == pytest.approx(ratio, abs=1e-6)
-    low, high = np.split(-best.ineqlin.marginals, 2)
-    assert_allclose(found.worth, low - high, atol=1e-8)
+    return -found.fun, found.x[: len(t)]
+
+
+def _attributes(n, sizes, seed=12):
+    """Soft groups of several attributes side by side, and weights; r is what features tell of each attribute."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 4))
+    weight = rng.uniform(0.3, 3.0, size=n)
+    mass, parts = weight / weight.sum(), []
+    for size in sizes:
+        p = np.exp(0.6 * x @ rng.normal(size=(4, size)))
+        p /= p.sum(axis=1, keepdims=True)
+        parts.append(p / (mass @ p))
+    ends = np.cumsum([0, *sizes])
+    blocks = [list(range(a, b)) for a, b in pairwise(ends)]
+    t = x.sum(axis=1) + rng.normal(size=n)
+    return (t - t.mean()) / t.std(), np.column_stack(parts), mass, blocks
+
+
+@pytest.mark.parametrize("ratio", [0.6, 0.9])
+@pytest.mark.parametrize(("n", "sizes"), [(1500, (3,)), (1500, (2, 3, 4)), (1200, (30,)), (1200, (12, 20, 15))])
+def test_the_rule_has_the_largest_total_score_of_all_even_ones(n, sizes, ratio):
+    t, r, mass, blocks = _attributes(n, sizes)
+    programme = _Programme(t, r, 0.1, ratio, mass, np.repeat(np.arange(len(sizes)), sizes))
+    dual = programme.solve(np.ones(r.shape[1]))
+    rule, (best, _) = programme.rule(dual), _best(t, r, mass, blocks, 0.1, ratio)
+    assert (t * mass) @ rule == pytest.approx(best, rel=1e-3)
+    assert mass @ rule == pytest.approx(0.1, abs=1e-4)
+    rates = r.T @ (mass * rule)
+    assert min(rates[block].min() / rates[block].max() for block in blocks) > ratio - 1e-3
+    y = t + r @ dual.worth  # a threshold flags whole rows, the programme parts of as many rows as there are groups
+    over = y > np.sort(y)[np.searchsorted(np.cumsum(mass[np.argsort(y)]), 0.9)]
+    assert ((over - rule) ** 2 * mass).sum() < (sum(sizes) + 2) / n
+
+
+def test_hard_groups_of_few_rows_get_the_best_rule_too():
+    rng = np.random.default_rng(1)
+    codes = rng.integers(25, size=1500)
+    t = rng.normal(size=1500) + 0.7 * rng.normal(size=25)[codes]
+    r = np.eye(25)[codes] / (np.bincount(codes) / 1500)
+    mass = np.full(1500, 1 / 1500)
+    programme = _Programme(t, r, 0.1, 0.9, mass, np.zeros(25, dtype=int))
+    rule = programme.rule(programme.solve(np.ones(25)))
+    best, _ = _best(t, r, mass, [list(range(25))], 0.1, 0.9)
+    assert (t * mass) @ rule == pytest.approx(best, rel=1e-3)
+
+
+def test_columns_that_groups_follow_from_give_the_same_rule_as_groups_of_their_own():
+    """Resemblance of twelve groups by three columns: steps are taken in these, to the same end."""
+    rng = np.random.default_rng(4)
+    Z = rng.normal(size=(2000, 3))
+    r = 1.0 + 0.2 * Z @ rng.normal(size=(3, 12))
+    t = Z.sum(axis=1) + rng.normal(size=2000)
+    mass, block = np.full(2000, 1 / 2000), np.zeros(12, dtype=int)
+    few = _Programme(t, r, 0.1, 0.9, mass, block)
+    assert few.columns.shape == (2000, 4)
+    assert_allclose(few.columns @ few.mix, r, atol=1e-9)
+    best, _ = _best(t, r, mass, [list(range(12))], 0.1, 0.9)
+    assert (t * mass) @ few.rule(few.solve(np.ones(12))) == pytest.approx(best, rel=2e-3)
+
+
+def test_rates_that_no_rule_can_even_out_are_known_as_such():
+    t = np.random.default_rng(0).normal(size=1000)
+    programme = _Programme(t, np.ones((1000, 2)), 0.1, 0.9, np.full(1000, 1e-3), np.zeros(2, dtype=int))
+    assert programme.solve(np.array([1.0, 2.0])) is None
 
 
 def test_a_row_that_stands_for_three_counts_as_three():
@@ -185,22 +246,3 @@ def test_each_block_is_evened_out_by_itself():
     assert rates[0] / rates[1] == pytest.approx(0.9, abs=0.05)
     assert rates[2] / rates[3] == pytest.approx(0.9, abs=0.03)
     assert rates[:2].max() < 0.5 * rates[2:].min()  # what the stratum explains stays
-
-
-@pytest.mark.parametrize("ratio", [0.4, 0.6])
-def test_the_dual_of_many_groups_comes_to_what_the_programme_does(ratio):
-    rng = np.random.default_rng(12)
-    n, G = 4000, 12
-    x = rng.normal(size=(n, 4))
-    p = np.exp(0.6 * x @ rng.normal(size=(4, G)))
-    p /= p.sum(axis=1, keepdims=True)
-    t, r = x.sum(axis=1) + rng.normal(size=n), p / p.mean(axis=0)
-    programme = _Programme(t / t.std(), r, 0.1, ratio, np.full(n, 1.0 / n), [list(range(G))])
-    found = []
-    for solved in (programme.solve(), programme._smooth(None)):
-        y = programme.gain + r @ solved.worth
-        flagged = y > flag_threshold(y, 0.1)
-        rates = r.T @ flagged / n
-        found.append((programme.gain @ flagged / n, rates.min() / rates.max()))
-    assert found[1][0] > 0.9 * found[0][0]
-    assert found[1][1] == pytest.approx(found[0][1], abs=0.04)

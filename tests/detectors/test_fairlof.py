@@ -250,7 +250,7 @@ def test_frames_and_intersectional_groups_are_read():
     X, groups = simulated()
     old = np.arange(len(X)) % 2
     table = pd.DataFrame({"group": groups, "old": old})
-    joined = [f"{g} & {o}" for g, o in zip(groups, old, strict=True)]
+    joined = [f"group={g}, old={o}" for g, o in zip(groups, old, strict=True)]
     one = FairLOF().fit(pd.DataFrame(X, columns=list("pqr")), sensitive_features=table)
     two = FairLOF().fit(X, sensitive_features=joined)
     assert one.groups_ == two.groups_ == tuple(sorted(set(joined)))

@@ -40,7 +40,7 @@ def hats(values, knots):
 def test_plain_groups_need_no_membership():
     crossed, members = read(["sex", "region"])
     assert members is None
-    assert crossed.groups.labels == tuple(f"{sex} & {place}" for sex in "fm" for place in range(3))
+    assert crossed.groups.labels == tuple(f"sex={sex}, region={place}" for sex in "fm" for place in range(3))
     assert crossed.sensitive is not None
 
 
@@ -120,7 +120,9 @@ def test_rows_of_known_outcome_are_told_apart():
 
 def test_groups_of_too_few_known_outliers_are_named():
     few = np.where((PEOPLE["region"] == 1) & (np.cumsum(PEOPLE["region"] == 1) > 3), np.nan, 1.0)
-    with pytest.warns(SmallGroupWarning, match=r"fewer than min_group_size=5 known outliers are left out: '1' \(3\)"):
+    with pytest.warns(
+        SmallGroupWarning, match=r"fewer than min_group_size=5 known outliers are left out: 'region=1' \(3\)"
+    ):
         _, members = read(["region"], among=("outliers",), labels=few)
     assert members.n_groups == 2
     with pytest.raises(InputError, match="no two groups of min_group_size=5 known inliers"):
@@ -187,3 +189,45 @@ def test_probabilities_are_memberships_with_a_bound():
     assert found.bound()["b"] == pytest.approx(np.sqrt((p * (1 - p)).mean()) / p.mean())
     with pytest.raises(InputError, match=r"row 1 that are negative, or do not sum to 1: \[0.5, 0.6\]"):
         GroupProbabilities([[0.5, 0.5], [0.5, 0.6]])
+
+
+def told(sensitive, **changes):
+    """What is said of protected columns."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        parameters = PARAMETERS | changes
+        crossed = read_crossed(sensitive, parameters, len(sensitive))
+        read_members(crossed, ("all",), parameters)
+    return [str(warning.message) for warning in caught]
+
+
+def test_many_whole_numbers_are_answered_by_the_two_ways_to_compare_them():
+    rng = np.random.default_rng(0)
+    ages = pd.DataFrame({"SEX": rng.integers(1, 3, 3000), "AGE": rng.integers(20, 50, 3000)})
+    first, *others = told(ages, min_group_size=50)
+    assert "'AGE', and each is a group of its own; set continuous=('AGE',)" in first
+    assert "or give the column as text if each number is meant as a group" in first
+    assert len(others) == 1  # the small groups, a few of them by name
+    assert " more; their rows are scored" in others[0]
+    assert others[0].count("AGE=") == 4
+    assert not [text for text in told(ages.astype({"AGE": str}), min_group_size=5) if "continuous" in text]
+    assert told(ages, continuous=("AGE",)) == []
+
+
+def test_very_many_crossed_groups_are_answered_by_each_attribute_by_itself():
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame({"race": rng.integers(8, size=2000), "region": rng.integers(5, size=2000)})
+    assert told(people) == [
+        "'race' and 'region' make 40 groups where they are crossed; set cross=False to compare each by itself"
+    ]
+    assert told(people, intersections=False) == []
+
+
+def test_columns_of_one_attribute_are_told_from_several_attributes():
+    rng = np.random.default_rng(0)
+    race = pd.get_dummies(pd.Series(rng.choice(["asian", "black", "white"], 500)), prefix="race")
+    (text,) = told(race)
+    assert text.startswith("each row has a 1 in exactly one of 'race_asian', 'race_black' and 'race_white'")
+    assert "they look like one attribute, but are crossed as 3" in text
+    assert [t for t in told(race.assign(sex=rng.integers(2, size=500))) if "exactly one of 'race_asian'" in t]
+    assert told(race.assign(race_white=rng.integers(2, size=500))) == []

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from evenout.core.exceptions import SmallGroupWarning
-from evenout.groups.read import label_rows, read_groups, warn_left_out
+from evenout.groups.read import label_rows, match_groups, read_groups, warn_left_out
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_numbers_and_booleans_are_groups():
 def test_several_columns_make_intersections():
     frame = pd.DataFrame({"sex": list("fmfmff"), "age": ["old", "old", "young", "old", "old", "young"]})
     groups = read_groups(frame, 6)
-    assert groups.labels == ("f & old", "f & young", "m & old")
+    assert groups.labels == ("sex=f, age=old", "sex=f, age=young", "sex=m, age=old")
     assert groups.codes.tolist() == [0, 2, 1, 2, 0, 1]
     assert groups.counts.tolist() == [2, 2, 2]
 
@@ -140,3 +140,21 @@ def test_joined_names_tell_all_combinations_apart(rows, labels):
 
 def test_values_of_one_column_are_names_as_they_are():
     assert read_groups(["a & b", '"c"'] * 2, 4).labels == ('"c"', "a & b")
+
+
+def test_names_carry_their_columns_where_values_say_little():
+    frame = pd.DataFrame({"SEX": [1, 2, 1, 2], "sex": list("fmfm"), "old": [True, True, False, False]})
+    assert read_groups(frame["SEX"], 4).labels == ("SEX=1", "SEX=2")
+    assert read_groups(frame["sex"], 4).labels == ("f", "m")
+    assert read_groups(frame["old"], 4).labels == ("old=False", "old=True")
+    crossed = ("SEX=1, old=False", "SEX=1, old=True", "SEX=2, old=False", "SEX=2, old=True")
+    assert label_rows(frame[["SEX", "old"]], 4).labels == crossed
+    assert label_rows(frame[["SEX", "old"]].to_numpy(), 4).labels[0] == "1 & False"
+
+
+def test_new_rows_are_told_apart_without_names_of_columns_too():
+    frame = pd.DataFrame({"SEX": [1, 2, 1, 2], "AGE": [30, 30, 40, 40]})
+    for given in (frame, frame["SEX"]):
+        labels = label_rows(given, 4).labels
+        named, plain = match_groups(given, 4, labels), match_groups(given.to_numpy(), 4, labels)
+        assert named.tolist() == plain.tolist()

@@ -131,7 +131,7 @@ def test_with_fewer_than_two_groups_the_scores_are_the_base_scores(table, engine
         with pytest.warns(SmallGroupWarning, match="fewer than two groups are left to compare"):
             model = _quick(min_group_size=150, **settings).fit_partitions(engine(table, 3))
         np.testing.assert_array_equal(model.outlier_scores_, model.target_)
-        assert model.group_names_ == ("f & 0",)
+        assert model.group_names_ == ("sex=f, old=0",)
         assert (model.alpha_, model.request_met_) == (0.0, False)
         assert np.isnan(model.bias_reduction_)
 
@@ -253,7 +253,7 @@ def test_written_scores_are_those_of_the_quick(table, engine, tmp_path):
     np.testing.assert_allclose(written["fair_score"], model.outlier_scores(table.X), rtol=1e-12)
     np.testing.assert_allclose(written["base_score"], model.base_scores(table.X), rtol=1e-12)
     np.testing.assert_array_equal(written["flagged"], model.predict(table.X) == -1)
-    labels = table.sensitive["sex"] + " & " + table.sensitive["old"].astype(str)
+    labels = "sex=" + table.sensitive["sex"] + ", old=" + table.sensitive["old"].astype(str)
     assert written["group"].tolist() == labels.tolist()
     assert written["row"].tolist() == [*range(100), *range(200), *range(150)]
 
@@ -312,5 +312,5 @@ def test_groups_of_equal_rows_are_refused_at_scale(engine, tables):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _quick().fit_partitions(engine(same, 2))
-        with pytest.raises(ValueError, match=r"rows of group 'm & .' are all alike"):
+        with pytest.raises(ValueError, match=r"rows of group 'sex=m, old=.' are all alike"):
             _quick(reference_size=100).fit_partitions(engine(same, 2))

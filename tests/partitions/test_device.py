@@ -82,12 +82,12 @@ def test_kept_scores_are_those_of_memory(asked, tables, engine, tmp_path):
     """Raw scores by detectors on the device, then codes of groups and folds."""
     table = tables(300)
     pool, _ = fit_pool("paper", table.X.to_numpy()[:150], seed=0)
-    codes = {"f & 0": 0, "f & 1": 1}
+    codes = {"sex=f, old=0": 0, "sex=f, old=1": 1}
     scorer = Scorer(pool, codes, 1, 0, partial(Path, tmp_path), device="cuda")
     found, _ = score_all(engine(table, 3), scorer)
     kept = np.concatenate([np.load(found.files[i]) for i in range(3)])
     np.testing.assert_array_equal(kept[:, :-2], pool.score(table.X.to_numpy()))
-    names = (table.sensitive["sex"] + " & " + table.sensitive["old"].astype(str)).map(codes).fillna(-1)
+    names = ("sex=" + table.sensitive["sex"] + ", old=" + table.sensitive["old"].astype(str)).map(codes).fillna(-1)
     np.testing.assert_array_equal(kept[:, -2], names)
     np.testing.assert_array_equal(found.extremes(-1), [kept[:, :-2].min(axis=0), kept[:, :-2].max(axis=0)])
     assert found.kept

@@ -29,7 +29,7 @@ def test_frames_and_intersectional_groups_are_read(simulated):
     series = pd.Series(y, index=np.arange(len(y)) + 10)
     table = pd.DataFrame({"group": groups, "old": np.arange(len(y)) % 2}, index=series.index)
     repair = ScoreRepair(min_group_size=10).fit(series, sensitive_features=table)
-    assert repair.groups_ == tuple(f"{g} & {o}" for g in "abcd" for o in (0, 1))
+    assert repair.groups_ == tuple(f"group={g}, old={o}" for g in "abcd" for o in (0, 1))
     assert repair.group_counts_.sum() == len(y)
     one = repair.transform([2.0], sensitive_features=pd.DataFrame({"group": ["c"], "old": [1]}))
     assert one == repair.transform([2.0], sensitive_features=["c & 1"])

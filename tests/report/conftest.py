@@ -23,7 +23,7 @@ class Case:
 
     @property
     def groups(self):
-        return (self.sensitive["sex"] + " & " + self.sensitive["age"]).to_numpy()
+        return ("sex=" + self.sensitive["sex"] + ", age=" + self.sensitive["age"]).to_numpy()
 
     def collect(self, **options: Any):
         given = {"X": self.X, "sensitive_features": self.sensitive, "y": self.y, "date": DATE} | options

@@ -155,7 +155,7 @@ def test_small_groups_are_shown_apart_and_take_no_part_in_ratios(make):
         case.collect(show_small_cells=True),
         flag_rates(case.model.target_, sensitive_features=case.groups),
     )
-    assert data.small_groups == ("m & young",)
+    assert data.small_groups == ("sex=m, age=young",)
     assert (data.n_groups, data.groups[-1].name) == (3, "too few people to compare")
     assert data.groups[-1].size == (25, 25)
     compared = [rates[group.name] for group in data.groups[:3]]

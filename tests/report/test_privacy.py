@@ -71,7 +71,7 @@ def test_without_a_limit_everything_is_exact():
 def test_small_group_is_hidden_everywhere(make):
     case = make(sizes=(500, 300, 200, 6), min_group_size=2)
     data = case.collect()
-    tiny = [group.name for group in data.groups].index("m & young")
+    tiny = [group.name for group in data.groups].index("sex=m, age=young")
     assert data.groups[tiny].size == (0, 9)
     assert sum(low < high for low, high in (group.size for group in data.groups)) == 2
     for score in (data.base, *(step.score for step in data.steps)):
@@ -91,7 +91,7 @@ def test_small_group_is_hidden_everywhere(make):
 @pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
 def test_groups_too_small_to_compare_are_named_but_not_counted(make):
     data = make(sizes=(500, 300, 6, 3)).collect()
-    assert data.small_groups == ("m & old", "m & young")
+    assert data.small_groups == ("sex=m, age=old", "sex=m, age=young")
     assert data.groups[-1].name == "too few people to compare"
     assert data.groups[-1].size == (0, 9)
     assert data.base.spread.means[-1] is None

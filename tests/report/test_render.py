@@ -63,7 +63,7 @@ def test_hostile_names_stay_text(make, date):
     assert not [name for _, attrs in page.elements for name in attrs if name.startswith("on")]
     assert page.title.startswith("T</script><script>alert(1)")
     payload = json.loads(page.scripts[0])
-    assert [group["name"][:8] for group in payload["groups"]] == ['=cmd|"x"', "f</scrip", "f</scrip"]
+    assert [group["name"][:12] for group in payload["groups"]] == ['sex==cmd|"x"', "sex=f</scrip", "sex=f</scrip"]
     assert payload["detectors"][0].startswith("d0</script>")
     assert {person["id"][:20] for person in payload["people"]} == {HOSTILE[:20]}
     assert "\u2028" not in page.scripts[0]

@@ -93,11 +93,32 @@ def test_headline_says_that_even_averages_are_not_even_flags(data):
 
 
 def test_headline_warns_where_flags_have_become_less_even(data):
-    worse = data.base.flags.ratio[0] / 2
-    met = replace(with_chosen_ratio(data, worse), request=RequestOutcome("bias_reduction", 0.5, 0.5))
-    headline = words.headline(met)
+    """By the figures of the terminal, unseen rows before and after, not by those of the rows shown."""
+    request = RequestOutcome("bias_reduction", 0.5, 0.5, words="It is so.", flags=(0.57, 0.41))
+    headline = words.headline(replace(data, gap_detected=True, request=request))
     assert headline.tone == "caution"
     assert headline.title == "Scores are more even, flags are less even"
+    assert headline.text.startswith("Flag rates are less even than before: the lowest is 0.41 of the highest")
+    same = words.headline(replace(data, gap_detected=True, request=replace(request, flags=(0.572, 0.569))))
+    assert same.title == "Scores are more even, flags are not"
+    assert same.text.startswith("Flag rates are as uneven as before")
+    missed = words.headline(replace(data, gap_detected=True, request=replace(request, met=False)))
+    assert missed.text.startswith("Flag rates are less even than before")
+
+
+def test_a_loss_of_detection_is_said(data):
+    assert data.base.auc is not None
+    step = data.steps[data.chosen]
+    steps = list(data.steps)
+    steps[data.chosen] = replace(step, score=replace(step.score, auc=0.492))
+    request = RequestOutcome("bias_reduction", 0.5, 0.5)
+    told = words.headline(replace(data, gap_detected=True, request=request, steps=tuple(steps))).text
+    assert "to 0.492, no better than chance at finding known outliers" in told
+
+
+def test_no_bias_is_shown_outside_its_interval(data):
+    low = replace(data.base, bias=-0.0007, interval=(0.0, 0.004))
+    assert words.score_words(data, low)["bias"] == "0.0000"
 
 
 def test_no_rule_is_said_to_be_met_or_failed(data):

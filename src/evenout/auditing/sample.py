@@ -17,7 +17,7 @@ from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.groups.model import Attribute, Coded, read_coded
-from evenout.groups.read import GroupProbabilities, label_rows, read_groups, settle_names
+from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle_names
 from evenout.metrics import read_labels
 from evenout.tables.rows import LARGEST, read_propensity, refuse_lone_propensity
 
@@ -187,7 +187,10 @@ def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
     phi.sum_duplicates()
     values = np.stack(np.unravel_index(found, sizes), axis=1).tolist()
     named = [
-        " & ".join(attribute.values[v] for attribute, v in zip(coder.attributes, combination, strict=True))
+        group_name(
+            [attribute.name for attribute in coder.attributes],
+            [attribute.values[v] for attribute, v in zip(coder.attributes, combination, strict=True)],
+        )
         for combination in values
     ]
     return named, phi

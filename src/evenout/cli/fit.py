@@ -249,7 +249,7 @@ def _show(summary: dict[str, Any], outcome: "Figures") -> None:
 
     click.echo(one_line(f"{summary['input']}: {summary['rows']:,} rows, {len(outcome.groups)} groups"))
     (low, high), (low_after, high_after) = (outcome.bias_unseen_interval[w] for w in ("before", "after"))
-    bias, ends = outcome.bias_unseen, "95% interval"
+    bias, ends = outcome.bias_shown, "95% interval"
     click.echo(
         f"Bias, {rows_words(outcome)}: {bias.before:.4f} before ({ends} {low:.4f} to {high:.4f}), "
         f"{bias.after:.4f} after ({ends} {low_after:.4f} to {high_after:.4f})"
@@ -263,7 +263,7 @@ def _show(summary: dict[str, Any], outcome: "Figures") -> None:
     for group, rate in outcome.flag_rates.items():
         click.echo(one_line(f"Flagged in training: {group}: {rate.before:.1%} before, {rate.after:.1%} after"))
     of_outcome = (say(outcome) for say in (small_groups_sentence, gap_sentence, request_sentence))
-    click.echo("\n".join(filter(None, [labels_sentence(summary["labels"]), *of_outcome])))
+    click.echo("\n".join(filter(None, [outcome.flags_verdict, labels_sentence(summary["labels"]), *of_outcome])))
     click.echo(f"Price: correlation with the base score {outcome.correlation:.2f}.")
     for line in [features_line(summary["features"]), *notes_lines(summary["column_notes"])]:
         click.echo(line)
@@ -380,7 +380,7 @@ def fit(
                 as_json=as_json, n_jobs=n_jobs, reasons=reasons, everybody=everybody, updatable=updatable, **settings,
             )  # fmt: skip
             return
-        from evenout.cli.inputs import read_fit_inputs
+        from evenout.cli.inputs import offer_bands, read_fit_inputs
         from evenout.cli.show import show_fit
         from evenout.core.registry import needs_labels
         from evenout.storage.output import atomic_folder, require_apart
@@ -393,6 +393,7 @@ def fit(
                 data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop, given=given,
                 keep=keep, probable=probable, learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
             )  # fmt: skip
+            offer_bands(inputs.sensitive, settings["continuous"])
             step(f"Fitting on {len(inputs.features):,} rows")
             with noticed_giveaways() as giveaways:
                 pipeline, crossed = _fit(inputs, settings | {"n_jobs": n_jobs})

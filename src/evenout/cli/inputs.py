@@ -1,5 +1,6 @@
 """The data of ``evenout fit``: a bundled data set, or a file whose columns have been told apart."""
 
+import re
 import shlex
 import warnings
 from collections.abc import Sequence
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenout.cli.options import split_names
-from evenout.core.exceptions import EvenoutWarning, Message, warn
+from evenout.core.exceptions import ContinuousWarning, EvenoutWarning, Message, warn
 from evenout.datasets import list_datasets, load_dataset
+from evenout.groups.model import MANY
 from evenout.groups.read import GroupProbabilities
 from evenout.metrics import read_labels
 from evenout.storage.output import require_apart
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 _DOUBTS = {"outcome": "an outcome", "score": "the score of another model", "person number": "a person number"}
 _NAMED = 5
+_WHOLE = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +210,18 @@ def _from_file(
         keep=kept,
         score=None if score is None else score_column(score, frame),
     )
+
+
+def offer_bands(protected: Any, continuous: Sequence[str]) -> None:
+    """Groups are read as text, in which a fit sees no numbers: say here how to compare along them."""
+    for name in getattr(protected, "columns", ()):
+        values = protected[name].dropna().unique()
+        if name not in continuous and len(values) > MANY and all(_WHOLE.fullmatch(str(value)) for value in values):
+            template = (
+                "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of its "
+                "own; set {continuous=} to compare along the number"
+            )
+            warn(ContinuousWarning(template, n=MANY, name=str(name), continuous=[str(name)]))
 
 
 def score_column(name: str, frame: "pd.DataFrame") -> "pd.Series":

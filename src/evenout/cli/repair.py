@@ -71,7 +71,7 @@ def repair(
     DIR gets scores.csv, model.skops (for "evenout score") and summary.json.
     """
     with plain_messages():
-        from evenout.cli.inputs import read_fit_inputs
+        from evenout.cli.inputs import offer_bands, read_fit_inputs
         from evenout.core.registry import needs_labels
         from evenout.storage.output import atomic_folder, require_apart
 
@@ -84,6 +84,7 @@ def repair(
                 str(file), sensitive=sensitive, label=label, id_column=id_column, drop=drop, given=given, keep=keep,
                 gaps=needs_labels(settings.get("fairness", "")), score=score,
             )  # fmt: skip
+            offer_bands(inputs.sensitive, settings.get("continuous", ()))
             step(f"Repairing {len(inputs.features):,} scores")
             summary = _repair(inputs, settings, n_jobs, folder, aware=aware)
         if as_json:

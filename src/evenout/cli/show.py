@@ -25,6 +25,7 @@ from evenout.fitting.choose import DEFAULT_REDUCTION
 from evenout.fitting.words import compared_words, probable_words
 from evenout.groups.read import GroupProbabilities
 from evenout.metrics import average_precision, read_labels, roc_auc
+from evenout.outcome import detection_verdict, flags_verdict
 from evenout.storage.output import finite
 
 
@@ -143,12 +144,28 @@ class Figures:
             flag_rates={name: BeforeAfter(*rates[g].tolist()) for g, name in enumerate(names)},
             flag_rate_ratio=_change(rate_ratio(rates) if compared else None),
             unflagged_rate_ratio=_change(rate_ratio(1.0 - rates) if compared else None),
-            flag_rate_ratio_unseen=BeforeAfter(_base_ratio(model), float(model.flag_rate_ratio_)),
+            flag_rate_ratio_unseen=BeforeAfter(
+                model._result.base_flag_ratio(model.contamination), float(model.flag_rate_ratio_)
+            ),
             flag_rate_ratio_unseen_interval=model.flag_rate_ratio_interval_,
             flagged_in_groups=_change(flagged.sum(axis=0)),
             flagged_beyond_equal_rates=_change(beyond_equal_rates(flagged, model.group_counts_)),
             correlation=float(path.correlation(alpha)),
         )
+
+    @property
+    def bias_shown(self) -> BeforeAfter:
+        """``bias_unseen`` within its intervals: an estimate without bias may be below 0, where no gap can be."""
+        ends = self.bias_unseen_interval
+        return BeforeAfter(
+            max(self.bias_unseen.before, ends["before"][0]), max(self.bias_unseen.after, ends["after"][0])
+        )
+
+    @property
+    def flags_verdict(self) -> str:
+        """See `evenout.outcome.flags_verdict`; nothing where the scores are the base scores."""
+        ratio = self.flag_rate_ratio_unseen
+        return flags_verdict(ratio.before, ratio.after) if self.correlation < 1.0 - 1e-12 else ""
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain data; a number that does not exist is None."""
@@ -166,14 +183,6 @@ def labels_learnt(model: FairOutlierEnsemble) -> dict[str, Any] | None:
         return None
     counts = {"known": stack.n_labels, "outliers": stack.n_positive}
     return counts | {"weight": model.label_weight_, "bias_before": before, "bias_after": after}
-
-
-def _base_ratio(model: FairOutlierEnsemble) -> float:
-    """Lowest over highest flag rate of the base score on unseen rows."""
-    rows = model._result.seen
-    share = rows.share(model.contamination)
-    rows = rows.narrowed(share)
-    return float(rows.ratio(rows.flagged(rows.base(), share))[0]) if rows.compares.any() else float("nan")
 
 
 def _change(pair: FloatArray | None) -> BeforeAfter:
@@ -491,7 +500,7 @@ def detection_rows(found: dict[str, BeforeAfter | None]) -> list[Row]:
 def _table(summary: FitSummary, label_width: int) -> Table:
     outcome, (name, _) = summary.outcome, _bias(summary)
     low, high = (_interval(outcome.bias_unseen_interval[when]) for when in ("before", "after"))
-    rows: list[Row] = [(f"{name}, {rows_words(outcome)}", *_figures(outcome.bias_unseen, "{:.4f}"))]
+    rows: list[Row] = [(f"{name}, {rows_words(outcome)}", *_figures(outcome.bias_shown, "{:.4f}"))]
     rows.append(("  95% interval", low, high))
     if outcome.request["target"] == "training":
         rows.append((f"{name}, training rows", *_figures(outcome.bias_training, "{:.4f}")))
@@ -507,6 +516,8 @@ def _sentences(summary: FitSummary) -> list[str]:
     close = f"correlation with the base score {summary.outcome.correlation:.2f}"
     auc = "" if summary.auc is None else f", AUC {summary.auc.after - summary.auc.before:+.3f}"
     return [
+        summary.outcome.flags_verdict,
+        "" if summary.auc is None else detection_verdict(summary.auc.before, summary.auc.after),
         labels_sentence(summary.labels),
         *compared_words(
             summary.outcome.notions, summary.settings, summary.columns["sensitive"], summary.columns["given"]

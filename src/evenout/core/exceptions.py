@@ -128,11 +128,11 @@ class GroupGivenAwayWarning(EvenoutWarning):
 
 
 class ContinuousWarning(EvenoutWarning):
-    """A protected column of many fractions is taken as a continuous attribute."""
+    """A protected column has many numbers: fractions are taken as continuous, whole numbers as a group each."""
 
 
 class AttributeWarning(EvenoutWarning):
-    """The bias of one attribute rises while that of another falls."""
+    """Attributes go against each other, or several columns look like one attribute."""
 
 
 class AgedDetectorsWarning(EvenoutWarning):

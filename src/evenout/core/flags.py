@@ -7,10 +7,12 @@ how much a row resembles the group, the best rule solves a linear programme:
 
 for each group g of each block b of groups that are compared with each other. Means are by the rows' weights.
 
-Its multipliers say which rule that is: ``f_i = 1`` where ``t_i - sum_g lambda_g r_ig`` is above a threshold.
-
-Only rows near the threshold are in doubt, so the programme is solved on these, all others being flagged or not; where
-the multipliers contradict that of any row, more rows are taken in. What comes out is exact.
+Its multipliers say which rule that is: ``f_i = 1`` where ``t_i - sum_g lambda_g r_ig`` is above a threshold. So the
+dual is solved, which has two multipliers for each group and one threshold, whatever the number of rows. Flags are
+smoothed, ``f = expit((y - threshold) / width)``, a logarithm keeps the multipliers above 0, and Newton steps follow the
+solution while the width falls. Only rows in a band around the threshold matter to a step, and a pass over all rows
+renews the band. The total score of the smoothed rule is below the best one by a term of the order of ``width ** 2``,
+less than a thousandth at the last width.
 
 Resemblance need not hold among the flagged as it does among all rows. So the rates of the rule are counted by the
 groups themselves, each ``r_g`` is multiplied by how far the count is off, and the programme is solved again.
@@ -22,12 +24,12 @@ from numbers import Integral
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 from scipy.special import chdtrc, expit
 
 from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.exceptions import InputError
 from evenout.core.membership import Comparison
+from evenout.core.parallel import one_blas_thread
 from evenout.core.ruler import Means, Sample, lowest_over_highest
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
@@ -287,14 +289,19 @@ def first_even(rows: FlagRows, flagged: BoolArray) -> int:
 
 _ROUNDS = 8  # of counting and solving again
 _CLOSE = 0.002  # a ratio counts as met up to this, or to half of what one row of the smallest group makes
-_NEAR = 500  # rows in doubt, to begin with
-_MANY = 12  # groups up to which the programme is solved exactly
-_WIDTHS, _STEPS = (0.3, 0.1, 0.03, 0.01), 25  # of smoothed flags, in deviations of the score; steps at each
+_WIDTHS = tuple(np.geomspace(0.3, 0.003, 8))  # of smoothed flags, in spreads of the score around the threshold
+_WARM = 5  # widths that a solution which is nearly right may skip
+_BAND = 15.0  # widths from the threshold beyond which a row is sure
+_SAMPLED = 6000  # rows of the band that are enough while it is wide
+_STEPS, _PASSES = 40, 8  # most Newton steps and passes over all rows at one width
+_SMALL = 0.02  # slack times multiplier, in widths times flagged share of a group
+_EVEN = 0.998  # the most even ratio solved for: equal rates leave no slack, and no sample tells the two apart
 _RIDGE = 0.01  # of the mean variance of columns, in what they say of the groups
 _VANISHING = 1e-280  # a mean square too small to divide by
 _LEAST = 0.01  # factors of a group's resemblance are kept between this and its inverse
 
 
+@one_blas_thread()
 def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, ratio: float) -> FloatArray:
     """``lambda`` of the best rule of a ratio, shape (G,); its sum is 0 where every row is of one group.
 
@@ -311,44 +318,47 @@ def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, 
     ratio : float
         Smallest over largest flag rate of the groups that are compared.
     """
-    mass, blocks = _mass(sample.weight, len(t)), _blocks(sample)
+    held, block = _compared(sample)
     compares = sample.compared.pairs & (sample.total > 0) & (sample.total > 0)[:, None]
-    deviation, n_groups = t.std(), r.shape[1]
+    deviation, best, reached = t.std(), np.zeros(r.shape[1]), (-1.0, 0.0)
     z = (t - t.mean()) / deviation
     smallest = max(float(sample.size[compares.any(axis=0)].min(initial=np.inf)), 1.0)
     close = max(_CLOSE, 0.5 / (smallest * flagged))
-    factor, best, reached = np.ones(n_groups), np.zeros(n_groups), (-1.0, 0.0)
-    worth: FloatArray | None = None
+    if not len(held):
+        return best
+    programme = _Programme(z, r[:, held], flagged, ratio, _mass(sample.weight, len(t)), block)
+    factor, dual = np.ones(len(held)), None
     for _ in range(_ROUNDS):
-        programme = _Programme(z, r * factor, flagged, ratio, mass, blocks)
-        found = programme.solve(None if worth is None else worth / factor)
-        if found is None:
+        dual = programme.solve(factor, dual)
+        if dual is None:
             break
-        worth = found.worth * factor
-        price = -worth
+        price = np.zeros(r.shape[1])
+        price[held] = -factor * dual.worth
         if sample.compared.simple:  # then r @ shares = 1, and a multiple of the shares changes nothing
-            price += sample.total / sample.total.sum() * worth.sum()
+            price -= sample.total / sample.total.sum() * price.sum()
         over = _above(z - r @ price, flagged, sample.weight)
         rates = np.nan_to_num(sample.means(over))
         counted = float(lowest_over_highest(rates, compares))
-        value = min(counted, ratio - close), float((z * mass) @ over)
+        value = min(counted, ratio - close), float((z * programme.mass) @ over)
         if value > reached:
             best, reached = price, value
         if abs(counted - ratio) <= close or not price.any():
             break
-        expected = np.maximum((r * mass[:, None]).T @ over, 1e-12)
-        factor = np.clip(np.sqrt(factor * np.maximum(rates / expected, 1e-12)), _LEAST, 1.0 / _LEAST)
+        expected = np.maximum(programme.rates(over), 1e-12)
+        factor = np.clip(np.sqrt(factor * np.maximum(rates[held] / expected, 1e-12)), _LEAST, 1.0 / _LEAST)
     return best * deviation
 
 
+@one_blas_thread()
 def most_kept(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, ratio: float) -> tuple[float, float]:
     """Share of t's flagged list that a rule of this ratio can keep at most, and the mean t of whom it flags."""
-    mass = _mass(sample.weight, len(t))
+    mass, (held, block) = _mass(sample.weight, len(t)), _compared(sample)
     base = _above(t, flagged, sample.weight).astype(float)
-    found = _Programme(base, r, flagged, ratio, mass, _blocks(sample)).solve()
-    if found is None:
+    programme = _Programme(base, r[:, held], flagged, ratio, mass, block)
+    dual = programme.solve(np.ones(len(held)))
+    if dual is None:
         return float("nan"), float("nan")
-    chosen = found.rule * mass
+    chosen = programme.rule(dual) * mass
     return float(chosen @ base / max(mass @ base, 1e-12)), float(chosen @ t / max(chosen.sum(), 1e-12))
 
 
@@ -382,152 +392,202 @@ def _mass(weight: FloatArray | None, n: int) -> FloatArray:
     return np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
 
 
-def _blocks(sample: Sample) -> list[list[int]]:
-    """Groups that are compared with each other, those without rows left out."""
-    found = [[g for g in block.groups if sample.total[g] > 0] for block in sample.compared.blocks]
-    return [block for block in found if len(block) >= 2]
+def _compared(sample: Sample) -> tuple[IntArray, IntArray]:
+    """Groups with rows that are compared with others, and the block that each is of."""
+    blocks = [[g for g in block.groups if sample.total[g] > 0] for block in sample.compared.blocks]
+    blocks = [block for block in blocks if len(block) >= 2]
+    held = np.array([g for block in blocks for g in block], dtype=np.intp)
+    return held, np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
 
 
 def _above(scores: FloatArray, flagged: float, weight: FloatArray | None) -> BoolArray:
     return np.asarray(scores > top_threshold(scores[:, None], flagged, weight)[0])
 
 
-class _Solved(NamedTuple):
-    """What the rate of each group is worth (G,), the threshold, and how much each row is flagged (n,)."""
+class _Dual(NamedTuple):
+    """Where Newton steps are.
 
-    worth: FloatArray
+    ``rise`` and ``fall`` (G,) are the multipliers of "not below the lowest rate" and "not above the highest"; in each
+    block ``sum rise = sum fall / ratio``, for the lowest rate is free. A row is flagged by
+    ``expit((y - threshold) / width)``.
+    """
+
+    rise: FloatArray
+    fall: FloatArray
     threshold: float
-    rule: FloatArray
+    width: float
+
+    @property
+    def worth(self) -> FloatArray:
+        """What the rate of each group is worth, shape (G,)."""
+        return self.rise - self.fall
 
 
-@dataclass(frozen=True)
-class _Programme:
-    """The linear programme of n rows, ``gain`` (n,) in the place of t; ``mass`` (n,) is what a row counts, in all 1."""
+class _Band(NamedTuple):
+    """Rows that are in doubt, which rows these are (n,), which others are flagged (n,), and what the latter add.
+
+    ``value`` is that of the dual without smoothing, over all rows.
+    """
 
     gain: FloatArray
-    r: FloatArray
-    flagged: float
-    ratio: float
+    columns: FloatArray
     mass: FloatArray
-    blocks: list[list[int]]
+    inside: BoolArray
+    sure: BoolArray
+    rates: FloatArray
+    share: float
+    value: float
 
-    def solve(self, start: FloatArray | None = None) -> _Solved | None:
-        """Solve it; None if no rule is even. ``start`` is a guess of what the rates are worth.
 
-        Exactly for few groups; for many by its dual, with flags that are smoothed a little.
+class _Programme:
+    """The linear programme of n rows and G groups, all of them compared.
+
+    ``gain`` (n,) is in the place of t, ``mass`` (n,) what a row counts, in all 1, and ``block`` (G,) says which groups
+    are compared with each other. ``r = columns @ mix``: where r follows from few columns, as it does if detectors alone
+    may move, steps cost what these do.
+    """
+
+    def __init__(
+        self, gain: FloatArray, r: FloatArray, flagged: float, ratio: float, mass: FloatArray, block: IntArray
+    ) -> None:
+        self.gain, self.flagged, self.ratio, self.mass, self.block = gain, flagged, ratio, mass, block
+        self.rho = min(ratio, _EVEN)
+        self.order = np.argsort(gain, kind="stable")
+        upto = np.cumsum(mass[self.order]) / mass.sum()
+        at = np.searchsorted(upto, 1.0 - flagged * np.array([2.0, 1.0, 0.5]))
+        low, self.cut, high = gain[self.order[np.minimum(at, len(gain) - 1)]].tolist()
+        self.unit = (high - low) or float(gain.std()) or 1.0
+        part = np.clip(flagged - (upto - mass[self.order]), 0.0, mass[self.order])
+        self.worst = float(part @ gain[self.order])  # the smallest total that any rule of this budget has
+        over, tied = gain > self.cut, gain == self.cut
+        self.top = over + tied * ((flagged - mass @ over) / (mass @ tied))  # the rule without any multiplier
+        self.columns, self.mix = r, np.eye(len(block))
+        _, size, across = np.linalg.svd(r[:: max(len(r) // (4 * len(block)), 1)], full_matrices=False)
+        rank = int((size > 1e-9 * size[0]).sum())
+        if 2 * rank < len(block):
+            columns = r @ across[:rank].T
+            if np.abs(columns @ across[:rank] - r).max() < 1e-9 * np.abs(r).max():
+                self.columns, self.mix = columns, across[:rank]
+        size = np.maximum(np.abs(mass @ r), 1e-300)
+        self.typical = np.einsum("ig,ig,i->g", r, r, mass) / size  # how much members resemble their own group
+
+    def solve(self, factor: FloatArray, start: _Dual | None = None) -> _Dual | None:
+        """Solve it with the columns of r times ``factor`` (G,); None if no rule is even.
+
+        ``start`` is the solution of a programme that hardly differs.
         """
-        n, n_groups = self.r.shape
-        if sum(map(len, self.blocks)) > _MANY:
-            return self._smooth(start)
-        every, nobody = np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
-        if n <= 2 * _NEAR:
-            return self._among(every, nobody)
-        if start is None:
-            some = np.argsort(self.gain, kind="stable")[:: -(-n // _NEAR)]
-            mass = self.mass[some] / self.mass[some].sum()
-            found = replace(self, gain=self.gain[some], r=self.r[some], mass=mass).solve()
-            start = np.zeros(n_groups) if found is None else found.worth
-        size, worth = _NEAR, start
-        while size < n:
-            y = self.gain + self.r @ worth
-            threshold = weighted_quantile(y, self.mass, 1.0 - self.flagged)
-            doubt = np.zeros(n, dtype=bool)
-            doubt[np.argpartition(np.abs(y - threshold), size)[:size]] = True
-            sure = ~doubt & (y > threshold)
-            found = self._among(doubt, sure)
-            if found is not None:
-                worth = found.worth
-                if not (~doubt & ((self.gain + self.r @ worth > found.threshold) != sure)).any():
-                    return found
-            size *= 2
-        return self._among(every, nobody)
-
-    def _smooth(self, start: FloatArray | None) -> _Solved:
-        """Solve the dual, whose unknowns are what the rate of each group is worth, by Newton steps on active sets.
-
-        A row is flagged by ``expit((gain + r'w - threshold) / width)``, and the width falls. A group's ``w_g`` is above
-        0 where its rate is held at the lowest one of its block, below 0 where it is held at the highest, else 0, and in
-        each block ``sum w_g k_g = 0`` with ``k = 1`` and ``1 / ratio`` for these two: the lowest rate is free. A step
-        takes one pass over the rows, and one more over those near the threshold.
-        """
-        held = np.array([g for block in self.blocks for g in block], dtype=np.intp)
-        block = np.repeat(np.arange(len(self.blocks)), [len(own) for own in self.blocks])
-        r, deviation = self.r[:, held], float(self.gain.std()) or 1.0
-        w = np.zeros(len(held)) if start is None else start[held].copy()
-        lowest = np.full(len(self.blocks), np.nan)
-        threshold, flags = 0.0, np.zeros(len(self.gain))
-        for width in (deviation * np.array(_WIDTHS))[0 if start is None else -1 :]:
-            for _ in range(_STEPS):
-                y = self.gain + r @ w
-                threshold = _smooth_threshold(y, self.mass, self.flagged, width)
-                flags = expit((y - threshold) / width)
-                q, slope = r.T @ (flags * self.mass), flags * (1.0 - flags) * self.mass / width
-                near = slope > 1e-6 * slope.max()
-                R, own = r[near], slope[near]
-                J = (R.T * own) @ R - np.outer(R.T @ own, R.T @ own) / own.sum()
-                J[np.diag_indices_from(J)] += 1e-4 * np.trace(J) / len(J) + 1e-12
-                for b in range(len(lowest)):
-                    if not w[block == b].any() or np.isnan(lowest[b]):
-                        ends = q[block == b].min(), q[block == b].max()
-                        lowest[b] = np.sqrt(max(ends[0] * ends[1], 1e-24) * self.ratio)
-                at = np.diag(J)
-                low = w - (q - lowest[block]) / at > 0
-                high = w - (q - lowest[block] / self.ratio) / at < 0
-                active = np.flatnonzero(low | high)
-                step = -w
-                if len(active):
-                    k = np.where(low, 1.0, 1.0 / self.ratio)[active]
-                    K = k[:, None] * (block[active][:, None] == np.arange(len(lowest)))
-                    some = K.any(axis=0)
-                    K, size = K[:, some], len(active)
-                    left = np.block([[J[np.ix_(active, active)], -K], [K.T, np.zeros((K.shape[1],) * 2)]])
-                    off = J[np.ix_(active, np.arange(len(w)))] @ np.where(low | high, 0.0, -w)
-                    found = np.linalg.lstsq(left, np.append(-q[active] - off, -K.T @ w[active]))[0]
-                    step[active], lowest[some] = found[:size], np.maximum(found[size:], 1e-12)
-                moved = float(np.abs(r @ step).max(initial=0.0))
-                w = w + step * min(1.0, deviation / max(moved, 1e-300))
-                if moved < 1e-3 * width:
+        unit, G, mix = self.unit, len(self.block), self.mix * factor
+        rates = factor * self.rates(self.top)
+        if (rates[:, None] >= self.ratio * rates)[self.block[:, None] == self.block].all():
+            return _Dual(np.zeros(G), np.zeros(G), self.cut, unit * _WIDTHS[-1])
+        price = np.full(G, 10.0 * _SMALL * unit * _WIDTHS[0] / G)
+        cold = start is None or not start.rise.any()
+        dual = _Dual(price, self.rho * price, self.cut, unit) if start is None or cold else start
+        for width in unit * np.array(_WIDTHS[0 if cold else _WARM :]):
+            dual, reach, last = dual._replace(width=float(width)), _BAND, width == unit * _WIDTHS[-1]
+            for _ in range(_PASSES):
+                band = self._band(mix, dual, reach, sampled=not last)
+                if band.value < self.worst:  # no rule can have so small a total: the dual has no lower bound
+                    return None
+                dual, settled = self._newton(mix, band, dual, 0.05 if last else 0.5)
+                if settled and not (last and self._crossed(mix, band, dual)):
                     break
-        worth = np.zeros(self.r.shape[1])
-        worth[held] = w
-        return _Solved(worth, threshold, flags)
+                reach *= 1.5 if settled else 1.0
+            else:
+                if not cold:  # the start was too far away
+                    return self.solve(factor)
+        return dual
 
-    def _among(self, doubt: BoolArray, sure: BoolArray) -> _Solved | None:
-        """Solve for the rows in doubt, where the sure ones are flagged and the others are not."""
-        held = np.array([g for block in self.blocks for g in block], dtype=np.intp)
-        lowest = np.repeat(np.eye(len(self.blocks)), [len(block) for block in self.blocks], axis=0)
-        r, own, none = self.r[:, held], self.mass[doubt], np.zeros(len(self.blocks))
-        q, fixed = r[doubt].T * own, r[sure].T @ self.mass[sure]
-        found = linprog(
-            -np.append(self.gain[doubt] * own, none),
-            A_ub=np.block([[-q, lowest], [q, -lowest / self.ratio]]),
-            b_ub=np.append(fixed, -fixed),
-            A_eq=np.append(own, none)[None],
-            b_eq=[self.flagged - self.mass[sure].sum()],
-            bounds=(0.0, 1.0),
-            method="highs",
-        )
-        if found.status != 0:
-            return None
-        low, high = np.split(-found.ineqlin.marginals, 2)
-        worth, rule = np.zeros(self.r.shape[1]), sure.astype(float)
-        worth[held] = low - high
-        rule[doubt] = found.x[: len(own)]
-        return _Solved(worth, -float(found.eqlin.marginals[0]), rule)
+    def rates(self, flags: FloatArray | BoolArray) -> FloatArray:
+        """What resemblance says of flag rates, shape (G,)."""
+        return np.asarray(self.mix.T @ (self.columns.T @ (self.mass * flags)))
 
+    def rule(self, dual: _Dual) -> FloatArray:
+        """How much each row is flagged where all factors are 1, shape (n,)."""
+        if not dual.worth.any():
+            return self.top
+        return np.asarray(expit((self._scores(self.mix, dual) - dual.threshold) / dual.width))
 
-def _smooth_threshold(y: FloatArray, mass: FloatArray, flagged: float, width: float) -> float:
-    """Where ``sum_i mass_i expit((y_i - threshold) / width)`` is the share that is flagged."""
-    low, high = float(y.min()) - 40.0 * width, float(y.max()) + 40.0 * width
-    at = weighted_quantile(y, mass, 1.0 - flagged)
-    for _ in range(60):
-        flags = expit((y - at) / width)
-        surplus = float(mass @ flags) - flagged
-        low, high = (at, high) if surplus > 0 else (low, at)
-        slope = float(mass @ (flags * (1.0 - flags))) / width
-        new = at + surplus / slope if slope > 0 else 0.5 * (low + high)
-        new = new if low < new < high else 0.5 * (low + high)
-        if abs(new - at) < 1e-6 * width:
-            return new
-        at = new
-    return at
+    def _scores(self, mix: FloatArray, dual: _Dual) -> FloatArray:
+        return self.gain + self.columns @ (mix @ dual.worth)
+
+    def _band(self, mix: FloatArray, dual: _Dual, reach: float, *, sampled: bool) -> _Band:
+        """The rows within ``reach`` widths of the threshold, or some of them, evenly over their gains."""
+        y = self._scores(mix, dual) - dual.threshold
+        inside = np.abs(y) < reach * dual.width
+        sure, near = (y > 0) & ~inside, self.order[inside[self.order]]
+        mass, over = self.mass[near], self.mass * sure
+        if sampled and len(near) > _SAMPLED:
+            near = near[:: -(-len(near) // _SAMPLED)]
+            mass = self.mass[near] * (mass.sum() / self.mass[near].sum())
+        rates, value = mix.T @ (self.columns.T @ over), self.flagged * dual.threshold + self.mass @ np.maximum(y, 0.0)
+        return _Band(self.gain[near], self.columns[near], mass, inside, sure, rates, float(over.sum()), float(value))
+
+    def _crossed(self, mix: FloatArray, band: _Band, dual: _Dual) -> bool:
+        """Whether a row outside the band is on the other side of the threshold by now."""
+        return bool((~band.inside & ((self._scores(mix, dual) > dual.threshold) != band.sure)).any())
+
+    def _newton(self, mix: FloatArray, band: _Band, dual: _Dual, tolerance: float) -> tuple[_Dual, bool]:
+        """Take steps until scores in the band move by less than ``tolerance`` widths, which is said, or leave it.
+
+        They descend ``flagged c + sum m width log(1 + exp((y - c) / width)) - nu sum log(rise fall)``, the smoothed
+        dual. With ``p = q + J dw - h dc`` the rates after a step, ``A = rise^2 / nu`` and ``B = fall^2 / nu``, it makes
+        ``rise' = 2 rise - A (p - low)`` and ``fall' = 2 fall - B (low / rho - p)``. What is left are linear equations
+        in ``dw = rise' - fall' - w``, ``dc`` and the lowest rates ``low``.
+        """
+        rise, fall, threshold, width = dual
+        G, n_blocks, rho = len(rise), int(self.block.max()) + 1, self.rho
+        of = (self.block[:, None] == np.arange(n_blocks)).astype(float)
+        nu, diagonal, left = _SMALL * width * self.flagged / G, np.arange(G), _BAND / 2.0 * width
+        M, wanted = np.zeros((G + 1 + n_blocks,) * 2), np.zeros(G + 1 + n_blocks)
+        whole = bool(band.inside.all())
+
+        def smoothed(rise: FloatArray, fall: FloatArray, threshold: float) -> float:
+            worth = rise - fall
+            y = band.gain + band.columns @ (mix @ worth) - threshold
+            soft = width * (band.mass @ np.logaddexp(0.0, y / width)) - nu * (np.log(rise) + np.log(fall)).sum()
+            return float((self.flagged - band.share) * threshold + band.rates @ worth + soft)
+
+        value = smoothed(rise, fall, threshold)
+        for _ in range(_STEPS):
+            worth = rise - fall
+            flags = expit((band.gain + band.columns @ (mix @ worth) - threshold) / width)
+            own = flags * band.mass
+            slope = own * (1.0 - flags) / width
+            steep = band.columns * slope[:, None]
+            J, h = mix.T @ (band.columns.T @ steep) @ mix, mix.T @ steep.sum(axis=0)
+            q, surplus = band.rates + mix.T @ (band.columns.T @ own), band.share + own.sum() - self.flagged
+            A, B = rise**2 / nu, fall**2 / nu
+            stiff, pull = A + B, A + B / rho
+            M[:G, :G], M[:G, G], M[G, :G], M[G, G] = J, -h, -h, slope.sum() + 1e-12
+            M[diagonal, diagonal] += 1.0 / stiff
+            M[:G, G + 1 :] = -(pull / stiff)[:, None] * of
+            M[G + 1 :, :G] = -M[:G, G + 1 :].T
+            M[G + 1 :, G + 1 :] = np.diag(of.T @ (A * B / stiff)) * (1.0 / rho - 1.0) ** 2
+            wanted[:G], wanted[G] = worth / stiff - q, surplus
+            wanted[G + 1 :] = of.T @ (pull * worth / stiff - 2.0 * rise + 2.0 * fall / rho)
+            step = np.linalg.solve(M, wanted)
+            dw, dc, low = step[:G], float(step[G]), step[G + 1 :][self.block]
+            p = q + J @ dw - h * dc
+            up, down = rise - A * (p - low), fall - B * (low / rho - p)
+            move = band.columns @ (mix @ dw) - dc
+            moved = float(np.sqrt((slope @ move**2) / max(slope.sum(), 1e-300)))
+            if not whole:  # groups may have no row in the band that would show how far they move
+                moved = max(moved, 0.25 * float(np.abs(dw * self.typical).max()))
+            length = min(1.0, _BAND / 2.0 * width / max(moved, 1e-300))
+            for at, change in ((rise, up), (fall, down)):
+                length = min(length, 0.95 / max(float((-change / at).max()), 0.95))
+            slant = (q - nu / rise) @ up - (q + nu / fall) @ down - surplus * dc
+            reached = value
+            while length > 1e-9:
+                reached = smoothed(rise + length * up, fall + length * down, threshold + length * dc)
+                if reached <= value + 0.01 * length * min(slant, 0.0) + 1e-12 * abs(value):
+                    break
+                length /= 2.0
+            rise, fall, threshold = rise + length * up, fall + length * down, threshold + length * dc
+            value, left = reached, left - length * moved
+            if length > 0.9 and moved < tolerance * width:
+                return _Dual(rise, fall, threshold, width), True
+            if left < 0 or length <= 1e-9:
+                break
+        return _Dual(rise, fall, threshold, width), False

@@ -373,6 +373,12 @@ class FitResult:
         """The fair score of the rows in memory, shape (n,)."""
         return self.mixture.apply(self.S, self.target)
 
+    def base_flag_ratio(self, contamination: float) -> float:
+        """Lowest over highest flag rate of the base score on unseen rows; NaN where no groups are compared."""
+        share = self.seen.share(contamination)
+        rows = self.seen.narrowed(share)
+        return float(rows.ratio(rows.flagged(rows.base(), share))[0]) if rows.compares.any() else float("nan")
+
     def at(self, request: Request) -> "FitResult":
         """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these."""
         if len(self.seen.t) < len(self.target):

@@ -26,7 +26,7 @@ from evenout.fitting.choose import Request
 from evenout.fitting.result import NO_ROWS, FitResult
 from evenout.fitting.rows import stands_for
 from evenout.fitting.score_model import ScoreModel
-from evenout.groups.read import Groups, label_rows
+from evenout.groups.read import Groups, label_rows, places_of
 
 KNOTS = 512  # quantiles that are kept of each detector's scores
 AGED = 0.1  # a detector has aged when its scores have moved for certain, and by this share of the rows or more
@@ -190,17 +190,19 @@ def _codes(sensitive: Any, n_rows: int, groups: Groups, unknown_groups: str) -> 
     if missing.all():
         return codes, left_out
     new = label_rows(frame[~missing], int((~missing).sum()))
-    unseen = [label for label in new.labels if label not in groups.labels and label not in left_out]
+    every = (*groups.labels, *left_out)
+    place = places_of(every)
+    unseen = [label for label in new.labels if label not in place]
     if unseen:
         raise InputError(
             "{@sensitive_features} has groups that were not there in fit: {named}; fit again with rows of all groups",
             named=", ".join(map(repr, unseen[:10])),
         )
-    place = {label: code for code, label in enumerate(groups.labels)}
-    codes[~missing] = np.array([place.get(label, -1) for label in new.labels], dtype=np.intp)[new.codes]
-    for label, n in zip(new.labels, new.counts.tolist(), strict=True):
-        if label in left_out:
-            left_out[label] += n
+    own = np.array([place[label] for label in new.labels], dtype=np.intp)
+    codes[~missing] = np.where(own < len(groups.labels), own, -1)[new.codes]
+    for code, n in zip(own.tolist(), new.counts.tolist(), strict=True):
+        if every[code] in left_out:
+            left_out[every[code]] += n
     return codes, left_out
 
 

@@ -9,16 +9,17 @@ where some columns may justify a difference, and among known outliers or inliers
 follows from one count: how many rows have each combination of values, stratum and label. So chunks of rows add.
 """
 
+import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.sparse import csc_array
 
-from evenout.core.exceptions import ContinuousWarning, InputError, SmallGroupWarning, warn
+from evenout.core.exceptions import AttributeWarning, ContinuousWarning, InputError, SmallGroupWarning, warn
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import FloatArray, IntArray
@@ -26,8 +27,8 @@ from evenout.groups.read import (
     GroupProbabilities,
     Groups,
     coded,
+    group_name,
     protected_columns,
-    quoted,
     read_groups,
     refuse_unknown,
     settle_names,
@@ -77,7 +78,7 @@ class Seen:
         few = tuple(np.unique(values)[: MANY + 1].tolist())
         fractions = column.dtype.kind == "f" and bool((values != np.floor(values)).any())
         many = number or (fractions and len(few) > MANY)
-        names = frozenset() if many else frozenset(coded(column, joined=False)[1])
+        names = frozenset() if many else frozenset(coded(column)[1])
         texts = bool(names) and not plain and not number
         return cls(names, QuantileSketch.of(values, _EXACT), few, fractions, texts)
 
@@ -91,6 +92,11 @@ class Seen:
         """Whether this is a continuous attribute by itself: fractions of many values."""
         return self.fractions and not self.texts and len(self.few) > MANY
 
+    @property
+    def whole(self) -> bool:
+        """Whether there are many numbers, all of them whole."""
+        return not self.fractions and not self.texts and len(self.few) > MANY
+
 
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "empty")
 
@@ -103,7 +109,7 @@ class Attribute:
     ----------
     name : str
     values : tuple of str
-        Names of the groups.
+        Names of the values.
     knots : array of shape (G,), optional
         A number: band g is 1 at knot g and falls to 0 at the knots beside it.
     probable : bool
@@ -140,11 +146,11 @@ class Attribute:
         """Columns of numbers."""
         return len(self.values) if self.probable else 1
 
-    def encode(self, column: Any, *, joined: bool) -> FloatArray:
+    def encode(self, column: Any) -> FloatArray:
         """The value's place, or the number; NaN where it is missing or was not there in fit, shape (n,)."""
         if self.knots is not None:
             return _numbers(column)
-        codes, names = coded(column, joined=joined)
+        codes, names = coded(column)
         known = {name: float(place) for place, name in enumerate(self.values)}
         return np.array([*(known.get(name, np.nan) for name in names), np.nan])[codes]
 
@@ -226,7 +232,7 @@ class Cut:
     def encode(self, column: Any) -> FloatArray:
         """The part of each row, NaN for none, shape (n,)."""
         if self.edges is None:
-            return Attribute(self.name, self.values).encode(column, joined=False)
+            return Attribute(self.name, self.values).encode(column)
         values = _numbers(column)
         return np.where(np.isnan(values), np.nan, np.searchsorted(self.edges, values, side="left"))
 
@@ -267,11 +273,17 @@ class Coder:
                     "a continuous attribute, in {bands=}; name it in {@continuous}, or give groups of your own"
                 )
                 warn(ContinuousWarning(template, n=MANY, name=name, bands=bands))
+            elif seen.whole and name not in continuous:
+                template = (
+                    "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of "
+                    "its own; set {continuous=} to compare along the number, or give the column as text if each "
+                    "number is meant as a group"
+                )
+                warn(ContinuousWarning(template, n=MANY, name=name, continuous=(name,)))
             if seen.many or name in continuous:
                 attributes.append(Attribute.of_bands(name, seen.numbers, bands))
             else:
-                names = sorted(seen.names) if len(sensitive) == 1 else sorted(map(quoted, seen.names))
-                attributes.append(Attribute(name, tuple(names)))
+                attributes.append(Attribute(name, tuple(sorted(seen.names))))
         return cls(tuple(attributes), tuple(Cut.of(name, seen) for name, seen in given), labelled)
 
     @classmethod
@@ -294,7 +306,7 @@ class Coder:
         else:
             columns = protected_columns(sensitive, n_rows, None)
             pairs = zip(self.attributes, columns, strict=True)
-            parts = [attribute.encode(column, joined=len(columns) > 1)[:, None] for attribute, column in pairs]
+            parts = [attribute.encode(column)[:, None] for attribute, column in pairs]
         if self.cuts:
             columns = protected_columns(given, n_rows, None, name="given")
             parts += [cut.encode(column)[:, None] for cut, column in zip(self.cuts, columns, strict=True)]
@@ -396,6 +408,8 @@ def _numbers(column: Any) -> FloatArray:
     return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
+MOST_CROSSED = 30  # groups beyond which a fit says how attributes are compared one by one
+_KIND = re.compile(r"[_=. -](?=[^_=. -]*$)")  # the last mark in the name of a column
 MOST_OVERLAPS = 2000  # pairs of groups that share rows: their covariances are kept for every alpha
 LABELS = {"outliers": 1, "inliers": 0}  # rows of these labels; "all" are those of any
 
@@ -620,6 +634,7 @@ def read_coded(
     else:
         settings = {name: parameters[name] for name in ("continuous", "bands")}
         own = [(str(column.name), column) for column in protected_columns(sensitive, n_rows, rows)]
+        _offer_one([column for _, column in own])
         seen = [(name, Seen.of(column, number=name in settings["continuous"])) for name, column in own]
         coder = Coder.learn(seen, strata, **settings, labelled=labels is not None)
     numbers = coder.encode(sensitive, given, labels, n_rows)
@@ -645,8 +660,40 @@ def read_grouping(crossed: Crossed, among: Sequence[str], parameters: Mapping[st
     coder, numbers = crossed.coder, crossed.numbers
     if is_plain(coder, among, parameters["intersections"]):
         warn_left_out(crossed.groups, parameters["min_group_size"])
+        _offer_each(coder, crossed.groups)
         return None
     return settle(coder, count_rows(coder, numbers), among, parameters)
+
+
+def _offer_each(coder: Coder, groups: Groups) -> None:
+    """Say how attributes are compared one by one where crossing them makes very many groups."""
+    n, many = len(groups.labels) + len(groups.left_out), any(len(own.values) > MANY for own in coder.attributes)
+    if len(coder.attributes) > 1 and n > MOST_CROSSED and not many:  # of many values the coder has spoken
+        template = "{columns} make {n} groups where they are crossed; set {cross=False} to compare each by itself"
+        warn(SmallGroupWarning(template, columns=_listed(own.name for own in coder.attributes), n=n))
+
+
+def _offer_one(columns: Sequence[Any]) -> None:
+    """Say so where several columns of 0 and 1 look like the values of one attribute: each row has exactly one 1."""
+    ones = ("1", "1.0", "True")
+    binary = [column for column in columns if {*map(str, column.unique()[:3])} <= {*ones, "0", "0.0", "False"}]
+    kinds: dict[str, list[Any]] = {"": binary}
+    for column in binary:
+        kinds.setdefault(_KIND.split(str(column.name))[0], []).append(column)
+    for kind in kinds.values():
+        if len(kind) >= 3 and (sum(column.astype(str).isin(ones).astype(int) for column in kind) == 1).all():
+            template = (
+                "each row has a 1 in exactly one of {columns}: they look like one attribute, but are crossed as {n}; "
+                "make one column of them, such as frame[[...]].idxmax(axis=1), to compare its values"
+            )
+            warn(AttributeWarning(template, columns=_listed(column.name for column in kind), n=len(kind)))
+            return
+
+
+def _listed(names: Iterable[Any]) -> str:
+    *others, last = (repr(str(name)) for name in names)
+    shown = others if len(others) <= 3 else [*others[:2], "..."]
+    return f"{', '.join(shown)} and {last}"
 
 
 def is_plain(coder: Coder, among: Collection[str], intersections: bool | str) -> bool:
@@ -681,12 +728,14 @@ def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], parameters: M
     for key, count in tally.items():
         values = [key[a] for a in attributes]
         if min(values) >= 0:
-            name = " & ".join(attribute.values[value] for attribute, value in zip(own, values, strict=True))
+            words = [attribute.values[value] for attribute, value in zip(own, values, strict=True)]
+            name = words[0] if own[0].probable else group_name([attribute.name for attribute in own], words)
             named[name] += count
             keys[int(np.ravel_multi_index(values, sizes))] = name
     rules = {name: parameters[name] for name in ("min_group_size", "small_groups")}
     groups, codes = settle_names({name: max(int(n + 1e-6), 1) for name, n in named.items() if n > 0}, **rules)
     warn_left_out(groups, rules["min_group_size"])
+    _offer_each(replace(coder, attributes=tuple(own)), groups)
     ordered = np.array(sorted(key for key, name in keys.items() if name in codes), dtype=np.intp)
     found = np.array([codes[keys[key]] for key in ordered], dtype=np.intp)
     return Part(attributes, groups.labels, ordered, found, sizes, groups.left_out)

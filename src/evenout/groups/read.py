@@ -1,7 +1,7 @@
 """Read protected columns: codes, or probabilities."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any
@@ -11,6 +11,8 @@ import numpy as np
 from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.exceptions import InputError, SmallGroupWarning, warn
 from evenout.core.types import BoolArray, FloatArray, IntArray
+
+_NAMED = 4  # groups that a warning names
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Groups:
     codes : array of shape (n,)
         0..G-1 in the order of ``labels``; -1 where the group is unknown, or left out because it is small.
     labels : tuple of str
-        One name per group; values of several columns are joined by `` & ``, those that hold it themselves in quotes.
+        One name per group; see `group_name`.
     left_out : dict of str to int
         Groups that are too small to be measured, and their rows.
     """
@@ -125,8 +127,8 @@ def warn_left_out(groups: Groups, min_group_size: int, unit: str = "rows") -> No
     """Name the groups that are too small to be measured; say so if too few are left to compare."""
     if not groups.left_out:
         return
-    named = ", ".join(f"{name!r} ({n})" for name, n in [*groups.left_out.items()][:10])
-    more = f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
+    named = ", ".join(f"{name!r} ({n})" for name, n in [*groups.left_out.items()][:_NAMED])
+    more = f" and {len(groups.left_out) - _NAMED} more" if len(groups.left_out) > _NAMED else ""
     rest = (
         "their rows are scored, but not compared"
         if len(groups.labels) >= 2
@@ -158,13 +160,25 @@ def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None) -> Gro
 def match_groups(sensitive_features: Any, n_rows: int, labels: tuple[str, ...], *, rows: Any = None) -> IntArray:
     """Codes of new rows among the ``labels`` known from fitting; any other group is an error that names it."""
     groups = label_rows(sensitive_features, n_rows, rows=rows)
-    unseen = [label for label in groups.labels if label not in labels]
+    place = places_of(labels)
+    unseen = [label for label in groups.labels if label not in place]
     if unseen:
         raise ValueError(
             f"sensitive_features has groups that were not there in fit: {', '.join(map(repr, unseen[:10]))}; "
             f"known are {', '.join(map(repr, labels[:10]))}: fit again with rows of all groups"
         )
-    return np.array([labels.index(label) for label in groups.labels], dtype=np.intp)[groups.codes]
+    return np.array([place[label] for label in groups.labels], dtype=np.intp)[groups.codes]
+
+
+def places_of(labels: Sequence[str]) -> dict[str, int]:
+    """The place of each group among ``labels``, also by the name that an array without column names gives it.
+
+    >>> places_of(["SEX=1, AGE=30", "SEX=2, AGE=30"])
+    {'1 & 30': 0, '2 & 30': 1, 'SEX=1, AGE=30': 0, 'SEX=2, AGE=30': 1}
+    """
+    places = {label: place for place, label in enumerate(labels)}
+    plain = {" & ".join(part.partition("=")[2] or part for part in label.split(", ")): n for label, n in places.items()}
+    return (plain if len(plain) == len(places) else {}) | places
 
 
 def protected_columns(
@@ -212,20 +226,22 @@ def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
     """One code per combination of values, in the order of the names; -1 where any value is missing."""
     import pandas as pd
 
-    (codes, labels), *others = [coded(column, joined=len(columns) > 1) for column in columns]
+    (codes, first), *others = [coded(column) for column in columns]
+    values = [(name,) for name in first]
     for more, names in others:
         known = (codes >= 0) & (more >= 0)
         joined, pairs = pd.factorize((codes * len(names) + more)[known])
         codes = np.full(len(known), -1, dtype=np.intp)
         codes[known] = joined
-        labels = [f"{labels[pair // len(names)]} & {names[pair % len(names)]}" for pair in pairs.tolist()]
+        values = [(*values[pair // len(names)], names[pair % len(names)]) for pair in pairs.tolist()]
+    labels = [group_name([str(column.name) for column in columns], own) for own in values]
     order = sorted(range(len(labels)), key=labels.__getitem__)
     place = np.full(len(order) + 1, -1, dtype=np.intp)  # the last entry is where code -1, unknown, points
     place[order] = np.arange(len(order))
     return place[codes], tuple(labels[g] for g in order)
 
 
-def coded(column: Any, *, joined: bool) -> tuple[IntArray, list[str]]:
+def coded(column: Any) -> tuple[IntArray, list[str]]:
     """Codes of one column's values in the order in which they first occur, -1 for missing ones, and their names."""
     import pandas as pd
 
@@ -238,12 +254,39 @@ def coded(column: Any, *, joined: bool) -> tuple[IntArray, list[str]]:
         ) from None
     # Values of one name, such as 1 and "1", are one group: later rows are told by the name.
     place, names = pd.factorize(np.array([str(value) for value in values], dtype=object))
-    return np.append(place, -1).astype(np.intp)[codes], [quoted(name) if joined else name for name in names]
+    return np.append(place, -1).astype(np.intp)[codes], list(names)
 
 
-def quoted(name: str) -> str:
-    """The name, in quotes where it could be taken for several that are joined."""
-    return json.dumps(name, ensure_ascii=False) if " & " in f" {name} " or name.startswith('"') else name
+def group_name(columns: Sequence[str], values: Sequence[str]) -> str:
+    """Name a group by the values of its columns.
+
+    One that telling text names by itself keeps it. Numbers, yes and no carry their column, and so does every value
+    where several columns are crossed. Columns of an array have numbers for names, and say nothing.
+
+    >>> group_name(["sex"], ["female"]), group_name(["SEX"], ["1"]), group_name(["0"], ["1"])
+    ('female', 'SEX=1', '1')
+    >>> group_name(["SEX", "AGE"], ["1", "AGE 2: 30 to 39"]), group_name(["0", "1"], ["f", "old"])
+    ('SEX=1, AGE 2: 30 to 39', 'f & old')
+    """
+    crossed, named = len(values) > 1, not any(column.isdigit() for column in columns)
+    between = ", " if named else " & "
+
+    def word(column: str, value: str) -> str:
+        if crossed and (between in f" {value} " or value.startswith('"')):
+            value = json.dumps(value, ensure_ascii=False)  # or it could be taken for several that are joined
+        carries = named and (crossed or _says_little(value)) and not value.startswith(f"{column} ")
+        return f"{column}={value}" if carries else value
+
+    return between.join(map(word, columns, values))
+
+
+def _says_little(value: str) -> bool:
+    """Whether a value is a number, or yes or no."""
+    try:
+        float(value)
+    except ValueError:
+        return value.lower() in ("true", "false", "yes", "no")
+    return True
 
 
 def _leave_out(groups: Groups, small: BoolArray) -> Groups:

@@ -4,6 +4,7 @@ Where a number of people must not be shown, a `Range` holds the lowest and the h
 away; exact values have two equal ends.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -149,7 +150,8 @@ class RequestOutcome:
     """What the model was asked for, and what came of it on unseen rows (None for a given alpha, or without a gap).
 
     ``met``: whether what is stated supports it. ``words``: what is known of it, in a sentence. ``explicit``: whether
-    anything was asked for at all; else ``asked`` is what the fit aims at by itself.
+    anything was asked for at all; else ``asked`` is what the fit aims at by itself. ``flags``: lowest over highest flag
+    rate on unseen rows, before and after.
     """
 
     kind: Literal["bias_reduction", "flag_rate_ratio", "alpha"]
@@ -158,6 +160,7 @@ class RequestOutcome:
     met: bool = True
     words: str = ""
     explicit: bool = True
+    flags: tuple[float, float] = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)

@@ -252,7 +252,9 @@ def _request(model: FairOutlierEnsemble) -> RequestOutcome:
     found = model.outcome_
     reached = None if found.status in ("fixed", "no_gap") else float(found.reached)
     asked = float(model.alpha) if model.alpha is not None else found.aim
-    return RequestOutcome(found.kind, asked, reached, bool(model.request_met_), found.words, found.asked is not None)
+    flags = model._result.base_flag_ratio(model.contamination), float(model.flag_rate_ratio_)
+    met, explicit = bool(model.request_met_), found.asked is not None
+    return RequestOutcome(found.kind, asked, reached, met, found.words, explicit, flags)
 
 
 def _origin(model: FairOutlierEnsemble, *, date: datetime | None = None, **known: str | None) -> Origin:

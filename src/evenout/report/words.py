@@ -4,6 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 from evenout.fitting.words import gap_words
+from evenout.outcome import detection_verdict, flags_verdict
 from evenout.report.data import Range, ReportData, Score, Step
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -28,16 +29,15 @@ def headline(data: ReportData) -> Headline:
     if not data.gap_detected:
         gap = gap_name(data) if request.kind == "bias_reduction" else "gap in flag rates"
         return Headline("neutral", f"No {gap} was detected", _no_gap(data))
+    changed = data.steps[data.chosen].alpha > 0
+    verdict = flags_verdict(*request.flags) if changed else ""
     if not request.met and request.reached is not None:
-        return Headline("caution", _missed_title(data), _missed(data))
-    if data.steps[data.chosen].alpha == 0:
+        return Headline("caution", _missed_title(data), f"{verdict} {_missed(data)}".strip())
+    if not changed:
         return Headline("neutral", "Already even enough", f"{request.words} No pressure was needed.")
-    if data.steps[data.chosen].score.flags.ratio[1] < data.base.flags.ratio[0]:
-        return Headline(
-            "caution",
-            "Scores are more even, flags are less even",
-            f"{request.words} {_flags(data)} {_cost(data)}",
-        )
+    if verdict:
+        title = "Scores are more even, flags are " + ("less even" if "less even" in verdict else "not")
+        return Headline("caution", title, f"{verdict} {request.words} {_cost(data)}")
     title = "Flag rates are" if request.kind == "flag_rate_ratio" else f"The {gap_name(data)} is"
     change = "more even" if request.kind == "flag_rate_ratio" else "smaller"
     change += ", as asked" if request.explicit else ""
@@ -76,7 +76,7 @@ def score_words(data: ReportData, score: Score) -> dict[str, Any]:
     """The figures of one score, of the base ensemble or of a step."""
     flags, smallest = score.flags, data.smallest_cell
     return {
-        "bias": number(score.bias),
+        "bias": number(bias_shown(score)),
         "interval": _interval(score.interval),
         "apart": "not shown" if score.apart is None else f"{score.apart:.2f}",
         "beyond": "not shown" if score.beyond is None else f"{score.beyond:,.0f}",
@@ -93,6 +93,11 @@ def score_words(data: ReportData, score: Score) -> dict[str, Any]:
         ],
         "means": [number(mean) for mean in score.spread.means],
     }
+
+
+def bias_shown(score: Score) -> float:
+    """The bias within its interval: an estimate without bias may be below 0, where no gap can be."""
+    return max(score.bias, score.interval[0])
 
 
 def people(count: Range, smallest: int, *, hidden: bool = False) -> str:
@@ -160,8 +165,8 @@ def _summary(data: ReportData, place: int) -> str:
     setting = _setting(data, place).replace(" · ", ", ")
     opening = f"Alpha {scientific(step.alpha)}" + (f" ({setting})" if setting else "")
     parts = [
-        f"{opening}: the {gap_name(data)} is {number(step.score.bias)} for unseen people (95% interval "
-        f"{_interval(step.score.interval)}); before: {number(base.bias)} ({_interval(base.interval)}).",
+        f"{opening}: the {gap_name(data)} is {number(bias_shown(step.score))} for unseen people (95% interval "
+        f"{_interval(step.score.interval)}); before: {number(bias_shown(base))} ({_interval(base.interval)}).",
         f"Lowest over highest flag rate: {ratio_text(step.score.flags.ratio)}; before: {ratio_text(base.flags.ratio)}. "
         f"Lowest over highest rate of not being flagged: {ratio_text(step.score.flags.unflagged)}; "
         f"before: {ratio_text(base.flags.unflagged)}.",
@@ -211,9 +216,11 @@ def _cost(data: ReportData) -> str:
     step = data.steps[data.chosen]
     if step.score.auc is None or data.base.auc is None:
         return f"A score changes by {number(step.distance)} typically, on a scale from 0 to 1."
-    chance = ", no better than chance" if step.score.auc <= 0.5 else ""
     before, now = number(data.base.auc), number(step.score.auc)
-    return f"The AUC, which tells how well outliers are found, goes from {before} to {now}{chance}."
+    return (
+        detection_verdict(data.base.auc, step.score.auc)
+        or f"The AUC, which tells how well outliers are found, goes from {before} to {now}."
+    )
 
 
 def _no_gap(data: ReportData) -> str:
@@ -232,7 +239,7 @@ def _given_alpha(data: ReportData) -> str:
     doubt = "" if data.gap_detected else " But what differed before was within sampling noise."
     return (
         f"Alpha {scientific(step.alpha)} was given. For unseen people the {gap_name(data)} goes from "
-        f"{number(data.base.bias)} to {number(step.score.bias)}.{doubt} {_cost(data)}"
+        f"{number(bias_shown(data.base))} to {number(bias_shown(step.score))}.{doubt} {_cost(data)}"
     )
 
 

@@ -22,7 +22,7 @@ from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.intervals import SIGNS
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.groups.read import Groups, label_rows, read_groups
+from evenout.groups.read import Groups, label_rows, places_of, read_groups
 from evenout.storage.archive import ModelFileError, read_plain, write_plain
 from evenout.storage.output import atomic_file, finite
 from evenout.storage.walker import describe, read, sound
@@ -503,7 +503,7 @@ def _read_codes(
     if missing.all():
         return codes, others
     groups = label_rows(frame[~missing], int((~missing).sum()))
-    place = {label: g for g, label in enumerate(labels)}
+    place = places_of(labels)
     codes[~missing] = np.array([place.get(label, -1) for label in groups.labels], dtype=np.intp)[groups.codes]
     counts = zip(groups.labels, groups.counts.tolist(), strict=True)
     return codes, others | {label: n for label, n in counts if label not in place}
