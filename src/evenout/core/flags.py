@@ -25,10 +25,10 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.special import chdtrc, expit
 
-from evenout.core.exceptions import InputError
 from evenout.core.membership import Comparison
 from evenout.core.ruler import Means, Sample, lowest_over_highest
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import InputError
 
 ENOUGH = 10  # flagged rows that a group of a stratum must be expected to have, for its rate to be held to a ratio
 

@@ -22,11 +22,11 @@ from typing import ClassVar, cast
 import numpy as np
 
 from evenout.core.content import row_order
-from evenout.core.exceptions import warn
 from evenout.core.parallel import map_blocks, side_by_side, take_rows
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.family import Without, by_refitting
 from evenout.detectors.search import FEW, Blocks, Few, Ids, cut_blocks, drop_points, nearest
+from evenout.exceptions import warn
 from evenout.storage.fields import Fields
 
 ROWS = 4096  # rows per piece of work handed to a thread

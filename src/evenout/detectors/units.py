@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenout.core.exceptions import ConstantFeatureWarning, warn
 from evenout.core.parallel import by_rows, map_blocks, map_columns
 from evenout.core.sketch import Narrowed, QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import ConstantFeatureWarning, warn
 from evenout.storage.fields import Fields
 
 QUARTILES = (0.25, 0.5, 0.75)

@@ -24,12 +24,12 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
-from evenout.core.exceptions import InputError, ProxyWarning, warn
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.parallel import one_blas_thread, one_openmp_thread
 from evenout.core.ruler import Sample
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
+from evenout.exceptions import InputError, ProxyWarning, warn
 from evenout.storage.fields import Fields
 
 _LARGEST = np.finfo(float).max
@@ -281,7 +281,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Resemblance:
+class FittedResemblance:
     """What says how much new rows resemble each group.
 
     Parameters
@@ -323,7 +323,7 @@ class CrossFitted:
 
     Parameters
     ----------
-    model : Resemblance
+    model : FittedResemblance
         For new rows.
     own : array of shape (n, G)
         Of each row by the classifier that was fitted without its fold.
@@ -335,7 +335,7 @@ class CrossFitted:
         Share of the variance of each group's indicator that is predicted; 1 if it is known for sure.
     """
 
-    model: Resemblance
+    model: FittedResemblance
     own: FloatArray
     without: FloatArray
     folds: IntArray
@@ -425,7 +425,7 @@ def cross_fit_resemblance(
             without[f][:, layer.groups] = _seen_without(f, found, layer, folds)
         known[layer.groups] = _known(own[:, layer.groups] * told.shares, layer)
         parts.append(told)
-    return CrossFitted(Resemblance(tuple(parts), G), own, without, folds, known)
+    return CrossFitted(FittedResemblance(tuple(parts), G), own, without, folds, known)
 
 
 def _fresh(classifier: Any, seed: int) -> Any:

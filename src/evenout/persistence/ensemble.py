@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from evenout.core.cells import Cells
 from evenout.core.flags import FlagRows
+from evenout.core.individual import Individual
 from evenout.core.membership import Comparison
 from evenout.core.path import Choice, TradeoffPath
 from evenout.core.registry import NOTIONS
@@ -17,7 +18,8 @@ from evenout.estimator import FairOutlierEnsemble
 from evenout.fitting.result import Background, FitResult
 from evenout.fitting.score_model import ScoreModel
 from evenout.fitting.update import Maps
-from evenout.groups.read import Groups
+from evenout.groups.read import Codes
+from evenout.groups.rules import Groups, Resemblance
 from evenout.persistence.parts import (
     KINDS_OF_CHOICE,
     ratio_entries,
@@ -35,6 +37,7 @@ from evenout.persistence.rows import drop_copies
 from evenout.storage.archive import plain
 from evenout.storage.fields import Fields
 
+SETTINGS: dict[str, Any] = {kind.__name__: kind for kind in (Groups, Individual, Resemblance)}
 _MACHINE = ("n_jobs", "device")  # parameters that belong to the machine, not to the model
 _MOST = 2**31 - 1  # rows and features are numbered in 32 bits
 
@@ -112,7 +115,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             path=path,
             choice=read_choice(data.fields("choice")),
             mixture=read_mixture(data.fields("mixture"), k),
-            groups=Groups(codes, labels, {name: left_out.whole(name, 0, 2**53) for name in left_out.names()}),
+            groups=Codes(codes, labels, {name: left_out.whole(name, 0, 2**53) for name in left_out.names()}),
             names=names,
             counts=groups.integers("counts", G, low=0, high=2**53),
             n_rows=rows.whole("n", n, 2**53),
@@ -208,7 +211,7 @@ def path_entries(path: TradeoffPath, objects: list[Any]) -> dict[str, Any]:
     """A path by its sums, as plain data."""
     notions = []
     for notion, weight in path.notions:
-        known = notion in NOTIONS.values() or notion.name == "own"
+        known = type(notion) is type(NOTIONS.get(notion.name)) or notion.name == "own"
         stored = {} if known else _with_object(notion, "name", objects)
         notions.append({"name": notion.name, "weight": weight, **stored})
     cross = path.cross
@@ -238,22 +241,38 @@ def parameter_entries(model: Any, objects: list[Any]) -> dict[str, Any]:
     values = _without(model.get_params(deep=False), *_MACHINE)
     if not isinstance(values.get("random_state", 0), int | np.integer):
         values["random_state"] = None  # a generator that has moved on since
-    for name, value in values.items():
-        try:
-            plain(value)
-        except TypeError:
-            values[name] = _with_object(value, name, objects)
-    return values
+    return {name: _entry(value, name, objects) for name, value in values.items()}
+
+
+def _entry(value: Any, name: str, objects: list[Any]) -> Any:
+    if type(value) in SETTINGS.values():
+        return {"settings": type(value).__name__, "parameters": parameter_entries(value, objects)}
+    if isinstance(value, dict) and any(type(key) in SETTINGS.values() for key in value):
+        return {"pairs": [{"key": _entry(key, name, objects), "value": item} for key, item in value.items()]}
+    try:
+        plain(value)
+    except TypeError:
+        return _with_object(value, name, objects)
+    return value
 
 
 def unfitted(kind: Any, data: Fields, objects: Sequence[Any]) -> Any:
     """An estimator with the parameters of a file."""
     known = set(kind._get_param_names()) - set(_MACHINE)
-    values: dict[str, Any] = {}
     for name in data.names():
         data.require(name in known, name, "is unknown: update evenout")
-        value = data.raw(name)
-        if isinstance(value, dict) and list(value) == ["object"]:
-            value = objects[data.fields(name).whole("object", 0, len(objects) - 1)]
-        values[name] = tuple(value) if isinstance(value, list) else value
-    return kind(**values)
+    return kind(**{name: _read_entry(data, name, objects) for name in data.names()})
+
+
+def _read_entry(data: Fields, name: str, objects: Sequence[Any]) -> Any:
+    value = data.raw(name)
+    if not isinstance(value, dict):
+        return tuple(value) if isinstance(value, list) else value
+    entry = data.fields(name)
+    if list(value) == ["object"]:
+        return objects[entry.whole("object", 0, len(objects) - 1)]
+    if list(value) == ["settings", "parameters"]:
+        return unfitted(SETTINGS[entry.text("settings", tuple(SETTINGS))], entry.fields("parameters"), objects)
+    if list(value) == ["pairs"]:
+        return {_read_entry(pair, "key", objects): pair.number("value") for pair in entry.parts("pairs")}
+    return value

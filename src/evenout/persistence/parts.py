@@ -8,7 +8,6 @@ from scipy.sparse import csc_array
 
 from evenout.core.base_score import COMBINATIONS, SCALINGS, Combination, Scaling
 from evenout.core.cells import Cells, CrossFit
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning, UnknownOutcomeWarning
 from evenout.core.membership import AMONG, Block, Comparison, Membership
 from evenout.core.notions import Notion
 from evenout.core.path import Choice, TradeoffPath
@@ -19,6 +18,7 @@ from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import Stack
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.detectors.units import Units
+from evenout.exceptions import NoGapWarning, TargetNotReachedWarning, UnknownOutcomeWarning
 from evenout.fitting.score_model import ScoreModel
 from evenout.fitting.update import KNOTS, Maps
 from evenout.persistence.resemblance import read_resemblance

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.fitting.choose import FlagState, Prices, Repaired
-from evenout.groups.read import Groups
+from evenout.groups.read import Codes
 from evenout.persistence.ensemble import choice_entries, parameter_entries, path_entries, unfitted
 from evenout.persistence.parts import ratio_entries, read_choice, read_path, read_ratio
 from evenout.persistence.resemblance import describe_resemblance, read_resemblance
@@ -76,7 +76,7 @@ def read_blind(data: Fields, objects: Sequence[Any]) -> BlindRepair:
     known = data.raw("known")
     data.require(isinstance(known, np.ndarray) and known.shape == (G,), "known", "has the wrong shape")
     model.group_known_ = dict(zip(told, known.tolist(), strict=True))
-    found = Groups(codes, labels, small)
+    found = Codes(codes, labels, small)
     model._store(Repaired(resemblance, path, Prices(own, without, choice), flags, found), told)
     model.score_name_ = data.text("score_name") if "score_name" in data else None
     model.n_features_in_ = d
@@ -94,9 +94,9 @@ def describe_aware(model: ScoreRepair) -> dict[str, Any]:
             "parameters": parameter_entries(model, []),
             "score_name": model.score_name_,
             "sensitive_names": model.sensitive_names_,
-            "groups": model.groups_,
+            "groups": model.group_names_,
             "counts": model.group_counts_.astype(np.int64),
-            "left_out": model.left_out_,
+            "left_out": model.left_out_groups_,
             "places": model._places,
             "distributions": model._distributions,
             "shares": model._shares,
@@ -111,10 +111,10 @@ def describe_aware(model: ScoreRepair) -> dict[str, Any]:
 def read_aware(data: Fields) -> ScoreRepair:
     """The repair; a `ModelFileError` if any of its parts does not fit the others."""
     model: ScoreRepair = unfitted(ScoreRepair, data.fields("parameters"), ())
-    model.groups_ = data.texts("groups") if data.items("groups") else ()
-    G, left_out, places = len(model.groups_), data.fields("left_out"), data.fields("places")
+    model.group_names_ = data.texts("groups") if data.items("groups") else ()
+    G, left_out, places = len(model.group_names_), data.fields("left_out"), data.fields("places")
     model.group_counts_ = data.integers("counts", G, low=0, high=2**53)
-    model.left_out_ = {name: left_out.whole(name, 0, 2**53) for name in left_out.names()}
+    model.left_out_groups_ = {name: left_out.whole(name, 0, 2**53) for name in left_out.names()}
     model._places = {name: places.whole(name, -1, G - 1) for name in places.names()}
     distributions = []
     for part in data.parts("distributions"):

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from evenout.fitting.resemblance import Boosted, Calibration, Resemblance, Told
+from evenout.fitting.resemblance import Boosted, Calibration, FittedResemblance, Told
 from evenout.storage.fields import Fields
 
 
-def describe_resemblance(model: Resemblance | None, objects: list[Any]) -> dict[str, Any] | None:
+def describe_resemblance(model: FittedResemblance | None, objects: list[Any]) -> dict[str, Any] | None:
     """As plain data; classifiers that are no plain arrays are put into ``objects``."""
     if model is None:
         return None
@@ -25,7 +25,7 @@ def describe_resemblance(model: Resemblance | None, objects: list[Any]) -> dict[
     return {"n_groups": model.n_groups, "parts": parts}
 
 
-def read_resemblance(data: Fields, n_features: int, objects: Sequence[Any]) -> Resemblance:
+def read_resemblance(data: Fields, n_features: int, objects: Sequence[Any]) -> FittedResemblance:
     """Out of a model file, for rows of ``n_features`` columns."""
     n_groups = data.whole("n_groups", 2, 2**31 - 1)
     parts = []
@@ -42,4 +42,4 @@ def read_resemblance(data: Fields, n_features: int, objects: Sequence[Any]) -> R
             classifier = objects[place]
             part.require(hasattr(classifier, "predict_proba"), "object", "is no classifier")
         parts.append(Told(groups, classifier, Calibration(part.number("slope"), offset), shares))
-    return Resemblance(tuple(parts), n_groups)
+    return FittedResemblance(tuple(parts), n_groups)
