@@ -23,7 +23,7 @@ def once(kind: str, n_rows: int, resamples: int) -> float:
     """Processor seconds of one audit."""
     import numpy as np
 
-    from evenout import audit
+    from evenout import Groups, audit
 
     rng = np.random.default_rng(0)
     each = 10 if kind == "clusters" else 1
@@ -32,15 +32,14 @@ def once(kind: str, n_rows: int, resamples: int) -> float:
         "plain": {},
         "weights": {"sample_weight": rng.uniform(0.5, 2.0, n_rows)},
         "clusters": {"clusters": np.repeat(np.arange(n_rows // each), each)},
-        "labels": {"y": rng.random(n_rows) < 0.1},
+        "labels": {"labels": rng.random(n_rows) < 0.1},
         "given": {"given": rng.lognormal(size=n_rows)},
     }
     more = kinds[kind]
     scores = rng.normal(size=n_rows)
-    quick: dict[str, Any] = {"n_bootstrap": 2, "n_permutations": 2}
-    audit(scores[:600], sensitive_features=group[:600], min_group_size=2, **quick)  # imports
+    audit(scores[:600], sensitive_features=group[:600], groups=Groups(min_size=2), resamples=2)  # imports
     start = time.process_time()
-    audit(scores, sensitive_features=group, **more, n_bootstrap=resamples, n_permutations=resamples)
+    audit(scores, sensitive_features=group, **more, resamples=resamples)
     return time.process_time() - start
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.neighbors import LocalOutlierFactor
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Individual
 from evenout.core.types import FloatArray
 from evenout.datasets import load_dataset
 
@@ -49,8 +49,8 @@ def main() -> None:
 
     data = load_dataset("mammography")
     X = np.ascontiguousarray(data.X.to_numpy())
-    both = {"demographic_parity": 1.0, "individual": 1.0}
-    settings: dict[str, Any] = {"fairness": both, "length_scale": "minmax", "alpha": 1.0, "standardize": False}
+    both = {"demographic_parity": 1.0, Individual("minmax"): 1.0}
+    settings: dict[str, Any] = {"fairness": both, "alpha": 1.0, "standardize": False}
     model = FairOutlierEnsemble("paper", **settings, random_state=0, n_jobs=options.n_jobs)
 
     start = time.perf_counter()

@@ -55,7 +55,7 @@ def p_values(
     drawn = [score_measures(c, table.values, 0.1)["flag_rate_ratio"] for c in table.permutations(n_permutations, rng)]
     ratio = score_measures(table.counts[None], table.values, 0.1)["flag_rate_ratio"][0]
     seed = int(rng.integers(2**31))
-    found = audit(scores, sensitive_features=groups, n_bootstrap=0, n_permutations=n_permutations, random_state=seed)
+    found = audit(scores, sensitive_features=groups, resamples=0, random_state=seed)
     counts = np.array([[(flagged[groups == g] == f).sum() for f in (True, False)] for g in range(G)])
     return (
         found.get("flag_rate_test").p,
@@ -89,7 +89,7 @@ def coverage(
     ends: dict[str, list[tuple[float, float]]] = {"audit": [], "group intervals": []}
     for i in range(n_tables):
         scores = rng.normal(size=len(groups)) + shift[groups]
-        found = audit(scores, sensitive_features=groups, n_bootstrap=400, n_permutations=0, random_state=i)
+        found = audit(scores, sensitive_features=groups, resamples=400, random_state=i)
         ratio = found.get("flag_rate_ratio")
         ends["audit"].append((ratio.low, ratio.high))
         ends["group intervals"].append(group_intervals(scores, groups, rng))

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Groups, Resemblance
 from evenout.core.flags import flag_threshold, group_rates, rate_ratio
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.datasets import list_scenarios
@@ -42,11 +42,11 @@ FLAGGED = 0.1
 REQUESTS: tuple[tuple[str, float], ...] = (
     ("flag_rate_ratio", 0.7), ("flag_rate_ratio", 0.8), ("flag_rate_ratio", 0.9), ("bias_reduction", 0.8),
 )  # fmt: skip
-METHODS: dict[str, dict[str, str]] = {
+METHODS: dict[str, dict[str, Any]] = {
     "weights": {},
     "both": {"correction": "both"},
     "resemblance": {"correction": "resemblance"},
-    "nonnegative": {"correction": "both", "weights": "nonnegative"},
+    "nonnegative": {"correction": Resemblance(weights="nonnegative")},
 }
 ENOUGH = 500  # flagged rows of each group, over all halves, from which a pooled ratio is judged
 
@@ -161,7 +161,7 @@ def halves(name: str, split: int) -> Iterator[tuple[Half, Half]]:
 
 def fitted(rows: Half, seed: int, settings: dict[str, Any]) -> FairOutlierEnsemble:
     """A model of one half."""
-    model = FairOutlierEnsemble(min_group_size=10, contamination=FLAGGED, random_state=seed, **settings)
+    model = FairOutlierEnsemble(groups=Groups(min_size=10), contamination=FLAGGED, random_state=seed, **settings)
     return model.fit(rows.X, sensitive_features=rows.groups)
 
 

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Groups
 from evenout.core.flags import flag_threshold, rate_ratio
 from evenout.core.path import Target, TradeoffPath, choose, least_alpha
 from evenout.core.types import FloatArray
@@ -141,7 +141,7 @@ def judge_repair(story: Story, split: Split) -> None:
     """Repair the target with the groups of the judged rows."""
 
     def repaired(**settings: Any) -> FloatArray:
-        repair = ScoreRepair(min_group_size=10, **settings)
+        repair = ScoreRepair(groups=Groups(min_size=10), **settings)
         repair.fit(split.paper.model.target_, sensitive_features=split.fit.groups)
         return repair.transform(split.paper.Z[:, -1], sensitive_features=split.judge.groups)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Groups
 from evenout.core.path import TradeoffPath
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.datasets import list_scenarios, load_dataset, make_biased_outliers
@@ -77,9 +77,9 @@ def cut(name: str, split: int, combination: str, n_threads: int) -> Split:
     for detectors, base in (("paper", combination), ("diverse", combine)):
         model = FairOutlierEnsemble(
             detectors,
-            standardize=False,  # the figures of the documentation are those of features as they are
+            standardize=False,
             combination=base,
-            min_group_size=10,
+            groups=Groups(min_size=10),
             random_state=split,
             n_jobs=n_threads,
         )

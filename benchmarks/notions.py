@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenout import FairOutlierEnsemble, GroupProbabilities
+from evenout import FairOutlierEnsemble, GroupProbabilities, Groups
 from evenout.core.cells import collect_cells, variances
 from evenout.core.parity import DemographicParity
 from evenout.core.registry import weighted_notions
@@ -63,10 +63,10 @@ class Table:
 
 PEOPLE = {
     "groups": Asked(("sex",)),
-    "number": Asked(("age",), {"continuous": ("age",)}),
-    "number and group crossed": Asked(("age", "sex"), {"continuous": ("age",)}),
-    "each attribute": Asked(("age", "sex", "region"), {"continuous": ("age",), "intersections": False}),
-    "each and crossed": Asked(("sex", "region"), {"intersections": "both"}),
+    "number": Asked(("age",), {"groups": Groups(continuous=("age",))}),
+    "number and group crossed": Asked(("age", "sex"), {"groups": Groups(continuous=("age",))}),
+    "each attribute": Asked(("age", "sex", "region"), {"groups": Groups(continuous=("age",), cross=False)}),
+    "each and crossed": Asked(("sex", "region"), {"groups": Groups(cross="both")}),
     "within strata": Asked(("sex",), given=("product",)),
     "equal opportunity": Asked(("sex",), {"fairness": "equal_opportunity"}, labelled=True),
     "equal false alarms": Asked(("sex",), {"fairness": "equal_false_alarms"}, labelled=True),
@@ -74,15 +74,15 @@ PEOPLE = {
     "probable groups": Asked(("female", "male"), probable=True),
 }
 CREDIT = {
-    "age": Asked(("age",), {"continuous": ("age",)}),
-    "sex and education, each": Asked(("sex", "education"), {"intersections": False}),
+    "age": Asked(("age",), {"groups": Groups(continuous=("age",))}),
+    "sex and education, each": Asked(("sex", "education"), {"groups": Groups(cross=False)}),
     "sex and education, crossed": Asked(("sex", "education")),
-    "sex, education and marriage, each": Asked(("sex", "education", "marriage"), {"intersections": False}),
+    "sex, education and marriage, each": Asked(("sex", "education", "marriage"), {"groups": Groups(cross=False)}),
     "education within limits": Asked(("education",), given=("limit",)),
-    "age within limits": Asked(("age",), {"continuous": ("age",)}, given=("limit",)),
+    "age within limits": Asked(("age",), {"groups": Groups(continuous=("age",))}, given=("limit",)),
     "education, equal false alarms": Asked(("education",), {"fairness": "equal_false_alarms"}, labelled=True),
     "age, equal false alarms": Asked(
-        ("age",), {"continuous": ("age",), "fairness": "equal_false_alarms"}, labelled=True
+        ("age",), {"groups": Groups(continuous=("age",)), "fairness": "equal_false_alarms"}, labelled=True
     ),
 }
 
@@ -138,16 +138,14 @@ def biases(
     model: FairOutlierEnsemble, asked: Asked, table: Table, scores: tuple[FloatArray, FloatArray]
 ) -> tuple[float, float]:
     """Corrected bias of two scores on rows that nothing has seen, by the groups of these rows."""
-    parameters = model.get_params(deep=False)
+    rules = Groups.read(model.groups)
     ((notion, _),) = weighted_notions({model.fairness: 1.0})
     assert isinstance(notion, DemographicParity)
     beside, n = table.beside(asked), len(table.X)
     sensitive = beside.pop("sensitive_features")
     among = compared_rows([notion], labelled=asked.labelled)
-    crossed = read_crossed(sensitive, parameters, n, **beside)
-    members = settle(crossed.coder, count_rows(crossed.coder, crossed.numbers), among, parameters).members(
-        crossed.numbers
-    )
+    crossed = read_crossed(sensitive, rules, n, **beside)
+    members = settle(crossed.coder, count_rows(crossed.coder, crossed.numbers), among, rules).members(crossed.numbers)
     one = np.zeros(n, dtype=np.intp)
     base, fair = scores
     cells = collect_cells(fair[:, None], base, np.ones(n), members, one, n_groups=members.n_groups, n_sets=1)

@@ -12,7 +12,7 @@ import warnings
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Individual
 from evenout.datasets import list_datasets
 from evenout.metrics import individual_unfairness, roc_auc
 from halves import load
@@ -24,15 +24,14 @@ def judge(name: str, split: int, options: argparse.Namespace) -> tuple[float, fl
     fit, held = train_test_split(np.arange(len(X)), test_size=0.5, stratify=groups, random_state=split)
     model = FairOutlierEnsemble(
         options.detectors,
-        fairness="individual",
+        fairness=Individual(length_scale=("median", options.length)),
         combination="average",
         bias_reduction=options.ask,
         random_state=split,
         n_jobs=options.n_jobs,
-        length_scale=("median", options.length),
     ).fit(X[fit], sensitive_features=groups[fit])
     before, after = model.base_scores(X[held]), model.outlier_scores(X[held])
-    settings = {"sensitive_features": groups[held], "scale_free": True, "length_scale": model.length_scale}
+    settings = {"sensitive_features": groups[held], "scale_free": True, "length_scale": ("median", options.length)}
     unfair = [individual_unfairness(scores, X[held], **settings) for scores in (before, after)]
     return unfair[0], unfair[1], roc_auc(y[held], before), roc_auc(y[held], after)
 

@@ -16,6 +16,7 @@ import warnings
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from evenout import Groups
 from evenout.core.individual import DEFAULT_LENGTH, LengthScale, comparable_rows, draw_rows, effective_pairs
 from evenout.core.types import FloatArray, IntArray
 from evenout.datasets import list_datasets, load_dataset
@@ -38,7 +39,7 @@ def top_share(rows: FloatArray, groups: IntArray, scale: float) -> float:
 def measure(name: str) -> dict[str, dict[str, float]]:
     """Effective pairs of one table at every length."""
     data = load_dataset(name)
-    groups = read_groups(data.sensitive, len(data.X), min_group_size=30, small_groups="leave_out").codes
+    groups = read_groups(data.sensitive, len(data.X), Groups()).codes
     X = data.X.to_numpy(dtype=float)
     scales: dict[str, LengthScale] = {str(length): ("median", length) for length in LENGTHS}
     found = {}

@@ -30,7 +30,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Groups
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.datasets import list_datasets, list_scenarios
 from evenout.metrics import demographic_parity
@@ -76,7 +76,7 @@ def judge_pools(fit: Half, judged: Half, split: int, *, standardize: bool) -> tu
             pool,
             standardize=standardize,
             bias_reduction=BIAS_REDUCTION,
-            min_group_size=10,
+            groups=Groups(min_size=10),
             random_state=split,
         )
         model.fit(fit[0], sensitive_features=fit[2])

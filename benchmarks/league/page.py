@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evenout.core.exceptions import InputError
+from evenout.exceptions import InputError
 from evenout.storage.output import atomic_file
 from league.contract import BASE
 from league.duels import CHAMPION, MEASURES, NONE, OUTCOMES, REQUEST, Duel, Scores, compare, tally

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from evenout.core.exceptions import InputError
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.datasets import list_datasets, list_scenarios
+from evenout.exceptions import InputError
 from evenout.groups.read import label_rows
 from evenout.tables.encoder import TableEncoder
 from halves import load

@@ -7,7 +7,13 @@ that needs an excuse is no example.
 import warnings
 from typing import Any
 
-from evenout import ConstantScoreWarning, FewPairsWarning, NoGapWarning, SmallGroupWarning, TargetNotReachedWarning
+from evenout.exceptions import (
+    ConstantScoreWarning,
+    FewPairsWarning,
+    NoGapWarning,
+    SmallGroupWarning,
+    TargetNotReachedWarning,
+)
 
 _EXCUSES = (
     ConstantScoreWarning,

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from evenout import FairOutlierEnsemble, audit
+from evenout import AuditResult, FairOutlierEnsemble, Groups, audit
 
 rng = np.random.default_rng(0)
 n = 6000
@@ -23,7 +23,9 @@ X[:, 1] *= 1 + ((people["age"] - 45) / 25) ** 2
 # %%
 # A number: the bias is the share of the score's variance between bands.
 
-model = FairOutlierEnsemble(continuous=("age",), bias_reduction=0.7, random_state=0)
+model = FairOutlierEnsemble(
+    groups=Groups(continuous=("age",)), bias_reduction=0.7, random_state=0
+)
 model.fit(X, sensitive_features=people)
 print("a gap between the bands:", model.gap_detected_)
 print(f"gone on unseen rows: {model.bias_reduction_:.0%}, said with", end=" ")
@@ -33,7 +35,7 @@ print("{:.0%} to {:.0%}".format(*model.bias_reduction_interval_))
 # Two halves of the same base score, by an audit: nothing to be seen.
 
 halves = np.where(people["age"] < 45, "under 45", "45 and over")
-result = audit(model.target_, sensitive_features=halves, n_bootstrap=200)
+result = audit(model.target_, sensitive_features=halves, resamples=200)
 print(result.verdict[0])
 
 # %%
@@ -42,10 +44,14 @@ print(result.verdict[0])
 scores = {"base score": model.target_, "fair score": model.outlier_scores_}
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 for name, color in zip(scores, ("0.5", "#0072B2"), strict=True):
-    result = audit(
-        scores[name], sensitive_features=people, continuous=("age",), n_permutations=0
+    found = audit(
+        scores[name],
+        sensitive_features=people,
+        groups=Groups(continuous=("age",)),
+        resamples=0,
     )
-    curve = result.curves[0].to_frame()
+    assert isinstance(found, AuditResult)  # one audit, not one of each column
+    curve = found.curves[0].to_frame()
     for ax, what in zip(axes, ("mean_score", "flag_rate"), strict=True):
         ax.plot(curve.index, curve[what], color=color, label=name)
         ax.fill_between(

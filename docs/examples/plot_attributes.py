@@ -12,7 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from evenout import EvenoutWarning, FairOutlierEnsemble, audit
+from evenout import FairOutlierEnsemble, Groups, audit
+from evenout.exceptions import EvenoutWarning
 
 rng = np.random.default_rng(0)
 n = 3500
@@ -43,7 +44,7 @@ print(
 # %%
 # Each by itself: what each attribute gets is told.
 
-each = FairOutlierEnsemble(intersections=False, bias_reduction=0.7, random_state=0)
+each = FairOutlierEnsemble(groups=Groups(cross=False), bias_reduction=0.7, random_state=0)
 each.fit(X, sensitive_features=people)
 for name, bias in each.attribute_bias_.items():
     print(
@@ -61,7 +62,7 @@ scores = {
 figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
 for place, (label, y) in enumerate(scores.items()):
     gaps = [
-        audit(y, sensitive_features=people[name], n_permutations=0).get(
+        audit(y, sensitive_features=people[name], resamples=0).get(
             "demographic_parity_corrected"
         )
         for name in people

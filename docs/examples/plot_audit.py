@@ -24,10 +24,8 @@ scores = -forest.score_samples(data.X)  # higher = more outlying
 # Group sizes, means and flag rates; gaps between groups; sentences. Labels are optional, and add errors by group.
 
 groups = data.sensitive
-measure = partial(
-    audit, scores, sensitive_features=groups, n_bootstrap=500, n_permutations=500
-)
-result = measure(y=data.y)
+measure = partial(audit, scores, sensitive_features=groups, resamples=500)
+result = measure(labels=data.y)
 print(result)
 
 # %%

@@ -104,9 +104,7 @@ print(f"AUC on new clients after:  {roc_auc(y_new, after):.3f}")
 # -----
 # Numbers without error bars persuade nobody. The audit of the new clients has an interval and a test for each.
 
-measure = partial(
-    audit, sensitive_features=groups_new, y=y_new, n_bootstrap=300, n_permutations=1000
-)
+measure = partial(audit, sensitive_features=groups_new, labels=y_new, resamples=1000)
 result = measure(after)
 for sentence in result.verdict:
     print(textwrap.fill(sentence, 90))
@@ -140,6 +138,6 @@ print("flagged among the first 100 new clients:", (loaded.predict(first) == -1).
 # One HTML page with a slider over every trade-off, to show to colleagues and regulators; it opens without a network.
 
 page = write_report(
-    model, folder / "report.html", X=X, sensitive_features=groups, y=y, title="Cards"
+    model, folder / "report.html", X=X, sensitive_features=groups, labels=y, title="Cards"
 )
 print(f"{page.name}: {page.stat().st_size / 1e6:.1f} MB")

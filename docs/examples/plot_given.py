@@ -36,7 +36,7 @@ base = fair.target_
 # The audit says how much of the difference goes with the product. That part stays where products are given.
 
 found = {
-    name: audit(scores, sensitive_features=sex, given=product, n_permutations=200)
+    name: audit(scores, sensitive_features=sex, given=product, resamples=200)
     for name, scores in (
         ("base score", base),
         ("parity", parity),

@@ -12,13 +12,14 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.preprocessing import StandardScaler
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Individual
 from evenout.datasets import make_biased_outliers
 from evenout.metrics import individual_unfairness, roc_auc
 
 data = make_biased_outliers("under_representation", n=2000, random_state=0)
+notion = Individual(length_scale=("median", 0.1))
 model = FairOutlierEnsemble(
-    fairness="individual", bias_reduction=0.6, random_state=0, n_jobs=-1
+    fairness=notion, bias_reduction=0.6, random_state=0, n_jobs=-1
 )
 model.fit(data.X, sensitive_features=data.sensitive)
 low, high = model.bias_reduction_interval_
@@ -57,6 +58,6 @@ for name, score in scores.items():
         data.X,
         sensitive_features=data.sensitive,
         scale_free=True,
-        length_scale=model.length_scale,
+        length_scale=notion.length_scale,
     )
     print(f"{name}: individual unfairness {unfair:.3f}, AUC {roc_auc(data.y, score):.3f}")

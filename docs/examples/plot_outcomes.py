@@ -41,7 +41,7 @@ innocent, guilty = {}, {}
 for name, y in scores.items():
     z = (y - y.mean()) / y.std()
     innocent[name] = [z[(group == g) & ~fraud].mean() for g in "ab"]
-    result = audit(y, sensitive_features=group, y=fraud, n_permutations=200)
+    result = audit(y, sensitive_features=group, labels=fraud, resamples=200)
     guilty[name] = [result.get("true_positive_rate", g).value for g in "ab"]
     false = [result.get("false_positive_rate", g).value for g in "ab"]
     auc = [result.get("auc", g).value for g in "ab"]

@@ -33,7 +33,7 @@ print(f"asked for 80 %: strength {repair.strength_:.2f} is enough")
 base = model.base_scores(X_new)
 repaired = repair.transform(base, sensitive_features=groups_new)
 figure, ax = plt.subplots(layout="constrained")
-for group, colour in zip(repair.groups_, ("#0072B2", "#D55E00"), strict=True):
+for group, colour in zip(repair.group_names_, ("#0072B2", "#D55E00"), strict=True):
     rows = np.flatnonzero(groups_new == group)
     rows = rows[np.argsort(base[rows])]
     ax.plot(base[rows], repaired[rows] - base[rows], ".-", color=colour, label=group)

@@ -47,7 +47,7 @@ print(
 # What was learnt is one number for each group, beside a classifier of the groups. The features tell little of the
 # education of a client, so nobody is treated as a member of a group for sure.
 
-for group in repair.groups_:
+for group in repair.group_names_:
     print(
         f"{group:16} lambda {repair.lambda_[group]:+.4f}   "
         f"told by the features: {repair.group_known_[group]:.0%}"
@@ -58,7 +58,7 @@ for group in repair.groups_:
 
 fair = repair.transform(new, X_new)
 results = {
-    name: audit(s, sensitive_features=a_new, n_bootstrap=300, n_permutations=300)
+    name: audit(s, sensitive_features=a_new, resamples=300)
     for name, s in {"vendor": new, "repaired": fair}.items()
 }
 for name, result in results.items():

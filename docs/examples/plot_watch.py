@@ -15,14 +15,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from sklearn.ensemble import IsolationForest
 
-from evenout import (
-    AgedDetectorsWarning,
-    EvenoutWarning,
-    FairnessMonitor,
-    FairOutlierEnsemble,
-    audit,
-)
+from evenout import FairnessMonitor, FairOutlierEnsemble, audit
 from evenout.datasets import make_biased_outliers
+from evenout.exceptions import AgedDetectorsWarning, EvenoutWarning
 
 first = make_biased_outliers("shift", n=6000, strength=0.5, random_state=0)
 vendor = IsolationForest(random_state=0).fit(first.X)

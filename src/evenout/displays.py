@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from evenout.core.exceptions import from_extra
 from evenout.core.flags import flag_rates, flag_threshold
 from evenout.core.types import FloatArray
-from evenout.groups.read import Groups, read_groups
+from evenout.exceptions import from_extra
+from evenout.groups.read import Codes, read_groups
 from evenout.tables.parameters import SHARE_OR_COUNT, check_parameters
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class GroupScoresDisplay:
     Parameters
     ----------
     scores : array of shape (n,)
-    groups : Groups
+    groups : Codes
     contamination : float or int
         Share of the rows that is flagged, or a count of rows.
 
@@ -144,7 +144,7 @@ class GroupScoresDisplay:
     figure_: "Figure"
     lines_: dict[str, Any]
 
-    def __init__(self, *, scores: FloatArray, groups: Groups, contamination: float) -> None:
+    def __init__(self, *, scores: FloatArray, groups: Codes, contamination: float) -> None:
         self.scores = scores
         self.groups = groups
         self.contamination = contamination

@@ -1,10 +1,10 @@
 """The fair outlier ensemble as a scikit-learn estimator."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -12,14 +12,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout import gpu
-from evenout.core.exceptions import InputError
-from evenout.core.individual import DEFAULT_LENGTH, LengthScale
+from evenout.core.notions import Notion
 from evenout.core.parity import OwnForm
 from evenout.core.path import Target
-from evenout.core.problem import Correction, Method, Weights
 from evenout.core.registry import needs_labels
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.adapt import OutlierScorer
+from evenout.exceptions import InputError
 from evenout.fitting.beyond import EXACT_ROWS, Beyond, Plan, open_source, score_partitions
 from evenout.fitting.choose import Request
 from evenout.fitting.fit import fit_rows
@@ -27,12 +26,13 @@ from evenout.fitting.result import FitResult, attribute_bias, cost_table
 from evenout.fitting.rows import Memory, Source, TrainingRows
 from evenout.fitting.update import update_fit
 from evenout.groups.model import Coder
+from evenout.groups.rules import Groups, Resemblance, TakesSettings
 from evenout.metrics import read_labels
 from evenout.out_of_core.dask_engine import collection_engine, is_collection, score_collection
 from evenout.out_of_core.engines import Engine
 from evenout.outcome import Outcome
 from evenout.pages import html_table
-from evenout.tables.parameters import ENSEMBLE, check_parameters
+from evenout.tables.parameters import ENSEMBLE, check_parameters, without_old_names
 from evenout.tables.rows import as_seed, new_rows
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from evenout.reasons import Explanation
 
 
-class FittedScores(OutlierScorer, BaseEstimator):
+class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
     """What a fitted ensemble makes of rows.
 
     X is an array or frame of shape (m, d), of Dask too: then the scores are a lazy Dask array. ``sensitive_features``
@@ -82,9 +82,14 @@ class FittedScores(OutlierScorer, BaseEstimator):
             "alpha": alpha,
             "confidence": confidence,
         }
-        parameters = self.get_params(deep=False) | asked
+        request = Request.read(self._parameters(**asked))
+        return copy(self).set_params(**asked)._take(self._result.at(request))
+
+    def _parameters(self, **changes: Any) -> dict[str, Any]:
+        """The parameters, checked; ``groups`` are rules even where None was given."""
+        parameters = self.get_params(deep=False) | changes
         check_parameters(parameters, ENSEMBLE)
-        return copy(self).set_params(**asked)._take(self._result.at(Request.read(parameters)))
+        return parameters | {"groups": Groups.read(parameters["groups"])}
 
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + self._fitted_html()
@@ -117,7 +122,7 @@ class FittedScores(OutlierScorer, BaseEstimator):
 
         The result is that of solving on all rows, with scaling, base ensemble, row weights and folds as they were
         learnt at the fit: the same request, alpha chosen anew. Where the detectors' scores of the new rows lie
-        elsewhere than at the fit, an `evenout.AgedDetectorsWarning` says that a refit is due. Not for individual
+        elsewhere than at the fit, an `AgedDetectorsWarning` says that a refit is due. Not for individual
         fairness, whose pairs do not add, nor for groups other than crossed ones.
 
         Parameters
@@ -130,7 +135,7 @@ class FittedScores(OutlierScorer, BaseEstimator):
         check_is_fitted(self)
         if is_collection(X):
             raise InputError("an update takes rows in memory; give the partitions of {@X} one after the other")
-        parameters = self.get_params(deep=False)
+        parameters = self._parameters()
         rows, n_threads = new_rows(self, X), effective_n_jobs(self.n_jobs)
         request = Request.read(parameters)
         return self._take(update_fit(self._result, request, parameters, rows, sensitive_features, n_threads))
@@ -160,7 +165,7 @@ class FittedScores(OutlierScorer, BaseEstimator):
         check_is_fitted(self)
         model = self._result.scores.resemblance
         if model is None:
-            raise InputError("no resemblance was learnt: {correction='weights'} does not go by it")
+            raise InputError("no resemblance was learnt; fit with {correction='resemblance'} or 'both'")
         return model.of(new_rows(self, X))
 
     def _columns(self, X: Any, sensitive_features: Any, *, resemblance: bool = True) -> FloatArray:
@@ -182,12 +187,13 @@ class FittedScores(OutlierScorer, BaseEstimator):
         S = self._columns(X, sensitive_features)
         return self._result.mixture.parts(S, self._result.scores.base(S))
 
-    def costs(self, y: Any = None, *, alphas: FloatArray | None = None) -> "pd.DataFrame":
+    @without_old_names
+    def costs(self, labels: Any = None, *, alphas: FloatArray | None = None) -> "pd.DataFrame":
         """What every step of ``path_`` costs at the threshold, one row per alpha.
 
         Parameters
         ----------
-        y : array of shape (n,), optional
+        labels : array of shape (n,), optional
             1 for a known outlier among the training rows, else 0; adds ``auc``, ``average_precision`` and
             ``precision_flagged``.
         alphas : array of shape (m,), optional
@@ -206,8 +212,8 @@ class FittedScores(OutlierScorer, BaseEstimator):
             raise InputError("fewer than two groups were compared, so there is no path to go along")
         if alphas is None:
             alphas = np.unique(np.r_[0.0, found.path.grid(), found.choice.alpha])
-        labels = None if y is None else read_labels(y, len(found.target)).astype(float)
-        return cost_table(found.path, found, found.seen.share(self.contamination), np.atleast_1d(alphas), labels)
+        known = None if labels is None else read_labels(labels, len(found.target)).astype(float)
+        return cost_table(found.path, found, found.seen.share(self.contamination), np.atleast_1d(alphas), known)
 
     def explain(
         self,
@@ -258,78 +264,54 @@ class FairOutlierEnsemble(FittedScores):
         trees. ``"diverse"``: these, and each feature alone. ``"default"``: forest, distances, local density, and each
         feature alone. A list of scikit-learn and PyOD detectors and of functions that return scores (higher = more
         outlying), mixed freely, also as ``(name, detector)``. ``"precomputed"``: X is the score matrix.
-    standardize : bool, default=True
-        Named pools see features in spreads (`evenout.detectors.units`): no unit matters. False is the paper's way.
     combination : {"average", "maximum", "median", "aom", "moa", "greedy"} or callable, default="average"
         The base ensemble, or a function of the scaled (n, k) scores. "diverse" and "default" average by family.
     scaling : {"minmax", "rank", "zscore", "gaussian"}, default="minmax"
         How raw scores become comparable, learnt on the training rows.
-    fairness : str, dict, array or callable, default="demographic_parity"
-        ``"demographic_parity"``: equal mean scores of the groups. ``"individual"``: equal scores of similar rows from
-        different groups. With ``labels``, equal mean scores of known outliers (``"equal_opportunity"``), of known
-        inliers (``"equal_false_alarms"``), or both (``"equalized_odds"``). Several by weight, as a dict. Or a form of
-        your own: a positive semidefinite k x k array C, or a function of the scaled scores (n, k) and the group codes
-        (n,) that returns one; ask by ``alpha`` or ``flag_rate_ratio`` then.
-    length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
-        Individual fairness: the distance at which likeness fades, in units of the median distance between rows of
-        different groups, or as a number, on standardised features; ``"minmax"`` is the published similarity, under
-        which nearly all pairs of rows count as alike.
-    pairs : {"auto", "exact", "sampled"}, default="auto"
-        Individual fairness: visit all pairs of rows, or a sample that leaves a relative error of 1 % (``pair_error_``);
-        ``"auto"`` samples beyond 5e9 pairs, some 100,000 rows. A GPU visits all.
+    standardize : bool, default=True
+        Named pools see features in spreads (`evenout.detectors.units`): no unit matters. False is the paper's way.
+    fairness : str, Individual, Notion, dict, array or callable, default="demographic_parity"
+        ``"demographic_parity"``: equal mean scores of the groups. ``"individual"``, or `Individual` for details: equal
+        scores of similar rows from different groups. With ``labels``, equal mean scores of known outliers
+        (``"equal_opportunity"``), of known inliers (``"equal_false_alarms"``), or both (``"equalized_odds"``). Several
+        by weight, as a dict. Or a form of your own: a positive semidefinite k x k array C, or a function of the scaled
+        scores (n, k) and the group codes (n,) that returns one; ask by ``alpha`` or ``flag_rate_ratio`` then.
     bias_reduction : float in [0, 1], optional
         Share of the base score's scale-free bias to remove. 0.8 if none of the three is given.
     flag_rate_ratio : float in (0, 1], optional
         Least ratio of the groups' flag rates, lowest to highest. Solved for at the threshold itself: of all rules that
         ``correction`` can make, the one that flags the largest base scores. Searched for along the path where
-        ``target="training"``, where a constraint of ``weights`` leaves nothing free, and for other notions than those
+        ``judged_on="training"``, where a constraint on weights leaves nothing free, and for other notions than those
         of group means.
     alpha : float, optional
         The trade-off parameter itself: ``alpha=model.alpha_`` gives the same model. At most one of these three.
     confidence : float in [0.5, 1), optional
         Ask that ``bias_reduction`` is reached with this confidence: the smallest alpha is taken for which it holds,
         by a bound that is valid along the whole path.
-    target : {"unseen", "training"}, default="unseen"
+    judged_on : {"unseen", "training"}, default="unseen"
         The rows on which a request is meant: unseen ones, or the training rows, as in the paper.
-    method : {"anchored", "published"}, default="anchored"
-        ``y = t + S v``, or the paper's ``y = S w``.
+    correction : str or Resemblance, default="weights"
+        By what a score moves away from the base score. ``"weights"``: by how much each detector counts. Many of these
+        weights come out negative; ``"nonnegative"`` ones are easier to defend, and ``"simplex"`` fixes their sum as
+        well: to what they sum to in the base score where that is linear in the detectors, else to 1 with the base
+        score's own. Constrained weights leave more bias or cost more detection. ``"resemblance"``: by how much a row
+        resembles each group, ``P(g | x) / P(g)``, as a classifier learns it from X, which is the smallest change of all
+        that do not see the group. Who looks like a member of a group is treated a little like one: see `BlindRepair`,
+        and ``docs/blind-or-aware.md``. ``"both"``: by free weights and resemblance; `Resemblance` has the details.
+        ``"published"``: the paper's ``y = S w``.
     weighting : {"rank", "uniform"}, default="rank"
         ``beta_i = exp(rank_i / n)`` by the rank of the target, or 1.
-    weights : {"free", "nonnegative", "simplex"}, default="free"
-        Any detector weights, as in the paper, where many come out negative; weights of at least 0, which are easier
-        to defend; or such weights whose sum is fixed: what they sum to in the base score where that is linear in the
-        detectors, else 1 with the base score's own. Constrained weights leave more bias or cost more detection.
-    continuous : tuple of str, default=()
-        Protected columns that are numbers, such as age: overlapping bands at their quantiles are compared, each two by
-        the shares of their rows, so that the bias is the share of the score's variance between bands. A float column
-        with fractions and more than 20 values is one by itself, with a warning; integers, text and categories never.
-    bands : int, default=5
-        How many bands a continuous attribute has.
-    intersections : True, False or "both", default=True
-        Several protected columns: compare each combination of their values; or the values of each column by itself,
-        where columns count alike; or both, where the crossing counts like one more column.
-    correction : {"weights", "resemblance", "both"}, default="weights"
-        By what a score moves away from the base score: by how much each detector counts, as in the paper; by how much a
-        row resembles each group, ``P(g | x) / P(g)``, as a classifier learns it from X, which is the smallest change of
-        all that do not see the group; or by both. No constraint of ``weights`` is about resemblance. Who looks like a
-        member of a group is treated a little like one: see `BlindRepair`, and ``docs/blind-or-aware.md``.
-    classifier : scikit-learn classifier, optional
-        Tells groups apart for ``correction``, by ``predict_proba``; by default gradient boosting of 50 small trees.
-    min_group_size : int, default=30
-        Groups with fewer rows are small.
-    small_groups : {"leave_out", "merge", "error"}, default="leave_out"
-        Leave small groups out of the comparison, with a warning that names them: their rows are used for the target
-        alone. Or merge them into one group, or refuse them.
-    unknown_groups : {"error", "ignore"}, default="error"
-        Rows whose group is missing: refuse them, or use them for the target alone.
+    groups : Groups, optional
+        Which groups are compared: numbers such as age, several columns crossed or one by one, small and missing
+        groups; see `Groups`. By default ``Groups()``.
     contamination : float in (0, 0.5] or int, default=0.1
         Share of the training rows that `predict` flags, or how many of them.
-    reference_size : int, default=100_000
-        Rows that detectors are fitted on where X is a Dask collection, or a folder: as many are in memory. The
-        attributes ``outlier_scores_`` and ``target_`` are those of these rows then.
     learn : bool, default=False
         Let the base score learn from the ``labels`` given to `fit`; ``label_weight_`` says how much was learnt. Labels
         that say nothing mostly leave it as it is. Labels carry the bias of those who gave them: see ``label_gap_``.
+    reference_size : int, default=100_000
+        Rows that detectors are fitted on where X is a Dask collection, or a folder: as many are in memory. The
+        attributes ``outlier_scores_`` and ``target_`` are those of these rows then.
     random_state : int, RandomState or None, default=None
         Seed of the forests, of open random states in given detectors, and of the folds.
     n_jobs : int or None, default=None
@@ -356,10 +338,10 @@ class FairOutlierEnsemble(FittedScores):
         The place on the path; NaN where flag rates were solved for: then ``path_`` leads straight from the base score
         to the rule that was found, alpha from 0 to 1.
     bias_reduction_ : float
-        The share of the base score's bias that is gone at ``alpha_``, on the rows that ``target`` names; NaN
+        The share of the base score's bias that is gone at ``alpha_``, on the rows that ``judged_on`` names; NaN
         without a detectable gap. On unseen rows it is an estimate from rows that nothing in the model has seen.
     bias_reduction_interval_ : tuple of float
-        Its 95 % interval on unseen rows; NaN without a gap and with ``target="training"``.
+        Its 95 % interval on unseen rows; NaN without a gap and with ``judged_on="training"``.
     request_met_ : bool
         Whether what is stated supports the request: at most 0.05 of it is missing, on average. True for a given alpha.
         With ``correction`` by resemblance and for flag rates never with a score that says little, as in `BlindRepair`.
@@ -377,7 +359,7 @@ class FairOutlierEnsemble(FittedScores):
     rank_error_ : float
         What the ranks behind the row weights may be off, as a share of the rows; 0 in memory.
     flag_rate_ratio_ : float
-        Ratio of the groups' flag rates, lowest to highest, on the rows that ``target`` names. Within strata of
+        Ratio of the groups' flag rates, lowest to highest, on the rows that ``judged_on`` names. Within strata of
         ``given``, of groups that can be expected to have ten flagged rows.
     flag_rate_ratio_interval_ : tuple of float
         Its 95 % interval.
@@ -387,7 +369,7 @@ class FairOutlierEnsemble(FittedScores):
         optimum: ``most_list_kept`` is what a rule of that ratio can keep at most, and ``mean_score_most_kept`` what it
         flags then, which is more ordinary rows.
     attribute_bias_ : dict of str to (before, after, error)
-        Bias of base and fair score for each attribute that is compared by itself, on the rows that ``target`` names,
+        Bias of base and fair score for each attribute that is compared by itself, on the rows that ``judged_on`` names,
         and the standard error of the change; empty where crossed groups alone are compared.
     path_ : TradeoffPath
         Every other trade-off.
@@ -424,61 +406,41 @@ class FairOutlierEnsemble(FittedScores):
         self,
         detectors: Any = "default",
         *,
-        standardize: bool = True,
         combination: str | Callable[[FloatArray], FloatArray] = "average",
         scaling: str = "minmax",
-        fairness: str | Mapping[str, float] | FloatArray | OwnForm = "demographic_parity",
-        length_scale: LengthScale = DEFAULT_LENGTH,
-        pairs: Literal["auto", "exact", "sampled"] = "auto",
+        standardize: bool = True,
+        fairness: str | Notion | Mapping[Any, float] | FloatArray | OwnForm = "demographic_parity",
         bias_reduction: float | None = None,
         flag_rate_ratio: float | None = None,
         alpha: float | None = None,
         confidence: float | None = None,
-        target: Target = "unseen",
-        method: Method = "anchored",
+        judged_on: Target = "unseen",
+        correction: str | Resemblance = "weights",
         weighting: str = "rank",
-        weights: Weights = "free",
-        correction: Correction = "weights",
-        classifier: Any = None,
-        continuous: Sequence[str] = (),
-        bands: int = 5,
-        intersections: bool | str = True,
-        min_group_size: int = 30,
-        small_groups: str = "leave_out",
-        unknown_groups: str = "error",
+        groups: Groups | None = None,
         contamination: float = 0.1,
-        reference_size: int = 100_000,
         learn: bool = False,
+        reference_size: int = 100_000,
         random_state: Any = None,
         n_jobs: int | None = None,
         device: str = "cpu",
     ) -> None:
         self.detectors = detectors
-        self.standardize = standardize
         self.combination = combination
         self.scaling = scaling
+        self.standardize = standardize
         self.fairness = fairness
-        self.length_scale = length_scale
-        self.pairs = pairs
         self.bias_reduction = bias_reduction
         self.flag_rate_ratio = flag_rate_ratio
         self.alpha = alpha
         self.confidence = confidence
-        self.target = target
-        self.method = method
-        self.weighting = weighting
-        self.weights = weights
+        self.judged_on = judged_on
         self.correction = correction
-        self.classifier = classifier
-        self.continuous = continuous
-        self.bands = bands
-        self.intersections = intersections
-        self.min_group_size = min_group_size
-        self.small_groups = small_groups
-        self.unknown_groups = unknown_groups
+        self.weighting = weighting
+        self.groups = groups
         self.contamination = contamination
-        self.reference_size = reference_size
         self.learn = learn
+        self.reference_size = reference_size
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
@@ -487,7 +449,7 @@ class FairOutlierEnsemble(FittedScores):
     def paper(cls, **changes: Any) -> Self:
         """The published settings: 18 detectors on raw features, greedy, ``y = S w``, requests on training rows."""
         published: dict[str, Any] = {"detectors": "paper", "standardize": False, "combination": "greedy"}
-        published |= {"method": "published", "target": "training"}
+        published |= {"correction": "published", "judged_on": "training"}
         return cls(**(published | changes))
 
     def fit(
@@ -496,11 +458,11 @@ class FairOutlierEnsemble(FittedScores):
         y: Any = None,
         *,
         sensitive_features: Any = None,
-        clusters: Any = None,
-        sample_weight: Any = None,
-        given: Any = None,
         labels: Any = None,
         label_propensity: Any = None,
+        given: Any = None,
+        clusters: Any = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Fit detectors, base ensemble and fair weights.
 
@@ -513,13 +475,6 @@ class FairOutlierEnsemble(FittedScores):
         sensitive_features : array, series or frame of shape (n,) or (n, c)
             The protected group of each row; several columns make intersectional groups. Required. Or the
             `evenout.GroupProbabilities` of each row.
-        clusters : array of shape (n,), optional
-            Which rows belong together, such as several of one person. Folds, errors and tests go by cluster.
-        sample_weight : array of shape (n,), optional
-            How many rows each row counts for in misfit, bias and errors. Detectors see each row once.
-        given : array, series or frame of shape (n,) or (n, c), optional
-            What may justify a difference: rows are compared with others alike in these columns alone. Numbers are cut
-            at quantiles into five parts. Strata count by their rows; a row with a missing value is in none.
         labels : array of shape (n,), optional
             1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``learn=True``, and for notions
             of fairness that need them.
@@ -527,11 +482,18 @@ class FairOutlierEnsemble(FittedScores):
             The chance with which each row was looked at; a number where rows were drawn at random. Without it, labels
             of some rows say nothing about rows that nobody looked at, and notions that compare rows of known outcome
             state nothing about these.
+        given : array, series or frame of shape (n,) or (n, c), optional
+            What may justify a difference: rows are compared with others alike in these columns alone. Numbers are cut
+            at quantiles into five parts. Strata count by their rows; a row with a missing value is in none.
+        clusters : array of shape (n,), optional
+            Which rows belong together, such as several of one person. Folds, errors and tests go by cluster.
+        sample_weight : array of shape (n,), optional
+            How many rows each row counts for in misfit, bias and errors. Detectors see each row once.
         """
-        check_parameters(self.get_params(deep=False), ENSEMBLE)
+        parameters = self._parameters()
+        request = Request.read(parameters)
         if self.device != "cpu":
             gpu.check_device(self.device)
-        request = Request.read(self.get_params(deep=False))
         if (
             y is not None
             and labels is None
@@ -543,7 +505,7 @@ class FairOutlierEnsemble(FittedScores):
                 raise ValueError("clusters and sample_weight need rows in memory; leave them out for Dask collections")
             engine = collection_engine(X, sensitive_features, given, labels, label_propensity)
             return self.fit_partitions(engine, sufficient=getattr(sensitive_features, "sufficient", False))
-        parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
+        seed = as_seed(self.random_state)
         beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
         beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
         rows = TrainingRows.read(self, X, parameters, request.fairness, **beside)
@@ -571,11 +533,11 @@ class FairOutlierEnsemble(FittedScores):
         sufficient : bool
             Of probabilities of groups; see `evenout.GroupProbabilities`.
         """
-        check_parameters(self.get_params(deep=False), ENSEMBLE)
+        parameters = self._parameters()
+        request = Request.read(parameters)
         if self.device != "cpu":  # of this machine, on which the reference is fitted; others are asked later
             gpu.check_device(self.device)
-        parameters, seed = self.get_params(deep=False), as_seed(self.random_state)
-        request = Request.read(parameters)
+        seed = as_seed(self.random_state)
         with engine.scratch() as scratch:
             plan = Plan(engine, scratch, exact_rows, scores_to, sufficient)
             source = open_source(plan, parameters, seed, request.fairness)
@@ -586,8 +548,7 @@ class FairOutlierEnsemble(FittedScores):
 
     def _fit(self, source: Source, request: Request, seed: int, X: Any) -> Self:
         """Nothing is stored before everything has succeeded: a failed refit leaves the model as it was."""
-        parameters = self.get_params(deep=False)
-        result = fit_rows(source, request, parameters, seed=seed, n_threads=effective_n_jobs(self.n_jobs))
+        result = fit_rows(source, request, self._parameters(), seed=seed, n_threads=effective_n_jobs(self.n_jobs))
         return self._take(result, X)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
@@ -612,7 +573,7 @@ class FairOutlierEnsemble(FittedScores):
         self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
         self.request_met_ = choice.met
         self.outcome_ = Outcome.of(choice, result.flag_ratio, self.get_params(deep=False), path)
-        self.attribute_bias_ = attribute_bias(path, choice.alpha, self.target)
+        self.attribute_bias_ = attribute_bias(path, choice.alpha, self.judged_on)
         self.pair_error_ = float(sums.get("individual.error", np.zeros(1))[0])
         self.effective_pairs_ = float(sums.get("individual.pairs", np.full(1, np.nan))[0])
         self.target_, self.outlier_scores_ = result.target, result.fair

@@ -18,12 +18,13 @@ from sklearn.utils.validation import check_array
 
 from evenout.core import flags
 from evenout.core.cells import rank_weights
-from evenout.core.exceptions import InputError, Message
 from evenout.core.individual import DEFAULT_LENGTH, LengthScale, comparable_rows
 from evenout.core.pairwise import pair_sums
 from evenout.core.ruler import GroupMoments, no_gap_p_value, parity_from_moments
 from evenout.core.types import BoolArray, FloatArray
-from evenout.groups.read import Groups, read_groups
+from evenout.exceptions import InputError, Message
+from evenout.groups.read import Codes, read_groups
+from evenout.groups.rules import Groups
 from evenout.tables.parameters import SHARE_OR_COUNT, check_parameters
 from evenout.tables.rows import LARGEST, label_numbers
 
@@ -44,7 +45,7 @@ __all__ = [
     "unflagged_rate_ratio",
 ]
 
-_Y = Message("{@y}")
+_LABELS = Message("{@labels}")
 
 
 def misfit(scores: Any, target: Any, *, weighting: str = "rank") -> float:
@@ -244,7 +245,7 @@ class OutlierScore(BaseEstimator):
             return self._flag_rate_ratio(decision < 0, sensitive_features)
         if y is None:
             raise InputError("{measure}_scorer needs y, 1 for an outlier and 0 for none", measure=self.measure)
-        labels = read_labels(y, len(decision), both=True)
+        labels = read_labels(y, len(decision), both=True, name=Message("y"))
         return float((roc_auc if self.measure == "roc_auc" else average_precision)(labels, -decision))
 
     __call__ = score
@@ -255,8 +256,7 @@ class OutlierScore(BaseEstimator):
                 "flag_rate_ratio_scorer needs {@sensitive_features}: call "
                 "sklearn.set_config(enable_metadata_routing=True) and pass them to the search's fit"
             )
-        kept: dict[str, Any] = {"min_group_size": 30, "small_groups": "leave_out", "unknown_groups": "ignore"}
-        groups = read_groups(sensitive_features, len(flagged), **kept)
+        groups = read_groups(sensitive_features, len(flagged), Groups(unknown="ignore"))
         if len(groups.labels) < 2 or not flagged[groups.codes >= 0].any():
             return float("nan")
         return float(flags.rate_ratio(flags.group_rates(flagged, groups.codes, len(groups.labels))))
@@ -273,25 +273,25 @@ def _in_units(y: FloatArray) -> tuple[FloatArray, float]:
     return (y - y.min()) / unit, unit
 
 
-def _moments(y: FloatArray, groups: Groups) -> GroupMoments:
+def _moments(y: FloatArray, groups: Codes) -> GroupMoments:
     parts = [y[groups.codes == g] for g in range(len(groups.labels))]
     mean = np.array([[part.mean() for part in parts]])
     variance = np.array([[part.var(ddof=1) for part in parts]])
     return GroupMoments(groups.counts.astype(float), mean, variance, np.array([y.var()]))
 
 
-def _scores_and_groups(scores: Any, sensitive_features: Any) -> tuple[FloatArray, Groups]:
+def _scores_and_groups(scores: Any, sensitive_features: Any) -> tuple[FloatArray, Codes]:
     y = one_per_row(scores, "scores")
     return y, read_groups(sensitive_features, len(y), rows=scores)
 
 
-def read_labels(y: Any, n_rows: int | None = None, *, both: bool = False, name: Message = _Y) -> BoolArray:
+def read_labels(known: Any, n_rows: int | None = None, *, both: bool = False, name: Message = _LABELS) -> BoolArray:
     """Known outliers as a mask, from one 0 or 1 per row; ``name`` is for messages, ``both``: whether both must occur.
 
     >>> read_labels([0, 1, True, "no"])
     array([False,  True,  True, False])
     """
-    labels = np.asarray(y, dtype=object)
+    labels = np.asarray(known, dtype=object)
     if labels.ndim != 1 or n_rows not in (None, len(labels)):
         wanted = f"({'n' if n_rows is None else n_rows},)"
         raise InputError(
@@ -301,7 +301,7 @@ def read_labels(y: Any, n_rows: int | None = None, *, both: bool = False, name: 
     values, wrong = label_numbers(labels)
     if np.isnan(values).any() or wrong.any():
         row = int((np.isnan(values) | wrong).argmax())
-        found = repr(str(np.asarray(y, dtype=object)[row])) if wrong[row] else "empty"
+        found = repr(str(labels[row])) if wrong[row] else "empty"
         template = "{name} is {found} in {#row}; labels must be 0, or 1 for an outlier (or no and yes)"
         raise InputError(template, name=name, found=found, row=row)
     outlier: BoolArray = values == 1.0

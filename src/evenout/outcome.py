@@ -7,9 +7,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from evenout.core.exceptions import NoGapWarning, UnknownOutcomeWarning
 from evenout.core.path import Choice, TradeoffPath
 from evenout.core.ruler import RatioEstimate
+from evenout.exceptions import NoGapWarning, UnknownOutcomeWarning
 from evenout.fitting.choose import DEFAULT_REDUCTION
 from evenout.fitting.words import gap_words
 
@@ -116,7 +116,7 @@ class Outcome:
             status = "unknown"
         elif choice.met and confidence is not None:
             status = "assured"
-        judged_on, refitted = parameters.get("target", "unseen"), path is None or path.cross.refitted
+        judged_on, refitted = parameters.get("judged_on", "unseen"), path is None or path.cross.refitted
         doubt = "labels" if "label_propensity" in choice.message else "probable"
         return cls(
             status,

@@ -1,6 +1,5 @@
 """Repair a finished score: with the group (`ScoreRepair`) or without it (`BlindRepair`)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
@@ -12,13 +11,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout.core.checks import FINITE, MOST_ROWS, Within, require
 from evenout.core.content import N_FOLDS, assign_folds
-from evenout.core.exceptions import InputError, NoGapWarning, TargetNotReachedWarning, warn
 from evenout.core.flags import flag_threshold, flagged_share, top_threshold
 from evenout.core.path import HALF_SHARED, SIGNIFICANCE, TradeoffPath, choose
 from evenout.core.registry import GROUP_NOTIONS, NOTIONS
 from evenout.core.ruler import GroupMoments, Sample, no_gap_p_value, parity_from_moments
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.adapt import outlier_labels
+from evenout.exceptions import InputError, NoGapWarning, TargetNotReachedWarning, warn
 from evenout.fitting.choose import (
     DEFAULT_REDUCTION,
     FlagState,
@@ -36,27 +35,27 @@ from evenout.fitting.result import list_kept
 from evenout.fitting.rows import TrainingRows, expected_rows
 from evenout.groups.model import Seen
 from evenout.groups.read import (
+    Codes,
     GroupProbabilities,
-    Groups,
     label_rows,
     match_groups,
     protected_columns,
     read_groups,
     warn_left_out,
 )
+from evenout.groups.rules import Groups, TakesSettings
 from evenout.metrics import one_per_row
 from evenout.outcome import Outcome
-from evenout.tables.parameters import CLASSIFIER, ENSEMBLE, check_parameters, integer, one_of
+from evenout.tables.parameters import CLASSIFIER, ENSEMBLE, check_parameters, one_of
 from evenout.tables.rows import as_seed, column_name, new_rows
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
 
-_RULES = {name: ENSEMBLE[name] for name in ("bias_reduction", "contamination", "min_group_size", "small_groups")} | {
-    "strength": ENSEMBLE["bias_reduction"]
-}
+_RULES = {name: ENSEMBLE[name] for name in ("bias_reduction", "contamination")}
+_RULES |= {"strength": ENSEMBLE["bias_reduction"]}
 
 
-class ScoreRepair(TransformerMixin, BaseEstimator):
+class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
     """Make the score distributions of groups alike, in part or in full; any score, from any model.
 
     With ``F_g`` the distribution function of the scores of group g, ``Q_g`` its inverse and ``p_g`` the group's
@@ -85,12 +84,10 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
         Take the least strength that removes this share of the scale-free group bias on unseen rows. Not both.
     contamination : float in (0, 0.5] or int, default=0.1
         Share of the training rows that is flagged, or how many of them: those with the highest repaired scores.
-    min_group_size : int, default=30
-        Groups with fewer rows are small: their quantiles would be noise.
-    small_groups : {"leave_out", "merge", "error"}, default="leave_out"
-        The scores of small groups are returned as they are, with a warning in `fit` that names them; or small groups
-        are repaired as one; or they are an error. With fewer than two groups that can be measured, all scores are
-        returned as they are.
+    groups : Groups, optional
+        Which groups are repaired, as in `FairOutlierEnsemble`: scores of small groups are returned as they are, or
+        repaired as those of one group. With fewer than two groups that can be measured, all scores are returned as they
+        are. Numbers, attributes one by one and missing groups do not go with this repair: it needs the group of a row.
 
     Attributes
     ----------
@@ -100,10 +97,10 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
         detectable gap, and where the repair leaves all scores equal.
     gap_detected_ : bool
         False if the group gap is within sampling noise (Welch's test), or nothing could be compared.
-    groups_ : tuple of str
+    group_names_ : tuple of str
         The groups that are compared.
     group_counts_ : array of int
-    left_out_ : dict of str to int
+    left_out_groups_ : dict of str to int
         Small groups that are left as they are, and their rows.
     threshold_ : float
         Rows that score above are flagged.
@@ -134,9 +131,9 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from evenout.repair import ScoreRepair
+    >>> from evenout import Groups, ScoreRepair
     >>> scores, groups = [1.0, 2.0, 3.0, 5.0, 6.0, 7.0], ["a", "a", "a", "b", "b", "b"]
-    >>> repair = ScoreRepair(min_group_size=3).fit(scores, sensitive_features=groups)
+    >>> repair = ScoreRepair(groups=Groups(min_size=3)).fit(scores, sensitive_features=groups)
     >>> repair.transform(scores, sensitive_features=groups)
     array([3., 4., 5., 3., 4., 5.])
     >>> repair.transform([0.0, 2.5, 9.0], sensitive_features=["a", "a", "b"])
@@ -149,14 +146,12 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
         strength: float | None = None,
         bias_reduction: float | None = None,
         contamination: float = 0.1,
-        min_group_size: int = 30,
-        small_groups: str = "leave_out",
+        groups: Groups | None = None,
     ) -> None:
         self.strength = strength
         self.bias_reduction = bias_reduction
         self.contamination = contamination
-        self.min_group_size = min_group_size
-        self.small_groups = small_groups
+        self.groups = groups
 
     def fit(self, scores: Any, y: Any = None, *, sensitive_features: Any = None) -> Self:  # noqa: ARG002
         """Learn the groups' distributions.
@@ -205,7 +200,7 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
     def _take(self, result: "GroupMaps") -> Self:
         """What a fit, new or saved, has learnt."""
         self._result = result
-        self.groups_, self.group_counts_, self.left_out_ = result.groups, result.counts, result.left_out
+        self.group_names_, self.group_counts_, self.left_out_groups_ = result.groups, result.counts, result.left_out
         self.strength_, self.gap_detected_ = result.strength, result.gap_detected
         self.bias_reduction_, self.threshold_ = result.bias_reduction, result.threshold
         self.score_name_, self.sensitive_names_ = result.score_name, result.sensitive_names
@@ -239,14 +234,16 @@ class ScoreRepair(TransformerMixin, BaseEstimator):
             scores, sensitive_features=sensitive_features
         )
 
-    def _read_groups(self, sensitive_features: Any, scores: Any, n_rows: int) -> tuple[Groups, dict[str, int]]:
+    def _read_groups(self, sensitive_features: Any, scores: Any, n_rows: int) -> tuple[Codes, dict[str, int]]:
         """The groups that are compared, and the place of every group among them, -1 for one that is left out."""
+        rules = Groups.read(self.groups)
+        rules.refuse(
+            {"continuous": (), "cross": True, "unknown": "error"}, "ScoreRepair, which needs the group of each row"
+        )
         _refuse_other_groups(sensitive_features, n_rows)
         every = label_rows(sensitive_features, n_rows, rows=scores)
-        groups = read_groups(
-            sensitive_features, n_rows, min_group_size=self.min_group_size, small_groups=self.small_groups
-        )
-        warn_left_out(groups, self.min_group_size)
+        groups = read_groups(sensitive_features, n_rows, rules)
+        warn_left_out(groups, rules.min_size)
         _, first = np.unique(every.codes, return_index=True)
         return groups, dict(zip(every.labels, groups.codes[first].tolist(), strict=True))
 
@@ -370,7 +367,7 @@ class _UnseenBias:
     total: FloatArray
 
     @classmethod
-    def of(cls, y: FloatArray, moved: FloatArray, groups: Groups) -> "_UnseenBias":
+    def of(cls, y: FloatArray, moved: FloatArray, groups: Codes) -> "_UnseenBias":
         # In units of the range of the scores: none of this depends on it, and no square underflows.
         Z = (np.column_stack([y, moved]) - y.min()) / (np.ptp(y) or 1.0)
         parts = [Z[groups.codes == g] for g in range(len(groups.labels))]
@@ -418,19 +415,15 @@ class _UnseenBias:
         return float(strength), request
 
 
-_SHARED = (
-    "bias_reduction", "flag_rate_ratio", "confidence", "contamination", "continuous", "bands", "intersections",
-    "small_groups", "n_jobs",
-)  # fmt: skip
+_SHARED = ("bias_reduction", "flag_rate_ratio", "confidence", "contamination", "n_jobs")
 _BLIND_RULES = {name: ENSEMBLE[name] for name in _SHARED} | {
     "fairness": one_of(GROUP_NOTIONS),
-    "min_group_size": integer(N_FOLDS),  # two of the folds are left out at once, and each group must be in the rest
     "classifier": CLASSIFIER,
 }
 _SILENT = 0.01  # share of a group's indicator that is predicted, up to which nothing is known
 
 
-class BlindRepair(TransformerMixin, BaseEstimator):
+class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
     """Make any score fair without the group of the rows that are scored, by the smallest change that does it.
 
     Of all scores that do not see the group, the one closest to the score t that has equal group means is
@@ -461,13 +454,8 @@ class BlindRepair(TransformerMixin, BaseEstimator):
     fairness : {"demographic_parity", "equal_opportunity", "equal_false_alarms", "equalized_odds"}
         Whose mean scores are to be equal: those of all rows, of known outliers, of known inliers, or of each of these
         two; all but the first need ``labels``. Flag rates are those of the same rows.
-    continuous, bands, intersections
-        Numbers as overlapping bands, and attributes one by one, as in `FairOutlierEnsemble`.
-    min_group_size : int, default=30
-        Groups with fewer rows are small; 5 at least.
-    small_groups : {"leave_out", "merge", "error"}, default="leave_out"
-        Leave small groups out of the comparison, with a warning that names them; their rows are scored like all
-        others. Or merge them into one group, or refuse them.
+    groups : Groups, optional
+        Which groups are compared, as in `FairOutlierEnsemble`; ``min_size`` is 5 at least.
     random_state : int, RandomState or None, default=None
         Seed of the folds, and of open random states in the classifier.
     n_jobs : int or None, default=None
@@ -514,11 +502,11 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         Rows that score above are flagged.
     score_name_ : str or None
         Name of the score, where it was a column of a frame.
-    groups_ : tuple of str
+    group_names_ : tuple of str
         The groups that are compared.
     group_counts_ : array of int
         Rows that each of them has, or is expected to have.
-    left_out_ : dict of str to int
+    left_out_groups_ : dict of str to int
         Groups too small to be measured, and their rows.
     n_features_in_ : int
         Columns of X.
@@ -562,11 +550,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         contamination: float = 0.1,
         classifier: Any = None,
         fairness: str = "demographic_parity",
-        continuous: Sequence[str] = (),
-        bands: int = 5,
-        intersections: bool | str = True,
-        min_group_size: int = 30,
-        small_groups: str = "leave_out",
+        groups: Groups | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -576,11 +560,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         self.contamination = contamination
         self.classifier = classifier
         self.fairness = fairness
-        self.continuous = continuous
-        self.bands = bands
-        self.intersections = intersections
-        self.min_group_size = min_group_size
-        self.small_groups = small_groups
+        self.groups = groups
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -619,9 +599,9 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         sample_weight : array of shape (n,), optional
             How much each row counts, as in a survey; the scale does not matter.
         """
-        self._check_parameters()
+        rules = self._check_parameters()
         t, seed = one_per_row(scores, "scores"), as_seed(self.random_state)
-        parameters = self.get_params(deep=False) | {"unknown_groups": "error", "learn": False, "standardize": False}
+        parameters = {"groups": rules, "n_jobs": self.n_jobs, "learn": False, "standardize": False}
         beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
         beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
         rows = TrainingRows.read(self, X, parameters, [NOTIONS[self.fairness]], **beside)
@@ -682,7 +662,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         """Fit, and repair the training scores, each by a classifier that has not seen the row."""
         return self.fit(scores, X, **beside).scores_
 
-    def _check_parameters(self) -> None:
+    def _check_parameters(self) -> Groups:
         check_parameters(self.get_params(deep=False), _BLIND_RULES)
         if self.bias_reduction is not None and self.flag_rate_ratio is not None:
             raise InputError("{@bias_reduction} and {@flag_rate_ratio} were given; give at most one of them")
@@ -690,6 +670,12 @@ class BlindRepair(TransformerMixin, BaseEstimator):
             raise InputError(
                 "{@confidence} goes with {@bias_reduction}, but {@flag_rate_ratio} was given; leave one out"
             )
+        rules = Groups.read(self.groups)
+        if rules.min_size < N_FOLDS:  # two of the folds are left out at once, and each group must be in the rest
+            raise InputError(
+                "{min_size=} is not allowed; use an integer of at least {least}", min_size=rules.min_size, least=N_FOLDS
+            )
+        return rules
 
     def _solve(
         self, cross: CrossFitted, path: TradeoffPath, t: FloatArray, sample: Sample, share: float
@@ -721,7 +707,7 @@ class BlindRepair(TransformerMixin, BaseEstimator):
         self.scores_, self.threshold_, self.score_name_ = found.scores, found.threshold, found.score_name
         self.group_counts_ = found.counts
         self.group_known_ = dict(zip(names, found.known.tolist(), strict=True))
-        self.groups_, self.left_out_ = names, found.left_out
+        self.group_names_, self.left_out_groups_ = names, found.left_out
         self.lambda_ = dict(zip(names, found.prices.own.tolist(), strict=True))
         by_flags = self.flag_rate_ratio is not None
         gap = path is not None and (

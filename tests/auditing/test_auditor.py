@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import metrics
+from evenout import Groups, metrics
 from evenout.auditing import audit
 from evenout.auditing import measures as families
 from evenout.auditing.inference import MEANINGS
-from evenout.core.exceptions import SmallGroupWarning
 from evenout.core.intervals import holm
+from evenout.exceptions import SmallGroupWarning
 
-SMALL = {"n_bootstrap": 60, "n_permutations": 60}
+SMALL = {"resamples": 60}
 
 
 def make(n=300, gap=0.6, seed=0):
@@ -23,7 +23,7 @@ def make(n=300, gap=0.6, seed=0):
     )
     scores = rng.normal(size=n) + gap * (groups == "x") + 0.3 * X["u"].to_numpy()
     y = (scores + rng.normal(size=n) > 1.2).astype(int)
-    return scores, {"sensitive_features": groups, "y": y, "X": X, "given": X["v"].to_numpy()}
+    return scores, {"sensitive_features": groups, "labels": y, "X": X, "given": X["v"].to_numpy()}
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_small_groups_change_nothing_but_the_threshold():
 def test_rows_without_a_group_count_when_flagging():
     scores, groups = few_and_many()
     known = np.where(groups == "top", None, groups)
-    result = audit(scores, sensitive_features=known, unknown_groups="ignore", min_group_size=2, **SMALL)
+    result = audit(scores, sensitive_features=known, groups=Groups(unknown="ignore", min_size=2), **SMALL)
     assert result.flagged_counts.sum() == 26 - 8
 
 
@@ -184,9 +184,9 @@ def test_small_groups_can_be_merged_or_refused():
     rng = np.random.default_rng(0)
     groups = np.array(["big"] * 150 + ["few"] * 12 + ["none"] * 8)
     scores = rng.normal(size=170) - 9 * (groups == "none")
-    with pytest.raises(ValueError, match=r"fewer than min_group_size=30 rows: 'few' \(12\), 'none' \(8\)"):
-        audit(scores, sensitive_features=groups, small_groups="error", **SMALL)
-    merged = audit(scores, sensitive_features=groups, small_groups="merge", min_group_size=15, **SMALL)
+    with pytest.raises(ValueError, match=r"fewer than 30 rows: 'few' \(12\), 'none' \(8\)"):
+        audit(scores, sensitive_features=groups, groups=Groups(small="error"), **SMALL)
+    merged = audit(scores, sensitive_features=groups, groups=Groups(small="merge", min_size=15), **SMALL)
     assert merged.group_names == ("big", "merged: few + none")
     assert merged.group_counts.tolist() == [150, 20]
 
@@ -220,7 +220,7 @@ def test_features_are_listed_only_where_there_is_a_gap(result):
 
 def test_without_resamples_there_are_values_alone():
     scores, rest = make()
-    result = audit(scores, **rest, n_bootstrap=0, n_permutations=0)
+    result = audit(scores, **rest, resamples=0)
     assert all(np.isnan(m.p) for m in result.measures)
     assert all(np.isnan(m.low) for m in result.measures if m.measure != "group_share")
     assert "not tested" in result.verdict[0]
@@ -246,17 +246,15 @@ def test_equal_scores_have_no_individual_unfairness_and_no_drivers():
 
 def test_too_few_permutations_are_said():
     scores, rest = make()
-    result = audit(scores, sensitive_features=rest["sensitive_features"], n_bootstrap=10, n_permutations=19)
-    assert any(
-        "19 permutations are too few for 7 tests" in note and "n_permutations=140" in note for note in result.notes
-    )
+    result = audit(scores, sensitive_features=rest["sensitive_features"], resamples=19)
+    assert any("19 permutations are too few for 7 tests" in note and "resamples=140" in note for note in result.notes)
 
 
 def test_rounded_scores_give_nearly_the_same_intervals(monkeypatch):
     scores, rest = make(3000)
-    exact = audit(scores, **rest, n_bootstrap=200, n_permutations=20)
+    exact = audit(scores, **rest, resamples=200)
     monkeypatch.setattr(families, "MAX_LEVELS", 500)
-    rounded = audit(scores, **rest, n_bootstrap=200, n_permutations=20)
+    rounded = audit(scores, **rest, resamples=200)
     for name in (
         "flag_rate_ratio",
         "demographic_parity",
@@ -272,12 +270,7 @@ def test_rounded_scores_give_nearly_the_same_intervals(monkeypatch):
 def test_interval_of_individual_unfairness_narrows_with_all_rows(monkeypatch):
     """Resampled on a part of the rows, the interval is as wide as one of all the rows."""
     scores, rest = make(900)
-    arguments = {
-        "sensitive_features": rest["sensitive_features"],
-        "X": rest["X"],
-        "n_bootstrap": 300,
-        "n_permutations": 20,
-    }
+    arguments = {"sensitive_features": rest["sensitive_features"], "X": rest["X"], "resamples": 300}
     whole = audit(scores, **arguments).get("individual_unfairness")
     monkeypatch.setattr("evenout.auditing.drivers._PAIR_ROWS", 300)
     part = audit(scores, **arguments)

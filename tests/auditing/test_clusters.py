@@ -5,13 +5,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from evenout import Groups
 from evenout.auditing import audit
 from evenout.auditing.sample import name_clusters
-from evenout.core.exceptions import SmallGroupWarning
 from evenout.core.resampling import class_table, joined_clusters, level_table
+from evenout.exceptions import SmallGroupWarning
 from evenout.metrics import no_gap_test
 
-FEW = {"n_bootstrap": 150, "n_permutations": 99}
+FEW = {"resamples": 150}
 
 
 def copies(n_people=60, times=10, gap=0.0, seed=0, sizes=None):
@@ -68,7 +69,7 @@ def test_permutations_shuffle_whole_clusters_within_classes(table):
 def test_an_audit_of_copies_says_what_an_audit_of_people_says():
     """Ten identical rows per person: the values are the same, and so is the doubt."""
     people, (scores, groups, clusters) = copies(200, gap=0.3)
-    options = {"n_bootstrap": 1000, "n_permutations": 500, "contamination": 0.2}
+    options = {"resamples": 1000, "contamination": 0.2}
     one = audit(people[0], sensitive_features=people[1], **options)
     ten = audit(scores, sensitive_features=groups, clusters=clusters, **options)
     assert ten.n_clusters == 200
@@ -94,8 +95,8 @@ def test_an_audit_of_copies_says_what_an_audit_of_people_says():
 
 def test_clusters_of_one_row_change_nothing_but_the_draws():
     (scores, groups), _ = copies(300, gap=0.4)
-    plain = audit(scores, sensitive_features=groups, n_bootstrap=800, n_permutations=99)
-    each = audit(scores, sensitive_features=groups, clusters=np.arange(300), n_bootstrap=800, n_permutations=99)
+    plain = audit(scores, sensitive_features=groups, resamples=800)
+    each = audit(scores, sensitive_features=groups, clusters=np.arange(300), resamples=800)
     for m in plain.measures:
         other = each.get(m.measure, m.group, m.detail)
         if "detectable" not in m.measure:
@@ -141,7 +142,7 @@ def test_stated_gap_with_clusters_is_seen_80_percent_of_the_time():
     def draw(gap):
         return rng.normal(size=120)[clusters] + 0.7 * rng.normal(size=len(clusters)) + gap * groups
 
-    options = {"sensitive_features": groups, "clusters": clusters, "n_bootstrap": 0, "n_permutations": 199}
+    options = {"sensitive_features": groups, "clusters": clusters, "resamples": 199}
     even = [audit(draw(0.0), **options, random_state=i) for i in range(40)]
     gap = float(np.mean([a.get("mean_score_detectable").value * a.scores.std() for a in even]))
     p = [audit(draw(gap), **options, random_state=i).get("mean_score_test").p for i in range(280)]
@@ -154,13 +155,13 @@ def test_labels_strata_and_features_know_of_clusters():
     people, (scores, groups, clusters) = copies(300, gap=1.0)
     y, given = rng.integers(0, 2, 300), rng.integers(0, 3, 300)
     X = pd.DataFrame({"u": people[0] + rng.normal(size=300), "v": rng.normal(size=300)})
-    of = {"n_bootstrap": 300, "n_permutations": 99, "length_scale": ("median", 0.3)}
-    one = audit(people[0], sensitive_features=people[1], y=y, given=given, X=X, **of)
+    of = {"resamples": 300, "length_scale": ("median", 0.3)}
+    one = audit(people[0], sensitive_features=people[1], labels=y, given=given, X=X, **of)
     ten = audit(
         scores,
         sensitive_features=groups,
         clusters=clusters,
-        y=np.repeat(y, 10),
+        labels=np.repeat(y, 10),
         given=np.repeat(given, 10),
         X=X.iloc[np.repeat(np.arange(300), 10)].reset_index(drop=True),
         **of,
@@ -184,12 +185,12 @@ def test_a_group_is_as_large_as_its_number_of_clusters():
     groups = np.repeat(["a", "b", "c"], [200, 200, 300])
     clusters = np.r_[np.arange(400), 400 + np.arange(300) // 100]  # the third group has three people
     scores = rng.normal(size=700)
-    with pytest.warns(SmallGroupWarning, match=r"fewer than min_group_size=30 clusters are left out: 'c' \(3\)"):
-        found = audit(scores, sensitive_features=groups, clusters=clusters, n_bootstrap=0, n_permutations=0)
+    with pytest.warns(SmallGroupWarning, match=r"fewer than 30 clusters are left out: 'c' \(3\)"):
+        found = audit(scores, sensitive_features=groups, clusters=clusters, resamples=0)
     assert found.group_names == ("a", "b")
     assert [(g.name, g.rows) for g in found.left_out] == [("c", 300)]
-    with pytest.raises(ValueError, match="fewer than two groups have min_group_size=300 clusters or more"):
-        audit(scores, sensitive_features=groups, clusters=clusters, min_group_size=300)
+    with pytest.raises(ValueError, match="fewer than two groups have 300 clusters or more"):
+        audit(scores, sensitive_features=groups, clusters=clusters, groups=Groups(min_size=300))
 
 
 def test_order_of_rows_and_names_of_clusters_do_not_matter():
@@ -219,7 +220,7 @@ def test_order_of_rows_and_names_of_clusters_do_not_matter():
 )
 def test_bad_clusters_are_one_clear_line(clusters, message):
     with pytest.raises(ValueError, match=message):
-        audit(np.arange(6.0), sensitive_features=list("aabbbb"), clusters=clusters, min_group_size=2)
+        audit(np.arange(6.0), sensitive_features=list("aabbbb"), clusters=clusters, groups=Groups(min_size=2))
 
 
 def test_clusters_are_told_apart_by_value():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evenout import Groups
 from evenout.auditing import audit, compare_batches
 
 
@@ -11,7 +12,7 @@ def batch(seed, n=400, gap=0.0, shift=0.0, share=0.5, groups=("a", "b"), **more)
     rng = np.random.default_rng(seed)
     group = np.where(rng.random(n) < share, groups[0], groups[1])
     scores = rng.normal(size=n) + shift + gap * (group == groups[1])
-    return audit(scores, sensitive_features=group, n_bootstrap=200, n_permutations=50, **more)
+    return audit(scores, sensitive_features=group, resamples=200, **more)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_interval_of_a_share_is_newcombes():
 
     def shares(k, n):
         groups = ["a"] * k + ["b"] * (n - k)
-        return audit(np.arange(n), sensitive_features=groups, min_group_size=2, n_bootstrap=0, n_permutations=0)
+        return audit(np.arange(n), sensitive_features=groups, groups=Groups(min_size=2), resamples=0)
 
     change = shares(56, 70).compare(shares(48, 80)).get("group_share", "a")
     assert change.change == pytest.approx(0.2)
@@ -93,7 +94,7 @@ def test_audits_that_cannot_be_compared_are_refused(earlier):
 
 
 def test_without_intervals_no_change_of_bias_is_claimed_or_denied():
-    plain = {"n_bootstrap": 0, "n_permutations": 0}
+    plain = {"resamples": 0}
     one = audit(np.arange(60.0), sensitive_features=["a", "b"] * 30, **plain)
     assert "no interval" in one.compare(one).verdict[2]
 

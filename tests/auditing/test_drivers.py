@@ -5,14 +5,13 @@ import pytest
 from evenout.auditing.drivers import _shares, gap_drivers
 
 
-def drive(scores, features, groups, n_bootstrap=300, n_permutations=200, seed=0):
+def drive(scores, features, groups, resamples=300, seed=0):
     drivers = gap_drivers(
         scores,
         features,
         groups,
         int(groups.max()) + 1,
-        n_bootstrap=n_bootstrap,
-        n_permutations=n_permutations,
+        resamples=resamples,
         confidence=0.95,
         rng=np.random.default_rng(seed),
         test_rows=np.arange(len(scores)),
@@ -41,7 +40,7 @@ def test_share_explained_by_least_squares_with_dummies():
     m, e = (np.array([x[groups == g].mean() for g in range(3)]) for x in (y, h))
     gaps = [((m[p] - m[q]), (e[p] - e[q])) for p in range(3) for q in range(p)]
     expected = sum(a * b for a, b in gaps) / sum(a * a for a, _ in gaps)
-    driver = drive(y, pd.DataFrame({"bin": bins}), groups, 0, 0)["bin"]
+    driver = drive(y, pd.DataFrame({"bin": bins}), groups, 0)["bin"]
     assert driver.share == pytest.approx(expected)
     assert np.isnan([driver.low, driver.high, driver.p]).all()
 
@@ -69,7 +68,7 @@ def test_a_driver_is_told_from_idle_and_even_features(planted):
     assert planted["driver"].share == pytest.approx(1 / 1.5, abs=0.1)
     assert planted["driver"].low < 1 / 1.5 < planted["driver"].high
     assert planted["driver"].low > 0.4
-    assert planted["driver"].p == 1 / 201
+    assert planted["driver"].p == 1 / 301
     for name in ("even", "idle"):
         assert planted[name].low < 0 < planted[name].high
         assert planted[name].p > 0.05
@@ -88,9 +87,9 @@ def test_bootstrap_on_tables_spreads_like_one_on_rows():
     y = x + 0.8 * groups + rng.normal(size=200)
 
     def share(rows):
-        return drive(y[rows], pd.DataFrame({"x": x[rows]}), groups[rows], 0, 0)["x"].share
+        return drive(y[rows], pd.DataFrame({"x": x[rows]}), groups[rows], 0)["x"].share
 
     rows = [np.r_[rng.integers(0, 120, 120), rng.integers(120, 200, 80)] for _ in range(300)]
     low, high = np.quantile([share(r) for r in rows], [0.025, 0.975])
-    driver = drive(y, pd.DataFrame({"x": x}), groups, 2000, 0)["x"]
+    driver = drive(y, pd.DataFrame({"x": x}), groups, 2000)["x"]
     assert driver.high - driver.low == pytest.approx(high - low, rel=0.2)

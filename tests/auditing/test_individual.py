@@ -3,11 +3,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from evenout import FairOutlierEnsemble, metrics
+from evenout import FairOutlierEnsemble, Individual, metrics
 from evenout.auditing import audit
 from evenout.auditing.drivers import PairMeasures, individual_values, pair_limit, pair_rows, sample_rows
-from evenout.core.exceptions import FewPairsWarning
 from evenout.core.individual import DEFAULT_LENGTH, comparable_rows
+from evenout.exceptions import FewPairsWarning
 
 
 @pytest.fixture
@@ -50,16 +50,16 @@ def test_fit_audit_and_metrics_mean_the_same_likeness():
     rng = np.random.default_rng(0)
     groups = np.repeat(["a", "b"], [200, 100])
     X = rng.normal(size=(300, 2)) + (groups == "b")[:, None]
-    model = FairOutlierEnsemble(fairness="individual", length_scale=DEFAULT_LENGTH, alpha=1.0, random_state=0)
+    model = FairOutlierEnsemble(fairness=Individual(length_scale=DEFAULT_LENGTH), alpha=1.0, random_state=0)
     model.fit(X, sensitive_features=groups)
-    found = audit(model.target_, sensitive_features=groups, X=X, n_bootstrap=0, n_permutations=0)
+    found = audit(model.target_, sensitive_features=groups, X=X, resamples=0)
     assert found.get("individual_unfairness").value == pytest.approx(model.path_.target_bias("training"), rel=1e-4)
 
 
 def test_few_similar_pairs_are_said():
     rng = np.random.default_rng(0)
     scores, X, groups = rng.normal(size=200), rng.normal(size=(200, 40)), np.arange(200) % 2
-    arguments = {"sensitive_features": groups, "X": X, "n_bootstrap": 0, "n_permutations": 0}
+    arguments = {"sensitive_features": groups, "X": X, "resamples": 0}
     with pytest.warns(FewPairsWarning, match="pairs of similar rows"):
         few = audit(scores, **arguments, length_scale=("median", 0.02))
     assert few.get("effective_pairs").value < 100

@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenout import Groups
 from evenout.auditing import audit
 from evenout.auditing.sample import bin_column, read_audit_inputs, read_strata
 
@@ -9,9 +10,9 @@ SCORES = [0.1, 0.2, 0.3, 0.4]
 GROUPS = ["a", "a", "b", "b"]
 
 
-def quick(scores=SCORES, groups=GROUPS, **more):
-    options = {"n_bootstrap": 0, "n_permutations": 0, "min_group_size": 2, **more}
-    return audit(scores, sensitive_features=groups, **options)
+def quick(scores=SCORES, sensitive=GROUPS, **more):
+    options = {"resamples": 0, "groups": Groups(min_size=2), **more}
+    return audit(scores, sensitive_features=sensitive, **options)
 
 
 @pytest.mark.parametrize(
@@ -31,31 +32,31 @@ def quick(scores=SCORES, groups=GROUPS, **more):
             lambda: quick([1e-200, 2e-200, 3e-200, 5e-200]),
             "scores differ by 4e-200 at most, .*; multiply them",
         ),
-        (lambda: quick(groups=["a", "b"]), "sensitive_features has 2 rows, but scores has 4"),
-        (lambda: quick(groups=None), "sensitive_features is missing"),
+        (lambda: quick(sensitive=["a", "b"]), "sensitive_features has 2 rows, but scores has 4"),
+        (lambda: quick(sensitive=None), "sensitive_features is missing"),
         (
-            lambda: quick(groups=["a", "a", "b", None]),
-            "missing values in 1 of 4 rows .*unknown_groups='ignore'",
+            lambda: quick(sensitive=["a", "a", "b", None]),
+            "missing values in 1 of 4 rows .*unknown='ignore'",
         ),
-        (lambda: quick(groups=["a"] * 4), "one group only"),
+        (lambda: quick(sensitive=["a"] * 4), "one group only"),
         (
-            lambda: quick(groups=["a", "a", "a", "b"], small_groups="error"),
-            r"'b' \(1\).*'leave_out' or small_groups='merge'",
-        ),
-        (
-            lambda: quick(groups=["a", "a", "a", "b"]),
-            r"fewer than two groups have min_group_size=2 rows or more.*too small: 'b' \(1\); lower min_group_size",
+            lambda: quick(sensitive=["a", "a", "a", "b"], groups=Groups(min_size=2, small="error")),
+            r"'b' \(1\).*'leave_out'\) or groups=Groups\(small='merge'\)",
         ),
         (
-            lambda: quick(min_group_size=30),
-            r"fewer than two groups have min_group_size=30 .*too small: 'a' \(2\), 'b' \(2\)",
+            lambda: quick(sensitive=["a", "a", "a", "b"]),
+            r"fewer than two groups have 2 rows or more.*too small: 'b' \(1\); lower groups=Groups",
         ),
-        (lambda: quick(y=[0, 1, 1]), "y has 3 rows, but scores has 4"),
-        (lambda: quick(y=[-1, 1, 1, -1]), "y is '-1' in row 0; labels must be 0, or 1 for an outlier"),
-        (lambda: quick(y=["ja", "nein", "ja", "ja"]), "y is 'ja' in row 0; labels must be"),
-        (lambda: quick(y=[None, np.nan, None, None]), "y has no label at all"),
+        (
+            lambda: quick(groups=Groups(min_size=30)),
+            r"fewer than two groups have 30 .*too small: 'a' \(2\), 'b' \(2\)",
+        ),
+        (lambda: quick(labels=[0, 1, 1]), "labels has 3 rows, but scores has 4"),
+        (lambda: quick(labels=[-1, 1, 1, -1]), "labels is '-1' in row 0; labels must be 0, or 1 for an outlier"),
+        (lambda: quick(labels=["ja", "nein", "ja", "ja"]), "labels is 'ja' in row 0; labels must be"),
+        (lambda: quick(labels=[None, np.nan, None, None]), "labels has no label at all"),
         (lambda: quick(label_propensity=0.5), "label_propensity goes with labels, which are missing"),
-        (lambda: quick(y=[0, 1, None, 1], label_propensity=0.0), "label_propensity must be a chance above 0"),
+        (lambda: quick(labels=[0, 1, None, 1], label_propensity=0.0), "label_propensity must be a chance above 0"),
         (lambda: quick(sample_weight=[1, 2, -1, 1]), "sample_weight has negative numbers"),
         (lambda: quick(sample_weight=[1, 2, 1]), "sample_weight has 3 rows, but scores has 4"),
         (lambda: quick(sample_weight=[1, 1, 2, 2], contamination=2), "contamination=2 is a count of rows, which does"),
@@ -64,10 +65,10 @@ def quick(scores=SCORES, groups=GROUPS, **more):
         (lambda: quick(threshold=8, flags=[1, 0, 0, 0]), "threshold does not go with flags"),
         (lambda: quick(threshold=np.nan), "threshold=nan is not allowed"),
         (lambda: quick(flags=[1, 0, 2, 0]), "flags is '2' in row 2"),
-        (lambda: quick(y=[1, 1, 1, 1]), "y is 1 in every row; to evaluate, both 0 and 1 must occur"),
+        (lambda: quick(labels=[1, 1, 1, 1]), "labels is 1 in every row; to evaluate, both 0 and 1 must occur"),
         (
-            lambda: quick(y=[[0], [1], [1], [0]]),
-            "y must hold one label per row, shape .n,., got shape .4, 1.",
+            lambda: quick(labels=[[0], [1], [1], [0]]),
+            "labels must hold one label per row, shape .n,., got shape .4, 1.",
         ),
         (lambda: quick(X=[[1.0], [2.0]]), "X has 2 rows, but scores has 4"),
         (
@@ -88,9 +89,9 @@ def quick(scores=SCORES, groups=GROUPS, **more):
         (lambda: quick(contamination=1.0), "contamination=1.0 is not allowed"),
         (lambda: quick(contamination=0.6), "contamination=0.6 is not allowed"),
         (lambda: quick(confidence=1.0), "confidence=1.0 is not allowed"),
-        (lambda: quick(min_group_size=1), "min_group_size=1 is not allowed"),
-        (lambda: quick(small_groups="drop"), "small_groups='drop' is not allowed; use 'leave_out', 'merge'"),
-        (lambda: audit(SCORES, sensitive_features=GROUPS, n_bootstrap=-1), "n_bootstrap=-1 is not allowed"),
+        (lambda: quick(groups=Groups(min_size=1)), "min_size=1\\) is not allowed"),
+        (lambda: quick(groups=Groups(small="drop")), "small='drop'\\) is not allowed; use 'leave_out', 'merge'"),
+        (lambda: audit(SCORES, sensitive_features=GROUPS, resamples=-1), "resamples=-1 is not allowed"),
     ],
 )
 def test_bad_input_is_one_clear_line(call, message):
@@ -99,27 +100,25 @@ def test_bad_input_is_one_clear_line(call, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["sensitive_features", "y", "X", "given"])
+@pytest.mark.parametrize("name", ["sensitive_features", "labels", "X", "given"])
 def test_another_order_of_the_same_index_is_refused(name):
     scores = pd.Series(SCORES, index=list("pqrs"))
     arguments = {
         "sensitive_features": GROUPS,
-        name: pd.Series(GROUPS if name != "y" else [0, 0, 1, 1], index=list("qprs")),
+        name: pd.Series(GROUPS if name != "labels" else [0, 0, 1, 1], index=list("qprs")),
     }
     with pytest.raises(ValueError, match=f"{name} and scores have the same index in a different order"):
-        audit(scores, **arguments, min_group_size=2)
+        audit(scores, **arguments, groups=Groups(min_size=2))
 
 
 def test_rows_of_unknown_group_are_not_compared():
     inputs = read_audit_inputs(
         [0.1, 0.9, 0.2, 0.3, 0.4],
         ["a", None, "a", "b", "b"],
-        y=[0, 1, 0, 0, 1],
+        labels=[0, 1, 0, 0, 1],
         X=pd.DataFrame({"u": range(5)}),
         given=["s", "t", "s", "u", "u"],
-        min_group_size=2,
-        small_groups="leave_out",
-        unknown_groups="ignore",
+        groups=Groups(min_size=2, small="leave_out", unknown="ignore"),
     )
     assert inputs.scores.tolist() == [0.1, 0.2, 0.3, 0.4]
     assert inputs.codes.tolist() == [0, 0, 1, 1]
@@ -152,7 +151,7 @@ def test_strata_of_several_columns_are_combinations_that_occur():
 
 def test_a_column_of_many_texts_is_left_out_and_said():
     X = pd.DataFrame({"id": [f"row {i}" for i in range(60)], "u": range(60)})
-    result = audit(np.arange(60.0), sensitive_features=GROUPS * 15, X=X, n_bootstrap=0, n_permutations=0)
+    result = audit(np.arange(60.0), sensitive_features=GROUPS * 15, X=X, resamples=0)
     assert "feature 'id' has more than 50 distinct texts: left out" in result.notes
     with pytest.raises(ValueError, match="X has no usable column"):
         audit(np.arange(60.0), sensitive_features=GROUPS * 15, X=X[["id"]])

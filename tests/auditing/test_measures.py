@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import chi2_contingency, f_oneway
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from evenout import audit, metrics
+from evenout import Groups, audit, metrics
 from evenout.auditing.counted import chi_square, label_measures, largest_gap, score_measures, strata_measures
 from evenout.core.resampling import class_table, level_table
 
@@ -258,7 +258,7 @@ def test_what_strata_explain_is_the_literal_decomposition():
     rng = np.random.default_rng(5)
     group, stratum = rng.integers(0, 3, 400), rng.integers(0, 4, 400)
     y = rng.normal(size=400) + stratum + 0.5 * (group == 1)
-    options = {"n_bootstrap": 0, "n_permutations": 0, "min_group_size": 2}
+    options = {"resamples": 0, "groups": Groups(min_size=2)}
     found = audit(y, sensitive_features=group, given=stratum, **options)
     for g in range(3):
         mine, parts = group == g, [stratum == s for s in range(4)]

@@ -30,7 +30,7 @@ def test_metric_frame_shows_the_values_of_the_audit(sample):
         y_pred=scores,
         sensitive_features=groups,
     )
-    result = audit(scores, sensitive_features=groups, y=y, contamination=0.15, n_bootstrap=0, n_permutations=0)
+    result = audit(scores, sensitive_features=groups, labels=y, contamination=0.15, resamples=0)
     assert tuple(frame.by_group.columns) == NAMES
     for name in NAMES:
         for group in "abc":

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import FairOutlierEnsemble, audit
+from evenout import FairOutlierEnsemble, Groups, audit
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(2)>', "\u202eevil\n\x1b[31m", "</style><b>"]
 DATE = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
-FEW = {"n_bootstrap": 60, "n_permutations": 200}
+FEW = {"resamples": 200}
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def hostile():
     groups = pd.DataFrame({"</title>a": rng.choice(HOSTILE, 800), "b": rng.choice(["x", "y"], 800)})
     scores = rng.normal(size=800) + (groups["b"] == "x")
     given = pd.Series(rng.choice(["<i>1", "2"], 800), name="<u>")
-    return audit(scores, sensitive_features=groups, given=given, y=rng.integers(0, 2, 800), **FEW)
+    return audit(scores, sensitive_features=groups, given=given, labels=rng.integers(0, 2, 800), **FEW)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_cannot_tell_is_said_with_what_would_have_been_seen():
 def test_the_digest_is_that_of_the_data():
     rng = np.random.default_rng(1)
     scores, groups = rng.normal(size=100), np.repeat(["a", "b"], 50)
-    few = {"n_bootstrap": 0, "n_permutations": 0}
+    few = {"resamples": 0}
     pages = [audit(s, sensitive_features=groups, **few).to_html(date=DATE) for s in (scores, scores, scores + 1)]
     found = [re.search(r"<code>([0-9a-f]{64})</code>", page).group(1) for page in pages]
     assert found[0] == found[1] != found[2]
@@ -71,7 +71,7 @@ def test_the_digest_is_that_of_the_data():
 def test_attributes_by_themselves_share_one_page():
     rng = np.random.default_rng(0)
     people = pd.DataFrame({"sex": rng.choice(["f", "m"], 400), "region": rng.choice(["n", "s"], 400)})
-    each = audit(rng.normal(size=400), sensitive_features=people, intersections=False, **FEW)
+    each = audit(rng.normal(size=400), sensitive_features=people, groups=Groups(cross=False), **FEW)
     page = each.to_html(tables=["hiring"])
     assert "What was found by sex" in page
     assert "What was found by region" in page
@@ -128,7 +128,7 @@ def test_on_paper_no_table_is_cut(browser, tmp_path):
     """200 groups: in print nothing scrolls, and no table is wider than its page."""
     rng = np.random.default_rng(0)
     groups = rng.choice([f"a rather long name of group {i:03d}" for i in range(200)], 8000)
-    result = audit(rng.normal(size=8000), sensitive_features=groups, n_bootstrap=0, n_permutations=0, min_group_size=5)
+    result = audit(rng.normal(size=8000), sensitive_features=groups, resamples=0, groups=Groups(min_size=5))
     result.save(tmp_path / "audit.html", tables=["hiring", "lending"])
     tab = browser.new_page(viewport={"width": 718, "height": 1000})  # A4 less its margins, in CSS pixels
     tab.emulate_media(media="print")

@@ -8,14 +8,14 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from evenout import GroupProbabilities, audit
+from evenout import GroupProbabilities, Groups, audit
 from evenout.auditing import by_ruler
 from evenout.auditing.measures import Settings
 from evenout.auditing.sample import read_audit_inputs
 
-RULES = {"min_group_size": 30, "small_groups": "leave_out", "unknown_groups": "error"}
+RULES = {"groups": Groups(min_size=30, small="leave_out", unknown="error")}
 NAMES = np.array(list("abc"))
-PLAIN = {"n_bootstrap": 60, "n_permutations": 199}
+PLAIN = {"resamples": 199}
 
 
 class Tally:
@@ -126,7 +126,7 @@ def labelled(tally, replicates, gap, n=3000):
         y = rng.normal(size=n) + shift[group] * outlier
         chance = np.where(y > 1.3, 0.9, 0.1)
         labels = np.where(rng.random(n) < chance, outlier, np.nan)
-        inputs = read_audit_inputs(y, NAMES[group], y=labels, label_propensity=chance, **RULES)
+        inputs = read_audit_inputs(y, NAMES[group], labels=labels, label_propensity=chance, **RULES)
         found = {(m.measure, m.group): m for m in by_ruler.label_family(inputs, inputs.labels, settings)}
         for g in range(2):
             tally.holds(f"found in {NAMES[g]}", found["true_positive_rate", NAMES[g]], rate[g])
@@ -253,7 +253,7 @@ def test_weights_may_have_any_scale_and_repeat_rows():
     for a, b in zip(one.measures, two.measures, strict=True):
         assert [b.value, b.low, b.high, b.p] == pytest.approx([a.value, a.low, a.high, a.p], rel=1e-9, nan_ok=True)
     rows = np.repeat(np.arange(900), weight)
-    copies = audit(y[rows], sensitive_features=NAMES[group][rows], n_bootstrap=0, n_permutations=0)
+    copies = audit(y[rows], sensitive_features=NAMES[group][rows], resamples=0)
     for name, of in (("mean_score", "a"), ("demographic_parity", None), ("group_share", "b")):
         assert one.get(name, of).value == pytest.approx(copies.get(name, of).value)
     assert one.get("flag_rate", "a").value == pytest.approx(copies.get("flag_rate", "a").value, abs=0.01)
@@ -267,7 +267,7 @@ def test_what_ties_is_no_finding():
     group = np.repeat(["0", "1"], 400)
     outlier = np.tile(np.arange(400) < 20, 2)
     y = rng.normal(size=800) + 10 * outlier
-    found = audit(y, sensitive_features=group, y=outlier, **PLAIN)
+    found = audit(y, sensitive_features=group, labels=outlier, **PLAIN)
     assert found.get("true_positive_rate_gap").p == 1.0
     assert found.verdict[2].startswith("No difference in finding outliers")
     for seed in range(20):
@@ -286,7 +286,7 @@ def test_flag_tests_of_few_flags_have_their_level(replicates):
         group = np.repeat([0, 1], [100, 500])
         y = rng.normal(size=600) - 2.0 * (group == 0)
         y = np.where(rng.random(600) < 0.1, 10 + rng.random(600), y)
-        found = audit(y, sensitive_features=group, n_bootstrap=0, n_permutations=199, random_state=seed)
+        found = audit(y, sensitive_features=group, resamples=199, random_state=seed)
         tally.add("level", found.get("flag_rate_test").p <= 0.05)
     tally.check(replicates)
 
@@ -298,7 +298,7 @@ def test_labels_that_somebody_chose_say_nothing_about_the_rest():
     group, outlier = rng.integers(0, 2, n), rng.random(n) < 0.1
     y = rng.normal(size=n) + np.where(group == 1, 0.8, 2.0) * outlier
     labels = np.where(y > np.quantile(y, 0.97), outlier, np.nan)
-    found = audit(y, sensitive_features=NAMES[group], y=labels, **PLAIN)
+    found = audit(y, sensitive_features=NAMES[group], labels=labels, **PLAIN)
     for m in found.measures:
         if m.measure in ("true_positive_rate_gap", "precision_gap", "auc_gap"):
             assert np.isnan(m.p)
@@ -307,7 +307,7 @@ def test_labels_that_somebody_chose_say_nothing_about_the_rest():
     assert "give label_propensity" in found.verdict[2]
     assert "from noise" not in found.verdict[2]
     drawn = np.where(rng.random(n) < 0.2, outlier, np.nan)
-    random = audit(y, sensitive_features=NAMES[group], y=drawn, label_propensity=0.2, **PLAIN)
+    random = audit(y, sensitive_features=NAMES[group], labels=drawn, label_propensity=0.2, **PLAIN)
     truth = np.ptp([(y > np.quantile(y, 0.9))[outlier & (group == g)].mean() for g in (0, 1)])
     m = random.get("true_positive_rate_gap")
     assert m.low <= truth <= m.high
@@ -369,7 +369,7 @@ def test_flags_that_are_no_function_of_the_score_are_measured_as_given():
     flags, labels = rng.random(2000) < np.where(group, 0.3, 0.2), rng.random(2000) < 0.2
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = audit(y, sensitive_features=NAMES[group], flags=flags, y=labels, **PLAIN)
+        found = audit(y, sensitive_features=NAMES[group], flags=flags, labels=labels, **PLAIN)
     assert found.get("flag_rate", "b").value == pytest.approx(flags[group == 1].mean())
     assert found.get("true_positive_rate", "a").value == pytest.approx(flags[labels & (group == 0)].mean())
     assert found.get("flag_rate_ratio").p <= 0.01
@@ -382,7 +382,7 @@ def test_a_gap_in_average_precision_agrees_with_its_test():
     group = rng.integers(0, 2, 2000)
     labels = rng.random(2000) < np.where(group, 0.4, 0.15)
     y = rng.normal(size=2000) + labels
-    found = audit(y, sensitive_features=NAMES[group], y=labels, n_bootstrap=400, n_permutations=199)
+    found = audit(y, sensitive_features=NAMES[group], labels=labels, resamples=400)
     for name in ("auc_gap", "average_precision_gap", "precision_gap"):
         m = found.get(name)
         assert (m.low > 0) == (m.p <= 0.05), m

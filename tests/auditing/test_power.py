@@ -5,7 +5,7 @@ from scipy import stats
 from evenout.auditing import audit
 from evenout.auditing.inference import mean_gap, rate_gap
 
-PLAIN = {"n_bootstrap": 0, "n_permutations": 199}
+PLAIN = {"resamples": 199}
 
 
 def shuffled(freedom, size=200_000):
@@ -103,7 +103,7 @@ def test_stated_difference_in_finding_outliers_is_seen_80_percent_of_the_time():
         """Half of the outliers is flagged, of each group at its rate, and no inlier; one in six of all rows."""
         return np.where(y == 1, rng.normal(size=600) - stats.norm.isf(rates)[groups], -9.0 + rng.random(600))
 
-    options = {"sensitive_features": groups, "y": y, "contamination": 1 / 6, **PLAIN}
+    options = {"sensitive_features": groups, "labels": y, "contamination": 1 / 6, **PLAIN}
     even = [audit(draw((0.5, 0.5)), **options, random_state=i) for i in range(40)]
     d = float(np.mean([a.get("true_positive_rate_detectable").value for a in even]))
     p = [

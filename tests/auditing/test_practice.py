@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import InputError, SmallGroupWarning, audit
+from evenout import Groups, audit
+from evenout.exceptions import InputError, SmallGroupWarning
 
-FAST = {"n_bootstrap": 0, "n_permutations": 0, "min_group_size": 2}
+FAST = {"resamples": 0, "groups": Groups(min_size=2)}
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,8 @@ def people():
 @pytest.fixture(scope="module")
 def result(people):
     return audit(
-        people["score"], sensitive_features=people[["sex", "age"]], given=people["income"], unknown_groups="ignore",
-        **FAST,
+        people["score"], sensitive_features=people[["sex", "age"]], given=people["income"],
+        **FAST | {"groups": Groups(min_size=2, unknown="ignore")},
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ def verdict(gap, n=400, seed=0, **more):
     result = audit(
         rng.normal(size=n) + gap * (groups == "b"),
         sensitive_features=groups,
-        **{"n_bootstrap": 200, "n_permutations": 400, **more},
+        **{"resamples": 400, **more},
     )
     return result, result.verdict
 
@@ -63,7 +63,7 @@ def test_no_detected_gap_is_not_called_no_gap():
 def test_what_no_difference_could_show_is_said():
     """Of 30 rows in a group a twentieth is flagged: even none would not be unusual."""
     scores, groups = with_flags((0, 22), (30, 400))
-    result = audit(scores, sensitive_features=groups, contamination=22, n_bootstrap=20, n_permutations=200)
+    result = audit(scores, sensitive_features=groups, contamination=22, resamples=200)
     rate = result.get("flag_rate_detectable")
     assert rate.note.startswith("'p' above 'q'; the other way round even none in 'p' is seen only ")
     assert f"a difference of {100 * rate.value:.1f} percentage points 80% of the time" in result.verdict[1]
@@ -72,7 +72,7 @@ def test_what_no_difference_could_show_is_said():
 def test_both_ratios_are_given_and_named_and_neither_is_judged():
     """8.2 % against 12.6 % flagged: 0.65 of the flags, 0.95 of being spared."""
     scores, groups = with_flags((82, 126), (1000, 1000))
-    result = audit(scores, sensitive_features=groups, n_bootstrap=50, n_permutations=50, contamination=0.104)
+    result = audit(scores, sensitive_features=groups, resamples=50, contamination=0.104)
     sentence = result.verdict[1]
     assert "The lowest flag rate is 0.65 of the highest (interval" in sentence
     assert "the lowest rate of not being flagged is 0.95 of the highest (interval" in sentence
@@ -87,7 +87,7 @@ def test_both_ratios_are_given_and_named_and_neither_is_judged():
 def test_the_size_of_a_difference_in_flags_is_given_in_rows():
     """Of 40 flagged, equal rates give 10, 10 and 20."""
     scores, groups = with_flags((4, 17, 19), (100, 100, 200))
-    few = {"n_bootstrap": 20, "n_permutations": 20}
+    few = {"resamples": 20}
     sentence = audit(scores, sensitive_features=groups, **few).verdict[1]
     assert sentence.endswith("Of the 40 flagged rows, 7 in 'q' are beyond what equal rates give.")
     scores, groups = with_flags((2, 14, 24), (100, 100, 200))
@@ -114,28 +114,26 @@ def test_labels_and_strata_have_their_sentence():
     rng = np.random.default_rng(0)
     groups, y, strata = rng.choice(["a", "b"], 600), rng.integers(0, 2, 600), rng.integers(0, 3, 600)
     scores = rng.normal(size=600) + 1.5 * y * (groups == "b")
-    result = audit(scores, sensitive_features=groups, y=y, given=strata, n_bootstrap=50, n_permutations=200)
+    result = audit(scores, sensitive_features=groups, labels=y, given=strata, resamples=200)
     assert result.verdict[2].startswith(
         "Outliers are found unevenly, more than chance explains: of the known outliers,"
     )
     assert "A gap remains among rows that are alike in the given columns" in result.verdict[3]
-    alike = audit(
-        rng.normal(size=600), sensitive_features=groups, y=y, given=strata, n_bootstrap=50, n_permutations=200
-    )
+    alike = audit(rng.normal(size=600), sensitive_features=groups, labels=y, given=strata, resamples=200)
     assert alike.verdict[2].startswith("No difference in finding outliers can be told from noise")
     assert "no gap can be told from noise" in alike.verdict[3]
 
 
 def test_strata_that_hold_one_group_each_leave_nothing_to_compare():
     groups = np.repeat(["a", "b"], 40)
-    result = audit(np.arange(80.0), sensitive_features=groups, given=groups, n_bootstrap=20, n_permutations=20)
+    result = audit(np.arange(80.0), sensitive_features=groups, given=groups, resamples=20)
     assert "nothing can be compared within strata" in result.verdict[2]
 
 
 def test_the_text_has_a_line_per_group_and_no_line_break_from_a_name():
     rng = np.random.default_rng(0)
     groups = rng.choice(["a\nb\x1b[31m", "long " * 20, "c"], 300)
-    text = repr(audit(rng.normal(size=300), sensitive_features=groups, n_bootstrap=20, n_permutations=20))
+    text = repr(audit(rng.normal(size=300), sensitive_features=groups, resamples=20))
     lines = text.splitlines()
     assert lines[0] == "Audit of 300 rows in 3 groups, 10% flagged; 95% intervals"
     assert lines[3].startswith("a\\nb\\x1b[31m")
@@ -149,7 +147,7 @@ def test_features_with_the_largest_part_of_the_gap_are_listed():
     groups = rng.integers(0, 2, 300)
     X = rng.normal(size=(300, 7))
     X[:, 3] += 2 * groups
-    text = repr(audit(X.sum(axis=1), sensitive_features=groups, X=X, n_bootstrap=50, n_permutations=200))
+    text = repr(audit(X.sum(axis=1), sensitive_features=groups, X=X, resamples=200))
     _, listed = text.split("part of the gap that goes with a feature")
     lines = listed.splitlines()
     assert lines[1].split()[0] == "3"
@@ -160,7 +158,7 @@ def test_features_with_the_largest_part_of_the_gap_are_listed():
 def test_labels_in_one_group_alone_leave_nothing_to_compare():
     groups = np.repeat(["a", "b"], 40)
     y = np.r_[np.tile([0, 1], 20), np.zeros(40, dtype=int)]
-    result = audit(np.arange(80.0), sensitive_features=groups, y=y, n_bootstrap=20, n_permutations=20)
+    result = audit(np.arange(80.0), sensitive_features=groups, labels=y, resamples=20)
     assert result.verdict[2].startswith("Fewer than two groups have known outliers")
 
 

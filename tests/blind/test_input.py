@@ -9,7 +9,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.tree import DecisionTreeClassifier
 
-from evenout import BlindRepair, SmallGroupWarning
+from evenout import BlindRepair, Groups
+from evenout.exceptions import InputError, SmallGroupWarning
+from evenout.metrics import demographic_parity
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def _fit(rows, **settings):
         ),
         ({"flag_rate_ratio": 0.8, "confidence": 0.9}, "confidence goes with bias_reduction"),
         ({"bias_reduction": 1.5}, r"bias_reduction=1\.5 is not allowed"),
-        ({"min_group_size": 4}, "min_group_size=4 is not allowed; use an integer of at least 5"),
+        ({"groups": Groups(min_size=4)}, r"Groups\(min_size=4\) is not allowed; use an integer of at least 5"),
         (
             {"classifier": Perceptron()},
             "classifier=Perceptron.* is not allowed; use None or a classifier",
@@ -86,7 +88,7 @@ def test_a_failed_refit_leaves_the_model_as_it_was(rows):
 def test_groups_are_named(rows):
     names = np.array(["x", "y", "z"])[rows.groups]
     repair = BlindRepair(classifier=LogisticRegression(), random_state=0).fit(rows.t, rows.X, sensitive_features=names)
-    assert repair.groups_ == ("x", "y", "z") == tuple(repair.lambda_) == tuple(repair.group_known_)
+    assert repair.group_names_ == ("x", "y", "z") == tuple(repair.lambda_) == tuple(repair.group_known_)
     assert repair.group_counts_.tolist() == np.bincount(rows.groups).tolist()
     assert repair.flag_rates_.shape == (3, 2)
 
@@ -97,14 +99,14 @@ def test_small_groups_are_left_out_but_scored(rows):
     repair = BlindRepair(classifier=LogisticRegression(), random_state=0)
     with pytest.warns(SmallGroupWarning, match=r"'few' \(20\)"):
         repair.fit(rows.t, rows.X, sensitive_features=groups)
-    assert repair.left_out_ == {"few": 20}
+    assert repair.left_out_groups_ == {"few": 20}
     assert "few" not in repair.lambda_
     assert np.isfinite(repair.scores_).all()
 
 
 def test_with_one_group_left_nothing_is_changed(rows):
     with pytest.warns(SmallGroupWarning, match="fewer than two groups"):
-        repair = _fit(rows, min_group_size=400)
+        repair = _fit(rows, groups=Groups(min_size=400))
     np.testing.assert_array_equal(repair.transform(rows.t, rows.X), rows.t)
     assert repair.path_ is None
     assert not repair.request_met_
@@ -138,3 +140,28 @@ def test_rows_above_the_threshold_are_flagged_in_scikit_learns_way(population):
     assert (repair.scores_ > repair.threshold_).mean() == pytest.approx(0.2)
     with pytest.raises(NotFittedError):
         BlindRepair().predict(new.t, new.X)
+
+
+def test_rows_without_a_group_take_no_part_and_fresh_people_get_what_is_stated():
+    def draw(n, seed):
+        rng = np.random.default_rng(seed)
+        group = rng.integers(2, size=n)
+        X = rng.normal(size=(n, 2)) + np.outer(group, [1.0, 0.0])
+        return X, X.sum(axis=1) + rng.normal(size=n), group.astype(object)
+
+    X, t, group = draw(4000, 0)
+    group[np.random.default_rng(1).random(4000) < 0.25] = None
+    repair = BlindRepair(classifier=LogisticRegression(), random_state=0)
+    with pytest.raises(
+        InputError, match=r"missing values in \d+ of 4000 rows .* set groups=Groups\(unknown='ignore'\)"
+    ):
+        repair.fit(t, X, sensitive_features=group)
+    repair.set_params(groups__unknown="ignore").fit(t, X, sensitive_features=group)
+    assert repair.group_counts_.sum() == sum(value is not None for value in group)
+    fresh, score, of = draw(100_000, 2)
+    before, after = (
+        demographic_parity(y, sensitive_features=of, scale_free=True, corrected=True)
+        for y in (score, repair.transform(score, fresh))
+    )
+    low, high = repair.bias_reduction_interval_
+    assert low <= 1.0 - after / before <= high

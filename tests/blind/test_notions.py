@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from evenout import BlindRepair, GroupProbabilities
+from evenout import BlindRepair, GroupProbabilities, Groups
 from evenout.persistence import load_model, save_model
 
 LOGISTIC = LogisticRegression(tol=0.01, max_iter=1000)
@@ -49,7 +49,7 @@ def _gone(repair, unseen, groups, **kind):
 
 def test_bands_of_a_number(rows, unseen):
     X, t, people, *_ = rows
-    repair = BlindRepair(bias_reduction=0.7, continuous=("age",), classifier=LOGISTIC, random_state=0)
+    repair = BlindRepair(bias_reduction=0.7, groups=Groups(continuous=("age",)), classifier=LOGISTIC, random_state=0)
     repair.fit(t, X, sensitive_features=people[["age"]])
     assert repair.request_met_
     assert len(repair.lambda_) == 5
@@ -60,7 +60,7 @@ def test_bands_of_a_number(rows, unseen):
 def test_attributes_one_by_one(rows, unseen):
     X, t, people, *_ = rows
     repair = BlindRepair(
-        bias_reduction=0.8, continuous=("age",), intersections=False, classifier=LOGISTIC, random_state=0
+        bias_reduction=0.8, groups=Groups(continuous=("age",), cross=False), classifier=LOGISTIC, random_state=0
     ).fit(t, X, sensitive_features=people)
     assert repair.request_met_
     assert len(repair.lambda_) == 5 + 2
@@ -77,7 +77,9 @@ def test_strata(rows, unseen):
     assert _gone(repair, unseen, unseen[2]["group"].to_numpy(), within=unseen[3]) == pytest.approx(0.8, abs=0.1)
 
 
-@pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")  # a few hundred outliers promise little
+@pytest.mark.filterwarnings(
+    "ignore::evenout.exceptions.TargetNotReachedWarning"
+)  # a few hundred outliers promise little
 def test_known_outliers(rows, unseen):
     X, t, people, _, label = rows
     repair = BlindRepair(bias_reduction=0.6, fairness="equal_opportunity", classifier=LOGISTIC, random_state=0)
@@ -102,26 +104,36 @@ def test_probable_groups(rows, unseen):
 
 def test_flag_rates_are_those_of_crossed_groups(rows):
     X, t, people, *_ = rows
-    repair = BlindRepair(flag_rate_ratio=0.5, continuous=("age",), bands=2, classifier=LOGISTIC, random_state=0)
+    repair = BlindRepair(
+        flag_rate_ratio=0.5, groups=Groups(continuous=("age",), bands=2), classifier=LOGISTIC, random_state=0
+    )
     repair.fit(t, X, sensitive_features=people[["age"]])
     assert repair.flag_rates_.shape == (2, 2)
-    assert tuple(repair.lambda_) == repair.groups_
+    assert tuple(repair.lambda_) == repair.group_names_
     assert repair.flag_rate_ratio_ > repair.flag_rates_[:, 0].min() / repair.flag_rates_[:, 0].max()
 
 
 @pytest.mark.parametrize(
-    "settings", [{"continuous": ("age",), "bands": 2}, {"flag_rate_ratio": 0.5}, {"classifier": None}]
+    "settings", [{"groups": Groups(continuous=("age",), bands=2)}, {"flag_rate_ratio": 0.5}, {"classifier": None}]
 )
 def test_a_saved_repair_is_the_same(rows, tmp_path, settings):
     X, t, people, *_ = (part[:800] for part in rows)
-    sensitive = people[["age"]] if "continuous" in settings else people["group"]
+    sensitive = people[["age"]] if "groups" in settings else people["group"]
     repair = BlindRepair(**{"bias_reduction": None, "classifier": LOGISTIC, "random_state": 0, **settings})
     repair.fit(t, pd.DataFrame(X, columns=["a", "b", "c"]), sensitive_features=sensitive)
     save_model(repair, tmp_path / "repair.skops")
     again = load_model(tmp_path / "repair.skops")
     frame = pd.DataFrame(X[:50] + 0.1, columns=["a", "b", "c"])
     np.testing.assert_array_equal(again.transform(t[:50], frame), repair.transform(t[:50], frame))
-    for name in ("lambda_", "flag_price_", "groups_", "group_known_", "threshold_", "request_met_", "left_out_"):
+    for name in (
+        "lambda_",
+        "flag_price_",
+        "group_names_",
+        "group_known_",
+        "threshold_",
+        "request_met_",
+        "left_out_groups_",
+    ):
         assert getattr(again, name) == getattr(repair, name), name
     np.testing.assert_array_equal(again.flag_rates_, repair.flag_rates_)
     np.testing.assert_array_equal(again.scores_, repair.scores_)

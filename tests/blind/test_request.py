@@ -12,8 +12,9 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from evenout import BlindRepair, TargetNotReachedWarning
+from evenout import BlindRepair
 from evenout.core.flags import flag_rates, flag_threshold, rate_ratio
+from evenout.exceptions import TargetNotReachedWarning
 from evenout.metrics import demographic_parity
 
 

@@ -8,7 +8,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from evenout import BlindRepair, EvenoutWarning, NoGapWarning, ProxyWarning, TargetNotReachedWarning
+from evenout import BlindRepair
+from evenout.exceptions import EvenoutWarning, NoGapWarning, ProxyWarning, TargetNotReachedWarning
 from evenout.metrics import demographic_parity, flag_rate_ratio
 
 REQUESTS = [{"bias_reduction": 0.8}, {"flag_rate_ratio": 0.8}]

@@ -36,7 +36,7 @@ def test_audit_prints_what_python_finds(batch):
     file, frame = batch
     result = run(file, "--score", "risk", "--sensitive", "group", *FEW)
     assert result.exit_code == 0, result.output
-    expected = audit(frame["risk"], sensitive_features=frame["group"], n_bootstrap=60, n_permutations=60)
+    expected = audit(frame["risk"], sensitive_features=frame["group"], resamples=60)
     assert repr(expected).splitlines()[0] in result.output
 
 
@@ -83,7 +83,7 @@ def test_clusters_are_read_from_a_column(batch):
     assert f"Audit of 300 rows of {n} clusters in 3 groups" in result.stdout
     mixed = run(file, *asked, "--clusters", "fraud")
     assert mixed.exit_code == 2
-    assert "fewer than two groups have --min-group-size 30 clusters or more" in mixed.stderr
+    assert "fewer than two groups have 30 clusters or more" in mixed.stderr
     frame.loc[4, "person"] = None
     frame.to_csv(file, index=False)
     gaps = run(file, *asked, "--clusters", "person")
@@ -96,9 +96,9 @@ def test_small_groups_are_noted_on_the_error_stream(batch):
     frame.to_csv(file, index=False)
     result = run(file, "--score", "risk", "--sensitive", "group", *FEW)
     assert result.exit_code == 0
-    assert "Note: groups of fewer than --min-group-size 30 rows are left out: 'd' (12)" in result.stderr
+    assert "Note: groups of fewer than 30 rows are left out: 'd' (12)" in result.stderr
     assert "too few rows to measure" in result.stdout
-    merged = run(file, "--score", "risk", "--sensitive", "group", "--min-group-size", "12", *FEW)
+    merged = run(file, "--score", "risk", "--sensitive", "group", "--min-size", "12", *FEW)
     assert merged.stderr == ""
 
 
@@ -112,7 +112,7 @@ def test_small_groups_are_noted_on_the_error_stream(batch):
             ["--score", "risk", "--sensitive", "group", "--contamination", "200"],
             "more than half of the 300 rows",
         ),
-        (["--score", "risk", "--sensitive", "group", "--min-group-size", "200"], "fewer than two groups"),
+        (["--score", "risk", "--sensitive", "group", "--min-size", "200"], "fewer than two groups"),
         (["--score", "riks", "--sensitive", "group"], "riks"),
         (["--score", "risk", "--sensitive", "sex"], "sex"),
         (["--score", "group", "--sensitive", "group"], "score"),
@@ -134,7 +134,7 @@ def test_tables_are_printed_written_and_in_json(batch, tmp_path):
     basic = [file, "--score", "risk", "--sensitive", "group", *FEW]
     result = run(*basic, "--as", "hiring", "--as", "strata", "--given", "income", "--out", out)
     assert result.exit_code == 0, result.output
-    expected = audit(frame["risk"], sensitive_features=frame[["group"]], n_bootstrap=0, n_permutations=0)
+    expected = audit(frame["risk"], sensitive_features=frame[["group"]], resamples=0)
     assert result.output.startswith(repr(expected.table("hiring")))
     assert pd.read_csv(out)["table"].tolist() == ["hiring"] * 3 + ["strata"] * 3
     found = json.loads(run(*basic, "--as", "lending", "--reference", "b", "--flag-means", "good", "--json").output)

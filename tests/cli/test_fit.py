@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Groups
 from evenout.metrics import flag_rate_ratio, flag_rates
 from evenout.persistence import load_model
 from evenout.tables.encoder import TableEncoder
@@ -46,7 +46,9 @@ def test_summary_agrees_with_python(fitted, model, people):
         "rows": 360,
     }
     assert summary["model"] == {"file": "model.skops", "sha256": sha256(fitted / "model.skops")}
-    assert summary["settings"] == json.loads(json.dumps(model.get_params() | {"n_jobs": -1}))
+    assert summary["settings"] == json.loads(
+        json.dumps(model.get_params() | {"n_jobs": -1, "groups": Groups().get_params()})
+    )
     assert summary["columns"] == {
         "features": ["home", "income", "debt"],
         "sensitive": ["sex", "age"],
@@ -70,7 +72,7 @@ def test_summary_agrees_with_python(fitted, model, people):
     assert summary["bias_reduction_interval"] == [
         end if np.isfinite(end) else None for end in model.bias_reduction_interval_
     ]
-    assert summary["request"] == {"alpha": 2.0, "target": "unseen", "confidence": None}
+    assert summary["request"] == {"alpha": 2.0, "judged_on": "unseen", "confidence": None}
     assert summary["request_met"] is True
     assert summary["unseen_estimate"] == "everything refitted"
     assert summary["correlation"] == path.correlation(2.0)
@@ -111,40 +113,32 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
         "combination": "average",
         "scaling": "zscore",
         "fairness": {"demographic_parity": 1.0, "individual": 2.0},
-        "length_scale": ["median", 0.5],
-        "pairs": "sampled",
         "bias_reduction": 0.1,
         "confidence": 0.9,
-        "target": "unseen",
-        "method": "published",
+        "judged_on": "unseen",
         "weighting": "uniform",
-        "weights": "nonnegative",
-        "correction": "weights",
-        "continuous": [],
-        "bands": 4,
-        "intersections": True,
-        "min_group_size": 20,
-        "small_groups": "merge",
-        "unknown_groups": "ignore",
+        "correction": "nonnegative",
         "contamination": 20,
         "reference_size": 500,
         "random_state": 7,
         "n_jobs": 1,
     }
-    words = {
-        "fairness": "demographic_parity,individual=2",
-        "length_scale": "median:0.5",
-        "continuous": "",
-        "intersections": "crossed",
-    }
+    rules = {"continuous": [], "bands": 4, "cross": True, "min_size": 20, "small": "merge", "unknown": "ignore"}
+    similar = {"length_scale": "median:0.5", "pairs": "sampled"}
+    words = {"fairness": "demographic_parity,individual=2", "continuous": "", "cross": "yes"}
     options = []
-    for name, value in settings.items():
+    for name, value in (settings | rules | similar).items():
         option = "--" + name.replace("random_state", "seed").replace("_", "-")
         options += [option] if value is True and name not in words else [option, words.get(name, value)]
     result = run("fit", "p.csv.gz", "--sensitive", "sex", "--drop", "person", *options, "--json")
     assert result.exit_code == 0, result.stderr
     summary = json.loads(result.stdout)
-    others = {"alpha", "flag_rate_ratio", "learn", "classifier"}  # learning in test_learn.py; the last one in Python
+    settings["groups"] = rules
+    settings["fairness"] = {
+        "demographic_parity": 1.0,
+        "Individual(length_scale=('median', 0.5), pairs='sampled')": 2.0,
+    }
+    others = {"alpha", "flag_rate_ratio", "learn"}  # learning in test_learn.py
     assert set(summary["settings"]) - {"device"} == set(settings) | others
     assert {name: summary["settings"][name] for name in settings} == settings
     assert json.loads(Path("evenout-out/summary.json").read_text()) == summary
@@ -156,7 +150,7 @@ def test_length_scale_is_read(text, value, people, run):
     people.to_csv("p.csv", index=False)
     options = ("--sensitive", "sex", "--drop", "person,fraud,home", "--fairness", "individual")
     result = run("fit", "p.csv", *options, "--length-scale", text, "--alpha", "1", "--json")
-    assert json.loads(result.stdout)["settings"]["length_scale"] == value
+    assert json.loads(result.stdout)["settings"]["fairness"] == {"length_scale": value, "pairs": "auto"}
 
 
 def test_a_flag_rate_ratio_can_be_asked_for(people, run):
@@ -206,7 +200,7 @@ def test_report_is_given_rows_groups_labels_ids_and_hashes(people, run, monkeypa
     summary = json.loads(run("fit", "p.csv", *options).stdout)
     np.testing.assert_array_equal(told["model"].outlier_scores(told["X"]), told["model"].outlier_scores_)
     assert told["sensitive_features"]["sex"].tolist() == people["sex"].tolist()
-    assert told["y"].tolist() == people["fraud"].tolist()
+    assert told["labels"].tolist() == people["fraud"].tolist()
     assert told["ids"].tolist() == people["person"].tolist()
     assert (told["input_sha256"], told["model_sha256"]) == (
         summary["input"]["sha256"],
@@ -250,7 +244,7 @@ def test_small_groups_are_shown_apart(people, run):
     people.assign(sex=people["sex"].mask(people.index < 12, "z")).to_csv("p.csv", index=False)
     options = ("fit", "p.csv", "--sensitive", "sex", "--drop", "person", "--alpha", "2")
     result = run(*options)
-    assert "Note: groups of fewer than --min-group-size 30 rows are left out: 'z' (12)" in result.stderr
+    assert "Note: groups of fewer than 30 rows are left out: 'z' (12)" in result.stderr
     assert "p.csv: 360 rows, 3 groups by sex" in result.stdout
     assert "Flagged: z" not in result.stdout
     assert "\nToo few rows to compare: z (12).\n" in result.stdout
@@ -326,7 +320,7 @@ def test_many_groups_are_cut_short_on_the_terminal_alone(run):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"g": np.arange(120) % 15, "x": rng.normal(size=120), "y": rng.normal(size=120)})
     frame.to_csv("p.csv", index=False)
-    result = run("fit", "p.csv", "--sensitive", "g", "--alpha", "1", "--min-group-size", "5")
+    result = run("fit", "p.csv", "--sensitive", "g", "--alpha", "1", "--min-size", "5")
     assert result.stdout.count("Flagged in training: ") == 12
     assert "... 3 smaller groups: summary.json" in result.stdout
     assert len(json.loads(Path("evenout-out/summary.json").read_text())["groups"]) == 15
@@ -354,6 +348,6 @@ def test_unknown_groups_are_left_blank(people, run):
     result = run(*options)
     assert result.exit_code == 2
     assert "--sensitive has missing values in 4 of 360 rows" in result.stderr
-    assert "set --unknown-groups ignore" in result.stderr
-    assert run(*options, "--unknown-groups", "ignore").exit_code == 0
+    assert "set --unknown ignore" in result.stderr
+    assert run(*options, "--unknown", "ignore").exit_code == 0
     assert pd.read_csv("evenout-out/scores.csv")["group"].isna().sum() == 4

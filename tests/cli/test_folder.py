@@ -49,7 +49,7 @@ def test_small_groups_are_left_out_and_a_count_is_flagged(run, people):
     roles = ("--sensitive", "sex", "--id", "person", "--label", "fraud", "--contamination", "25")
     result = run("fit", "data", *roles, "--alpha", "2", "--out", "out")
     assert result.exit_code == 0, result.stderr
-    assert "Note: groups of fewer than --min-group-size 30 rows are left out: 'z' (12)" in result.stderr
+    assert "Note: groups of fewer than 30 rows are left out: 'z' (12)" in result.stderr
     assert "Too few rows to compare: z (12)." in result.stdout
     scores, summary = _scores("out/scores"), json.loads(Path("out/summary.json").read_text())
     assert scores["flagged"].sum() == 25

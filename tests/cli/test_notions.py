@@ -7,17 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import FairOutlierEnsemble, GroupProbabilities
+from evenout import FairOutlierEnsemble, GroupProbabilities, Groups
 from evenout.tables.encoder import TableEncoder
 
 FEATURES = ["home", "income", "debt", "years"]
-PLAIN = {"alpha": 2.0, "min_group_size": 10, "random_state": 0}
+PLAIN = {"alpha": 2.0, "random_state": 0}
 ASKED = {
     "number": (["age"], {"continuous": ("age",)}, ["--continuous", "age"]),
     "each": (
         ["age", "sex"],
-        {"continuous": ("age",), "intersections": False, "bands": 3},
-        ["--continuous", "age", "--intersections", "each", "--bands", "3"],
+        {"continuous": ("age",), "cross": False, "bands": 3},
+        ["--continuous", "age", "--cross", "no", "--bands", "3"],
     ),
     "strata": (["sex"], {}, ["--given", "home,years"]),
     "outcome": (["sex"], {"fairness": "equal_false_alarms"}, ["--fairness", "equal_false_alarms"]),
@@ -32,7 +32,7 @@ def table(people):
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("many", [False, True])
-@pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.EvenoutWarning")
 def test_notions_agree_with_python(name, many, table, run):
     sensitive, settings, options = ASKED[name]
     if many and name == "strata":  # rows are made alike in a number in memory alone
@@ -45,11 +45,13 @@ def test_notions_agree_with_python(name, many, table, run):
             table.iloc[rows].to_parquet(f"data/{part}.parquet")
     else:
         table.to_csv("p.csv", index=False)
-    asked = ["--sensitive", ",".join(sensitive), "--label", "fraud", "--alpha", 2, "--min-group-size", 10]
+    asked = ["--sensitive", ",".join(sensitive), "--label", "fraud", "--alpha", 2, "--min-size", 10]
     result = run("fit", "data" if many else "p.csv", *asked, *drop, *options, "--json")
     assert result.exit_code == 0, result.stderr
     given = table[options[1].split(",")] if name == "strata" else None
-    model = FairOutlierEnsemble(**PLAIN, **settings)
+    rules = {name: value for name, value in settings.items() if name != "fairness"}
+    notion = settings.get("fairness", "demographic_parity")
+    model = FairOutlierEnsemble(fairness=notion, groups=Groups(min_size=10, **rules), **PLAIN)
     rows = TableEncoder().fit_transform(table[FEATURES])
     model.fit(rows, sensitive_features=table[sensitive], given=given, labels=table["fraud"])
     summary = json.loads(result.stdout)

@@ -13,7 +13,9 @@ from evenout.persistence import load_model, save_model
 from evenout.tables.files import read_table, sha256
 
 
-@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning", "ignore::evenout.TargetNotReachedWarning")
+@pytest.mark.filterwarnings(
+    "ignore::evenout.exceptions.SmallGroupWarning", "ignore::evenout.exceptions.TargetNotReachedWarning"
+)
 def test_one_half_of_german_fits_and_the_other_is_scored_from_the_file_alone(run):
     data = load_dataset("german")
     order = np.random.default_rng(0).permutation(1000)

@@ -40,8 +40,8 @@ WRONG_FIT = {
     "one-group.csv": (GOOD.replace("m", "f").encode(), (), "--sensitive has one group only ('f')"),
     "small.csv": (
         GOOD.encode() + b"z,1,1\n",
-        ("--small-groups", "error", "--min-group-size", "5"),
-        "'z' (1); merge or bin values yourself, or set --small-groups leave_out or --small-groups merge",
+        ("--small", "error", "--min-size", "5"),
+        "'z' (1); merge or bin values yourself, or set --small leave_out or --small merge",
     ),
     "clusters.csv": (
         GOOD.encode(),

@@ -12,7 +12,7 @@ SOURCE = Path(evenout.__file__).parent
 
 # A module may import from its own layer and from those before it.
 LAYERS = [
-    {"core"},
+    {"core", "exceptions"},
     {"storage", "groups", "tables", "pages"},
     {"detectors", "gpu", "out_of_core", "metrics", "datasets"},
     {"fitting", "outcome"},

@@ -41,7 +41,7 @@ def test_groups_that_never_meet_stay_finite_and_thinned_ones_belong_no_more_than
         assert not thinned or data.max() <= 1.0
 
 
-@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.SmallGroupWarning")
 def test_a_score_that_goes_by_a_number_alone_has_no_gap_among_people_alike_in_it():
     """Fifths of the number alone found one in 9 of 15 fits of 2000 rows, and in all of 20,000."""
     found = []
@@ -60,7 +60,9 @@ def test_a_score_that_goes_by_a_number_alone_has_no_gap_among_people_alike_in_it
     )
 
 
-@pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning", "ignore::evenout.SmallGroupWarning")
+@pytest.mark.filterwarnings(
+    "ignore::evenout.exceptions.TargetNotReachedWarning", "ignore::evenout.exceptions.SmallGroupWarning"
+)
 @pytest.mark.parametrize("more", [{}, {"flag_rate_ratio": 0.8}])
 def test_what_is_stated_is_what_new_people_of_like_income_get(more):
     S, group, income = people(6000, np.random.default_rng(1), gap=0.4)

@@ -7,7 +7,6 @@ import pytest
 
 from evenout import FairOutlierEnsemble
 from evenout.core.cells import CrossFit, collect_cells
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
 from evenout.core.intervals import expected_shortfall
 from evenout.core.path import (
     LEAST_CORRELATION,
@@ -18,6 +17,7 @@ from evenout.core.path import (
     no_gap_message,
     worthwhile_alpha,
 )
+from evenout.exceptions import NoGapWarning, TargetNotReachedWarning
 
 DP = {"demographic_parity": 1.0}
 METHODS = ["anchored", "published"]

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from evenout import FairOutlierEnsemble, ManyColumnsWarning
+from evenout import FairOutlierEnsemble, Groups
 from evenout.core.cells import CrossFit, collect_cells, fold_variances, variances
+from evenout.exceptions import ManyColumnsWarning
 
-QUIET = ("ignore::evenout.ManyColumnsWarning", "ignore::evenout.TargetNotReachedWarning")
+QUIET = ("ignore::evenout.exceptions.ManyColumnsWarning", "ignore::evenout.exceptions.TargetNotReachedWarning")
 
 
 def cross(n, k, *, weight=None, clusters=None, seed=0):
@@ -73,7 +74,9 @@ def stated(make, n, k, n_groups, size, seed, detectors):
     rng = np.random.default_rng(seed)
     X, group = make(n, k, n_groups, rng, size)
     new, of = make(3000, k, n_groups, rng, size)
-    model = FairOutlierEnsemble(detectors, random_state=seed, min_group_size=2).fit(X, sensitive_features=group)
+    model = FairOutlierEnsemble(detectors, random_state=seed, groups=Groups(min_size=2)).fit(
+        X, sensitive_features=group
+    )
     if not model.gap_detected_:
         return None
     true = 1.0 - bias(model.outlier_scores(new), of) / bias(model.base_scores(new), of)
@@ -105,7 +108,7 @@ def test_what_is_stated_holds_with_more_features_than_rows():
 
 @pytest.mark.nightly
 @pytest.mark.long
-@pytest.mark.filterwarnings(*QUIET, "ignore::evenout.NoGapWarning")
+@pytest.mark.filterwarnings(*QUIET, "ignore::evenout.exceptions.NoGapWarning")
 @pytest.mark.parametrize("n_groups", [2, 3])
 @pytest.mark.parametrize(
     ("n", "k"), [(100, 50), (100, 100), (100, 250), (100, 400), (200, 100), (400, 100), (400, 400)]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from evenout.core.cells import CrossFit, collect_cells, unit_target
-from evenout.core.exceptions import NoGapWarning
 from evenout.core.path import TradeoffPath, open_path
 from evenout.core.registry import NOTIONS, PARITY
+from evenout.exceptions import NoGapWarning
 from evenout.metrics import demographic_parity
 
 DP = {"demographic_parity": 1.0}

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist, squareform
 
-from evenout.core.exceptions import FewPairsWarning
 from evenout.core.individual import (
     DEFAULT_LENGTH,
     comparable_rows,
@@ -12,6 +11,7 @@ from evenout.core.individual import (
     warn_few_pairs,
 )
 from evenout.datasets import load_dataset
+from evenout.exceptions import FewPairsWarning
 from evenout.groups.read import read_groups
 
 RNG = np.random.default_rng(0)

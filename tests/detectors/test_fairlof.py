@@ -253,7 +253,7 @@ def test_frames_and_intersectional_groups_are_read():
     joined = [f"group={g}, old={o}" for g, o in zip(groups, old, strict=True)]
     one = FairLOF().fit(pd.DataFrame(X, columns=list("pqr")), sensitive_features=table)
     two = FairLOF().fit(X, sensitive_features=joined)
-    assert one.groups_ == two.groups_ == tuple(sorted(set(joined)))
+    assert one.group_names_ == two.group_names_ == tuple(sorted(set(joined)))
     assert_array_equal(one.outlier_scores_, two.outlier_scores_)
     assert list(one.feature_names_in_) == ["p", "q", "r"]
 

@@ -54,7 +54,7 @@ def test_ensemble_with_a_group_aware_detector_asks_for_groups(data):
 
 @pytest.mark.parametrize("weights", ["nonnegative", "simplex"])
 def test_constrained_ensemble_has_weights_an_auditor_can_read(data, weights):
-    model = FairOutlierEnsemble(weights=weights, random_state=0, alpha=100.0)
+    model = FairOutlierEnsemble(correction=weights, random_state=0, alpha=100.0)
     model.fit(data.X, sensitive_features=data.sensitive)
     assert (model.weights_ >= 0).all()
     if weights == "simplex":  # as much in all as in the base score

@@ -8,10 +8,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from evenout import FairOutlierEnsemble
-from evenout.core.exceptions import ConstantFeatureWarning
 from evenout.datasets import load_dataset
 from evenout.detectors.pool import cross_fit_pool, fit_pool, standard_units
 from evenout.detectors.units import GRID, NORMAL_IQR, Measures, Ranges, Units, _exact_sum
+from evenout.exceptions import ConstantFeatureWarning
 
 
 def other_units(X, seed, offset=100.0):

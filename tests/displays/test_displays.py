@@ -22,7 +22,7 @@ def model():
     rng = np.random.default_rng(0)
     groups = rng.choice(["a", "b", "c"], 200)
     S = rng.random((200, 5)) + 0.3 * rng.random(5) * (groups == "a")[:, None]
-    model = FairOutlierEnsemble("precomputed", combination="average", bias_reduction=0.5, target="training")
+    model = FairOutlierEnsemble("precomputed", combination="average", bias_reduction=0.5, judged_on="training")
     return model.fit(S, sensitive_features=groups)
 
 

@@ -29,7 +29,7 @@ def test_first_example_prints_what_the_readme_says():
     assert printed == shown
 
 
-@pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.EvenoutWarning")
 def test_first_example_prints_these_lines_of_fewer_rows(monkeypatch):
     """All that is shown but the numbers."""
     data = datasets.load_dataset("credit")

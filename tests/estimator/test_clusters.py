@@ -45,8 +45,8 @@ def test_a_weight_of_two_counts_for_two_rows():
     X, groups = make_scores()
     weight = np.where(np.arange(600) % 3 == 0, 2.0, 1.0)
     twice = np.repeat(np.arange(600), weight.astype(int))
-    weighted = fit(X, groups, sample_weight=weight, weighting="uniform", target="training")
-    repeated = fit(X[twice], groups[twice], weighting="uniform", target="training")
+    weighted = fit(X, groups, sample_weight=weight, weighting="uniform", judged_on="training")
+    repeated = fit(X[twice], groups[twice], weighting="uniform", judged_on="training")
     np.testing.assert_allclose(weighted.weights_, repeated.weights_, rtol=1e-9)
     np.testing.assert_allclose(weighted.outlier_scores_[twice], repeated.outlier_scores_, rtol=1e-9)
     for alpha in (0.0, 30.0):
@@ -58,8 +58,8 @@ def test_rows_of_no_weight_change_nothing_but_the_scaling():
     X[:2] = X.min(axis=0), X.max(axis=0)  # the scaling is that of all rows
     weight = np.ones(600)
     weight[500:] = 0.0
-    weighted = fit(X, groups, sample_weight=weight, weighting="uniform", target="training")
-    without = fit(X[:500], groups[:500], weighting="uniform", target="training")
+    weighted = fit(X, groups, sample_weight=weight, weighting="uniform", judged_on="training")
+    without = fit(X[:500], groups[:500], weighting="uniform", judged_on="training")
     np.testing.assert_allclose(weighted.weights_, without.weights_, rtol=1e-2)
     assert weighted.path_.gap_p_value == pytest.approx(without.path_.gap_p_value, rel=1e-6)
 
@@ -71,7 +71,7 @@ def test_unequal_weights_leave_more_doubt():
     assert error[1] > 1.1 * error[0]
 
 
-@pytest.mark.filterwarnings("ignore::evenout.ManyColumnsWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.ManyColumnsWarning")
 def test_fewer_clusters_than_folds_are_enough_but_one_is_not():
     X, groups = make_scores()
     assert np.isfinite(fit(X, groups, clusters=np.arange(600) % 3).outlier_scores_).all()

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from evenout import FairOutlierEnsemble, ProxyWarning, TargetNotReachedWarning
+from evenout import FairOutlierEnsemble, Resemblance
 from evenout.core.flags import flag_rates, rate_ratio
+from evenout.exceptions import ProxyWarning, TargetNotReachedWarning
 from evenout.metrics import demographic_parity
 from evenout.persistence import load_model, save_model
 from evenout.report.page import collect
@@ -42,7 +43,10 @@ def draw(n, seed):
 
 def fitted(rows=None, **settings):
     X, groups = draw(4000, 0) if rows is None else rows
-    model = FairOutlierEnsemble(DETECTORS, random_state=0, **{"classifier": LOGISTIC, **settings})
+    by = {"resemblance": Resemblance(LOGISTIC), "both": Resemblance(LOGISTIC, "free")}
+    asked = settings.pop("correction", "weights")
+    correction = by.get(asked, asked) if isinstance(asked, str) else asked
+    model = FairOutlierEnsemble(DETECTORS, random_state=0, correction=correction, **settings)
     return model.fit(X, sensitive_features=groups)
 
 
@@ -96,8 +100,8 @@ def test_resemblance_is_the_smallest_change(models):
 
 
 def test_nonnegative_weights_become_useful():
-    alone = fitted(weights="nonnegative")
-    both = fitted(weights="nonnegative", correction="both")
+    alone = fitted(correction="nonnegative")
+    both = fitted(correction=Resemblance(LOGISTIC, "nonnegative"))
     assert not alone.request_met_
     assert both.request_met_
     assert (both.weights_ >= 0).all()
@@ -145,7 +149,7 @@ def test_flag_rates_are_solved_for_at_the_threshold(models, name):
 
 def test_flags_of_constrained_weights_are_solved_by_resemblance_alone():
     rows = draw(2000, 0)
-    even = fitted(rows, weights="nonnegative", correction="both", flag_rate_ratio=0.6)
+    even = fitted(rows, correction=Resemblance(LOGISTIC, "nonnegative"), flag_rate_ratio=0.6)
     plain = fitted(rows, correction="resemblance", flag_rate_ratio=0.6)
     np.testing.assert_allclose(even.outlier_scores_, plain.outlier_scores_, rtol=1e-9)
     assert (even.weights_ >= 0).all()
@@ -169,11 +173,13 @@ def test_costs_are_counted_where_people_feel_them(models):
     assert start["precision_flagged"] == pytest.approx(y[base > np.quantile(base, 0.9)].mean(), abs=0.03)
 
 
-@pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.TargetNotReachedWarning")
 @pytest.mark.parametrize("classifier", [pytest.param(LOGISTIC, marks=pytest.mark.long), None])
 def test_a_saved_model_scores_the_same(tmp_path, classifier):
     X, groups = draw(500, 0)
-    model = FairOutlierEnsemble("paper", correction="both", classifier=classifier, bias_reduction=0.5, random_state=0)
+    model = FairOutlierEnsemble(
+        "paper", correction=Resemblance(classifier=classifier, weights="free"), bias_reduction=0.5, random_state=0
+    )
     model.fit(np.exp(X), sensitive_features=groups)
     save_model(model, tmp_path / "m.skops")
     again = load_model(tmp_path / "m.skops")
@@ -206,7 +212,7 @@ def test_the_report_says_what_is_taken_off_whom(models):
     assert collect(models["weights"], X=X, sensitive_features=groups).resembled == ()
 
 
-@pytest.mark.filterwarnings("ignore::evenout.GroupGivenAwayWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.GroupGivenAwayWarning")
 def test_features_that_tell_the_group_are_named():
     X, groups = draw(600, 0)
     with pytest.warns(ProxyWarning, match="X tells groups nearly for sure"):
@@ -216,11 +222,10 @@ def test_features_that_tell_the_group_are_named():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"correction": "looks"}, "correction='looks' is not allowed; use 'weights', 'resemblance', 'both'"),
-        ({"correction": "both", "method": "published"}, "correction='both' adds columns .* method='published' has no"),
+        ({"correction": "looks"}, "correction='looks' is not allowed; use 'weights', 'nonnegative', 'simplex'"),
         ({"correction": "both", "fairness": np.eye(4), "alpha": 1.0}, "a form of your own in fairness has no place"),
         (
-            {"correction": "both", "classifier": "forest"},
+            {"correction": Resemblance(classifier="forest", weights="free")},
             "classifier='forest' is not allowed; use None",
         ),
     ],
@@ -231,7 +236,7 @@ def test_contradictions_are_one_line(settings, words):
 
 
 def test_weights_have_no_resemblance_to_show(models):
-    with pytest.raises(ValueError, match="no resemblance was learnt: correction='weights' does not go by it"):
+    with pytest.raises(ValueError, match="no resemblance was learnt; fit with correction='resemblance'"):
         models["weights"].resemblance(np.zeros((1, 3)))
     assert models["weights"].lambda_ == models["weights"].group_known_ == {}
 
@@ -242,7 +247,7 @@ def test_what_resemblance_cannot_reach_is_said_with_what_may():
     groups = rng.integers(2, size=3000)
     X = rng.normal(size=(3000, 1)) + 0.6 * groups[:, None]
     model = FairOutlierEnsemble(
-        [total], bias_reduction=0.8, correction="resemblance", classifier=LOGISTIC, random_state=0
+        [total], bias_reduction=0.8, correction=Resemblance(classifier=LOGISTIC), random_state=0
     )
     with pytest.warns(TargetNotReachedWarning, match=r"Other features, or ScoreRepair where the group may be used"):
         model.fit(X, sensitive_features=groups)

@@ -10,14 +10,9 @@ from sklearn.ensemble import IsolationForest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evenout import (
-    ConstantFeatureWarning,
-    ConstantScoreWarning,
-    FairOutlierEnsemble,
-    NoGapWarning,
-    TargetNotReachedWarning,
-)
+from evenout import FairOutlierEnsemble, Groups, Individual
 from evenout.datasets import load_dataset
+from evenout.exceptions import ConstantFeatureWarning, ConstantScoreWarning, NoGapWarning, TargetNotReachedWarning
 from evenout.metrics import demographic_parity, flag_rate_ratio, roc_auc
 
 BOTH = {"demographic_parity": 1, "individual": 1}
@@ -98,7 +93,9 @@ def test_confidence_asks_for_more(data):
 
 def test_training_target_meets_the_request_on_training_rows(data):
     X, groups = data
-    model = FairOutlierEnsemble(bias_reduction=0.6, target="training", random_state=0).fit(X, sensitive_features=groups)
+    model = FairOutlierEnsemble(bias_reduction=0.6, judged_on="training", random_state=0).fit(
+        X, sensitive_features=groups
+    )
     before = demographic_parity(model.target_, sensitive_features=groups, scale_free=True)
     after = demographic_parity(model.outlier_scores_, sensitive_features=groups, scale_free=True)
     assert 1 - after / before == pytest.approx(0.6, abs=1e-4)
@@ -108,7 +105,7 @@ def test_training_target_meets_the_request_on_training_rows(data):
 
 def test_flag_rate_ratio_is_met_on_training_rows(data):
     X, groups = data
-    model = FairOutlierEnsemble(flag_rate_ratio=0.5, target="training", random_state=0).fit(
+    model = FairOutlierEnsemble(flag_rate_ratio=0.5, judged_on="training", random_state=0).fit(
         X, sensitive_features=groups
     )
     assert flag_rate_ratio(model.target_, sensitive_features=groups) < 0.3
@@ -125,12 +122,12 @@ def test_flag_rate_ratio_out_of_reach_is_said(data):
 
 def test_given_alpha_solves_the_problem_that_is_stated(data):
     X, groups = data
-    settings = {"alpha": 700.0, "random_state": 0, "combination": "maximum", "target": "training"}
+    settings = {"alpha": 700.0, "random_state": 0, "combination": "maximum", "judged_on": "training"}
     models = {
-        method: FairOutlierEnsemble(method=method, **settings).fit(X, sensitive_features=groups)
-        for method in ("anchored", "published")
+        way: FairOutlierEnsemble(correction=way, **settings).fit(X, sensitive_features=groups)
+        for way in ("weights", "published")
     }
-    S, t = models["anchored"].detector_scores(X), models["anchored"].target_
+    S, t = models["weights"].detector_scores(X), models["weights"].target_
     beta = np.exp(rankdata(t) / 800)
     means = np.array([np.append(S[groups == g].mean(axis=0), t[groups == g].mean()) for g in "abc"])
     gaps = [means[0] - means[1], means[0] - means[2], means[1] - means[2]]
@@ -138,18 +135,18 @@ def test_given_alpha_solves_the_problem_that_is_stated(data):
     w = models["published"].weights_
     gradient = (S.T * beta) @ (S @ w - t) + 700.0 * C[:-1, :-1] @ w
     assert np.abs(gradient).max() < 1e-8
-    v = models["anchored"]._result.mixture.weights
+    v = models["weights"]._result.mixture.weights
     centred = S - np.average(S, axis=0, weights=beta)  # a shift of all scores is no change
     gradient = (centred.T * beta) @ (centred @ v) + 700.0 * C[:-1] @ np.append(v, 1.0)
     assert np.abs(gradient).max() < 1e-8
-    np.testing.assert_allclose(models["anchored"].outlier_scores_, t + centred @ v, atol=1e-12)
+    np.testing.assert_allclose(models["weights"].outlier_scores_, t + centred @ v, atol=1e-12)
     np.testing.assert_allclose(models["published"].outlier_scores_, S @ w, atol=1e-12)
 
 
 def test_paper_settings_are_the_published_problem(data):
     X, groups = data
     model = FairOutlierEnsemble.paper(alpha=0.0, weighting="uniform", random_state=0)
-    assert (model.combination, model.method, model.target) == ("greedy", "published", "training")
+    assert (model.combination, model.correction, model.judged_on) == ("greedy", "published", "training")
     S = model.fit(X, sensitive_features=groups).detector_scores(X)
     expected = S @ np.linalg.lstsq(S, model.target_, rcond=None)[0]
     np.testing.assert_allclose(model.outlier_scores_, expected, atol=1e-8)
@@ -157,13 +154,13 @@ def test_paper_settings_are_the_published_problem(data):
 
 REQUESTS = [
     {"bias_reduction": 0.5},
-    {"bias_reduction": 0.5, "target": "training", "combination": "maximum"},
-    {"flag_rate_ratio": 0.5, "weights": "nonnegative"},
-    {"flag_rate_ratio": 0.5, "target": "training", "method": "published"},
+    {"bias_reduction": 0.5, "judged_on": "training", "combination": "maximum"},
+    {"flag_rate_ratio": 0.5, "correction": "nonnegative"},
+    {"flag_rate_ratio": 0.5, "judged_on": "training", "correction": "published"},
 ]
 
 
-@pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.TargetNotReachedWarning")
 @pytest.mark.parametrize("request_", REQUESTS)
 def test_the_alpha_that_was_taken_refits_the_same_model(data, request_):
     X, groups = data
@@ -171,7 +168,7 @@ def test_the_alpha_that_was_taken_refits_the_same_model(data, request_):
     same_model(scores, groups, "precomputed", request_)
 
 
-@pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.TargetNotReachedWarning")
 @pytest.mark.parametrize(
     ("name", "target"),
     [
@@ -183,7 +180,7 @@ def test_the_alpha_that_was_taken_refits_the_same_model(data, request_):
 )
 def test_the_alpha_that_was_taken_refits_the_same_model_of_bundled_data(name, target):
     table = load_dataset(name)
-    same_model(table.X, table.sensitive, "paper", {"target": target})
+    same_model(table.X, table.sensitive, "paper", {"judged_on": target})
 
 
 def same_model(X, groups, detectors, request):
@@ -198,10 +195,10 @@ def same_model(X, groups, detectors, request):
     np.testing.assert_equal(again.bias_reduction_, asked.bias_reduction_)
 
 
-@pytest.mark.parametrize("fairness", ["individual", {"demographic_parity": 1, "individual": 2}])
+@pytest.mark.parametrize("fairness", [Individual(1.0), {"demographic_parity": 1, Individual(1.0): 2}])
 def test_other_notions_reduce_their_bias(data, fairness):
     X, groups = data
-    model = FairOutlierEnsemble("paper", fairness=fairness, length_scale=1.0, bias_reduction=0.1, target="training")
+    model = FairOutlierEnsemble("paper", fairness=fairness, bias_reduction=0.1, judged_on="training")
     model.set_params(random_state=0, combination="maximum").fit(X, sensitive_features=groups)
     assert model.bias_reduction_ == pytest.approx(0.1, abs=1e-3)
     assert model.path_.bias(model.alpha_, "training") < model.path_.target_bias("training")
@@ -210,9 +207,11 @@ def test_other_notions_reduce_their_bias(data, fairness):
 def test_sampled_pairs_come_close_to_all_pairs_and_say_how_close():
     rng = np.random.default_rng(1)
     X, groups = rng.normal(size=(6000, 3)), rng.integers(0, 2, size=6000)
-    common = {"fairness": "individual", "length_scale": "minmax", "alpha": 1e3, "random_state": 0}
     exact, sampled = (
-        FairOutlierEnsemble(pairs=pairs, **common).fit(X, sensitive_features=groups) for pairs in ("exact", "sampled")
+        FairOutlierEnsemble(fairness=Individual("minmax", pairs), alpha=1e3, random_state=0).fit(
+            X, sensitive_features=groups
+        )
+        for pairs in ("exact", "sampled")
     )
     assert exact.pair_error_ == 0.0
     assert 0.0 <= sampled.pair_error_ <= 0.01
@@ -241,10 +240,11 @@ def test_without_a_gap_in_flags_a_ratio_changes_nothing(data, even):
 
 
 def test_both_notions_without_a_gap_pursue_the_individual_one(data, even):
-    settings = {"alpha": 3.0, "length_scale": 1.0, "random_state": 0}
+    settings, individual = {"alpha": 3.0, "random_state": 0}, Individual(1.0)
+    model = FairOutlierEnsemble(fairness={"demographic_parity": 1, individual: 1}, **settings)
     with pytest.warns(NoGapWarning, match="only individual fairness"):
-        model = FairOutlierEnsemble(fairness=BOTH, **settings).fit(data[0], sensitive_features=even)
-    alone = FairOutlierEnsemble(fairness="individual", **settings).fit(data[0], sensitive_features=even)
+        model.fit(data[0], sensitive_features=even)
+    alone = FairOutlierEnsemble(fairness=individual, **settings).fit(data[0], sensitive_features=even)
     np.testing.assert_array_equal(model.weights_, alone.weights_)
 
 
@@ -264,7 +264,9 @@ def test_warnings_point_at_the_line_that_asked(data, even):
 def test_unknown_groups_count_for_the_target_alone(data):
     X, groups = data
     holes = groups.astype(object).where(np.arange(800) % 10 > 0, None)
-    model = FairOutlierEnsemble(alpha=1.0, unknown_groups="ignore", random_state=0).fit(X, sensitive_features=holes)
+    model = FairOutlierEnsemble(alpha=1.0, groups=Groups(unknown="ignore"), random_state=0).fit(
+        X, sensitive_features=holes
+    )
     assert model.group_counts_.sum() == 720
     assert model.left_out_groups_ == {}
     assert len(model.outlier_scores_) == 800
@@ -296,7 +298,7 @@ def test_own_form_is_solved_with(data):
         gaps = [means[0] - means[1], means[0] - means[2], means[1] - means[2]]
         return sum(np.outer(gap, gap) for gap in gaps) / 3
 
-    settings = {"alpha": 500.0, "target": "training", "random_state": 0}
+    settings = {"alpha": 500.0, "judged_on": "training", "random_state": 0}
     named = FairOutlierEnsemble(**settings).fit(X, sensitive_features=groups)
     given = parity(named.detector_scores(X), np.unique(groups, return_inverse=True)[1])
     for own in (parity, given):
@@ -311,7 +313,7 @@ def test_own_form_is_solved_with(data):
 )
 def test_constrained_weights_are_feasible_and_fairer_than_the_start(data, weights, combination):
     X, groups = data
-    model = FairOutlierEnsemble(weights=weights, combination=combination, alpha=1e4, random_state=0)
+    model = FairOutlierEnsemble(correction=weights, combination=combination, alpha=1e4, random_state=0)
     path = model.fit(X, sensitive_features=groups).path_
     assert (model.weights_ >= 0).all()
     if weights == "simplex":  # what the base score has, in all

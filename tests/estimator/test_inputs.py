@@ -11,11 +11,12 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evenout import FairOutlierEnsemble, InputError, TableEncoder, audit
+from evenout import FairOutlierEnsemble, Groups, Individual, TableEncoder, audit
 from evenout.detectors.fairlof import FairLOF
+from evenout.exceptions import InputError
 from evenout.tables.rows import as_seed
 
-BOTH = {"demographic_parity": 1, "individual": 1}
+SCALED = {"demographic_parity": 1, Individual(1.0): 1}
 
 
 def test_precomputed_scores(data):
@@ -106,7 +107,7 @@ def test_one_seed_one_result(data):
 
 def test_threads_do_not_change_the_result(data):
     X, groups = data
-    settings = {"fairness": BOTH, "length_scale": 1.0, "alpha": 2.0, "random_state": 0}
+    settings = {"fairness": SCALED, "alpha": 2.0, "random_state": 0}
     one, two = (FairOutlierEnsemble(n_jobs=j, **settings).fit(X, sensitive_features=groups) for j in (1, 2))
     np.testing.assert_array_equal(one.outlier_scores_, two.outlier_scores_)
 
@@ -154,9 +155,7 @@ def test_read_only_and_memory_mapped_input(data, tmp_path, fitted):
     codes = groups.to_numpy(dtype="U1", copy=True)
     codes.setflags(write=False)
     for given in (array, mapped):
-        model = FairOutlierEnsemble(fairness=BOTH, length_scale=1.0, alpha=1.0, random_state=0).fit(
-            given, sensitive_features=codes
-        )
+        model = FairOutlierEnsemble(fairness=SCALED, alpha=1.0, random_state=0).fit(given, sensitive_features=codes)
         np.testing.assert_array_equal(model.outlier_scores(given), model.outlier_scores_)
     frozen = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(frozen.outlier_scores(pd.DataFrame(array, columns=X.columns)), fitted.outlier_scores_)
@@ -171,14 +170,14 @@ def _with(X, value, row=7, column=2):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"groups": None}, "sensitive_features is missing"),
-        ({"groups": ["a"] * 800}, "one group only"),
+        ({"sensitive": None}, "sensitive_features is missing"),
+        ({"sensitive": ["a"] * 800}, "one group only"),
         (
-            {"groups": ["a"] * 799 + ["b"], "small_groups": "error"},
-            r"min_group_size=30 rows: 'b' \(1\).*or set small_groups='leave_out' or small_groups='merge'",
+            {"sensitive": ["a"] * 799 + ["b"], "groups": Groups(small="error")},
+            r"fewer than 30 rows: 'b' \(1\).*Groups\(small='leave_out'\) or groups=Groups\(small='merge'\)",
         ),
-        ({"groups": ["a", "b"]}, "has 2 rows, but X has 800"),
-        ({"groups": ["a"] * 400 + ["b"] * 399 + [np.nan]}, "missing values in 1 of 800"),
+        ({"sensitive": ["a", "b"]}, "has 2 rows, but X has 800"),
+        ({"sensitive": ["a"] * 400 + ["b"] * 399 + [np.nan]}, "missing values in 1 of 800"),
         ({"clusters": [1, 2]}, r"clusters must hold one value per row, shape \(800,\), got shape \(2,\)"),
         ({"clusters": np.ones((800, 2))}, r"clusters must hold one value per row.*shape \(800, 2\)"),
         ({"clusters": [None] + [1] * 799}, r"clusters has missing values in 1 of 800 rows \(first: row 0\)"),
@@ -207,19 +206,19 @@ def _with(X, value, row=7, column=2):
         ({"alpha": 1.0, "bias_reduction": 0.5}, "bias_reduction and alpha were given; give at most one"),
         ({"bias_reduction": 0.5, "flag_rate_ratio": 0.8}, "at most one of"),
         ({"alpha": 1.0, "confidence": 0.9}, "confidence goes with bias_reduction, but alpha was given"),
-        ({"target": "training", "confidence": 0.9}, "confidence is about unseen rows"),
+        ({"judged_on": "training", "confidence": 0.9}, "confidence is about unseen rows"),
         (
             {"confidence": 1.0},
             "confidence=1.0 is not allowed; use None or a number of at least 0.5 and below 1",
         ),
         (
-            {"length_scale": ("mean", 1)},
+            {"fairness": Individual(length_scale=("mean", 1))},
             r"length_scale=\('mean', 1\) is not allowed; use 'minmax' or a number above 0",
         ),
         ({"bias_reduction": 1.5}, "bias_reduction=1.5 is not allowed"),
         ({"flag_rate_ratio": 0.0}, "flag_rate_ratio=0.0 is not allowed"),
         ({"combination": "mean"}, "combination='mean' is not allowed; use 'average', 'maximum'"),
-        ({"method": "magic"}, "method='magic' is not allowed; use 'anchored', 'published'"),
+        ({"correction": "magic"}, "correction='magic' is not allowed; use 'weights', 'nonnegative'"),
         ({"scaling": "unit"}, "scaling='unit' is not allowed; use 'minmax', 'rank'"),
         ({"fairness": "parity"}, "fairness='parity' is not allowed; use 'demographic_parity', 'individual'"),
         ({"fairness": {"individual": -1}}, "weights must be numbers above 0"),
@@ -227,9 +226,9 @@ def _with(X, value, row=7, column=2):
         ({"detectors": "papers"}, "'papers' is unknown; known names"),
         ({"detectors": "precomputed", "fairness": "individual"}, "compares feature rows"),
         ({"detectors": [lambda X: X]}, r"scores of shape \(800, 4\)"),
-        ({"target": "test"}, "target='test' is not allowed"),
+        ({"judged_on": "test"}, "judged_on='test' is not allowed"),
         ({"weighting": "exp"}, "weighting='exp' is not allowed"),
-        ({"min_group_size": 1}, "min_group_size=1 is not allowed; use an integer of at least 2"),
+        ({"groups": Groups(min_size=1)}, r"Groups\(min_size=1\) is not allowed; use an integer of at least 2"),
         ({"contamination": 0.7}, "contamination=0.7 is not allowed"),
         ({"contamination": True}, "contamination=True is not allowed"),
         ({"contamination": 500}, "contamination=500 is more than half of the 800 rows"),
@@ -240,7 +239,7 @@ def test_bad_input_is_one_clear_error_and_changes_nothing(data, fitted, change, 
     X, groups = data
     model = pickle.loads(pickle.dumps(fitted))
     change = dict(change)
-    groups = change.pop("groups", groups)
+    groups = change.pop("sensitive", groups)
     X = change.pop("X", lambda rows: rows)(X)
     more = {name: change.pop(name) for name in ("clusters", "sample_weight") if name in change}
     before = {name: value for name, value in vars(model).items() if name.endswith("_")}
@@ -252,11 +251,11 @@ def test_bad_input_is_one_clear_error_and_changes_nothing(data, fitted, change, 
     assert all(after[name] is before[name] for name in before)
 
 
-@pytest.mark.filterwarnings("ignore::evenout.ManyColumnsWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.ManyColumnsWarning")
 def test_few_rows_cap_the_neighbours_with_one_warning():
     rng = np.random.default_rng(0)
     with pytest.warns(UserWarning, match="neighbo") as caught:
-        model = FairOutlierEnsemble(alpha=1.0, min_group_size=2, random_state=0).fit(
+        model = FairOutlierEnsemble(alpha=1.0, groups=Groups(min_size=2), random_state=0).fit(
             rng.normal(size=(12, 2)), sensitive_features=[0, 1] * 6
         )
     assert len([w for w in caught if "neighbo" in str(w.message)]) == 1

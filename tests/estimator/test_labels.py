@@ -5,12 +5,14 @@ import pandas as pd
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.core.exceptions import InputError, LabelCoverageWarning
+from evenout.exceptions import InputError, LabelCoverageWarning
 from evenout.metrics import demographic_parity, read_labels, roc_auc
 from evenout.persistence import load_model, save_model
 from evenout.tables.rows import read_outcomes
 
-pytestmark = pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning", "ignore::evenout.NoGapWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::evenout.exceptions.TargetNotReachedWarning", "ignore::evenout.exceptions.NoGapWarning"
+)
 
 
 def draw(n, seed):
@@ -135,7 +137,7 @@ def test_other_words_for_labels_are_refused_in_one_line(text):
     told = f"is {text!r} in row 1; labels"
     with pytest.raises(InputError, match=f"labels {told} are 1 for an outlier, 0 for none"):
         read_outcomes(["no", text], 2)
-    with pytest.raises(InputError, match=f"y {told} must be 0, or 1 for an outlier"):
+    with pytest.raises(InputError, match=f"labels {told} must be 0, or 1 for an outlier"):
         read_labels(["no", text])
 
 

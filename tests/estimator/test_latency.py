@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from evenout import BlindRepair, FairOutlierEnsemble
+from evenout import BlindRepair, FairOutlierEnsemble, Resemblance
 from evenout.detectors import neighbours, search
 from evenout.persistence import load_model, save_model
 
-pytestmark = pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::evenout.exceptions.EvenoutWarning")
 
 N, THREADS = 400, 4
 FAST = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=8, early_stopping=False, categorical_features=None)
-EVERYTHING = {"correction": "both", "learn": True, "scaling": "rank", "classifier": FAST}
+EVERYTHING = {"correction": Resemblance(classifier=FAST, weights="free"), "learn": True, "scaling": "rank"}
 METHODS = ("score_samples", "decision_function", "predict", "base_scores", "detector_scores", "contributions")
 
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from evenout import FairOutlierEnsemble, TargetNotReachedWarning
+from evenout import FairOutlierEnsemble
+from evenout.exceptions import TargetNotReachedWarning
 from evenout.persistence import load_model, save_model
 
-pytestmark = pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::evenout.exceptions.TargetNotReachedWarning")
 ASKED = [
     {"alpha": 30.0},
     {"bias_reduction": 0.4},

@@ -12,16 +12,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evenout import FairLOF, FairOutlierEnsemble, ScoreRepair
+from evenout import FairLOF, FairOutlierEnsemble, Groups, ScoreRepair
 from evenout.tables.encoder import TableEncoder
 
 # The checks' data are small, random and without groups: these warnings are the right answer to them.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:n_neighbors:UserWarning"),
-    pytest.mark.filterwarnings("ignore::evenout.NoGapWarning"),
-    pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning"),
-    pytest.mark.filterwarnings("ignore::evenout.ConstantScoreWarning"),
-    pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning"),
+    pytest.mark.filterwarnings("ignore::evenout.exceptions.NoGapWarning"),
+    pytest.mark.filterwarnings("ignore::evenout.exceptions.TargetNotReachedWarning"),
+    pytest.mark.filterwarnings("ignore::evenout.exceptions.ConstantScoreWarning"),
+    pytest.mark.filterwarnings("ignore::evenout.exceptions.SmallGroupWarning"),
     pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*text that the training table did not have:UserWarning"),
 ]
@@ -93,14 +93,14 @@ def n_rows(X):
 
 
 ESTIMATORS = [
-    WithGroups(random_state=0, min_group_size=2, alpha=1.0),
+    WithGroups(random_state=0, groups=Groups(min_size=2), alpha=1.0),
     OfOneGroup(),
-    OfFirstColumn(min_group_size=2),
+    OfFirstColumn(groups=Groups(min_size=2)),
     OfArrays(),
 ]
 
 
-@pytest.mark.filterwarnings("ignore::evenout.ManyColumnsWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.ManyColumnsWarning")
 @parametrize_with_checks(
     ESTIMATORS, expected_failed_checks=lambda model: EXPECTED if isinstance(model, WithGroups) else {}
 )

@@ -6,19 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import GroupProbabilities
+from evenout import GroupProbabilities, Groups
 from evenout.core.cells import CrossFit, collect_cells
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import PARITY
 from evenout.groups.model import count_rows, read_crossed, settle
 
-RULES = {"min_group_size": 10, "small_groups": "leave_out", "unknown_groups": "error"}
-PLAIN = {"continuous": (), "bands": 4, "intersections": True, **RULES}
+PLAIN = Groups(bands=4, min_size=10)
 KINDS = {
     "bands": (["age"], {"continuous": ("age",)}, False),
     "bands and sex": (["age", "sex"], {"continuous": ("age",), "bands": 3}, False),
-    "each": (["age", "sex", "town"], {"continuous": ("age",), "intersections": False}, False),
-    "both": (["sex", "town"], {"intersections": "both"}, False),
+    "each": (["age", "sex", "town"], {"continuous": ("age",), "cross": False}, False),
+    "both": (["sex", "town"], {"cross": "both"}, False),
     "strata": (["sex"], {}, True),
     "bands in strata": (["age"], {"continuous": ("age",)}, True),
     "probable": (None, {}, False),
@@ -42,11 +41,11 @@ def members_of(kind, columns, rng):
     sensitive = (
         GroupProbabilities(np.column_stack([sure, 1 - sure]), sufficient=True) if names is None else columns[names]
     )
-    parameters = PLAIN | changes
-    crossed = read_crossed(sensitive, parameters, len(columns), given=columns[["product"]] if given else None)
+    rules = PLAIN.but(**changes)
+    crossed = read_crossed(sensitive, rules, len(columns), given=columns[["product"]] if given else None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return settle(crossed.coder, count_rows(crossed.coder, crossed.numbers), ("all",), parameters).members(
+        return settle(crossed.coder, count_rows(crossed.coder, crossed.numbers), ("all",), rules).members(
             crossed.numbers
         )
 

@@ -5,10 +5,10 @@ import pytest
 from scipy import stats
 
 from evenout import FairOutlierEnsemble
-from evenout.core.exceptions import ManyColumnsWarning, NoGapWarning, TargetNotReachedWarning
 from evenout.core.flags import flag_rates, rate_ratio
 from evenout.core.membership import Membership
 from evenout.core.ruler import Sample
+from evenout.exceptions import ManyColumnsWarning, NoGapWarning, TargetNotReachedWarning
 from evenout.fitting.choose import FlagRows, Request, flag_p_value
 
 
@@ -71,7 +71,7 @@ def test_flags_asked_for_on_training_rows_are_those_of_the_training_scores():
     """The smallest alpha at which the model's own flags are even enough."""
     S, groups = two_groups(400)
     S = np.column_stack([S, np.random.default_rng(1).random(400)]) ** 3  # extremes differ from fold to fold
-    model = FairOutlierEnsemble("precomputed", flag_rate_ratio=0.7, target="training", random_state=0)
+    model = FairOutlierEnsemble("precomputed", flag_rate_ratio=0.7, judged_on="training", random_state=0)
     model.fit(S, sensitive_features=groups)
     codes = (groups == "b").astype(int)
 
@@ -95,14 +95,14 @@ def read(**changes):
         ({"alpha": 1.0, "bias_reduction": 0.5}, "bias_reduction and alpha were given; give at most one"),
         ({"alpha": 1.0, "confidence": 0.9}, "confidence goes with bias_reduction, but alpha was given"),
         ({"flag_rate_ratio": 0.8, "confidence": 0.9}, "but flag_rate_ratio was given; leave one of them out"),
-        ({"target": "training", "confidence": 0.9}, "confidence is about unseen rows"),
+        ({"judged_on": "training", "confidence": 0.9}, "confidence is about unseen rows"),
         (
-            {"fairness": np.eye(2), "method": "published"},
-            "has no target to compare with in method='published'; give",
+            {"fairness": np.eye(2), "correction": "published"},
+            "has no target to compare with in correction='published'; give",
         ),
         (
             {"fairness": np.eye(2), "alpha": 1.0, "combination": "maximum"},
-            "combination='maximum' is no weighted mean of the detectors.*'average' or 'greedy', or method='published'",
+            "combination='maximum' is no weighted mean of the detectors.*'greedy', or correction='published'",
         ),
     ],
 )
@@ -112,7 +112,7 @@ def test_contradictions_are_refused(changes, message):
 
 
 def test_own_form_is_taken_where_it_can_be_measured():
-    for changes in ({"combination": "average"}, {"combination": "greedy"}, {"method": "published"}):
+    for changes in ({"combination": "average"}, {"combination": "greedy"}, {"correction": "published"}):
         request = read(fairness=np.eye(2), alpha=1.0, **({"combination": "maximum"} | changes))
         assert [(notion.name, weight) for notion, weight in request.fairness.items()] == [("own", 1.0)]
 

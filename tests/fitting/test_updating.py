@@ -8,21 +8,22 @@ import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
-from evenout import AgedDetectorsWarning, FairOutlierEnsemble, InputError
+from evenout import FairOutlierEnsemble, Groups
 from evenout.core.cells import Cells, CrossFit, collect_cells
 from evenout.core.content import row_numbers
+from evenout.exceptions import AgedDetectorsWarning, InputError
 from evenout.fitting.choose import Request
 from evenout.persistence import load_model, save_model
 
 SETTINGS = [
     {},
     {"combination": "maximum", "bias_reduction": 0.5},
-    {"weighting": "uniform", "target": "training"},
+    {"weighting": "uniform", "judged_on": "training"},
     pytest.param({"scaling": "rank", "combination": "greedy", "confidence": 0.8}, marks=pytest.mark.long),
     {"scaling": "rank"},
     {"flag_rate_ratio": 0.6},
-    {"method": "published", "alpha": 3.0},
-    {"weights": "nonnegative", "scaling": "zscore"},
+    {"correction": "published", "alpha": 3.0},
+    {"correction": "nonnegative", "scaling": "zscore"},
 ]
 
 
@@ -180,7 +181,7 @@ def test_small_and_unknown_groups_are_counted_and_not_compared():
     groups = groups.astype(object)
     groups[:5] = "tiny"
     with pytest.warns(UserWarning, match="tiny"):
-        model = FairOutlierEnsemble("precomputed", random_state=3, alpha=1.0, unknown_groups="ignore").fit(
+        model = FairOutlierEnsemble("precomputed", random_state=3, alpha=1.0, groups=Groups(unknown="ignore")).fit(
             raw, sensitive_features=groups
         )
     new, more = draw(200, 1)

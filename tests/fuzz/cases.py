@@ -16,7 +16,7 @@ SEEDS = {
 
 # A fit that takes milliseconds: three columns are scores already.
 QUICK = ["--detectors", "precomputed"]
-SMALL = [["--min-group-size", "2"]] * 3 + [[]]  # tables of 12 to 30 rows: by default there is nobody to compare
+SMALL = [["--min-size", "2"]] * 3 + [[]]  # tables of 12 to 30 rows: by default there is nobody to compare
 REQUESTS = [["--alpha", "2"]] * 4 + [
     ["--alpha", "0"],
     ["--bias-reduction", "1"],
@@ -40,15 +40,15 @@ VALUES = (
 OPTIONS = {
     "fit": [
         "--sensitive", "--out", "--id", "--label", "--clusters", "--drop", "--bias-reduction", "--flag-rate-ratio",
-        "--alpha", "--confidence", "--target", "--fairness", "--length-scale", "--pairs", "--detectors", "--method",
-        "--combination", "--scaling", "--weighting", "--weights", "--min-group-size", "--small-groups",
-        "--unknown-groups", "--device", "--contamination", "--reference-size", "--seed", "--engine", "--scheduler",
+        "--alpha", "--confidence", "--judged-on", "--fairness", "--length-scale", "--pairs", "--detectors",
+        "--combination", "--scaling", "--weighting", "--correction", "--cross", "--min-size", "--small",
+        "--unknown", "--device", "--contamination", "--reference-size", "--seed", "--engine", "--scheduler",
         "--n-jobs",
     ],
     "score": ["--out", "--id", "--engine", "--scheduler", "--n-jobs"],
     "audit": [
         "--score", "--sensitive", "--label", "--features", "--given", "--clusters", "--contamination", "--baseline",
-        "--confidence", "--resamples", "--min-group-size", "--small-groups", "--unknown-groups", "--length-scale",
+        "--confidence", "--resamples", "--min-size", "--small", "--unknown", "--length-scale",
         "--seed", "--out",
     ],
     "reproduce": ["--datasets", "--out", "--repeats", "--seed"],
@@ -68,12 +68,11 @@ FLAGS = [
 CHOICES = {
     "--scaling": ("minmax", "rank", "zscore", "gaussian"),
     "--combination": ("average", "maximum", "median", "aom", "moa", "greedy"),
-    "--weights": ("free", "nonnegative", "simplex"),
+    "--correction": ("weights", "nonnegative", "simplex", "published"),
     "--weighting": ("rank", "uniform"),
-    "--target": ("unseen", "training"),
-    "--small-groups": ("merge", "leave_out"),
-    "--method": ("anchored", "published"),
-    "--unknown-groups": ("ignore",),
+    "--judged-on": ("unseen", "training"),
+    "--small": ("merge", "leave_out"),
+    "--unknown": ("ignore",),
     "--contamination": ("0.01", "0.5", "3"),
     "--seed": ("1", "123456789"),
 }
@@ -127,7 +126,7 @@ def _fit(rng):
         case.sound = False
     for option, values in rng.sample([*CHOICES.items()], rng.choice((0, 1, 2))):
         case.arguments += [option, rng.choice(values)]
-    if "merge" in case.arguments and "--min-group-size" not in case.arguments:
+    if "merge" in case.arguments and "--min-size" not in case.arguments:
         case.sound = False  # one group of all
     case.arguments += ["--n-jobs", "1", rng.choice(("--quiet", "--json"))]
     if rng.random() < 0.2:
@@ -195,7 +194,7 @@ def _audit(rng):
     case.arguments += [
         "--resamples",
         "9",
-        "--min-group-size",
+        "--min-size",
         "2",
         *rng.choice(([], ["--json"], ["--quiet"], ["--out", "out.csv"])),
     ]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenout.core.exceptions import EvenoutWarning
+from evenout.exceptions import EvenoutWarning
 from evenout.tables.files import read_table, require_columns, sha256
 
 RAGGED_SHORT = "a,b,c\n1,2,3\n4,5\n"

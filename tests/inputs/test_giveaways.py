@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import FairOutlierEnsemble, GroupGivenAwayWarning, TableEncoder
+from evenout import FairOutlierEnsemble, TableEncoder
 from evenout.datasets import list_datasets, load_dataset
+from evenout.exceptions import GroupGivenAwayWarning
 from evenout.groups.giveaways import find_giveaways, read_attributes, told_share
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import ContinuousWarning, GroupProbabilities, InputError, SmallGroupWarning
+from evenout import GroupProbabilities, Groups
+from evenout.exceptions import ContinuousWarning, InputError, SmallGroupWarning
 from evenout.groups.model import CUTS, Attribute, Cut, Seen, count_rows, read_crossed, read_members, settle
 
 N = 400
@@ -15,20 +16,13 @@ AGE = RNG.normal(40, 12, N).round(2)
 PEOPLE = pd.DataFrame({"age": AGE, "sex": RNG.choice(["f", "m"], N), "region": RNG.integers(0, 3, N)})
 GIVEN = pd.DataFrame({"limit": RNG.lognormal(8, 1, N), "product": RNG.choice(["card", "loan"], N)})
 LABELS = np.where(RNG.random(N) < 0.2, np.nan, RNG.integers(0, 2, N))
-PARAMETERS = {
-    "continuous": (),
-    "bands": 5,
-    "intersections": True,
-    "min_group_size": 5,
-    "small_groups": "leave_out",
-    "unknown_groups": "error",
-}
+RULES = Groups(min_size=5)
 
 
 def read(columns, among=("all",), given=None, labels=None, **changes):
-    parameters = PARAMETERS | changes
-    crossed = read_crossed(PEOPLE[columns], parameters, N, given=given, labels=labels)
-    return crossed, read_members(crossed, among, parameters)
+    rules = RULES.but(**changes)
+    crossed = read_crossed(PEOPLE[columns], rules, N, given=given, labels=labels)
+    return crossed, read_members(crossed, among, rules)
 
 
 def hats(values, knots):
@@ -65,12 +59,12 @@ def test_bands_crossed_with_values_are_products():
 
 
 def test_attributes_side_by_side_count_alike():
-    _, members = read(["sex", "region"], intersections=False)
+    _, members = read(["sex", "region"], cross=False)
     sex, region = members.compared.blocks
     assert (sex.groups, sex.of, sex.weight) == ((0, 1), "sex", 0.5)
     assert (region.groups, region.of, region.weight) == ((2, 3, 4), "region", 0.5)
     assert set(members.compared.overlaps) == {(g, h) for g in (0, 1) for h in (2, 3, 4)}
-    _, both = read(["sex", "region"], intersections="both")
+    _, both = read(["sex", "region"], cross="both")
     crossing = both.compared.blocks[-1]
     assert (len(crossing.groups), crossing.of, crossing.weight) == (6, "sex & region", pytest.approx(1 / 3))
     # female is shared with the crossings of females alone
@@ -80,7 +74,7 @@ def test_attributes_side_by_side_count_alike():
 def test_crossings_that_are_too_small_are_no_matter_where_attributes_stand_alone():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        crossed, members = read(["sex", "region"], intersections=False, min_group_size=80, small_groups="error")
+        crossed, members = read(["sex", "region"], cross=False, min_size=80, small="error")
     assert len(crossed.groups.labels) < 6
     assert members.n_groups == 5
 
@@ -100,10 +94,10 @@ def test_strata_are_cut_at_quantiles_and_count_by_their_rows():
 
 def test_strata_without_two_groups_are_left_out_with_a_word():
     lone = pd.DataFrame({"product": np.where(PEOPLE["sex"] == "f", GIVEN["product"], "loan")})
-    with pytest.warns(SmallGroupWarning, match=r"1 strata of given have no two groups of min_group_size=5 rows"):
+    with pytest.warns(SmallGroupWarning, match=r"1 strata of given have no two groups of 5 rows"):
         _, members = read(["sex"], given=lone)
     assert members.n_groups == 2
-    with pytest.raises(InputError, match=r"no two groups of min_group_size=5 rows in any of . strata"):
+    with pytest.raises(InputError, match=r"no two groups of 5 rows in any of . strata"):
         read(["sex"], given=PEOPLE["sex"])
 
 
@@ -120,23 +114,21 @@ def test_rows_of_known_outcome_are_told_apart():
 
 def test_groups_of_too_few_known_outliers_are_named():
     few = np.where((PEOPLE["region"] == 1) & (np.cumsum(PEOPLE["region"] == 1) > 3), np.nan, 1.0)
-    with pytest.warns(
-        SmallGroupWarning, match=r"fewer than min_group_size=5 known outliers are left out: 'region=1' \(3\)"
-    ):
+    with pytest.warns(SmallGroupWarning, match=r"fewer than 5 known outliers are left out: 'region=1' \(3\)"):
         _, members = read(["region"], among=("outliers",), labels=few)
     assert members.n_groups == 2
-    with pytest.raises(InputError, match="no two groups of min_group_size=5 known inliers"):
+    with pytest.raises(InputError, match="no two groups of 5 known inliers"):
         read(["region"], among=("inliers",), labels=few)
 
 
-@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
-@pytest.mark.parametrize("changes", [{"continuous": ("age",)}, {"continuous": ("age",), "intersections": False}])
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize("changes", [{"continuous": ("age",)}, {"continuous": ("age",), "cross": False}])
 def test_rows_that_come_in_chunks_have_the_same_columns(changes):
-    parameters = PARAMETERS | changes | {"min_group_size": 2}
+    rules = RULES.but(**changes, min_size=2)
     columns = PEOPLE[["age", "sex"]].assign(sex=PEOPLE["sex"].where(AGE > 25))
-    crossed = read_crossed(columns, parameters | {"unknown_groups": "ignore"}, N, given=GIVEN, labels=LABELS)
+    crossed = read_crossed(columns, rules.but(unknown="ignore"), N, given=GIVEN, labels=LABELS)
     among = ("all", "inliers")
-    grouping = settle(crossed.coder, count_rows(crossed.coder, crossed.numbers), among, parameters)
+    grouping = settle(crossed.coder, count_rows(crossed.coder, crossed.numbers), among, rules)
     whole = grouping.members(crossed.numbers)
     for rows in np.array_split(np.arange(N), [1, 7, 250]):
         beside = columns.iloc[rows], GIVEN.iloc[rows], LABELS[rows]
@@ -159,7 +151,7 @@ def test_fractions_of_many_values_are_a_number_and_others_are_not():
 def test_numbers_that_are_none_are_refused():
     with pytest.raises(InputError, match=r"column 'sex' must hold numbers, but has 'm?f?' in row 0"):
         read(["sex"], continuous=("sex",))
-    with pytest.raises(InputError, match=r"continuous names 'height', but the columns of sensitive_features are 'age'"):
+    with pytest.raises(InputError, match=r"continuous=...\) names 'height', but the columns of .* are 'age'"):
         read(["age"], continuous=("height",))
     with pytest.raises(InputError, match="column 'age', which has one value only"):
         Attribute.of_bands("age", Seen.of(pd.Series([3.0, 3.0])).numbers, 5)
@@ -178,8 +170,8 @@ def test_probabilities_are_memberships_with_a_bound():
     frame = pd.DataFrame(sure, columns=["a", "b", "c"])
     frame.iloc[3] = np.nan
     found = GroupProbabilities(frame)
-    crossed = read_crossed(found, PARAMETERS | {"unknown_groups": "ignore"}, N)
-    members = read_members(crossed, ("all",), PARAMETERS)
+    crossed = read_crossed(found, RULES.but(unknown="ignore"), N)
+    members = read_members(crossed, ("all",), RULES)
     expected = sure.copy()
     expected[3] = 0.0
     np.testing.assert_allclose(members.weights.toarray(), expected)
@@ -195,22 +187,22 @@ def told(sensitive, **changes):
     """What is said of protected columns."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        parameters = PARAMETERS | changes
-        crossed = read_crossed(sensitive, parameters, len(sensitive))
-        read_members(crossed, ("all",), parameters)
+        rules = RULES.but(**changes)
+        crossed = read_crossed(sensitive, rules, len(sensitive))
+        read_members(crossed, ("all",), rules)
     return [str(warning.message) for warning in caught]
 
 
 def test_many_whole_numbers_are_answered_by_the_two_ways_to_compare_them():
     rng = np.random.default_rng(0)
     ages = pd.DataFrame({"SEX": rng.integers(1, 3, 3000), "AGE": rng.integers(20, 50, 3000)})
-    first, *others = told(ages, min_group_size=50)
+    first, *others = told(ages, min_size=50)
     assert "'AGE', and each is a group of its own; set continuous=('AGE',)" in first
     assert "or give the column as text if each number is meant as a group" in first
     assert len(others) == 1  # the small groups, a few of them by name
     assert " more; their rows are scored" in others[0]
     assert others[0].count("AGE=") == 4
-    assert not [text for text in told(ages.astype({"AGE": str}), min_group_size=5) if "continuous" in text]
+    assert not [text for text in told(ages.astype({"AGE": str}), min_size=5) if "continuous" in text]
     assert told(ages, continuous=("AGE",)) == []
 
 
@@ -220,7 +212,7 @@ def test_very_many_crossed_groups_are_answered_by_each_attribute_by_itself():
     assert told(people) == [
         "'race' and 'region' make 40 groups where they are crossed; set cross=False to compare each by itself"
     ]
-    assert told(people, intersections=False) == []
+    assert told(people, cross=False) == []
 
 
 def test_columns_of_one_attribute_are_told_from_several_attributes():

@@ -2,8 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout.core.exceptions import SmallGroupWarning
-from evenout.groups.read import label_rows, match_groups, read_groups, warn_left_out
+from evenout import Groups
+from evenout.exceptions import SmallGroupWarning
+from evenout.groups.read import EVERY, label_rows, match_groups, read_groups, warn_left_out
 
 
 @pytest.mark.parametrize(
@@ -40,30 +41,30 @@ def test_several_columns_make_intersections():
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT])
 def test_missing_groups_are_named_or_ignored(missing):
     given = pd.Series(["a", "b", missing, "a", "b"], dtype=object)
-    with pytest.raises(ValueError, match=r"missing values in 1 of 5 rows \(first: row 2\).*unknown_groups='ignore'"):
+    with pytest.raises(ValueError, match=r"missing values in 1 of 5 rows \(first: row 2\).*Groups\(unknown='ignore'\)"):
         read_groups(given, 5)
-    assert read_groups(given, 5, unknown_groups="ignore").codes.tolist() == [0, 1, -1, 0, 1]
+    assert read_groups(given, 5, Groups(min_size=2, unknown="ignore", small="error")).codes.tolist() == [0, 1, -1, 0, 1]
 
 
 def test_small_groups_are_named():
     with pytest.raises(
         ValueError,
-        match=r"min_group_size=3 rows: 'b' \(2\), 'c' \(1\).*small_groups='leave_out' or small_groups='merge'",
+        match=r"3 rows: 'b' \(2\), 'c' \(1\).*small='leave_out'\) or groups=Groups\(small='merge'\)",
     ):
-        read_groups(list("aaaabbc"), 7, min_group_size=3)
+        read_groups(list("aaaabbc"), 7, Groups(min_size=3, small="error"))
 
 
 def test_small_groups_merge_into_one():
-    groups = read_groups([*"aaaabbc", None], 8, min_group_size=3, small_groups="merge", unknown_groups="ignore")
+    groups = read_groups([*"aaaabbc", None], 8, Groups(min_size=3, small="merge", unknown="ignore"))
     assert groups.labels == ("a", "merged: b + c")
     assert groups.codes.tolist() == [0, 0, 0, 0, 1, 1, 1, -1]
 
 
 def test_merging_takes_the_next_smallest_where_the_small_are_too_few():
-    groups = read_groups(list("aaaaabbbc"), 9, small_groups="merge")
+    groups = read_groups(list("aaaaabbbc"), 9, Groups(min_size=2, small="merge"))
     assert groups.labels == ("a", "merged: b + c")
     with pytest.raises(ValueError, match="one group only"):
-        read_groups(list("aaab"), 4, small_groups="merge")
+        read_groups(list("aaab"), 4, Groups(min_size=2, small="merge"))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_bad_groups_are_refused(given, message):
 
 def test_no_known_group_is_refused():
     with pytest.raises(ValueError, match="no known group"):
-        read_groups([None] * 4, 4, unknown_groups="ignore")
+        read_groups([None] * 4, 4, Groups(min_size=2, unknown="ignore", small="error"))
 
 
 def test_same_index_in_another_order_is_refused():
@@ -97,24 +98,24 @@ def test_same_index_in_another_order_is_refused():
 
 
 def test_values_of_one_name_are_one_group():
-    groups = read_groups(np.array([1, "1", "2", 2, None], dtype=object), 5, unknown_groups="ignore")
+    groups = read_groups(np.array([1, "1", "2", 2, None], dtype=object), 5, EVERY)
     assert groups.labels == ("1", "2")
     assert groups.codes.tolist() == [0, 0, 1, 1, -1]
 
 
 def test_small_groups_are_left_out_and_named():
     given = np.array([*"aaaabbbbcc", None], dtype=object)
-    groups = read_groups(given, 11, min_group_size=3, small_groups="leave_out", unknown_groups="ignore")
+    groups = read_groups(given, 11, Groups(min_size=3, small="leave_out", unknown="ignore"))
     assert groups.labels == ("a", "b")
     assert groups.codes.tolist() == [0] * 4 + [1] * 4 + [-1] * 3
     assert groups.left_out == {"c": 2}
-    with pytest.warns(SmallGroupWarning, match=r"min_group_size=3 rows are left out: 'c' \(2\)") as caught:
+    with pytest.warns(SmallGroupWarning, match=r"3 rows are left out: 'c' \(2\)") as caught:
         warn_left_out(groups, 3)
     assert caught[0].filename == __file__
 
 
 def test_leaving_out_may_leave_nobody_to_compare():
-    groups = read_groups(list("aaaab"), 5, min_group_size=3, small_groups="leave_out")
+    groups = read_groups(list("aaaab"), 5, Groups(min_size=3, small="leave_out"))
     assert groups.labels == ("a",)
     with pytest.warns(SmallGroupWarning, match="nothing is evened out"):
         warn_left_out(groups, 3)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from evenout import FairOutlierEnsemble, SmallGroupWarning
+from evenout import FairOutlierEnsemble, Groups
+from evenout.exceptions import SmallGroupWarning
 
 
 def make_rows(n=5000, seed=0):
@@ -27,7 +28,7 @@ def with_third(groups):
 def test_two_rows_of_a_third_group_cannot_ruin_a_fit():
     X, groups = make_rows()
     before, after = (
-        fit(X, given, min_group_size=2, small_groups="error", alpha=50.0).path_
+        fit(X, given, groups=Groups(min_size=2, small="error"), alpha=50.0).path_
         for given in (groups, with_third(groups))
     )
     assert after.cross.n_folds == before.cross.n_folds == 5
@@ -39,7 +40,7 @@ def test_two_rows_of_a_third_group_cannot_ruin_a_fit():
 
 def test_by_default_a_small_group_is_left_out_and_named():
     X, groups = make_rows()
-    with pytest.warns(SmallGroupWarning, match=r"fewer than min_group_size=30 rows .*: 'c' \(2\)") as caught:
+    with pytest.warns(SmallGroupWarning, match=r"fewer than 30 rows .*: 'c' \(2\)") as caught:
         model = fit(X, with_third(groups), alpha=50.0)
     assert [warning.filename for warning in caught] == [__file__]
     assert model.left_out_groups_ == {"c": 2}

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from evenout.core.exceptions import InputError, UnknownCategoryWarning
+from evenout.exceptions import InputError, UnknownCategoryWarning
 from evenout.tables.columns import MAX_CATEGORIES
 from evenout.tables.encoder import TableEncoder
 

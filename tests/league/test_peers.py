@@ -6,7 +6,7 @@ from scipy.stats import rankdata, spearmanr
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import balanced_accuracy_score
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Groups
 from evenout.metrics import demographic_parity, flag_rate_ratio
 from league.contract import BASE, find_methods
 from league.judging import judge
@@ -192,7 +192,7 @@ def test_the_plain_forest_is_scikit_learns(halving):
 
 
 def test_ours_is_the_estimator_as_users_have_it(halving):
-    model = FairOutlierEnsemble(bias_reduction=0.8, min_group_size=10, random_state=0)
+    model = FairOutlierEnsemble(bias_reduction=0.8, groups=Groups(min_size=10), random_state=0)
     model.fit(halving.X, sensitive_features=halving.groups)
     scores = found(evenout_weights.METHOD, halving)
     assert np.allclose(scores["0.8"], model.outlier_scores(halving.new))
@@ -200,7 +200,7 @@ def test_ours_is_the_estimator_as_users_have_it(halving):
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.EvenoutWarning")
 def test_two_runs_with_one_seed_agree_in_all_but_time(make_half, monkeypatch):
     """Networks and forests; the estimator's own tests see to its own."""
     monkeypatch.setattr(pruned_ensemble, "NETWORKS", 8)

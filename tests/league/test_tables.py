@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout.core.exceptions import InputError
+from evenout.exceptions import InputError
 from evenout.metrics import demographic_parity, flag_rate_ratio, roc_auc
 from league.contract import BASE, Method, find_methods
 from league.judging import judge, measure

@@ -108,7 +108,7 @@ class Case:
     def arguments(self) -> set[str]:
         """What a place must have an argument for."""
         names = {"given"} if self.given != "none" else set()
-        names |= {"intersections"} if self.groups == "each" else set()
+        names |= {"groups"} if self.groups == "each" else set()
         names |= {"labels", "fairness"} if self.labelled else set()
         names |= {"label_propensity"} if self.notion == "opportunity, propensity" else set()
         names |= {"fairness"} if self.notion == "individual" else set()
@@ -214,7 +214,7 @@ RULES = (
     Rule(
         "each row is moved by its group",
         ("ScoreRepair", "the group of each row"),
-        lambda case: case.place == "score_repair" and (case.groups == "bands" or case.probable),
+        lambda case: case.place == "score_repair" and (case.groups in ("bands", "each") or case.probable),
     ),
     Rule(
         "similar rows are pairs of rows of known groups that count alike",

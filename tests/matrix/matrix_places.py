@@ -13,9 +13,9 @@ from matrix_people import SHARE, People, judge
 from sklearn.ensemble import IsolationForest
 from sklearn.linear_model import LogisticRegression
 
-from evenout import BlindRepair, FairnessMonitor, FairOutlierEnsemble, ScoreRepair, audit
-from evenout.core.exceptions import UnknownOutcomeWarning
+from evenout import BlindRepair, FairnessMonitor, FairOutlierEnsemble, Groups, Resemblance, ScoreRepair, audit
 from evenout.core.types import FloatArray
+from evenout.exceptions import UnknownOutcomeWarning
 from evenout.out_of_core.parquet import open_folder
 
 ASKED = 0.8
@@ -88,10 +88,8 @@ def settings(case: Case) -> dict[str, Any]:
         found["alpha"] = 5000.0
     else:
         found[case.request] = ASKED
-    if case.groups == "bands":
-        found["continuous"] = ("age",)
-    if case.groups == "each":
-        found["intersections"] = False
+    if case.groups in ("bands", "each"):
+        found["groups"] = Groups(continuous=("age",)) if case.groups == "bands" else Groups(cross=False)
     if case.notion != "parity":
         found["fairness"] = "individual" if case.notion == "individual" else "equal_opportunity"
     return found
@@ -101,8 +99,10 @@ def ensemble(case: Case, **more: Any) -> FairOutlierEnsemble:
     """An ensemble of ready columns; individual fairness compares features, so that detectors must see these."""
     forests = [(f"forest {i}", IsolationForest(n_estimators=15, random_state=i)) for i in range(2)]
     detectors = forests if case.notion == "individual" else "precomputed"
-    classifier = LogisticRegression() if case.correction != "weights" else None
-    chosen = settings(case) | {"correction": case.correction, "classifier": classifier, "random_state": 0} | more
+    told = Resemblance(LogisticRegression(), "free" if case.correction == "both" else None)
+    chosen = (
+        settings(case) | {"correction": "weights" if case.correction == "weights" else told, "random_state": 0} | more
+    )
     return FairOutlierEnsemble(detectors, **chosen)
 
 
@@ -211,7 +211,8 @@ def _of_blind(case: Case, sample: People, fresh: People) -> Statement:
 
 
 def _of_score_repair(case: Case, sample: People, fresh: People) -> Statement:
-    repair = ScoreRepair(bias_reduction=ASKED).fit(sample.S.mean(axis=1), sensitive_features=sample.sensitive(case))
+    repair = ScoreRepair(bias_reduction=ASKED, groups=settings(case).get("groups"))
+    repair.fit(sample.S.mean(axis=1), sensitive_features=sample.sensitive(case))
     t = fresh.S.mean(axis=1)
     y = repair.transform(t, sensitive_features=fresh.sensitive(case))
     before, after = judge(case, sample, fresh, t), judge(case, sample, fresh, y)
@@ -235,12 +236,10 @@ def _of_monitor(case: Case, sample: People, fresh: People) -> Statement:
 
 def _of_audit(case: Case, sample: People, fresh: People) -> Statement:
     beside = sample.beside(case)
-    if case.labelled:
-        beside["y"] = beside.pop("labels")
     if case.notion == "individual":
         beside["X"] = sample.S
-    drawn = {"n_bootstrap": 300, "n_permutations": 300, "contamination": SHARE}
-    own = {name: value for name, value in settings(case).items() if name in ("continuous", "intersections")}
+    drawn = {"resamples": 300, "contamination": SHARE}
+    own = {name: value for name, value in settings(case).items() if name == "groups"}
     call: Callable[..., Any] = audit
     found = call(sample.S.mean(axis=1), **beside, **drawn, **own)
     audits = {"": found} if hasattr(found, "measures") else dict(found)

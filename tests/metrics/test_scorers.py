@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from evenout import FairOutlierEnsemble
-from evenout.core.exceptions import InputError
+from evenout.exceptions import InputError
 from evenout.metrics import average_precision_scorer, flag_rate_ratio_scorer, roc_auc_scorer
 
 CV = StratifiedKFold(3, shuffle=True, random_state=0)

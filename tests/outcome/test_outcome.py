@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import BlindRepair, FairOutlierEnsemble, GroupProbabilities, TargetNotReachedWarning
+from evenout import BlindRepair, FairOutlierEnsemble, GroupProbabilities
+from evenout.exceptions import TargetNotReachedWarning
 from evenout.outcome import Outcome
 from evenout.persistence import load_model, save_model
 
@@ -96,7 +97,7 @@ def fitted(gap=1.0, **settings):
         ({}, "on_target", "bias_reduction", None, 0.8),
         ({"bias_reduction": 0.5}, "on_target", "bias_reduction", 0.5, 0.5),
         ({"bias_reduction": 0.5, "confidence": 0.9}, "assured", "bias_reduction", 0.5, 0.5),
-        ({"bias_reduction": 0.5, "target": "training"}, "on_target", "bias_reduction", 0.5, 0.5),
+        ({"bias_reduction": 0.5, "judged_on": "training"}, "on_target", "bias_reduction", 0.5, 0.5),
         ({"flag_rate_ratio": 0.7}, "on_target", "flag_rate_ratio", 0.7, 0.7),
     ],
 )

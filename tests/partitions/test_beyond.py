@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import FairOutlierEnsemble, SmallGroupWarning
-from evenout.core.exceptions import ConstantScoreWarning
+from evenout import FairOutlierEnsemble, Groups, Individual
 from evenout.detectors.fairlof import FairLOF
+from evenout.exceptions import ConstantScoreWarning, SmallGroupWarning
 from evenout.metrics import flag_rates
 
 
@@ -20,9 +20,9 @@ def _spread(S, codes):  # noqa: ARG001
 
 SETTINGS = {
     "default": {"alpha": 300.0},
-    "published": {"alpha": 300.0, "combination": "maximum", "method": "published", "target": "training"},
+    "published": {"alpha": 300.0, "combination": "maximum", "correction": "published", "judged_on": "training"},
     "unweighted": {"alpha": 30.0, "combination": "greedy", "weighting": "uniform"},
-    "constrained": {"alpha": 200.0, "combination": "aom", "weights": "nonnegative"},
+    "constrained": {"alpha": 200.0, "combination": "aom", "correction": "nonnegative"},
     "both notions": {"fairness": {"demographic_parity": 1, "individual": 1}, "alpha": 2.0},
     "own form": {"fairness": _spread, "alpha": 3.0},
     "group-aware": {"detectors": ["paper", FairLOF(lambda_=0.4)], "alpha": 1.0},
@@ -33,7 +33,7 @@ SETTINGS = {
 REQUESTS = {
     "default": {},
     "confidence": {"bias_reduction": 0.5, "confidence": 0.9},
-    "constrained": {"combination": "aom", "weights": "nonnegative", "bias_reduction": 0.2},
+    "constrained": {"combination": "aom", "correction": "nonnegative", "bias_reduction": 0.2},
     "flag rates": {"flag_rate_ratio": 0.4},
 }
 
@@ -94,7 +94,7 @@ def test_weights_are_those_of_memory_for_any_partitions(name, table, engine):
         assert model.flag_rates_[:, column].tolist() == pytest.approx(list(rates.values()))
 
 
-@pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.TargetNotReachedWarning")
 @pytest.mark.parametrize("name", REQUESTS)
 def test_requests_go_by_rows_that_nothing_has_seen_as_in_memory(name, table, engine):
     model = _model(**REQUESTS[name]).fit_partitions(engine(table, 4))
@@ -129,7 +129,7 @@ def test_small_groups_are_left_out_as_in_memory(table, engine):
 def test_with_fewer_than_two_groups_the_scores_are_the_base_scores(table, engine):
     for settings in ({}, {"fairness": "individual"}, {"fairness": _spread}):
         with pytest.warns(SmallGroupWarning, match="fewer than two groups are left to compare"):
-            model = _quick(min_group_size=150, **settings).fit_partitions(engine(table, 3))
+            model = _quick(groups=Groups(min_size=150), **settings).fit_partitions(engine(table, 3))
         np.testing.assert_array_equal(model.outlier_scores_, model.target_)
         assert model.group_names_ == ("sex=f, old=0",)
         assert (model.alpha_, model.request_met_) == (0.0, False)
@@ -157,7 +157,7 @@ def test_unknown_and_small_groups_are_treated_as_in_memory(table, engine):
     sensitive.iloc[[40, 41, 42], 0] = "x"
     sensitive.iloc[[50, 51], 0] = "y"
     changed = dataclasses.replace(table, sensitive=sensitive)
-    settings = {"unknown_groups": "ignore", "small_groups": "merge", "min_group_size": 4}
+    settings = {"groups": Groups(unknown="ignore", small="merge", min_size=4)}
     memory = _quick(**settings).fit(changed.X, sensitive_features=changed.sensitive)
     assert any(name.startswith("merged: ") for name in memory.group_names_)
     for cuts in (1, 6):
@@ -215,7 +215,7 @@ def test_lost_scratch_files_are_scored_again(table, engine):
 
 def test_individual_fairness_on_a_sample_is_right_within_its_error(tables, engine):
     table = tables(2500)
-    settings = {"fairness": "individual", "length_scale": ("median", 0.5)}
+    settings = {"fairness": Individual(length_scale=("median", 0.5))}
     memory = _quick(**settings).fit(table.X, sensitive_features=table.sensitive)
     model = _quick(**settings, reference_size=1000).fit_partitions(engine(table, 4))
     error = model.path_.target_standard_error()
@@ -227,9 +227,8 @@ def test_individual_fairness_on_a_sample_is_right_within_its_error(tables, engin
 @pytest.mark.long
 def test_sampled_pairs_of_the_reference_state_their_error(tables, engine):
     table = tables(20_000)
-    settings = {"fairness": "individual", "length_scale": "minmax"}
     exact, sampled = (
-        _quick(**settings, pairs=pairs, reference_size=16_000).fit_partitions(engine(table, 4))
+        _quick(fairness=Individual("minmax", pairs), reference_size=16_000).fit_partitions(engine(table, 4))
         for pairs in ("exact", "sampled")
     )
     assert exact.pair_error_ == 0
@@ -278,7 +277,7 @@ def test_constant_detectors_take_no_part(table, engine):
             "scaling='rank' needs all rows in memory; over partitions use scaling='minmax'",
         ),
         ({"reference_size": 1}, "reference_size=1 is not allowed"),
-        ({"min_group_size": 1000, "small_groups": "error"}, "fewer than min_group_size=1000 rows"),
+        ({"groups": Groups(min_size=1000, small="error")}, "fewer than 1000 rows"),
     ],
 )
 def test_what_partitions_cannot_give_is_refused(settings, message, table, engine):

@@ -230,7 +230,7 @@ def test_two_processes_may_fill_an_empty_cache_at_once(tmp_path):
     assert sorted(files) == [".nbc", ".nbi"]
 
 
-@pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.TargetNotReachedWarning")
 def test_a_request_says_what_it_says_in_memory(table):
     model = _model(alpha=None).fit_partitions(_frame_engine(table, 3))
     memory = _model(alpha=None).fit(table.X, sensitive_features=table.sensitive)

@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from tests.partitions.conftest import Table, local_engine
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Resemblance
 from evenout.core.flags import flag_rates, rate_ratio
 
 LOGISTIC = LogisticRegression()
@@ -37,7 +37,9 @@ def rows():
 
 
 def fit(rows, cuts=4, exact_rows=100_000, **settings):
-    model = FairOutlierEnsemble([total, first, behind], random_state=0, classifier=LOGISTIC, **settings)
+    by = {"resemblance": Resemblance(LOGISTIC), "both": Resemblance(LOGISTIC, "free")}
+    settings["correction"] = by.get(settings.get("correction"), "weights")
+    model = FairOutlierEnsemble([total, first, behind], random_state=0, **settings)
     return model.fit_partitions(local_engine(rows, cuts), exact_rows=exact_rows)
 
 
@@ -102,7 +104,7 @@ def test_with_all_rows_in_the_reference_it_is_the_fit_in_memory(rows):
     some = rows.taken(np.arange(2000))
     over = fit(some, correction="both", alpha=50.0)
     memory = FairOutlierEnsemble(
-        [total, first, behind], random_state=0, classifier=LOGISTIC, correction="both", alpha=50.0
+        [total, first, behind], random_state=0, correction=Resemblance(classifier=LOGISTIC, weights="free"), alpha=50.0
     ).fit(some.X, sensitive_features=some.sensitive)
     np.testing.assert_allclose(over.lambda_["m"], memory.lambda_["m"], rtol=1e-6)
     np.testing.assert_allclose(over.weights_, memory.weights_, rtol=1e-6)

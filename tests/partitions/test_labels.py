@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import FairOutlierEnsemble, LabelCoverageWarning
+from evenout import FairOutlierEnsemble, Groups
 from evenout.core.stacking import label_coverage, learn_stack
 from evenout.detectors.pool import cross_fit_pool
+from evenout.exceptions import LabelCoverageWarning
 from evenout.fitting.beyond import Plan, open_source
 from evenout.fitting.choose import Request
 from evenout.fitting.passes import hashed_folds
@@ -37,7 +38,9 @@ RNG = np.random.default_rng(5)
 CHANCES = np.where(X["x"] > 0, 0.5, 0.1)
 LABELS = np.where(RNG.random(N) < CHANCES, OUTLIER, np.nan)
 
-pytestmark = pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning", "ignore::evenout.NoGapWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::evenout.exceptions.TargetNotReachedWarning", "ignore::evenout.exceptions.NoGapWarning"
+)
 
 
 def _radius(X):
@@ -114,7 +117,7 @@ def test_labels_sharpen_the_base_score_of_a_named_pool_beyond_its_reference():
 def test_each_model_learns_by_the_formula_for_all_rows_in_memory():
     """Rows of the reference scored by detectors without the fold, others by all detectors; then one plain stack."""
     model, engine = _make(reference_size=REFERENCE), _engine(4, chances=CHANCES)
-    parameters = model.get_params(deep=False)
+    parameters = model._parameters()
     with engine.scratch() as scratch:
         plan = Plan(engine, scratch, 10**6, None)
         source = open_source(plan, parameters, 3, Request.read(parameters).fairness)
@@ -177,7 +180,7 @@ def test_labels_of_flagged_rows_alone_are_told_by_all_rows():
 
 
 def test_labels_serve_a_notion_and_the_base_score_at_once():
-    settings = {"fairness": "equal_false_alarms", "min_group_size": 10}
+    settings = {"fairness": "equal_false_alarms", "groups": Groups(min_size=10)}
     memory = _functions(**settings).fit(X, sensitive_features=GROUPS, labels=LABELS)
     _same(_functions(**settings).fit_partitions(_engine(3)), memory)
     _same(_functions(**settings, reference_size=REFERENCE).fit_partitions(_engine(3)), memory)

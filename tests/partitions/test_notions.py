@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import FairOutlierEnsemble, GroupProbabilities, InputError
+from evenout import FairOutlierEnsemble, GroupProbabilities, Groups
+from evenout.exceptions import InputError
 from evenout.out_of_core.engines import LocalEngine, Part
 from evenout.out_of_core.parquet import open_folder
 
@@ -28,8 +29,8 @@ KINDS = {
     "bands": ({"continuous": ("age",)}, ["age"], False, False),
     "bands by themselves": ({"bands": 3}, ["age"], False, False),
     "bands and sex crossed": ({"continuous": ("age",)}, ["age", "sex"], False, False),
-    "each attribute": ({"intersections": False, "continuous": ("age",)}, ["age", "sex", "region"], False, False),
-    "both": ({"intersections": "both"}, ["sex", "region"], False, False),
+    "each attribute": ({"cross": False, "continuous": ("age",)}, ["age", "sex", "region"], False, False),
+    "both": ({"cross": "both"}, ["sex", "region"], False, False),
     "strata": ({}, ["sex"], True, False),
     "outliers": ({"fairness": "equal_opportunity"}, ["sex"], False, True),
     "odds": ({"fairness": {"equalized_odds": 1, "demographic_parity": 2}}, ["sex"], False, True),
@@ -52,8 +53,10 @@ def _largest(X):
 
 
 def _model(settings):
-    given = {"alpha": 20.0, "min_group_size": 10, "random_state": 3, **settings}
-    return FairOutlierEnsemble(detectors=[_radius, _first, _largest], **given)
+    rest = dict(settings)
+    rules = {name: rest.pop(name) for name in ("continuous", "bands", "cross") if name in rest}
+    groups = Groups(min_size=10, **rules)
+    return FairOutlierEnsemble([_radius, _first, _largest], alpha=20.0, groups=groups, random_state=3, **rest)
 
 
 def _protected(columns, rows=slice(None)):
@@ -93,7 +96,7 @@ def _same(model, memory, rtol=1e-8):
     assert model.left_out_groups_ == memory.left_out_groups_
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::evenout.exceptions.EvenoutWarning")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,14 +4,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from evenout import Groups
 from evenout.core.sketch import FrequentValues
-from evenout.groups.read import read_groups
+from evenout.groups.read import STRICT, read_groups
 from evenout.out_of_core.survey import Survey, draw_reference, sampling_rates, settle_groups, survey_rows
 
 
 def _draw(engine, size, seed=0):
-    survey = survey_rows(engine, unknown_groups="error", reference_size=size, seed=seed)
-    groups = settle_groups(survey, min_group_size=2, small_groups="error")
+    survey = survey_rows(engine, rules=Groups(), reference_size=size, seed=seed)
+    groups = settle_groups(survey, STRICT)
     return draw_reference(engine, survey, groups, reference_size=size, seed=seed), groups
 
 
@@ -65,9 +66,9 @@ def test_groups_settle_as_in_memory(seed):
     rng = np.random.default_rng(seed)
     counts = np.r_[rng.integers(1, 6, size=4), rng.integers(3, 40, size=4)]
     labels = np.repeat([f"g{i}" for i in rng.permutation(8)], counts)
-    memory = read_groups(labels, len(labels), min_group_size=6, small_groups="merge")
+    memory = read_groups(labels, len(labels), Groups(min_size=6, small="merge"))
     survey = Survey(Counter(labels.tolist()), 3, FrequentValues.of(np.empty(0, dtype=np.uint64), 1))
-    settled = settle_groups(survey, min_group_size=6, small_groups="merge")
+    settled = settle_groups(survey, Groups(min_size=6, small="merge"))
     assert settled.labels == memory.labels
     assert settled.counts.tolist() == [*memory.counts.tolist(), 3]
     assert [settled.codes[label] for label in labels] == memory.codes.tolist()

@@ -7,7 +7,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 from tests.partitions.conftest import Table, local_engine
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Resemblance
 from evenout.core.flags import flag_rates, rate_ratio
 
 NAMES = list("abcd")
@@ -31,7 +31,8 @@ def draw(n, seed):
 
 def fit(rows, classifier, **settings):
     settings = {"correction": "resemblance", "reference_size": 600} | settings
-    model = FairOutlierEnsemble([length, first], classifier=classifier, random_state=0, **settings)
+    settings["correction"] = Resemblance(classifier, "free" if settings["correction"] == "both" else None)
+    model = FairOutlierEnsemble([length, first], random_state=0, **settings)
     return model.fit_partitions(local_engine(rows, 3))
 
 
@@ -62,7 +63,7 @@ def test_sums_hold_every_row_as_a_classifier_sees_it_that_has_not_seen_the_row()
     assert (np.abs(by_all[:, 2:] - r).max(axis=1) > 0.1).sum() > 50  # a tree that has seen a row says something else
 
 
-@pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.TargetNotReachedWarning")
 @pytest.mark.parametrize("correction", ["resemblance", "both"])
 def test_a_classifier_that_remembers_its_rows_promises_no_more_than_new_rows_get(correction):
     forest = RandomForestClassifier(20, random_state=0)
@@ -73,7 +74,7 @@ def test_a_classifier_that_remembers_its_rows_promises_no_more_than_new_rows_get
 
 @pytest.mark.nightly
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore::evenout.TargetNotReachedWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.TargetNotReachedWarning")
 @pytest.mark.parametrize("asked", ["bias_reduction", "flag_rate_ratio"])
 @pytest.mark.parametrize("classifier", [None, RandomForestClassifier(30, random_state=0)])
 @pytest.mark.parametrize("correction", ["resemblance", "both"])

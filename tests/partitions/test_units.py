@@ -7,14 +7,16 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from evenout import FairOutlierEnsemble
-from evenout.core.exceptions import ConstantFeatureWarning
+from evenout import FairOutlierEnsemble, Groups
 from evenout.datasets import load_dataset
 from evenout.detectors.units import Measures, Units
+from evenout.exceptions import ConstantFeatureWarning
 from evenout.out_of_core.survey import survey_rows
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::evenout.TargetNotReachedWarning", "ignore::evenout.NoGapWarning", "ignore::evenout.SmallGroupWarning"
+    "ignore::evenout.exceptions.TargetNotReachedWarning",
+    "ignore::evenout.exceptions.NoGapWarning",
+    "ignore::evenout.exceptions.SmallGroupWarning",
 )
 
 
@@ -112,7 +114,9 @@ def test_beyond_exact_rows_quartiles_are_within_the_stated_error(tables, engine,
     assert np.abs(np.array(ranks) - 0.5).max() <= error + 1 / len(X)
 
 
-@pytest.mark.filterwarnings("ignore::evenout.GroupGivenAwayWarning")  # each group has its own copy of that row
+@pytest.mark.filterwarnings(
+    "ignore::evenout.exceptions.GroupGivenAwayWarning"
+)  # each group has its own copy of that row
 def test_rows_that_units_cannot_tell_apart_are_drawn_in_proportion(tables, engine):
     """Three in ten rows differ by less than a unit's grid: as content they are one row, which must not come whole."""
     table = tables(5000)
@@ -140,7 +144,7 @@ def test_constant_columns_are_dropped_and_named_once(tables, engine):
 
 def test_without_units_no_pass_is_made_for_them(tables, engine, monkeypatch):
     table = tables(600)
-    survey = survey_rows(engine(table, 3), unknown_groups="error", reference_size=100, seed=0)
+    survey = survey_rows(engine(table, 3), rules=Groups(), reference_size=100, seed=0)
     assert survey.ranges is None
     monkeypatch.setattr("evenout.fitting.beyond.learn_units", None)
     for settings in ({"standardize": False, "reference_size": 100}, {"reference_size": 600}):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.pipeline import Pipeline
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Groups, Individual
 from evenout.persistence import save_model
 from evenout.tables.encoder import TableEncoder
 
@@ -23,7 +23,7 @@ def make_table(n=80, seed=0):
 def fit_pipeline(**settings):
     frame, groups = make_table()
     table = TableEncoder().fit(frame)
-    ensemble = FairOutlierEnsemble(random_state=0, min_group_size=5, length_scale=1.0, **settings)
+    ensemble = FairOutlierEnsemble(random_state=0, groups=Groups(min_size=5), **settings)
     ensemble.fit(table.transform(frame), sensitive_features=groups)
     return Pipeline([("table", table), ("ensemble", ensemble)])
 
@@ -33,7 +33,7 @@ def pipeline():
     """Every part that a file may hold: neighbours, forest, tails, units, kept ranks, sums over pairs."""
     settings = {"detectors": "diverse", "scaling": "rank", "combination": "aom", "alpha": 2.0}
     settings["standardize"] = True
-    return fit_pipeline(fairness={"demographic_parity": 1.0, "individual": 2.0}, weights="simplex", **settings)
+    return fit_pipeline(fairness={"demographic_parity": 1.0, Individual(1.0): 2.0}, correction="simplex", **settings)
 
 
 @pytest.fixture(scope="session")

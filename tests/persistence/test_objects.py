@@ -14,7 +14,7 @@ from sklearn.neighbors import LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evenout import FairOutlierEnsemble, persistence
+from evenout import FairOutlierEnsemble, Groups, persistence
 from evenout.detectors.fairlof import FairLOF
 from evenout.persistence import ModelFileError, load_model, save_model
 from evenout.storage.archive import read_plain, write_plain
@@ -22,7 +22,7 @@ from evenout.storage.archive import read_plain, write_plain
 
 def small(**settings):
     X = np.random.default_rng(0).normal(size=(40, 2))
-    return FairOutlierEnsemble(alpha=0.0, random_state=0, min_group_size=5, **settings).fit(
+    return FairOutlierEnsemble(alpha=0.0, random_state=0, groups=Groups(min_size=5), **settings).fit(
         X, sensitive_features=["p", "q"] * 20
     )
 

@@ -13,6 +13,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.preprocessing import FunctionTransformer
 
 import evenout
+from evenout import Groups
 from evenout.persistence import ModelFileError, load_model
 from evenout.storage.archive import read_plain, write_plain
 
@@ -394,7 +395,7 @@ def soft_data(tmp_path_factory):
     """A model that compares bands of a number and known inliers."""
     rng, file = np.random.default_rng(0), tmp_path_factory.mktemp("soft") / "soft.skops"
     model = evenout.FairOutlierEnsemble(
-        fairness="equal_false_alarms", continuous=("0",), bands=3, alpha=1.0, random_state=0
+        fairness="equal_false_alarms", groups=Groups(continuous=("0",), bands=3), alpha=1.0, random_state=0
     )
     X = rng.normal(size=(200, 3))
     evenout.persistence.save_model(model.fit(X, sensitive_features=rng.random(200), labels=np.zeros(200)), file)

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Groups, Individual
 from evenout.persistence import load_model, save_model
 from evenout.tables.encoder import TableEncoder
 
@@ -29,11 +29,13 @@ def test_pipeline_comes_back_to_the_last_bit(pipeline, model_file, new_rows):
 def test_every_learnt_attribute_and_parameter_comes_back(pipeline, model_file):
     saved, loaded = pipeline["ensemble"], load_model(model_file)["ensemble"]
     assert vars(loaded).keys() == vars(saved).keys()
-    assert loaded.get_params() == saved.get_params()
+    assert repr(loaded) == repr(saved)
     for name, value in vars(saved).items():
         if name == "_result":
             np.testing.assert_equal(vars(loaded._result.mixture), vars(value.mixture))
             np.testing.assert_equal(vars(loaded._result.choice), vars(value.choice))
+        elif name in ("groups", "fairness"):
+            assert repr(getattr(loaded, name)) == repr(value)
         elif name != "path_":
             np.testing.assert_array_equal(getattr(loaded, name), value, err_msg=name)
             assert type(getattr(loaded, name)) is type(value), name
@@ -48,19 +50,19 @@ KINDS = {
     "default": ({}, {}),
     "default pool": ({"detectors": "default", "standardize": True}, {}),
     "default pool, raw": ({"detectors": "default", "combination": "median"}, {}),
-    "greedy, nonnegative": ({**GIVEN, "combination": "greedy", "weights": "nonnegative"}, {}),
-    "maximum, simplex": ({**GIVEN, "combination": "maximum", "weights": "simplex"}, {}),
+    "greedy, nonnegative": ({**GIVEN, "combination": "greedy", "correction": "nonnegative"}, {}),
+    "maximum, simplex": ({**GIVEN, "combination": "maximum", "correction": "simplex"}, {}),
     "gaussian": ({"scaling": "gaussian", "combination": "median", "weighting": "uniform"}, {}),
-    "published": ({**GIVEN, "method": "published", "target": "training", "combination": "aom"}, {}),
+    "published": ({**GIVEN, "correction": "published", "judged_on": "training", "combination": "aom"}, {}),
     "individual": (
-        {"fairness": "individual", "length_scale": "minmax", "weights": "simplex", "n_jobs": 2},
+        {"fairness": Individual(length_scale="minmax"), "correction": "simplex", "n_jobs": 2},
         {},
     ),
     "clusters": (GIVEN, {"clusters": np.arange(90) // 2}),
     "weighted": (GIVEN, {"sample_weight": np.linspace(0.0, 2.0, 90)}),
     "request": ({**GIVEN, "alpha": None, "contamination": 7}, {}),
-    "one group": ({**GIVEN, "min_group_size": 31, "fairness": "individual", "detectors": "paper"}, {}),
-    "no group": ({**GIVEN, "min_group_size": 40}, {}),
+    "one group": ({**GIVEN, "groups": Groups(min_size=31), "fairness": "individual", "detectors": "paper"}, {}),
+    "no group": ({**GIVEN, "groups": Groups(min_size=40)}, {}),
 }
 
 
@@ -71,7 +73,7 @@ def test_every_kind_of_ensemble_comes_back_with_its_column_names_and_claims(kind
     rng, groups = np.random.default_rng(0), np.array(["p", "q", "r"] * 30)
     groups[0] = "q"
     X = pd.DataFrame(rng.gamma(2.0, size=(90, 3)), columns=["x", "y", "z"]).mul(1.0 + (groups == "r"), axis=0)
-    model = FairOutlierEnsemble(**{"alpha": 10.0, "min_group_size": 20, "random_state": 0, **settings})
+    model = FairOutlierEnsemble(**{"alpha": 10.0, "groups": Groups(min_size=20), "random_state": 0, **settings})
     model.fit(X, sensitive_features=groups, **more)
     save_model(model, tmp_path / "m.skops")
     save_model(model, tmp_path / "whole.skops", updatable=True)
@@ -123,7 +125,7 @@ def test_an_interval_without_an_end_comes_back(pipeline, tmp_path):
 
 def small(**settings):
     X = np.random.default_rng(0).normal(size=(40, 2))
-    return FairOutlierEnsemble(alpha=0.0, random_state=0, min_group_size=5, **settings).fit(
+    return FairOutlierEnsemble(alpha=0.0, random_state=0, groups=Groups(min_size=5), **settings).fit(
         X, sensitive_features=["p", "q"] * 20
     )
 

@@ -13,18 +13,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Groups
 from evenout.core.base_score import learn_scaling, unit_range
 from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
 from evenout.core.content import assign_folds, count_folds
-from evenout.core.exceptions import (
+from evenout.detectors import pool as named
+from evenout.exceptions import (
     ConstantFeatureWarning,
     ConstantScoreWarning,
     FewPairsWarning,
     NoGapWarning,
     TargetNotReachedWarning,
 )
-from evenout.detectors import pool as named
 
 settings.register_profile(
     "quick",
@@ -161,7 +161,7 @@ def _fit(table, detectors="precomputed", *, counted=None, **parameters):
         for category in (*said, TargetNotReachedWarning):
             warnings.simplefilter("ignore", category)
         warnings.filterwarnings("ignore", "n_neighbors", UserWarning)
-        model = FairOutlierEnsemble(detectors, **{"random_state": 0, "min_group_size": 2, **parameters})
+        model = FairOutlierEnsemble(detectors, **{"random_state": 0, "groups": Groups(min_size=2), **parameters})
         return model.fit(table.values, sensitive_features=table.names, **(counted or {}))
 
 

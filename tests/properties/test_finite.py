@@ -11,11 +11,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evenout import audit, metrics
+from evenout import Groups, Individual, audit, metrics
 from evenout.core.base_score import COMBINATIONS, SCALINGS, learn_scaling
 from evenout.core.cells import variances
 from evenout.core.parity import effective_sizes
-from evenout.core.problem import METHODS, WEIGHTS
+from evenout.core.problem import WEIGHTS
 from evenout.detectors.fairlof import FairLOF
 from evenout.detectors.tails import Tails
 from evenout.repair import ScoreRepair
@@ -24,13 +24,13 @@ REQUESTS = st.sampled_from(
     [
         {},
         {"bias_reduction": 1.0},
-        {"target": "training"},
+        {"judged_on": "training"},
         {"alpha": 0.0},
         {"alpha": 1e300},
         {"flag_rate_ratio": 0.8},
         {"confidence": 0.9},
-        {"method": "published"},
-        {"method": "published", "target": "training"},
+        {"correction": "published"},
+        {"correction": "published", "judged_on": "training"},
     ]
 )
 LENGTHS = st.sampled_from(["minmax", 1e-20, 1.0, 1e20, ("median", 0.05)])
@@ -78,8 +78,7 @@ def test_fit_and_scores_of_new_rows_are_finite(data, wild_tables, fit):
 @given(data=st.data())
 def test_constrained_fit_is_finite(data, wild_tables, fit):
     asked = {
-        "weights": data.draw(st.sampled_from(WEIGHTS[1:])),
-        "method": data.draw(st.sampled_from(METHODS)),
+        "correction": data.draw(st.sampled_from(WEIGHTS[1:])),
         "combination": data.draw(st.sampled_from(["average", "maximum"])),
         "alpha": data.draw(st.sampled_from([0.0, 1.0])),
     }
@@ -89,8 +88,7 @@ def test_constrained_fit_is_finite(data, wild_tables, fit):
 @given(data=st.data())
 def test_biases_are_finite_unless_the_score_is_constant(data, wild_tables, fit):
     table = data.draw(wild_tables())
-    method = data.draw(st.sampled_from(METHODS))
-    path = fit(table, method=method).path_
+    path = fit(table, correction=data.draw(st.sampled_from(["weights", "published"]))).path_
     alphas = np.r_[0.0, path.grid(4)]
     measurable = ((effective_sizes(path.cross.held) > 1.5).sum(axis=1) >= 2).any()  # two rows of two groups in a fold
     for target in ("unseen", "training"):
@@ -108,15 +106,14 @@ def test_biases_are_finite_unless_the_score_is_constant(data, wild_tables, fit):
     assert 0.0 <= path.gap_p_value <= 1.0
 
 
-@pytest.mark.filterwarnings("ignore::evenout.ManyColumnsWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.ManyColumnsWarning")
 @pytest.mark.usefixtures("few_trees")
 @given(data=st.data())
 def test_named_pools_are_finite(data, wild_tables, fit):
     table = data.draw(wild_tables(most=4))
-    fairness = data.draw(
-        st.sampled_from(["demographic_parity", "individual", {"demographic_parity": 1.0, "individual": 1.0}])
-    )
-    asked = {"fairness": fairness, "length_scale": data.draw(LENGTHS), **data.draw(REQUESTS)}
+    notion = Individual(data.draw(LENGTHS))
+    fairness = data.draw(st.sampled_from(["demographic_parity", notion, {"demographic_parity": 1.0, notion: 1.0}]))
+    asked = {"fairness": fairness, **data.draw(REQUESTS)}
     asked["standardize"] = data.draw(st.booleans())
     model = fit(table, data.draw(st.sampled_from(["paper", "diverse", "default"])), **asked)
     assert_finite_fit(model)
@@ -129,17 +126,17 @@ def test_named_pools_are_finite(data, wild_tables, fit):
 def test_detectors_that_use_groups_are_finite(data, wild_tables, fit):
     table = data.draw(wild_tables())
     pairs = data.draw(st.sampled_from(["exact", "sampled"]))
-    asked = {"fairness": "individual", "length_scale": data.draw(LENGTHS), "pairs": pairs}
+    asked = {"fairness": Individual(length_scale=data.draw(LENGTHS), pairs=pairs)}
     model = fit(table, [FairLOF(2), FairLOF(1, lambda_=1.0)], **asked)
     assert_finite_fit(model)
     new = -table.values[::-1]
     assert_finite_on_new_rows(model, new, sensitive_features=table.names)
 
 
-@pytest.mark.parametrize("asked", [{}, {"alpha": 1.0}, {"target": "training"}])
+@pytest.mark.parametrize("asked", [{}, {"alpha": 1.0}, {"judged_on": "training"}])
 def test_notions_without_any_rows_that_are_alike_are_finite(asked, make_table, fit):
-    both = {"demographic_parity": 1.0, "individual": 1.0}
-    model = fit(make_table(30, 2), [FairLOF(3), FairLOF(5)], fairness=both, length_scale=1e-20, **asked)
+    both = {"demographic_parity": 1.0, Individual(1e-20): 1.0}
+    model = fit(make_table(30, 2), [FairLOF(3), FairLOF(5)], fairness=both, **asked)
     assert_finite_fit(model)
     assert_finite(bias=model.path_.bias(np.array([0.0, 1.0])), base=model.path_.target_bias())
 
@@ -201,12 +198,11 @@ def test_audits_are_finite(data, wild_tables):
     found = audit(
         table.values[:, 0],
         sensitive_features=table.names,
-        min_group_size=2,
-        y=labels,
+        groups=Groups(min_size=2),
+        labels=labels,
         X=table.values,
         given=labels[::-1],
-        n_bootstrap=10,
-        n_permutations=10,
+        resamples=10,
     )
     constant = np.ptp(table.values[:, 0]) == 0
     for m in found.measures:

@@ -22,7 +22,7 @@ ALPHAS = np.array([0.0, 0.1, 1.0, 10.0, 1e3])
 # Without folds: the random split is drawn from the bits of the scaled scores, so that other units of a score, or
 # another order of the detectors, draw another split, as another seed does.
 REQUESTS = st.sampled_from([{"alpha": 0.0}, {"alpha": 3.0}, {"bias_reduction": 0.5}, {"flag_rate_ratio": 0.5}]).map(
-    lambda request: {**request, "target": "training"}
+    lambda request: {**request, "judged_on": "training"}
 )
 ORDERLY = st.sampled_from([name for name in COMBINATIONS if name not in ("aom", "moa")])  # no random buckets
 
@@ -84,7 +84,7 @@ def test_row_order_does_not_change_the_fit_of_detectors(data, tame_tables, fit):
 def test_equal_weights_are_a_unit_of_alpha(data, tame_tables, fit):
     """A weight of 2 for every row doubles the misfit; with twice the alpha all is the same."""
     table, unit = data.draw(tame_tables()), data.draw(st.sampled_from([1.0, 2.0, 0.01]))
-    asked = data.draw(st.sampled_from([{}, {"target": "training"}, {"flag_rate_ratio": 0.7}]))
+    asked = data.draw(st.sampled_from([{}, {"judged_on": "training"}, {"flag_rate_ratio": 0.7}]))
     one, two = (
         fit(table, counted=counted, **asked) for counted in (None, {"sample_weight": np.full(len(table), unit)})
     )
@@ -113,7 +113,7 @@ def test_order_of_score_columns_permutes_the_weights(data, tame_tables, fit):
     asked = {
         **data.draw(REQUESTS),
         "combination": data.draw(ORDERLY),
-        "weights": data.draw(st.sampled_from(WEIGHTS)),
+        "correction": data.draw(st.sampled_from(["weights", *WEIGHTS[1:]])),
     }
     one, two = fit(table, **asked), fit(table.of(table.values[:, order]), **asked)
     assert_same_fit(one, two, columns=order, same_split=False)

@@ -27,7 +27,7 @@ def people(make_table):
 @pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize(
     "asked",
-    [{}, {"fairness": BOTH, "alpha": 2.0}, {"weights": "simplex", "scaling": "zscore", "combination": "moa"}],
+    [{}, {"fairness": BOTH, "alpha": 2.0}, {"correction": "simplex", "scaling": "zscore", "combination": "moa"}],
 )
 def test_jobs_and_blas_threads_do_not_change_the_fit(asked, people, fit):
     found, new = [], people.values[:50] + 0.1
@@ -43,7 +43,7 @@ def test_blas_threads_do_not_change_an_audit(people):
     found = []
     for threads in (1, 2):
         with threadpool_limits(threads, "blas"):
-            settings = {"X": people.values, "n_bootstrap": 50, "n_permutations": 50}
+            settings = {"X": people.values, "resamples": 50}
             found.append(audit(people.values[:, 0], sensitive_features=people.names, **settings).to_frame())
     columns = ["value", "low", "high", "p", "p_adjusted"]
     np.testing.assert_allclose(found[1][columns], found[0][columns], rtol=1e-8, atol=1e-12)

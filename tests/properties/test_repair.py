@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout import Groups
+from evenout.exceptions import NoGapWarning, TargetNotReachedWarning
 from evenout.repair import ScoreRepair
 
 REQUESTS = st.sampled_from([{}, {"strength": 0.0}, {"strength": 0.3}, {"bias_reduction": 0.7}])
@@ -17,7 +18,7 @@ def repaired(table, request):
     with warnings.catch_warnings():
         for category in (NoGapWarning, TargetNotReachedWarning):
             warnings.simplefilter("ignore", category)
-        return ScoreRepair(min_group_size=2, **request).fit(table.values[:, 0], sensitive_features=table.names)
+        return ScoreRepair(groups=Groups(min_size=2), **request).fit(table.values[:, 0], sensitive_features=table.names)
 
 
 @given(data=st.data())
@@ -49,7 +50,7 @@ def test_strength_lies_in_its_range_and_the_reduction_is_known(data, tame_tables
 
 def test_groups_without_spread_cannot_be_evened_out_by_half():
     """Any strength below 1 only shrinks the score, and strength 1 makes it constant: no reduction is reached."""
-    repair = ScoreRepair(min_group_size=2, bias_reduction=0.5)
+    repair = ScoreRepair(groups=Groups(min_size=2), bias_reduction=0.5)
     with pytest.warns(TargetNotReachedWarning, match="the most is"):
         repair.fit([1.0, 1.0, 0.0, 0.0, 1.0], sensitive_features=["a", "a", "b", "b", "a"])
     assert repair.strength_ < 1.0

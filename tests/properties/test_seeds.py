@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenout import audit
+from evenout import Groups, audit
 from evenout.core.content import assign_folds
 from evenout.core.pairwise import sampled_pair_sums
 from evenout.datasets import make_biased_outliers, sample_groups
@@ -92,7 +92,7 @@ def test_sampled_groups_follow_their_seed(seed):
 
 def test_audits_follow_their_seed(people):
     def table(random_state):
-        settings = {"X": people.values, "n_bootstrap": 20, "n_permutations": 20, "random_state": random_state}
+        settings = {"X": people.values, "resamples": 20, "random_state": random_state}
         return audit(people.values[:, 0], sensitive_features=people.names, **settings).to_frame()
 
     first = table(5)
@@ -107,6 +107,7 @@ def test_repair_has_nothing_random(data, tame_tables):
     table = data.draw(tame_tables(max_width=1))
     groups = {"sensitive_features": table.names}
     one, two = (
-        ScoreRepair(min_group_size=2, strength=0.5).fit_transform(table.values[:, 0], **groups) for _ in range(2)
+        ScoreRepair(groups=Groups(min_size=2), strength=0.5).fit_transform(table.values[:, 0], **groups)
+        for _ in range(2)
     )
     np.testing.assert_array_equal(one, two)

@@ -25,7 +25,7 @@ POOLS = {
     "default": {},
     "raw": {"standardize": False},
     "paper": {"detectors": "paper"},
-    "published": {"detectors": "paper", "method": "published", "combination": "greedy"},
+    "published": {"detectors": "paper", "correction": "published", "combination": "greedy"},
     "diverse": {"detectors": "diverse", "scaling": "zscore"},
     "foreign": {"detectors": ["default", OneClassSVM(), LocalOutlierFactor(n_neighbors=5), lambda X: X[:, 0] ** 2]},
     "own family": {"detectors": ["paper", ("projections", Projections())]},
@@ -128,7 +128,7 @@ def test_results_do_not_depend_on_threads_nor_on_other_rows(model, new):
 
 @pytest.mark.parametrize("correction", ["resemblance", "both"])
 @pytest.mark.parametrize("scaling", ["minmax", "rank"])
-@pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.EvenoutWarning")
 def test_parts_add_up_where_scores_are_corrected_by_resemblance(correction, scaling):
     rng = np.random.default_rng(3)
     group = rng.integers(0, 2, 300)

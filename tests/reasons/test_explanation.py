@@ -8,7 +8,8 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evenout import FairOutlierEnsemble, InputError, TableEncoder
+from evenout import FairOutlierEnsemble, TableEncoder
+from evenout.exceptions import InputError
 from evenout.reasons import explain, reason_columns
 
 
@@ -178,7 +179,7 @@ def looks():
 
 
 @pytest.mark.parametrize("correction", ["resemblance", pytest.param("both", marks=pytest.mark.long)])
-@pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.EvenoutWarning")
 def test_resemblance_is_a_part_of_its_own(looks, correction):
     X, group = looks
     model = FairOutlierEnsemble(correction=correction, flag_rate_ratio=0.9, random_state=0)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import InputError
+from evenout.exceptions import InputError
 from evenout.out_of_core.parquet import open_folder
 from evenout.persistence import load_model, save_model
 from evenout.reasons import explain_partitions, reason_columns

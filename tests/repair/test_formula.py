@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ks_2samp
 
+from evenout import Groups
 from evenout.repair import ScoreRepair
 
 
@@ -39,7 +40,7 @@ def literal_repair(y, groups, new, new_groups, strength):
 @pytest.mark.parametrize("strength", [0.4, 1.0])
 def test_repair_equals_the_formula_row_by_row(ties, strength, simulated):
     y, groups = simulated((60, 30, 12), ties=ties)
-    repair = ScoreRepair(strength=strength, min_group_size=10).fit(y, sensitive_features=groups)
+    repair = ScoreRepair(strength=strength, groups=Groups(min_size=10)).fit(y, sensitive_features=groups)
     new, new_groups = simulated((30, 20, 10), seed=1)
     new = 1.5 * new - 0.5  # beyond both ends of the training scores
     for scores, g in ((y, groups), (new, new_groups)):

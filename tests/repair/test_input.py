@@ -8,7 +8,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 
-from evenout.core.exceptions import SmallGroupWarning
+from evenout import Groups
+from evenout.exceptions import SmallGroupWarning
 from evenout.metrics import flag_rate_ratio
 from evenout.repair import ScoreRepair
 
@@ -28,8 +29,8 @@ def test_frames_and_intersectional_groups_are_read(simulated):
     y, groups = simulated()
     series = pd.Series(y, index=np.arange(len(y)) + 10)
     table = pd.DataFrame({"group": groups, "old": np.arange(len(y)) % 2}, index=series.index)
-    repair = ScoreRepair(min_group_size=10).fit(series, sensitive_features=table)
-    assert repair.groups_ == tuple(f"group={g}, old={o}" for g in "abcd" for o in (0, 1))
+    repair = ScoreRepair(groups=Groups(min_size=10)).fit(series, sensitive_features=table)
+    assert repair.group_names_ == tuple(f"group={g}, old={o}" for g in "abcd" for o in (0, 1))
     assert repair.group_counts_.sum() == len(y)
     one = repair.transform([2.0], sensitive_features=pd.DataFrame({"group": ["c"], "old": [1]}))
     assert one == repair.transform([2.0], sensitive_features=["c & 1"])
@@ -50,18 +51,16 @@ def test_bad_groups_are_clear_errors(simulated):
         repair.transform([1.0, 2.0], sensitive_features=["a", "b", "c"])
     with pytest.raises(ValueError, match=r"one group only \('a'\)"):
         ScoreRepair().fit(y, sensitive_features=["a"] * len(y))
-    with pytest.raises(ValueError, match=r"fewer than min_group_size=100 rows: 'c' \(90\), 'd' \(40\)"):
-        ScoreRepair(min_group_size=100, small_groups="error").fit(y, sensitive_features=groups)
+    with pytest.raises(ValueError, match=r"fewer than 100 rows: 'c' \(90\), 'd' \(40\)"):
+        ScoreRepair(groups=Groups(min_size=100, small="error")).fit(y, sensitive_features=groups)
 
 
 def test_small_groups_keep_their_scores_and_are_named(simulated):
     y, groups = simulated((400, 150, 29, 12))
-    with pytest.warns(
-        SmallGroupWarning, match=r"fewer than min_group_size=30 rows are left out: 'c' \(29\), 'd' \(12\)"
-    ):
+    with pytest.warns(SmallGroupWarning, match=r"fewer than 30 rows are left out: 'c' \(29\), 'd' \(12\)"):
         repair = ScoreRepair(strength=0.7).fit(y, sensitive_features=groups)
-    assert repair.groups_ == ("a", "b")
-    assert repair.left_out_ == {"c": 29, "d": 12}
+    assert repair.group_names_ == ("a", "b")
+    assert repair.left_out_groups_ == {"c": 29, "d": 12}
     small = np.isin(groups, ["c", "d"])
     repaired = repair.transform(y, sensitive_features=groups)
     assert_array_equal(repaired[small], y[small])
@@ -74,8 +73,8 @@ def test_small_groups_keep_their_scores_and_are_named(simulated):
 
 def test_small_groups_can_be_repaired_as_one(simulated):
     y, groups = simulated((400, 150, 25, 12))
-    repair = ScoreRepair(small_groups="merge").fit(y, sensitive_features=groups)
-    assert repair.groups_ == ("a", "b", "merged: c + d")
+    repair = ScoreRepair(groups=Groups(small="merge")).fit(y, sensitive_features=groups)
+    assert repair.group_names_ == ("a", "b", "merged: c + d")
     together = np.where(np.isin(groups, ["c", "d"]), "x", groups)
     expected = ScoreRepair().fit_transform(y, sensitive_features=together)
     assert_allclose(repair.transform(y, sensitive_features=groups), expected, rtol=1e-12)
@@ -100,19 +99,26 @@ def test_bad_scores_and_parameters_are_clear_errors(simulated):
         ScoreRepair().fit(np.where(y > 3, np.nan, y), sensitive_features=groups)
     with pytest.raises(ValueError, match="at most one of them"):
         ScoreRepair(strength=0.5, bias_reduction=0.5).fit(y, sensitive_features=groups)
-    for bad in ({"strength": 1.5}, {"bias_reduction": -0.1}, {"min_group_size": 1}, {"small_groups": "keep"}):
+    for bad in (
+        {"strength": 1.5},
+        {"bias_reduction": -0.1},
+        {"groups": Groups(min_size=1)},
+        {"groups": Groups(small="keep")},
+    ):
         with pytest.raises(ValueError, match=rf"{next(iter(bad))}=.*is not allowed"):
             ScoreRepair(**bad).fit(y, sensitive_features=groups)
 
 
 def test_it_is_a_scikit_learn_estimator(simulated):
     y, groups = simulated()
-    repair = ScoreRepair(strength=0.3, min_group_size=20)
+    repair = ScoreRepair(strength=0.3, groups=Groups(min_size=20))
     with pytest.raises(Exception, match="not fitted"):
         repair.transform(y, sensitive_features=groups)
     fresh = clone(repair.fit(y, sensitive_features=groups))
-    expected = {"strength": 0.3, "bias_reduction": None, "contamination": 0.1, "min_group_size": 20}
-    assert fresh.get_params() == expected | {"small_groups": "leave_out"}
+    expected = {"strength": 0.3, "bias_reduction": None, "contamination": 0.1, "groups": fresh.groups}
+    assert fresh.get_params(deep=False) == expected
+    assert fresh.get_params()["groups__min_size"] == 20
+    assert fresh.groups is not repair.groups
     assert not hasattr(fresh, "strength_")
     assert "strength=0.3" in repr(repair)
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from evenout.core.exceptions import NoGapWarning, TargetNotReachedWarning
+from evenout import Groups
+from evenout.exceptions import NoGapWarning, TargetNotReachedWarning
 from evenout.metrics import demographic_parity
 from evenout.repair import ScoreRepair
 
@@ -46,7 +47,7 @@ def test_the_expected_reduction_is_right_on_average(strength, simulated):
     for seed in range(100):
         y, groups = simulated((60, 25), seed, gap=1.0)
         fresh, fresh_groups = simulated((1500, 625), 1000 + seed, gap=1.0)
-        repair = ScoreRepair(strength=strength, min_group_size=10).fit(y, sensitive_features=groups)
+        repair = ScoreRepair(strength=strength, groups=Groups(min_size=10)).fit(y, sensitive_features=groups)
         measure = {"scale_free": True, "corrected": True}
         base = demographic_parity(y, sensitive_features=groups, **measure)
         if repair.gap_detected_:
@@ -63,11 +64,11 @@ def test_the_expected_reduction_is_right_on_average(strength, simulated):
 def test_small_groups_limit_what_can_be_promised(simulated):
     y, groups = simulated((60, 12), seed=1, gap=1.5)
     with pytest.warns(TargetNotReachedWarning, match="cannot be promised on unseen rows"):
-        repair = ScoreRepair(bias_reduction=1.0, min_group_size=10).fit(y, sensitive_features=groups)
+        repair = ScoreRepair(bias_reduction=1.0, groups=Groups(min_size=10)).fit(y, sensitive_features=groups)
     assert 0.5 < repair.strength_ < 1
     assert 0.5 < repair.bias_reduction_ < 1
     others = [
-        ScoreRepair(strength=s, min_group_size=10).fit(y, sensitive_features=groups).bias_reduction_
+        ScoreRepair(strength=s, groups=Groups(min_size=10)).fit(y, sensitive_features=groups).bias_reduction_
         for s in np.linspace(0, 1, 21)
     ]
     assert repair.bias_reduction_ >= max(others)
@@ -96,7 +97,7 @@ def test_groups_whose_joined_names_look_alike_have_maps_of_their_own():
     groups = [["a & b", "c"]] * 50 + [["a", "b & c"]] * 50
     scores = np.r_[rng.normal(size=50), 5 + rng.normal(size=50)]
     repair = ScoreRepair().fit(scores, sensitive_features=groups)
-    assert len(repair.groups_) == 2
+    assert len(repair.group_names_) == 2
     repaired = repair.transform(scores, sensitive_features=groups)
     assert abs(repaired[:50].mean() - repaired[50:].mean()) < 1e-9
     np.testing.assert_array_equal(repair.transform(scores[:1], sensitive_features=groups[:1]), repaired[:1])

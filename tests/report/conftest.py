@@ -26,7 +26,7 @@ class Case:
         return ("sex=" + self.sensitive["sex"] + ", age=" + self.sensitive["age"]).to_numpy()
 
     def collect(self, **options: Any):
-        given = {"X": self.X, "sensitive_features": self.sensitive, "y": self.y, "date": DATE} | options
+        given = {"X": self.X, "sensitive_features": self.sensitive, "labels": self.y, "date": DATE} | options
         return collect(self.model, **given)
 
 

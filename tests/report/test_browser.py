@@ -19,7 +19,7 @@ def address(case, tmp_path_factory, date):
         path,
         X=case.X,
         sensitive_features=case.sensitive,
-        y=case.y,
+        labels=case.y,
         ids=ids,
         title="<i>T</i>",
         date=date,
@@ -172,7 +172,7 @@ def test_page_without_scripts_shows_the_chosen_setting(browser, address, data):
     context.close()
 
 
-@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.SmallGroupWarning")
 def test_page_with_nobody_to_compare_draws_what_there_is(browser, make, tmp_path):
     case = make(sizes=(300, 20), alpha=None)
     path = write_report(case.model, tmp_path / "r.html", X=case.X, sensitive_features=case.sensitive)

@@ -9,8 +9,9 @@ from sklearn.base import clone
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from evenout import FairLOF, FairOutlierEnsemble, SmallGroupWarning
+from evenout import FairLOF, FairOutlierEnsemble
 from evenout.core.cells import rank_weights
+from evenout.exceptions import SmallGroupWarning
 from evenout.metrics import demographic_parity, flag_rate_ratio, flag_rates, misfit, unflagged_rate_ratio
 from evenout.report.page import collect
 
@@ -148,14 +149,14 @@ def test_size_of_the_gap_in_deviations_and_in_people(case, data):
     assert data.steps[-1].score.beyond < data.base.beyond
 
 
-@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.SmallGroupWarning")
 def test_small_groups_are_shown_apart_and_take_no_part_in_ratios(make):
     case = make(sizes=(500, 300, 200, 25))
     data, rates = (
         case.collect(show_small_cells=True),
         flag_rates(case.model.target_, sensitive_features=case.groups),
     )
-    assert data.small_groups == ("sex=m, age=young",)
+    assert data.left_out_groups == ("sex=m, age=young",)
     assert (data.n_groups, data.groups[-1].name) == (3, "too few people to compare")
     assert data.groups[-1].size == (25, 25)
     compared = [rates[group.name] for group in data.groups[:3]]
@@ -181,7 +182,7 @@ def test_weights_are_those_of_the_sum_or_of_what_is_added_to_the_base_score(make
     linear, other = make(), make(combination="maximum")
     assert linear.collect().weights_of_sum
     assert not other.collect().weights_of_sum
-    assert make(combination="maximum", method="published").collect().weights_of_sum
+    assert make(combination="maximum", correction="published").collect().weights_of_sum
     assert other.collect().steps[0].weights == (0.0,) * 5
     added = other.collect().steps[-1]
     scaled = (other.X - other.X.min(axis=0)) / np.ptp(other.X, axis=0)
@@ -190,13 +191,13 @@ def test_weights_are_those_of_the_sum_or_of_what_is_added_to_the_base_score(make
 
 
 def test_request_tells_asked_and_reached(make):
-    even = make(alpha=None, bias_reduction=0.5, target="training").collect().request
+    even = make(alpha=None, bias_reduction=0.5, judged_on="training").collect().request
     assert (even.kind, even.asked, even.met) == ("bias_reduction", 0.5, True)
     assert even.reached == pytest.approx(0.5, abs=1e-4)
     unseen = make(alpha=None, bias_reduction=0.5)
     request = unseen.collect().request
     assert (request.words, request.met) == (unseen.model.outcome_.words, True)
-    ratio = make(alpha=None, flag_rate_ratio=0.5, target="training").collect()
+    ratio = make(alpha=None, flag_rate_ratio=0.5, judged_on="training").collect()
     assert ratio.request.reached == pytest.approx(ratio.steps[ratio.chosen].score.flags.ratio[0])
     assert ratio.request.reached >= 0.5
     assert make().collect().request.reached is None
@@ -204,7 +205,7 @@ def test_request_tells_asked_and_reached(make):
 
 @pytest.mark.parametrize("constraint", ["nonnegative", "simplex"])
 def test_constrained_weights_are_reported_as_such(make, constraint):
-    data = make(weights=constraint).collect()
+    data = make(correction=constraint).collect()
     assert min(min(step.weights) for step in data.steps) >= 0
 
 
@@ -223,20 +224,20 @@ def test_a_single_step_when_there_is_no_bias_to_remove():
 
 def test_other_rows_than_those_of_the_fit_are_refused(case):
     with pytest.raises(ValueError, match="fitted on 1000 rows"):
-        case.collect(X=case.X[:-1], sensitive_features=case.sensitive[:-1], y=None)
+        case.collect(X=case.X[:-1], sensitive_features=case.sensitive[:-1], labels=None)
     with pytest.raises(ValueError, match="groups"):
         case.collect(sensitive_features=np.where(case.X[:, 0] > 1, "a", "b"))
 
 
 def test_wrong_labels_and_ids_are_refused(case):
-    with pytest.raises(ValueError, match="y is '2' in row 0; labels must be 0, or 1 for an outlier"):
-        case.collect(y=np.full(1000, 2))
+    with pytest.raises(ValueError, match="labels is '2' in row 0; labels must be 0, or 1 for an outlier"):
+        case.collect(labels=np.full(1000, 2))
     with pytest.raises(ValueError, match="ids must hold one id for each of the 1000 rows"):
         case.collect(ids=["a"])
 
 
 @pytest.mark.parametrize("columns", [1, 2])
-@pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.EvenoutWarning")
 def test_detectors_that_use_the_group_are_reported(columns):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["a", "b"])

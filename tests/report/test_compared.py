@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import FairOutlierEnsemble, GroupProbabilities, audit
+from evenout import FairOutlierEnsemble, GroupProbabilities, Groups, audit
 from evenout.report.charts import nice_ticks
 from evenout.report.page import collect, render
 
-pytestmark = pytest.mark.filterwarnings("ignore::evenout.EvenoutWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::evenout.exceptions.EvenoutWarning")
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +29,9 @@ def collected(X, sensitive, given=None, labels=None, smallest=False, **settings)
 
 def test_strata_curve_and_attributes_are_those_of_the_audit_and_of_the_model(people):
     X, columns, product = people
-    settings = {"continuous": ("age",), "intersections": False}
+    settings = {"groups": Groups(continuous=("age",), cross=False)}
     model, data = collected(X, columns, product, **settings)
-    found = audit(
-        model.outlier_scores_, sensitive_features=columns, given=product, n_bootstrap=0, n_permutations=0, **settings
-    )
+    found = audit(model.outlier_scores_, sensitive_features=columns, given=product, resamples=0, **settings)
     now = {line.group: line.now for line in data.compared.strata}
     for attribute in ("age", "sex"):
         for group in found[attribute].group_names:
@@ -57,9 +55,9 @@ def test_plain_groups_have_no_such_panel(people):
 
 def test_few_people_have_no_curve(people):
     X, columns, _ = people
-    rows = slice(0, 100)
+    rows, rules = slice(0, 100), Groups(continuous=("age",), bands=2)
     for smallest in (False, True):
-        _, data = collected(X[rows], columns[["age"]][rows], smallest=smallest, continuous=("age",), bands=2)
+        _, data = collected(X[rows], columns[["age"]][rows], smallest=smallest, groups=rules)
         assert len(data.compared.curves) == smallest
 
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from evenout import Groups
 from evenout.report.privacy import guard_counts, pool_bins
 
 SMALLEST = 10
@@ -69,7 +70,7 @@ def test_without_a_limit_everything_is_exact():
 
 
 def test_small_group_is_hidden_everywhere(make):
-    case = make(sizes=(500, 300, 200, 6), min_group_size=2)
+    case = make(sizes=(500, 300, 200, 6), groups=Groups(min_size=2))
     data = case.collect()
     tiny = [group.name for group in data.groups].index("sex=m, age=young")
     assert data.groups[tiny].size == (0, 9)
@@ -88,10 +89,10 @@ def test_small_group_is_hidden_everywhere(make):
     assert all(low == high for low, high in shown.base.flags.counts)
 
 
-@pytest.mark.filterwarnings("ignore::evenout.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.SmallGroupWarning")
 def test_groups_too_small_to_compare_are_named_but_not_counted(make):
     data = make(sizes=(500, 300, 6, 3)).collect()
-    assert data.small_groups == ("sex=m, age=old", "sex=m, age=young")
+    assert data.left_out_groups == ("sex=m, age=old", "sex=m, age=young")
     assert data.groups[-1].name == "too few people to compare"
     assert data.groups[-1].size == (0, 9)
     assert data.base.spread.means[-1] is None
@@ -122,13 +123,13 @@ def test_groups_stand_beside_ids_only_if_asked(case, data):
 def test_few_known_outliers_hide_the_auc(case):
     y = np.zeros(1000, dtype=int)
     y[:9] = 1
-    data = case.collect(y=y)
+    data = case.collect(labels=y)
     assert (data.labels, data.base.auc) == ("too few", None)
-    assert case.collect(y=y, show_small_cells=True).base.auc is not None
+    assert case.collect(labels=y, show_small_cells=True).base.auc is not None
 
 
 def test_people_of_unknown_group_are_a_cell_of_their_own(make):
-    case = make(unknown_groups="ignore")
+    case = make(groups=Groups(unknown="ignore"))
     sensitive = case.sensitive.copy()
     sensitive.loc[:3, "sex"] = None
     case.model.fit(case.X, sensitive_features=sensitive)

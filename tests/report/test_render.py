@@ -113,7 +113,7 @@ def test_page_carries_its_origin(case):
 
 def test_words_about_labels_fit_the_case(case, data):
     assert "never in fitting" in render(data)
-    assert "No labels were given" in render(case.collect(y=None))
+    assert "No labels were given" in render(case.collect(labels=None))
 
 
 def test_page_says_who_has_not_seen_the_unseen_and_what_the_bars_are(data):
@@ -122,14 +122,14 @@ def test_page_says_who_has_not_seen_the_unseen_and_what_the_bars_are(data):
     assert "scored by what was learnt without them: detectors, base score and weights" in refitted
     assert "unseen by the weights alone" not in refitted
     assert "the score is a weighted sum of 5 detectors" in given
-    added = render(replace(data, weights_of_sum=False, small_groups=("x & <y>",)))
+    added = render(replace(data, weights_of_sum=False, left_out_groups=("x & <y>",)))
     assert "the base score plus a weighted sum of 5 detectors" in added
     assert "Too few people to compare: x &amp; &lt;y&gt;. They are scored" in added
     assert "Too few people" not in given
 
 
 def test_same_data_give_the_same_bytes(case, tmp_path, date):
-    given = {"X": case.X, "sensitive_features": case.sensitive, "y": case.y, "date": date}
+    given = {"X": case.X, "sensitive_features": case.sensitive, "labels": case.y, "date": date}
     first = write_report(case.model, tmp_path / "a.html", **given)
     second = write_report(case.model, tmp_path / "b.html", **given)
     assert first.read_bytes() == second.read_bytes()

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from evenout.core.exceptions import NoGapWarning
+from evenout.exceptions import NoGapWarning
 from evenout.report import render, words
 from evenout.report.data import RequestOutcome
 

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Individual
 from evenout.datasets import load_dataset
 from evenout.metrics import demographic_parity, individual_unfairness, misfit, roc_auc
 from evenout.reproduce.experiment import COLUMNS, TITLES, derive_seeds, run_repeat, score, weighted_aucs
@@ -16,7 +16,7 @@ def points():
     return run_repeat("pima", SEED, 0)
 
 
-@pytest.mark.filterwarnings("ignore::evenout.core.exceptions.NoGapWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.NoGapWarning")
 @pytest.mark.parametrize(
     ("base", "fairness", "framework"),
     [
@@ -34,9 +34,8 @@ def test_points_agree_with_the_estimator_and_the_definitions(points, base, fairn
     weighting = {"weighted": "rank", "unweighted": "uniform"}[framework]
     model = FairOutlierEnsemble.paper(
         combination=base,
-        fairness={"group": "demographic_parity", "individual": "individual"}[fairness],
+        fairness={"group": "demographic_parity", "individual": Individual("minmax")}[fairness],
         weighting=weighting,
-        length_scale="minmax",
         alpha=row["alpha"],
         random_state=seeds.forest,
     ).fit(data.X, sensitive_features=data.sensitive)

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import FairnessMonitor
+from evenout import FairnessMonitor, Groups
 from evenout.persistence import ModelFileError
 from evenout.storage.archive import plain, read_plain, write_plain
 
 
 def example(n_weeks=5, person=None, **settings):
     rng = np.random.default_rng(0)
-    monitor = FairnessMonitor(unknown_groups="ignore", **settings)
+    monitor = FairnessMonitor(groups=Groups(unknown="ignore"), **settings)
     for i in range(n_weeks):
         groups = rng.choice(np.array(["a", "b & c", "new", None], dtype=object), size=200)
         if i == 0:

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
-from evenout import FairnessMonitor, FairOutlierEnsemble, GroupProbabilities, InputError
+from evenout import FairnessMonitor, FairOutlierEnsemble, GroupProbabilities, Groups
 from evenout.core.intervals import upper_bound
+from evenout.exceptions import InputError
 from evenout.watching.ledger import FEWEST, rank_among
 
 
@@ -385,7 +386,7 @@ def test_ties_and_constant_scores():
 
 def test_new_and_unknown_groups_are_told_and_not_compared():
     monitor, _ = watched(3)
-    monitor.settings = type(monitor.settings)(**{**vars(monitor.settings), "unknown_groups": "ignore"})
+    monitor.settings = type(monitor.settings)(**{**vars(monitor.settings), "unknown": "ignore"})
     monitor.update(np.arange(12.0), sensitive_features=[*"aaaaabbbbb", "new", None])
     assert monitor.findings.others == {"new": 1, "": 1}
     assert "'new' (1 rows), 1 rows without a group" in monitor.verdict[-2]
@@ -527,7 +528,7 @@ def test_a_model_promises_what_it_left_on_unseen_rows(model, data):
     assert "b" in {alarm.group for alarm in monitor.alarms}
 
 
-@pytest.mark.filterwarnings("ignore::evenout.core.exceptions.TargetNotReachedWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.TargetNotReachedWarning")
 def test_a_model_asked_for_flag_rates_promises_those(data):
     X, groups = data
     model = FairOutlierEnsemble(random_state=0, detectors="paper", flag_rate_ratio=0.5).fit(
@@ -544,11 +545,12 @@ def test_a_model_asked_for_flag_rates_promises_those(data):
         ({}, {"clusters": lambda n: np.arange(n) // 2}, "clusters"),
         ({}, {"sample_weight": lambda n: 1.0 + np.arange(n) % 2}, "sample_weight"),
         ({"fairness": "equal_opportunity"}, {"labels": lambda n: np.arange(n) % 3 == 0}, "labels"),
-        ({"continuous": ("age",)}, {"sensitive_features": lambda n: pd.DataFrame({"age": np.sqrt(np.arange(n))})},
-         "continuous"),
-        ({"intersections": False},
+        ({"groups": Groups(continuous=("age",))},
+         {"sensitive_features": lambda n: pd.DataFrame({"age": np.sqrt(np.arange(n))})},
+         r"groups=Groups\(continuous=...\)"),
+        ({"groups": Groups(cross=False)},
          {"sensitive_features": lambda n: pd.DataFrame({"s": np.arange(n) % 2, "t": np.arange(n) // 2 % 2})},
-         "intersections"),
+         r"groups=Groups\(cross=...\)"),
         ({}, {"sensitive_features": lambda n: GroupProbabilities(
             pd.DataFrame({"p": np.linspace(0.1, 0.9, n), "q": np.linspace(0.9, 0.1, n)}))}, "GroupProbabilities"),
     ],

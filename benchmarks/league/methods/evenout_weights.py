@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Groups
 from league.contract import BASE, Method, Settings, Task
 
 REQUESTS = (0.5, 0.8, 0.9, 0.95)
@@ -16,7 +16,7 @@ def scores(task: Task) -> Settings:
 def requested(task: Task, correction: Literal["weights", "resemblance", "both"]) -> Settings:
     """Base and fair scores by one way of correcting, for each request."""
     model = FairOutlierEnsemble(
-        bias_reduction=REQUESTS[0], correction=correction, min_group_size=10, random_state=task.seed
+        bias_reduction=REQUESTS[0], correction=correction, groups=Groups(min_size=10), random_state=task.seed
     )
     model.fit(task.X, sensitive_features=task.groups)
     yield BASE, model.base_scores(task.new)

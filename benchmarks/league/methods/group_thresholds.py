@@ -1,6 +1,6 @@
 """A threshold for each group, at every flag rate: the order of rows is by their place within their own group."""
 
-from evenout import ScoreRepair
+from evenout import Groups, ScoreRepair
 from evenout.core.types import FloatArray
 from league.contract import BASE, Method, Settings, Task
 from league.methods.plain_forest import forest_scores
@@ -14,7 +14,7 @@ def scores(task: Task) -> Settings:
     base: FloatArray = forest_scores(task.X, task.new, task.seed)
     yield BASE, base
     for strength in STRENGTHS:
-        repair = ScoreRepair(strength=strength, min_group_size=2).fit(fitted, sensitive_features=task.groups)
+        repair = ScoreRepair(strength=strength, groups=Groups(min_size=2)).fit(fitted, sensitive_features=task.groups)
         yield f"strength {strength:g}", repair.transform(base, sensitive_features=task.new_groups)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -15,16 +15,26 @@ from evenout.auditing.measures import Settings
 from evenout.auditing.result import AttributeAudits, AuditResult, LeftOut, Measure
 from evenout.auditing.sample import AuditInputs, read_audit_inputs, who_is_flagged
 from evenout.auditing.text import TOO_FEW
-from evenout.core.exceptions import InputError
 from evenout.core.flags import flagged_share
 from evenout.core.individual import DEFAULT_LENGTH, LengthScale, warn_few_pairs
 from evenout.core.intervals import holm
 from evenout.core.resampling import MAX_LEVELS
+from evenout.exceptions import InputError
 from evenout.fitting.words import probable_words
 from evenout.groups.model import require_protected
-from evenout.groups.read import GroupProbabilities, Groups, warn_left_out
+from evenout.groups.read import Codes, GroupProbabilities, warn_left_out
+from evenout.groups.rules import Groups
 from evenout.metrics import average_precision, roc_auc
-from evenout.tables.parameters import CONFIDENCE, ENSEMBLE, Rule, check_parameters, integer, number
+from evenout.tables.parameters import (
+    CONFIDENCE,
+    ENSEMBLE,
+    INDIVIDUAL,
+    Rule,
+    check_parameters,
+    integer,
+    number,
+    without_old_names,
+)
 from evenout.tables.rows import as_seed
 
 if TYPE_CHECKING:
@@ -34,10 +44,10 @@ if TYPE_CHECKING:
 MIN_FLAGGED = 10  # a flag rate that rests on fewer flagged rows is called rough
 
 
-def with_note(m: Measure, min_group_size: int) -> Measure:
+def with_note(m: Measure, min_size: int) -> Measure:
     """The measure with a warning where it rests on few rows."""
     notes = [note for note in (m.note, MEANINGS[m.measure].note) if note]
-    if m.n < min_group_size:
+    if m.n < min_size:
         notes.append(f"only {m.n} rows")
     if m.measure == "flag_rate" and round(m.value * m.n) < MIN_FLAGGED:
         notes.append(f"only {round(m.value * m.n)} flagged")
@@ -82,12 +92,12 @@ def notes(inputs: AuditInputs, settings: Settings, tests: Iterable[int], *, gap_
         elif n > TEST_ROWS:
             found.append(f"tests of single features use {TEST_ROWS:,} rows")
     for asked in tests if inputs.grouped.whole else ():
-        least = asked / (1 + settings.n_permutations)
+        least = asked / (1 + settings.resamples)
         if least > 1 - settings.confidence:
             enough = int(np.ceil(asked / (1 - settings.confidence)))
             found.append(
-                f"{settings.n_permutations} permutations are too few for {asked} tests: no corrected p-value "
-                f"can be small; set n_permutations={enough} or more"
+                f"{settings.resamples} permutations are too few for {asked} tests: no corrected p-value "
+                f"can be small; set resamples={enough} or more"
             )
     return found
 
@@ -116,51 +126,41 @@ def _soft_notes(inputs: AuditInputs) -> list[str]:
 # Tests that are corrected together, each with the place of its audit.
 Questions: TypeAlias = list[list[tuple[int, Measure]]]
 
-_SHARED = (
-    "contamination", "length_scale", "continuous", "bands", "intersections", "min_group_size", "small_groups",
-    "unknown_groups",
-)  # fmt: skip
-_RULES = {name: ENSEMBLE[name] for name in _SHARED} | {
-    "n_bootstrap": integer(0),
-    "n_permutations": integer(0),
-    "confidence": CONFIDENCE,
+_RULES = {
+    "contamination": ENSEMBLE["contamination"],
     "threshold": Rule(lambda value: value is None or number(-np.inf, np.inf).allows(value), "a number"),
+    "resamples": integer(0),
+    "confidence": CONFIDENCE,
+    "length_scale": INDIVIDUAL["length_scale"],
 }
 
 
 @overload
-def audit(
-    scores: Any, *, sensitive_features: Any, intersections: Literal[True] = True, **options: Any
-) -> AuditResult: ...
+def audit(scores: Any, *, sensitive_features: Any, groups: None = None, **options: Any) -> AuditResult: ...
 @overload
 def audit(
-    scores: Any, *, sensitive_features: Any, intersections: bool | str, **options: Any
+    scores: Any, *, sensitive_features: Any, groups: Groups | None, **options: Any
 ) -> AuditResult | AttributeAudits: ...
-def audit(  # type: ignore[misc]  # the overloads leave the names of options to it
+@without_old_names  # type: ignore[misc]  # the overloads leave the names of options to it
+def audit(
     scores: Any,
     *,
     sensitive_features: Any,
-    y: Any = None,
+    labels: Any = None,
     label_propensity: Any = None,
     X: Any = None,
     given: Any = None,
     clusters: Any = None,
     sample_weight: Any = None,
+    groups: Groups | None = None,
+    length_scale: LengthScale = DEFAULT_LENGTH,
     contamination: float | int = 0.1,
     threshold: float | None = None,
     flags: Any = None,
-    n_bootstrap: int = 1000,
-    n_permutations: int = 1000,
     confidence: float = 0.95,
-    length_scale: LengthScale = DEFAULT_LENGTH,
-    continuous: Sequence[str] = (),
-    bands: int = 5,
-    intersections: bool | str = True,
-    min_group_size: int = 30,
-    small_groups: str = "leave_out",
-    unknown_groups: str = "error",
+    resamples: int = 1000,
     random_state: Any = 0,
-) -> "AuditResult | AttributeAudits":
+) -> AuditResult | AttributeAudits:
     """Audit any outlier score for gaps between groups, with intervals and tests.
 
     Parameters
@@ -170,7 +170,7 @@ def audit(  # type: ignore[misc]  # the overloads leave the names of options to 
     sensitive_features : array, series or frame of shape (n,) or (n, c)
         The group of each row; several columns make intersectional groups. Or the `evenout.GroupProbabilities` of each
         row: unless these are ``sufficient``, intervals hold all that the probabilities leave open.
-    y : array of shape (n,), optional
+    labels : array of shape (n,), optional
         Known labels, 1 for outliers, 0 for inliers: adds AUC, average precision, rates and precision by group. NaN
         where nobody looked: then measures are about the labelled rows alone, unless ``label_propensity`` is given.
     label_propensity : float or array of shape (n,), optional
@@ -185,6 +185,13 @@ def audit(  # type: ignore[misc]  # the overloads leave the names of options to 
         Rows with the same value belong together, such as several rows of one person.
     sample_weight : array of shape (n,), optional
         How many people of the population each row stands for, as in a survey; the scale does not matter.
+    groups : Groups, optional
+        Which groups are compared; see `evenout.Groups`. Of numbers such as age, ``curves`` has mean score and flag rate
+        against the number. With ``cross`` other than True there is an audit for each protected column, corrected for
+        many tests together. Small groups are shown apart; fewer than two groups that can be measured are an error.
+        Rows of small and of missing groups are still among all rows when a share of these is flagged.
+    length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
+        With ``X``: the distance at which rows stop being similar, as in `evenout.Individual`.
     contamination : float in (0, 0.5] or int, default=0.1
         Share of the rows, or of the weight, that is flagged; a whole number is a count of rows, such as the 200 that
         can be looked at. Where scores tie, the share nearest to it.
@@ -192,28 +199,10 @@ def audit(  # type: ignore[misc]  # the overloads leave the names of options to 
         Instead: rows with this score or more are flagged.
     flags : array of shape (n,), optional
         Instead: 1 for the rows that are flagged.
-    n_bootstrap, n_permutations : int, default=1000
-        0 leaves out intervals, or tests.
     confidence : float in [0.5, 1), default=0.95
         Of the intervals; tests reject at ``1 - confidence``.
-    length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
-        With ``X``: the distance at which rows stop being similar, as in `evenout.FairOutlierEnsemble`.
-    continuous : tuple of str, default=()
-        Protected columns that are numbers, such as age, as in `evenout.FairOutlierEnsemble`: overlapping bands at their
-        quantiles are compared, and ``curves`` has mean score and flag rate against the number.
-    bands : int, default=5
-        How many bands a number has.
-    intersections : True, False or "both", default=True
-        Several protected columns: compare each combination of their values, or the values of each column by itself, or
-        both. Other than True there is an audit for each, corrected for many tests together.
-    min_group_size : int, default=30
-        Groups with fewer rows are small.
-    small_groups : {"leave_out", "merge", "error"}, default="leave_out"
-        Small groups take no part in comparisons, tests and intervals, and are shown apart, with a warning; or they are
-        merged into one; or they are an error. Fewer than two groups that can be measured are an error.
-    unknown_groups : {"error", "ignore"}, default="error"
-        Rows whose group is missing: refuse them, or do not compare them. Like rows of small groups they are still
-        among all rows when a share of these is flagged.
+    resamples : int, default=1000
+        Bootstrap resamples and permutations; 0 leaves out intervals and tests.
     random_state : int, RandomState or None, default=0
 
     Returns
@@ -255,53 +244,46 @@ def audit(  # type: ignore[misc]  # the overloads leave the names of options to 
     >>> print(result.verdict[0])
     Scores differ between groups: ...
     """
+    rules = Groups.read(groups)
     options = {
         "contamination": contamination,
         "threshold": threshold,
-        "n_bootstrap": n_bootstrap,
-        "n_permutations": n_permutations,
+        "resamples": resamples,
         "confidence": confidence,
         "length_scale": length_scale,
-        "continuous": continuous,
-        "bands": bands,
-        "intersections": intersections,
-        "min_group_size": min_group_size,
-        "small_groups": small_groups,
-        "unknown_groups": unknown_groups,
     }
     check_parameters(options, _RULES)
     plain = int(contamination) if isinstance(contamination, Integral) else float(contamination)
-    options |= {"contamination": plain, "continuous": tuple(continuous), "random_state": as_seed(random_state)}
-    parts = _attributes(sensitive_features, intersections, continuous)
+    options |= {"contamination": plain, "random_state": as_seed(random_state)}
+    parts = _attributes(sensitive_features, rules)
     if threshold is not None and flags is not None:
         raise InputError("{@threshold} does not go with {@flags}: both say who is flagged; give one")
-    beside = {"y": y, "label_propensity": label_propensity, "X": X, "given": given, "clusters": clusters}
+    beside = {"labels": labels, "label_propensity": label_propensity, "X": X, "given": given, "clusters": clusters}
     beside |= {"sample_weight": sample_weight, "flags": flags}
-    taken = [_Taken.of(scores, columns, options | _own(options, columns), beside) for columns in parts.values()]
+    taken = [_Taken.of(scores, columns, _own(rules, columns), options, beside) for columns in parts.values()]
     asked = _questions([one.measures for one in taken])
     corrected = _corrected([one.measures for one in taken], asked)
     results = [one.result(measures, asked) for one, measures in zip(taken, corrected, strict=True)]
     return results[0] if parts.keys() == {""} else AttributeAudits(dict(zip(parts, results, strict=True)))
 
 
-def _attributes(sensitive: Any, intersections: bool | str, continuous: Sequence[str]) -> dict[str, Any]:
+def _attributes(sensitive: Any, rules: Groups) -> dict[str, Any]:
     """The columns of each audit by its name; one audit of all columns has none."""
     import pandas as pd
 
     single = sensitive is None or isinstance(sensitive, GroupProbabilities) or getattr(sensitive, "ndim", 1) != 2
-    if intersections is True or single or sensitive.shape[1] == 1:
+    if rules.cross is True or single or sensitive.shape[1] == 1:
         return {"": sensitive}
     frame = pd.DataFrame(sensitive)
-    require_protected(continuous, [str(name) for name in frame.columns])
+    require_protected(rules.continuous, [str(name) for name in frame.columns])
     each = {str(name): frame.iloc[:, [place]] for place, name in enumerate(frame.columns)}
-    return each | ({" & ".join(each): frame} if intersections == "both" else {})
+    return each | ({" & ".join(each): frame} if rules.cross == "both" else {})
 
 
-def _own(options: Mapping[str, Any], columns: Any) -> dict[str, Any]:
-    """Of the numbers those that an audit has."""
+def _own(rules: Groups, columns: Any) -> Groups:
+    """The rules of one audit of several: of the numbers those that it has."""
     names = {str(name) for name in getattr(columns, "columns", ())}
-    several = options["intersections"] is not True
-    return {"continuous": tuple(name for name in options["continuous"] if name in names)} if several else {}
+    return rules if rules.cross is True else rules.but(continuous=[name for name in rules.continuous if name in names])
 
 
 @dataclass(frozen=True)
@@ -311,15 +293,17 @@ class _Taken:
     inputs: AuditInputs
     settings: Settings
     measures: list[Measure]
+    rules: Groups
     options: dict[str, Any]
 
     @classmethod
-    def of(cls, scores: Any, sensitive: Any, options: dict[str, Any], beside: Mapping[str, Any]) -> "_Taken":
-        rules = {name: options[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
-        own = {name: options[name] for name in ("continuous", "bands", "contamination", "threshold")}
-        inputs = read_audit_inputs(scores, sensitive, **beside, **own, **rules)
+    def of(
+        cls, scores: Any, sensitive: Any, rules: Groups, options: dict[str, Any], beside: Mapping[str, Any]
+    ) -> "_Taken":
+        flagged = {name: options[name] for name in ("contamination", "threshold")}
+        inputs = read_audit_inputs(scores, sensitive, **beside, **flagged, groups=rules)
         share = flagged_share(options["contamination"], len(inputs.scores) + len(inputs.background))
-        drawn = {name: options[name] for name in ("n_bootstrap", "n_permutations", "length_scale")}
+        drawn = {name: options[name] for name in ("resamples", "length_scale")}
         settings = Settings(share, confidence=float(options["confidence"]), **drawn)
         measures = _measures(inputs, settings, options["random_state"])
         for m in measures:
@@ -327,20 +311,25 @@ class _Taken:
                 warn_few_pairs(m.value)
         unit = "rows" if beside["clusters"] is None else "clusters"
         small = {name: int(size) for name, size in inputs.grouped.left_out.items()}
-        warn_left_out(Groups(inputs.codes, inputs.names, small), options["min_group_size"], unit)
-        return cls(inputs, settings, measures, options)
+        warn_left_out(Codes(inputs.codes, inputs.names, small), rules.min_size, unit)
+        return cls(inputs, settings, measures, rules, options)
 
     def result(self, corrected: list[Measure], asked: Questions) -> AuditResult:
         """With the measures as they are after the correction for all tests that were asked together."""
-        return _result(self.inputs, corrected, self.settings, self.options, asked)
+        return _result(self.inputs, corrected, self.settings, self.rules, self.options, asked)
 
 
 def _result(
-    inputs: AuditInputs, measures: list[Measure], settings: Settings, options: dict[str, Any], asked: Questions
+    inputs: AuditInputs,
+    measures: list[Measure],
+    settings: Settings,
+    rules: Groups,
+    options: dict[str, Any],
+    asked: Questions,
 ) -> AuditResult:
     flagged_counts = np.rint(inputs.sample.members.weights.T @ inputs.flags.flagged.astype(float)).astype(np.intp)
     left_out = tuple(LeftOut(name, *found) for name, found in inputs.left_out.items())
-    noted = [with_note(m, options["min_group_size"]) for m in measures]
+    noted = [with_note(m, rules.min_size) for m in measures]
     return AuditResult(
         measures=(*noted, *of_left_out(left_out)),
         group_names=inputs.names,
@@ -348,7 +337,7 @@ def _result(
         flagged_counts=flagged_counts,
         n_clusters=None if inputs.clusters is None else inputs.units(),
         left_out=left_out,
-        settings=options,
+        settings=options | {"groups": rules.get_params(deep=False)},
         rough=tuple(rough_groups(inputs.names, inputs.counts.tolist(), flagged_counts.tolist())),
         notes=(*inputs.notes, *notes(inputs, settings, map(len, asked), gap_found=gap_found(measures, settings))),
         scores=inputs.scores,
@@ -394,8 +383,7 @@ def _driver_family(
         features,
         codes,
         G,
-        n_bootstrap=settings.n_bootstrap,
-        n_permutations=settings.n_permutations,
+        resamples=settings.resamples,
         confidence=settings.confidence,
         rng=rng,
         test_rows=sample_rows(codes, G, TEST_ROWS, rng),

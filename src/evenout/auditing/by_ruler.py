@@ -17,7 +17,6 @@ from evenout.auditing.inference import MEANINGS, POWER, gap_interval
 from evenout.auditing.measures import Column, Resamples, Settings, plain_measure, seen_mean_gap, seen_rate_gap
 from evenout.auditing.result import Curve, Measure
 from evenout.auditing.sample import Alike, AuditInputs, Labels
-from evenout.core.exceptions import InputError
 from evenout.core.intervals import extreme_ends, normal_value, wilson_interval
 from evenout.core.membership import Comparison, Membership
 from evenout.core.ruler import (
@@ -31,6 +30,7 @@ from evenout.core.ruler import (
     residualise,
 )
 from evenout.core.types import BoolArray, FloatArray
+from evenout.exceptions import InputError
 
 NAN = float("nan")
 _TESTS = 1000  # points of a chi-square's distribution, in place of permutations
@@ -136,14 +136,14 @@ def score_family(inputs: AuditInputs, settings: Settings, rng: np.random.Generat
     flags = _Measured.of(inputs, inputs.flags.flagged, flags=True)
     groups, everyone = _columns(inputs), Column(None, None, len(inputs.scores), inputs.units())
     welch = scores.p_value(null=False)
-    p_mean, p_flag = (welch, flags.p_value()) if settings.n_permutations else (NAN, NAN)
+    p_mean, p_flag = (welch, flags.p_value()) if settings.resamples else (NAN, NAN)
     found = _levels("mean_score", scores, groups, settings, shift=centre)
     found += _levels("flag_rate", flags, groups, settings, rate=True)
     for name, rates in (("flag_rate_ratio", flags), ("unflagged_rate_ratio", flags.rest())):
         found.append(_measure(name, everyone, rates.ratio(confidence), p_flag, settings))
     gaps = _squared(scores, inputs.sample.total, variance, settings, rng)
     found += [_measure(f"demographic_parity{more}", everyone, gap, p_mean, settings) for more, gap in gaps.items()]
-    if settings.n_permutations and not inputs.bounded:
+    if settings.resamples and not inputs.bounded:
         found += [_test("mean_score_test", everyone, p_mean, scores), _test("flag_rate_test", everyone, p_flag, flags)]
         found += _detectable(scores, flags, names, settings, everyone.n, variance)
     found.append(plain_measure("welch_test", everyone, welch))
@@ -160,7 +160,7 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: Settings) -> lis
         "false_positive_rate": (looked_at * (1.0 - y), flagged),
         "precision": (looked_at * flagged, y),
     }
-    found, silent = [], labels.chosen or settings.n_permutations == 0
+    found, silent = [], labels.chosen or settings.resamples == 0
     for name, (counted, z) in among.items():
         used, of_flags = counted > 0, name.endswith("positive_rate")
         measured = _Measured.of(inputs, z, counted=counted, flags=of_flags)
@@ -219,7 +219,7 @@ def strata_family(inputs: AuditInputs, alike: Alike, settings: Settings, rng: np
     left = residualise(z[:, None], numbers, strata, sample.weight)[:, 0]
     inner = replace(sample, members=sample.members.within(strata))
     measured = _Measured.bound(inputs, inner, left, within, null)
-    silent = inputs.bounded or settings.n_permutations == 0 or not spread > 0
+    silent = inputs.bounded or settings.resamples == 0 or not spread > 0
     p = NAN if silent else _strata_p(null, inner.total, len(inputs.names))
     at = Column(None, None, len(z), inputs.units())
     gaps = _squared(measured, inner.total, 1.0, settings, rng)
@@ -286,7 +286,7 @@ def _squared(
     value, noise = float(m @ L @ m), float((L * cov).sum())
     values, vectors = np.linalg.eigh(cov)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    errors = rng.standard_normal((max(settings.n_bootstrap, 1), len(m))) @ root.T
+    errors = rng.standard_normal((max(settings.resamples, 1), len(m))) @ root.T
     drawn, alone = (np.einsum("bg,gh,bh->b", e, L, e)[:, None] for e in (m + errors, errors))
     ends = gap_interval(MEANINGS["demographic_parity"], np.array([value]), drawn, alone, settings.confidence)
     low, high = float(ends[0][0]), float(ends[1][0])
@@ -312,7 +312,7 @@ def _levels(
 def _measure(name: str, at: Column, interval: Interval, p: float, settings: Settings) -> Measure:
     """A measure with its interval; one that leaves evenness out while the test does not is stretched to it."""
     (value, low, high), even = interval, MEANINGS[name].even
-    if settings.n_bootstrap == 0 or np.isnan(value):
+    if settings.resamples == 0 or np.isnan(value):
         low = high = NAN
     elif even is not None and p > 1 - settings.confidence:
         low, high = min(low, even), max(high, even)

@@ -51,8 +51,7 @@ def gap_drivers(
     groups: IntArray,
     n_groups: int,
     *,
-    n_bootstrap: int,
-    n_permutations: int,
+    resamples: int,
     confidence: float,
     rng: np.random.Generator,
     test_rows: IntArray,
@@ -70,7 +69,7 @@ def gap_drivers(
     scores : array of shape (n,)
     features : frame of shape (n, d)
     groups : array of shape (n,)
-    n_groups, n_bootstrap, n_permutations : int
+    n_groups, resamples : int
     confidence : float
     rng : numpy Generator
     test_rows : array of int
@@ -96,15 +95,15 @@ def gap_drivers(
         [codes[test_rows] for codes in bins],
         groups[test_rows],
         n_groups,
-        n_permutations if clusters is None else 0,
+        resamples if clusters is None else 0,
         rng,
     )
-    times = None if clusters is None else cluster_draws(clusters, groups, n_groups, n_bootstrap, rng)
+    times = None if clusters is None else cluster_draws(clusters, groups, n_groups, resamples, rng)
     drivers = []
     for name, codes, p in zip(features, bins, within, strict=True):
         cells = _cells(y, codes, groups, n_groups)
         drawn = (
-            _resampled_shares(cells, n_bootstrap, rng)
+            _resampled_shares(cells, resamples, rng)
             if clusters is None or times is None
             else _cluster_shares(y, codes, groups, n_groups, clusters, times)
         )

@@ -22,7 +22,7 @@ from evenout.auditing.inference import (
     within_range,
 )
 from evenout.auditing.result import Measure
-from evenout.auditing.sample import AuditInputs, Codes, who_is_flagged
+from evenout.auditing.sample import AuditInputs, Strata, who_is_flagged
 from evenout.auditing.text import shown
 from evenout.core.individual import LengthScale, comparable_rows, effective_pairs
 from evenout.core.intervals import normal_value, wilson
@@ -39,8 +39,7 @@ class Settings:
     """How to audit: see `evenout.audit`. ``share`` is the share of all rows that is flagged."""
 
     share: float
-    n_bootstrap: int
-    n_permutations: int
+    resamples: int
     confidence: float
     length_scale: LengthScale
 
@@ -138,7 +137,7 @@ def _interval_p(
     found: Resamples, kind: Meaning, columns: Mapping[str, Sequence[Column]], settings: Settings
 ) -> FloatArray:
     assert kind.compares is not None
-    if settings.n_permutations == 0:
+    if settings.resamples == 0:
         return np.array([np.nan])
     ends = _ends(found, kind, kind.compares, columns[kind.compares])
     return np.array([interval_p_value(found.value[kind.compares][0], ends, found.drawn[kind.compares])])
@@ -288,7 +287,7 @@ def score_family(inputs: AuditInputs, settings: Settings, rng: np.random.Generat
     measures = summarise(found, columns, settings)
     moments = _moments(inputs)
     measures.append(plain_measure("welch_test", everyone, no_gap_p_value(moments)[0]))
-    if settings.n_permutations:
+    if settings.resamples:
         names, sizes = inputs.names, inputs.counts.astype(float)
         measures.append(seen_mean_gap(found, moments, names, settings.confidence, n))
         measures.append(seen_rate_gap("flag_rate", found, sizes, names, settings.confidence))
@@ -328,13 +327,13 @@ def label_family(inputs: AuditInputs, labels: IntArray, settings: Settings, rng:
         columns |= {f"{name}_test": [at]} if name in ("true_positive_rate", "false_positive_rate") else {}
     found = _resample(measure, exact, rounded, settings, rng)
     measures = summarise(found, columns, settings)
-    if settings.n_permutations:
+    if settings.resamples:
         outliers = np.array([at.n for at in columns["true_positive_rate"]], dtype=float)
         measures.append(seen_rate_gap("true_positive_rate", found, outliers, inputs.names, settings.confidence))
     return measures
 
 
-def strata_family(inputs: AuditInputs, strata: Codes, settings: Settings, rng: np.random.Generator) -> list[Measure]:
+def strata_family(inputs: AuditInputs, strata: Strata, settings: Settings, rng: np.random.Generator) -> list[Measure]:
     """Gaps among rows of the same stratum; groups are shuffled within strata."""
     inside = strata.codes >= 0
     inputs = replace(inputs, scores=inputs.scores[inside], grouped=inputs.grouped.of(inside))
@@ -361,7 +360,7 @@ def strata_family(inputs: AuditInputs, strata: Codes, settings: Settings, rng: n
     columns |= dict.fromkeys(("mean_apart", "apart_by_strata"), _columns(inputs, np.ones(len(codes), dtype=bool)))
     found = _resample(measure, exact, rounded, settings, rng)
     measures = summarise(found, columns, settings)
-    if settings.n_permutations:
+    if settings.resamples:
         means = inputs.sample.means(inputs.scores)
         measures.append(seen_strata_gap(found, exact, means, inputs.names, settings.confidence))
     return measures
@@ -387,13 +386,13 @@ def individual_family(
     sample = rows[part]
     pairs = PairMeasures(inputs.scores[sample], comparable[part], codes[sample], G, scale, units[sample])
     there = pairs.value()
-    drawn = pairs.bootstrap(settings.n_bootstrap, rng)
+    drawn = pairs.bootstrap(settings.resamples, rng)
     narrow = np.sqrt(len(np.unique(units[sample])) / inputs.units())
     resamples = Resamples(value, {name: value[name] + narrow * (drawn[name] - there[name]) for name in value}, {})
     everyone = Column(None, None, len(rows), inputs.units())
     measures = summarise(resamples, {name: [everyone] for name in value}, settings)
-    if settings.n_permutations > 0:
-        permuted = pairs.permutations(min(settings.n_permutations, _SHUFFLES), rng)["individual_unfairness"]
+    if settings.resamples > 0:
+        permuted = pairs.permutations(min(settings.resamples, _SHUFFLES), rng)["individual_unfairness"]
         shuffled = float(value["individual_unfairness"][0, 0] + (permuted - there["individual_unfairness"]).mean())
         measures.append(plain_measure("individual_unfairness_shuffled", everyone, shuffled))
     alike = effective_pairs(comparable, codes[rows], scale) * (n / len(rows)) ** 2
@@ -418,8 +417,8 @@ def _resample(
 
     return Resamples(
         value,
-        joined(rounded.bootstrap(settings.n_bootstrap, rng), noise=True),
-        joined(rounded.permutations(settings.n_permutations, rng), noise=False),
+        joined(rounded.bootstrap(settings.resamples, rng), noise=True),
+        joined(rounded.permutations(settings.resamples, rng), noise=False),
     )
 
 

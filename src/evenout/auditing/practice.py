@@ -14,9 +14,9 @@ from scipy.stats import fisher_exact
 
 from evenout.auditing.sample import AuditedAttribute, Everyone
 from evenout.auditing.text import between, chance, number, shown
-from evenout.core.exceptions import InputError
 from evenout.core.intervals import holm, normal_value, wilson_interval
 from evenout.core.types import BoolArray, FloatArray
+from evenout.exceptions import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

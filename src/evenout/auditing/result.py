@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from evenout.auditing import text
 from evenout.auditing import text as sentences
 from evenout.auditing.text import TOO_FEW
-from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray, IntArray
+from evenout.exceptions import InputError
 from evenout.storage.output import finite
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ class AuditResult:
     left_out : tuple of LeftOut
         Groups with too few rows to be measured: they take no part in any comparison, test or interval.
     settings : dict
-        ``contamination``, ``confidence``, ``n_bootstrap``, ``n_permutations``, ``length_scale``, ``min_group_size``,
-        ``small_groups``, ``unknown_groups`` and ``random_state`` of the call.
+        ``contamination``, ``threshold``, ``confidence``, ``resamples``, ``length_scale``, ``groups`` and
+        ``random_state`` of the call.
     rough : tuple of str
         Groups with few flagged rows, in words.
     notes : tuple of str
@@ -321,10 +321,11 @@ class AttributeAudits(PerAttribute[AuditResult]):
     Examples
     --------
     >>> import numpy as np, pandas as pd
-    >>> from evenout import audit
+    >>> from evenout import Groups, audit
     >>> rng = np.random.default_rng(0)
     >>> people = pd.DataFrame({"sex": rng.choice(["f", "m"], 400), "region": rng.choice(["n", "s"], 400)})
-    >>> found = audit(rng.normal(size=400) + (people["sex"] == "f"), sensitive_features=people, intersections=False)
+    >>> scores = rng.normal(size=400) + (people["sex"] == "f")
+    >>> found = audit(scores, sensitive_features=people, groups=Groups(cross=False))
     >>> list(found)
     ['sex', 'region']
     >>> found["region"].get("demographic_parity").p > 0.05

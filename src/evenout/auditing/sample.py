@@ -1,6 +1,5 @@
 """What is audited: scores, groups, labels, strata, clusters and weights, checked once."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -10,14 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import csc_array
 
-from evenout.core.exceptions import InputError, Message
 from evenout.core.flags import flag_threshold, flagged_share, weighted_quantile
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import InputError, Message
 from evenout.groups.model import Attribute, Coded, read_coded
 from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle_names
+from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
 from evenout.tables.rows import LARGEST, read_propensity, refuse_lone_propensity
 
@@ -29,19 +29,19 @@ CURVE_POINTS = 12  # where the curve of a number is measured
 
 
 @dataclass(frozen=True)
-class Codes:
+class Strata:
     """One code per row, 0.., -1 for none, and a name per code."""
 
     codes: IntArray
     names: tuple[str, ...]
 
-    def of(self, rows: BoolArray) -> "Codes":
+    def of(self, rows: BoolArray) -> "Strata":
         """The same of some of the rows, by the codes that these have."""
         codes = self.codes[rows]
         used, place = np.unique(codes[codes >= 0], return_inverse=True)
         found = np.full(len(codes), -1, dtype=np.intp)
         found[codes >= 0] = place
-        return Codes(found, tuple(self.names[u] for u in used))
+        return Strata(found, tuple(self.names[u] for u in used))
 
 
 class Curve(NamedTuple):
@@ -120,7 +120,7 @@ def name_clusters(clusters: Any) -> IntArray:
     return place[codes]
 
 
-def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | None, rules: Mapping[str, Any]) -> Grouped:
+def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | None, rules: Groups) -> Grouped:
     """The groups that are compared, and those that are too small, by the ``rules`` on small and unknown groups.
 
     A group is as large as the independent rows that it is worth, and no larger than the members that it is expected to
@@ -128,31 +128,31 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
     """
     names, phi = _crossed(coded)
     unknown = np.asarray(phi.sum(axis=1)).ravel() == 0
-    if (unknown.any() and rules["unknown_groups"] == "error") or unknown.all() or len(names) < 2:
-        read_groups(coded.sensitive, len(unknown), min_group_size=1, unknown_groups=rules["unknown_groups"])
+    if (unknown.any() and rules.unknown == "error") or unknown.all() or len(names) < 2:
+        read_groups(coded.sensitive, len(unknown), rules.but(min_size=1))
     every = Sample(Membership(phi, Comparison.of_all(len(names))), weight, clusters)
     nested = clusters is None or len(np.unique(clusters[~unknown])) == every.expected.sum()
     whole = coded.whole and weight is None and nested
     sizes = every.expected if whole else np.minimum(every.size, every.expected)
     tally = {name: max(int(size + 1e-9), 1) for name, size in zip(names, sizes, strict=True)}
-    least, unit = rules["min_group_size"], "rows" if clusters is None else "clusters"
+    least, unit = rules.min_size, "rows" if clusters is None else "clusters"
     small = {name for name, size in zip(names, sizes, strict=True) if size < least - 1e-9}
-    if small and rules["small_groups"] == "error":
+    if small and rules.small == "error":
         named = ", ".join(f"{name!r} ({tally[name]})" for name in sorted(small)[:10])
         more = f" and {len(small) - 10} more" if len(small) > 10 else ""
         raise InputError(
-            "{@sensitive_features} has groups of fewer than {min_group_size=} {unit}: {named}{more}; "
-            "merge or bin values yourself, or set {small_groups='leave_out'} or {small_groups='merge'}",
-            min_group_size=least, unit=unit, named=named, more=more,
+            "{@sensitive_features} has groups of fewer than {least} {unit}: {named}{more}; "
+            "merge or bin values yourself, or set {small='leave_out'} or {small='merge'}",
+            least=least, unit=unit, named=named, more=more,
         )  # fmt: skip
-    groups, code_of = settle_names(tally, min_group_size=least, small_groups=rules["small_groups"])
+    groups, code_of = settle_names(tally, rules)
     if len(groups.labels) < 2:
         named = ", ".join(f"{name!r} ({size})" for name, size in [*groups.left_out.items()][:10])
         named += f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
         raise InputError(
-            "fewer than two groups have {min_group_size=} {unit} or more, so nothing can be compared; "
-            "too small: {named}; lower {@min_group_size}, set {small_groups='merge'}, or give more rows",
-            min_group_size=least, unit=unit, named=named,
+            "fewer than two groups have {least} {unit} or more, so nothing can be compared; "
+            "too small: {named}; lower {@min_size}, set {small='merge'}, or give more rows",
+            least=least, unit=unit, named=named,
         )  # fmt: skip
     place = np.array([code_of[name] for name in names], dtype=np.intp)
     kept, out = place >= 0, np.flatnonzero(place < 0)
@@ -247,7 +247,7 @@ class Everyone:
     flagged : array of shape (n,)
     attributes : tuple of Attribute
         Each column of the sensitive features and, if there are several, last, all crossed.
-    strata : Codes or None
+    strata : Strata or None
     clustered : bool
         Whether rows belong together, so that they are no independent people.
     """
@@ -255,7 +255,7 @@ class Everyone:
     scores: FloatArray
     flagged: BoolArray
     attributes: tuple[AuditedAttribute, ...]
-    strata: Codes | None
+    strata: Strata | None
     clustered: bool
 
 
@@ -319,7 +319,7 @@ class Labels:
 class Alike:
     """Strata of rows alike in what was given, -1 for none, and the numbers that rows of one still differ in."""
 
-    strata: Codes
+    strata: Strata
     numbers: FloatArray | None
     named: tuple[str, ...]
 
@@ -403,7 +403,7 @@ def read_audit_inputs(
     scores: Any,
     sensitive_features: Any,
     *,
-    y: Any = None,
+    labels: Any = None,
     label_propensity: Any = None,
     X: Any = None,
     given: Any = None,
@@ -412,9 +412,7 @@ def read_audit_inputs(
     contamination: float = 0.1,
     threshold: float | None = None,
     flags: Any = None,
-    continuous: Sequence[str] = (),
-    bands: int = 5,
-    **group_rules: Any,
+    groups: Groups,
 ) -> AuditInputs:
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
     values = read_numbers(scores, "scores")
@@ -431,10 +429,10 @@ def read_audit_inputs(
     aligned(sensitive_features, "sensitive_features", scores, n)
     members = None if clusters is None else name_clusters(aligned(clusters, "clusters", scores, n))
     weight = None if sample_weight is None else _weights(aligned(sample_weight, "sample_weight", scores, n))
-    coded = read_coded(sensitive_features, {"continuous": continuous, "bands": bands}, n)
-    grouped = group_rows(coded, members, weight, group_rules)
+    coded = read_coded(sensitive_features, groups, n)
+    grouped = group_rows(coded, members, weight, groups)
     probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
-    labels = read_known(y, label_propensity, scores, n)
+    known_labels = read_known(labels, label_propensity, scores, n)
     if X is not None:
         _refuse_features(grouped, probable, weight)
     features, unused = (None, []) if X is None else _features(aligned(X, "X", scores, n))
@@ -460,7 +458,7 @@ def read_audit_inputs(
         values[known],
         grouped.of(known),
         flagged._replace(flagged=flagged.flagged[known]),
-        None if labels is None else labels.of(known),
+        None if known_labels is None else known_labels.of(known),
         None if features is None else features[known].reset_index(drop=True),
         None if alike is None else alike.of(known),
         values[~known],
@@ -533,17 +531,17 @@ def _weights(sample_weight: Any) -> FloatArray:
     return weight / weight.mean()
 
 
-def read_known(y: Any, label_propensity: Any, scores: Any, n: int) -> Labels | None:
+def read_known(labels: Any, label_propensity: Any, scores: Any, n: int) -> Labels | None:
     """Labels, which may have gaps, and the chance with which each row got one."""
     import pandas as pd
 
-    if y is None:
-        refuse_lone_propensity(y, label_propensity)
+    if labels is None:
+        refuse_lone_propensity(labels, label_propensity)
         return None
-    column = np.array(aligned(y, "y", scores, n), dtype=object)
+    column = np.array(aligned(labels, "labels", scores, n), dtype=object)
     gaps = np.asarray(pd.isna(column))
     if gaps.all():
-        raise InputError("{@y} has no label at all; give some, or leave {@y} out")
+        raise InputError("{@labels} has no label at all; give some, or leave {@labels} out")
     column[gaps] = 0
     values = np.where(gaps.reshape(n, -1)[:, 0], np.nan, read_labels(column, both=not gaps.any()).astype(float))
     if not gaps.any() or label_propensity is None:
@@ -576,11 +574,11 @@ def read_alike(given: Any) -> Alike:
     return Alike(strata, np.nan_to_num(np.stack(numbers, axis=1)) if numbers else None, tuple(named))
 
 
-def read_strata(given: Any) -> Codes:
+def read_strata(given: Any) -> Strata:
     """Strata of equal rows: texts by value, numbers by value if few, else cut at quantiles; none where one is missing.
 
     >>> read_strata(["b", "a", "b"])
-    Codes(codes=array([1, 0, 1]), names=('a', 'b'))
+    Strata(codes=array([1, 0, 1]), names=('a', 'b'))
     """
     frame = _frame(given, "given")
     numbers = sum(_is_cut(frame.iloc[:, j]) for j in range(frame.shape[1]))
@@ -601,7 +599,7 @@ def read_strata(given: Any) -> Codes:
         )
         for combo in combos
     ]
-    return Codes(codes, tuple(names))
+    return Strata(codes, tuple(names))
 
 
 def _is_cut(column: "pd.Series") -> bool:
@@ -612,7 +610,7 @@ def _is_cut(column: "pd.Series") -> bool:
     return bool(plain and column.nunique() > STRATUM_BINS)
 
 
-def bin_column(column: "pd.Series", n_bins: int) -> Codes:
+def bin_column(column: "pd.Series", n_bins: int) -> Strata:
     """Codes of one column: its values, or quantile bins ``low to high`` of a numeric one with more than ``n_bins``."""
     import pandas as pd
 
@@ -623,17 +621,17 @@ def bin_column(column: "pd.Series", n_bins: int) -> Codes:
             return _quantile_bins(numbers, present, n_bins)
     codes, values = pd.factorize(column, sort=True, use_na_sentinel=True)
     names = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-    return Codes(codes.astype(np.intp), tuple(names))
+    return Strata(codes.astype(np.intp), tuple(names))
 
 
-def _quantile_bins(numbers: FloatArray, present: FloatArray, n_bins: int) -> Codes:
+def _quantile_bins(numbers: FloatArray, present: FloatArray, n_bins: int) -> Strata:
     cuts = np.unique(np.quantile(present, np.arange(1, n_bins) / n_bins))
     _, codes = np.unique(np.searchsorted(cuts, present), return_inverse=True)
     ends = [(present[codes == c].min(), present[codes == c].max()) for c in range(codes.max() + 1)]
     names = [f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends]
     everyone = np.full(len(numbers), -1, dtype=np.intp)
     everyone[~np.isnan(numbers)] = codes
-    return Codes(everyone, tuple(names))
+    return Strata(everyone, tuple(names))
 
 
 def read_numbers(values: Any, name: str) -> FloatArray:

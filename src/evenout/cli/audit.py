@@ -9,7 +9,7 @@ import click
 
 from evenout.cli.messages import Announce, plain_messages, progress
 from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options, read_names
-from evenout.core.exceptions import InputError
+from evenout.exceptions import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,10 +72,7 @@ Examples:
     "--resamples", type=click.IntRange(0, 1_000_000), default=1000, show_default=True, metavar="NUMBER",
     help="Bootstrap resamples and permutations; 0 for none.",
 )  # fmt: skip
-@estimator_options(
-    "contamination", "length_scale", "continuous", "bands", "intersections", "min_group_size", "small_groups",
-    "unknown_groups", "random_state",
-)  # fmt: skip
+@estimator_options("contamination", "length_scale", "groups", "random_state")
 @click.option(
     "--as", "tables", type=click.Choice(["hiring", "lending", "strata"]), multiple=True,
     help="A table in a shape that supervisors ask for; strata needs --given. Repeatable.",
@@ -176,7 +173,6 @@ def _audit_file(
     clusters: str | None,
     sample_weight: str | None,
     flagged: str | None,
-    resamples: int,
     **options: Any,
 ) -> "AuditResult | AttributeAudits":
     from evenout.auditing import audit as run_audit
@@ -209,15 +205,13 @@ def _audit_file(
         return run_audit(
             table[score],
             sensitive_features=GroupProbabilities(protected, sufficient=sufficient) if probable else protected,
-            y=label_column(label, table[label], gaps=bool(table[label].isna().any())) if label else None,
+            labels=label_column(label, table[label], gaps=bool(table[label].isna().any())) if label else None,
             label_propensity=table[label_propensity] if label_propensity and chance is None else chance,
             X=table[list(features)] if features else None,
             given=table[list(given)] if given else None,
             clusters=table[clusters] if clusters else None,
             sample_weight=table[sample_weight] if sample_weight else None,
             flags=label_column(flagged, table[flagged]) if flagged else None,
-            n_bootstrap=resamples,
-            n_permutations=resamples,
             **options,
         )
     except ValueError as error:

@@ -22,7 +22,7 @@ from evenout.cli.options import (
     reasons_option,
     split_names,
 )
-from evenout.core.exceptions import GroupGivenAwayWarning, warn
+from evenout.exceptions import GroupGivenAwayWarning, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -311,7 +311,7 @@ Examples:
       several rows of one person, and time to look at 200 rows
   evenout fit people.csv --sensitive sex --given product,region
       only differences among people with the same product and region count
-  evenout fit a.csv --sensitive age,sex --continuous age --intersections both
+  evenout fit a.csv --sensitive age,sex --continuous age --cross both
       age as a number and sex, each by itself and crossed
   evenout fit a.csv --sensitive sex --label x --fairness equal_false_alarms
       people who are known to be innocent score alike
@@ -429,7 +429,7 @@ def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Cros
         refuse_text(table)
     note_doubts(table, labelled=inputs.known is not None)
     ensemble = FairOutlierEnsemble(**settings)
-    crossed = read_crossed(inputs.sensitive, ensemble.get_params(deep=False), len(inputs.features))
+    crossed = read_crossed(inputs.sensitive, settings["groups"], len(inputs.features))
     rows = table.transform(inputs.features)
     beside = {"clusters": inputs.clusters, "given": inputs.given, "labels": inputs.known}
     ensemble.fit(rows, sensitive_features=inputs.sensitive, **beside)
@@ -474,8 +474,9 @@ def _write_report(
     from evenout.report import write_report
 
     write_report(
-        pipeline["ensemble"], path, X=pipeline["table"].transform(inputs.features), y=inputs.labels, ids=inputs.ids,
-        sensitive_features=inputs.sensitive, given=inputs.given, title=inputs.name, source=inputs.name,
+        pipeline["ensemble"], path, X=pipeline["table"].transform(inputs.features), ids=inputs.ids,
+        labels=inputs.labels, sensitive_features=inputs.sensitive, given=inputs.given, title=inputs.name,
+        source=inputs.name,
         table=pipeline["table"], input_sha256=summary.input["sha256"], model_sha256=summary.model["sha256"], **shown,
     )  # fmt: skip
 
@@ -502,9 +503,9 @@ def score_table(
 
 def _group_names(crossed: "Crossed") -> Any:
     """The group of each row, also where it has too few rows to be compared; empty where it is not known."""
-    from evenout.groups.read import read_groups
+    from evenout.groups.read import EVERY, read_groups
 
     groups, named = crossed.groups, crossed.sensitive
-    each = read_groups(named, len(named), min_group_size=1, unknown_groups="ignore")
+    each = read_groups(named, len(named), EVERY)
     compared = np.array([*groups.labels, ""], dtype=object)[groups.codes]
     return np.where(groups.codes >= 0, compared, np.array([*each.labels, ""], dtype=object)[each.codes])

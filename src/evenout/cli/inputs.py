@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenout.cli.options import split_names
-from evenout.core.exceptions import ContinuousWarning, EvenoutWarning, Message, warn
 from evenout.datasets import list_datasets, load_dataset
+from evenout.exceptions import ContinuousWarning, EvenoutWarning, Message, warn
 from evenout.groups.model import MANY
 from evenout.groups.read import GroupProbabilities
 from evenout.metrics import read_labels
@@ -277,7 +277,7 @@ def check_out(out: Path, *inputs: Path) -> None:
 
 def label_column(name: str, column: "pd.Series", *, gaps: bool = False) -> Any:
     """0 and 1, from numbers or truth values, also as text; with ``gaps``, NaN where nothing stands."""
-    told = Message("column {name!r} ({@y})", name=name)
+    told = Message("column {name!r} ({@labels})", name=name)
     if not gaps:
         return read_labels(column, both=True, name=told).astype(int)
     known = np.full(len(column), np.nan)

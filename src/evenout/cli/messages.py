@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Protocol
 
 import click
 
-from evenout.core.exceptions import Message, Speech
 from evenout.core.stages import listening
+from evenout.exceptions import Message, Speech
+from evenout.tables.parameters import RENAMED
 
 _TERMINATED = 128 + signal.SIGTERM  # exit status
 _MOMENT = 0.05  # seconds
@@ -135,11 +136,24 @@ def _plain_usage() -> Iterator[None]:
     except click.UsageError as error:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
             raise  # the help itself
+        if isinstance(error, click.NoSuchOption) and _renamed(error.option_name):
+            raise Failure(f"{error.option_name} is {_renamed(error.option_name)} since 0.3") from None
         words = re.sub(r"a valid float( range)?", "a number", error.format_message().rstrip("."))
         words = re.sub(r"a valid integer( range)?", "a whole number", words)
         if error.ctx:
             words += f"{' See' if words.endswith(('?', '?)')) else '; see'} {error.ctx.command_path} --help"
         raise Failure(one_line(words)) from None
+
+
+def _renamed(option: str) -> str:
+    """The option that has taken the place of an old one, or nothing.
+
+    >>> _renamed("--min-group-size"), _renamed("--method"), _renamed("--colour")
+    ('--min-size', '--correction published', '')
+    """
+    new = RENAMED.get(option.removeprefix("--").replace("-", "_"), "")
+    name, _, value = re.sub(r"\w+=\w+\((\w+)=...\)", r"\1", new).partition("=")
+    return f"--{name.replace('_', '-')} {value.replace(chr(34), '')}".strip() if name else ""
 
 
 def _words(said: Exception | str) -> str:
@@ -152,13 +166,13 @@ def _words(said: Exception | str) -> str:
 class _Options(Speech):
     """Arguments are options, and rows are counted from 1.
 
-    >>> Message("{@y} and {n_jobs=} in {#row}", n_jobs=2, row=0).told(_Options())
+    >>> Message("{@labels} and {n_jobs=} in {#row}", n_jobs=2, row=0).told(_Options())
     '--label and --n-jobs 2 in row 1'
     """
 
     first_row = 1
     names: ClassVar = {
-        "sensitive_features": "sensitive", "random_state": "seed", "scores": "score", "X": "features", "y": "label",
+        "sensitive_features": "sensitive", "random_state": "seed", "scores": "score", "X": "features",
         "labels": "label", "trusted": "trust", "flags": "flagged",
     }  # fmt: skip
 
@@ -169,6 +183,8 @@ class _Options(Speech):
         return f"leave it out: --drop {shlex.quote(column)}"
 
     def setting(self, name: str, value: Any, spec: str) -> str:
+        if isinstance(value, bool):
+            value = "yes" if value else "no"
         if isinstance(value, list | tuple):  # columns, or a length scale
             value = ("," if isinstance(value, list) else ":").join(map(str, value))
         return f"{self.argument(name)} {value:{spec}}"

@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from evenout.core.base_score import COMBINATIONS, SCALINGS
-from evenout.core.individual import LengthScale
+from evenout.core.individual import Individual, LengthScale
 from evenout.core.pairwise import METHODS
-from evenout.core.problem import CORRECTIONS, WEIGHTS
-from evenout.core.problem import METHODS as PROBLEM_METHODS
 from evenout.core.registry import NOTIONS
 from evenout.detectors.pool import POOLS
 from evenout.estimator import FairOutlierEnsemble
+from evenout.fitting.choose import CORRECTIONS
+from evenout.groups.rules import Groups
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -43,7 +44,8 @@ class NonEmptyPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-_DEFAULTS = FairOutlierEnsemble().get_params()
+_OF_GROUPS = tuple(Groups().get_params())
+_DEFAULTS = FairOutlierEnsemble().get_params() | Groups().get_params() | Individual().get_params()
 _SHARE = FiniteRange(0, 1)
 _POSITIVE_SHARE = FiniteRange(0, 1, min_open=True)
 
@@ -72,12 +74,12 @@ def read_length_scale(ctx: click.Context, param: click.Parameter, value: str) ->
         raise click.BadParameter(f"{value!r} is not minmax, a number, or median:FACTOR.", ctx, param) from None
 
 
-INTERSECTIONS: dict[str, bool | str] = {"crossed": True, "each": False, "both": "both"}
+CROSS: dict[str, bool | str] = {"yes": True, "no": False, "both": "both"}
 
 
-def read_intersections(ctx: click.Context, param: click.Parameter, value: str) -> bool | str:  # noqa: ARG001
-    """The words of the command line for what the ensemble knows."""
-    return INTERSECTIONS[value]
+def read_cross(ctx: click.Context, param: click.Parameter, value: str) -> bool | str:  # noqa: ARG001
+    """The words of the command line for what `Groups` knows."""
+    return CROSS[value]
 
 
 def split_names(given: Sequence[str], columns: Sequence[str] = ()) -> list[str]:
@@ -154,7 +156,7 @@ _OPTIONS = dict([
         help="Reach --bias-reduction on unseen rows with this confidence, e.g. 0.95.",
     ),
     _option(
-        "target", type=click.Choice(["unseen", "training"]),
+        "judged_on", type=click.Choice(["unseen", "training"]),
         help="The rows on which the request is meant.",
     ),
     _option(
@@ -188,10 +190,6 @@ _OPTIONS = dict([
         help="Let the base score learn from --label, gaps allowed; labels that say nothing hardly change it.",
     ),
     _option(
-        "method", type=click.Choice(PROBLEM_METHODS),
-        help="Correct the base score (anchored), or mix detectors anew (published: the paper's problem).",
-    ),
-    _option(
         "combination", type=click.Choice(COMBINATIONS),
         help="The base ensemble that the fair score stays close to.",
     ),
@@ -204,13 +202,10 @@ _OPTIONS = dict([
         help="Stay closest to the base score where it is high, or everywhere alike.",
     ),
     _option(
-        "weights", type=click.Choice(WEIGHTS),
-        help="Detector weights: any; at least 0; or at least 0 and of a fixed sum.",
-    ),
-    _option(
         "correction", type=click.Choice(CORRECTIONS),
-        help="Correct the base score by how much each detector counts, by how much a row looks like each group (the "
-        "smallest change; may count as use of the group), or by both.",
+        help="Correct the base score by how much each detector counts (weights: any; nonnegative: at least 0; simplex: "
+        "and of a fixed sum), by how much a row looks like each group (resemblance: the smallest change; may count as "
+        "use of the group), by both, or mix detectors anew (published: the paper's problem).",
     ),
     _option(
         "continuous", callback=read_names, multiple=True, show_default=False, metavar="COL[,COL...]",
@@ -221,19 +216,19 @@ _OPTIONS = dict([
         help="Bands of a continuous column.",
     ),
     _option(
-        "intersections", type=click.Choice([*INTERSECTIONS]), default="crossed", callback=read_intersections,
-        help="Several protected columns: cross them, take each by itself, or both.",
+        "cross", type=click.Choice([*CROSS]), default="yes", callback=read_cross,
+        help="Several protected columns: cross them, take each by itself (no), or both.",
     ),
     _option(
-        "min_group_size", type=click.IntRange(2), metavar="ROWS",
+        "min_size", type=click.IntRange(2), metavar="ROWS",
         help="Groups with fewer rows are small.",
     ),
     _option(
-        "small_groups", type=click.Choice(["leave_out", "merge", "error"]),
+        "small", type=click.Choice(["leave_out", "merge", "error"]),
         help="Leave small groups out of the comparison, merge them into one, or refuse them.",
     ),
     _option(
-        "unknown_groups", type=click.Choice(["error", "ignore"]),
+        "unknown", type=click.Choice(["error", "ignore"]),
         help="Refuse rows without a group, or leave them out of the comparison.",
     ),
     _option(
@@ -256,14 +251,36 @@ _OPTIONS = dict([
 
 
 def estimator_options(*names: str) -> Callable[[Command], Command]:
-    """Options for some of the ensemble's arguments, by default all, under the arguments' names."""
+    """Options for some of the ensemble's arguments, by default all; the command gets them as the ensemble takes them.
+
+    "groups" stands for all options of `Groups`.
+    """
+    every = [part for name in names or _OPTIONS for part in (_OF_GROUPS if name == "groups" else [name])]
 
     def decorate(command: Command) -> Command:
-        for name in reversed(names or _OPTIONS):
-            command = _OPTIONS[name](command)
-        return command
+        @wraps(command)
+        def gathered(*args: Any, **options: Any) -> Any:
+            return command(*args, **_gathered(options, every))
+
+        for name in reversed(every):
+            gathered = _OPTIONS[name](gathered)
+        return gathered  # type: ignore[return-value]  # of the same name and options, but for those that are gathered
 
     return decorate
+
+
+def _gathered(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Options of one object joined in it."""
+    rules = {name: options.pop(name) for name in names if name in _OF_GROUPS}
+    options |= {"groups": Groups(**rules)} if rules else {}
+    if "pairs" in names:
+        notion = Individual(options.pop("length_scale"), options.pop("pairs"))
+        asked = options["fairness"]
+        if isinstance(asked, dict):
+            options["fairness"] = {notion if name == notion.name else name: weight for name, weight in asked.items()}
+        elif asked == notion.name:
+            options["fairness"] = notion
+    return options
 
 
 def common_options(command: Command) -> Command:

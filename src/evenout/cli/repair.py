@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from evenout.core.types import FloatArray, IntArray
 
 _SETTINGS = (
-    "bias_reduction", "flag_rate_ratio", "confidence", "contamination", "fairness", "continuous", "bands",
-    "intersections", "min_group_size", "small_groups", "random_state",
+    "bias_reduction", "flag_rate_ratio", "confidence", "contamination", "fairness", "groups", "random_state",
 )  # fmt: skip
 _RESULTS = ("scores.csv", "model.skops", "summary.json")
 
@@ -131,8 +130,7 @@ def _repair(inputs: "FitInputs", settings: dict[str, Any], n_jobs: int, folder: 
         model, rows = BlindRepair(**settings, n_jobs=n_jobs), table.transform(inputs.features)
         beside = {"sensitive_features": inputs.sensitive, "given": inputs.given, "labels": inputs.known}
         after = model.fit(inputs.score, rows, **beside).scores_
-    rules = BlindRepair().get_params() | settings | {"unknown_groups": "error"}
-    crossed = read_crossed(inputs.sensitive, rules, len(after))
+    crossed = read_crossed(inputs.sensitive, settings["groups"], len(after))
     write_table(score_table(inputs, crossed, inputs.score.to_numpy(), after, model.threshold_), folder / "scores.csv")
     save_model(model if table is None else Pipeline([("table", table), ("repair", model)]), folder / "model.skops")
     summary = _summary(inputs, model, after, table, crossed.groups.codes)
@@ -150,19 +148,19 @@ def _json(summary: dict[str, Any]) -> str:
 
 def _summary(inputs: "FitInputs", model: Any, after: "FloatArray", table: Any, codes: "IntArray") -> dict[str, Any]:
     """What came of the repair; biases and flag rates are of unseen rows, where the group is not used."""
-    from evenout.cli.show import BeforeAfter, moved, versions
+    from evenout.cli.show import BeforeAfter, moved, plain_settings, versions
     from evenout.core.flags import flag_rates, rate_ratio
     from evenout.repair import BlindRepair
 
     base: FloatArray = np.asarray(inputs.score, dtype=float)
-    blind, names = isinstance(model, BlindRepair), model.groups_
+    blind, names = isinstance(model, BlindRepair), model.group_names_
     rates = np.column_stack([flag_rates(y, codes, len(names), model.contamination) for y in (base, after)])
     rates = model.flag_rates_ if blind else rates
     ratio = rate_ratio(rates) if len(names) >= 2 else np.full(2, np.nan)
     return {
         "input": {"name": inputs.name, "sha256": inputs.sha256, "rows": len(base)},
         "repair": type(model).__name__,
-        "settings": model.get_params(deep=False),
+        "settings": plain_settings(model),
         "columns": {
             "score": model.score_name_,
             "features": [] if table is None else table.columns_used,
@@ -172,7 +170,7 @@ def _summary(inputs: "FitInputs", model: Any, after: "FloatArray", table: Any, c
         "column_notes": {} if table is None else table.notes_,
         "versions": versions(),
         "groups": dict(zip(names, model.group_counts_.tolist(), strict=True)),
-        "left_out_groups": model.left_out_,
+        "left_out_groups": model.left_out_groups_,
         "gap_detected": bool(model.gap_detected_),
         "bias_reduction": model.bias_reduction_,
         "bias_reduction_interval": model.bias_reduction_interval_ if blind else (np.nan, np.nan),

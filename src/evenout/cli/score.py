@@ -296,7 +296,7 @@ def with_reasons(
 
     import pandas as pd
 
-    from evenout.core.exceptions import UnknownCategoryWarning
+    from evenout.exceptions import UnknownCategoryWarning
     from evenout.reasons import reason_columns
     from evenout.tables.encoder import number_columns
 

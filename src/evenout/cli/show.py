@@ -24,6 +24,7 @@ from evenout.estimator import FairOutlierEnsemble
 from evenout.fitting.choose import DEFAULT_REDUCTION
 from evenout.fitting.words import compared_words, probable_words
 from evenout.groups.read import GroupProbabilities
+from evenout.groups.rules import Groups
 from evenout.metrics import average_precision, read_labels, roc_auc
 from evenout.outcome import detection_verdict, flags_verdict
 from evenout.storage.output import finite
@@ -46,7 +47,7 @@ class Figures:
     Attributes
     ----------
     request : dict
-        ``bias_reduction``, ``flag_rate_ratio`` or ``alpha`` with what was asked for, ``target`` and ``confidence``.
+        ``bias_reduction``, ``flag_rate_ratio`` or ``alpha`` with what was asked for, ``judged_on`` and ``confidence``.
     request_met : bool
         Whether what is stated supports it.
     outcome : dict
@@ -62,7 +63,7 @@ class Figures:
     gap_in_standard_deviations : float
         Largest difference of two groups' mean base scores, over the standard deviation of the base score.
     bias_reduction : float
-        Share of the base score's bias that is gone on the rows that ``request["target"]`` names.
+        Share of the base score's bias that is gone on the rows that ``request["judged_on"]`` names.
     bias_reduction_interval : pair of float
         Its 95 % interval.
     unseen_estimate : {"everything refitted", "weights only"}
@@ -194,7 +195,7 @@ def _request(model: FairOutlierEnsemble) -> dict[str, Any]:
     ways = {name: getattr(model, name) for name in ("bias_reduction", "flag_rate_ratio", "alpha")}
     asked = {name: float(value) for name, value in ways.items() if value is not None}
     asked = asked or {"bias_reduction": DEFAULT_REDUCTION}
-    return {**asked, "target": model.target, "confidence": model.confidence}
+    return {**asked, "judged_on": model.judged_on, "confidence": model.confidence}
 
 
 _NAMED = 5  # small groups that are named
@@ -364,7 +365,7 @@ def summarise(
     return FitSummary(
         input={"name": inputs.name, "sha256": inputs.sha256, "rows": len(base)},
         model={"file": "model.skops", "sha256": model_sha256},
-        settings=model.get_params(deep=False),
+        settings=plain_settings(model),
         columns={
             "features": pipeline["table"].columns_used,
             "sensitive": list(getattr(inputs.sensitive, "names", getattr(inputs.sensitive, "columns", ()))),
@@ -382,6 +383,16 @@ def summarise(
         attribute_bias={name: (bias.before, bias.after) for name, bias in model.attribute_bias_.items()},
         probable_bound=inputs.sensitive.bound() if isinstance(inputs.sensitive, GroupProbabilities) else None,
     )
+
+
+def plain_settings(model: Any) -> dict[str, Any]:
+    """The parameters of an estimator; those of an object in it as a dict."""
+    found = model.get_params(deep=False)
+    if isinstance(found.get("fairness"), dict):  # a notion may be an object
+        found["fairness"] = {
+            notion if isinstance(notion, str) else repr(notion): w for notion, w in found["fairness"].items()
+        }
+    return {name: plain_settings(value) if hasattr(value, "get_params") else value for name, value in found.items()}
 
 
 def versions() -> dict[str, str]:
@@ -502,7 +513,7 @@ def _table(summary: FitSummary, label_width: int) -> Table:
     low, high = (_interval(outcome.bias_unseen_interval[when]) for when in ("before", "after"))
     rows: list[Row] = [(f"{name}, {rows_words(outcome)}", *_figures(outcome.bias_shown, "{:.4f}"))]
     rows.append(("  95% interval", low, high))
-    if outcome.request["target"] == "training":
+    if outcome.request["judged_on"] == "training":
         rows.append((f"{name}, training rows", *_figures(outcome.bias_training, "{:.4f}")))
     ratio, (least, most) = outcome.flag_rate_ratio_unseen, outcome.flag_rate_ratio_unseen_interval
     rows.append((f"Lowest / highest flag rate, {rows_words(outcome)}", *_figures(ratio, "{:.2f}")))
@@ -520,7 +531,10 @@ def _sentences(summary: FitSummary) -> list[str]:
         "" if summary.auc is None else detection_verdict(summary.auc.before, summary.auc.after),
         labels_sentence(summary.labels),
         *compared_words(
-            summary.outcome.notions, summary.settings, summary.columns["sensitive"], summary.columns["given"]
+            summary.outcome.notions,
+            Groups(**summary.settings["groups"]),
+            summary.columns["sensitive"],
+            summary.columns["given"],
         ),
         *_attributes(summary.attribute_bias),
         _probable(summary.probable_bound),

@@ -10,7 +10,7 @@ import click
 
 from evenout.cli.messages import Announce, plain_messages, progress
 from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options, read_names
-from evenout.core.exceptions import InputError
+from evenout.exceptions import InputError
 
 if TYPE_CHECKING:
     from evenout.watching import FairnessMonitor
@@ -80,7 +80,7 @@ class _Tolerance(FiniteRange):
     "--false-alarms", type=FiniteRange(0, 0.5, min_open=True), metavar="SHARE",
     help="Chance that there ever is an alarm while promises are kept.  [default: 0.05]",
 )  # fmt: skip
-@estimator_options("contamination", "unknown_groups")
+@estimator_options("contamination", "unknown")
 @click.option(
     "--merge",
     type=NonEmptyPath(),
@@ -172,15 +172,17 @@ def _begun(
     """A new watch, and the batches that are left to count: without model or start, it begins with the first."""
     from evenout.persistence import load_model
     from evenout.watching import FairnessMonitor
+    from evenout.watching.ledger import FEWEST
 
     given = {name: options[name] for name in _SETTINGS if options[name] is not None}
+    rules = options["groups"].but(min_size=FEWEST)
     columns = {name: options[name] for name in _COLUMNS if options[name]}
     if options["model"] is not None:
         promised = [name for name in ("tolerance", "flag_rate_ratio") if name in given]
         if promised or options["start"] is not None:
             raise InputError("--model says what was promised; leave {$name} out", name=(*promised, "start")[0])
         step(f"Loading {options['model']}")
-        monitor = FairnessMonitor.of(load_model(options["model"]), unknown_groups=options["unknown_groups"], **given)
+        monitor = FairnessMonitor.of(load_model(options["model"]), groups=rules, **given)
     else:
         if options["start"] is None and not batches:
             raise ValueError(f"{state} is not there, so a watch begins; give a file, --start or --model to begin with")
@@ -188,9 +190,7 @@ def _begun(
         step(f"Reading {first}")
         rows = _read(first, columns)
         given = {"tolerance": 0.0 if options["start"] is None else "start"} | given
-        monitor = FairnessMonitor(
-            contamination=options["contamination"], unknown_groups=options["unknown_groups"], **given
-        )
+        monitor = FairnessMonitor(contamination=options["contamination"], groups=rules, **given)
         with _naming(first):
             monitor.start(**rows, batch=first.name)
     monitor.columns = columns

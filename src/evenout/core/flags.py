@@ -27,11 +27,11 @@ import numpy as np
 from scipy.special import chdtrc, expit
 
 from evenout.core.checks import MOST_ROWS, Within, require
-from evenout.core.exceptions import InputError
 from evenout.core.membership import Comparison
 from evenout.core.parallel import one_blas_thread
 from evenout.core.ruler import Means, Sample, lowest_over_highest
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import InputError
 
 ENOUGH = 10  # flagged rows that a group of a stratum must be expected to have, for its rate to be held to a ratio
 

@@ -4,14 +4,15 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from sklearn.base import BaseEstimator
 
 from evenout.core.cells import Cells, CrossFit, fold_variances, variances
 from evenout.core.content import row_numbers
-from evenout.core.exceptions import FewPairsWarning, warn
 from evenout.core.notions import Collector, Notion, NotionRows
 from evenout.core.pairwise import estimate_pair_sums
 from evenout.core.ruler import ratio
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import FewPairsWarning, warn
 
 LengthScale: TypeAlias = Literal["minmax"] | float | tuple[Literal["median"], float]
 
@@ -149,9 +150,21 @@ def _count_pairs(groups: IntArray) -> float:
 _TINY = np.finfo(float).tiny
 
 
-class Individual(Notion):
-    """Equal scores of similar rows from different groups.
+class Individual(Notion, BaseEstimator):
+    """Individual fairness: equal scores of similar rows from different groups.
 
+    Parameters
+    ----------
+    length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
+        The distance at which likeness fades, in units of the median distance between rows of different groups, or as a
+        number, on standardised features; ``"minmax"`` is the published similarity, under which nearly all pairs of rows
+        count as alike.
+    pairs : {"auto", "exact", "sampled"}, default="auto"
+        Visit all pairs of rows, or a sample that leaves a relative error of 1 % (``pair_error_``); ``"auto"`` samples
+        beyond 5e9 pairs, some 100,000 rows. A GPU visits all.
+
+    Notes
+    -----
     Of each set of rows and each of the N pairs of groups it keeps ``individual.form`` (K, N, k + 1, k + 1), which is
     ``sum M_ij (z_i - z_j)(z_i - z_j)'``, and ``individual.mass`` (K, N), ``sum M_ij``. ``individual.error`` (K,) is the
     relative error of a sample of the pairs, and ``individual.pairs`` (K,) how many pairs the likeness rests on.
@@ -159,9 +172,15 @@ class Individual(Notion):
 
     name = "individual"
 
+    def __init__(
+        self, length_scale: LengthScale = DEFAULT_LENGTH, pairs: Literal["auto", "exact", "sampled"] = "auto"
+    ) -> None:
+        self.length_scale = length_scale
+        self.pairs = pairs
+
     def collect(self, rows: NotionRows) -> Collector:
         """Likeness is a matter of the features, found once; scores are compared along it."""
-        features, scale = comparable_rows(rows.X, rows.groups, rows.settings["length_scale"])
+        features, scale = comparable_rows(rows.X, rows.groups, self.length_scale)
         found = effective_pairs(features, rows.groups, scale)
         p, q = np.triu_indices(rows.n_groups, 1)
         stands_for = rows.stands_for[p] * rows.stands_for[q]
@@ -172,7 +191,7 @@ class Individual(Notion):
             if not warned:  # now the number of weights is known
                 warn_few_pairs(found, n_weights=S.shape[1])
                 warned = True
-            form, mass, error = _pair_sums(rows, features, scale, np.column_stack([S, t]), of)
+            form, mass, error = _pair_sums(rows, features, scale, np.column_stack([S, t]), of, self.pairs)
             form, mass = form * stands_for[:, None, None], mass * stands_for
             return {"form": form, "mass": mass, "error": np.array(error), "pairs": np.array(found)}
 
@@ -213,7 +232,12 @@ class Individual(Notion):
 
 
 def _pair_sums(
-    rows: NotionRows, features: FloatArray, scale: Literal["minmax"] | float, Z: FloatArray, of: BoolArray
+    rows: NotionRows,
+    features: FloatArray,
+    scale: Literal["minmax"] | float,
+    Z: FloatArray,
+    of: BoolArray,
+    method: str,
 ) -> tuple[FloatArray, FloatArray, float]:
     """Sums over the pairs of rows of different groups in one set, and the error of a sample of them."""
     one = np.zeros(len(Z), dtype=np.intp)
@@ -221,11 +245,7 @@ def _pair_sums(
     shape: dict[str, Any] = {"n_groups": rows.n_groups, "n_folds": 1, "scale": scale}
     if rows.pair_sums is not None:
         return *rows.pair_sums(*given, **shape).total(), 0.0
-    shape |= {
-        "method": rows.settings["pairs"],
-        "seed": rows.seed,
-        "n_threads": rows.n_threads,
-    }
+    shape |= {"method": method, "seed": rows.seed, "n_threads": rows.n_threads}
     found, error = estimate_pair_sums(*given, **shape)
     return *found.total(), error
 

@@ -91,7 +91,7 @@ class Comparison:
         if len(set(kinds)) < len(kinds):
             return "{@given}"
         if len(kinds) > 1:
-            return "{@intersections}"
+            return "{@cross}"
         return "GroupProbabilities" if self.overlaps else ""
 
     @cached_property

@@ -8,9 +8,9 @@ user's own gives a name and a form, and has all the rest from `Notion`; ``docs/e
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -36,8 +36,6 @@ class NotionRows:
     n_groups : int
     stands_for : array of shape (G,)
         How many rows each row of a group stands for.
-    settings : mapping
-        Parameters of the estimator.
     seed, n_threads : int
     pair_sums : callable, optional
         `evenout.core.pairwise.pair_sums` on another device.
@@ -47,7 +45,6 @@ class NotionRows:
     groups: IntArray
     n_groups: int
     stands_for: FloatArray
-    settings: Mapping[str, Any]
     seed: int
     n_threads: int
     pair_sums: Callable[..., PairSums] | None = None

@@ -20,13 +20,13 @@ import numpy as np
 
 from evenout.core.cells import CrossFit, unit_target
 from evenout.core.checks import FINITE, Within, require
-from evenout.core.exceptions import EvenoutWarning, NoGapWarning, TargetNotReachedWarning, UnknownOutcomeWarning, warn
 from evenout.core.intervals import expected_shortfall, noncentral_interval, normal_interval, ratio_interval
 from evenout.core.notions import Notion, combined_form
 from evenout.core.parity import DemographicParity
 from evenout.core.problem import CROWDED_RIDGE, RIDGE, Columns, Method, Mixture, Rule, Solutions, Weights, solve
 from evenout.core.registry import PARITY, weighted_notions
 from evenout.core.types import FloatArray
+from evenout.exceptions import EvenoutWarning, NoGapWarning, TargetNotReachedWarning, UnknownOutcomeWarning, warn
 
 if TYPE_CHECKING:
     import pandas as pd

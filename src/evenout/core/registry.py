@@ -21,5 +21,5 @@ def weighted_notions(fairness: Mapping[Any, float] | Sequence[tuple[Any, float]]
 
 def needs_labels(fairness: Any) -> bool:
     """Whether a notion, or one of several, compares rows of known outcome."""
-    names = [fairness] if isinstance(fairness, str) else fairness
-    return any(name in {notion.name for notion in _OUTCOMES} for name in names)
+    asked = [fairness] if isinstance(fairness, str | Notion) else fairness
+    return any(getattr(notion, "name", notion) in {known.name for known in _OUTCOMES} for notion in asked)

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeAlias
 
-from evenout.core.exceptions import InputError
 from evenout.datasets._dataset import Dataset, RandomState, sample_groups
+from evenout.exceptions import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

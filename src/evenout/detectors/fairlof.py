@@ -25,13 +25,13 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evenout.core.exceptions import warn
 from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.detectors.adapt import OutlierScorer
 from evenout.detectors.neighbours import distinct_rows
 from evenout.detectors.search import Ids, cut_blocks, nearest
-from evenout.groups.read import Groups, label_rows, match_groups
+from evenout.exceptions import warn
+from evenout.groups.read import Codes, label_rows, match_groups
 from evenout.tables.parameters import ANY_JOBS, SHARE_OR_COUNT, check_parameters, integer, number, one_of
 from evenout.tables.rows import new_rows, training_rows
 
@@ -79,7 +79,7 @@ class FairLOF(OutlierScorer, BaseEstimator):
         The s used: 1 shortens distances across groups, -1 stretches them; 0 where lambda is 0.
     offset_ : float
         ``decision_function = score_samples - offset_``; negative means flagged.
-    groups_ : tuple of str
+    group_names_ : tuple of str
     n_features_in_ : int
 
     Notes
@@ -142,7 +142,7 @@ class FairLOF(OutlierScorer, BaseEstimator):
         threshold = flag_threshold(scores, self.contamination)
         self._graph, self._rating = graph, rating
         self.outlier_scores_, self.offset_ = scores, -float(threshold)
-        self.strength_, self.groups_ = strength, groups.labels
+        self.strength_, self.group_names_ = strength, groups.labels
         self.sign_ = int(np.sign(strength * steer))
         validate_data(self, X, skip_check_array=True)
         return self
@@ -151,7 +151,7 @@ class FairLOF(OutlierScorer, BaseEstimator):
         """Scores of new rows of known groups, shape (m,), higher = more outlying."""
         check_is_fitted(self)
         rows = new_rows(self, X)
-        codes = match_groups(sensitive_features, len(rows), self.groups_, rows=X)
+        codes = match_groups(sensitive_features, len(rows), self.group_names_, rows=X)
         return self._graph.score(rows, codes, self._rating, effective_n_jobs(self.n_jobs))
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -166,7 +166,7 @@ class FairLOF(OutlierScorer, BaseEstimator):
             )
         return min(int(self.n_neighbors), n_rows - 1)
 
-    def _steered(self, graph: "_Graph", groups: Groups) -> tuple[float, float]:
+    def _steered(self, graph: "_Graph", groups: Codes) -> tuple[float, float]:
         """Lambda and ``s W``."""
         plain = graph.training_scores(graph.rate(0.0))
         steer = _steer(groups, _top(plain))
@@ -230,7 +230,7 @@ class _Graph:
     links: _Links
 
     @classmethod
-    def of(cls, X: FloatArray, groups: Groups, k: int, n_threads: int) -> "_Graph":
+    def of(cls, X: FloatArray, groups: Codes, k: int, n_threads: int) -> "_Graph":
         locations, counts, home = distinct_rows(X)
         members = np.zeros((len(locations), len(groups.labels)))
         np.add.at(members, (home, groups.codes), 1.0)
@@ -311,14 +311,14 @@ def _top(scores: FloatArray) -> BoolArray:
     return scores >= np.partition(scores, -t)[-t]
 
 
-def _steer(groups: Groups, top: BoolArray) -> float:
+def _steer(groups: Codes, top: BoolArray) -> float:
     """``s W``: above 0 if the largest group is rarer among the top rows than in the data."""
     major = groups.counts.argmax()
     gap = groups.counts[major] / len(top) - (groups.codes[top] == major).mean()
     return float((1.0 if gap > 0 else -1.0) * (1.0 + abs(gap)))
 
 
-def _apart(scores: FloatArray, groups: Groups) -> float:
+def _apart(scores: FloatArray, groups: Codes) -> float:
     """How far the groups' mean ranks are apart: the sum of their squared distances from the middle, by group size."""
     ranks = rankdata(scores) - (len(scores) + 1) / 2
     return float((np.bincount(groups.codes, weights=ranks) ** 2 / groups.counts).sum())

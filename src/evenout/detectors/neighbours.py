@@ -23,11 +23,11 @@ import numpy as np
 
 from evenout.core.checks import Within, require
 from evenout.core.content import row_order
-from evenout.core.exceptions import warn
 from evenout.core.parallel import map_blocks, side_by_side, take_rows
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.family import Without, by_refitting
 from evenout.detectors.search import FEW, Blocks, Few, Ids, cut_blocks, drop_points, nearest
+from evenout.exceptions import warn
 
 ROWS = 4096  # rows per piece of work handed to a thread
 

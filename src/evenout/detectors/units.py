@@ -13,10 +13,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from evenout.core.checks import Within, require
-from evenout.core.exceptions import ConstantFeatureWarning, warn
 from evenout.core.parallel import by_rows, map_blocks, map_columns
 from evenout.core.sketch import Narrowed, QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import ConstantFeatureWarning, warn
 
 QUARTILES = (0.25, 0.5, 0.75)
 NORMAL_IQR = 1.3489795003921634  # interquartile range of the standard normal distribution

@@ -19,7 +19,6 @@ from scipy.sparse import csc_array
 from evenout.core.base_score import learn_scaling
 from evenout.core.cells import Cells
 from evenout.core.content import N_FOLDS, row_numbers
-from evenout.core.exceptions import InputError
 from evenout.core.flags import FlagRows, flagged_share
 from evenout.core.notions import Notion
 from evenout.core.parity import effective_sizes
@@ -31,6 +30,7 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.family import Without
 from evenout.detectors.pool import FittedPool, has_named
 from evenout.detectors.units import feature_labels
+from evenout.exceptions import InputError
 from evenout.fitting.choose import Counter
 from evenout.fitting.passes import (
     Scorer,
@@ -43,11 +43,12 @@ from evenout.fitting.passes import (
     score_anew,
     teach,
 )
-from evenout.fitting.resemblance import Resemblance
+from evenout.fitting.resemblance import FittedResemblance
 from evenout.fitting.rows import Memory, Source, TrainingRows, View, check_soft, compared_rows, stands_for
 from evenout.fitting.score_model import KnownLabels, ScoreModel, learn_scores
-from evenout.groups.model import Coder, Grouping, is_plain, settle
-from evenout.groups.read import Groups
+from evenout.groups.model import Coder, Grouping, is_plain, of_crossings, settle
+from evenout.groups.read import Codes
+from evenout.groups.rules import Groups
 from evenout.out_of_core.engines import Engine
 from evenout.out_of_core.survey import (
     Reference,
@@ -132,7 +133,7 @@ class Beyond:
         return None if self.n_rows <= self.plan.exact_rows else CAPACITY
 
     def views(
-        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: Resemblance | None = None
+        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: FittedResemblance | None = None
     ) -> "BeyondViews":
         """Three passes: raw scores, base scores, sums; with labels to learn from three more."""
         plan, folds, learn = self.plan, self.folds, self.parameters["learn"]
@@ -323,15 +324,16 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
     """Check and count all rows, settle the groups, and draw the reference: all rows, or as many as memory takes."""
     _check(parameters)
     size, engine = parameters["reference_size"], plan.engine
-    counted = {"unknown_groups": parameters["unknown_groups"], "reference_size": size, "seed": seed}
+    rules: Groups = parameters["groups"]
+    counted = {"rules": rules, "reference_size": size, "seed": seed}
     measured = parameters["standardize"] and has_named(parameters["detectors"])
-    survey = survey_rows(engine, **counted, continuous=parameters["continuous"], measure=measured)
+    survey = survey_rows(engine, **counted, measure=measured)
     if survey.n_rows < 2:
         raise ValueError(f"X has {survey.n_rows} row(s) in all partitions; at least 2 are needed")
     if parameters["learn"]:
         require_labels(survey.known)
     among = compared_rows(fairness, labelled=survey.known is not None)
-    learnt = _coder(survey, parameters, labelled=among != ["all"])
+    learnt = _coder(survey, rules, labelled=among != ["all"])
     coarse = [cut.name for cut in learnt.cuts if cut.coarse]
     if coarse:
         raise InputError(
@@ -339,16 +341,16 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
             "parts of it as text, or fit in memory",
             name=coarse[0],
         )
-    coder = None if is_plain(learnt, among, parameters["intersections"]) else learnt
+    coder = None if is_plain(learnt, among, rules) else learnt
     units, grouping, probable = None, None, survey.probable
     if survey.ranges is not None and survey.n_rows > size:
         units = learn_units(engine, survey.ranges, exact=survey.n_rows <= plan.exact_rows)
     if coder is not None or units is not None:
         survey = count_again(engine, **counted, coder=coder, units=units)
     if coder is not None:
-        grouping = settle(coder, survey.combined, among, parameters)
-    quiet = grouping is not None
-    groups = _settled(replace(survey, probable=probable), parameters, len(learnt.attributes), quiet=quiet)
+        grouping = settle(coder, survey.combined, among, rules)
+    counted_rules = of_crossings(rules, learnt)
+    groups = settle_groups(replace(survey, probable=probable), counted_rules, quiet=grouping is not None)
     drawn = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=coder, units=units)
     rows = _training_rows(drawn, groups, grouping, column_names(engine.header))
     rows = replace(rows, doubt="probable" if probable and not plan.sufficient else "")
@@ -368,24 +370,16 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
     return Beyond(replace(rows, units=units), groups, plan, parameters, seed, grouping)
 
 
-def _coder(survey: Survey, parameters: Mapping[str, Any], *, labelled: bool) -> Coder:
+def _coder(survey: Survey, rules: Groups, *, labelled: bool) -> Coder:
     if survey.probable:
         return Coder.of_probable(survey.probable, survey.given, labelled=labelled)
-    settings = {name: parameters[name] for name in ("continuous", "bands")}
-    return Coder.learn(survey.sensitive, survey.given, **settings, labelled=labelled)
-
-
-def _settled(survey: Survey, parameters: Mapping[str, Any], n_attributes: int, *, quiet: bool) -> Settled:
-    rules = {name: parameters[name] for name in ("min_group_size", "small_groups")}
-    if n_attributes > 1 and not parameters["intersections"]:  # crossings are counted, not compared
-        rules["small_groups"] = "leave_out"
-    return settle_groups(survey, **rules, quiet=quiet)
+    return Coder.learn(survey.sensitive, survey.given, rules, labelled=labelled)
 
 
 def _training_rows(
     drawn: Reference, groups: Settled, grouping: Grouping | None, names: Sequence[str] | None
 ) -> TrainingRows:
-    hard = Groups(drawn.codes, groups.labels, groups.left_out)
+    hard = Codes(drawn.codes, groups.labels, groups.left_out)
     rows = TrainingRows(drawn.X, hard, drawn.labels, feature_names=names)
     if grouping is None:
         return rows

@@ -20,14 +20,6 @@ import numpy as np
 from evenout.core.base_score import LINEAR
 from evenout.core.cells import CrossFit
 from evenout.core.checks import ANY, FINITE, MOST_ROWS, Within, require
-from evenout.core.exceptions import (
-    InputError,
-    NoGapWarning,
-    SmallGroupWarning,
-    TargetNotReachedWarning,
-    UnknownOutcomeWarning,
-    warn,
-)
 from evenout.core.flags import (
     ENOUGH,
     FlagRows,
@@ -38,6 +30,7 @@ from evenout.core.flags import (
     most_kept,
     top_threshold,
 )
+from evenout.core.individual import Individual
 from evenout.core.intervals import expected_shortfall
 from evenout.core.notions import Notion
 from evenout.core.parity import DemographicParity, Own
@@ -67,8 +60,17 @@ from evenout.core.ruler import (
     noisy_ratios,
 )
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.fitting.resemblance import CrossFitted, Resemblance
-from evenout.tables.parameters import number
+from evenout.exceptions import (
+    InputError,
+    NoGapWarning,
+    SmallGroupWarning,
+    TargetNotReachedWarning,
+    UnknownOutcomeWarning,
+    warn,
+)
+from evenout.fitting.resemblance import CrossFitted, FittedResemblance
+from evenout.groups.rules import Resemblance
+from evenout.tables.parameters import INDIVIDUAL, check_parameters, number
 
 _LABELS = (
     "what was reached is known of the labelled rows alone ({found}), as nobody knows how they were chosen: nothing can "
@@ -501,7 +503,7 @@ class Repaired:
     ``names``, ``counts`` and ``known`` are of the groups that are compared; the rest is as in `evenout.BlindRepair`.
     """
 
-    model: Resemblance | None
+    model: FittedResemblance | None
     path: TradeoffPath | None
     prices: Prices
     flags: FlagState | None
@@ -538,7 +540,7 @@ def no_prices(n_folds: int, n_groups: int, choice: Choice | None = None) -> Pric
     return Prices(np.zeros(n_groups), np.zeros((n_folds, n_groups)), choice or none)
 
 
-def mean_prices(path: TradeoffPath, choice: Choice, model: Resemblance) -> Prices:
+def mean_prices(path: TradeoffPath, choice: Choice, model: FittedResemblance) -> Prices:
     """Lambda at the place on the path that was chosen."""
     v, alphas = path.weights(choice.alpha), np.array([choice.alpha])
     if not v.any():
@@ -572,11 +574,14 @@ class Request:
     bias_reduction, flag_rate_ratio, alpha : float or None
         At most one is given.
     confidence : float or None
-    target : {"unseen", "training"}
-    method : {"anchored", "published"}
-    weights : {"free", "nonnegative", "simplex"}
-    contamination : float or int
+    judged_on : {"unseen", "training"}
     correction : {"weights", "resemblance", "both"}
+        Which columns may move the score.
+    weights : {"free", "nonnegative", "simplex"}
+    method : {"anchored", "published"}
+    classifier : object
+        Of resemblance.
+    contamination : float or int
     """
 
     fairness: dict[Notion, float]
@@ -584,11 +589,12 @@ class Request:
     flag_rate_ratio: float | None
     alpha: float | None
     confidence: float | None
-    target: Target
-    method: Method
+    judged_on: Target
+    correction: Correction
     weights: Weights
+    method: Method
+    classifier: Any
     contamination: float
-    correction: Correction = "weights"
 
     @classmethod
     def read(cls, parameters: Mapping[str, Any]) -> "Request":
@@ -605,13 +611,13 @@ class Request:
                 "{@confidence} goes with {@bias_reduction}, but {$given} was given; leave one of them out",
                 given=given[0],
             )
-        if parameters["confidence"] is not None and parameters["target"] == "training":
+        if parameters["confidence"] is not None and parameters["judged_on"] == "training":
             raise InputError(
-                "{@confidence} is about unseen rows, but {target='training'} was given; leave one of them out"
+                "{@confidence} is about unseen rows, but {judged_on='training'} was given; leave one of them out"
             )
-        _check_correction(parameters)
-        rest = ("confidence", "target", "method", "weights", "contamination", "correction")
-        return cls(_notions(parameters), **ways, **{name: parameters[name] for name in rest})
+        corrected = _correction(parameters["correction"])
+        rest = {name: parameters[name] for name in ("confidence", "judged_on", "contamination")}
+        return cls(_notions(parameters, corrected), **ways, **rest, **corrected)
 
     @property
     def asked(self) -> bool:
@@ -623,7 +629,7 @@ class Request:
 
         So many of the last columns, ``resembling``, say how much rows resemble each group.
         """
-        settings: dict[str, Any] = {"method": self.method, "noise_aware": self.target == "unseen"}
+        settings: dict[str, Any] = {"method": self.method, "noise_aware": self.judged_on == "unseen"}
         columns = Columns(self.correction, resembling)
         return open_path(cross, self.fairness, **settings, constraint=self.weights, columns=columns)
 
@@ -634,7 +640,7 @@ class Request:
         """
         path, whole = path.towards(None) if path.rule is not None else path, rows.sample
         rows = rows.narrowed(rows.share(self.contamination))
-        require_compared(rows, whole, asked=self.flag_rate_ratio is not None and self.target == "unseen")
+        require_compared(rows, whole, asked=self.flag_rate_ratio is not None and self.judged_on == "unseen")
         if path.cross.whole.n_groups < 2 or not rows.compares.any():
             return Settled(path, self.choose(path, rows), RatioEstimate.unknown(), {})
         share, moving, other = rows.share(self.contamination), self._moving(path), None
@@ -642,11 +648,11 @@ class Request:
             path, choice, other = self._solved(path, rows, moving, self.flag_rate_ratio, count)
         else:
             choice = self.choose(path, rows)
-        V = path.fold_weights(np.array([choice.alpha]), self.target)
-        judged = rows if self.target == "unseen" else replace(rows, folds=np.zeros_like(rows.folds))
+        V = path.fold_weights(np.array([choice.alpha]), self.judged_on)
+        judged = rows if self.judged_on == "unseen" else replace(rows, folds=np.zeros_like(rows.folds))
         before, after = judged.flagged(np.concatenate([judged.base(), V], axis=1), share).T
         rates = judged.measured(V, share)
-        if count is not None and self.target == "unseen":
+        if count is not None and self.judged_on == "unseen":
             rates = replace(count(V), compared=rows.sample.compared)
         solved = path.rule is not None
         ratio = estimate_ratio(rates, judged.spread(V, share, rates.size.sum()) if solved else None)
@@ -671,7 +677,7 @@ class Request:
         """The columns by which flag rates are solved for: those that no constraint is about."""
         k = path.cross.whole.n_detectors
         parity = all(isinstance(notion, DemographicParity) for notion in self.fairness)
-        if self.method == "published" or self.target == "training" or not parity:
+        if self.method == "published" or self.judged_on == "training" or not parity:
             return np.zeros(0, dtype=np.intp)
         own = path.columns.moving(k)
         return own if self.weights == "free" else own[path.columns.free(k)[own]]
@@ -687,17 +693,17 @@ class Request:
             return self._by_flags(path, rows, self.flag_rate_ratio)
         asked = DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction
         if self.correction == "weights":
-            return choose(path, asked, self.target, self.confidence)
+            return choose(path, asked, self.judged_on, self.confidence)
         more = _more(self.correction).replace("Other ", "")
-        return choose(path, asked, self.target, self.confidence, least=HALF_SHARED, more=more)
+        return choose(path, asked, self.judged_on, self.confidence, least=HALF_SHARED, more=more)
 
     def _given(self, path: TradeoffPath, alpha: float, wider: float = 1.0) -> Choice:
         """What may be said of an alpha that was not chosen here, its interval so much wider."""
         nan = float("nan")
         reached, interval = nan, (nan, nan)
         if path.gap_detected:
-            reached = float(path.reduction(alpha, self.target))
-            if self.target == "unseen":
+            reached = float(path.reduction(alpha, self.judged_on))
+            if self.judged_on == "unseen":
                 low, high = map(float, path.reduction_interval(alpha))
                 middle = min(max(reached, low), high)
                 interval = middle - wider * (middle - low), min(middle + wider * (high - middle), max(high, 1.0))
@@ -709,7 +715,7 @@ class Request:
         First, whether there is a gap at all.
         """
         share = rows.share(self.contamination)
-        if self.target == "training":
+        if self.judged_on == "training":
             rows = replace(rows, folds=np.zeros_like(rows.folds))
         p = flag_p_value(rows, share)
         if p > SIGNIFICANCE:
@@ -720,17 +726,17 @@ class Request:
             return Choice(0.0, asked, False, nan, (nan, nan), 1.0, message, NoGapWarning)
 
         def ratios(alphas: FloatArray) -> FloatArray:
-            return rows.ratio(rows.flagged(path.fold_weights(alphas, self.target), share))
+            return rows.ratio(rows.flagged(path.fold_weights(alphas, self.judged_on), share))
 
         alpha = least_alpha(path, ratios, asked)
         met = alpha is not None
         if alpha is None:
             alphas = close_alphas(path)
-            flagged = rows.flagged(path.fold_weights(alphas, self.target), share)
+            flagged = rows.flagged(path.fold_weights(alphas, self.judged_on), share)
             alpha = float(alphas[first_even(rows, flagged)])
         reached = float(ratios(np.array([alpha]))[0])
         given = self._given(path, alpha)
-        message = "" if met else _missed(reached, given, self.target)
+        message = "" if met else _missed(reached, given, self.judged_on)
         return Choice(alpha, asked, met, given.reached, given.interval, given.correlation, message)
 
 
@@ -743,9 +749,9 @@ class Settled(NamedTuple):
     price: dict[str, float]
 
 
-def _missed(reached: float, given: Choice, target: Target) -> str:
+def _missed(reached: float, given: Choice, judged_on: Target) -> str:
     return (
-        f"{{flag_rate_ratio=:g}} is not reached on {target} rows with these detectors: {reached:.2f} is, at "
+        f"{{flag_rate_ratio=:g}} is not reached on {judged_on} rows with these detectors: {reached:.2f} is, at "
         f"{{alpha=:.4g}}, where the score's correlation with the base score is {given.correlation:.2f}"
         "{price}; "
         "going on would gain less than its own standard error, or lose the base score. Other detectors "
@@ -772,39 +778,60 @@ def _more(correction: str) -> str:
     return f"{other}, or ScoreRepair where the group may be used, may reach more."
 
 
-def _check_correction(parameters: Mapping[str, Any]) -> None:
-    """Refuse what resemblance cannot go with."""
-    fairness, published = parameters["fairness"], parameters["method"] == "published"
-    if parameters["correction"] != "weights" and (published or callable(fairness) or isinstance(fairness, np.ndarray)):
-        raise InputError(
-            "{correction=} adds columns beside the target, which {name} has no place for; leave one of them out",
-            correction=parameters["correction"],
-            name="method='published'" if published else "a form of your own in fairness",
-        )
+_CORRECTIONS: dict[str, dict[str, str]] = {  # what each word changes of the default
+    "weights": {},
+    "nonnegative": {"weights": "nonnegative"},
+    "simplex": {"weights": "simplex"},
+    "resemblance": {"correction": "resemblance"},
+    "both": {"correction": "both"},
+    "published": {"method": "published"},
+}
+CORRECTIONS = tuple(_CORRECTIONS)
 
 
-def _notions(parameters: Mapping[str, Any]) -> dict[Notion, float]:
+def _correction(asked: Any) -> dict[str, Any]:
+    """The four settings that ``correction`` stands for."""
+    plain = {"correction": "weights", "weights": "free", "method": "anchored", "classifier": None}
+    if isinstance(asked, Resemblance):
+        asked.check()
+        by = "resemblance" if asked.weights is None else "both"
+        return plain | {"correction": by, "weights": asked.weights or "free", "classifier": asked.classifier}
+    if not isinstance(asked, str) or asked not in _CORRECTIONS:
+        words = f"{', '.join(map(repr, CORRECTIONS))} or evenout.Resemblance(...)"
+        raise InputError("{correction=} is not allowed; use {words}", correction=asked, words=words)
+    return plain | _CORRECTIONS[asked]
+
+
+def _notions(parameters: Mapping[str, Any], corrected: Mapping[str, Any]) -> dict[Notion, float]:
     """The notions asked for, with their weights."""
     asked, detectors = parameters["fairness"], parameters["detectors"]
-    if callable(asked) or isinstance(asked, np.ndarray):
-        base, method = parameters["combination"], parameters["method"]
+    if isinstance(asked, np.ndarray) or (callable(asked) and not isinstance(asked, Notion)):
+        base, published = parameters["combination"], corrected["method"] == "published"
         linear = isinstance(base, str) and base in LINEAR
-        if method == "published" and parameters["alpha"] is None and parameters["flag_rate_ratio"] is None:
-            raise ValueError(
-                "fairness is a form of your own, which has no target to compare with in method='published'; "
-                "give alpha or flag_rate_ratio"
+        if corrected["correction"] != "weights":
+            raise InputError(
+                "{correction=} adds columns beside the target, which a form of your own in {@fairness} has no place "
+                "for; leave one of them out",
+                correction=parameters["correction"],
             )
-        if method == "anchored" and not linear:
-            raise ValueError(
-                f"fairness is a form of your own, over detector weights, but combination={base!r} is no weighted mean "
-                "of the detectors, which it could measure; use 'average' or 'greedy', or method='published'"
+        if published and parameters["alpha"] is None and parameters["flag_rate_ratio"] is None:
+            raise InputError(
+                "{@fairness} is a form of your own, which has no target to compare with in {correction='published'}; "
+                "give {@alpha} or {@flag_rate_ratio}"
+            )
+        if not published and not linear:
+            raise InputError(
+                "{@fairness} is a form of your own, over detector weights, but {combination=} is no weighted mean of "
+                "the detectors, which it could measure; use 'average' or 'greedy', or {correction='published'}",
+                combination=base,
             )
         return {Own(asked): 1.0}
     given = asked if isinstance(asked, Mapping) else {asked: 1.0} if isinstance(asked, str | Notion) else {}
     if not given or not all(isinstance(notion, Notion) or notion in NOTIONS for notion in given):
         known = ", ".join(map(repr, NOTIONS))
         raise ValueError(
-            f"fairness={asked!r} is not allowed; use {known}, a Notion, or a dict of these and their weights"
+            f"fairness={asked!r} is not allowed; use {known}, Individual(...), a Notion of your own, or a dict of "
+            "these and their weights"
         )
     for notion, weight in given.items():
         if not number(0, np.inf, open_low=True).allows(weight):
@@ -813,9 +840,12 @@ def _notions(parameters: Mapping[str, Any]) -> dict[Notion, float]:
                 weight=weight, name=getattr(notion, "name", notion),
             )  # fmt: skip
     notions = dict(weighted_notions(given))
+    individual = next((notion for notion in notions if isinstance(notion, Individual)), None)
+    if individual is not None:
+        check_parameters(individual.get_params(deep=False), INDIVIDUAL)
     if len({notion.name for notion in notions}) < len(notions):
         raise InputError("{@fairness} has two notions of one name; give each its own")
-    if NOTIONS["individual"] in notions and isinstance(detectors, str) and detectors == "precomputed":
+    if individual is not None and isinstance(detectors, str) and detectors == "precomputed":
         raise InputError(
             "{fairness='individual'} compares feature rows, but {detectors='precomputed'} has scores alone; "
             "use {fairness='demographic_parity'}, or detectors that score features"

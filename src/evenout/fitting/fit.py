@@ -37,8 +37,8 @@ def fit_rows(
         rows.warn_giveaways()
     stage("Fitting detectors")
     pool, raw, without = _detect(source, n_folds, parameters, seed, n_threads)
-    stage("Summing up the rows" if parameters["correction"] == "weights" else "Learning resemblance to groups")
-    cross = _resemblance(source, parameters, seed, n_threads) if n_folds else None
+    stage("Summing up the rows" if request.correction == "weights" else "Learning resemblance to groups")
+    cross = _resemblance(source, request, seed, n_threads) if n_folds else None
     if cross is not None:
         raw, without = side_by_side([raw, cross.own], n_threads), _beside(without, cross.without, n_threads)
     collectors = _collectors(source, request, parameters, seed, n_threads) if n_folds else {}
@@ -51,7 +51,7 @@ def fit_rows(
     nested = None if cross is None else cross.without
     copied = side_by_side([whole.view.S], n_threads)
     seen = FlagRows(copied, whole.view.t.copy(), source.sample, folds, nested, source.n_rows)
-    fresh = seen.S if request.target == "unseen" else side_by_side([whole.view.S], n_threads)
+    fresh = seen.S if request.judged_on == "unseen" else side_by_side([whole.view.S], n_threads)
     for fold in range(n_folds):
         stage(f"Scoring held-out rows, part {fold + 1} of {n_folds}")
         inside = folds == fold
@@ -61,10 +61,10 @@ def fit_rows(
         models.append(found.view.model)
         ranks.append(found.ranks)
         put_rows(fresh, inside, found.view.S, n_threads)
-        if request.target == "unseen":
+        if request.judged_on == "unseen":
             seen.t[inside] = found.view.t[inside]
     sums = CrossFit(whole.outside, Cells.stacked(training), Cells.stacked(held), refitted=not ready)
-    if request.target == "unseen":
+    if request.judged_on == "unseen":
         warn_many(sums)
     path = request.path(sums, 0 if cross is None else cross.own.shape[1])
     stage("Choosing the trade-off")
@@ -72,7 +72,7 @@ def fit_rows(
     model, S, t, _ = whole.view
     mixture = path.mixture(choice.alpha)
     choice.announced(list_kept(t, mixture.apply(S, t), request.contamination), asked=request.asked)
-    warn_rising(attribute_bias(path, choice.alpha, request.target))
+    warn_rising(attribute_bias(path, choice.alpha, request.judged_on))
     threshold, rates = views.flags(whole.view, mixture)
     share = seen.share(request.contamination)
     return FitResult(
@@ -100,13 +100,13 @@ def fit_rows(
     )
 
 
-def _resemblance(source: Source, parameters: Mapping[str, Any], seed: int, n_threads: int) -> CrossFitted | None:
+def _resemblance(source: Source, request: Request, seed: int, n_threads: int) -> CrossFitted | None:
     """How much the rows in memory resemble each group; None where the score is not corrected by that."""
-    if parameters["correction"] == "weights":
+    if request.correction == "weights":
         return None
     rows, sample = source.rows, source.sample
     settings: dict[str, Any] = {"seed": seed, "n_jobs": n_threads, "stands_for": sample.weight}
-    found = cross_fit_resemblance(parameters["classifier"], rows.X, sample.members, source.folds, **settings)
+    found = cross_fit_resemblance(request.classifier, rows.X, sample.members, source.folds, **settings)
     warn_proxy(found.known)
     return found
 
@@ -202,7 +202,6 @@ def _collectors(
         groups.codes,
         len(groups.labels),
         source.group_counts / np.maximum(groups.counts, 1),
-        parameters,
         seed,
         n_threads,
         None if device == "cpu" else partial(gpu.pair_sums, device=device),

@@ -28,14 +28,14 @@ import numpy.typing as npt
 from evenout import gpu
 from evenout.core.cells import Cells, collect_cells
 from evenout.core.content import N_FOLDS, row_numbers
-from evenout.core.exceptions import InputError, warn
 from evenout.core.membership import Membership
 from evenout.core.problem import Mixture
 from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import Population, label_floor
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
-from evenout.fitting.resemblance import Resemblance
+from evenout.exceptions import InputError, warn
+from evenout.fitting.resemblance import FittedResemblance
 from evenout.fitting.score_model import KnownLabels, ScoreModel
 from evenout.groups.model import Coder, Grouping
 from evenout.out_of_core.engines import Engine, Part, Rows, Staged, read_rows
@@ -106,7 +106,7 @@ class Scorer:
         Makes numbers of protected and other columns.
     seen : array of uint64, rising, optional
         `content_in_group` of the reference; if given, labels are kept too.
-    resemblance : Resemblance, optional
+    resemblance : FittedResemblance, optional
         Its columns stand behind those of the detectors.
     learnt_from : pair of arrays, (m,) of uint64, rising, and (m, G), optional
         `row_numbers` of the contents that resemblance was learnt from, and what classifiers say of them that have not
@@ -122,7 +122,7 @@ class Scorer:
     scratch: Callable[[], Path]
     coder: Coder | None = None
     seen: npt.NDArray[np.uint64] | None = None
-    resemblance: Resemblance | None = None
+    resemblance: FittedResemblance | None = None
     learnt_from: tuple[npt.NDArray[np.uint64], FloatArray] | None = None
     device: str = "cpu"
 

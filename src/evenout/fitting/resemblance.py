@@ -25,12 +25,12 @@ from sklearn.base import clone
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
 from evenout.core.checks import FINITE, Within, require
-from evenout.core.exceptions import InputError, ProxyWarning, warn
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.parallel import one_blas_thread, one_openmp_thread
 from evenout.core.ruler import Sample
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
+from evenout.exceptions import InputError, ProxyWarning, warn
 
 _LARGEST = np.finfo(float).max
 
@@ -285,7 +285,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Resemblance:
+class FittedResemblance:
     """What says how much new rows resemble each group.
 
     Parameters
@@ -337,7 +337,7 @@ class CrossFitted:
 
     Parameters
     ----------
-    model : Resemblance
+    model : FittedResemblance
         For new rows.
     own : array of shape (n, G)
         Of each row by the classifier that was fitted without its fold.
@@ -349,7 +349,7 @@ class CrossFitted:
         Share of the variance of each group's indicator that is predicted; 1 if it is known for sure.
     """
 
-    model: Resemblance
+    model: FittedResemblance
     own: FloatArray
     without: FloatArray
     folds: IntArray
@@ -439,7 +439,7 @@ def cross_fit_resemblance(
             without[f][:, layer.groups] = _seen_without(f, found, layer, folds)
         known[layer.groups] = _known(own[:, layer.groups] * told.shares, layer)
         parts.append(told)
-    return CrossFitted(Resemblance(tuple(parts), G), own, without, folds, known)
+    return CrossFitted(FittedResemblance(tuple(parts), G), own, without, folds, known)
 
 
 def _fresh(classifier: Any, seed: int) -> Any:

@@ -9,7 +9,6 @@ import numpy as np
 from evenout.core.cells import unit_target
 from evenout.core.checks import ANY, FINITE, MOST_ROWS, Within, entries_of, require
 from evenout.core.content import row_order
-from evenout.core.exceptions import AttributeWarning, InputError, warn
 from evenout.core.flags import FlagRows, flag_threshold, top_threshold
 from evenout.core.parallel import map_columns, sorted_columns
 from evenout.core.parity import DemographicParity
@@ -18,9 +17,10 @@ from evenout.core.problem import Mixture
 from evenout.core.ruler import RatioEstimate
 from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import AttributeWarning, InputError, warn
 from evenout.fitting.choose import Request
 from evenout.fitting.score_model import ScoreModel
-from evenout.groups.read import Groups
+from evenout.groups.read import Codes
 from evenout.metrics import average_precision, roc_auc
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class FitResult:
     choice : Choice
     mixture : Mixture
         The fair score at the chosen alpha.
-    groups : Groups
+    groups : Codes
         Of the rows in memory, crossed and hard: bands and probable groups by what a row belongs to most. No codes in
         models that were saved without the groups of their rows.
     names : tuple of str
@@ -283,7 +283,7 @@ class FitResult:
     path: TradeoffPath
     choice: Choice
     mixture: Mixture
-    groups: Groups
+    groups: Codes
     names: tuple[str, ...]
     counts: Annotated[IntArray, "G", Within(0, MOST_ROWS)]
     n_rows: Annotated[int, Within(2, MOST_ROWS)]
@@ -387,7 +387,7 @@ class FitResult:
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
         choice.announced(list_kept(self.target, fair, request.contamination), asked=request.asked)
-        warn_rising(attribute_bias(path, choice.alpha, request.target))
+        warn_rising(attribute_bias(path, choice.alpha, request.judged_on))
         both = np.column_stack([self.target, fair])
         sample = self.seen.sample
         above = top_threshold(both, self.seen.share(request.contamination), sample.weight)

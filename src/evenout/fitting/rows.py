@@ -14,7 +14,6 @@ from joblib import effective_n_jobs
 
 from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.content import N_FOLDS, assign_folds
-from evenout.core.exceptions import InputError
 from evenout.core.flags import FlagRows, flagged_share, top_threshold
 from evenout.core.membership import AMONG, Comparison, Membership
 from evenout.core.notions import Notion
@@ -26,12 +25,14 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.family import Without
 from evenout.detectors.pool import FittedPool, standard_units
 from evenout.detectors.units import Units
+from evenout.exceptions import InputError
 from evenout.fitting.choose import Counter
-from evenout.fitting.resemblance import Resemblance
+from evenout.fitting.resemblance import FittedResemblance
 from evenout.fitting.score_model import KnownLabels, ScoreModel, learn_on
 from evenout.groups.giveaways import find_giveaways, read_attributes, warn_giveaways
 from evenout.groups.model import LABELS, Coder, Grouping, read_crossed, read_grouping
-from evenout.groups.read import GroupProbabilities, Groups
+from evenout.groups.read import Codes, GroupProbabilities
+from evenout.groups.rules import Groups
 from evenout.tables.rows import (
     column_names,
     read_clusters,
@@ -49,7 +50,7 @@ class TrainingRows:
     Parameters
     ----------
     X : array of shape (n, d)
-    groups : Groups
+    groups : Codes
     sensitive_features : object
         As given, for detectors that use the group.
     clusters : array of shape (n,) or None
@@ -74,7 +75,7 @@ class TrainingRows:
     """
 
     X: FloatArray
-    groups: Groups
+    groups: Codes
     sensitive_features: Any
     clusters: IntArray | None = None
     sample_weight: FloatArray | None = None
@@ -109,8 +110,9 @@ class TrainingRows:
         among = compared_rows(fairness, labelled=known is not None)
         outcomes = None if known is None or among == ["all"] else known[0]
         doubt = "probable" if in_doubt(sensitive_features) else ""
-        crossed = read_crossed(sensitive_features, parameters, n, rows=X, given=given, labels=outcomes)
-        grouping, groups = read_grouping(crossed, among, parameters), crossed.groups
+        rules: Groups = parameters["groups"]
+        crossed = read_crossed(sensitive_features, rules, n, rows=X, given=given, labels=outcomes)
+        grouping, groups = read_grouping(crossed, among, rules), crossed.groups
         soft = None if grouping is None else grouping.members(crossed.numbers)
         check_soft(fairness, None if soft is None else soft.compared)
         codes = read_clusters(clusters, n)
@@ -213,12 +215,12 @@ def check_soft(fairness: Collection[Notion], compared: Comparison | None) -> Non
         )
 
 
-def stands_for(groups: Groups, counts: IntArray, n_rows: int) -> FloatArray | None:
+def stands_for(groups: Codes, counts: IntArray, n_rows: int) -> FloatArray | None:
     """How many rows each row in memory stands for, shape (n,); None if each stands for itself.
 
     Parameters
     ----------
-    groups : Groups
+    groups : Codes
         Of the rows in memory.
     counts : array of shape (G,)
         All rows of each group.
@@ -306,7 +308,7 @@ class Source(Protocol):
     def n_rows(self) -> int: ...  # noqa: D102
 
     def views(
-        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: Resemblance | None = None
+        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: FittedResemblance | None = None
     ) -> Views:
         """See all rows through fitted detectors, whose raw scores of the rows in memory are given, as those without."""
         ...
@@ -355,7 +357,7 @@ class Memory:
         return len(self.rows.X)
 
     def views(
-        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: Resemblance | None = None
+        self, pool: FittedPool, raw: FloatArray, without: Without, resemblance: FittedResemblance | None = None
     ) -> "MemoryViews":
         """See `Source`."""
         return MemoryViews(self, pool, raw, without, resemblance)
@@ -369,7 +371,7 @@ class MemoryViews:
     pool: FittedPool
     raw: FloatArray
     without: Without
-    resemblance: Resemblance | None = None
+    resemblance: FittedResemblance | None = None
     rank_error = 0.0
 
     def learn(self, fold: int) -> View:

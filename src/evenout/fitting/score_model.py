@@ -8,7 +8,6 @@ import numpy as np
 from evenout.core.base_score import LINEAR, Combination, Combiner, Scaling, learn_combination, learn_scaling
 from evenout.core.cells import CrossFit
 from evenout.core.checks import require
-from evenout.core.exceptions import ConstantScoreWarning, LabelCoverageWarning, ManyColumnsWarning, warn
 from evenout.core.parallel import by_rows, take_rows
 from evenout.core.stacking import (
     FLAGGED_AGREEMENT,
@@ -21,7 +20,8 @@ from evenout.core.stacking import (
 )
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.pool import FittedPool
-from evenout.fitting.resemblance import Resemblance
+from evenout.exceptions import ConstantScoreWarning, LabelCoverageWarning, ManyColumnsWarning, warn
+from evenout.fitting.resemblance import FittedResemblance
 
 _LARGEST = 1e100  # of a row's score by detectors that have not seen it: the square of a larger one has no number
 
@@ -42,7 +42,7 @@ class ScoreModel:
         From the base ensemble's score to [0, 1] on the training rows.
     stack : Stack, optional
         What known labels have made of the base ensemble's score.
-    resemblance : Resemblance, optional
+    resemblance : FittedResemblance, optional
         Says how much rows resemble each group, where the score is corrected by that. Its columns stand behind those of
         the detectors, among raw scores too, and are taken as they are.
     """
@@ -52,7 +52,7 @@ class ScoreModel:
     combination: Combination
     base_scaling: Scaling
     stack: Stack | None = None
-    resemblance: Resemblance | None = None
+    resemblance: FittedResemblance | None = None
 
     def check(self) -> None:
         """All steps are of the same columns."""
@@ -175,7 +175,7 @@ def learn_scores(
     combination: str | Combiner,
     seed: int,
     extremes: FloatArray | None = None,
-    resemblance: Resemblance | None = None,
+    resemblance: FittedResemblance | None = None,
 ) -> ScoreModel:
     """Learn scaling and base ensemble on the raw scores (n, k) of training rows; columns behind these are no matter.
 
@@ -197,7 +197,7 @@ def learn_on(
     scaling: str,
     combination: str | Combiner,
     seed: int,
-    resemblance: Resemblance | None = None,
+    resemblance: FittedResemblance | None = None,
     n_threads: int = 1,
 ) -> tuple[ScoreModel, FloatArray, FloatArray]:
     """What `learn_scores` learns on the rows that ``outside`` marks, and what it makes of all rows: S and t.

@@ -15,18 +15,18 @@ import numpy as np
 from evenout.core.cells import Cells, CrossFit, collect_cells
 from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.content import row_numbers
-from evenout.core.exceptions import AgedDetectorsWarning, InputError, warn
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.parallel import map_blocks, map_columns
 from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import AgedDetectorsWarning, InputError, warn
 from evenout.fitting.choose import Request
 from evenout.fitting.result import NO_ROWS, FitResult
 from evenout.fitting.rows import stands_for
 from evenout.fitting.score_model import ScoreModel
-from evenout.groups.read import Groups, label_rows, places_of
+from evenout.groups.read import Codes, label_rows, places_of
 
 KNOTS = 512  # quantiles that are kept of each detector's scores
 AGED = 0.1  # a detector has aged when its scores have moved for certain, and by this share of the rows or more
@@ -123,7 +123,7 @@ def update_fit(
 ) -> FitResult:
     """The fit with more rows, of shape (m, d); ``parameters`` are those of the estimator."""
     maps = _maps(found)
-    codes, left_out = _codes(sensitive, len(X), found.groups, parameters["unknown_groups"])
+    codes, left_out = _codes(sensitive, len(X), found.groups, parameters["groups"].unknown)
     pool = found.scores.pool
     raw = pool.score(X, n_threads=n_threads, sensitive_features=sensitive, device=parameters["device"])
     alike = found.scores.resemblance
@@ -140,7 +140,7 @@ def update_fit(
         rows = folds == fold
         fresh.S[rows], fresh.t[rows] = model.of_raw(raw[rows])
     _warn_aged(maps.moved(S[:, :k], fresh.S[:, :k]), pool.names)
-    seen = fresh if request.target == "unseen" else FlagRows(S, t, sample, folds, nested)
+    seen = fresh if request.judged_on == "unseen" else FlagRows(S, t, sample, folds, nested)
     counts = found.counts + np.bincount(codes[codes >= 0], minlength=len(found.counts))
     more = replace(
         _joined(found, S, t, seen, codes, left_out, int(parameters["reference_size"])),
@@ -170,7 +170,7 @@ def _maps(found: FitResult) -> Maps:
     return found.maps
 
 
-def _codes(sensitive: Any, n_rows: int, groups: Groups, unknown_groups: str) -> tuple[IntArray, dict[str, int]]:
+def _codes(sensitive: Any, n_rows: int, groups: Codes, unknown: str) -> tuple[IntArray, dict[str, int]]:
     """Codes of new rows among the groups of the fit, -1 for small and unknown ones; and the rows of small ones."""
     import pandas as pd
 
@@ -180,7 +180,7 @@ def _codes(sensitive: Any, n_rows: int, groups: Groups, unknown_groups: str) -> 
     if len(frame) != n_rows:
         raise InputError("{@sensitive_features} has {n} rows, but X has {n_rows}", n=len(frame), n_rows=n_rows)
     missing = frame.isna().any(axis=1).to_numpy()
-    if missing.any() and unknown_groups == "error":
+    if missing.any() and unknown == "error":
         raise InputError(
             "{@sensitive_features} has missing values in {n} of {n_rows} rows (first: {#row}); fill them in, or leave "
             "these rows out",
@@ -230,7 +230,7 @@ def _joined(
         found,
         S=np.concatenate([found.S[old], S[new]]),
         target=np.append(found.target[old], t[new]),
-        groups=Groups(every, found.groups.labels, left_out),
+        groups=Codes(every, found.groups.labels, left_out),
         seen=FlagRows(
             np.concatenate([found.seen.S[old], seen.S[new]]),
             np.append(found.seen.t[old], seen.t[new]),

@@ -1,7 +1,8 @@
 """What a fit compares, in words for people who were not there."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from evenout.groups.rules import Groups
 
 _GAPS = {
     "demographic_parity": "gap between groups",
@@ -22,15 +23,13 @@ def gap_words(notions: Sequence[str]) -> str:
     return _GAPS.get(notions[0], f"bias by {notions[0]}") if len(notions) == 1 else "unfairness"
 
 
-def compared_words(
-    notions: Sequence[str], parameters: Mapping[str, Any], attributes: Sequence[str], given: Sequence[str]
-) -> list[str]:
+def compared_words(notions: Sequence[str], rules: Groups, attributes: Sequence[str], given: Sequence[str]) -> list[str]:
     """Whom the fit holds against whom, where that is not simply each group against each other.
 
     Parameters
     ----------
     notions : names of the notions of fairness
-    parameters : those of the estimator
+    rules : which groups are compared
     attributes, given : names of the protected columns, and of those that may justify a difference
     """
     found = []
@@ -39,13 +38,13 @@ def compared_words(
             f"People are compared with others who have the same {listed(given)}: a difference that goes with "
             f"{'these columns' if len(given) > 1 else 'this column'} counts as justified."
         )
-    numbers = [name for name in attributes if name in parameters["continuous"]]
+    numbers = [name for name in attributes if name in rules.continuous]
     if numbers:
-        bands = f"overlapping bands of it are compared, at most {parameters['bands']}"
+        bands = f"overlapping bands of it are compared, at most {rules.bands}"
         counted = "where people are counted by band, each is in the nearest one"
         found.append(f"{listed(numbers).capitalize()} counts as a number: {bands}; {counted}.")
-    if len(attributes) > 1 and parameters["intersections"] is not True:
-        crossed = ", and once more crossed" if parameters["intersections"] == "both" else ""
+    if len(attributes) > 1 and rules.cross is not True:
+        crossed = ", and once more crossed" if rules.cross == "both" else ""
         found.append(f"{listed(attributes).capitalize()} are compared each by itself{crossed}, and count alike.")
     among = [_AMONG[name] for name in notions if name in _AMONG]
     if among:

@@ -11,13 +11,13 @@ tests.
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from evenout.core.exceptions import InputError, from_extra
 from evenout.core.pairwise import PairSums
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.family import Without
 from evenout.detectors.forest import Forest
 from evenout.detectors.nearness import Nearness
 from evenout.detectors.neighbours import Neighbours
+from evenout.exceptions import InputError, from_extra
 
 
 def check_device(device: str) -> None:

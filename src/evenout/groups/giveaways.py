@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenout.core.exceptions import GroupGivenAwayWarning, warn
 from evenout.core.types import FloatArray, IntArray
+from evenout.exceptions import GroupGivenAwayWarning, warn
 
 TOLD = 0.25  # share of the rows whose group is told
 CERTAIN = 0.95

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy.sparse import csc_array
 
-from evenout.core.exceptions import AttributeWarning, ContinuousWarning, InputError, SmallGroupWarning, warn
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import FloatArray, IntArray
+from evenout.exceptions import AttributeWarning, ContinuousWarning, InputError, SmallGroupWarning, warn
 from evenout.groups.read import (
+    Codes,
     GroupProbabilities,
-    Groups,
     coded,
     group_name,
     protected_columns,
@@ -34,6 +34,7 @@ from evenout.groups.read import (
     settle_names,
     warn_left_out,
 )
+from evenout.groups.rules import Groups
 
 MANY = 20  # a column of fractions with more values than this is a continuous attribute
 CUTS = 5  # strata that a number is cut into
@@ -129,7 +130,7 @@ class Attribute:
         knots = np.unique([numbers.quantile(share) for share in shares])
         knots = knots if len(knots) > 1 else np.unique(ends)
         if len(knots) < 2:
-            raise InputError("{@continuous} has column {name!r}, which has one value only; leave it out", name=name)
+            raise InputError("{@continuous} has the column {name!r}, which has one value only; leave it out", name=name)
         edges = [f"{edge:.4g}" for edge in (knots[1:] + knots[:-1]) / 2]
         words = [f"below {edges[0]}", *(f"{a} to {b}" for a, b in pairwise(edges))]
         digits = len(str(len(knots)))  # so that the names are in the order of the bands
@@ -258,30 +259,29 @@ class Coder:
         cls,
         sensitive: Sequence[tuple[str, Seen]],
         given: Sequence[tuple[str, Seen]],
+        rules: Groups,
         *,
-        continuous: Collection[str],
-        bands: int,
         labelled: bool,
     ) -> "Coder":
         """Attributes and cuts from what all rows tell."""
-        require_protected(continuous, [name for name, _ in sensitive])
+        require_protected(rules.continuous, [name for name, _ in sensitive])
         attributes = []
         for name, seen in sensitive:
-            if seen.many and name not in continuous:
+            if seen.many and name not in rules.continuous:
                 template = (
                     "{@sensitive_features} has more than {n} values with fractions in column {name!r}: it is taken as "
-                    "a continuous attribute, in {bands=}; name it in {@continuous}, or give groups of your own"
+                    "a continuous attribute, in {n_bands} bands; name it in {@continuous}, or give groups of your own"
                 )
-                warn(ContinuousWarning(template, n=MANY, name=name, bands=bands))
-            elif seen.whole and name not in continuous:
+                warn(ContinuousWarning(template, n=MANY, name=name, n_bands=rules.bands))
+            elif seen.whole and name not in rules.continuous:
                 template = (
                     "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of "
                     "its own; set {continuous=} to compare along the number, or give the column as text if each "
                     "number is meant as a group"
                 )
                 warn(ContinuousWarning(template, n=MANY, name=name, continuous=(name,)))
-            if seen.many or name in continuous:
-                attributes.append(Attribute.of_bands(name, seen.numbers, bands))
+            if seen.many or name in rules.continuous:
+                attributes.append(Attribute.of_bands(name, seen.numbers, rules.bands))
             else:
                 attributes.append(Attribute(name, tuple(sorted(seen.names))))
         return cls(tuple(attributes), tuple(Cut.of(name, seen) for name, seen in given), labelled)
@@ -575,7 +575,7 @@ class Coded(NamedTuple):
 class Crossed(NamedTuple):
     """Rows by hard, crossed groups; the protected columns by group name; the columns as numbers, and by what."""
 
-    groups: Groups
+    groups: Codes
     sensitive: Any
     coder: Coder
     numbers: FloatArray
@@ -583,7 +583,7 @@ class Crossed(NamedTuple):
 
 def read_crossed(
     sensitive: Any,
-    parameters: Mapping[str, Any],
+    rules: Groups,
     n_rows: int,
     *,
     rows: Any = None,
@@ -595,27 +595,28 @@ def read_crossed(
     Parameters
     ----------
     sensitive, given : as in `evenout.FairOutlierEnsemble.fit`
-    parameters : mapping
-        Those of the estimator.
+    rules : Groups
     rows : object
         The data itself, whose index must be in the same order.
     labels : array of shape (n,), optional
         Where notions compare rows of known outcome.
     """
-    coder, numbers, hard = read_coded(sensitive, parameters, n_rows, rows=rows, given=given, labels=labels)
-    rules = {name: parameters[name] for name in ("min_group_size", "small_groups", "unknown_groups")}
+    coder, numbers, hard = read_coded(sensitive, rules, n_rows, rows=rows, given=given, labels=labels)
     if coder.attributes[0].probable:  # how large these groups are is not told by whom they are likeliest for
-        groups = Groups(coder.hard(numbers)[:, 0], coder.attributes[0].values)
-        refuse_unknown(groups.codes, parameters["unknown_groups"])
+        groups = Codes(coder.hard(numbers)[:, 0], coder.attributes[0].values)
+        refuse_unknown(groups.codes, rules)
         return Crossed(groups, hard, coder, numbers)
-    if not parameters["intersections"] and len(coder.attributes) > 1:
-        rules["small_groups"] = "leave_out"  # crossings are counted, not compared
-    return Crossed(read_groups(hard, n_rows, **rules, rows=rows), hard, coder, numbers)
+    return Crossed(read_groups(hard, n_rows, of_crossings(rules, coder), rows=rows), hard, coder, numbers)
+
+
+def of_crossings(rules: Groups, coder: Coder) -> Groups:
+    """The rules on combinations of values: where each column is compared by itself, these are counted alone."""
+    return rules if rules.cross or len(coder.attributes) == 1 else rules.but(small="leave_out")
 
 
 def read_coded(
     sensitive: Any,
-    parameters: Mapping[str, Any],
+    rules: Groups,
     n_rows: int,
     *,
     rows: Any = None,
@@ -632,22 +633,21 @@ def read_coded(
             )
         coder = Coder.of_probable(sensitive.names, strata, labelled=labels is not None)
     else:
-        settings = {name: parameters[name] for name in ("continuous", "bands")}
         own = [(str(column.name), column) for column in protected_columns(sensitive, n_rows, rows)]
         _offer_one([column for _, column in own])
-        seen = [(name, Seen.of(column, number=name in settings["continuous"])) for name, column in own]
-        coder = Coder.learn(seen, strata, **settings, labelled=labels is not None)
+        seen = [(name, Seen.of(column, number=name in rules.continuous)) for name, column in own]
+        coder = Coder.learn(seen, strata, rules, labelled=labels is not None)
     numbers = coder.encode(sensitive, given, labels, n_rows)
     return Coded(coder, numbers, coder.hardened(sensitive, numbers))
 
 
-def read_members(crossed: Crossed, among: Sequence[str], parameters: Mapping[str, Any]) -> Membership | None:
+def read_members(crossed: Crossed, among: Sequence[str], rules: Groups) -> Membership | None:
     """The memberships of these rows; None where they are those of the crossed groups."""
-    found = read_grouping(crossed, among, parameters)
+    found = read_grouping(crossed, among, rules)
     return None if found is None else found.members(crossed.numbers)
 
 
-def read_grouping(crossed: Crossed, among: Sequence[str], parameters: Mapping[str, Any]) -> Grouping | None:
+def read_grouping(crossed: Crossed, among: Sequence[str], rules: Groups) -> Grouping | None:
     """What makes the memberships of these rows; None where they are those of the crossed groups.
 
     Parameters
@@ -655,17 +655,17 @@ def read_grouping(crossed: Crossed, among: Sequence[str], parameters: Mapping[st
     crossed : Crossed
     among : sequence of {"all", "outliers", "inliers"}
         The rows that notions compare.
-    parameters : mapping
+    rules : Groups
     """
     coder, numbers = crossed.coder, crossed.numbers
-    if is_plain(coder, among, parameters["intersections"]):
-        warn_left_out(crossed.groups, parameters["min_group_size"])
+    if is_plain(coder, among, rules):
+        warn_left_out(crossed.groups, rules.min_size)
         _offer_each(coder, crossed.groups)
         return None
-    return settle(coder, count_rows(coder, numbers), among, parameters)
+    return settle(coder, count_rows(coder, numbers), among, rules)
 
 
-def _offer_each(coder: Coder, groups: Groups) -> None:
+def _offer_each(coder: Coder, groups: Codes) -> None:
     """Say how attributes are compared one by one where crossing them makes very many groups."""
     n, many = len(groups.labels) + len(groups.left_out), any(len(own.values) > MANY for own in coder.attributes)
     if len(coder.attributes) > 1 and n > MOST_CROSSED and not many:  # of many values the coder has spoken
@@ -696,31 +696,31 @@ def _listed(names: Iterable[Any]) -> str:
     return f"{', '.join(shown)} and {last}"
 
 
-def is_plain(coder: Coder, among: Collection[str], intersections: bool | str) -> bool:
+def is_plain(coder: Coder, among: Collection[str], rules: Groups) -> bool:
     """Whether the groups are one per combination of values, all compared with each other."""
-    crossed = intersections is True or len(coder.attributes) == 1
+    crossed = rules.cross is True or len(coder.attributes) == 1
     return coder.plain and crossed and set(among) == {"all"}
 
 
-def settle(coder: Coder, tally: Tally, among: Sequence[str], parameters: Mapping[str, Any]) -> Grouping:
-    """Which groups there are, and which are compared, by the rules of ``parameters`` on small groups."""
+def settle(coder: Coder, tally: Tally, among: Sequence[str], rules: Groups) -> Grouping:
+    """Which groups there are, and which are compared, by the rules on small groups."""
     every = tuple(range(len(coder.attributes)))
-    each: list[tuple[int, ...]] = [(a,) for a in every] if parameters["intersections"] is not True else []
-    crossed = [every] if parameters["intersections"] or len(every) == 1 else []
-    parts = tuple(_part(coder, tally, own, parameters) for own in dict.fromkeys([*each, *crossed]))
-    columns, blocks, counts = _compared(coder, parts, tally, among, parameters["min_group_size"])
+    each: list[tuple[int, ...]] = [(a,) for a in every] if rules.cross is not True else []
+    crossed = [every] if rules.cross or len(every) == 1 else []
+    parts = tuple(_part(coder, tally, own, rules) for own in dict.fromkeys([*each, *crossed]))
+    columns, blocks, counts = _compared(coder, parts, tally, among, rules.min_size)
     overlaps = _overlaps(coder, parts, columns)
     if len(overlaps) > MOST_OVERLAPS:
         raise InputError(
             "{n} groups are compared of which {pairs} pairs share rows, more than {most}; join values of "
-            "{@sensitive_features}, raise {@min_group_size}, or set {intersections=True}",
+            "{@sensitive_features}, raise {@min_size}, or set {cross=True}",
             n=len(columns), pairs=len(overlaps), most=MOST_OVERLAPS,
         )  # fmt: skip
     compared = Comparison(len(columns), tuple(blocks), overlaps)
     return Grouping(coder, parts, tuple(columns), compared, np.rint(counts).astype(np.intp))
 
 
-def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], parameters: Mapping[str, Any]) -> Part:
+def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], rules: Groups) -> Part:
     own = [coder.attributes[a] for a in attributes]
     sizes = tuple(len(attribute.values) for attribute in own)
     named: Counter[str] = Counter()  # of rows that are expected, which need not be whole
@@ -732,9 +732,8 @@ def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], parameters: M
             name = words[0] if own[0].probable else group_name([attribute.name for attribute in own], words)
             named[name] += count
             keys[int(np.ravel_multi_index(values, sizes))] = name
-    rules = {name: parameters[name] for name in ("min_group_size", "small_groups")}
-    groups, codes = settle_names({name: max(int(n + 1e-6), 1) for name, n in named.items() if n > 0}, **rules)
-    warn_left_out(groups, rules["min_group_size"])
+    groups, codes = settle_names({name: max(int(n + 1e-6), 1) for name, n in named.items() if n > 0}, rules)
+    warn_left_out(groups, rules.min_size)
     _offer_each(replace(coder, attributes=tuple(own)), groups)
     ordered = np.array(sorted(key for key, name in keys.items() if name in codes), dtype=np.intp)
     found = np.array([codes[keys[key]] for key in ordered], dtype=np.intp)
@@ -762,7 +761,7 @@ def _compared(
             left_out[kind] = max(left_out[kind], len({stratum for stratum, _ in sizes} - kept.keys()))
             if kind != "all" and not coder.cuts and kept:
                 few = {part.labels[code]: int(n) for (_, code), n in sizes.items() if n < least}
-                warn_left_out(Groups(np.empty(0, dtype=np.intp), part.labels, few), least, f"known {kind}")
+                warn_left_out(Codes(np.empty(0, dtype=np.intp), part.labels, few), least, f"known {kind}")
             total = sum(sum(groups.values()) for groups in kept.values())
             for stratum, groups in kept.items():
                 first = len(columns)
@@ -791,16 +790,16 @@ def _say_left_out(coder: Coder, blocks: list[Block], among: Sequence[str], left_
         rows = "rows" if kind == "all" else f"known {kind}"
         if coder.cuts and left_out[kind] and any(block.among == kind for block in blocks):
             template = (
-                "{n} strata of {@given} have no two groups of {min_group_size=} {rows}: they are left out of the "
-                "comparison. Give fewer or coarser columns, or lower {@min_group_size}, to compare within them."
+                "{n} strata of {@given} have no two groups of {least} {rows}: they are left out of the "
+                "comparison. Give fewer or coarser columns, or lower {@min_size}, to compare within them."
             )
-            warn(SmallGroupWarning(template, n=left_out[kind], rows=rows, min_group_size=least))
+            warn(SmallGroupWarning(template, n=left_out[kind], rows=rows, least=least))
         if not any(block.among == kind for block in blocks) and (kind != "all" or coder.cuts):
             rows += f" in any of {coder.n_strata} strata" if coder.cuts else ""
             raise InputError(
-                "there are no two groups of {min_group_size=} {rows}: nothing can be compared; lower "
-                "{@min_group_size}, or give more rows",
-                min_group_size=least, rows=rows,
+                "there are no two groups of {least} {rows}: nothing can be compared; lower "
+                "{@min_size}, or give more rows",
+                least=least, rows=rows,
             )  # fmt: skip
 
 

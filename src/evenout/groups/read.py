@@ -9,14 +9,18 @@ from typing import Annotated, Any
 import numpy as np
 
 from evenout.core.checks import MOST_ROWS, Within, require
-from evenout.core.exceptions import InputError, SmallGroupWarning, warn
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import InputError, SmallGroupWarning, warn
+from evenout.groups.rules import Groups
+
+STRICT = Groups(min_size=2, small="error")
+EVERY = Groups(min_size=1, unknown="ignore")  # groups as they come, however small
 
 _NAMED = 4  # groups that a warning names
 
 
 @dataclass(frozen=True)
-class Groups:
+class Codes:
     """Group codes of n rows.
 
     Parameters
@@ -46,13 +50,11 @@ class Groups:
 def read_groups(
     sensitive_features: Any,
     n_rows: int,
+    rules: Groups = STRICT,
     *,
-    min_group_size: int = 2,
-    small_groups: str = "error",
-    unknown_groups: str = "error",
     rows: Any = None,
     unit: str = "rows",
-) -> Groups:
+) -> Codes:
     """Read protected groups; several columns give one group per combination of values that occurs.
 
     Parameters
@@ -60,13 +62,9 @@ def read_groups(
     sensitive_features : array, series, list or frame of shape (n,) or (n, c)
     n_rows : int
         Rows of the data that the groups belong to.
-    min_group_size : int
-        Groups with fewer rows are small.
-    small_groups : {"error", "leave_out", "merge"}
-        Refuse them; leave their rows without a group, in which case fewer than two groups may be left; or make one
-        group of them.
-    unknown_groups : {"error", "ignore"}
-        A missing value makes a row's group unknown: an error, or code -1.
+    rules : Groups
+        On small groups and missing values; all columns are crossed here. Rows of small groups that are left out, and
+        those without a group, have code -1; fewer than two groups may be left.
     rows : object
         The data itself: if both carry an index, a different order of the same labels is refused.
     unit : str
@@ -78,35 +76,35 @@ def read_groups(
     """
     columns = protected_columns(sensitive_features, n_rows, rows)
     codes, labels = _combine(columns)
-    refuse_unknown(codes, unknown_groups)
-    groups = Groups(codes, labels)
+    refuse_unknown(codes, rules)
+    groups = Codes(codes, labels)
     _require_two(groups)
-    small = groups.counts < min_group_size
-    if small.any() and small_groups == "error":
+    small = groups.counts < rules.min_size
+    if small.any() and rules.small == "error":
         named = ", ".join(f"{labels[g]!r} ({groups.counts[g]})" for g in np.flatnonzero(small)[:10])
         more = f" and {small.sum() - 10} more" if small.sum() > 10 else ""
         raise InputError(
-            "{@sensitive_features} has groups of fewer than {min_group_size=} {unit}: {named}{more}; "
-            "merge or bin values yourself, or set {small_groups='leave_out'} or {small_groups='merge'}",
-            min_group_size=min_group_size, unit=unit, named=named, more=more,
+            "{@sensitive_features} has groups of fewer than {least} {unit}: {named}{more}; "
+            "merge or bin values yourself, or set {small='leave_out'} or {small='merge'}",
+            least=rules.min_size, unit=unit, named=named, more=more,
         )  # fmt: skip
     if not small.any():
         return groups
-    return _leave_out(groups, small) if small_groups == "leave_out" else _merge_small(groups, min_group_size)
+    return _leave_out(groups, small) if rules.small == "leave_out" else _merge_small(groups, rules.min_size)
 
 
-def refuse_unknown(codes: IntArray, unknown_groups: str) -> None:
+def refuse_unknown(codes: IntArray, rules: Groups) -> None:
     """Refuse rows without a group, unless they are to be ignored."""
     unknown = codes < 0
-    if unknown.any() and unknown_groups == "error":
+    if unknown.any() and rules.unknown == "error":
         raise InputError(
             "{@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); fill them in, "
-            "or set {unknown_groups='ignore'} to use these rows without a group",
+            "or set {unknown='ignore'} to use these rows without a group",
             unknown=int(unknown.sum()), n_rows=len(codes), row=int(unknown.argmax()),
         )  # fmt: skip
 
 
-def settle_names(tally: Mapping[str, int], *, min_group_size: int, small_groups: str) -> tuple[Groups, dict[str, int]]:
+def settle_names(tally: Mapping[str, int], rules: Groups) -> tuple[Codes, dict[str, int]]:
     """Refuse, leave out or merge small groups, from the rows of each name: the groups, and the code of each name.
 
     The rules look at small groups' sizes and at the order of the others' sizes: so `read_groups` is asked about fewer
@@ -114,16 +112,16 @@ def settle_names(tally: Mapping[str, int], *, min_group_size: int, small_groups:
     """
     names = sorted(tally)
     counts = np.array([tally[name] for name in names], dtype=np.intp)
-    small = counts < min_group_size
+    small = counts < rules.min_size
     _, order = np.unique(np.where(small, 0, counts), return_inverse=True)
-    stand_in = np.where(small, counts, min_group_size + order)
+    stand_in = np.where(small, counts, rules.min_size + order)
     column = np.repeat(np.array(names, dtype=object), stand_in)
-    groups = read_groups(column, len(column), min_group_size=min_group_size, small_groups=small_groups)
+    groups = read_groups(column, len(column), rules)
     first = np.cumsum(stand_in) - stand_in
     return groups, {name: int(groups.codes[row]) for name, row in zip(names, first, strict=True)}
 
 
-def warn_left_out(groups: Groups, min_group_size: int, unit: str = "rows") -> None:
+def warn_left_out(groups: Codes, min_size: int, unit: str = "rows") -> None:
     """Name the groups that are too small to be measured; say so if too few are left to compare."""
     if not groups.left_out:
         return
@@ -135,13 +133,13 @@ def warn_left_out(groups: Groups, min_group_size: int, unit: str = "rows") -> No
         else "fewer than two groups are left to compare, so nothing is evened out"
     )
     template = (
-        "groups of fewer than {min_group_size=} {unit} are left out: {named}{more}; {rest}. "
-        "Lower {@min_group_size}, or set {small_groups='merge'}, to measure them."
+        "groups of fewer than {least} {unit} are left out: {named}{more}; {rest}. "
+        "Lower {@min_size}, or set {small='merge'}, to measure them."
     )
-    warn(SmallGroupWarning(template, min_group_size=min_group_size, unit=unit, named=named, more=more, rest=rest))
+    warn(SmallGroupWarning(template, least=min_size, unit=unit, named=named, more=more, rest=rest))
 
 
-def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None) -> Groups:
+def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None) -> Codes:
     """Groups of rows as they come, one or many, however small; a missing group is an error."""
     if sensitive_features is None:
         raise ValueError(
@@ -154,7 +152,7 @@ def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None) -> Gro
             f"sensitive_features has missing values in {(codes < 0).sum()} of {n_rows} rows "
             f"(first: row {(codes < 0).argmax()}); fill them in, or leave these rows out"
         )
-    return Groups(codes, labels)
+    return Codes(codes, labels)
 
 
 def match_groups(sensitive_features: Any, n_rows: int, labels: tuple[str, ...], *, rows: Any = None) -> IntArray:
@@ -289,23 +287,23 @@ def _says_little(value: str) -> bool:
     return True
 
 
-def _leave_out(groups: Groups, small: BoolArray) -> Groups:
+def _leave_out(groups: Codes, small: BoolArray) -> Codes:
     """Rows of small groups lose their group."""
     recode = np.append(np.where(small, -1, np.cumsum(~small) - 1), -1)  # the last one is for unknown, -1
     names = np.array(groups.labels, dtype=object)
-    return Groups(
+    return Codes(
         recode[groups.codes].astype(np.intp),
         tuple(names[~small]),
         dict(zip(names[small], groups.counts[small].tolist(), strict=True)),
     )
 
 
-def _merge_small(groups: Groups, min_group_size: int) -> Groups:
+def _merge_small(groups: Codes, min_size: int) -> Codes:
     """Merge the small groups into one; the next smallest joins them while they are too few together."""
     counts = groups.counts
     by_size = np.argsort(counts, kind="stable")
-    merged = int((counts < min_group_size).sum())
-    while merged < len(counts) and counts[by_size[:merged]].sum() < min_group_size:
+    merged = int((counts < min_size).sum())
+    while merged < len(counts) and counts[by_size[:merged]].sum() < min_size:
         merged += 1
     small = set(by_size[:merged].tolist())
     kept = [g for g in range(len(counts)) if g not in small]
@@ -313,12 +311,12 @@ def _merge_small(groups: Groups, min_group_size: int) -> Groups:
     recode[kept] = np.arange(len(kept))
     recode[-1] = -1  # where code -1, unknown, points
     together = " + ".join(groups.labels[g] for g in sorted(small)[:3]) + (" + ..." if len(small) > 3 else "")
-    result = Groups(recode[groups.codes], (*(groups.labels[g] for g in kept), f"merged: {together}"))
+    result = Codes(recode[groups.codes], (*(groups.labels[g] for g in kept), f"merged: {together}"))
     _require_two(result)
     return result
 
 
-def _require_two(groups: Groups) -> None:
+def _require_two(groups: Codes) -> None:
     if len(groups.labels) < 2:
         found = f"one group only ({groups.labels[0]!r})" if groups.labels else "no known group"
         raise InputError("{@sensitive_features} has {found}; fairness compares at least two groups", found=found)

@@ -19,9 +19,9 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_array
 
-from evenout.core.exceptions import InputError
 from evenout.core.parallel import one_blas_thread
 from evenout.core.types import FloatArray, IntArray
+from evenout.exceptions import InputError
 from evenout.groups.model import Coder
 from evenout.groups.read import GroupProbabilities, label_rows
 from evenout.tables.rows import LARGEST, read_outcomes, read_propensity, refuse_huge

@@ -16,8 +16,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from evenout.core.exceptions import InputError
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import InputError
 from evenout.groups.read import GroupProbabilities
 from evenout.out_of_core.dask_engine import DaskEngine, dask_client
 from evenout.out_of_core.engines import Engine, LocalEngine, Part, describe

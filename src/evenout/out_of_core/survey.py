@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from evenout.core.content import row_numbers
-from evenout.core.exceptions import InputError
 from evenout.core.sketch import CAPACITY, FrequentValues
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.units import Measures, Outline, Ranges, Units
+from evenout.exceptions import InputError
 from evenout.groups.model import Coder, Seen, Tally, count_rows
 from evenout.groups.read import GroupProbabilities, protected_columns, settle_names, warn_left_out
+from evenout.groups.rules import Groups
 from evenout.out_of_core.engines import Engine, Part, Rows, describe, read_rows
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
@@ -86,32 +87,31 @@ class Survey:
 def survey_rows(
     engine: Engine,
     *,
-    unknown_groups: str,
+    rules: Groups,
     reference_size: int,
     seed: int,
-    continuous: Collection[str] = (),
     measure: bool = False,
 ) -> Survey:
     """Check all rows, count the groups, and look at the columns, so that a `Coder` can be learnt.
 
-    Protected columns in ``continuous`` are numbers. Rows that occur often enough to be drawn more than once are found,
+    Rows that occur often enough to be drawn more than once are found,
     or else, to ``measure`` features, their ranges: rows are then told apart once there are units (`count_again`).
     """
-    shared = unknown_groups, None if measure else reference_size, seed, tuple(continuous)
+    shared = rules, None if measure else reference_size, seed
     return engine.reduce(_survey_part, Survey.__add__, *shared)
 
 
 def count_again(
     engine: Engine,
     *,
-    unknown_groups: str,
+    rules: Groups,
     reference_size: int,
     seed: int,
     coder: Coder | None,
     units: Units | None,
 ) -> Survey:
     """Count the groups, and find rows that occur often, by what a first survey has told of columns and features."""
-    shared = unknown_groups, reference_size, seed, coder, engine.share(units)
+    shared = rules, reference_size, seed, coder, engine.share(units)
     return engine.reduce(_count_part, Survey.__add__, *shared)
 
 
@@ -147,11 +147,9 @@ def _seen(columns: Any, n_rows: int, continuous: Collection[str], name: str) -> 
     return tuple((column, Seen.of(values, number=column in continuous)) for column, values in own)
 
 
-def _survey_part(
-    part: Part, unknown_groups: str, reference_size: int | None, seed: int, continuous: tuple[str, ...]
-) -> Survey:
+def _survey_part(part: Part, rules: Groups, reference_size: int | None, seed: int) -> Survey:
     rows = read_rows(part)
-    found = _counted(part, rows, unknown_groups)
+    found = _counted(part, rows, rules)
     if reference_size is None:
         found = replace(found, ranges=Ranges.of(rows.X, CAPACITY))
     else:
@@ -160,18 +158,18 @@ def _survey_part(
     if isinstance(rows.beside.sensitive, GroupProbabilities):
         found = replace(found, probable=rows.beside.sensitive.names)
         return replace(found, given=_seen(rows.beside.given, n, (), "given"))
-    sensitive = _seen(rows.beside.sensitive, n, continuous, "sensitive_features")
-    if any(seen.many or name in continuous for name, seen in sensitive):
+    sensitive = _seen(rows.beside.sensitive, n, rules.continuous, "sensitive_features")
+    if any(seen.many or name in rules.continuous for name, seen in sensitive):
         found = replace(found, tally=Counter({"": found.tally.total()}))  # bands are counted, once they are known
     return replace(found, sensitive=sensitive, given=_seen(rows.beside.given, n, (), "given"))
 
 
 def _count_part(
-    part: Part, unknown_groups: str, reference_size: int, seed: int, coder: Coder | None, units: Units | None
+    part: Part, rules: Groups, reference_size: int, seed: int, coder: Coder | None, units: Units | None
 ) -> Survey:
     rows = read_rows(part, coder)
     frequent = FrequentValues.of(content_numbers(rows, seed, units), reference_size)
-    found = replace(_counted(part, rows, unknown_groups), frequent=frequent)
+    found = replace(_counted(part, rows, rules), frequent=frequent)
     return found if coder is None else replace(found, combined=count_rows(coder, rows.numbers))
 
 
@@ -179,13 +177,13 @@ def _measure_part(part: Part, outline: Outline, capacity: int | None) -> Measure
     return Measures.of(read_rows(part).X, outline, capacity)
 
 
-def _counted(part: Part, rows: Rows, unknown_groups: str) -> Survey:
+def _counted(part: Part, rows: Rows, rules: Groups) -> Survey:
     """Rows of each group, and those with a label; rows without a group may be refused."""
     unknown = rows.place < 0
-    if unknown.any() and unknown_groups == "error":
+    if unknown.any() and rules.unknown == "error":
         raise InputError(
             "{where}: {@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
-            "fill them in, or set {unknown_groups='ignore'} to use these rows without a group",
+            "fill them in, or set {unknown='ignore'} to use these rows without a group",
             where=describe(part, len(unknown)), unknown=unknown.sum(), n_rows=len(unknown), row=unknown.argmax(),
         )  # fmt: skip
     counts = np.bincount(rows.place[~unknown], minlength=len(rows.names))
@@ -235,19 +233,19 @@ class Reference:
     complete: bool
 
 
-def settle_groups(survey: Survey, *, min_group_size: int, small_groups: str, quiet: bool = False) -> Settled:
+def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> Settled:
     """Refuse or merge small groups by the rules for rows in memory; probable groups are settled elsewhere."""
     if survey.probable:
         total = np.array([*(survey.tally[name] for name in survey.probable), survey.unknown], dtype=np.intp)
         return Settled(survey.probable, {name: code for code, name in enumerate(survey.probable)}, total, {})
-    groups, codes = settle_names(survey.tally, min_group_size=min_group_size, small_groups=small_groups)
+    groups, codes = settle_names(survey.tally, rules)
     names = sorted(survey.tally)
     counts = np.array([survey.tally[name] for name in names], dtype=np.intp)
     total = np.zeros(len(groups.labels) + 1, dtype=np.intp)
     np.add.at(total, [codes[name] for name in names], counts)
     total[-1] += survey.unknown
     if not quiet:
-        warn_left_out(groups, min_group_size)
+        warn_left_out(groups, rules.min_size)
     return Settled(groups.labels, codes, total, groups.left_out)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.utils.validation import check_is_fitted
 
-from evenout.core.exceptions import InputError
+from evenout.exceptions import InputError
 from evenout.out_of_core.dask_engine import frame_collection
 from evenout.out_of_core.engines import Engine, Part, Rows, Staged, read_rows
 from evenout.reasons.attribution import Attribution, Company, draw_orders

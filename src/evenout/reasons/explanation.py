@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from evenout.core.exceptions import from_extra
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
-from evenout.groups.read import read_groups
+from evenout.exceptions import from_extra
+from evenout.groups.read import EVERY, read_groups
 from evenout.reasons.attribution import Parts, Resembling
 from evenout.reasons.words import Words, number
 
@@ -262,7 +262,7 @@ class Explanation:
             base, fair = np.abs(self.parts.parts).mean(axis=0).T
             change = np.divide(fair, base, out=np.full_like(base, np.nan), where=base > 0) - 1.0
             return pd.DataFrame({"base": base, "fair": fair, "change": change, "tells": self.tells}, index=names)
-        groups = read_groups(sensitive_features, len(self), min_group_size=1, unknown_groups="ignore")
+        groups = read_groups(sensitive_features, len(self), EVERY)
         overall = self.parts.parts.mean(axis=0)
         frames = {}
         for code, label in enumerate(groups.labels):

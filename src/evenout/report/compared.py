@@ -8,15 +8,14 @@ import numpy as np
 
 from evenout.auditing import AuditResult, audit
 from evenout.auditing.sample import CURVE_POINTS
-from evenout.core.exceptions import InputError
 from evenout.core.types import FloatArray
 from evenout.estimator import FairOutlierEnsemble
+from evenout.exceptions import InputError
 from evenout.fitting.words import compared_words, probable_words
 from evenout.groups.read import GroupProbabilities
+from evenout.groups.rules import Groups
 from evenout.report.data import AttributeLine, Compared, CurvePair, StratumLine
 from evenout.report.groups import shortened
-
-_SETTINGS = ("continuous", "bands", "intersections", "min_group_size", "small_groups", "contamination")
 
 
 def collect_compared(
@@ -26,8 +25,8 @@ def collect_compared(
     before, after = (_audits(model, scores, sensitive, given) for scores in (base, fair))
     names = [] if isinstance(sensitive, GroupProbabilities) else _names(sensitive)
     numbers = tuple(curve.name for result in before.values() for curve in result.curves)  # named as such, or found
-    parameters = model.get_params(deep=False) | {"continuous": numbers}
-    words = compared_words(tuple(model.path_.fairness), parameters, names, _names(given))
+    rules = Groups.read(model.groups).but(continuous=numbers)
+    words = compared_words(tuple(model.path_.fairness), rules, names, _names(given))
     if isinstance(sensitive, GroupProbabilities):
         note = probable_words(sensitive.bound())
         words.append(f"{note[0].upper()}{note[1:]}. What is shown by group goes by the likeliest group of each person.")
@@ -50,9 +49,9 @@ def _names(columns: Any) -> list[str]:
 
 def _audits(model: FairOutlierEnsemble, scores: FloatArray, sensitive: Any, given: Any) -> Mapping[str, AuditResult]:
     """The audit of all groups, or of each attribute; none where no two groups are large enough."""
-    settings: dict[str, Any] = {name: getattr(model, name) for name in _SETTINGS}
-    settings |= {"given": None if isinstance(sensitive, GroupProbabilities) else given}
-    settings |= {"n_bootstrap": 0, "n_permutations": 0, "unknown_groups": "ignore"}
+    settings: dict[str, Any] = {"given": None if isinstance(sensitive, GroupProbabilities) else given}
+    settings |= {"contamination": model.contamination, "resamples": 0}
+    settings |= {"groups": Groups.read(model.groups).but(unknown="ignore")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit has said it
         try:

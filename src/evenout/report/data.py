@@ -228,7 +228,7 @@ class ReportData:
     ``steps`` ascend in alpha and start at 0; ``chosen`` is the place of the model's own alpha. ``base`` is the base
     ensemble, with which every step is compared. ``groups`` may end with the rows of unknown group, which ``n_groups``
     does not count. ``edges`` are the bins of every `Spread`. No count of 1 to ``smallest_cell - 1`` people is given
-    away. ``unlisted_groups`` are counted in, but not shown one by one; ``small_groups`` are too small to be compared.
+    away. ``unlisted_groups`` are counted in, but not shown one by one; ``left_out_groups`` are too small to compare.
     ``refitted`` tells whether unseen people are unseen by the detectors too, or by the weights alone.
     ``weights_of_sum`` tells whether a step's weights make up the whole score, or are added to the base score.
     ``resembled`` are the groups that people may look like, where the score is corrected by that, and ``known`` is how
@@ -245,10 +245,10 @@ class ReportData:
     n_groups: int
     groups: tuple[Group, ...]
     unlisted_groups: int
-    small_groups: tuple[str, ...]
+    left_out_groups: tuple[str, ...]
     contamination: float
     fairness: tuple[str, ...]
-    target: str
+    judged_on: str
     request: RequestOutcome
     gap_detected: bool
     gap_p_value: float

@@ -7,7 +7,7 @@ import numpy as np
 
 from evenout.core.flags import beyond_equal_rates, flag_threshold
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.groups.read import Groups
+from evenout.groups.read import Codes
 from evenout.metrics import read_labels
 from evenout.report.data import Flags, Group, Labels, Spread
 from evenout.report.privacy import guard_counts, pool_bins
@@ -129,7 +129,7 @@ class People:
         return guard_counts(self.sizes, np.full(len(self.sizes), self.sizes.sum()), self.smallest)
 
 
-def gather(groups: Groups, known: BoolArray, *, contamination: float, smallest: int) -> People:
+def gather(groups: Codes, known: BoolArray, *, contamination: float, smallest: int) -> People:
     """The rows by group, ready to be measured; ``known`` (n,): whether a row has a group at all."""
     n_groups, names = len(groups.labels), groups.labels
     codes = groups.codes.copy()
@@ -141,11 +141,11 @@ def gather(groups: Groups, known: BoolArray, *, contamination: float, smallest: 
     return People(codes, names, sizes, n_groups, listed, contamination, smallest)
 
 
-def show_labels(y: Any, n: int, smallest: int) -> tuple[BoolArray | None, Labels]:
+def show_labels(labels: Any, n: int, smallest: int) -> tuple[BoolArray | None, Labels]:
     """Known outliers as a mask, if there are enough of both kinds to be shown."""
-    if y is None:
+    if labels is None:
         return None, "absent"
-    outlier = read_labels(y, n)
+    outlier = read_labels(labels, n)
     few = min(int(outlier.sum()), n - int(outlier.sum())) < max(smallest, 1)
     return (None, "too few") if few else (outlier, "shown")
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from evenout.core.exceptions import from_extra
 from evenout.core.flags import flagged_share
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.adapt import GroupAware
 from evenout.estimator import FairOutlierEnsemble
+from evenout.exceptions import from_extra
 from evenout.groups.model import read_crossed
-from evenout.groups.read import Groups, read_groups
+from evenout.groups.read import EVERY, Codes, read_groups
+from evenout.groups.rules import Groups
 from evenout.metrics import average_precision, roc_auc
 from evenout.pages import policy, safe, static, style, template
 from evenout.reasons.words import PROXY
@@ -34,6 +35,7 @@ from evenout.report.people import Namer, crossing, list_moves
 from evenout.report.privacy import SMALLEST_CELL
 from evenout.report.why import gap_features, reasoned_people
 from evenout.storage.output import atomic_file
+from evenout.tables.parameters import without_old_names
 
 if TYPE_CHECKING:
     from evenout.tables.encoder import TableEncoder
@@ -48,7 +50,7 @@ def collect(
     *,
     X: Any,
     sensitive_features: Any,
-    y: Any = None,
+    labels: Any = None,
     ids: Any = None,
     given: Any = None,
     show_small_cells: bool = False,
@@ -64,7 +66,7 @@ def collect(
     S = _columns(model, X, used)
     groups = _groups(model, X, sensitive_features, len(S))
     people = _people(model, groups, sensitive_features, smallest)
-    outlier, labels = show_labels(y, len(S), smallest)
+    outlier, shown_labels = show_labels(labels, len(S), smallest)
     name, id_name = _namer(ids, people, len(S))
     alphas = _alphas(model)
     base, steps, listed = _measure(model, S, alphas, people, outlier, name)
@@ -78,16 +80,16 @@ def collect(
         n_groups=people.n_groups,
         groups=people.groups(),
         unlisted_groups=len(people.names) - len(people.listed),
-        small_groups=tuple(map(shortened, groups.left_out)),
+        left_out_groups=tuple(map(shortened, groups.left_out)),
         contamination=float(f"{flagged_share(model.contamination, len(S)):.3g}"),
         fairness=tuple(model.path_.fairness),
-        target=model.target,
+        judged_on=model.judged_on,
         request=_request(model),
         gap_detected=bool(model.gap_detected_),
         gap_p_value=float(model.path_.gap_p_value),
         refitted=model.path_.cross.refitted,
         weights_of_sum=model.path_.method == "published" or model.path_.cross.whole.base is not None,
-        labels=labels,
+        labels=shown_labels,
         detectors=tuple(shortened(name) for name in model.detector_names_),
         edges=tuple(EDGES.tolist()),
         base=base,
@@ -204,9 +206,9 @@ def _score(
     return score, flagged
 
 
-def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int) -> Groups:
+def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int) -> Codes:
     """The groups of the rows, which must be those that the model was fitted on."""
-    groups, *_ = read_crossed(sensitive_features, model.get_params(deep=False), n, rows=X)
+    groups, *_ = read_crossed(sensitive_features, Groups.read(model.groups), n, rows=X)
     result = model._result
     crossed = result.path.cross.whole.compared is None or result.groups.labels == ()
     counts = result.counts if crossed else result.groups.counts
@@ -220,11 +222,11 @@ def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int)
     return groups
 
 
-def _people(model: FairOutlierEnsemble, groups: Groups, sensitive_features: Any, smallest: int) -> People:
+def _people(model: FairOutlierEnsemble, groups: Codes, sensitive_features: Any, smallest: int) -> People:
     """The rows by group, small groups and unknown ones apart."""
     n = len(groups.codes)
-    named = read_crossed(sensitive_features, model.get_params(deep=False), n).sensitive
-    every = read_groups(named, n, min_group_size=1, unknown_groups="ignore")
+    named = read_crossed(sensitive_features, Groups.read(model.groups), n).sensitive
+    every = read_groups(named, n, EVERY)
     return gather(groups, every.codes >= 0, contamination=model.contamination, smallest=smallest)
 
 
@@ -355,13 +357,14 @@ def _own_script() -> str:
     return f'(() => {{\n"use strict";\n{parts}}})();'
 
 
+@without_old_names
 def write_report(
     model: FairOutlierEnsemble,
     path: str | os.PathLike[str],
     *,
     X: Any,
     sensitive_features: Any,
-    y: Any = None,
+    labels: Any = None,
     ids: Any = None,
     given: Any = None,
     title: str | None = None,
@@ -385,7 +388,7 @@ def write_report(
         The rows that the model was fitted on.
     sensitive_features : array, series or frame of shape (n,) or (n, c)
         Their protected groups, as given to `fit`.
-    y : array of shape (n,), optional
+    labels : array of shape (n,), optional
         1 for known outliers, 0 for others; to evaluate alone.
     ids : array of shape (n,), optional
         What to call the rows in the list of people who enter or leave the flagged list; by default row numbers.
@@ -419,7 +422,7 @@ def write_report(
     from_extra("vl_convert", "pages", "the report")  # told before the work, not after it
     with atomic_file(place) as draft:
         data = collect(
-            model, X=X, sensitive_features=sensitive_features, y=y, ids=ids, given=given,
+            model, X=X, sensitive_features=sensitive_features, labels=labels, ids=ids, given=given,
             show_small_cells=show_small_cells, title=title, source=source, input_sha256=input_sha256,
             model_sha256=model_sha256, date=date, reasons=reasons, table=table,
         )  # fmt: skip

@@ -20,8 +20,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from evenout import __version__
-from evenout.core.exceptions import InputError, from_extra
 from evenout.datasets import load_dataset
+from evenout.exceptions import InputError, from_extra
 from evenout.pages import template
 from evenout.reproduce import figures
 from evenout.reproduce.claims import (

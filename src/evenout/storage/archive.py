@@ -16,7 +16,7 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
-from evenout.core.exceptions import InputError
+from evenout.exceptions import InputError
 from evenout.storage.packing import packed, unpacked
 from evenout.tables.files import require_file
 

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from evenout.core.checks import FINITE, Within, require
-from evenout.core.exceptions import InputError
 from evenout.core.sketch import CAPACITY, QuantileSketch
 from evenout.core.types import AnyArray, FloatArray
+from evenout.exceptions import InputError
 from evenout.tables.files import MISSING
 from evenout.tables.rows import LARGEST
 

@@ -7,8 +7,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from evenout.core.exceptions import UnknownCategoryWarning, warn
 from evenout.core.types import AnyArray, FloatArray
+from evenout.exceptions import UnknownCategoryWarning, warn
 from evenout.tables.columns import (
     Categories,
     Column,

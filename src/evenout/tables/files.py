@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenout.core.exceptions import warn
+from evenout.exceptions import warn
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ParamSpec, Self, TypeVar
 
 import numpy as np
 
 from evenout.core.base_score import COMBINATIONS, SCALINGS
-from evenout.core.exceptions import InputError
 from evenout.core.pairwise import METHODS as PAIR_METHODS
-from evenout.core.problem import CORRECTIONS, METHODS, WEIGHTS
+from evenout.core.problem import WEIGHTS
+from evenout.exceptions import InputError
 
 
 @dataclass(frozen=True)
@@ -78,32 +80,34 @@ CLASSIFIER = NONE | Rule(
     lambda c: hasattr(c, "get_params") and hasattr(c, "predict_proba"), "a classifier with predict_proba"
 )
 
+CONSTRAINT = one_of(WEIGHTS)
+
+GROUPS = {  # of `evenout.Groups`
+    "continuous": NAMES,
+    "bands": integer(2),
+    "cross": Rule(lambda value: isinstance(value, bool), "True, False") | one_of(("both",)),
+    "min_size": integer(2),
+    "small": one_of(("leave_out", "merge", "error")),
+    "unknown": one_of(("error", "ignore")),
+}
+INDIVIDUAL = {  # of `evenout.Individual`
+    "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
+    "pairs": one_of(PAIR_METHODS),
+}
 ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
     "standardize": TRUTH,
     "combination": one_of(COMBINATIONS) | CALLABLE,
     "scaling": one_of(SCALINGS),
-    "length_scale": one_of(("minmax",)) | number(0, np.inf, open_low=True) | MEDIAN_MULTIPLE,
-    "pairs": one_of(PAIR_METHODS),
     "bias_reduction": NONE | number(0, 1),
     "flag_rate_ratio": NONE | number(0, 1, open_low=True),
     "alpha": NONE | number(0, np.inf),
     "confidence": NONE | CONFIDENCE,
-    "target": one_of(("unseen", "training")),
-    "method": one_of(METHODS),
+    "judged_on": one_of(("unseen", "training")),
     "weighting": one_of(("rank", "uniform")),
-    "weights": one_of(WEIGHTS),
-    "correction": one_of(CORRECTIONS),
-    "classifier": CLASSIFIER,
-    "continuous": NAMES,
-    "bands": integer(2),
-    "intersections": Rule(lambda value: isinstance(value, bool), "True, False") | one_of(("both",)),
-    "min_group_size": integer(2),
-    "small_groups": one_of(("leave_out", "merge", "error")),
-    "unknown_groups": one_of(("error", "ignore")),
     "contamination": SHARE_OR_COUNT,
     "reference_size": integer(2),
     "n_jobs": ANY_JOBS,
-    "learn": Rule(lambda value: isinstance(value, bool | np.bool_), "True or False"),
+    "learn": TRUTH,
     "device": one_of(("cpu", "cuda")),
 }
 
@@ -113,3 +117,61 @@ def check_parameters(values: dict[str, Any], rules: dict[str, Rule]) -> None:
     for name, rule in rules.items():
         if not rule.allows(values[name]):
             raise InputError(f"{{{name}=}} is not allowed; use {{words}}", words=rule.words, **{name: values[name]})
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RENAMED = {  # the table of CHANGELOG.md
+    "target": "judged_on",
+    "method": 'correction="published"',
+    "weights": 'correction="nonnegative" or "simplex"',
+    "classifier": "correction=Resemblance(classifier=...)",
+    "length_scale": "fairness=Individual(length_scale=...)",
+    "pairs": "fairness=Individual(pairs=...)",
+    "continuous": "groups=Groups(continuous=...)",
+    "bands": "groups=Groups(bands=...)",
+    "intersections": "groups=Groups(cross=...)",
+    "min_group_size": "groups=Groups(min_size=...)",
+    "small_groups": "groups=Groups(small=...)",
+    "unknown_groups": "groups=Groups(unknown=...)",
+    "y": "labels",
+    "n_bootstrap": "resamples",
+    "n_permutations": "resamples",
+}
+
+
+def refuse_old_names(function: Callable[..., object], given: Iterable[str]) -> None:
+    """Refuse an old name of an argument that the function has under a new one."""
+    known = signature(function).parameters
+    for name in given:
+        new = RENAMED.get(name, "")
+        if name not in known and new.partition("=")[0] in known:
+            raise TypeError(f"{name} is {'called ' if new.isidentifier() else ''}{new} since 0.3")
+
+
+def without_old_names(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function refuse the old names of its arguments; its signature stays as it is.
+
+    >>> @without_old_names
+    ... def audit(scores, *, labels=None): ...
+    >>> audit([1.0, 2.0], y=[0, 1])
+    Traceback (most recent call last):
+        ...
+    TypeError: y is called labels since 0.3
+    """
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_old_names(function, kwargs)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+class RefusesOldNames:
+    """A class whose constructor refuses the old names of its arguments."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004, D102
+        refuse_old_names(cls.__init__, kwargs)
+        return super().__new__(cls)

@@ -10,10 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
-from evenout.core.exceptions import InputError
 from evenout.core.membership import Membership
 from evenout.core.notions import Notion
 from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import InputError
 
 LARGEST = 1e30  # squares of larger numbers leave the range in which distances are exact
 _TRUTHS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}

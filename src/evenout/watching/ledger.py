@@ -334,7 +334,9 @@ class Settings:
     flag_rate_ratio: float | None
     false_alarms: float
     contamination: float
-    unknown_groups: str
+    min_size: int
+    small: str
+    unknown: str
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,25 @@ from scipy.stats import rankdata
 import evenout
 from evenout.auditing.sample import aligned, read_numbers
 from evenout.core.checks import MOST_ROWS, Within, require
-from evenout.core.exceptions import InputError
 from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.intervals import SIGNS
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.groups.read import Groups, label_rows, places_of, read_groups
+from evenout.exceptions import InputError
+from evenout.groups.read import Codes, label_rows, places_of, read_groups
+from evenout.groups.rules import Groups
 from evenout.storage.archive import ModelFileError, read_plain, write_plain
 from evenout.storage.output import atomic_file, finite
 from evenout.storage.walker import describe, read, sound
-from evenout.tables.parameters import NONE, SHARE_OR_COUNT, Rule, check_parameters, number, one_of
+from evenout.tables.parameters import (
+    NONE,
+    SHARE_OR_COUNT,
+    RefusesOldNames,
+    Rule,
+    check_parameters,
+    number,
+    one_of,
+    without_old_names,
+)
 from evenout.watching import text
 from evenout.watching.ledger import (
     FEWEST,
@@ -61,7 +71,6 @@ _RULES = {
     "flag_rate_ratio": NONE | number(0, 1, open_low=True),
     "false_alarms": number(0, 0.5, open_low=True),
     "contamination": SHARE_OR_COUNT,
-    "unknown_groups": one_of(("error", "ignore")),
 }
 
 
@@ -94,7 +103,7 @@ class WatchFile:
         require((np.abs(self.signed) <= 2.0 * n[:, None, :, None]).all(), "signed", "are those of no rows")
 
 
-class FairnessMonitor:
+class FairnessMonitor(RefusesOldNames):
     """Watches a score in use: one batch after another, an alarm when a gap is larger than was promised.
 
     Scores become ranks among those of a start: the rows on which a model was fitted (`of`), rows given to `start`, or
@@ -115,8 +124,9 @@ class FairnessMonitor:
         The chance that there ever is an alarm while all promises are kept.
     contamination : float in (0, 0.5] or int, default=0.1
         Share of the start, or so many of its rows, that score above the threshold for being flagged.
-    unknown_groups : {"error", "ignore"}, default="error"
-        Rows without a group: refuse the batch, or do not compare them.
+    groups : Groups, optional
+        Which groups are compared, as in `FairOutlierEnsemble`: those with ``min_size`` people at the start; columns are
+        crossed, and small groups cannot be merged. By default ``Groups(min_size=5)``: batches add up.
 
     Attributes
     ----------
@@ -145,7 +155,7 @@ class FairnessMonitor:
     people come again, give ``person`` to every `update`: each look is then a test with a variance by person, and the
     k-th look spends ``1 / (k (k + 1))`` of the rate. It is made once the smaller group of a pair has 20 people.
 
-    A group with fewer than 5 people in a batch is not counted in it, and one with fewer at the start is not compared:
+    A group with fewer than 5 people in a batch is not counted in it, and none with fewer at the start is ever compared:
     so nothing that is saved is about fewer people.
 
     Examples
@@ -169,17 +179,20 @@ class FairnessMonitor:
         flag_rate_ratio: float | None = None,
         false_alarms: float = 0.05,
         contamination: float | int = 0.1,
-        unknown_groups: str = "error",
+        groups: Groups | None = None,
     ) -> None:
-        given = {
+        given: dict[str, Any] = {
             "tolerance": dict(tolerance) if isinstance(tolerance, Mapping) else tolerance,
             "flag_rate_ratio": flag_rate_ratio,
             "false_alarms": false_alarms,
             "contamination": contamination,
-            "unknown_groups": unknown_groups,
         }
         check_parameters(given, _RULES)
-        self.settings = Settings(**given)  # type: ignore[arg-type]
+        rules = Groups.read(Groups(min_size=FEWEST) if groups is None else groups)
+        rules.refuse({"continuous": (), "cross": True}, "a watch, which compares crossed groups")
+        if rules.small == "merge":
+            raise InputError("{small='merge'} does not go with a watch, to which every batch brings other groups")
+        self.settings = Settings(**given, min_size=rules.min_size, small=rules.small, unknown=rules.unknown)
         self.reference: Reference | None = None
         self.alarms: tuple[Alarm, ...] = ()
         self.columns: dict[str, list[str]] = {}
@@ -187,7 +200,8 @@ class FairnessMonitor:
         self._looks = 0
 
     @classmethod
-    def of(cls, model: Any, *, false_alarms: float = 0.05, unknown_groups: str = "error") -> Self:
+    @without_old_names
+    def of(cls, model: Any, *, false_alarms: float = 0.05, groups: Groups | None = None) -> Self:
         """Watch what a fitted `FairOutlierEnsemble` promised: no larger gaps than it left on rows it had not seen.
 
         The fit is the start (``tolerance="start"``): the gap of ranks of each pair of groups among held-out rows, up to
@@ -196,8 +210,9 @@ class FairnessMonitor:
         """
         check_parameters({"false_alarms": false_alarms}, {"false_alarms": _RULES["false_alarms"]})
         ensemble, found = _fitted(model)
-        ranks, asked = _unseen_ranks(found, ensemble.target), ensemble.flag_rate_ratio
-        codes, labels, left_out = _large_enough(found.groups, found.counts)
+        ranks, asked = _unseen_ranks(found, ensemble.judged_on), ensemble.flag_rate_ratio
+        rules = Groups.read(Groups(min_size=FEWEST) if groups is None else groups)
+        codes, labels, left_out = _large_enough(found.groups, found.counts, rules.min_size)
         known, n_pairs = codes >= 0, len(pairs_of(len(labels))[0])
         flagged, ratio = ranks > 1.0 - flagged_share(ensemble.contamination, len(ranks)), None
         level = 0.25 * false_alarms / (n_pairs * (1 if asked is None else 2))
@@ -208,7 +223,7 @@ class FairnessMonitor:
             flag_rate_ratio=ratio,
             false_alarms=false_alarms,
             contamination=ensemble.contamination,
-            unknown_groups=unknown_groups,
+            groups=Groups(min_size=rules.min_size, unknown=rules.unknown),
         )
         knots = summarise(found.mixture.apply(found.seen.S, found.seen.t))
         start = Reference.of(knots, found.threshold, labels, left_out, ranks, flagged, codes, None, level)
@@ -243,12 +258,10 @@ class FairnessMonitor:
             raise InputError("the watch has begun already; begin another one to change what rows are held against")
         values = _read_scores(scores, sensitive_features)
         who = None if person is None else _read_persons(person, scores, len(values))[0]
-        groups = read_groups(
-            sensitive_features, len(values), min_group_size=1, unknown_groups=self.settings.unknown_groups
-        )
+        groups = read_groups(sensitive_features, len(values), Groups(min_size=1, unknown=self.settings.unknown))
         each = range(len(groups.labels))
         people = groups.counts if who is None else np.array([len(np.unique(who[groups.codes == g])) for g in each])
-        codes, labels, left_out = _large_enough(groups, people)
+        codes, labels, left_out = _large_enough(groups, people, self.settings.min_size, self.settings.small)
         tolerance = self.settings.tolerance
         wrong = [name for name in tolerance if name not in labels] if isinstance(tolerance, dict) else []
         if wrong:
@@ -357,7 +370,9 @@ class FairnessMonitor:
             if not isinstance(written, int) or written != FORMAT:
                 raise ModelFileError(_other_format(written))
             state = read(WatchFile, data, "watch")
-            return sound("watch.settings", lambda: cls(**vars(state.settings)))._take(state)
+            given = dict(vars(state.settings))
+            rules = {name: given.pop(name) for name in ("min_size", "small", "unknown")}
+            return sound("watch.settings", lambda: cls(**given, groups=Groups(**rules)))._take(state)
         except ModelFileError as error:
             words = str(error).replace("model file", "file of a watch").replace("model", "watch")
             raise ModelFileError(f"{path} cannot be loaded: {words}") from None
@@ -493,10 +508,10 @@ def _read_codes(
 
     frame = pd.DataFrame(sensitive_features)
     codes, missing = np.full(n_rows, -1, dtype=np.intp), frame.isna().any(axis=1).to_numpy()
-    if missing.any() and settings.unknown_groups == "error":
+    if missing.any() and settings.unknown == "error":
         raise InputError(
             "{@sensitive_features} has missing values in {n} of {n_rows} rows (first: {#row}); fill them in, "
-            "or set {unknown_groups='ignore'}",
+            "or set {unknown='ignore'}",
             n=int(missing.sum()), n_rows=n_rows, row=int(missing.argmax()),
         )  # fmt: skip
     others = {"": int(missing.sum())} if missing.any() else {}
@@ -509,14 +524,18 @@ def _read_codes(
     return codes, others | {label: n for label, n in counts if label not in place}
 
 
-def _large_enough(groups: Groups, people: IntArray) -> tuple[IntArray, tuple[str, ...], dict[str, int]]:
-    """Codes and labels of groups with `FEWEST` people or more, and the rows of those that are left out."""
-    small, names = people < FEWEST, np.array(groups.labels, dtype=object)
-    if (~small).sum() < 2:
+def _large_enough(
+    groups: Codes, people: IntArray, min_size: int, rule: str = "leave_out"
+) -> tuple[IntArray, tuple[str, ...], dict[str, int]]:
+    """Codes and labels of groups with ``min_size`` people or more, and the rows of those that are left out."""
+    least = max(min_size, FEWEST)
+    small, names = people < least, np.array(groups.labels, dtype=object)
+    if (~small).sum() < 2 or (small.any() and rule == "error"):
+        which = f"group {names[small][0]!r} has fewer than" if rule == "error" else "fewer than two groups have"
         raise InputError(
-            "fewer than two groups have {least} people to begin with; begin with more rows, or with larger groups",
-            least=FEWEST,
-        )
+            "{which} {least} people to begin with; begin with more rows, or with larger groups",
+            which=which, least=least,
+        )  # fmt: skip
     codes = np.append(np.where(small, -1, np.cumsum(~small) - 1), -1)[groups.codes]
     return codes, tuple(names[~small]), dict(zip(names[small], groups.counts[small].tolist(), strict=True))
 

@@ -12,6 +12,7 @@ from string import Formatter
 from typing import Any
 
 _INSIDE = ("evenout", "sklearn", "joblib")
+_OF_GROUPS = ("continuous", "bands", "cross", "min_size", "small", "unknown")
 
 
 class Speech:
@@ -21,11 +22,12 @@ class Speech:
 
     def argument(self, name: str) -> str:
         """The argument alone."""
-        return name
+        return f"groups=Groups({name}=...)" if name in _OF_GROUPS else name
 
     def setting(self, name: str, value: Any, spec: str) -> str:
         """The argument with a value."""
-        return f"{name}={format(value, spec) if spec else repr(value)}"
+        setting = f"{name}={format(value, spec) if spec else repr(value)}"
+        return f"groups=Groups({setting})" if name in _OF_GROUPS else setting
 
     def leave_out(self, column: str) -> str:
         """How a column of a table is left out."""
