@@ -80,7 +80,10 @@ class FittedScores(OutlierScorer, BaseEstimator):
         parameters = self.get_params(deep=False) | asked
         check_parameters(parameters, ENSEMBLE)
         other = copy(self).set_params(**asked)
-        other._store(self._result.at(Request.read(parameters)))
+        found, nan = self._result, float("nan")
+        if found.drift is not None:  # what would be said of all rows is known for the request of the update alone
+            found = replace(found, drift=replace(found.drift, reached=nan, interval=(nan, nan)))
+        other._store(found.at(Request.read(parameters)))
         return other
 
     def _repr_html_inner(self) -> str:
@@ -113,9 +116,13 @@ class FittedScores(OutlierScorer, BaseEstimator):
         """Fold new rows into the fit, and solve the weights again; the detectors stay as they are.
 
         The result is that of solving on all rows, with scaling, base ensemble, row weights and folds as they were
-        learnt at the fit: the same request, alpha chosen anew. Where the detectors' scores of the new rows lie
-        elsewhere than at the fit, an `evenout.AgedDetectorsWarning` says that a refit is due. Not for individual
-        fairness, whose pairs do not add, nor for groups other than crossed ones.
+        learnt at the fit: the same request, alpha chosen anew. Where the latest rows of a group differ from those
+        before by more than chance explains, it is that of solving on the latest rows alone, with a `DriftWarning`, and
+        ``outcome_`` is about rows like these; where they are too few for that, ``outcome_`` is ``"unknown"``. Scores
+        and flag rates are compared group by group, with a false-alarm rate of 5 % for all updates since the fit
+        together. Where the detectors' scores of the new rows lie elsewhere than at the fit, an `AgedDetectorsWarning`
+        says that a refit is due. Not for individual fairness, whose pairs do not add, nor for groups other than crossed
+        ones.
 
         Parameters
         ----------
@@ -393,13 +400,15 @@ class FairOutlierEnsemble(FittedScores):
     group_names_ : tuple of str
     group_counts_ : array of int
     n_rows_ : int
-        Rows of the fit; of more than ``reference_size`` over partitions.
+        Rows of the fit; of more than ``reference_size`` over partitions. After an update that has followed a drift, the
+        rows since, which all attributes are about then.
     left_out_groups_ : dict of str to int
         Groups too small to be measured, and their rows.
     label_weight_ : float
         How much of the target was learnt from labels, in [0, 1].
     label_gap_ : tuple of float
-        Scale-free bias of the base score before and after it has learnt from labels, on the training rows.
+        Scale-free bias of the base score before and after it has learnt from labels, on the training rows. Where that
+        has raised it, a `BiasedLabelsWarning` says so.
     offset_ : float
         ``decision_function = score_samples - offset_``; negative means flagged.
     n_features_in_ : int
@@ -607,7 +616,9 @@ class FairOutlierEnsemble(FittedScores):
         self.gap_detected_ = choice.found_gap(changed=choice.alpha != 0) if by_flags else path.gap_detected
         self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
         self.request_met_ = choice.met
-        self.outcome_ = Outcome.of(choice, result.flag_ratio, self.get_params(deep=False), path)
+        self.outcome_ = Outcome.of(
+            choice, result.flag_ratio, self.get_params(deep=False), path, result.drift, result.learnt
+        )
         self.attribute_bias_ = attribute_bias(path, choice.alpha, self.target)
         self.pair_error_ = float(sums.get("individual.error", np.zeros(1))[0])
         self.effective_pairs_ = float(sums.get("individual.pairs", np.full(1, np.nan))[0])
@@ -619,4 +630,4 @@ class FairOutlierEnsemble(FittedScores):
         self.detector_names_ = result.scores.pool.names
         stack = result.scores.stack
         self.label_weight_ = 0.0 if stack is None else stack.label_weight
-        self.label_gap_ = result.label_gap
+        self.label_gap_ = result.learnt.before, result.learnt.after

@@ -17,6 +17,8 @@ from evenout.core.ruler import RatioEstimate
 from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.fitting.choose import Request
+from evenout.fitting.drift import Drift, Recent
+from evenout.fitting.learnt import Learnt
 from evenout.fitting.score_model import ScoreModel
 from evenout.groups.read import Groups
 from evenout.metrics import average_precision, roc_auc
@@ -264,14 +266,19 @@ class FitResult:
         Rows that score above are flagged.
     flag_rates : array of shape (G, 2)
         Share of each group, of all rows, that base and fair score flag.
-    label_gap : tuple of float
-        Scale-free demographic parity of the base score before and after it has learnt from labels; NaN without.
+    learnt : Learnt
+        What learning from labels has made of the base score's gap.
     rank_error : float
         What the ranks behind the row weights may be off, as a share of the rows.
     maps : Maps or None
         What folds new rows in.
     background : Background or None
         The features of the rows in memory, for reasons; None in models that were saved before there were any.
+    recent : Recent or None
+        Rows that updates have added.
+    drift : Drift or None
+        How the latest rows differ from those before. Where these were enough to be followed, all else here is about
+        them.
     """
 
     scores: ScoreModel
@@ -290,10 +297,12 @@ class FitResult:
     known: dict[str, float]
     threshold: float
     flag_rates: FloatArray
-    label_gap: tuple[float, float]
+    learnt: Learnt
     rank_error: float
     maps: "Maps | None" = None
     background: Background | None = None
+    recent: Recent | None = None
+    drift: Drift | None = None
 
     @property
     def prices(self) -> dict[str, float]:
@@ -325,6 +334,7 @@ class FitResult:
     def at(self, request: Request) -> "FitResult":
         """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these."""
         path, choice, ratio, price = request.settle(self.path, self.seen)
+        choice = choice if self.drift is None else self.drift.doubted(choice)
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
         choice.announced(list_kept(self.target, fair, request.contamination), asked=request.asked)

@@ -14,6 +14,7 @@ from evenout.core.registry import NOTIONS
 from evenout.core.types import IntArray
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.estimator import FairOutlierEnsemble
+from evenout.fitting.learnt import Learnt
 from evenout.fitting.result import Background, FitResult
 from evenout.fitting.score_model import ScoreModel
 from evenout.fitting.update import Maps
@@ -22,10 +23,12 @@ from evenout.persistence.parts import (
     KINDS_OF_CHOICE,
     ratio_entries,
     read_choice,
+    read_drift,
     read_maps,
     read_mixture,
     read_path,
     read_ratio,
+    read_recent,
     read_sample,
     read_scores,
     sample_entries,
@@ -75,7 +78,7 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
             "mixture": found.mixture,  # kept, so that scores are the same bit for bit wherever the path is solved again
             "threshold": found.threshold,
             "rank_error": found.rank_error,
-            "label_gap": dict(zip(("before", "after"), found.label_gap, strict=True)),
+            "learnt": found.learnt,
             "scores": {
                 "pool": _pool(scores.pool, objects),
                 **_score_map(scores, objects),
@@ -84,6 +87,8 @@ def describe_ensemble(model: FairOutlierEnsemble, objects: list[Any]) -> dict[st
             "path": path_entries(found.path, objects),
             "maps": None if found.maps is None else _maps(found.maps, objects),
             "background": None if known is None else {**vars(known), "rows": len(known.crowd)},
+            "recent": None if found.recent is None else {**vars(found.recent), "cells": _cells(found.recent.cells)},
+            "drift": None if found.drift is None else {**vars(found.drift), "interval": [*found.drift.interval]},
         }
     )
 
@@ -95,7 +100,7 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
     rows.require(2 <= n <= _MOST, "target", "is out of range")
     labels = groups.texts("labels") if groups.items("labels") else ()
     names = groups.texts("names") if groups.items("names") else ()
-    G, left_out, gap = len(names), groups.fields("left_out"), data.fields("label_gap")
+    G, left_out, gap = len(names), groups.fields("left_out"), data.fields("learnt")
     codes = groups.integers("codes", n, low=-1, high=len(labels) - 1)
     scores = read_scores(data.fields("scores"), n, d, objects)
     k = scores.width
@@ -124,10 +129,12 @@ def read_ensemble(data: Fields, objects: Sequence[Any]) -> FairOutlierEnsemble:
             known={name: known.number(name) for name in known.names()},
             threshold=data.number("threshold"),
             flag_rates=groups.floats("rates", G, 2),
-            label_gap=(gap.number("before", finite=False), gap.number("after", finite=False)),
+            learnt=Learnt(gap.number("before", finite=False), gap.number("after", finite=False), gap.flag("raised")),
             rank_error=data.number("rank_error"),
             maps=read_maps(data.fields("maps"), scores.n_detectors, objects) if "maps" in data else None,
             background=Background.read(data.fields("background"), d) if "background" in data else None,
+            recent=read_recent(data.fields("recent"), path.cross, n) if "recent" in data else None,
+            drift=read_drift(data.fields("drift")) if "drift" in data else None,
         )
     )
     model.n_features_in_ = d

@@ -19,6 +19,7 @@ from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import Stack
 from evenout.detectors.pool import FAMILIES, FittedPool
 from evenout.detectors.units import Units
+from evenout.fitting.drift import Drift, Recent
 from evenout.fitting.score_model import ScoreModel
 from evenout.fitting.update import KNOTS, Maps
 from evenout.persistence.resemblance import read_resemblance
@@ -161,7 +162,29 @@ def read_choice(data: Fields, *, everywhere: bool = True) -> Choice:
     kind = KINDS_OF_CHOICE[data.text("kind", KINDS_OF_CHOICE)]
     interval = data.number("low", finite=False), data.number("high", finite=False)
     given = {"alpha": data.number("alpha", finite=everywhere), "met": data.flag("met"), "message": data.text("message")}
-    return Choice(**given, **numbers, interval=interval, kind=kind)  # type: ignore[arg-type]
+    doubt = data.text("doubt", ("", "probable", "labels", "drift"))
+    return Choice(**given, **numbers, interval=interval, kind=kind, doubt=doubt)  # type: ignore[arg-type]
+
+
+def read_recent(data: Fields, cross: CrossFit, n: int) -> Recent:
+    """Rows that updates have added to a fit with ``n`` rows in memory."""
+    whole = cross.whole
+    cells = _read_cells(data.fields("cells"), 2 * cross.n_folds + 2, whole.n_groups, whole.n_detectors, [])
+    return Recent(cells, data.whole("kept", 0, n), data.whole("updates", 1, _MOST))
+
+
+def read_drift(data: Fields) -> Drift:
+    """How the latest rows differ from those before."""
+    low, high = data.items("interval")
+    ends = Fields({"low": low, "high": high}, "drift")
+    return Drift(
+        data.texts("groups"),
+        data.whole("before", 0, _MOST),
+        data.whole("now", 0, _MOST),
+        data.flag("followed"),
+        data.number("reached", finite=False),
+        (ends.number("low", finite=False), ends.number("high", finite=False)),
+    )
 
 
 def read_mixture(data: Fields, k: int) -> Mixture:
