@@ -83,7 +83,10 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
             "confidence": confidence,
         }
         request = Request.read(self._parameters(**asked))
-        return copy(self).set_params(**asked)._take(self._result.at(request))
+        found, nan = self._result, float("nan")
+        if found.drift is not None:  # what would be said of all rows is known for the request of the update alone
+            found = replace(found, drift=replace(found.drift, reached=nan, interval=(nan, nan)))
+        return copy(self).set_params(**asked)._take(found.at(request))
 
     def _parameters(self, **changes: Any) -> dict[str, Any]:
         """The parameters, checked; ``groups`` are rules even where None was given."""
@@ -121,9 +124,13 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
         """Fold new rows into the fit, and solve the weights again; the detectors stay as they are.
 
         The result is that of solving on all rows, with scaling, base ensemble, row weights and folds as they were
-        learnt at the fit: the same request, alpha chosen anew. Where the detectors' scores of the new rows lie
-        elsewhere than at the fit, an `AgedDetectorsWarning` says that a refit is due. Not for individual
-        fairness, whose pairs do not add, nor for groups other than crossed ones.
+        learnt at the fit: the same request, alpha chosen anew. Where the latest rows of a group differ from those
+        before by more than chance explains, it is that of solving on the latest rows alone, with a `DriftWarning`, and
+        ``outcome_`` is about rows like these; where they are too few for that, ``outcome_`` is ``"unknown"``. Scores
+        and flag rates are compared group by group, with a false-alarm rate of 5 % for all updates since the fit
+        together. Where the detectors' scores of the new rows lie elsewhere than at the fit, an `AgedDetectorsWarning`
+        says that a refit is due. Not for individual fairness, whose pairs do not add, nor for groups other than crossed
+        ones.
 
         Parameters
         ----------
@@ -379,13 +386,15 @@ class FairOutlierEnsemble(FittedScores):
     group_names_ : tuple of str
     group_counts_ : array of int
     n_rows_ : int
-        Rows of the fit; of more than ``reference_size`` over partitions.
+        Rows of the fit; of more than ``reference_size`` over partitions. After an update that has followed a drift, the
+        rows since, which all attributes are about then.
     left_out_groups_ : dict of str to int
         Groups too small to be measured, and their rows.
     label_weight_ : float
         How much of the target was learnt from labels, in [0, 1].
     label_gap_ : tuple of float
-        Scale-free bias of the base score before and after it has learnt from labels, on the training rows.
+        Scale-free bias of the base score before and after it has learnt from labels, on the training rows. Where that
+        has raised it, a `BiasedLabelsWarning` says so.
     offset_ : float
         ``decision_function = score_samples - offset_``; negative means flagged.
     n_features_in_ : int
@@ -572,7 +581,8 @@ class FairOutlierEnsemble(FittedScores):
         self.gap_detected_ = choice.found_gap(changed=choice.alpha != 0) if by_flags else path.gap_detected
         self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
         self.request_met_ = choice.met
-        self.outcome_ = Outcome.of(choice, result.flag_ratio, self.get_params(deep=False), path)
+        parameters = self.get_params(deep=False)
+        self.outcome_ = Outcome.of(choice, result.flag_ratio, parameters, path, result.drift, result.learnt)
         self.attribute_bias_ = attribute_bias(path, choice.alpha, self.judged_on)
         self.pair_error_ = float(sums.get("individual.error", np.zeros(1))[0])
         self.effective_pairs_ = float(sums.get("individual.pairs", np.full(1, np.nan))[0])
@@ -584,5 +594,5 @@ class FairOutlierEnsemble(FittedScores):
         self.detector_names_ = result.scores.pool.names
         stack = result.scores.stack
         self.label_weight_ = 0.0 if stack is None else stack.label_weight
-        self.label_gap_ = result.label_gap
+        self.label_gap_ = result.learnt.before, result.learnt.after
         return self

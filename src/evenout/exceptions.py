@@ -125,6 +125,10 @@ class LabelCoverageWarning(EvenoutWarning):
     """Labels come from rows on top alone: what they say of others is not known."""
 
 
+class BiasedLabelsWarning(EvenoutWarning):
+    """Learning from labels has raised the gap between groups."""
+
+
 class GroupGivenAwayWarning(EvenoutWarning):
     """Some features nearly tell the protected group."""
 
@@ -139,6 +143,10 @@ class AttributeWarning(EvenoutWarning):
 
 class AgedDetectorsWarning(EvenoutWarning):
     """New rows score elsewhere than those of the fit: the detectors should be fitted again."""
+
+
+class DriftWarning(EvenoutWarning):
+    """The latest rows of a group differ from those before: an update has followed them."""
 
 
 class UnknownCategoryWarning(EvenoutWarning):

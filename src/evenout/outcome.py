@@ -4,13 +4,15 @@ Only of a uniform bound (`confidence`) is "reached" said. Everything else is an 
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from evenout.core.path import Choice, TradeoffPath
 from evenout.core.ruler import RatioEstimate
 from evenout.exceptions import NoGapWarning, UnknownOutcomeWarning
 from evenout.fitting.choose import DEFAULT_REDUCTION
+from evenout.fitting.drift import Drift
+from evenout.fitting.learnt import Learnt, beside_unlearnt
 from evenout.fitting.words import gap_words
 
 Status = Literal["assured", "on_target", "short", "no_gap", "unknown", "fixed"]
@@ -77,8 +79,13 @@ class Outcome:
     confidence : float or None
     gap : str
         What differs between groups, in words.
-    doubt : {"", "probable", "labels"}
-        Why the outcome is unknown; see `evenout.core.ruler.Sample`.
+    doubt : {"", "probable", "labels", "drift"}
+        Why the outcome is unknown; see `evenout.core.ruler.Sample` and `evenout.fitting.drift`.
+    drift : Drift, optional
+        Groups whose latest rows differ from those before; if they could be followed, this outcome is about them.
+    reduction_without_labels : float, optional
+        Where learning from labels has raised the bias of the base score: the share that is gone of the bias that it has
+        without labels.
     """
 
     status: Status
@@ -92,12 +99,20 @@ class Outcome:
     confidence: float | None = None
     gap: str = "gap between groups"
     doubt: str = ""
+    drift: Drift | None = None
+    reduction_without_labels: float | None = None
 
     @classmethod
     def of(
-        cls, choice: Choice, ratio: RatioEstimate, parameters: dict[str, Any], path: TradeoffPath | None
+        cls,
+        choice: Choice,
+        ratio: RatioEstimate,
+        parameters: dict[str, Any],
+        path: TradeoffPath | None,
+        drift: Drift | None = None,
+        learnt: Learnt | None = None,
     ) -> "Outcome":
-        """From what was chosen, the ratio of flag rates there, the estimator's parameters and its path."""
+        """From what was chosen, the ratio of flag rates there, parameters, path, drift, and what labels have taught."""
         given: dict[str, float] = {
             name: float(parameters[name])
             for name in ("bias_reduction", "flag_rate_ratio", "alpha")
@@ -117,7 +132,10 @@ class Outcome:
         elif choice.met and confidence is not None:
             status = "assured"
         judged_on, refitted = parameters.get("judged_on", "unseen"), path is None or path.cross.refitted
-        doubt = "labels" if "label_propensity" in choice.message else "probable"
+        now = f" like the last {drift.now:,}" if drift is not None and drift.followed else ""
+        rows = f"{judged_on} rows{now}"
+        if not refitted and judged_on == "unseen":
+            rows = f"rows{now} that the weights have not seen"
         return cls(
             status,
             kind,
@@ -126,15 +144,42 @@ class Outcome:
             reached,
             interval,
             judged_on,
-            f"{judged_on} rows" if refitted or judged_on == "training" else "rows that the weights have not seen",
+            rows,
             confidence,
             "gap in flag rates" if by_flags or path is None else gap_words(tuple(path.fairness)),
-            doubt if status == "unknown" else "",
+            choice.doubt if status == "unknown" else "",
+            drift,
+            learnt.without_labels(choice.reached) if learnt is not None and learnt.raised else None,
         )
 
     @property
     def words(self) -> str:
         """One sentence, or two."""
+        return " ".join(part for part in (self._sentence, self._changed, self._taught) if part)
+
+    @property
+    def _taught(self) -> str:
+        """What is left of the gap that there was before labels have raised it."""
+        gone = self.reduction_without_labels
+        if gone is None or math.isnan(gone):
+            return "" if gone is None else f"Learning from labels has raised the {self.gap}."
+        return f"Learning from labels has raised the {self.gap}: what is left is {beside_unlearnt(gone)}."
+
+    @property
+    def _changed(self) -> str:
+        """How the latest rows differ from those before, and what would be said of all together."""
+        drift = self.drift
+        if drift is None or not drift.followed:
+            return ""
+        then = f"{drift.named} changed after the first {drift.before:,} rows"
+        if self.kind == "alpha" or math.isnan(drift.reached):
+            return f"Rows of {then}, which are left aside."
+        all_rows = replace(self, reached=drift.reached, interval=drift.interval, rows="rows of then and now together")
+        stated = all_rows._stated
+        return f"Rows of {then}, which are left aside; solved on all of them: {stated[0].lower()}{stated[1:]}."
+
+    @property
+    def _sentence(self) -> str:
         if self.status == "no_gap":
             return f"No {self.gap} can be told from noise: the scores are the base scores."
         if math.isnan(self.reached):
@@ -143,6 +188,11 @@ class Outcome:
             return f"{self._possible}; probabilities alone cannot say more."
         if self.doubt == "labels":
             return f"{self._stated} among labelled rows; nothing can be said of rows that nobody looked at."
+        if self.doubt == "drift":
+            return (
+                f"What {self.rows} get is not known: rows of {self.drift.named if self.drift else 'some groups'} have "
+                "changed, and there are too few new ones to say. The rule is that of all rows, old and new."
+            )
         if self.status == "fixed":
             return f"{self._stated}, at the alpha that was given."
         if self.status == "assured":

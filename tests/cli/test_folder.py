@@ -30,7 +30,7 @@ def test_a_folder_is_fitted_like_the_file(run, fitted):
     assert folder["group"].tolist() == file["group"].tolist()
     assert folder["flagged"].astype(int).tolist() == file["flagged"].tolist()
     summary = json.loads(Path("out/summary.json").read_text())
-    assert summary["rows"] == 360
+    assert summary["input"] == {"name": "data", "sha256": None, "rows": 360, "reference_rows": 360}
     assert summary["groups"] == file["group"].value_counts().sort_index().to_dict()
     of_file = json.loads((fitted / "summary.json").read_text())
     assert summary["gap_in_standard_deviations"] == pytest.approx(of_file["gap_in_standard_deviations"])
@@ -38,9 +38,31 @@ def test_a_folder_is_fitted_like_the_file(run, fitted):
     for name in ("flagged_beyond_equal_rates", "unflagged_rate_ratio"):
         assert summary[name]["after"] == pytest.approx(of_file[name]["after"])
     assert summary["unseen_estimate"] == "everything refitted"
-    assert "Bias, unseen rows: " in result.stdout
+    assert "Group bias, unseen rows " in result.stdout
     assert "on unseen rows (95% interval " in result.stdout
-    assert "Lowest / highest flag rate, unseen rows: " in result.stdout
+    assert "Lowest / highest flag rate, unseen rows " in result.stdout
+
+
+def test_files_and_folders_have_one_schema(run, fitted):
+    run("fit", "data", *ROLES, "--quiet", "--out", "out")
+    folder, file = (json.loads((where / "summary.json").read_text()) for where in (Path("out"), fitted))
+
+    def kinds(value):
+        """The shape of plain data: keys all the way down, and what is a number, a text or a list."""
+        if isinstance(value, dict):
+            return {key: kinds(part) for key, part in value.items()}
+        return "number" if isinstance(value, int | float) else type(value).__name__
+
+    open_ended = ("input", "auc", "average_precision", "precision_flagged", "column_notes", "gives_group_away")
+    assert folder["schema"] == file["schema"] == 1
+    assert list(folder) == list(file)
+    assert {key: kinds(part) for key, part in folder.items() if key not in open_ended} == {
+        key: kinds(part) for key, part in file.items() if key not in open_ended
+    }
+    assert len(repr(folder["bias_unseen"]["after"])) > 9  # not rounded
+    assert folder["flag_rate_ratio_unseen_interval"] == pytest.approx(file["flag_rate_ratio_unseen_interval"])
+    page = (Path(__file__).parents[2] / "docs" / "start.md").read_text()
+    assert [key for key in file if f"`{key}`" not in page] == []
 
 
 def test_small_groups_are_left_out_and_a_count_is_flagged(run, people):
@@ -55,7 +77,7 @@ def test_small_groups_are_left_out_and_a_count_is_flagged(run, people):
     assert scores["flagged"].sum() == 25
     assert scores["group"].isna().sum() == 12
     assert summary["left_out_groups"] == {"z": 12}
-    assert (summary["rows"], sum(summary["groups"].values())) == (360, 348)
+    assert (summary["input"]["rows"], sum(summary["groups"].values())) == (360, 348)
 
 
 def test_models_of_files_and_folders_score_both(run, fitted, new_people):

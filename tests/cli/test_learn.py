@@ -87,7 +87,7 @@ def test_a_folder_beyond_its_reference_learns_from_all_labels(labelled, folder, 
     assert result.exit_code == 0, result.stderr
     summary = json.loads(result.stdout)
     assert summary["labels"]["known"] == labelled["fraud"].notna().sum()
-    assert summary["reference_rows"] < 400
+    assert summary["input"]["reference_rows"] < 400
     assert summary["labels"]["weight"] > 0.5
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.cli.show import BeforeAfter, Figures, gap_sentence, request_sentence, small_groups_sentence
+from evenout.cli.show import gap_sentence, next_sentence, request_sentence, small_groups_sentence
+from evenout.figures import BeforeAfter, Figures
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def outcome():
 
 
 def test_what_came_of_the_request_is_said_in_the_words_of_the_outcome(outcome):
-    assert request_sentence(outcome) == outcome.outcome["words"]
+    assert request_sentence(outcome) == outcome.outcome.words
     alone = replace(outcome, groups={"a": 400})
     assert request_sentence(alone).startswith("Fewer than two groups have enough rows")
 
@@ -29,10 +30,19 @@ def test_the_gap_is_counted_in_people(outcome):
     n = outcome.groups
     flagged = 0.05 * n["a"] + 0.15 * n["b"]
     beyond = 0.15 * n["b"] - n["b"] * flagged / 400
-    assert gap_sentence(outcome).endswith(
-        f"apart. In training, {beyond:.0f} of {flagged:.0f} flagged people are there beyond what equal rates would "
-        "give; after: 0 of 40."
+    assert gap_sentence(outcome) == (
+        f"In training, {beyond:.0f} of {flagged:.0f} flagged people were beyond equal rates; now 0."
     )
+
+
+def test_what_to_try_next(outcome):
+    settings = {"flag_rate_ratio": None, "learn": False, "fairness": "demographic_parity"}
+    uneven = replace(outcome, flag_rate_ratio_unseen=BeforeAfter(0.4, 0.6))
+    even = replace(outcome, flag_rate_ratio_unseen=BeforeAfter(0.4, 0.9))
+    flags, labels = "--flag-rate-ratio 0.8 for even flags", "--label COL --learn if some outliers are known"
+    assert next_sentence(uneven, settings, known=False) == f"Try next: {flags}; {labels}."
+    assert next_sentence(even, settings, known=True) == "Try next: --learn to use the labels."
+    assert next_sentence(uneven, settings | {"flag_rate_ratio": 0.7, "learn": True}, known=True) == ""
 
 
 def test_small_groups_are_named_the_largest_first(outcome):

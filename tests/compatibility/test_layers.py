@@ -18,7 +18,7 @@ LAYERS = [
     {"fitting", "outcome"},
     {"reasons"},
     {"repair", "estimator"},
-    {"auditing", "persistence", "watching"},
+    {"auditing", "persistence", "watching", "figures"},
     {"report", "reproduce", "displays"},
     {"cli", "__main__"},
 ]

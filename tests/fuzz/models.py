@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Groups
 from evenout.persistence import save_model
 from evenout.storage.archive import read_plain, write_plain
 from evenout.tables.encoder import TableEncoder
@@ -17,7 +17,7 @@ SCORES = ["income", "debt", "risk"]
 
 def write():
     people = pd.read_csv(CORPUS / "people.csv")
-    groups, quick = people["sex"], {"detectors": "precomputed", "min_group_size": 2, "alpha": 2.0, "random_state": 0}
+    groups, quick = people["sex"], {"detectors": "precomputed", "groups": Groups(min_size=2), "alpha": 2.0, "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plain = FairOutlierEnsemble(**quick).fit(people[SCORES], sensitive_features=groups)

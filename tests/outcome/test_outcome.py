@@ -11,6 +11,7 @@ import pytest
 
 from evenout import BlindRepair, FairOutlierEnsemble, GroupProbabilities
 from evenout.exceptions import TargetNotReachedWarning
+from evenout.fitting.drift import Drift
 from evenout.outcome import Outcome
 from evenout.persistence import load_model, save_model
 
@@ -55,6 +56,30 @@ SENTENCES = [
     (("unknown", "bias_reduction", 0.8, 0.8, 0.9, (0.7, 1.0), "unseen", "unseen rows", None, "gap", "labels"),
      "90% of the gap is gone on unseen rows (95% interval 70% to 100%) among labelled rows; nothing can be said of "
      "rows that nobody looked at."),
+    (("unknown", "bias_reduction", 0.8, 0.8, 0.8, (0.7, 0.9), "unseen", "unseen rows", None, "gap between groups",
+      "drift", Drift(("b",), 8000, 60, False, 0.8, (0.7, 0.9))),
+     "What unseen rows get is not known: rows of 'b' have changed, and there are too few new ones to say. The rule is "
+     "that of all rows, old and new."),
+    (("on_target", "bias_reduction", 0.8, 0.8, 0.79, (0.6, 0.9), "unseen", "unseen rows like the last 1,500", None,
+      "gap between groups", "", Drift(("b",), 8000, 1500, True, 0.8, (0.7, 0.9))),
+     f"79% {GONE} like the last 1,500 (95% interval 60% to 90%). The estimate is on target for the 80% asked for. Rows "
+     "of 'b' changed after the first 8,000 rows, which are left aside; solved on all of them: 80% of the gap between "
+     "groups is gone on rows of then and now together (95% interval 70% to 90%)."),
+    (("fixed", "alpha", 3.0, NAN, 0.5, (0.3, 0.7), "unseen", "unseen rows like the last 1,500", None,
+      "gap between groups", "", Drift((*"abcdefg",), 8000, 1500, True, 0.8, (0.7, 0.9))),
+     f"50% {GONE} like the last 1,500 (95% interval 30% to 70%), at the alpha that was given. Rows of 'a', 'b', 'c', "
+     "'d', 'e' and 2 more groups changed after the first 8,000 rows, which are left aside."),
+    (("no_gap", "bias_reduction", None, 0.8, NAN, (NAN, NAN), "unseen", "unseen rows", None, "gap between groups", "",
+      Drift(("b",), 8000, 1500, True, NAN, (NAN, NAN))),
+     "No gap between groups can be told from noise: the scores are the base scores. Rows of 'b' changed after the "
+     "first 8,000 rows, which are left aside."),
+    (("on_target", "bias_reduction", None, 0.8, 0.8, (0.6, 0.9), "unseen", "unseen rows", None, "gap between groups",
+      "", None, -0.5),
+     f"80% {GONE} (95% interval 60% to 90%). The estimate is on target for the 80% aimed at. Learning from labels has "
+     "raised the gap between groups: what is left is 50% more than without labels."),
+    (("fixed", "alpha", 3.0, NAN, NAN, (NAN, NAN), "unseen", "unseen rows", None, "gap between groups", "", None, NAN),
+     "Alpha was given, though no gap between groups can be told from noise. Learning from labels has raised the gap "
+     "between groups."),
 ]  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 import glob
 import json
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.inputs import FitInputs
-    from evenout.cli.show import Figures, FitSummary
+    from evenout.cli.show import FitSummary
     from evenout.core.types import FloatArray
     from evenout.groups.model import Crossed
 
@@ -97,13 +96,13 @@ def fit_folder(
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.inputs import note_doubts, refuse_two_roles
-    from evenout.cli.show import Figures
+    from evenout.cli.show import show_fit, summarise
     from evenout.estimator import FairOutlierEnsemble
     from evenout.out_of_core.parquet import encoded, learn_table, open_folder
     from evenout.persistence import save_model
     from evenout.reasons import explain_partitions
     from evenout.storage.output import atomic_folder
-    from evenout.tables.files import require_columns
+    from evenout.tables.files import require_columns, sha256
 
     _require_settings(data, out, sensitive, label, settings)
     listed = {"sensitive": sensitive, "exclude": drop, "given": given}
@@ -134,15 +133,14 @@ def fit_folder(
                 explain_partitions(encoded(source, table), model, reasons, where, table=table, everybody=everybody)
         pipeline = Pipeline([("table", table), ("ensemble", model)])
         save_model(pipeline, folder / "model.skops", updatable=updatable)
-        outcome = Figures.of(model)
-        notes = {"features": table.columns_used, "column_notes": table.notes_, "gives_group_away": giveaways.found}
-        summary = _summary(data, model, outcome) | notes
-        (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        roles = {"sensitive": columns["sensitive"], "given": columns["given"], "clusters": []}
+        source_name = {"name": data, "sha256": None}
+        summary = summarise(pipeline, source_name, roles, giveaways.found, sha256(folder / "model.skops"))
+        (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
     if as_json:
-        click.echo(json.dumps(summary, indent=2))
+        click.echo(summary.to_json())
     elif not quiet:
-        _show(summary, outcome)
-        click.echo(one_line(f"Written to {out}: scores, model.skops, summary.json"))
+        show_fit(summary, str(out), ["scores", "model.skops", "summary.json"])
 
 
 def _require_settings(
@@ -214,59 +212,6 @@ def _require_apart(out: Path, results: Path, data: str) -> None:
     nested = Path(data).is_dir() and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(data))
     if sources and (nested or os.path.realpath(results) in sources):
         raise ValueError(f"--out {out} lies in the folder of the rows, {data}; choose a place outside of it")
-
-
-def _summary(data: str, model: Any, outcome: "Figures") -> dict[str, Any]:
-    """As plain data; biases and flag rates are pairs, before and after."""
-    from evenout.cli.show import labels_learnt
-    from evenout.storage.output import finite
-
-    found = outcome.to_dict()
-    return {
-        "input": data,
-        "rows": model.n_rows_,
-        "reference_rows": len(model.target_),
-        "rank_error": model.rank_error_,
-        "weights": dict(zip(model.detector_names_, model.weights_.tolist(), strict=True)),
-        "resemblance": dict(model.lambda_),
-        "labels": finite(labels_learnt(model)),
-        **found,
-        "bias_unseen": [found["bias_unseen"][when] for when in ("before", "after")],
-        "flag_rates": dict(zip(model.group_names_, model.flag_rates_.tolist(), strict=True)),
-    }
-
-
-def _show(summary: dict[str, Any], outcome: "Figures") -> None:
-    from evenout.cli.show import (
-        features_line,
-        gap_sentence,
-        labels_sentence,
-        notes_lines,
-        request_sentence,
-        rows_words,
-        small_groups_sentence,
-    )
-
-    click.echo(one_line(f"{summary['input']}: {summary['rows']:,} rows, {len(outcome.groups)} groups"))
-    (low, high), (low_after, high_after) = (outcome.bias_unseen_interval[w] for w in ("before", "after"))
-    bias, ends = outcome.bias_shown, "95% interval"
-    click.echo(
-        f"Bias, {rows_words(outcome)}: {bias.before:.4f} before ({ends} {low:.4f} to {high:.4f}), "
-        f"{bias.after:.4f} after ({ends} {low_after:.4f} to {high_after:.4f})"
-    )
-    ratio, (low, high) = outcome.flag_rate_ratio_unseen, outcome.flag_rate_ratio_unseen_interval
-    if not math.isnan(ratio.after):
-        click.echo(
-            f"Lowest / highest flag rate, {rows_words(outcome)}: {ratio.before:.2f} before, {ratio.after:.2f} after "
-            f"({ends} {low:.2f} to {high:.2f})"
-        )
-    for group, rate in outcome.flag_rates.items():
-        click.echo(one_line(f"Flagged in training: {group}: {rate.before:.1%} before, {rate.after:.1%} after"))
-    of_outcome = (say(outcome) for say in (small_groups_sentence, gap_sentence, request_sentence))
-    click.echo("\n".join(filter(None, [outcome.flags_verdict, labels_sentence(summary["labels"]), *of_outcome])))
-    click.echo(f"Price: correlation with the base score {outcome.correlation:.2f}.")
-    for line in [features_line(summary["features"]), *notes_lines(summary["column_notes"])]:
-        click.echo(line)
 
 
 _RESULTS = ("scores.csv", "model.skops", "summary.json", "report.html")
@@ -448,6 +393,7 @@ def _write(
     updatable: bool,
 ) -> "FitSummary":
     from evenout.cli.show import summarise
+    from evenout.groups.read import GroupProbabilities
     from evenout.persistence import save_model
     from evenout.storage.output import write_table
     from evenout.tables.files import sha256
@@ -462,7 +408,20 @@ def _write(
         )
     write_table(scores, folder / "scores.csv")
     save_model(pipeline, folder / "model.skops", updatable=updatable)
-    summary = summarise(inputs, pipeline, giveaways.found, sha256(folder / "model.skops"))
+    given, clusters, probable = inputs.given, inputs.clusters, None
+    if isinstance(inputs.sensitive, GroupProbabilities):
+        probable, sensitive = inputs.sensitive.bound(), [*inputs.sensitive.names]
+    else:
+        sensitive = [*map(str, inputs.sensitive.columns)]
+    columns = {
+        "sensitive": sensitive,
+        "given": [] if given is None else [*map(str, given.columns)],
+        "clusters": [] if clusters is None else [str(clusters.name)],
+    }
+    summary = summarise(
+        pipeline, {"name": inputs.name, "sha256": inputs.sha256}, columns, giveaways.found,
+        sha256(folder / "model.skops"), labels=inputs.labels, probable_bound=probable,
+    )  # fmt: skip
     (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
     return summary
 

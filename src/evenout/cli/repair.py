@@ -148,8 +148,9 @@ def _json(summary: dict[str, Any]) -> str:
 
 def _summary(inputs: "FitInputs", model: Any, after: "FloatArray", table: Any, codes: "IntArray") -> dict[str, Any]:
     """What came of the repair; biases and flag rates are of unseen rows, where the group is not used."""
-    from evenout.cli.show import BeforeAfter, moved, plain_settings, versions
+    from evenout.cli.show import moved, plain_settings, versions
     from evenout.core.flags import flag_rates, rate_ratio
+    from evenout.figures import BeforeAfter
     from evenout.repair import BlindRepair
 
     base: FloatArray = np.asarray(inputs.score, dtype=float)

@@ -4,6 +4,7 @@ import json
 import math
 import platform
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
@@ -16,212 +17,47 @@ from scipy.stats import spearmanr
 from sklearn.pipeline import Pipeline
 
 import evenout
-from evenout.cli.inputs import FitInputs
 from evenout.cli.messages import one_line
-from evenout.core.flags import beyond_equal_rates, flag_threshold, rate_ratio
+from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray
-from evenout.estimator import FairOutlierEnsemble
-from evenout.fitting.choose import DEFAULT_REDUCTION
+from evenout.figures import BeforeAfter, Figures, labels_learnt
 from evenout.fitting.words import compared_words, probable_words
-from evenout.groups.read import GroupProbabilities
 from evenout.groups.rules import Groups
 from evenout.metrics import average_precision, read_labels, roc_auc
-from evenout.outcome import detection_verdict, flags_verdict
+from evenout.outcome import detection_verdict
 from evenout.storage.output import finite
-
-
-@dataclass(frozen=True)
-class BeforeAfter:
-    """A figure of the base score (before) and of the fair score (after), with standard errors where known."""
-
-    before: float
-    after: float
-    before_error: float | None = None
-    after_error: float | None = None
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What a fitted model has reached.
-
-    Attributes
-    ----------
-    request : dict
-        ``bias_reduction``, ``flag_rate_ratio`` or ``alpha`` with what was asked for, ``judged_on`` and ``confidence``.
-    request_met : bool
-        Whether what is stated supports it.
-    outcome : dict
-        `evenout.outcome.Outcome`, and what it says in words.
-    notions : tuple of str
-        Notions of fairness that are pursued.
-    groups, left_out_groups : dict of str to int
-        Rows of each group that is compared, and of each that is too small for that.
-    alpha : float
-    gap_detected : bool
-    gap_p_value : float
-        Of "the groups have the same mean base score".
-    gap_in_standard_deviations : float
-        Largest difference of two groups' mean base scores, over the standard deviation of the base score.
-    bias_reduction : float
-        Share of the base score's bias that is gone on the rows that ``request["judged_on"]`` names.
-    bias_reduction_interval : pair of float
-        Its 95 % interval.
-    unseen_estimate : {"everything refitted", "weights only"}
-        What has not seen the rows that stand for unseen ones.
-    bias_unseen, bias_training : BeforeAfter
-        Scale-free bias, on unseen rows and on the training rows.
-    bias_unseen_interval : dict of str to pair of float
-        95 % intervals, ``before`` and ``after``.
-    flag_rates : dict of str to BeforeAfter
-        By group, of training rows.
-    flag_rate_ratio, unflagged_rate_ratio : BeforeAfter
-        Lowest over highest rate of being flagged, and of not being flagged, among training rows.
-    flag_rate_ratio_unseen : BeforeAfter
-        Lowest over highest flag rate on unseen rows.
-    flag_rate_ratio_unseen_interval : pair of float
-        95 % interval of the one after.
-    flagged_in_groups : BeforeAfter
-        Flagged rows of all groups that are compared.
-    flagged_beyond_equal_rates : BeforeAfter
-        How many of them are there beyond what equal rates would give.
-    correlation : float
-        Of base and fair score.
-    """
-
-    request: dict[str, Any]
-    request_met: bool
-    outcome: dict[str, Any]
-    notions: tuple[str, ...]
-    groups: dict[str, int]
-    left_out_groups: dict[str, int]
-    alpha: float
-    gap_detected: bool
-    gap_p_value: float
-    gap_in_standard_deviations: float
-    bias_reduction: float
-    bias_reduction_interval: tuple[float, float]
-    unseen_estimate: str
-    bias_unseen: BeforeAfter
-    bias_unseen_interval: dict[str, tuple[float, float]]
-    bias_training: BeforeAfter
-    flag_rates: dict[str, BeforeAfter]
-    flag_rate_ratio: BeforeAfter
-    unflagged_rate_ratio: BeforeAfter
-    flag_rate_ratio_unseen: BeforeAfter
-    flag_rate_ratio_unseen_interval: tuple[float, float]
-    flagged_in_groups: BeforeAfter
-    flagged_beyond_equal_rates: BeforeAfter
-    correlation: float
-
-    @classmethod
-    def of(cls, model: FairOutlierEnsemble) -> "Figures":
-        """From a fitted model."""
-        path, alpha, names, rates = model.path_, model._result.choice.alpha, model.group_names_, model.flag_rates_
-        flagged = rates * model.group_counts_[:, None]
-        low, high = path.interval(alpha)
-        compared = len(names) >= 2
-        return cls(
-            request=_request(model),
-            request_met=bool(model.request_met_),
-            outcome=model.outcome_.to_dict(),
-            notions=tuple(path.fairness),
-            groups=dict(zip(names, model.group_counts_.tolist(), strict=True)),
-            left_out_groups=dict(model.left_out_groups_),
-            alpha=float(model.alpha_),
-            gap_detected=bool(model.gap_detected_),
-            gap_p_value=float(path.gap_p_value),
-            gap_in_standard_deviations=float(path.cross.whole.widest_gaps()[0]),
-            bias_reduction=float(model.bias_reduction_),
-            bias_reduction_interval=model.bias_reduction_interval_,
-            unseen_estimate="everything refitted" if path.cross.refitted else "weights only",
-            bias_unseen=BeforeAfter(
-                path.target_bias("unseen"),
-                float(path.bias(alpha, "unseen")),
-                path.target_standard_error(),
-                float(path.standard_error(alpha)),
-            ),
-            bias_unseen_interval={"before": path.target_interval(), "after": (float(low), float(high))},
-            bias_training=BeforeAfter(path.target_bias("training"), float(path.bias(alpha, "training"))),
-            flag_rates={name: BeforeAfter(*rates[g].tolist()) for g, name in enumerate(names)},
-            flag_rate_ratio=_change(rate_ratio(rates) if compared else None),
-            unflagged_rate_ratio=_change(rate_ratio(1.0 - rates) if compared else None),
-            flag_rate_ratio_unseen=BeforeAfter(
-                model._result.base_flag_ratio(model.contamination), float(model.flag_rate_ratio_)
-            ),
-            flag_rate_ratio_unseen_interval=model.flag_rate_ratio_interval_,
-            flagged_in_groups=_change(flagged.sum(axis=0)),
-            flagged_beyond_equal_rates=_change(beyond_equal_rates(flagged, model.group_counts_)),
-            correlation=float(path.correlation(alpha)),
-        )
-
-    @property
-    def bias_shown(self) -> BeforeAfter:
-        """``bias_unseen`` within its intervals: an estimate without bias may be below 0, where no gap can be."""
-        ends = self.bias_unseen_interval
-        return BeforeAfter(
-            max(self.bias_unseen.before, ends["before"][0]), max(self.bias_unseen.after, ends["after"][0])
-        )
-
-    @property
-    def flags_verdict(self) -> str:
-        """See `evenout.outcome.flags_verdict`; nothing where the scores are the base scores."""
-        ratio = self.flag_rate_ratio_unseen
-        return flags_verdict(ratio.before, ratio.after) if self.correlation < 1.0 - 1e-12 else ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as plain data; a number that does not exist is None."""
-        return finite(asdict(self))
-
-
-def labels_learnt(model: FairOutlierEnsemble) -> dict[str, Any] | None:
-    """What labels have taught the base score; None where it was not to learn.
-
-    Rows with a label, outliers among them, the weight of what was learnt, and the bias of the base score before and
-    after.
-    """
-    stack, (before, after) = model._result.scores.stack, model.label_gap_
-    if stack is None:
-        return None
-    counts = {"known": stack.n_labels, "outliers": stack.n_positive}
-    return counts | {"weight": model.label_weight_, "bias_before": before, "bias_after": after}
-
-
-def _change(pair: FloatArray | None) -> BeforeAfter:
-    return BeforeAfter(*(np.full(2, np.nan) if pair is None else pair).tolist())
-
-
-def _request(model: FairOutlierEnsemble) -> dict[str, Any]:
-    """The one way of the three in which was asked."""
-    ways = {name: getattr(model, name) for name in ("bias_reduction", "flag_rate_ratio", "alpha")}
-    asked = {name: float(value) for name, value in ways.items() if value is not None}
-    asked = asked or {"bias_reduction": DEFAULT_REDUCTION}
-    return {**asked, "judged_on": model.judged_on, "confidence": model.confidence}
-
 
 _NAMED = 5  # small groups that are named
 _NAME = 40  # characters of a name
 _FEATURES = 12  # that are named
+_EVEN = 0.8  # a ratio of flag rates below calls for more
 _NOTES = 20  # columns of which is told what was done with them
 
 
-def gap_sentence(outcome: Figures) -> str:
-    """How large the gap was: in standard deviations and in people."""
-    apart = outcome.gap_in_standard_deviations
-    if math.isnan(apart):
+def gap_sentence(figures: Figures) -> str:
+    """How large the gap was, in people."""
+    if math.isnan(figures.gap_in_standard_deviations):
         return ""
-    beyond, flagged = outcome.flagged_beyond_equal_rates, outcome.flagged_in_groups
-    return (
-        f"The groups' mean base scores lie up to {apart:.2f} standard deviations apart. In training, "
-        f"{beyond.before:,.0f} of {flagged.before:,.0f} flagged people are there beyond what equal rates would give; "
-        f"after: {beyond.after:,.0f} of {flagged.after:,.0f}."
-    )
+    beyond, flagged = figures.flagged_beyond_equal_rates, figures.flagged_in_groups
+    before = f"{beyond.before:,.0f} of {flagged.before:,.0f} flagged people were beyond equal rates"
+    return f"In training, {before}; now {beyond.after:,.0f}."
 
 
-def request_sentence(outcome: Figures) -> str:
+def next_sentence(figures: Figures, settings: Mapping[str, Any], *, known: bool) -> str:
+    """What to try next; ``known``: whether labels are there."""
+    ratio, found = figures.flag_rate_ratio_unseen.after, []
+    if settings["flag_rate_ratio"] is None and ratio < _EVEN and settings["fairness"] == "demographic_parity":
+        found.append(f"--flag-rate-ratio {_EVEN:g} for even flags")
+    if not settings["learn"]:
+        found.append("--learn to use the labels" if known else "--label COL --learn if some outliers are known")
+    return f"Try next: {'; '.join(found)}." if found else ""
+
+
+def request_sentence(figures: Figures) -> str:
     """What came of the request, how sure that is, and whether it supports what was asked for."""
-    if len(outcome.groups) < 2:
+    if len(figures.groups) < 2:
         return "Fewer than two groups have enough rows to be compared: the scores are the base scores."
-    return str(outcome.outcome["words"])
+    return figures.outcome.words
 
 
 def resemblance_sentence(prices: dict[str, float]) -> str:
@@ -236,9 +72,9 @@ def resemblance_sentence(prices: dict[str, float]) -> str:
     return f"Taken off for looking like a group, whoever belongs to it: {', '.join(named)}." if prices else ""
 
 
-def small_groups_sentence(outcome: Figures) -> str:
+def small_groups_sentence(figures: Figures) -> str:
     """The groups that are left out of every comparison."""
-    small = outcome.left_out_groups
+    small = figures.left_out_groups
     if not small:
         return ""
     first = sorted(small, key=lambda name: -small[name])[:_NAMED]
@@ -256,13 +92,13 @@ def labels_sentence(labels: dict[str, Any] | None) -> str:
         return f"{told}: too few, or they say nothing, so it is as without."
     if labels["bias_before"] is None or math.isnan(labels["bias_before"]):
         return f"{told}."
-    gap = f"bias of the base score {labels['bias_before']:.4f} before labels, {labels['bias_after']:.4f} after"
+    gap = f"bias of the base score {labels['bias_before']:.2f} before labels, {labels['bias_after']:.2f} after"
     return f"{told}; {gap}."
 
 
-def rows_words(outcome: Figures) -> str:
+def rows_words(figures: Figures) -> str:
     """Which rows the bias is stated for, in a few words."""
-    return "unseen rows" if outcome.unseen_estimate == "everything refitted" else "unseen by the weights"
+    return "unseen rows" if figures.unseen_estimate == "everything refitted" else "unseen by the weights"
 
 
 def _short(name: str) -> str:
@@ -293,14 +129,19 @@ def notes_lines(notes: dict[str, str]) -> list[str]:
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow", "skops")
 
 
+SCHEMA = 1  # of summary.json, counted up when a key changes its meaning or goes
+
+
 @dataclass(frozen=True)
 class FitSummary:
-    """One fit.
+    """One fit, on a file or over a folder.
 
     Attributes
     ----------
-    input, model : dict
-        Name, SHA-256 and shape of the file that came in; name and SHA-256 of the model that went out.
+    input : dict
+        ``name``, ``sha256`` (None for a folder), ``rows``, and ``reference_rows``, those of them in memory.
+    model : dict
+        ``file`` and ``sha256`` of the model that went out.
     settings : dict
         Every argument of the ensemble.
     columns : dict
@@ -310,13 +151,13 @@ class FitSummary:
     gives_group_away : dict of str to float
         Features that tell the group, and in which share of the rows.
     versions : dict
-    outcome : Figures
+    figures : Figures
     weights : dict of str to float
         By detector.
     rank_correlation : float
         Spearman's, of base and fair score.
     flagged, flagged_kept : int
-        Rows flagged by the fair score, and those of them that the base score flags too.
+        Rows in memory that the fair score flags, and those of them that the base score flags too.
     resemblance : dict of str to float
         What is taken off for looking like each group, where the score is corrected by that.
     auc, average_precision, precision_flagged : BeforeAfter or None
@@ -327,6 +168,8 @@ class FitSummary:
         Bias before and after of each attribute that is compared by itself.
     probable_bound : dict of str to float, or None
         Where groups are known by probability, how far the mean score of each may be off, in standard deviations.
+    rank_error : float
+        What ranks may be off over a folder, as a share of the rows; 0 in memory.
     """
 
     input: dict[str, Any]
@@ -336,7 +179,7 @@ class FitSummary:
     column_notes: dict[str, str]
     gives_group_away: dict[str, float]
     versions: dict[str, str]
-    outcome: Figures
+    figures: Figures
     weights: dict[str, float]
     rank_correlation: float
     flagged: int
@@ -348,40 +191,47 @@ class FitSummary:
     labels: dict[str, Any] | None
     attribute_bias: dict[str, tuple[float, float]]
     probable_bound: dict[str, float] | None
+    rank_error: float
 
     def to_json(self) -> str:
         """One JSON object, what came of the fit among the rest; a number that does not exist is null."""
-        record = asdict(self)
-        record |= record.pop("outcome")
+        record = {"schema": SCHEMA, **asdict(self)}
+        record |= record.pop("figures") | {"outcome": self.figures.outcome.to_dict()}
         return json.dumps(finite(record), indent=2, ensure_ascii=False)
 
 
 def summarise(
-    inputs: FitInputs, pipeline: Pipeline, gives_group_away: dict[str, float], model_sha256: str
+    pipeline: Pipeline,
+    source: dict[str, Any],
+    columns: dict[str, list[str]],
+    gives_group_away: dict[str, float],
+    model_sha256: str,
+    *,
+    labels: Any = None,
+    probable_bound: dict[str, float] | None = None,
 ) -> FitSummary:
-    """Collect the figures of a fitted pipeline of table and ensemble."""
+    """Collect the figures of a fitted pipeline of table and ensemble.
+
+    ``source`` has the name and the SHA-256 of what was read, and ``columns`` those that are no features, by role.
+    """
     model: evenout.FairOutlierEnsemble = pipeline["ensemble"]
     base, fair = model.target_, model.outlier_scores_
     return FitSummary(
-        input={"name": inputs.name, "sha256": inputs.sha256, "rows": len(base)},
+        input={**source, "rows": model.n_rows_, "reference_rows": len(base)},
         model={"file": "model.skops", "sha256": model_sha256},
         settings=plain_settings(model),
-        columns={
-            "features": pipeline["table"].columns_used,
-            "sensitive": list(getattr(inputs.sensitive, "names", getattr(inputs.sensitive, "columns", ()))),
-            "given": [] if inputs.given is None else [str(name) for name in inputs.given.columns],
-            "clusters": [] if inputs.clusters is None else [str(inputs.clusters.name)],
-        },
+        columns={"features": pipeline["table"].columns_used, **columns},
         column_notes=pipeline["table"].notes_,
         gives_group_away=gives_group_away,
         versions=versions(),
-        outcome=Figures.of(model),
+        figures=Figures.of(model),
         weights=dict(zip(model.detector_names_, model.weights_.tolist(), strict=True)),
-        **moved(inputs.labels, base, fair, model.contamination),
+        **moved(labels, base, fair, model.contamination),
         resemblance=dict(model.lambda_),
         labels=labels_learnt(model),
         attribute_bias={name: (bias.before, bias.after) for name, bias in model.attribute_bias_.items()},
-        probable_bound=inputs.sensitive.bound() if isinstance(inputs.sensitive, GroupProbabilities) else None,
+        probable_bound=probable_bound,
+        rank_error=model.rank_error_,
     )
 
 
@@ -431,32 +281,19 @@ def _evaluated(measure: Any, labels: Any, base: AnyArray, fair: AnyArray) -> Bef
 
 _GROUPS = 12  # shown; the others are in summary.json
 _NUMBERS = 36  # columns of a terminal that the two columns of numbers may take
-_OUTCOMES = (
-    "Group bias, known outcomes",
-    "Group bias: mean squared gap between groups' mean scores among rows of known outcome, over the variance of all.",
-)
 _BIAS = {
-    "demographic_parity": (
-        "Group bias",
-        "Group bias: mean squared gap between groups' mean scores, over the variance.",
-    ),
-    "individual": (
-        "Bias between similar rows",
-        "Bias: mean squared gap between similar rows of two groups, over the variance.",
-    ),
-    "both": (
-        "Bias, all notions",
-        "Bias: mean over the notions of the share that is left of the base score's.",
-    ),
-    **dict.fromkeys(("equal_opportunity", "equalized_odds", "equal_false_alarms"), _OUTCOMES),
+    "demographic_parity": "Group bias",
+    "individual": "Bias between similar rows",
+    "both": "Bias, all notions",
+    **dict.fromkeys(("equal_opportunity", "equalized_odds", "equal_false_alarms"), "Group bias, known outcomes"),
 }
 
 
 def show_fit(summary: FitSummary, out: str, files: list[str]) -> None:
-    """What a person wants to know: is it fairer, for whom, and at which price."""
+    """What was uneven, what is now, what it cost, where to look and what to try next."""
     console, width = terminal()
     sensitive = " and ".join(summary.columns["sensitive"])
-    n = len(summary.outcome.groups)
+    n = len(summary.figures.groups)
     rows = f"{summary.input['rows']:,} rows, {n} group{'' if n == 1 else 's'} by {sensitive}"
     console.print(one_line(f"{summary.input['name']}: {rows}"))
     console.print(_table(summary, width))
@@ -475,10 +312,10 @@ def terminal() -> tuple[Console, int]:
 Row = tuple[str, str, str]  # what, before, after
 
 
-def before_after(rows: list[Row], label_width: int) -> Table:
-    """A table of figures before and after."""
+def before_after(rows: list[Row], label_width: int, head: str = "") -> Table:
+    """A table of figures before and after, ``head`` over their names."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True, overflow="ellipsis", max_width=label_width)
+    table.add_column(head, no_wrap=True, overflow="ellipsis", max_width=label_width)
     table.add_column("before", justify="right", no_wrap=True)
     table.add_column("after", justify="right", no_wrap=True)
     for label, before, after in rows:
@@ -502,54 +339,56 @@ def flag_rows(
 
 def detection_rows(found: dict[str, BeforeAfter | None]) -> list[Row]:
     """What is known of detection, where labels are."""
-    named = {"AUC": "auc", "Average precision": "average_precision"}
-    named |= {"Known outliers among the flagged": "precision_flagged"}
+    named = {"AUC": "auc", "Known outliers among the flagged": "precision_flagged"}
     changes = [(label, found[name]) for label, name in named.items()]
-    return [(label, *_figures(change, "{:.3f}")) for label, change in changes if change is not None]
+    return [(label, *_figures(change, "{:.2f}")) for label, change in changes if change is not None]
 
 
 def _table(summary: FitSummary, label_width: int) -> Table:
-    outcome, (name, _) = summary.outcome, _bias(summary)
-    low, high = (_interval(outcome.bias_unseen_interval[when]) for when in ("before", "after"))
-    rows: list[Row] = [(f"{name}, {rows_words(outcome)}", *_figures(outcome.bias_shown, "{:.4f}"))]
-    rows.append(("  95% interval", low, high))
-    if outcome.request["judged_on"] == "training":
-        rows.append((f"{name}, training rows", *_figures(outcome.bias_training, "{:.4f}")))
-    ratio, (least, most) = outcome.flag_rate_ratio_unseen, outcome.flag_rate_ratio_unseen_interval
-    rows.append((f"Lowest / highest flag rate, {rows_words(outcome)}", *_figures(ratio, "{:.2f}")))
-    rows.append(("  95% interval", "", "–" if math.isnan(least) else f"{least:.2f} to {most:.2f}"))
-    rows += flag_rows(outcome.groups, outcome.flag_rates, where=" in training")
-    return before_after([*rows, *detection_rows(vars(summary))], label_width)
+    figures, name, where = summary.figures, _bias(summary), rows_words(summary.figures)
+    ends = figures.bias_unseen_interval
+    bias = (
+        _with_interval(figures.bias_shown.before, ends["before"]),
+        _with_interval(figures.bias_shown.after, ends["after"]),
+    )
+    rows: list[Row] = [(f"{name}, {where}", *bias)]
+    if figures.outcome.judged_on == "training":
+        rows.append((f"{name}, training rows", *_figures(figures.bias_training, "{:.2f}")))
+    ratio = figures.flag_rate_ratio_unseen
+    after = _with_interval(ratio.after, figures.flag_rate_ratio_unseen_interval)
+    rows.append((f"Lowest / highest flag rate, {where}", _figures(ratio, "{:.2f}")[0], after))
+    rows += flag_rows(figures.groups, figures.flag_rates, where=" in training")
+    return before_after([*rows, *detection_rows(vars(summary))], label_width, "(95% interval)")
 
 
 def _sentences(summary: FitSummary) -> list[str]:
     replaced = f"{summary.flagged - summary.flagged_kept:,} of {summary.flagged:,} flagged people replaced"
-    close = f"correlation with the base score {summary.outcome.correlation:.2f}"
-    auc = "" if summary.auc is None else f", AUC {summary.auc.after - summary.auc.before:+.3f}"
+    close = f"correlation with the base score {summary.figures.correlation:.2f}"
+    auc = "" if summary.auc is None else f", AUC {summary.auc.after - summary.auc.before:+.2f}"
     return [
-        summary.outcome.flags_verdict,
+        summary.figures.flags_verdict,
         "" if summary.auc is None else detection_verdict(summary.auc.before, summary.auc.after),
         labels_sentence(summary.labels),
         *compared_words(
-            summary.outcome.notions,
+            summary.figures.notions,
             Groups(**summary.settings["groups"]),
             summary.columns["sensitive"],
             summary.columns["given"],
         ),
         *_attributes(summary.attribute_bias),
         _probable(summary.probable_bound),
-        small_groups_sentence(summary.outcome),
-        _bias(summary)[1],
-        gap_sentence(summary.outcome),
-        request_sentence(summary.outcome),
+        small_groups_sentence(summary.figures),
+        gap_sentence(summary.figures),
+        request_sentence(summary.figures),
         resemblance_sentence(summary.resemblance),
         f"Price: {replaced}, {close}{auc}.",
+        next_sentence(summary.figures, summary.settings, known=summary.auc is not None),
     ]
 
 
 def _attributes(biases: dict[str, tuple[float, float]]) -> list[str]:
     """What becomes of each attribute, where there are several."""
-    found = [f"{name} {before:.4f}, after {after:.4f}" for name, (before, after) in biases.items()]
+    found = [f"{name} {before:.2f}, after {after:.2f}" for name, (before, after) in biases.items()]
     return [one_line(f"Bias of each attribute: {'; '.join(found)}.")] if len(found) > 1 else []
 
 
@@ -560,9 +399,9 @@ def _probable(bound: dict[str, float] | None) -> str:
     return f"{note[0].upper()}{note[1:]}. Flag rates count each row by its probabilities."
 
 
-def _bias(summary: FitSummary) -> tuple[str, str]:
-    """The bias that was reduced, in a few words and in more."""
-    notions = summary.outcome.notions
+def _bias(summary: FitSummary) -> str:
+    """The bias that was reduced, in a few words."""
+    notions = summary.figures.notions
     return _BIAS[notions[0] if len(notions) == 1 else "both"]
 
 
@@ -571,5 +410,8 @@ def _figures(change: BeforeAfter, style: str) -> tuple[str, str]:
     return before, after
 
 
-def _interval(ends: tuple[float, float]) -> str:
-    return "–" if math.isnan(ends[0]) else f"{ends[0]:.4f} to {ends[1]:.4f}"
+def _with_interval(value: float, ends: tuple[float, float]) -> str:
+    """A figure and its 95 % interval."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:.2f}" if math.isnan(ends[0]) else f"{value:.2f} ({ends[0]:.2f}–{ends[1]:.2f})"

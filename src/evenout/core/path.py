@@ -449,6 +449,8 @@ class Choice:
     message : str
         What a user must know, the template of `kind`; empty if all is well.
     kind : type of EvenoutWarning
+    doubt : {"", "probable", "labels", "drift"}
+        Why the outcome cannot be known; see `evenout.core.ruler.Sample` and `evenout.fitting.drift`.
     """
 
     alpha: float
@@ -459,6 +461,7 @@ class Choice:
     correlation: float
     message: str = ""
     kind: type[EvenoutWarning] = TargetNotReachedWarning
+    doubt: str = ""
 
     def found_gap(self, *, changed: bool) -> bool:
         """Whether a gap in flag rates was found, given whether anything was ``changed`` to even it out."""

@@ -107,7 +107,7 @@ def doubted(
         return choice, ratio
     if doubt == "labels":
         found = f"{choice.reached:.2f}" if asked is None else f"{ratio.value:.2f}"
-        return _unknown(choice, _LABELS.replace("{found}", found)), ratio
+        return _unknown(choice, _LABELS.replace("{found}", found), doubt), ratio
     flags = rows.measured(V, share)
     ratio = ratio._replace(interval=bounded_ratio(flags, *mean_bounds(rows.sample, rows.flagged(V, share)[:, 0])))
     choice = replace(choice, interval=_reduction(rows, V))
@@ -120,11 +120,11 @@ def doubted(
     value = choice.reached if asked is None else ratio.value
     ends = f"between {low:.2f} and {high:.2f}" if np.isfinite(low) else f"of any size up to {high:.2f}"
     words = _PROBABLE.replace("{kind}", kind).replace("{ends}", ends).replace("{value}", f"{value:.2f}")
-    return _unknown(choice, words), ratio
+    return _unknown(choice, words, doubt), ratio
 
 
-def _unknown(choice: Choice, message: str) -> Choice:
-    return replace(choice, met=False, message=message, kind=UnknownOutcomeWarning)
+def _unknown(choice: Choice, message: str, doubt: str) -> Choice:
+    return replace(choice, met=False, message=message, kind=UnknownOutcomeWarning, doubt=doubt)
 
 
 def _reduction(rows: FlagRows, V: FloatArray) -> tuple[float, float]:

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenout import gpu
-from evenout.core.cells import Cells, CrossFit, unit_target
+from evenout.core.cells import Cells, CrossFit, unit_target, variances
 from evenout.core.flags import FlagRows, top_threshold
 from evenout.core.notions import Collector, NotionRows
 from evenout.core.parallel import put_rows, side_by_side
+from evenout.core.path import SIGNIFICANCE
 from evenout.core.registry import PARITY
 from evenout.core.sketch import QuantileSketch
 from evenout.core.stages import stage
@@ -19,6 +20,7 @@ from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.family import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
 from evenout.fitting.choose import Request
+from evenout.fitting.learnt import Learnt
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import Background, FitResult, attribute_bias, list_kept, warn_rising
 from evenout.fitting.rows import Source, View, Views
@@ -73,6 +75,8 @@ def fit_rows(
     mixture = path.mixture(choice.alpha)
     choice.announced(list_kept(t, mixture.apply(S, t), request.contamination), asked=request.asked)
     warn_rising(attribute_bias(path, choice.alpha, request.judged_on))
+    learnt = _learnt(views, whole, request) if n_folds and parameters["learn"] else Learnt()
+    learnt.announced(choice.reached)
     threshold, rates = views.flags(whole.view, mixture)
     share = seen.share(request.contamination)
     return FitResult(
@@ -93,7 +97,7 @@ def fit_rows(
         threshold=threshold,
         base_threshold=float(top_threshold(t[:, None], share, seen.sample.weight)[0]),
         flag_rates=rates,
-        label_gap=_label_gap(views, whole, request) if n_folds and parameters["learn"] else (np.nan, np.nan),
+        learnt=learnt,
         rank_error=views.rank_error,
         maps=_maps(models, ranks, (S, fresh), source.n_rows, seed, n_threads),
         background=Background.of(rows.X, rows.groups.codes, folds, len(rows.groups.labels), n_threads=n_threads),
@@ -139,17 +143,26 @@ class _Sums(NamedTuple):
     ranks: QuantileSketch | None
 
 
-def _label_gap(views: Views, whole: _Sums, request: Request) -> tuple[float, float]:
-    """Bias of the base score on all rows, before and after it has learnt from labels.
+def _learnt(views: Views, whole: _Sums, request: Request) -> Learnt:
+    """What learning from labels has made of the gap between the groups' mean base scores.
 
-    It is the gap between the groups' means, or that of a notion that is asked for where none compares all rows.
+    Or of the gap of a notion that is asked for, where none compares all rows.
     """
     cells = views.before_labels(whole.view), whole.outside
     compared = {block.among for block in whole.outside.comparison.blocks}
     pursued = [notion for notion in request.fairness if compared & {*getattr(notion, "among", ())}]
     notion = PARITY if "all" in compared else pursued[0]
     before, after = (float(notion.training_bias(part, unit_target(part)[0])[0]) for part in cells)
-    return before, after
+    stack, spread = whole.view.model.stack, [float(np.sqrt(variances(part, unit_target(part))[0, 0])) for part in cells]
+    if stack is None or not stack.label_weight or not min(spread) > 0:
+        return Learnt(before, after)
+    moved = np.eye(cells[0].plain.shape[-1])  # from (1, s, t) to what t has become, less what it was
+    moved[-1, 1 : 1 + len(stack.weights)] = stack.weights / spread[1]
+    moved[-1, -1] = stack.base_weight / spread[1] - 1.0 / spread[0]
+    together = None if cells[0].spread is None else moved @ cells[0].spread @ moved.T
+    change = replace(cells[0], plain=moved @ cells[0].plain @ moved.T, spread=together)
+    by_chance = notion.gap_p_value(change) > SIGNIFICANCE
+    return Learnt(before, after, raised=after > before and not by_chance)
 
 
 def _sums(views: Views, fold: int, outside: BoolArray, collectors: Mapping[str, Collector]) -> _Sums:

@@ -19,6 +19,8 @@ from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import AttributeWarning, InputError, warn
 from evenout.fitting.choose import Request
+from evenout.fitting.drift import Drift, Recent
+from evenout.fitting.learnt import Learnt
 from evenout.fitting.score_model import ScoreModel
 from evenout.groups.read import Codes
 from evenout.metrics import average_precision, roc_auc
@@ -269,14 +271,19 @@ class FitResult:
         Rows whose fair score, or whose base score, is above are flagged.
     flag_rates : array of shape (G, 2)
         Share of each group, of all rows, that base and fair score flag.
-    label_gap : tuple of float
-        Scale-free demographic parity of the base score before and after it has learnt from labels; NaN without.
+    learnt : Learnt
+        What learning from labels has made of the base score's gap.
     rank_error : float
         What the ranks behind the row weights may be off, as a share of the rows.
     maps : Maps or None
         What folds new rows in; None where the groups of the rows were not saved.
     background : Background or None
         The features of the rows in memory, for reasons; None in models that were saved before there were any.
+    recent : Recent or None
+        Rows that updates have added.
+    drift : Drift or None
+        How the latest rows differ from those before. Where these were enough to be followed, all else here is about
+        them.
     """
 
     scores: ScoreModel
@@ -296,10 +303,12 @@ class FitResult:
     threshold: Annotated[float, FINITE]
     base_threshold: Annotated[float, FINITE]
     flag_rates: Annotated[FloatArray, "G 2", ANY]
-    label_gap: tuple[float, float]
+    learnt: Learnt
     rank_error: Annotated[float, FINITE]
     maps: "Maps | None" = None
     background: Background | None = None
+    recent: Recent | None = None
+    drift: Drift | None = None
 
     def check(self) -> None:
         """Its parts are of the same rows, columns and groups."""
@@ -339,7 +348,7 @@ class FitResult:
     def without_groups(self) -> "FitResult":
         """What a file holds of the fit that tells the group of no row."""
         groups = replace(self.groups, codes=self.groups.codes[:0])
-        return replace(self, groups=groups, seen=self.seen.none(), maps=None)
+        return replace(self, groups=groups, seen=self.seen.none(), maps=None, recent=None)
 
     def require_rows(self, what: str) -> None:
         """Refuse what needs the groups of the rows where they were not saved."""
@@ -384,6 +393,7 @@ class FitResult:
         if len(self.seen.t) < len(self.target):
             return self._at_without_groups(request)
         path, choice, ratio, price = request.settle(self.path, self.seen)
+        choice = choice if self.drift is None else self.drift.doubted(choice)
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
         choice.announced(list_kept(self.target, fair, request.contamination), asked=request.asked)

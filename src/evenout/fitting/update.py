@@ -8,6 +8,7 @@ those of the fit. What comes out is what solving on all rows by the same maps gi
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from numbers import Integral
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,8 +22,9 @@ from evenout.core.parallel import map_blocks, map_columns
 from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.exceptions import AgedDetectorsWarning, InputError, warn
+from evenout.exceptions import AgedDetectorsWarning, DriftWarning, InputError, warn
 from evenout.fitting.choose import Request
+from evenout.fitting.drift import FALSE_ALARMS, Drift, Recent, cross_of, group_p_values
 from evenout.fitting.result import NO_ROWS, FitResult
 from evenout.fitting.rows import stands_for
 from evenout.fitting.score_model import ScoreModel
@@ -121,7 +123,10 @@ def keep_columns(S: FloatArray, *, n_threads: int = 1) -> FloatArray:
 def update_fit(
     found: FitResult, request: Request, parameters: Mapping[str, Any], X: FloatArray, sensitive: Any, n_threads: int
 ) -> FitResult:
-    """The fit with more rows, of shape (m, d); ``parameters`` are those of the estimator."""
+    """The fit with more rows, of shape (m, d); ``parameters`` are those of the estimator.
+
+    Where the latest rows differ from those before (`evenout.fitting.drift`), the fit is that of the latest alone.
+    """
     maps = _maps(found)
     codes, left_out = _codes(sensitive, len(X), found.groups, parameters["groups"].unknown)
     pool = found.scores.pool
@@ -141,16 +146,83 @@ def update_fit(
         fresh.S[rows], fresh.t[rows] = model.of_raw(raw[rows])
     _warn_aged(maps.moved(S[:, :k], fresh.S[:, :k]), pool.names)
     seen = fresh if request.judged_on == "unseen" else FlagRows(S, t, sample, folds, nested)
-    counts = found.counts + np.bincount(codes[codes >= 0], minlength=len(found.counts))
-    more = replace(
-        _joined(found, S, t, seen, codes, left_out, int(parameters["reference_size"])),
-        path=request.path(_added(found.path.cross, cells), 0 if alike is None else alike.n_groups),
+    old, new = _thinned(found, codes, int(parameters["reference_size"]))
+    more = _joined(found, S, t, seen, codes, left_out, old, new)
+    resembling = 0 if alike is None else alike.n_groups
+    more = replace(more, path=request.path(_added(found.path.cross, cells), resembling))
+    before = found.recent
+    batch = Recent(cells, int(new.sum()), 1)
+    since = batch
+    if before is not None:
+        kept = int(old[len(old) - before.kept :].sum()) + batch.kept
+        since = Recent(before.cells + cells, kept, before.updates + (found.drift is None or found.drift.followed))
+    return _followed(found, replace(more, recent=since), batch, request, parameters["groups"].min_size)
+
+
+def _followed(found: FitResult, more: FitResult, batch: Recent, request: Request, least: int) -> FitResult:
+    """The fit of all rows or, where the latest differ from those before, of the latest alone.
+
+    Groups of fewer than ``least`` rows are too small to be solved for.
+    """
+    since = more.recent
+    if since is None or found.path.cross.n_folds == 0:
+        return more.at(request)
+    share = found.seen.share(request.contamination)
+    windows = [since] if since.updates == 1 or since.kept == batch.kept else [since, batch]
+    level = FALSE_ALARMS / (since.updates * (since.updates + 1) * len(windows))
+    tested = [(group_p_values(found, more, window.kept, share), window) for window in windows]
+    p, window = min(tested, key=lambda pair: float(pair[0].min()))
+    if p.min() > level:
+        earlier = found.drift
+        if earlier is not None:
+            earlier = replace(earlier, now=more.n_rows) if earlier.followed else None
+        return replace(more, drift=earlier).at(request)
+    labels = more.groups.labels
+    _, choice, ratio, _ = request.settle(more.path, more.seen)
+    said = (choice.reached, choice.interval) if request.flag_rate_ratio is None else (ratio.value, ratio.interval)
+    now = int(window.cells.counts[0])
+    moved = (p[0] if p[0].min() <= level else p.min(axis=0)) <= level  # by themselves or, if none is, against others
+    groups = tuple(name for name, own in zip(labels, moved, strict=True) if own)
+    drift = Drift(groups, more.n_rows - now, now, True, *said)
+    latest = _latest(more, window, request)
+    if _too_few(latest, found.path.gap_detected, found.path.target_bias(), least, request.contamination):
+        return replace(more, recent=window, drift=replace(drift, followed=False)).at(request)
+    warn(
+        DriftWarning(
+            "rows of {groups} differ from those before by more than chance explains (p = {p:.2g}): the rule is solved "
+            "for the last {now:,} rows, and what is stated is about rows like these. The detectors are those of the "
+            "fit: a refit on rows of now is due.",
+            groups=drift.named, p=float(p.min()), now=now,
+        )
+    )  # fmt: skip
+    return replace(latest, recent=None, drift=drift).at(request)
+
+
+def _latest(more: FitResult, window: Recent, request: Request) -> FitResult:
+    """The fit of the latest rows alone, not yet solved."""
+    last = np.arange(len(more.target)) >= len(more.target) - window.kept
+    rows, groups = more.seen, Codes(more.groups.codes[last], more.groups.labels, more.groups.left_out)
+    counts, n_rows = window.cells.group_counts[0].astype(np.intp), int(window.cells.counts[0])
+    nested = None if rows.nested is None else rows.nested[:, last]
+    sample = replace(rows.sample.of(last), weight=stands_for(groups, counts, n_rows))
+    return replace(
+        more,
+        S=more.S[last],
+        target=more.target[last],
+        groups=groups,
         counts=counts,
-        n_rows=found.n_rows + len(X),
+        n_rows=n_rows,
+        seen=FlagRows(rows.S[last], rows.t[last], sample, rows.folds[last], nested, n_rows),
+        path=request.path(cross_of(window.cells, more.path.cross), more.path.columns.resembling),
     )
-    counted = stands_for(more.groups, more.counts, more.n_rows)
-    sample = replace(more.seen.sample, weight=counted)
-    return replace(more, seen=replace(more.seen, sample=sample, n_rows=more.n_rows)).at(request)
+
+
+def _too_few(latest: FitResult, had_gap: bool, bias: float, least: int, contamination: float) -> bool:
+    """Whether rows are too few to solve for, or to say that a gap is gone which was there before."""
+    many = isinstance(contamination, Integral) and contamination > latest.n_rows // 2
+    if many or latest.counts.min() < least or (latest.path.cross.held.group_counts < 2).any():
+        return True
+    return had_gap and not latest.path.gap_detected and latest.path.target_interval()[1] >= bias
 
 
 def _maps(found: FitResult) -> Maps:
@@ -221,22 +293,33 @@ def _added(cross: CrossFit, cells: Cells) -> CrossFit:
 
 
 def _joined(
-    found: FitResult, S: FloatArray, t: FloatArray, seen: FlagRows, codes: IntArray, left_out: dict[str, int], room: int
+    found: FitResult,
+    S: FloatArray,
+    t: FloatArray,
+    seen: FlagRows,
+    codes: IntArray,
+    left_out: dict[str, int],
+    old: BoolArray,
+    new: BoolArray,
 ) -> FitResult:
-    """Old and new rows together in memory; where there is no room for all, each group is thinned evenly."""
-    old, new = _thinned(found, codes, room)
-    every = np.append(found.groups.codes[old], codes[new])
+    """Old and new rows together, as far as they stay in memory; the path is still that of the old ones."""
+    every = Codes(np.append(found.groups.codes[old], codes[new]), found.groups.labels, left_out)
+    counts, n_rows = found.counts + np.bincount(codes[codes >= 0], minlength=len(found.counts)), found.n_rows + len(t)
+    members = Membership.of_codes(every.codes, len(counts))
     return replace(
         found,
         S=np.concatenate([found.S[old], S[new]]),
         target=np.append(found.target[old], t[new]),
-        groups=Codes(every, found.groups.labels, left_out),
+        groups=every,
+        counts=counts,
+        n_rows=n_rows,
         seen=FlagRows(
             np.concatenate([found.seen.S[old], seen.S[new]]),
             np.append(found.seen.t[old], seen.t[new]),
-            Sample(Membership.of_codes(every, len(found.counts))),
+            Sample(members, stands_for(every, counts, n_rows)),
             np.append(found.seen.folds[old], seen.folds[new]),
             _nested(found.seen.nested, old, seen.nested, new),
+            n_rows,
         ),
     )
 
