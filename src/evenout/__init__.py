@@ -24,6 +24,7 @@ from evenout.core.path import TradeoffPath
 from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
 from evenout.groups.read import GroupProbabilities
+from evenout.planning import InvestigationPlan
 from evenout.repair import BlindRepair, ScoreRepair
 from evenout.tables.encoder import TableEncoder
 from evenout.watching import FairnessMonitor
@@ -46,6 +47,7 @@ __all__ = [
     "GroupGivenAwayWarning",
     "GroupProbabilities",
     "InputError",
+    "InvestigationPlan",
     "LabelCoverageWarning",
     "ManyColumnsWarning",
     "NoGapWarning",
