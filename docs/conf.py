@@ -57,7 +57,7 @@ html_theme_options = {
 
 _ORDER = (
     *("idea", "credit", "tradeoff", "reasons", "given", "age", "attributes", "outcomes", "individual"),
-    *("audit", "vendor", "repair", "watch", "drift", "detectors"),
+    *("audit", "vendor", "repair", "watch", "fraud_desk", "drift", "detectors"),
 )
 
 sphinx_gallery_conf = {

@@ -9,6 +9,7 @@ from evenout.detectors.fairlof import FairLOF
 from evenout.estimator import FairOutlierEnsemble
 from evenout.groups.read import GroupProbabilities
 from evenout.groups.rules import Groups, Resemblance
+from evenout.planning import InvestigationPlan
 from evenout.repair import BlindRepair, ScoreRepair
 from evenout.tables.encoder import TableEncoder
 from evenout.watching import FairnessMonitor
@@ -24,6 +25,7 @@ __all__ = [
     "GroupProbabilities",
     "Groups",
     "Individual",
+    "InvestigationPlan",
     "Resemblance",
     "ScoreRepair",
     "TableEncoder",

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenout import gpu
@@ -33,11 +34,12 @@ from evenout.out_of_core.engines import Engine
 from evenout.outcome import Outcome
 from evenout.pages import html_table
 from evenout.tables.parameters import ENSEMBLE, check_parameters, without_old_names
-from evenout.tables.rows import as_seed, new_rows
+from evenout.tables.rows import as_seed, new_rows, on_index
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from evenout.planning.plan import InvestigationPlan
     from evenout.reasons import Explanation
 
 
@@ -54,6 +56,7 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
     n_jobs: int | None
     device: str
     contamination: float
+    flag_rate_ratio: float | None
 
     def at(
         self,
@@ -239,6 +242,49 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
 
         told = explain_collection if is_collection(X) else explain
         return told(self, X, n_reasons, baseline=baseline, sensitive_features=sensitive_features, rows=rows)
+
+    def plan(
+        self,
+        X: Any,
+        budget: int = 200,
+        explore: float = 0.1,
+        sensitive_features: Any = None,
+        random_state: Any = None,
+        *,
+        known: Any = None,
+    ) -> "InvestigationPlan":
+        """Whom to look into next: the highest fair scores, and some of all others by chance.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+        budget : int
+            How many rows can be looked into.
+        explore : float in [0, 1]
+            Share of the looks that goes by chance, by known probabilities. With it, outcomes say how many outliers were
+            missed, and in which group; without it they cannot.
+        sensitive_features : array, series or frame of shape (n,) or (n, c), optional
+            Groups: each gets its share of the looks by chance.
+        random_state : int, RandomState or None
+        known : series or array, optional
+            Outcomes of rows that were looked into before, and are not again. By default those that `learn_from` was
+            given for the same X.
+
+        Returns
+        -------
+        InvestigationPlan
+        """
+        from evenout.planning.learning import known_outcomes
+        from evenout.planning.plan import InvestigationPlan, reasons_by
+
+        if is_collection(X):
+            raise InputError("a plan takes rows in memory; plan by scores: InvestigationPlan.of(scores)")
+        scores = on_index(self.outlier_scores(X, sensitive_features=sensitive_features), X)
+        known = known_outcomes(getattr(self, "_lessons", ()), X) if known is None else known
+        settings: dict[str, Any] = {"budget": budget, "explore": explore, "random_state": random_state, "known": known}
+        plan = InvestigationPlan.of(scores, sensitive_features=sensitive_features, **settings)
+        reasons, promised = partial(reasons_by, copy(self), X, sensitive_features), self.flag_rate_ratio
+        return replace(plan, promised=promised, reasons=reasons, source=(X, sensitive_features))
 
     def score_partitions(self, engine: Engine, scores_to: Path, *, coder: Coder | None = None) -> IntArray:
         """Write the scores of all rows of an engine's partitions; rows and flagged rows by group, shape (G + 1, 2).
@@ -558,6 +604,7 @@ class FairOutlierEnsemble(FittedScores):
     def _fit(self, source: Source, request: Request, seed: int, X: Any) -> Self:
         """Nothing is stored before everything has succeeded: a failed refit leaves the model as it was."""
         result = fit_rows(source, request, self._parameters(), seed=seed, n_threads=effective_n_jobs(self.n_jobs))
+        self._lessons: tuple[Any, ...] = ()
         return self._take(result, X)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
@@ -565,6 +612,42 @@ class FairOutlierEnsemble(FittedScores):
         if is_collection(X):
             return self.fit(X, y, **params).predict(X, sensitive_features=params.get("sensitive_features"))
         return super().fit_predict(X, y, **params)
+
+    def learn_from(self, plan: Any, outcomes: Any, *, sensitive_features: Any = None) -> Self:
+        """Fit again with the outcomes of a plan of `plan`, and of all plans before it, as labels.
+
+        Labels count by the probability with which rows were chosen, as far as that leaves enough of them
+        (`evenout.core.stacking`). Outcomes that speak against what would be learnt leave the score as it is, and are
+        kept for the next time; ``lesson_`` says what was done.
+
+        Parameters
+        ----------
+        plan : InvestigationPlan, or several
+            Rows of the fit, or new ones: the fit is on the rows of all plans.
+        outcomes : series, or one for each plan
+            1 for an outlier, 0 for none, on the index of ``plan.to_frame()``; some may be missing.
+        sensitive_features : array, series or frame, optional
+            Groups of all rows of the plan; needed unless they were given to `plan`, or the rows are those of the fit.
+        """
+        from evenout.planning.learning import Trial, add_rounds, training_table
+
+        check_is_fitted(self)
+        earlier = getattr(self, "_lessons", ())
+        lessons = add_rounds(earlier, plan, outcomes, sensitive_features)
+        trial, table = Trial.of(self, lessons, earlier), training_table(self, lessons)
+        if trial is not None and trial.worse:
+            self.lesson_ = (
+                f"left as it was: on the new outcomes, before they were known, AUC {trial.before:.2f}; "
+                f"learning would make it {trial.after:.2f}"
+            )
+        else:
+            learner = clone(self).set_params(learn=True).fit(**table)
+            self.learn = True
+            self._take(learner._result)
+            n_labels = int((~np.isnan(table["labels"])).sum())
+            self.lesson_ = f"learnt from {n_labels:,} outcomes: label weight {self.label_weight_:.2f}"
+        self._lessons = tuple(lessons)
+        return self
 
     def _take(self, result: FitResult, X: Any = None) -> Self:
         """Everything that is public of a fit, new or saved, and with X the names of its columns; returns itself."""

@@ -46,8 +46,9 @@ from evenout.groups.read import (
 from evenout.groups.rules import Groups, TakesSettings
 from evenout.metrics import one_per_row
 from evenout.outcome import Outcome
+from evenout.planning.plan import InvestigationPlan
 from evenout.tables.parameters import CLASSIFIER, ENSEMBLE, check_parameters, one_of
-from evenout.tables.rows import as_seed, column_name, new_rows
+from evenout.tables.rows import as_seed, column_name, new_rows, on_index
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
 
@@ -657,6 +658,23 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
         repaired = self.transform(scores, X)
         return outlier_labels(self.threshold_ - repaired)
+
+    def plan(
+        self,
+        scores: Any,
+        X: Any,
+        budget: int = 200,
+        explore: float = 0.1,
+        sensitive_features: Any = None,
+        random_state: Any = None,
+        *,
+        known: Any = None,
+    ) -> InvestigationPlan:
+        """Whom to look into next by the repaired scores of these rows; see `FairOutlierEnsemble.plan`."""
+        repaired = on_index(self.transform(scores, X), X)
+        beside = {"sensitive_features": sensitive_features, "random_state": random_state, "known": known}
+        plan = InvestigationPlan.of(repaired, budget=budget, explore=explore, **beside)
+        return replace(plan, promised=self.flag_rate_ratio)
 
     def fit_transform(self, scores: Any, X: Any, **beside: Any) -> FloatArray:
         """Fit, and repair the training scores, each by a classifier that has not seen the row."""

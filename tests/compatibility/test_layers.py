@@ -16,7 +16,7 @@ LAYERS = [
     {"storage", "groups", "tables", "pages"},
     {"detectors", "gpu", "out_of_core", "metrics", "datasets"},
     {"fitting", "outcome"},
-    {"reasons"},
+    {"reasons", "planning"},
     {"repair", "estimator"},
     {"auditing", "persistence", "watching", "figures"},
     {"report", "reproduce", "displays"},

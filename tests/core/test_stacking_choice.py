@@ -106,6 +106,15 @@ def test_coverage_tells_random_labels_from_flagged_ones(some):
     assert label_coverage(t, some(np.zeros(1000), 50)) > 0.85
 
 
+def test_a_few_random_rows_beside_flagged_ones_cover_all_if_their_chances_are_known():
+    t = np.random.default_rng(0).random(1000)
+    labels, chances = np.full(1000, np.nan), np.full(1000, 0.02)
+    labels[np.argsort(-t)[:200]] = labels[np.random.default_rng(1).permutation(1000)[:20]] = 0.0
+    chances[np.argsort(-t)[:200]] = 1.0
+    assert label_coverage(t, labels) < 0.7
+    assert label_coverage(t, labels, chances) > 0.85
+
+
 def test_warning_names_the_share_and_the_remedy():
     assert coverage_warning(LEAST_COVERAGE) is None
     text = coverage_warning(0.1)

@@ -114,7 +114,7 @@ def slugs(page):
 
 def source_of(target, page):
     """The file that a link leads to; the gallery's pages come from its scripts."""
-    made = re.fullmatch(r"gallery/(plot_[a-z]+)\.rst", target)
+    made = re.fullmatch(r"gallery/(plot_[a-z_]+)\.rst", target)
     return DOCS / "examples" / f"{made[1]}.py" if made else page.parent / target
 
 

@@ -17,7 +17,8 @@ SCORES = ["income", "debt", "risk"]
 
 def write():
     people = pd.read_csv(CORPUS / "people.csv")
-    groups, quick = people["sex"], {"detectors": "precomputed", "groups": Groups(min_size=2), "alpha": 2.0, "random_state": 0}
+    groups = people["sex"]
+    quick = {"detectors": "precomputed", "groups": Groups(min_size=2), "alpha": 2.0, "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plain = FairOutlierEnsemble(**quick).fit(people[SCORES], sensitive_features=groups)

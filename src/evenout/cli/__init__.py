@@ -8,6 +8,7 @@ import evenout
 from evenout.cli.audit import audit
 from evenout.cli.fit import fit
 from evenout.cli.messages import Commands
+from evenout.cli.plan import estimate, plan
 from evenout.cli.repair import repair
 from evenout.cli.reproduce import reproduce
 from evenout.cli.score import explain, score
@@ -30,6 +31,8 @@ Examples:
       any score, ours or not: gaps between groups, with intervals and tests
   evenout watch new/ --state watch.skops --score fair_score --sensitive sex
       batch after batch, whether a gap has come; an alarm if one has
+  evenout plan fair/model.skops week.csv --id person --budget 200 --out plan.csv
+      whom to look into next, some by chance; then estimate what was missed
   evenout reproduce
       the paper's experiments, with a verdict on every claim
 
@@ -66,5 +69,5 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show ends no run
 
 
-for command in (fit, score, repair, explain, audit, watch, reproduce):
+for command in (fit, score, repair, explain, audit, watch, plan, estimate, reproduce):
     main.add_command(command)

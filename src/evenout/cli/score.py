@@ -138,7 +138,7 @@ def _score(
     ids, unknown = row_ids(frame, roles.id), {} if table is None else table.unknown_values(frame)
     known = model.get_params(deep=False)
     model.set_params(**{name: value for name, value in machine.items() if name in known})
-    scores = _scores(table, model, frame, roles, step(f"Scoring {len(frame):,} rows", total=len(frame)))
+    scores = row_scores(table, model, frame, roles, step(f"Scoring {len(frame):,} rows", total=len(frame)))
     threshold = model.threshold_ if hasattr(model, "threshold_") else -model.offset_
     flagged = (scores > threshold).astype(int)
     told = pd.DataFrame({"id": ids, "fair_score": scores, "flagged": flagged})
@@ -187,14 +187,16 @@ class Roles:
         return None if not names else frame[names[0]] if len(names) == 1 else frame[names]
 
 
-def read_rows(file: Path, path: Path, table: "TableEncoder | None", model: Any, roles: Roles) -> "pd.DataFrame":
+def read_rows(
+    file: Path, path: Path, table: "TableEncoder | None", model: Any, roles: Roles, text: Sequence[str] = ()
+) -> "pd.DataFrame":
     """The rows of a file, text columns as in fitting, with all the columns that the model at ``path`` needs."""
     from evenout.cli.inputs import feature_names
     from evenout.tables.files import read_table, require_columns
 
     names = [] if hasattr(model, "strength_") else feature_names(table or model, path)
-    text = {*getattr(table, "categories_", ()), *roles.sensitive}
-    frame = read_table(file, text=text, verbatim={roles.id or ""})
+    as_text = {*getattr(table, "categories_", ()), *roles.sensitive, *text}
+    frame = read_table(file, text=as_text, verbatim={roles.id or ""})
     asked = {"--id": roles.id, "--score": roles.score}
     for use, wanted in {use: [name] for use, name in asked.items() if name is not None}.items():
         require_columns(wanted, frame.columns, where=str(file), use=use)
@@ -203,7 +205,7 @@ def read_rows(file: Path, path: Path, table: "TableEncoder | None", model: Any, 
     return frame
 
 
-def _scores(
+def row_scores(
     table: "TableEncoder | None", model: Any, frame: "pd.DataFrame", roles: Roles, done: Callable[[int], None]
 ) -> "FloatArray":
     """Scores of the rows by an ensemble or a repair, a batch after the other."""

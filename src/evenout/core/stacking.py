@@ -34,6 +34,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from evenout.core.checks import FINITE, MOST_ROWS, Within, require
+from evenout.core.flags import weighted_quantile
 from evenout.core.types import BoolArray, FloatArray
 
 STRENGTHS = (0.7, 1.4)  # tau
@@ -245,18 +246,21 @@ def inverse_propensity(propensity: FloatArray) -> tuple[FloatArray, float]:
     return propensity**-power, power
 
 
-def label_coverage(t: FloatArray, labels: FloatArray) -> float:
+def label_coverage(t: FloatArray, labels: FloatArray, propensity: FloatArray | None = None) -> float:
     """Share of all rows that score at least as high as the labelled ones do, 5 % of those left aside.
 
-    Close to 1 for labels of random rows; 0.1 where only the tenth of highest base score was ever looked at.
+    Close to 1 for labels of random rows; 0.1 where only the tenth of highest base score was ever looked at. With
+    propensities, 5 % of the rows that the labelled ones stand for.
     """
     known = ~np.isnan(labels)
-    return float((t >= label_floor(t[known])).mean())
+    return float((t >= label_floor(t[known], None if propensity is None else propensity[known])).mean())
 
 
-def label_floor(t: FloatArray) -> float:
+def label_floor(t: FloatArray, propensity: FloatArray | None = None) -> float:
     """The base score that all labelled rows reach, but 5 % of them; t (m,) are theirs."""
-    return float(np.quantile(t, 0.05)) if len(t) else np.inf
+    if not len(t):
+        return np.inf
+    return float(np.quantile(t, 0.05)) if propensity is None else weighted_quantile(t, 1.0 / propensity, 0.05)
 
 
 def coverage_warning(coverage: float) -> str | None:

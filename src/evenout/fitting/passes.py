@@ -616,7 +616,8 @@ def teach(
     """
     outside = rows.folds != fold
     S, t = model.of_raw(raw[outside])
-    known, coverage = KnownLabels.of_columns(rows.known[outside, :2]), ranks.share_from(label_floor(t))
+    known = KnownLabels.of_columns(rows.known[outside, :2])
+    coverage = ranks.share_from(label_floor(t, known.propensity))
     return model.taught(S, t, known, coverage=coverage, population=population), coverage
 
 

@@ -384,7 +384,7 @@ class MemoryViews:
         if rows.known is None:
             return View(model, S, t)
         weight, known = None if rows.sample_weight is None else rows.sample_weight[outside], rows.known.of(outside)
-        coverage = label_coverage(t[outside], known.labels)
+        coverage = label_coverage(t[outside], known.labels, known.propensity)
         model = model.taught(S[outside], t[outside], known, coverage=coverage, weight=weight)
         return View(model, S, model.base(S), coverage)
 

@@ -105,6 +105,13 @@ def column_name(values: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def on_index(values: FloatArray, X: Any) -> Any:
+    """Values as a series on the index of a frame X; as they are beside an array."""
+    import pandas as pd
+
+    return pd.Series(values, index=X.index) if isinstance(getattr(X, "index", None), pd.Index) else values
+
+
 def as_seed(random_state: Any) -> int:
     """An integer is used as it is, so that detectors agree with scikit-learn's under the same seed."""
     if random_state is None or isinstance(random_state, np.random.RandomState):
