@@ -11,6 +11,7 @@ from league import methods
 BASE = "base"  # the setting under which a method shows the detector that it makes fair
 
 Settings = Iterator[tuple[str, FloatArray]]
+Scorer = Callable[[FloatArray, FloatArray], FloatArray]  # features to fit on, of the half to learn from, and new ones
 
 
 @dataclass(frozen=True, eq=False)

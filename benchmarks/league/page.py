@@ -49,8 +49,8 @@ class League:
 def render(league: League) -> str:
     """Everything, as Markdown."""
     parts = [first_lines(league), "### Table by table", by_table(league)]
-    parts += ["### Where ours loses, or trails", losses(league), "### What ours got", ours(league)]
-    parts += ["### Our ways: AUC (bias of ranks)", ways(league)]
+    parts += ["### What each difference is made of", differences(league), "### What evenout got", ours(league)]
+    parts += ["### Ways of evenout: AUC (bias of ranks)", ways(league)]
     parts += ["### Does each peer become fairer than its own base?", peers(league)]
     return "\n\n".join(parts)
 
@@ -77,16 +77,17 @@ def headline(league: League) -> str:
 
 def standings(league: League) -> str:
     """One row for each peer."""
-    head = ["method", *(f"{outcome}" for outcome in OUTCOMES), "our AUC less theirs", "by scores", "CPU s"]
+    head = ["method", *OUTCOMES, "our AUC less theirs", "of that: the bases", "the prices", "by scores", "CPU s"]
     rows = []
     for peer in league.peers:
         met, other = ([each for each in league.duels[measure] if each.method == peer] for measure in MEASURES)
-        fair = [each.difference for each in met if each.outcome != "never as fair"]
-        mean = f"{np.mean(fair):+.3f}" if fair else "–"
+        fair = [each for each in met if each.outcome != "never as fair"]
+        split = [(each.difference, each.base_difference, each.their_price - each.our_price) for each in fair]
+        means = [f"{mean:+.3f}" for mean in np.mean(split, axis=0)] if fair else ["–"] * 3
         again = "/".join(str(count) for count in tally(other).values())
-        rows.append([league.named(peer), *map(str, tally(met).values()), mean, again, _seconds(league, peer)])
+        rows.append([league.named(peer), *map(str, tally(met).values()), *means, again, _seconds(league, peer)])
     own = ["" for _ in OUTCOMES]
-    rows.append([f"`{league.champion}`", *own, "", "", _seconds(league, league.champion)])
+    rows.append([f"`{league.champion}`", *own, "", "", "", "", _seconds(league, league.champion)])
     return _table(head, rows)
 
 
@@ -102,12 +103,11 @@ def by_table(league: League) -> str:
     return _table(head, rows)
 
 
-def losses(league: League) -> str:
-    """Each loss, each tie in which ours trails by more than its error, and what the difference is made of."""
-    fair = [each for each in league.duels["rank_bias"] if each.outcome in ("loss", "tie")]
-    found = [each for each in fair if each.outcome == "loss" or each.difference < -each.error]
-    if not found:
-        return "No loss after Holm's correction, and no tie in which ours trails by more than one standard error."
+def differences(league: League) -> str:
+    """Split every difference into that of the bases and the price of fairness of each side; losses first."""
+    compared = [each for each in league.duels["rank_bias"] if each.outcome != "never as fair"]
+    if not compared:
+        return "No peer is as fair on any table."
     head = ["table", "method", "setting", "", "our AUC less theirs", "of that: the bases", "our price", "their price"]
     rows = [
         [
@@ -115,7 +115,7 @@ def losses(league: League) -> str:
             _unbroken(f"{each.difference:+.3f} ± {each.error:.3f}"), f"{each.base_difference:+.3f}",
             f"{each.our_price:.3f}", f"{each.their_price:.3f}",
         ]
-        for each in sorted(found, key=lambda each: OUTCOMES.index(each.outcome), reverse=True)
+        for each in sorted(compared, key=lambda each: (-OUTCOMES.index(each.outcome), each.difference))
     ]  # fmt: skip
     return _table(head, rows)
 

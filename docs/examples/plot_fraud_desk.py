@@ -14,7 +14,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from evenout import EvenoutWarning, FairOutlierEnsemble, InvestigationPlan
+from evenout import FairOutlierEnsemble, InvestigationPlan
+from evenout.exceptions import EvenoutWarning
 
 warnings.simplefilter("ignore", EvenoutWarning)
 rng = np.random.default_rng(4)

@@ -8,7 +8,7 @@ import pytest
 from evenout import DriftWarning, FairOutlierEnsemble, NoGapWarning, UnknownOutcomeWarning
 from evenout.persistence import load_model, save_model
 
-pytestmark = pytest.mark.filterwarnings("ignore::evenout.AgedDetectorsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::evenout.exceptions.AgedDetectorsWarning")
 OLD, OTHER, TURNED = np.array([[1.0, 0.4, 0.0, 0.0], [0.3, 0.2, 1.2, 0.4], [-0.6, -1.0, -0.2, 0.0]])
 
 

@@ -156,7 +156,7 @@ def test_more_rows_than_room_are_thinned_evenly():
     assert 0.06 < above < 0.14
 
 
-@pytest.mark.filterwarnings("ignore::evenout.DriftWarning")
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.DriftWarning")
 def test_scores_that_have_moved_are_told():
     raw, groups = draw(800, 1)
     with pytest.warns(AgedDetectorsWarning, match=r"by 5 of 5 detectors .* a refit is due"):

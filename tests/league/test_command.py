@@ -114,7 +114,7 @@ def record(aucs):
     }
 
 
-def test_the_page_tells_wins_ties_and_losses_with_what_a_loss_is_made_of():
+def test_the_page_tells_wins_ties_and_losses_with_what_each_difference_is_made_of():
     league = League(record({"won": 0.7, "even": 0.801, "lost": 0.9}))
     assert league.tally("rank_bias") == dict(zip(OUTCOMES, (1, 1, 1, 0), strict=True))
     lines = render(league).replace("\N{NO-BREAK SPACE}", " ").splitlines()
@@ -122,8 +122,11 @@ def test_the_page_tells_wins_ties_and_losses_with_what_a_loss_is_made_of():
     assert any(line.startswith("| even | 0.050 | 0.800 | T -0.001 ± ") for line in lines)
     loss = next(line for line in lines if line.startswith("| lost | peer\\* | fair |"))
     assert [cell.strip() for cell in loss.split("|")[4:9] if "±" not in cell] == ["L", "-0.070", "0.050", "0.020"]
+    win = next(line for line in lines if line.startswith("| won | peer\\* | fair |"))
+    assert [cell.strip() for cell in win.split("|")[4:9] if "±" not in cell] == ["W", "+0.130", "0.050", "0.020"]
+    mean = next(line for line in lines if line.startswith("| peer\\* | 1 | 1 | 1 | 0 |"))
+    assert [cell.strip() for cell in mean.split("|")[6:9]] == ["-0.000", "+0.030", "-0.030"]
     assert "| peer\\* | 3 | 3 | 80% | 0.020 | 90% |" in lines
-    assert "No loss after Holm's correction" in render(League(record({"won": 0.7})))
 
 
 def test_a_champion_who_did_not_play_is_told():

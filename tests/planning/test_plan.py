@@ -137,7 +137,7 @@ def test_the_list_states_look_rates_and_whether_the_promise_is_kept(data):
     assert f"asked for 0.80: this list {'' if 'keeps' in words else 'is '}{words}" in str(plan)
 
 
-@pytest.mark.filterwarnings("ignore::evenout.NoGapWarning")  # what is learnt leaves none
+@pytest.mark.filterwarnings("ignore::evenout.exceptions.NoGapWarning")  # what is learnt leaves none
 def test_a_model_plans_learns_and_plans_on(data):
     model = FairOutlierEnsemble(random_state=0).fit(data.X, sensitive_features=data.sensitive)
     before, seen = model.outlier_scores_.copy(), set()

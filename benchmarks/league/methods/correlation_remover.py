@@ -1,20 +1,23 @@
 """fairlearn's CorrelationRemover before an isolation forest."""
 
+from collections.abc import Callable
+
 import numpy as np
 from fairlearn.preprocessing import CorrelationRemover
 from sklearn.preprocessing import StandardScaler
 
 from evenout.core.types import FloatArray, IntArray
-from league.contract import BASE, Method, Settings, Task
-from league.methods.plain_forest import forest_scores
+from league.contract import BASE, Method, Scorer, Settings, Task
+from league.methods.plain_forest import forest_of
 
 ALPHAS = (0.5, 0.9, 1.0)
 
 
-def scores(task: Task) -> Settings:
-    """Forests on features from which the linear share of the groups is taken off, in part and in full."""
+def scores(task: Task, detector: Callable[[Task], Scorer] = forest_of) -> Settings:
+    """Detectors on features from which the linear share of the groups is taken off, in part and in full."""
     assert task.new_groups is not None
-    yield BASE, forest_scores(task.X, task.new, task.seed)
+    score = detector(task)
+    yield BASE, score(task.X, task.new)
     scaler = StandardScaler().fit(task.X)
     known, new = (
         np.column_stack([indicators(groups, task.n_groups), scaler.transform(X)])
@@ -22,7 +25,7 @@ def scores(task: Task) -> Settings:
     )
     for alpha in ALPHAS:
         remover = CorrelationRemover(sensitive_feature_ids=list(range(task.n_groups - 1)), alpha=alpha).fit(known)
-        yield f"alpha {alpha:g}", forest_scores(remover.transform(known), remover.transform(new), task.seed)
+        yield f"alpha {alpha:g}", score(remover.transform(known), remover.transform(new))
 
 
 def indicators(groups: IntArray, n_groups: int) -> FloatArray:

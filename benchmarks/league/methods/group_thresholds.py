@@ -1,17 +1,18 @@
 """A threshold for each group, at every flag rate: the order of rows is by their place within their own group."""
 
+from collections.abc import Callable
+
 from evenout import Groups, ScoreRepair
-from evenout.core.types import FloatArray
-from league.contract import BASE, Method, Settings, Task
-from league.methods.plain_forest import forest_scores
+from league.contract import BASE, Method, Scorer, Settings, Task
+from league.methods.plain_forest import forest_of
 
 STRENGTHS = (0.5, 1.0)
 
 
-def scores(task: Task) -> Settings:
+def scores(task: Task, detector: Callable[[Task], Scorer] = forest_of) -> Settings:
     """Repair in part and in full; in full, equal shares of all groups are above any threshold."""
-    fitted = forest_scores(task.X, task.X, task.seed)
-    base: FloatArray = forest_scores(task.X, task.new, task.seed)
+    score = detector(task)
+    fitted, base = score(task.X, task.X), score(task.X, task.new)
     yield BASE, base
     for strength in STRENGTHS:
         repair = ScoreRepair(strength=strength, groups=Groups(min_size=2)).fit(fitted, sensitive_features=task.groups)

@@ -4,13 +4,18 @@ import numpy as np
 from sklearn.ensemble import IsolationForest
 
 from evenout.core.types import FloatArray
-from league.contract import BASE, Method, Settings, Task
+from league.contract import BASE, Method, Scorer, Settings, Task
 
 
 def forest_scores(X: FloatArray, new: FloatArray, seed: int) -> FloatArray:
     """Scores of new rows by scikit-learn's forest as its users find it, shape (m,)."""
     forest = IsolationForest(random_state=seed).fit(np.asarray(X))
     return -forest.score_samples(np.asarray(new))
+
+
+def forest_of(task: Task) -> Scorer:
+    """Score rows by a forest of the half to learn from."""
+    return lambda X, new: forest_scores(X, new, task.seed)
 
 
 def scores(task: Task) -> Settings:
