@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from evenout import DriftWarning, FairOutlierEnsemble, NoGapWarning, UnknownOutcomeWarning
+from evenout import FairOutlierEnsemble
+from evenout.exceptions import DriftWarning, NoGapWarning, UnknownOutcomeWarning
 from evenout.persistence import load_model, save_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenout.exceptions.AgedDetectorsWarning")

@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from evenout import BiasedLabelsWarning, FairOutlierEnsemble
+from evenout import FairOutlierEnsemble
+from evenout.exceptions import BiasedLabelsWarning
 from evenout.metrics import demographic_parity
 from evenout.persistence import load_model, save_model
 

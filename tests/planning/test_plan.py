@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout import BlindRepair, FairOutlierEnsemble, InputError, InvestigationPlan
+from evenout import BlindRepair, FairOutlierEnsemble, InvestigationPlan
 from evenout.datasets import make_biased_outliers
+from evenout.exceptions import InputError
 from evenout.planning import PlanEstimate
 
 
