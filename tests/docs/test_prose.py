@@ -35,12 +35,11 @@ def test_a_page_begins_with_a_title_and_its_purpose(page):
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_sentences_where_people_begin_are_short(page):
-    long = []
-    for paragraph in paragraphs(page):
-        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "code", paragraph))
-        for sentence in re.split(r"(?<=[.!?:])[\"*)]*\s+", plain):
-            if len(sentence.split()) > LONGEST:
-                long.append(sentence)
+    plain = [
+        re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "code", paragraph)) for paragraph in paragraphs(page)
+    ]
+    sentences = [sentence for text in plain for sentence in re.split(r"(?<=[.!?:])[\"*)]*\s+", text)]
+    long = [sentence for sentence in sentences if len(sentence.split()) > LONGEST]
     assert long == []
 
 
