@@ -3,7 +3,7 @@
     python benchmarks/promises.py --json --workers 16   # 100 fits each: hours of one core, divided by the workers
     python benchmarks/promises.py --quick               # 4 fits each of 1000 and 2000 rows, some minutes
 
-*Populations*: so many rows of a drawn population are fitted on, and 10,000 others of it are judged. *Tables*: so many
+*Populations*: so many rows of a drawn population are fitted on, and 50,000 others of it are judged. *Tables*: so many
 rows of a bundled table are fitted on, half of it at most, and the other half is judged. Pools are ``default`` and
 ``paper`` of `FairOutlierEnsemble`, and `BlindRepair` of the default pool's base score. Each is asked for 80 % less
 bias, and for flag rates of at least 0.8 and 0.9 of each other.
@@ -30,21 +30,22 @@ from evenout.groups.read import read_groups
 from evenout.metrics import demographic_parity
 from halves import load
 
-POPULATIONS = ("two groups", "a minority of 6 %")
+POPULATIONS = {"two groups": (0.3, 1.5), "a minority of 6 %": (0.06, 1.5), "a small gap": (0.3, 0.7)}  # share, shift
 TABLES = ("credit", "communities", "mammography")
 SIZES = (1000, 2000, 5000, 10_000)
 POOLS = ("default", "paper", "BlindRepair")
 REQUESTS = (("bias_reduction", 0.8), ("flag_rate_ratio", 0.8), ("flag_rate_ratio", 0.9))
-JUDGED = 10_000
+JUDGED = 50_000
 FLAGGED = 0.1
 LEAST, MOST = -0.05, 0.02  # of said less got, on average
 
 
 def population(name: str, n: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
     """Eight features, three of which a group has more of; a twentieth of the rows lie far out."""
-    groups = (rng.random(n) < (0.3 if name == "two groups" else 0.06)).astype(np.intp)
+    share, shift = POPULATIONS[name]
+    groups = (rng.random(n) < share).astype(np.intp)
     X = rng.normal(size=(n, 8)) + 0.6 * rng.normal(size=(n, 1))
-    X[:, :2] += np.where(groups == 1, 1.5, 0.0)[:, None]
+    X[:, :2] += np.where(groups == 1, shift, 0.0)[:, None]
     X[:, 2] *= np.where(groups == 1, 1.3, 1.0)
     X[rng.random(n) < 0.05] *= 2.5
     return X, groups
@@ -175,10 +176,9 @@ def main() -> None:
     jobs = product(given.sources, sizes, given.pools, range(fits))
     parts = Parallel(n_jobs=given.workers)(delayed(run)(*job) for job in jobs)
     table = summarise([one for part in parts for one in part])
+    show(table)
     if given.json:
-        print(json.dumps(table, indent=2))
-    else:
-        show(table)
+        print(json.dumps(table))
 
 
 if __name__ == "__main__":
