@@ -13,15 +13,7 @@ ORDINARY = {
 
 
 def make_setting(
-    dataset="pima",
-    base="maximum",
-    fairness="group",
-    *,
-    repeats=1,
-    target=0.9,
-    average=0.8,
-    alphas=None,
-    **changed,
+    dataset="pima", base="maximum", fairness="group", *, repeats=1, target=0.9, average=0.8, alphas=None, **changed
 ):
     """One setting whose curve, in both frameworks, is `ORDINARY`.
 

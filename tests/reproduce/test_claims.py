@@ -15,12 +15,7 @@ def ids(points):
 
 
 def flat(length=5):
-    return {
-        "f1": range(length),
-        "f2": range(length, 0, -1),
-        "bias": range(length, 0, -1),
-        "negative": [0] * length,
-    }
+    return {"f1": range(length), "f2": range(length, 0, -1), "bias": range(length, 0, -1), "negative": [0] * length}
 
 
 def test_a_verdict_counts_settings(setting):

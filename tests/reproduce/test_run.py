@@ -91,7 +91,7 @@ def test_the_page_holds_the_verdicts_and_asks_for_nothing(folder):
 
 def test_progress_counts_to_its_total(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr("evenout.reproduce.figures.Drawing.save", lambda *_: None)
+    monkeypatch.setattr("evenout.reproduce.figures.PaperFigure.save", lambda *_: None)
     monkeypatch.setattr("evenout.reproduce.page.render", lambda *_, **__: "")
     reproduce(tmp_path / "out", datasets=["pima"], repeats=1, progress=lambda *step: seen.append(step))
     done, totals = [step[1] for step in seen], {step[2] for step in seen}

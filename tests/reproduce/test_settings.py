@@ -7,12 +7,12 @@ from evenout.reproduce.claims import equal_bias_gain, read_settings
 def test_cof_is_bias_removed_per_auc_lost(setting):
     draws = [(3.0, 0.8), (1.0, 1.2), (0.0, 0.9)]
     (one,) = read_settings(setting(random={"weighted": draws}))
-    assert one.cof("weighted")[0] == pytest.approx([1 / 0.1, 3 / -0.3, np.nan], nan_ok=True)
+    assert one.cof["weighted"][0] == pytest.approx([1 / 0.1, 3 / -0.3, np.nan], nan_ok=True)
 
 
 def test_settings_keep_the_order_of_the_points_and_their_repeats(setting):
     (one,) = read_settings(setting(repeats=3, weighted=lambda r: {"auc": [0.9 - r / 10, 0.5, 0.4, 0.3]}))
-    assert one.curves["weighted"].auc[:, 0] == pytest.approx([0.9, 0.8, 0.7])
+    assert one.curves["weighted"]["auc"][:, 0] == pytest.approx([0.9, 0.8, 0.7])
     assert one.auc_start == pytest.approx(0.8)
     assert one.target_auc.tolist() == [0.9] * 3
     assert one.average_auc.tolist() == [0.8] * 3

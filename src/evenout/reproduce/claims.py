@@ -6,8 +6,7 @@ comes from the table of points alone.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy.stats import rankdata
@@ -24,142 +23,92 @@ _LEVELS = 20  # of equal bias
 _NUMBERS = ("alpha", "f1", "f2", "bias", "auc", "negative")
 
 
-@dataclass(frozen=True, eq=False)
-class Points:
-    """Points of one setting and framework, each array of shape (R repeats, m alphas); alphas ascend."""
-
-    alpha: FloatArray
-    f1: FloatArray
-    f2: FloatArray
-    bias: FloatArray
-    auc: FloatArray
-    negative: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
 class Setting:
-    """One data set, base ensemble and notion of fairness, over R repeats.
+    """One data set, base ensemble and notion of fairness, over R repeats; single numbers are of the median repeat.
 
     Parameters
     ----------
     dataset, base, fairness : str
-    curves, draws : dict of Points
-        By framework: the curve (its first alpha is 0) and the random alphas.
+    curves, draws : dict of dict of arrays of shape (R, m)
+        By framework and column of the points: the curve, whose first alpha is 0, and the random alphas; alphas ascend.
     target_auc, average_auc : arrays of shape (R,)
         AUC of the base ensemble's own score, and of the average combination.
+
+    Attributes
+    ----------
+    good_target : bool
+        Whether t's AUC is at least the average combination's.
+    monotone : bool
+        Whether f2 never rises and f1 never falls along the curve, in both frameworks and every repeat.
+    auc_start, median_target_auc : float
+        AUC at alpha = 0 of the weighted framework, and of t.
+    auc_changes, auc_rises : arrays of shape (R,)
+        AUC at the end of the weighted curve less that at alpha = 0, and the largest rise from one point to a later one.
+    auc_change, auc_change_halfway, auc_rise : float
+        Their medians, and the change where the weighted curve has lost half of f2.
+    correlation : float
+        Spearman's, of f2 and AUC along the weighted curve; 0 if one of them is constant.
+    auc_falls : bool
+        Whether AUC falls with the bias: it is lower at the end of the curve, and rises with f2 along it.
+    cof : dict of arrays of shape (R, m)
+        The paper's cost of fairness at the random alphas, by framework; NaN where AUC has not moved.
+    median_cof, median_size : dict of float
+        Median of cof, and of its absolute value, over alphas and repeats, by framework.
+    lower_cof : int
+        Repeats in which the weighted median cof is the lower one.
+    gains : array of shape (R,)
+        AUC of the weighted less the unweighted framework by `equal_bias_gain`.
+    gain : float
+        Their median; NaN unless most repeats can be compared.
+    scale_free_left : float
+        Share of the scale-free bias that is left at the end of the weighted curve.
+    negative_weights : array of shape (2,)
+        How many weights are negative at alpha = 0, and at the end of the weighted curve.
+    alpha_ratio : float
+        The weighted over the unweighted alpha at the end of the curve, where the same share of f2 is gone.
     """
 
-    dataset: str
-    base: str
-    fairness: str
-    curves: dict[str, Points]
-    draws: dict[str, Points]
-    target_auc: FloatArray
-    average_auc: FloatArray
-
-    @property
-    def good_target(self) -> bool:
-        """Whether t's AUC is at least the average combination's, in the median repeat."""
-        return bool(np.median(self.target_auc - self.average_auc) >= 0)
-
-    @property
-    def monotone(self) -> bool:
-        """Whether f2 never rises and f1 never falls along the curve, in both frameworks and every repeat."""
-        return all(
-            bool((np.diff(curve.f2) <= 0).all() and (np.diff(curve.f1) >= 0).all()) for curve in self.curves.values()
+    def __init__(
+        self,
+        dataset: str,
+        base: str,
+        fairness: str,
+        curves: dict[str, dict[str, FloatArray]],
+        draws: dict[str, dict[str, FloatArray]],
+        target_auc: FloatArray,
+        average_auc: FloatArray,
+    ) -> None:
+        self.dataset, self.base, self.fairness, self.curves, self.draws = dataset, base, fairness, curves, draws
+        self.target_auc, self.average_auc = target_auc, average_auc
+        weighted, unweighted = curves["weighted"], curves["unweighted"]
+        f2, bias, auc = (weighted[name] for name in ("f2", "bias", "auc"))
+        self.good_target = bool(np.median(target_auc - average_auc) >= 0)
+        self.monotone = all(
+            bool((np.diff(curve["f2"]) <= 0).all() and (np.diff(curve["f1"]) >= 0).all()) for curve in curves.values()
         )
-
-    @property
-    def auc_start(self) -> float:
-        """AUC at alpha = 0 of the weighted framework, in the median repeat."""
-        return float(np.median(self.curves["weighted"].auc[:, 0]))
-
-    @property
-    def median_target_auc(self) -> float:
-        """AUC of t, in the median repeat."""
-        return float(np.median(self.target_auc))
-
-    @property
-    def auc_change(self) -> float:
-        """AUC at the end of the weighted curve less that at alpha = 0, in the median repeat."""
-        return float(np.median(self.auc_changes(-1)))
-
-    @property
-    def auc_change_halfway(self) -> float:
-        """AUC where the weighted curve has lost half of f2 less AUC at alpha = 0, in the median repeat."""
-        f2 = np.median(self.curves["weighted"].f2, axis=0)
-        return float(np.median(self.auc_changes(int(np.argmax(f2 <= f2[0] / 2)))))
-
-    def auc_changes(self, step: int) -> FloatArray:
-        """AUC at a step of the weighted curve less AUC at alpha = 0, shape (R,)."""
-        auc = self.curves["weighted"].auc
-        return auc[:, step] - auc[:, 0]
-
-    @property
-    def auc_rise(self) -> float:
-        """The median of `auc_rises`."""
-        return float(np.median(self.auc_rises))
-
-    @property
-    def auc_rises(self) -> FloatArray:
-        """The largest rise of AUC from a point of the weighted curve to a later one, shape (R,)."""
-        auc = self.curves["weighted"].auc
-        return (auc - np.minimum.accumulate(auc, axis=1)).max(axis=1)
-
-    @property
-    def correlation(self) -> float:
-        """Spearman's correlation of f2 and AUC along the weighted curve, in the median repeat; 0 if AUC is constant."""
-        curve = self.curves["weighted"]
-        return float(np.median([_spearman(f2, auc) for f2, auc in zip(curve.f2, curve.auc, strict=True)]))
-
-    @property
-    def auc_falls(self) -> bool:
-        """Whether AUC falls with the bias: it is lower at the end of the curve, and rises with f2 along it."""
-        return self.auc_change < 0 and self.correlation > 0
-
-    def cof(self, framework: str) -> FloatArray:
-        """The paper's cost of fairness at the random alphas, shape (R, m); NaN where AUC has not moved."""
-        start, draw = self.curves[framework], self.draws[framework]
-        lost = start.auc[:, :1] - draw.auc
-        return (start.f2[:, :1] - draw.f2) / np.where(lost == 0, np.nan, lost)
-
-    def median_cof(self, *, absolute: bool = False) -> dict[str, float]:
-        """The median of cof, or of its absolute value, over alphas and repeats by framework."""
-        return {name: _median(np.abs(self.cof(name)) if absolute else self.cof(name)) for name in FRAMEWORKS}
-
-    @property
-    def repeats_with_lower_cof(self) -> tuple[int, int]:
-        """In how many repeats the weighted median cof is the lower one, and the number of repeats."""
-        lower = [_median(w) < _median(u) for w, u in zip(self.cof("weighted"), self.cof("unweighted"), strict=True)]
-        return sum(lower), len(lower)
-
-    @cached_property
-    def gains(self) -> FloatArray:
-        """AUC of the weighted less the unweighted framework by `equal_bias_gain`, shape (R,)."""
-        w, u = self.curves["weighted"], self.curves["unweighted"]
-        return np.array([equal_bias_gain(*pair) for pair in zip(w.bias, w.auc, u.bias, u.auc, strict=True)])
-
-    @property
-    def gain(self) -> float:
-        """The median of `gains`; NaN unless most repeats can be compared."""
-        return _median(self.gains) if np.isfinite(self.gains).mean() > 0.5 else float("nan")
-
-    @property
-    def scale_free_left(self) -> float:
-        """The share of the scale-free bias that is left at the end of the weighted curve, in the median repeat."""
-        bias = self.curves["weighted"].bias
-        return float(np.median(bias[:, -1] / bias[:, 0]))
-
-    @property
-    def negative_weights(self) -> tuple[float, float]:
-        """How many weights are negative at alpha = 0 and at the end of the weighted curve, in the median repeat."""
-        first, last = np.median(self.curves["weighted"].negative[:, [0, -1]], axis=0)
-        return float(first), float(last)
-
-    @property
-    def alpha_ratio(self) -> float:
-        """The weighted over the unweighted alpha at the end of the curve, where the same share of f2 is gone."""
-        return float(np.median(self.curves["weighted"].alpha[:, -1] / self.curves["unweighted"].alpha[:, -1]))
+        self.auc_start, self.median_target_auc = float(np.median(auc[:, 0])), float(np.median(target_auc))
+        self.auc_changes = auc[:, -1] - auc[:, 0]
+        self.auc_rises = (auc - np.minimum.accumulate(auc, axis=1)).max(axis=1)
+        self.auc_change, self.auc_rise = float(np.median(self.auc_changes)), float(np.median(self.auc_rises))
+        middle = np.median(f2, axis=0)
+        halfway = auc[:, int(np.argmax(middle <= middle[0] / 2))]
+        self.auc_change_halfway = float(np.median(halfway - auc[:, 0]))
+        self.correlation = float(np.median([_spearman(*pair) for pair in zip(f2, auc, strict=True)]))
+        self.auc_falls = self.auc_change < 0 and self.correlation > 0
+        self.cof = {}
+        for name, draw in draws.items():
+            lost = curves[name]["auc"][:, :1] - draw["auc"]
+            self.cof[name] = (curves[name]["f2"][:, :1] - draw["f2"]) / np.where(lost == 0, np.nan, lost)
+        self.median_cof = {name: _median(cof) for name, cof in self.cof.items()}
+        self.median_size = {name: _median(np.abs(cof)) for name, cof in self.cof.items()}
+        medians = [[_median(row) for row in self.cof[name]] for name in FRAMEWORKS]
+        self.lower_cof = sum(w < u for w, u in zip(*medians, strict=True))
+        pairs = zip(bias, auc, unweighted["bias"], unweighted["auc"], strict=True)
+        self.gains = np.array([equal_bias_gain(*pair) for pair in pairs])
+        self.gain = _median(self.gains) if np.isfinite(self.gains).mean() > 0.5 else float("nan")
+        self.scale_free_left = float(np.median(bias[:, -1] / bias[:, 0]))
+        self.negative_weights = np.median(weighted["negative"][:, [0, -1]], axis=0)
+        self.alpha_ratio = float(np.median(weighted["alpha"][:, -1] / unweighted["alpha"][:, -1]))
 
 
 def read_settings(points: "pd.DataFrame") -> list[Setting]:
@@ -169,25 +118,24 @@ def read_settings(points: "pd.DataFrame") -> list[Setting]:
     for key, group in points[points["kind"] != "target"].groupby(["dataset", "base", "fairness"], sort=False):
         dataset, base, fairness = map(str, key)
         own = targets[(targets["dataset"] == dataset) & (targets["fairness"] == fairness)]
-        curves = {name: _points(group, name, "curve") for name in FRAMEWORKS}
-        draws = {name: _points(group, name, "random") for name in FRAMEWORKS}
+        of_kind: dict[str, dict[str, dict[str, FloatArray]]] = {"curve": {}, "random": {}}
+        for kind, by_framework in of_kind.items():
+            for name in FRAMEWORKS:
+                rows = group[(group["framework"] == name) & (group["kind"] == kind)]
+                shape = rows["repeat"].nunique(), -1
+                by_framework[name] = {column: rows[column].to_numpy(dtype=float).reshape(shape) for column in _NUMBERS}
         target, average = (own.loc[own["base"] == name, "auc"].to_numpy() for name in (base, "average"))
-        settings.append(Setting(dataset, base, fairness, curves, draws, target, average))
+        settings.append(Setting(dataset, base, fairness, of_kind["curve"], of_kind["random"], target, average))
     return settings
 
 
 def equal_bias_gain(bias_w: FloatArray, auc_w: FloatArray, bias_u: FloatArray, auc_u: FloatArray) -> float:
-    """AUC along one curve less AUC along another, at equal scale-free bias.
+    """AUC along one curve less AUC along another, at equal scale-free bias; arrays of shape (m,), alpha ascending.
 
     The scale-free bias need not fall with alpha. To ask a curve for the bias b is to take its smallest alpha with a
     bias of b or less, interpolated between neighbouring points. The gain is the mean over evenly spaced b from the
     least bias that both curves reach up to the smaller of their biases at alpha = 0; NaN if that range is shorter than
     `LEAST_COMMON` of its upper end.
-
-    Parameters
-    ----------
-    bias_w, auc_w, bias_u, auc_u : arrays of shape (m,)
-        Along alpha, ascending.
 
     >>> round(equal_bias_gain(*np.array([[1.0, 0.0], [0.9, 0.7], [1.0, 0.0], [0.8, 0.7]])), 6)
     0.05
@@ -206,12 +154,6 @@ def _auc_at(bias: FloatArray, auc: FloatArray, levels: FloatArray) -> FloatArray
     fall = bias[before] - bias[after]
     share = np.where(fall > 0, (bias[before] - levels) / np.where(fall > 0, fall, 1.0), 1.0)
     return auc[before] + np.clip(share, 0.0, 1.0) * (auc[after] - auc[before])
-
-
-def _points(group: "pd.DataFrame", framework: str, kind: str) -> Points:
-    rows = group[(group["framework"] == framework) & (group["kind"] == kind)]
-    n_repeats = rows["repeat"].nunique()
-    return Points(*(rows[name].to_numpy(dtype=float).reshape(n_repeats, -1) for name in _NUMBERS))
 
 
 def _spearman(a: FloatArray, b: FloatArray) -> float:
@@ -237,15 +179,8 @@ _NAMED = 6  # settings that details name before they only count
 class Claim:
     """One claim and what became of it.
 
-    Parameters
-    ----------
-    id : str
-    origin : str
-        ``"paper"``, or ``"added"`` for what a reader needs to judge the paper's claims.
-    statement, rule, details : str
-        What is claimed, when a setting counts as agreeing, and the numbers found.
-    held, tested : int
-        Settings (or numbers) that agree, and how many there are.
+    Its ``origin`` is ``"paper"``, or ``"added"`` for what a reader needs to judge the paper; ``rule`` says when a
+    setting counts as agreeing, ``details`` the numbers found. Of the settings (or numbers) ``tested``, ``held`` agree.
     """
 
     id: str
@@ -298,12 +233,8 @@ def _name(held: Sequence[Setting], against: Sequence[Setting]) -> str:
     """Name the settings that disagree, or else those that agree, if they are few."""
     for title, named in (("Not in", against), ("Only in", held)):
         if 0 < len(named) <= _NAMED and held and against:
-            return f"{title} {'; '.join(_title(s) for s in named)}."
+            return f"{title} {'; '.join(f'{TITLES[s.dataset]} ({s.base}, {s.fairness})' for s in named)}."
     return f"{len(held)} settings." if not against else f"{len(held)} of {len(held) + len(against)} settings."
-
-
-def _title(setting: Setting) -> str:
-    return f"{TITLES[setting.dataset]} ({setting.base}, {setting.fairness})"
 
 
 def _count(held: Sequence[Setting], against: Sequence[Setting]) -> str:
@@ -314,25 +245,24 @@ def _count(held: Sequence[Setting], against: Sequence[Setting]) -> str:
     return "; ".join(f"{notion.capitalize()}: {n} of {m}" for notion, (n, m) in by_notion.items() if m) + "."
 
 
-def _changes(held: Sequence[Setting], against: Sequence[Setting]) -> str:
-    parts = (f"{s.base} {_signed(s.auc_changes(-1))}" for s in (*held, *against))
-    return f"Change of AUC over the repeats: {'; '.join(parts)}."
-
-
-def _rises(held: Sequence[Setting], against: Sequence[Setting]) -> str:
-    parts = (f"{s.base} {_signed(s.auc_rises)}" for s in (*held, *against))
-    return f"Largest rise of AUC over the repeats: {'; '.join(parts)}."
-
-
-def _signed(values: FloatArray) -> str:
-    """The range of some changes."""
+def _range(values: FloatArray) -> str:
     return f"{values.min():+.4f} to {values.max():+.4f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _ranges(title: str, measure: str) -> "Details":
+    """Tell the range over the repeats of a measure of each setting."""
+
+    def details(held: Sequence[Setting], against: Sequence[Setting]) -> str:
+        parts = (f"{s.base} {_range(getattr(s, measure))}" for s in (*held, *against))
+        return f"{title} over the repeats: {'; '.join(parts)}."
+
+    return details
 
 
 def _gains(held: Sequence[Setting], against: Sequence[Setting]) -> str:
     gains = np.array([s.gain for s in (*held, *against)])
     middle = f"{np.median(gains):+.4f}".replace("-", "\N{MINUS SIGN}")
-    return f"Difference of AUC {middle} in the median setting, {_signed(gains)}. {_count(held, against)}"
+    return f"Difference of AUC {middle} in the median setting, {_range(gains)}. {_count(held, against)}"
 
 
 def _left(held: Sequence[Setting], against: Sequence[Setting]) -> str:
@@ -341,9 +271,11 @@ def _left(held: Sequence[Setting], against: Sequence[Setting]) -> str:
 
 
 def _negative(held: Sequence[Setting], against: Sequence[Setting]) -> str:
-    counts = np.array([s.negative_weights for s in (*held, *against)])
-    first, last = np.median(counts, axis=0)
+    first, last = np.median([s.negative_weights for s in (*held, *against)], axis=0)
     return f"Below 0: {first:g} of 18 weights at alpha = 0, {last:g} at the largest alpha, in the median setting."
+
+
+Details: TypeAlias = Callable[[Sequence[Setting], Sequence[Setting]], str]  # of those that agree, and the others
 
 
 @dataclass(frozen=True)
@@ -356,7 +288,7 @@ class ClaimRule:
     rule: str
     agrees: Callable[[Setting], bool]
     concerns: Callable[[Setting], bool] = lambda _: True
-    details: Callable[[Sequence[Setting], Sequence[Setting]], str] = _name
+    details: Details = _name
 
     def apply(self, settings: Sequence[Setting]) -> Claim:
         """Count the settings that agree."""
@@ -365,14 +297,6 @@ class ClaimRule:
         against = [s for s in concerned if s not in held]
         details = self.details(held, against) if concerned else ""
         return Claim(self.id, self.origin, self.statement, self.rule, len(held), len(concerned), details)
-
-
-def _lower(medians: dict[str, float]) -> bool:
-    return medians["weighted"] < medians["unweighted"]
-
-
-def _about(dataset: str, fairness: str) -> Callable[[Setting], bool]:
-    return lambda s: (s.dataset, s.fairness) == (dataset, fairness)
 
 
 RULES = (
@@ -403,8 +327,8 @@ RULES = (
         "Exception: on Breast Cancer under group fairness the AUC rises as the bias falls.",
         "A2 with both signs turned around.",
         lambda s: s.auc_change > 0 > s.correlation,
-        concerns=_about("breastw", "group"),
-        details=_changes,
+        concerns=lambda s: (s.dataset, s.fairness) == ("breastw", "group"),
+        details=_ranges("Change of AUC", "auc_changes"),
     ),
     ClaimRule(
         "A2c", "paper",
@@ -412,8 +336,8 @@ RULES = (
         f"From some point of the weighted curve to a later one the AUC rises by more than {NOTABLE}, in the median "
         "repeat.",
         lambda s: s.auc_rise > NOTABLE,
-        concerns=_about("mammography", "individual"),
-        details=_rises,
+        concerns=lambda s: (s.dataset, s.fairness) == ("mammography", "individual"),
+        details=_ranges("Largest rise of AUC", "auc_rises"),
     ),
     ClaimRule(
         "A2d", "added",
@@ -426,21 +350,21 @@ RULES = (
         "A3", "paper",
         "The cost of fairness (cof) is lower with beta than without.",
         "The median of cof over the random alphas of all repeats is lower in the weighted framework.",
-        lambda s: _lower(s.median_cof()),
+        lambda s: s.median_cof["weighted"] < s.median_cof["unweighted"],
         details=_count,
     ),
     ClaimRule(
         "A3a", "paper",
         "Its absolute value is lower with beta than without, which is said where cof is negative.",
         "A3, for the median of the absolute value of cof.",
-        lambda s: _lower(s.median_cof(absolute=True)),
+        lambda s: s.median_size["weighted"] < s.median_size["unweighted"],
         details=_count,
     ),
     ClaimRule(
         "A3b", "added",
         "The answer to A3 does not hang on the draw of forest, groups and alphas.",
         "The weighted median of cof is the lower one in every repeat, or in none.",
-        lambda s: s.repeats_with_lower_cof[0] in (0, s.repeats_with_lower_cof[1]),
+        lambda s: s.lower_cof in (0, len(s.gains)),
         details=_count,
     ),
     ClaimRule(

@@ -10,6 +10,7 @@ searches break ties differently; the same 18 detectors then give different base 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,20 +38,12 @@ MAIN = {
     "annthyroid": "Annthyroid",
     "cardio": "Cardiotocography",
 }
-SUPPLEMENT = {
-    "vowels": "Japanese Vowels",
-    "breastw": "Breast Cancer",
-    "mammography": "Mammography",
-    "pima": "Pima",
-}
+SUPPLEMENT = {"vowels": "Japanese Vowels", "breastw": "Breast Cancer", "mammography": "Mammography", "pima": "Pima"}
 TITLES = MAIN | SUPPLEMENT
 
 BASES = ("maximum", "greedy")
 FAIRNESS = {"group": "demographic_parity", "individual": "individual"}
-FRAMEWORKS: dict[str, Callable[[FloatArray], FloatArray]] = {
-    "weighted": rank_weights,
-    "unweighted": np.ones_like,
-}
+FRAMEWORKS: dict[str, Callable[[FloatArray], FloatArray]] = {"weighted": rank_weights, "unweighted": np.ones_like}
 
 # The columns of points.csv, and what they hold.
 COLUMNS = {
@@ -99,17 +92,10 @@ def derive_seeds(seed: int, dataset: str, repeat: int) -> Seeds:
 
 @dataclass(frozen=True)
 class Scored:
-    """One repeat before any fairness: n rows scored by k detectors and by the base ensembles.
+    """One repeat before any fairness: n rows scored by k detectors, S (n, k), and by the base ensembles.
 
-    Parameters
-    ----------
-    S : array of shape (n, k)
-    targets : dict of arrays of shape (n,)
-        ``t`` of the maximum, greedy and average combination.
-    outlier : array of shape (n,)
-    groups : array of shape (n,)
-    pairs : PairSums
-        Over the columns of S, then the targets in order; no pairs at all where they were not asked for.
+    ``targets`` are ``t`` (n,) of the maximum, greedy and average combination; ``pairs`` are over the columns of S, then
+    the targets in order; no pairs at all where they were not asked for.
     """
 
     S: FloatArray
@@ -121,9 +107,7 @@ class Scored:
     def sums(self, base: str, framework: str) -> CrossFit:
         """The sums that define one problem. The paper measures on the training rows, so nothing is left out."""
         t = self.targets[base]
-        one = np.zeros(len(t), dtype=np.intp)
-        n_groups = int(self.groups.max()) + 1
-        beta = FRAMEWORKS[framework](t)
+        beta, one, n_groups = FRAMEWORKS[framework](t), np.zeros(len(t), dtype=np.intp), int(self.groups.max()) + 1
         cells = collect_cells(self.S, t, beta, self.groups, one, n_groups=n_groups, n_sets=1)
         columns = [*range(self.S.shape[1]), self.S.shape[1] + list(self.targets).index(base)]
         form, mass = self.pairs.total()
@@ -140,15 +124,8 @@ def score(dataset: str, seeds: Seeds, *, n_threads: int = 1, pairs: bool = True)
     _, raw = fit_pool("paper", X, seed=seeds.forest, n_threads=n_threads)
     S, targets = combine(raw)
     counted = groups.codes if pairs else np.full(len(X), -1)
-    sums = pair_sums(
-        X,
-        np.column_stack([S, *targets.values()]),
-        counted,
-        np.zeros(len(X), dtype=np.intp),
-        n_groups=len(groups.labels),
-        n_folds=1,
-        n_threads=n_threads,
-    )
+    Z, one, n_groups = np.column_stack([S, *targets.values()]), np.zeros(len(X), dtype=np.intp), len(groups.labels)
+    sums = pair_sums(X, Z, counted, one, n_groups=n_groups, n_folds=1, n_threads=n_threads)
     return Scored(S, targets, data.y.to_numpy() == 1, groups.codes, sums)
 
 
@@ -207,8 +184,7 @@ def _target_points(scored: Scored) -> "pd.DataFrame":
 
     rows = []
     for base, t in scored.targets.items():
-        sums = scored.sums(base, "unweighted")
-        auc = roc_auc(scored.outlier, t)
+        sums, auc = scored.sums(base, "unweighted"), roc_auc(scored.outlier, t)
         for fairness, notion in FAIRNESS.items():
             f2 = NOTIONS[notion].form(sums.whole)[0, -1, -1]
             bias = TradeoffPath(sums, {notion: 1.0}, method="published").target_bias("training")
@@ -217,14 +193,7 @@ def _target_points(scored: Scored) -> "pd.DataFrame":
 
 
 def weighted_aucs(S: FloatArray, W: FloatArray, outlier: BoolArray, *, n_threads: int = 1) -> FloatArray:
-    """AUC of the scores ``S @ w`` for each of the m rows w of W.
-
-    Parameters
-    ----------
-    S : array of shape (n, k)
-    W : array of shape (m, k)
-    outlier : array of shape (n,)
-    n_threads : int
+    """AUC of the scores ``S @ w``, S of shape (n, k), for each of the m rows w of W.
 
     >>> S = np.array([[0.1, 0.9], [0.5, 0.5], [0.9, 0.1]])
     >>> weighted_aucs(S, np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), np.array([False, False, True])).tolist()
@@ -243,12 +212,7 @@ SEARCHES = ("kd_tree", "ball_tree", "brute")
 
 
 def compare_searches(seed: int, n_repeats: int) -> "pd.DataFrame":
-    """AUC on Breast Cancer of each base ensemble's score, by the search behind LOF: evenout's, then scikit-learn's.
-
-    Returns
-    -------
-    frame with the columns repeat, search, base, auc
-    """
+    """AUC on Breast Cancer of each base ensemble's score, by the search behind LOF: evenout's, then scikit-learn's."""
     import pandas as pd
 
     data = load_dataset("breastw")
@@ -263,8 +227,7 @@ def compare_searches(seed: int, n_repeats: int) -> "pd.DataFrame":
             if search in factors:
                 scores[:, lof] = factors[search]
             for base, t in combine(scores)[1].items():
-                auc = roc_auc(outlier, t)
-                rows.append({"repeat": repeat, "search": search, "base": base, "auc": auc})
+                rows.append({"repeat": repeat, "search": search, "base": base, "auc": roc_auc(outlier, t)})
     return pd.DataFrame(rows)
 
 
@@ -284,16 +247,12 @@ ASKED = 0.8  # share of the scale-free group bias that the training rows are to 
 def held_out(scored: Scored, base: str, seed: int) -> dict[str, float]:
     """Solve for ``ASKED`` less group bias on all rows, as the paper does; cross-fit the weights to see other rows.
 
-    Returns
-    -------
-    dict with ``training`` and ``unseen``, the shares of the scale-free group bias that are gone (NaN if the target has
+    Gives ``training`` and ``unseen``, the shares of the scale-free group bias that are gone (NaN if the target has
     none beyond sampling noise), ``p``, the p-value of "no gap" of the target, and ``alpha``
     """
-    t, groups = scored.targets[base], scored.groups
-    n_folds = count_folds(groups)
-    folds = assign_folds(scored.S, groups, n_folds, seed)
-    n_groups = int(groups.max()) + 1
-    cells = collect_cells(scored.S, t, rank_weights(t), groups, folds, n_groups=n_groups, n_sets=n_folds)
+    S, t, groups, n_folds = scored.S, scored.targets[base], scored.groups, count_folds(scored.groups)
+    folds, n_groups = assign_folds(S, groups, n_folds, seed), int(groups.max()) + 1
+    cells = collect_cells(S, t, rank_weights(t), groups, folds, n_groups=n_groups, n_sets=n_folds)
     path = TradeoffPath(CrossFit.of_folds(cells), {"demographic_parity": 1.0}, method="published")
     found = least_alpha(path, lambda alphas: path.reduction(alphas, "training"), ASKED)
     alpha = float(path.grid()[-1]) if found is None else found  # the farthest that the paper's curves go
@@ -303,18 +262,15 @@ def held_out(scored: Scored, base: str, seed: int) -> dict[str, float]:
 
 
 def compare_rows(names: list[str], seed: int, n_repeats: int, *, n_threads: int = 1) -> "pd.DataFrame":
-    """One row per data set, base ensemble and repeat, with the columns of `held_out`."""
+    """One row per data set, repeat and base ensemble, with the columns of `held_out`."""
     import pandas as pd
 
     rows = []
-    for name in names:
-        for repeat in range(n_repeats):
-            seeds = derive_seeds(seed, name, repeat)
-            scored = score(name, seeds, n_threads=n_threads, pairs=False)
-            rows += [
-                {"dataset": name, "base": base, "repeat": repeat, **held_out(scored, base, seeds.forest)}
-                for base in BASES
-            ]
+    for name, repeat in product(names, range(n_repeats)):
+        seeds = derive_seeds(seed, name, repeat)
+        scored = score(name, seeds, n_threads=n_threads, pairs=False)
+        found = {base: held_out(scored, base, seeds.forest) for base in BASES}
+        rows += [{"dataset": name, "base": base, "repeat": repeat, **shares} for base, shares in found.items()]
     return pd.DataFrame(rows)
 
 

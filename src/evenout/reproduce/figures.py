@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -58,7 +58,7 @@ _STYLE = {
 
 
 @dataclass(frozen=True)
-class Drawing:
+class PaperFigure:
     """A figure to be: the name of its files, a description in words, its size in inches, and how to draw it."""
 
     name: str
@@ -80,9 +80,8 @@ class Drawing:
             figure.savefig(folder / f"{self.name}.svg", transparent=True, metadata={"Date": None})
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Two measures of the points against each other: columns of `Points`, and their labels."""
+class PlottedPair(NamedTuple):
+    """Two columns of the points against each other, and their labels."""
 
     x: str
     y: str
@@ -91,13 +90,13 @@ class Curve:
 
 
 CURVES = {
-    "distance": Curve("f2", "f1", "{} bias f2  (left is fairer)", "Distance f1 to the target"),
-    "auc": Curve("f2", "auc", "{} bias f2  (left is fairer)", "AUC"),
-    "scale_free": Curve("bias", "auc", "Scale-free {} bias  (left is fairer)", "AUC"),
+    "distance": PlottedPair("f2", "f1", "{} bias f2  (left is fairer)", "Distance f1 to the target"),
+    "auc": PlottedPair("f2", "auc", "{} bias f2  (left is fairer)", "AUC"),
+    "scale_free": PlottedPair("bias", "auc", "Scale-free {} bias  (left is fairer)", "AUC"),
 }
 
 
-def plan(settings: Sequence[Setting]) -> list[Drawing]:
+def plan(settings: Sequence[Setting]) -> list[PaperFigure]:
     """Every figure that the settings allow, in the order of the page."""
     drawings = []
     for (part, titles), fairness in product(PARTS.items(), FAIRNESS):
@@ -123,7 +122,7 @@ def count(datasets: Sequence[str]) -> int:
     return n_parts * len(FAIRNESS) * (len(CURVES) + 1) + 2
 
 
-def _row(name: str, alt: str, panels: Panels, fill: Callable[["Figure", list["Axes"], Panels], None]) -> Drawing:
+def _row(name: str, alt: str, panels: Panels, fill: Callable[["Figure", list["Axes"], Panels], None]) -> PaperFigure:
     """A row of panels under one legend."""
 
     def draw(figure: "Figure") -> None:
@@ -134,38 +133,39 @@ def _row(name: str, alt: str, panels: Panels, fill: Callable[["Figure", list["Ax
         fill(figure, axes, panels)
 
     legend_rows = 1 if len(panels) > 2 else 5 - len(panels) * 2
-    return Drawing(name, alt, (_PANEL[0] * len(panels), _PANEL[1] + 0.2 * legend_rows + 0.15), draw)
+    return PaperFigure(name, alt, (_PANEL[0] * len(panels), _PANEL[1] + 0.2 * legend_rows + 0.15), draw)
 
 
-def _curves(curve: Curve, fairness: str, figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
+def _curves(curve: PlottedPair, fairness: str, figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
     """The median over the repeats at each step of alpha, and the range of y over the repeats as a band."""
     for ax, settings in zip(axes, panels.values(), strict=True):
         for setting in settings:
             points, colour = setting.curves["weighted"], COLOURS[setting.base]
-            x, y = np.median(getattr(points, curve.x), axis=0), getattr(points, curve.y)
+            x, y = np.median(points[curve.x], axis=0), points[curve.y]
             middle = np.median(y, axis=0)
             ax.fill_between(x, y.min(axis=0), y.max(axis=0), color=colour, alpha=0.18, linewidth=0)
             ax.plot(x, middle, color=colour)
             ax.plot(x[:1], middle[:1], "s", color=colour, markersize=5.5)
         ax.margins(x=0.07, y=0.07)
         if curve.x == "bias":  # from 0, so that a bias that hardly moves is seen to
-            ax.set_xlim(0, 1.08 * max(np.median(s.curves["weighted"].bias, axis=0).max() for s in settings))
+            ax.set_xlim(0, 1.08 * max(np.median(s.curves["weighted"]["bias"], axis=0).max() for s in settings))
     axes[0].set_ylabel(curve.ylabel)
     label = curve.xlabel.format(fairness)
     figure.supxlabel(label[0].upper() + label[1:], fontsize=8.5)
-    n_repeats = len(next(iter(panels.values()))[0].target_auc)
-    _legend(figure, len(axes), n_repeats)
+    _legend(figure, len(axes), len(next(iter(panels.values()))[0].target_auc))
 
 
-def _legend(figure: "Figure", n_panels: int, n_repeats: int) -> None:
+def _legend(figure: "Figure", n_panels: int, n_repeats: int = 0) -> None:
+    """Name the base ensembles and, of curves over some repeats, the mark at alpha = 0 and the band."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles: list[Line2D | Patch] = [Line2D([], [], color=COLOURS[base], label=LABELS[base]) for base in BASES]
-    handles.append(Line2D([], [], color=INK, marker="s", linestyle="none", markersize=5, label="alpha = 0"))
+    if n_repeats:
+        handles.append(Line2D([], [], color=INK, marker="s", linestyle="none", markersize=5, label="alpha = 0"))
     if n_repeats > 1:
         handles.append(Patch(color=INK, alpha=0.18, linewidth=0, label=f"range over {n_repeats} repeats"))
-    figure.legend(handles=handles, loc="outside upper left", ncols=_columns(n_panels))
+    figure.legend(handles=handles, loc="outside upper left", ncols=4 if n_panels > 2 else n_panels)
 
 
 def _costs(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
@@ -174,31 +174,23 @@ def _costs(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
 
     for ax, settings in zip(axes, panels.values(), strict=True):
         ax.axhline(0, color=INK, linewidth=0.7)
-        for place, setting in enumerate(settings):
+        for position, setting in enumerate(settings):
             for side, framework in zip((-0.2, 0.2), FRAMEWORKS, strict=True):
-                _box(
-                    ax,
-                    place + side,
-                    setting.cof(framework),
-                    COLOURS[setting.base],
-                    filled=framework == "weighted",
-                )
+                _box(ax, position + side, setting.cof[framework], COLOURS[setting.base], filled=framework == "weighted")
         ax.set_xticks(range(len(settings)), [s.base.capitalize() for s in settings])
         ax.set_xlim(-0.6, len(settings) - 0.4)
         ax.grid(visible=False, axis="x")
     axes[0].set_ylabel("Cost of fairness (cof)")
-    handles = [
-        Patch(facecolor=INK, alpha=0.55, label="weighted (with beta)"),
-        Patch(facecolor="none", edgecolor=INK, label="unweighted"),
-    ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=_columns(len(axes)))
+    filled = Patch(facecolor=INK, alpha=0.55, label="weighted (with beta)")
+    hollow = Patch(facecolor="none", edgecolor=INK, label="unweighted")
+    figure.legend(handles=[filled, hollow], loc="outside upper left", ncols=4 if len(axes) > 2 else len(axes))
 
 
-def _box(ax: "Axes", place: float, values: FloatArray, colour: str, *, filled: bool) -> None:
+def _box(ax: "Axes", position: float, values: FloatArray, colour: str, *, filled: bool) -> None:
     line = {"color": colour, "linewidth": 1.1}
     ax.boxplot(
         values[np.isfinite(values)],
-        positions=[place],
+        positions=[position],
         widths=0.3,
         showfliers=False,
         patch_artist=True,
@@ -210,73 +202,56 @@ def _box(ax: "Axes", place: float, values: FloatArray, colour: str, *, filled: b
     )
 
 
-def _shrinkage(settings: Sequence[Setting]) -> Drawing:
+def _shrinkage(settings: Sequence[Setting]) -> PaperFigure:
     """How much of the scale-free bias is left while f2 is removed: what shrinking the scores alone cannot do."""
 
     def draw(figure: "Figure") -> None:
         axes = list(figure.subplots(1, 2, sharey=True))
         for ax, fairness in zip(axes, FAIRNESS, strict=True):
             for setting in (s for s in settings if s.fairness == fairness):
-                points = setting.curves["weighted"]
-                gone = 1 - np.median(points.f2 / points.f2[:, :1], axis=0)
-                left = np.median(points.bias / points.bias[:, :1], axis=0)
+                f2, bias = (setting.curves["weighted"][name] for name in ("f2", "bias"))
+                gone, left = 1 - np.median(f2 / f2[:, :1], axis=0), np.median(bias / bias[:, :1], axis=0)
                 ax.plot(gone, left, color=COLOURS[setting.base], linewidth=1.1, alpha=0.8)
             ax.set_title(f"{fairness.capitalize()} fairness", pad=7)
             _tidy(ax)
-            ax.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-            ax.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+            for axis in (ax.xaxis, ax.yaxis):
+                axis.set_major_formatter(lambda share, _: f"{share:.0%}")
         axes[0].set_ylim(bottom=-0.04)
         axes[0].set_ylabel("Scale-free bias left")
         figure.supxlabel("Raw bias f2 removed", fontsize=8.5)
-        _base_legend(figure)
+        _legend(figure, 2)
 
     alt = "Share of the scale-free bias left against the share of f2 removed, a line per data set and base ensemble."
-    return Drawing("shrinkage", alt, (7.4, 3.0), draw)
+    return PaperFigure("shrinkage", alt, (7.4, 3.0), draw)
 
 
-def _equal_bias(settings: Sequence[Setting]) -> Drawing:
-    """The fair version of Q3: the difference of AUC at equal scale-free bias, setting by setting."""
+def _equal_bias(settings: Sequence[Setting]) -> PaperFigure:
+    """The fair version of Q3: the difference of AUC at equal scale-free bias, a dot on the range over the repeats."""
     names = list(dict.fromkeys(s.dataset for s in settings))
 
     def draw(figure: "Figure") -> None:
         axes = list(figure.subplots(1, 2, sharex=True, sharey=True))
         for ax, fairness in zip(axes, FAIRNESS, strict=True):
-            own = [s for s in settings if s.fairness == fairness]
-            _dots(ax, [s for s in own if np.isfinite(s.gain)], names)
+            own = [s for s in settings if s.fairness == fairness and np.isfinite(s.gain)]
+            _tidy(ax)
+            ax.grid(visible=False, axis="y")
+            ax.axvline(0, color=INK, linewidth=0.7)
+            for s in own:
+                height, colour = names.index(s.dataset) + (-0.17 if s.base == BASES[0] else 0.17), COLOURS[s.base]
+                ax.hlines(height, np.nanmin(s.gains), np.nanmax(s.gains), color=colour, alpha=0.35, linewidth=3)
+                ax.plot(s.gain, height, "o", color=colour, markersize=5.5)
             ax.set_title(f"{fairness.capitalize()} fairness", pad=7)
-            for place, name in enumerate(names):
-                if not any(np.isfinite(s.gain) for s in own if s.dataset == name):
+            for height, name in enumerate(names):
+                if all(s.dataset != name for s in own):
                     where = ax.get_yaxis_transform()
-                    ax.text(0.03, place, "not comparable", transform=where, va="center", fontsize=7.5, alpha=0.6)
+                    ax.text(0.03, height, "not comparable", transform=where, va="center", fontsize=7.5, alpha=0.6)
         axes[0].set_yticks(range(len(names)), [TITLES[name] for name in names])
         axes[0].set_ylim(len(names) - 0.5, -0.5)
         figure.supxlabel("AUC with beta less AUC without, at equal scale-free bias  (right: beta helps)", fontsize=8.5)
-        _base_legend(figure)
+        _legend(figure, 2)
 
     alt = "Difference of AUC between the weighted and the unweighted framework at equal scale-free bias, by data set."
-    return Drawing("equal_bias", alt, (7.4, 1.3 + 0.28 * len(names)), draw)
-
-
-def _dots(ax: "Axes", settings: Sequence[Setting], names: Sequence[str]) -> None:
-    """The median gain of each setting as a dot on the range over its repeats."""
-    _tidy(ax)
-    ax.grid(visible=False, axis="y")
-    ax.axvline(0, color=INK, linewidth=0.7)
-    for s in settings:
-        place, colour = names.index(s.dataset) + (-0.17 if s.base == BASES[0] else 0.17), COLOURS[s.base]
-        ax.hlines(place, np.nanmin(s.gains), np.nanmax(s.gains), color=colour, alpha=0.35, linewidth=3)
-        ax.plot(s.gain, place, "o", color=colour, markersize=5.5)
-
-
-def _base_legend(figure: "Figure") -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], color=COLOURS[base], label=LABELS[base]) for base in BASES]
-    figure.legend(handles=handles, loc="outside upper left", ncols=2)
-
-
-def _columns(n_panels: int) -> int:
-    return 4 if n_panels > 2 else n_panels
+    return PaperFigure("equal_bias", alt, (7.4, 1.3 + 0.28 * len(names)), draw)
 
 
 def _tidy(ax: "Axes") -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,43 +24,14 @@ from evenout import __version__
 from evenout.datasets import load_dataset
 from evenout.exceptions import InputError, from_extra
 from evenout.pages import template
-from evenout.reproduce import figures
-from evenout.reproduce.claims import (
-    LEAST_COMMON,
-    NOTABLE,
-    PAPER_AUC,
-    Claim,
-    Setting,
-    breast_cancer_aucs,
-    judge,
-    read_settings,
-)
-from evenout.reproduce.experiment import (
-    ASKED,
-    BASES,
-    COLUMNS,
-    CURVE_ALPHAS,
-    FAIRNESS,
-    FIRST_FALL,
-    LAST_FALL,
-    RANDOM_ALPHAS,
-    TITLES,
-    compare_rows,
-    compare_searches,
-    derive_seeds,
-    run_repeat,
-    summarise,
-    typical,
-)
-from evenout.reproduce.figures import COLOURS, FAINT, INK, plan
+from evenout.reproduce import experiment, figures
+from evenout.reproduce.claims import LEAST_COMMON, NOTABLE, PAPER_AUC, Claim, breast_cancer_aucs, judge, read_settings
+from evenout.reproduce.experiment import BASES, FAIRNESS, TITLES
 from evenout.storage.output import atomic_folder
 
 if TYPE_CHECKING:
     import pandas as pd
     from markupsafe import Markup
-
-
-_MEAN_BETA = math.e - 1  # the limit of the mean of exp(rank / n)
 
 
 def render(
@@ -73,8 +45,29 @@ def render(
 ) -> str:
     """The page as a string of HTML; ``folder`` holds the SVG files to put into it."""
     settings = read_settings(points)
-    filters = {"signed": _signed, "number": _number, "percent": _percent, "significant": _significant}
+    filters: dict[str, Callable[..., str]] = {
+        "signed": lambda value, digits=3: ("" if value < 0 else "+") + _number(value, digits),
+        "number": _number,
+        "percent": lambda share, digits=0: f"{share:.{digits}%}",
+        "significant": lambda value: _number(value, "#.3g").rstrip("."),
+    }
     names = list(dict.fromkeys(points["dataset"]))
+    ends = {"first": experiment.FIRST_FALL, "last": experiment.LAST_FALL}
+    own = {fairness: [s for s in settings if s.fairness == fairness] for fairness in FAIRNESS}
+    measures = {"half": "auc_change_halfway", "end": "auc_change", "left": "scale_free_left"}
+    found = {  # the numbers that the prose speaks of, over the settings of each notion of fairness, and over all
+        **{
+            key: {name: _spread([getattr(s, measure) for s in part]) for name, part in own.items()}
+            for key, measure in measures.items()
+        },
+        "alpha_ratio": _spread([s.alpha_ratio for s in settings]),
+        "negative_first": _spread([s.negative_weights[0] for s in settings]),
+        "negative_last": _spread([s.negative_weights[1] for s in settings]),
+        "negative_cof": sum(s.median_cof["weighted"] < 0 for s in settings),
+        "good": sum(s.good_target for s in settings),
+        "tested": len(settings),
+        "incomparable": sum(not np.isfinite(s.gain) for s in settings),
+    }
     return template("evenout.reproduce", "index.html.j2", **filters).render(
         version=__version__,
         seed=seed,
@@ -85,53 +78,30 @@ def render(
         claims=claims,
         verdict={claim.id: claim for claim in claims},
         settings=[(TITLES[s.dataset], s) for s in settings],
-        found=_found(settings),
+        found=found,
         base_aucs=_base_aucs(points),
         breast_cancer=breast_cancer_aucs(points),
         paper_auc=PAPER_AUC,
         ties=None if ties is None else _ties(ties),
-        unseen=(held := summarise(unseen, TITLES)),
-        unseen_typical=typical(held),
-        asked=ASKED,
-        figures={drawing.name: _inline(drawing.name, drawing.alt, folder) for drawing in plan(settings)},
-        columns=COLUMNS,
-        design={"curve": CURVE_ALPHAS, "random": RANDOM_ALPHAS, "first": FIRST_FALL, "last": LAST_FALL},
-        mean_beta=_MEAN_BETA,
+        unseen=(held := experiment.summarise(unseen, TITLES)),
+        unseen_typical=experiment.typical(held),
+        asked=experiment.ASKED,
+        figures={drawing.name: _inline(drawing.name, drawing.alt, folder) for drawing in figures.plan(settings)},
+        columns=experiment.COLUMNS,
+        design={"curve": experiment.CURVE_ALPHAS, "random": experiment.RANDOM_ALPHAS, **ends},
+        mean_beta=math.e - 1,  # the limit of the mean of exp(rank / n)
         least_common=LEAST_COMMON,
         notable=NOTABLE,
         duplicates=float(load_dataset("breastw").X.duplicated().mean()),
     )
 
 
-def _found(settings: Sequence[Setting]) -> dict[str, Any]:
-    """The numbers that the prose speaks of, over the settings of each notion of fairness."""
-    own = {fairness: [s for s in settings if s.fairness == fairness] for fairness in FAIRNESS}
-    measures = {
-        "half": lambda s: s.auc_change_halfway,
-        "end": lambda s: s.auc_change,
-        "left": lambda s: s.scale_free_left,
-    }
-    cofs = [s.median_cof()["weighted"] for s in settings]
-    return {
-        **{key: {name: _spread(map(measure, part)) for name, part in own.items()} for key, measure in measures.items()},
-        "alpha_ratio": _spread(s.alpha_ratio for s in settings),
-        "negative_first": _spread(s.negative_weights[0] for s in settings),
-        "negative_last": _spread(s.negative_weights[1] for s in settings),
-        "negative_cof": sum(cof < 0 for cof in cofs),
-        "good": sum(s.good_target for s in settings),
-        "tested": len(settings),
-        "incomparable": sum(not np.isfinite(s.gain) for s in settings),
-    }
-
-
-def _spread(values: Any) -> dict[str, float]:
-    numbers = np.array(list(values))
-    return {"median": float(np.median(numbers)), "least": float(numbers.min()), "most": float(numbers.max())}
+def _spread(values: "Sequence[float] | pd.Series") -> dict[str, float]:
+    return {"median": float(np.median(values)), "least": float(np.min(values)), "most": float(np.max(values))}
 
 
 def _dataset(name: str) -> dict[str, Any]:
     data = load_dataset(name)
-    groups = data.sensitive.nunique()
     about = dict(line.split(": ", 1) for line in data.description.splitlines())
     return {
         "name": name,
@@ -139,7 +109,7 @@ def _dataset(name: str) -> dict[str, Any]:
         "rows": len(data.X),
         "features": data.X.shape[1],
         "outliers": int(data.y.sum()),
-        "groups": groups,
+        "groups": data.sensitive.nunique(),
         "attribute": "sampled" if about["Groups"].startswith("sampled") else "its own",
         "source": about["Source"],
     }
@@ -158,10 +128,7 @@ def _base_aucs(points: "pd.DataFrame") -> list[dict[str, Any]]:
 def _ties(ties: "pd.DataFrame") -> list[dict[str, Any]]:
     """The AUCs on Breast Cancer by neighbour search: median, least and most over the repeats."""
     return [
-        {
-            "search": search,
-            "auc": {base: _spread(part["auc"]) for base, part in rows.groupby("base", sort=False)},
-        }
+        {"search": search, "auc": {base: _spread(part["auc"]) for base, part in rows.groupby("base", sort=False)}}
         for search, rows in ties.groupby("search", sort=False)
     ]
 
@@ -176,31 +143,16 @@ def _inline(name: str, alt: str, folder: Path) -> "Markup":
     used = set(re.findall(r"(?:href=\"|url\()#([^\")]+)", svg))
     svg = re.sub(r" id=\"([^\"]*)\"", lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", svg)
     svg = re.sub(r"(href=\"|url\()#", rf"\1#{name}-", svg)
-    svg = svg.replace(INK, "currentColor").replace(FAINT, "var(--line)")
-    for base, colour in COLOURS.items():
+    svg = svg.replace(figures.INK, "currentColor").replace(figures.FAINT, "var(--line)")
+    for base, colour in figures.COLOURS.items():
         svg = svg.replace(colour, f"var(--{base})")
     return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1))
 
 
-def _signed(value: float, digits: int = 3) -> str:
-    """A change, with its sign."""
-    return _number(value, digits) if value < 0 else f"+{_number(value, digits)}"
-
-
-def _percent(share: float, digits: int = 0) -> str:
-    return f"{share:.{digits}%}"
-
-
-def _significant(value: float) -> str:
-    """A number of any size, with three digits that count."""
-    return f"{value:#.3g}".rstrip(".").replace("-", "\N{MINUS SIGN}") if math.isfinite(value) else "\N{EN DASH}"
-
-
-def _number(value: float, digits: int = 3) -> str:
-    """A number with a true minus; a dash where there is none."""
-    if not math.isfinite(value):
-        return "\N{EN DASH}"
-    return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+def _number(value: float, digits: int | str = 3) -> str:
+    """A number with so many digits behind the point, or in a format, and a true minus; a dash where there is none."""
+    shown = f"{value:.{digits}f}" if isinstance(digits, int) else f"{value:{digits}}"
+    return shown.replace("-", "\N{MINUS SIGN}") if math.isfinite(value) else "\N{EN DASH}"
 
 
 QUICK_DATASETS = ("german", "breastw", "pima")
@@ -211,16 +163,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Results:
-    """What was written where, and what was found.
-
-    Parameters
-    ----------
-    page, points : Path
-        ``index.html`` and ``points.csv``.
-    claims : list of Claim
-    seconds : dict of float
-        By step.
-    """
+    """Where ``index.html`` and ``points.csv`` were written, what was found, and the seconds that each step took."""
 
     page: Path
     points: Path
@@ -274,19 +217,31 @@ def reproduce(
     progress : callable
         Called with what is being done, the steps done, and their total.
     """
+    import pandas as pd
+
     names = _checked(datasets if datasets is not None else QUICK_DATASETS if quick else tuple(TITLES), repeats, seed)
     from_extra("matplotlib", "pages", "reproduce")  # told before the work, not after it
     n_repeats = min(repeats, QUICK_REPEATS) if quick else repeats
     steps = _Steps(progress, total=len(names) * n_repeats + figures.count(names) + 3)
     # One BLAS thread: sums of products then do not depend on how many cores the machine has.
     with atomic_folder(out) as folder, threadpool_limits(1):
-        points = _write_points(folder, names, n_repeats, seed, n_threads, steps)
+        frames, ties = [], None
+        for name, repeat in product(names, range(n_repeats)):
+            with steps.step(f"{TITLES[name]}, repeat {repeat + 1} of {n_repeats}", name):
+                frames.append(experiment.run_repeat(name, seed, repeat, n_threads=n_threads))
+        points = _written(folder / "points.csv", pd.concat(frames))  # all else is computed from what is written
         with steps.step("Breast Cancer's ties", "ties"):
-            ties = _write_ties(folder, seed, n_repeats) if "breastw" in names else None
+            if "breastw" in names:
+                ties = experiment.compare_searches(seed, n_repeats)
+                _written(folder / "ties.csv", ties)
         with steps.step("rows that the weights have not seen", "unseen"):
-            unseen = _write_unseen(folder, names, seed, n_repeats, n_threads)
+            unseen = experiment.compare_rows(names, seed, n_repeats, n_threads=n_threads)
+            _written(folder / "unseen.csv", unseen)
         claims = judge(points)
-        _draw(folder, points, steps)
+        (folder / "figures").mkdir()
+        for drawing in figures.plan(read_settings(points)):
+            with steps.step(f"figure {drawing.name}", "figures"):
+                drawing.save(folder / "figures")
         with steps.step("the page", "page"):
             page = render(points, claims, ties, unseen, folder / "figures", seed=seed)
             (folder / "index.html").write_text(page, encoding="utf-8")
@@ -309,40 +264,12 @@ def _checked(datasets: Sequence[str], repeats: int, seed: int) -> list[str]:
     return [name for name in TITLES if name in datasets]
 
 
-def _write_points(
-    folder: Path, names: list[str], n_repeats: int, seed: int, n_threads: int, steps: _Steps
-) -> "pd.DataFrame":
-    """Run every repeat and write ``points.csv``; the table as it reads from there, which all else is computed from."""
+def _written(file: Path, table: "pd.DataFrame") -> "pd.DataFrame":
+    """Write a table; as it reads from there. Ten digits are more than a figure shows, fewer than rounding can touch."""
     import pandas as pd
 
-    frames = []
-    for name in names:
-        for repeat in range(n_repeats):
-            with steps.step(f"{TITLES[name]}, repeat {repeat + 1} of {n_repeats}", name):
-                frames.append(run_repeat(name, seed, repeat, n_threads=n_threads))
-    file = folder / "points.csv"
-    # Ten digits are more than a figure shows and fewer than rounding can touch.
-    pd.concat(frames).to_csv(file, index=False, float_format="%.10g", lineterminator="\n")
+    table.to_csv(file, index=False, float_format="%.10g", lineterminator="\n")
     return pd.read_csv(file)
-
-
-def _write_ties(folder: Path, seed: int, n_repeats: int) -> "pd.DataFrame":
-    ties = compare_searches(seed, n_repeats)
-    ties.to_csv(folder / "ties.csv", index=False, float_format="%.10g", lineterminator="\n")
-    return ties
-
-
-def _write_unseen(folder: Path, names: list[str], seed: int, n_repeats: int, n_threads: int) -> "pd.DataFrame":
-    unseen = compare_rows(names, seed, n_repeats, n_threads=n_threads)
-    unseen.to_csv(folder / "unseen.csv", index=False, float_format="%.10g", lineterminator="\n")
-    return unseen
-
-
-def _draw(folder: Path, points: "pd.DataFrame", steps: _Steps) -> None:
-    (folder / "figures").mkdir()
-    for drawing in figures.plan(read_settings(points)):
-        with steps.step(f"figure {drawing.name}", "figures"):
-            drawing.save(folder / "figures")
 
 
 def _write_run(folder: Path, run: dict[str, Any], claims: list[Claim], seconds: dict[str, float]) -> None:
@@ -354,7 +281,7 @@ def _write_run(folder: Path, run: dict[str, Any], claims: list[Claim], seconds: 
         "platform": f"{platform.system()} {platform.machine()}",
         "settings": run,
         "seeds": {
-            name: [asdict(derive_seeds(run["seed"], name, repeat)) for repeat in range(run["repeats"])]
+            name: [asdict(experiment.derive_seeds(run["seed"], name, repeat)) for repeat in range(run["repeats"])]
             for name in run["datasets"]
         },
         "seconds": {step: round(taken, 2) for step, taken in seconds.items()},
