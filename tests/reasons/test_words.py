@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenout.fitting.result import Background
-from evenout.reasons.words import Features, Words
+from evenout.reasons.words import Features, ReasonWords
 from evenout.tables.columns import NUMBER, Categories, Numbers
 from evenout.tables.encoder import TableEncoder
 
@@ -20,7 +20,7 @@ def rows():
 @pytest.fixture(scope="module")
 def words(rows):
     background = Background.of(rows, np.zeros(1000, dtype=int), np.arange(1000) % 5, 1)
-    return Words(background, Features.of_rows(["amount", "count"], 2), rows="clients")
+    return ReasonWords(background, Features.of_rows(["amount", "count"], 2), rows="clients")
 
 
 @pytest.mark.parametrize("column", [0, 1])
@@ -77,7 +77,7 @@ def pairs():
         + [Categories("job", ("clerk", "cook"), False, ""), Categories("home", ("own", "rent"), False, "")]
     )
     background = Background.of(rows, np.zeros(900, dtype=int), np.arange(900) % 5, 1)
-    return Words(background, Features.of_table(table))
+    return ReasonWords(background, Features.of_table(table))
 
 
 def test_a_common_value_is_named_with_the_column_that_makes_it_rare(pairs):

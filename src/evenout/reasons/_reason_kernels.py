@@ -110,18 +110,10 @@ def walk_crowd(
 
     A point that moves by u is at the squared distance ``|z - o|^2 + |u|^2 + 2 u'z - 2 u'o`` from o.
 
-    Parameters
-    ----------
-    start : array of shape (m, D)
-        The typical rows.
-    change : array of shape (m, d)
-        What the rows have more than these, by column; ``player`` (d,) is the feature that a column belongs to, of p.
-    each : array of shape (d, D)
-        What a unit of a column adds to the coordinates; ``product`` (d, M) is its product with the crowd (M, D).
-    own : array of int, shape (m,)
-        The location that the row itself is among the crowd, or -1.
-    grid : float
-        Coordinates are multiples of it; 0: they are as they are.
+    ``start`` (m, D) are the typical rows, ``change`` (m, d) is what the rows have more than these, by column, and
+    ``player`` (d,) the feature that a column belongs to, of p. ``each`` (d, D) is what a unit of a column adds to the
+    coordinates, ``product`` (d, M) its product with the crowd (M, D). ``own`` (m,) is the location that the row itself
+    is among the crowd, or -1. Coordinates are multiples of ``grid``; 0: they are as they are.
     """
     D, M = crowd.shape[1], len(crowd)
     square, point, taken, still = np.empty(M), np.empty(D), np.empty(p, np.bool_), np.zeros(M)

@@ -52,14 +52,10 @@ _SEED = 20240229
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """A walk over mixtures of p features.
+    """A walk over mixtures of p features, which begins at the typical row.
 
-    Parameters
-    ----------
-    steps : array of int, shape (L - 1,)
-        The feature that enters or leaves at each step; the walk begins at the typical row.
-    p, pairs : int
-        Number of features, and of orders walked there and back; 0 pairs: the walk meets every mixture once.
+    ``steps`` (L - 1,) are the features that enter or leave. ``pairs`` is the number of orders walked there and back; 0:
+    the walk meets every mixture once.
     """
 
     steps: IntArray
@@ -95,14 +91,14 @@ class Orders:
 
     @cached_property
     def _entries(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """All mixtures without each feature, the same with it, and the share of the orders in which it so enters.
+        """All mixtures without each feature, and with it, and the share of the orders in which it so enters.
 
         Each has the shape (p, 2^(p - 1)).
         """
         number = self.taken @ (1 << np.arange(self.p))
-        place = np.argsort(number)
+        index = np.argsort(number)
         without = np.array([np.flatnonzero(~self.taken[:, j]) for j in range(self.p)])
-        entered = place[number[without] + (1 << np.arange(self.p))[:, None]]
+        entered = index[number[without] + (1 << np.arange(self.p))[:, None]]
         share = 1.0 / (self.p * np.array([comb(self.p - 1, size) for size in range(self.p)]))
         return without, entered, share[self.taken.sum(axis=1)[without]]
 
@@ -128,18 +124,10 @@ _DISTANCES = 2**18  # of mixtures to the crowd, for each row
 
 @dataclass(frozen=True)
 class Mixtures:
-    """All mixtures of some rows with the typical row, as a part of a pool sees them.
+    """All mixtures of rows X (m, d) with the typical row (m, d) beside each, as a part of a pool sees them.
 
-    Parameters
-    ----------
-    X : array of shape (m, d)
-    typical : array of shape (m, d)
-        The typical row beside each.
-    player : array of int, shape (d,)
-        Which of the p features of the table each of these columns belongs to.
-    orders : Orders
-    groups : array of shape (m,) or None
-        For detectors that use the group.
+    ``player`` (d,) says which of the p features of the table each of these columns belongs to; ``groups`` (m,) are for
+    detectors that use the group.
     """
 
     X: FloatArray
@@ -166,17 +154,11 @@ class Crowd:
         self.model = fitted
         self._known: tuple[FloatArray, FloatArray] | None = None
         if n > size:  # evenly spaced in the order of the values: the same rows for every order of the table
-            places = np.linspace(0, n - 1, size).round().astype(np.intp)
-            rows = np.repeat(np.arange(len(fitted.counts)), fitted.counts)[places]
-            lof, knn = (_fewer(k, size / n) for k in (fitted.lof, fitted.knn))
+            indices = np.linspace(0, n - 1, size).round().astype(np.intp)
+            rows = np.repeat(np.arange(len(fitted.counts)), fitted.counts)[indices]
+            share = size / n  # so are the numbers of neighbours
+            lof, knn = ([int(min(k, max(_LEAST, round(k * share)))) for k in ks] for ks in (fitted.lof, fitted.knn))
             self.model, _ = Neighbours.fit(fitted.locations[rows], lof=lof, knn=knn)
-
-    def _each(self, d: int, turn: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-        """What a unit of each column adds to the coordinates (d, D), and to the products with the crowd (d, M)."""
-        if self._known is None:
-            each = np.eye(d) if turn is None else turn
-            self._known = each, np.ascontiguousarray(each @ self.model.locations.T)
-        return self._known
 
     def walk(self, mixtures: Mixtures, ends: FloatArray, turn: FloatArray | None) -> FloatArray:
         """Raw scores of all mixtures; ``ends`` are the rows in the coordinates of the neighbours, shape (m, D)."""
@@ -184,36 +166,29 @@ class Crowd:
         from evenout.reasons._reason_kernels import walk_crowd
 
         orders, model = mixtures.orders, self.model
+        if self._known is None:  # what a unit of each column adds to the coordinates, and to products with the crowd
+            each = np.eye(len(mixtures.player)) if turn is None else turn
+            self._known = each, np.ascontiguousarray(each @ model.locations.T)
         start = np.ascontiguousarray(mixtures.typical if turn is None else mixtures.typical @ turn)
         change, own = mixtures.X - mixtures.typical, find_rows(ends, model.locations)
-        way = (start, change, mixtures.player, *self._each(len(mixtures.player), turn), own, orders.steps, orders.p)
+        way = (start, change, mixtures.player, *self._known, own, orders.steps, orders.p)
         known = (model.locations, model.counts, model.k_distance, model.density, model.lof, model.knn)
         out = np.empty((len(change), len(orders.taken), model.width))
         walk_crowd(*way, *known, int(max([*model.lof, *model.knn])), 0.0 if turn is None else GRID, out)
         return out
 
 
-def _fewer(ks: IntArray, share: float) -> list[int]:
-    """Numbers of neighbours among a share of the rows."""
-    return [int(min(k, max(_LEAST, round(k * share)))) for k in ks]
-
-
 def crowd_of(part: Any, orders: Orders) -> Crowd | None:
     """Of a part with neighbours; the fewer mixtures there are, the more rows can be afforded."""
-    size = max(CROWD, _DISTANCES // len(orders.taken))
-    if isinstance(part, Nearness):
-        return Crowd(part.neighbours, size)
-    return Crowd(part, size) if isinstance(part, Neighbours) else None
+    part = part.neighbours if isinstance(part, Nearness) else part
+    return Crowd(part, max(CROWD, _DISTANCES // len(orders.taken))) if isinstance(part, Neighbours) else None
 
 
-def is_by_feature(part: Any) -> bool:
-    """Whether each column of a part follows from one feature alone."""
-    return isinstance(part, Tails | Precomputed)
-
-
-def column_features(part: Any) -> IntArray:
-    """The feature behind each column of such a part."""
-    return part.features if isinstance(part, Tails) else np.arange(part.width)
+def column_features(part: Any) -> IntArray | None:
+    """The feature behind each column of a part whose columns follow from one feature each; None for others."""
+    if isinstance(part, Precomputed):
+        return np.arange(part.width)
+    return part.features if isinstance(part, Tails) else None
 
 
 @singledispatch
@@ -256,52 +231,47 @@ _ROWS = 64  # compared at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Company:
-    """Finds the typical row among those most like a row; groups play no part."""
+class SimilarRows:
+    """Finds the typical row among the rows of the crowd most like a row; groups play no part."""
 
     background: Background
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many rows it is made of."""
         return min(COMPANY, max(1, len(self.background.crowd) // 4))
 
     def similar(self, X: FloatArray) -> IntArray:
-        """Places of the company of each row in the crowd, shape (m, size)."""
-        return np.concatenate([self._block(X[start : start + _ROWS]) for start in range(0, len(X), _ROWS)])
-
-    def typical(self, X: FloatArray, similar: IntArray | None = None) -> FloatArray:
-        """Medians of the company of each row, and its most frequent categories, shape (m, d)."""
-        similar = self.similar(X) if similar is None else similar
-        return np.concatenate([self._middle(similar[start : start + _ROWS]) for start in range(0, len(X), _ROWS)])
-
-    def _middle(self, similar: IntArray) -> FloatArray:
-        near = self.background.crowd[similar]
-        middle = np.partition(near, (self.size - 1) // 2, axis=1)[:, (self.size - 1) // 2]
-        for start, stop in self._runs:
-            most = near[:, :, start:stop].sum(axis=1).argmax(axis=1)
-            middle[:, start:stop] = np.arange(stop - start) == most[:, None]
-        return middle
-
-    def _block(self, X: FloatArray) -> IntArray:
+        """Places in the crowd of the rows most like each row, shape (m, size)."""
         from evenout.reasons._reason_kernels import saturated_distances
 
-        units, inside = self._inside
-        distance = np.empty((len(X), len(self.background.crowd)))
-        saturated_distances(units.apply(X), inside, SATURATED, distance)
-        own = (distance.min(axis=1) == 0.0) & (self.background.crowd[distance.argmin(axis=1)] == X).all(axis=1)
-        distance[own, distance[own].argmin(axis=1)] = np.inf  # the row itself
-        return np.argpartition(distance, self.size - 1, axis=1)[:, : self.size]
+        crowd, (units, inside), similar = self.background.crowd, self._inside, []
+        for rows in (X[start : start + _ROWS] for start in range(0, len(X), _ROWS)):
+            distance = np.empty((len(rows), len(crowd)))
+            saturated_distances(units.apply(rows), inside, SATURATED, distance)
+            own = (distance.min(axis=1) == 0.0) & (crowd[distance.argmin(axis=1)] == rows).all(axis=1)
+            distance[own, distance[own].argmin(axis=1)] = np.inf  # the row itself
+            similar.append(np.argpartition(distance, self.size - 1, axis=1)[:, : self.size])
+        return np.concatenate(similar)
+
+    def typical(self, X: FloatArray, similar: IntArray | None = None) -> FloatArray:
+        """Medians of the rows most like each row, and their most frequent categories, shape (m, d)."""
+        similar = self.similar(X) if similar is None else similar
+        half, runs, typical = (self.size - 1) // 2, category_runs(self.background.crowd), []
+        for start in range(0, len(X), _ROWS):
+            near = self.background.crowd[similar[start : start + _ROWS]]
+            middle = np.partition(near, half, axis=1)[:, half]
+            for first, last in runs:
+                most = near[:, :, first:last].sum(axis=1).argmax(axis=1)
+                middle[:, first:last] = np.arange(last - first) == most[:, None]
+            typical.append(middle)
+        return np.concatenate(typical)
 
     @cached_property
     def _inside(self) -> tuple[Units, FloatArray]:
         """Units in which rows are compared, and the crowd in them, by column."""
         units = Units.fit(self.background.crowd)
         return units, np.ascontiguousarray(units.apply(self.background.crowd).T)
-
-    @cached_property
-    def _runs(self) -> list[tuple[int, int]]:
-        return category_runs(self.background.crowd)
 
 
 _NUMBERS = 2**21  # held at a time
@@ -311,16 +281,9 @@ _NUMBERS = 2**21  # held at a time
 class Resembling:
     """What the fair score takes off or adds for resembling groups; a row that tells nothing of its group gets 0.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Of the G groups.
-    likeness : array of shape (m, G)
-        How much each row resembles each group, 1 where it tells nothing.
-    added : array of shape (m, G)
-        What each row gets for that.
-    by_feature : array of shape (m, p)
-        What each feature adds to the sum of that, beside the typical row of all rows.
+    ``likeness`` (m, G) is how much each row resembles each of the groups, 1 where it tells nothing; ``added`` (m, G)
+    what each row gets for that; ``by_feature`` (m, p) what each feature adds to the sum of that, beside the typical row
+    of all rows.
     """
 
     names: tuple[str, ...]
@@ -343,16 +306,10 @@ class Resembling:
 class Parts:
     """Scores and their parts; the last axis is base score, fair score.
 
-    Parameters
-    ----------
-    scores, typical : arrays of shape (m, 2)
-        Of the rows, and of the typical rows beside them, as if these told nothing of their group.
-    parts : array of shape (m, p, 2), or (m, p + 1, 2)
-        What each feature adds and, last, resemblance, where the score is corrected by that:
-        ``parts.sum(axis=1) == scores - typical``.
-    error : array of the same shape
-        Standard errors of the parts, from sampling orders; 0 where all were taken.
-    resembling : Resembling or None
+    ``scores`` and ``typical`` (m, 2) are of the rows, and of the typical rows beside them, as if these told nothing of
+    their group. ``parts`` (m, p, 2), or (m, p + 1, 2), are what each feature adds and, last, resemblance, where the
+    score is corrected by that: ``parts.sum(axis=1) == scores - typical``. ``error``, of the same shape, are standard
+    errors of the parts, from sampling orders; 0 where all were taken.
     """
 
     scores: FloatArray
@@ -364,15 +321,7 @@ class Parts:
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
-    """A fitted model, ready to split scores.
-
-    Parameters
-    ----------
-    result : FitResult
-    player : array of int, shape (d,)
-        The feature of the table, of p, that each column of X belongs to.
-    orders : Orders
-    """
+    """A fitted model, ready to split scores; ``player`` (d,) is the feature of the table that a column belongs to."""
 
     result: FitResult
     player: IntArray
@@ -383,30 +332,26 @@ class Attribution:
 
         Rows are worked on in blocks: the mixtures of all are never held.
         """
-        pool = self.result.scores.pool
-        own = None
+        pool, own = self.result.scores.pool, None
         if any(isinstance(part, GroupAware) for part in pool.parts) and sensitive_features is not None:
             own = np.asarray(sensitive_features, dtype=object)
             typical = np.ascontiguousarray(np.broadcast_to(typical, X.shape))
         ends = [self._raw(rows, own, n_threads) for rows in (typical, X)]
         ends[0], typical = (np.broadcast_to(one, many.shape) for one, many in ((ends[0], ends[1]), (typical, X)))
         width = self.orders.p * CROWD + len(self.orders.taken) * ends[1].shape[1]
-        found = map_blocks(
-            lambda rows: self._block(
-                X[rows], typical[rows], ends[0][rows], ends[1][rows], None if own is None else own[rows]
-            ),
-            n_rows=len(X),
-            block=max(1, _NUMBERS // width),
-            n_threads=n_threads,
-        )
+
+        def split(rows: slice) -> tuple[FloatArray, FloatArray]:
+            groups = None if own is None else own[rows]
+            return self._block(X[rows], typical[rows], ends[0][rows], ends[1][rows], groups)
+
+        blocks = map_blocks(split, len(X), max(1, _NUMBERS // width), n_threads)
         acts = self._acts(X, typical)[:, :, None]  # what does not act has no part, not even by rounding
-        parts, error = (np.where(acts, np.concatenate(each), 0.0) for each in zip(*found, strict=True))
+        parts, error = (np.where(acts, np.concatenate(each), 0.0) for each in zip(*blocks, strict=True))
         scores, usual = self._scores(ends[1]), self._scores(ends[0])
         model = self.result.scores.resemblance
         if model is None:
             return Parts(scores, usual, parts, error)
-        n, weights = self.result.scores.n_detectors, self.result.mixture.weights
-        likeness = model.of(X)
+        n, weights, likeness = self.result.scores.n_detectors, self.result.mixture.weights, model.of(X)
         both = self._scores(np.column_stack([ends[1][:, :n], likeness]))
         last = (both - scores)[:, None, :]
         added = -model.levelled(-weights[n:]) * (likeness - 1.0)
@@ -450,9 +395,9 @@ class Attribution:
         lone = np.zeros((len(X), self.orders.p, 2))
         for place, columns in self.columns.items():
             part = self.result.scores.pool.parts[place]
-            if is_by_feature(part):
+            if (features := column_features(part)) is not None:
                 change = (last - first)[:, columns, None] * weights[columns]
-                for c, player in enumerate(self._players(part)[column_features(part)]):
+                for c, player in enumerate(self._players(part)[features]):
                     lone[:, player] += change[:, c]
             else:
                 both += self.mixed(place, X, typical, first, last, groups) @ weights[columns]
@@ -469,13 +414,21 @@ class Attribution:
         pool, columns = self.result.scores.pool, self.columns[place]
         part, player = pool.parts[place], self._players(pool.parts[place])
         first, last = first[:, None, columns], last[:, None, columns]
-        if is_by_feature(part):
-            return first + (last - first) * self.orders.taken[:, player[column_features(part)]]
+        if (features := column_features(part)) is not None:
+            return first + (last - first) * self.orders.taken[:, player[features]]
         if isinstance(part, OWN):
             X, typical = pool.inside(X), pool.inside(typical)
         crowd = self._crowds.get(place)
-        found = mixed_scores(part, Mixtures(X, typical, player, self.orders, groups), crowd)
-        return found if crowd is None else self._matched(found, first, last)
+        mixed = mixed_scores(part, Mixtures(X, typical, player, self.orders, groups), crowd)
+        if crowd is None:
+            return mixed
+        # Scores by a crowd are moved to what they are at the ends; features share the difference by size of part.
+        size = np.abs(self.orders.parts(mixed)[0])
+        total = size.sum(axis=1, keepdims=True)
+        share = np.divide(size, total, out=np.full_like(size, 1.0 / self.orders.p), where=total > 0)
+        begin, end = first - mixed[:, :1], self.orders.end
+        gap = (last - mixed[:, end : end + 1]) - begin
+        return mixed + begin + gap * (self.orders.taken @ share)
 
     def _resembling(self, X: FloatArray, weights: FloatArray) -> FloatArray:
         """What each feature adds to what rows get for resembling groups, beside the typical row of all, shape (m, p).
@@ -486,21 +439,12 @@ class Attribution:
         assert model is not None
         assert background is not None
         size = max(1, _NUMBERS // (len(self.orders.taken) * X.shape[1]))
-        found = []
+        parts = []
         for start in range(0, len(X), size):
             rows = X[start : start + size]
             mixtures = Mixtures(rows, np.broadcast_to(background.typical, rows.shape), self.player, self.orders)
-            found.append(self.orders.parts(mixtures.joined(model.of(mixtures.rows()) @ weights))[0][:, :, 0])
-        return np.concatenate(found)
-
-    def _matched(self, found: FloatArray, first: FloatArray, last: FloatArray) -> FloatArray:
-        """Scores by a crowd, moved to what they are at the ends; features share the difference by size of part."""
-        size = np.abs(self.orders.parts(found)[0])
-        total = size.sum(axis=1, keepdims=True)
-        share = np.divide(size, total, out=np.full_like(size, 1.0 / self.orders.p), where=total > 0)
-        begin = first - found[:, :1]
-        gap = (last - found[:, self.orders.end : self.orders.end + 1]) - begin
-        return found + begin + gap * (self.orders.taken @ share)
+            parts.append(self.orders.parts(mixtures.joined(model.of(mixtures.rows()) @ weights))[0][:, :, 0])
+        return np.concatenate(parts)
 
     def _players(self, part: Any) -> IntArray:
         """The features of the table that the columns belong to which a part of the pool sees."""
@@ -527,15 +471,14 @@ class Attribution:
     @cached_property
     def columns(self) -> dict[int, slice]:
         """The columns of each part of the pool."""
-        found, first, pool = {}, 0, self.result.scores.pool
+        columns, first, pool = {}, 0, self.result.scores.pool
         for place, part in enumerate(pool.parts):
             names = getattr(part, "width", None) or len(getattr(part, "names", " "))
             last = len(pool.names) if place == len(pool.parts) - 1 else first + names
-            found[place] = slice(first, last)
-            first = last
-        return found
+            columns[place], first = slice(first, last), last
+        return columns
 
     @cached_property
     def _crowds(self) -> dict[int, Crowd]:
-        found = {place: crowd_of(part, self.orders) for place, part in enumerate(self.result.scores.pool.parts)}
-        return {place: crowd for place, crowd in found.items() if crowd is not None}
+        crowds = ((place, crowd_of(part, self.orders)) for place, part in enumerate(self.result.scores.pool.parts))
+        return {place: crowd for place, crowd in crowds if crowd is not None}

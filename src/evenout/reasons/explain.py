@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from evenout.exceptions import InputError
 from evenout.out_of_core.dask_engine import frame_collection
 from evenout.out_of_core.engines import Engine, Part, Rows, Staged, read_rows
-from evenout.reasons.attribution import Attribution, Company, draw_orders
+from evenout.reasons.attribution import Attribution, SimilarRows, draw_orders
 from evenout.reasons.explanation import CHANGES, Explanation
-from evenout.reasons.words import Features, Words, names_of, row_labels
+from evenout.reasons.words import Features, ReasonWords
 from evenout.tables.rows import column_names, new_rows
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ def explain_rows(
     rows: str = "rows",
     names: Any = None,
 ) -> Explanation:
-    """The same for encoded rows, and what they were encoded from, as far as it is at hand."""
+    """`explain` for encoded rows, and what they were encoded from, as far as it is at hand."""
+    import pandas as pd
+
     result = ensemble._result
     if result.background is None:
         raise InputError("this model was saved before reasons were kept; fit it anew, and save it")
@@ -105,11 +107,13 @@ def explain_rows(
     if baseline not in BASELINES:
         raise InputError("{baseline=!r} is unknown; use 'alike' or 'typical'", baseline=baseline)
     array, background = new_rows(ensemble, X), result.background
-    named = names_of(ensemble, X) if names is None else list(names)
+    if names is None:
+        names = getattr(ensemble, "feature_names_in_", None)
+    named = column_names(X) if names is None else list(names)
     features = Features.of_rows(named, array.shape[1]) if table is None else Features.of_table(table)
-    company = Company(background)
-    similar = company.similar(array) if baseline == "alike" else None
-    typical = background.typical[None] if similar is None else company.typical(array, similar)
+    alike, table_rows = SimilarRows(background), X if frame is None else frame
+    similar = alike.similar(array) if baseline == "alike" else None
+    typical = background.typical[None] if similar is None else alike.typical(array, similar)
     split = Attribution(result, features.player, draw_orders(len(features.names)))
     threads = effective_n_jobs(ensemble.n_jobs)
     parts = split.split(array, typical, sensitive_features=sensitive_features, n_threads=threads)
@@ -117,12 +121,12 @@ def explain_rows(
     if parts.resembling is not None:
         values = np.column_stack([values, parts.resembling.most(parts.parts[:, -1, 1])[1].astype(object)])
     return Explanation(
-        words=Words(background, features, rows),
+        words=ReasonWords(background, features, rows),
         parts=parts,
         rows=array,
         beside=np.broadcast_to(typical, array.shape),
         values=values,
-        index=row_labels(X if frame is None else frame, len(array)),
+        index=table_rows.index if hasattr(table_rows, "columns") else pd.RangeIndex(len(array)),
         n_reasons=min(int(n_reasons), parts.parts.shape[1]),
         baseline=baseline,
         base_line=result.base_threshold,
@@ -143,19 +147,8 @@ def reason_columns(
 ) -> "pd.DataFrame":
     """Columns ``change``, ``reason_1``, ... of all rows; reasons are empty where neither score flags the row.
 
-    Of ``everybody``: no row is without; the first says so where nothing stands out.
-
-    Parameters
-    ----------
-    ensemble : FairOutlierEnsemble
-    rows : array or frame of shape (m, d)
-        Encoded.
-    n_reasons : int
-    table : TableEncoder, optional
-        That the rows were encoded by, from ``frame``, if that is at hand.
-    frame : DataFrame, optional
-    sensitive_features : array of shape (m,), optional
-        Only for detectors that use the group of a row.
+    Of ``everybody``: no row is without; the first says so where nothing stands out. ``rows`` (m, d) are encoded, by
+    ``table`` from ``frame`` if these are at hand; ``sensitive_features`` are only for detectors that use them.
     """
     import pandas as pd
 
@@ -167,10 +160,10 @@ def reason_columns(
         few = rows.iloc[named] if hasattr(rows, "iloc") else rows[named]
         shown = None if frame is None else frame.iloc[named]
         groups = None if sensitive_features is None else np.asarray(sensitive_features, dtype=object)[named]
-        found = explain_rows(ensemble, few, n_reasons, table=table, frame=shown, sensitive_features=groups)
-        for row, place in enumerate(named):
-            said = found.texts(row)[: found.n_given(row)] or [found.summary(row)]
-            texts[place, : len(said)] = said
+        told = explain_rows(ensemble, few, n_reasons, table=table, frame=shown, sensitive_features=groups)
+        for row, at in enumerate(named):
+            said = told.texts(row)[: told.n_given(row)] or [told.summary(row)]
+            texts[at, : len(said)] = said
     change = np.array(CHANGES, dtype=object)[2 * before.astype(int) + after]
     return pd.DataFrame({"change": change} | {f"reason_{j + 1}": texts[:, j] for j in range(n_reasons)})
 
@@ -204,17 +197,9 @@ def explain_partitions(
 ) -> int:
     """Write the reasons of all flagged rows, or of all, of an engine's encoded partitions; how many rows these are.
 
-    Parameters
-    ----------
-    engine : Engine
-        Over encoded rows; see `evenout.out_of_core.parquet.encoded`.
-    ensemble : FairOutlierEnsemble
-    n_reasons : int
-    to : Path
-        A folder, reachable by all workers, for one file per partition, ``reasons-000000.parquet``: ``source`` and
-        ``row`` say which row of the input it is; ``change``, ``reason_1``, ...
-    table : TableEncoder, optional
-        That the rows were encoded by.
+    Rows were encoded by ``table``; see `evenout.out_of_core.parquet.encoded`. ``to`` is a folder, reachable by all
+    workers, for one file per partition, ``reasons-000000.parquet``: ``source`` and ``row`` say which row of the input
+    it is; ``change``, ``reason_1``, ...
     """
     shared = engine.share((ensemble, table))
     return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, shared, n_reasons, to, everybody))

@@ -11,7 +11,7 @@ from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.exceptions import from_extra
 from evenout.groups.read import EVERY, read_groups
 from evenout.reasons.attribution import Parts, Resembling
-from evenout.reasons.words import Words, number
+from evenout.reasons.words import ReasonWords, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +23,11 @@ RESEMBLANCE = "resemblance to groups"
 _SHOWN = 50  # rows, in a notebook
 _LINES = 15  # printed, at most
 _WIDTH = 160  # characters of a line that is printed
+
+
+def _of_score(figures: str, score: int) -> property:
+    """A property of `Explanation`: figures of the base score (0) or of the fair score (1)."""
+    return property(lambda self: getattr(self.parts, figures)[..., score])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,7 +72,7 @@ class Explanation:
     >>> model.explain(data.X[:2], n_reasons=1).to_frame()[["feature", "text"]]  # doctest: +SKIP
     """
 
-    words: Words
+    words: ReasonWords
     parts: Parts
     rows: FloatArray
     beside: FloatArray
@@ -94,40 +99,14 @@ class Explanation:
     @property
     def tells(self) -> FloatArray:
         """How well each feature tells the group, 0 not at all and 1 always; NaN for resemblance, which is about it."""
-        found = self.words.features.largest(self.words.background.tells)
-        return found if self.resembling is None else np.append(found, np.nan)
+        tells = np.full(len(self.words.features.names), -np.inf)
+        np.maximum.at(tells, self.words.features.player, self.words.background.tells)
+        return tells if self.resembling is None else np.append(tells, np.nan)
 
-    @property
-    def base_parts(self) -> FloatArray:  # noqa: D102
-        return self.parts.parts[:, :, 0]
-
-    @property
-    def fair_parts(self) -> FloatArray:  # noqa: D102
-        return self.parts.parts[:, :, 1]
-
-    @property
-    def base_errors(self) -> FloatArray:  # noqa: D102
-        return self.parts.error[:, :, 0]
-
-    @property
-    def fair_errors(self) -> FloatArray:  # noqa: D102
-        return self.parts.error[:, :, 1]
-
-    @property
-    def base_scores(self) -> FloatArray:  # noqa: D102
-        return self.parts.scores[:, 0]
-
-    @property
-    def fair_scores(self) -> FloatArray:  # noqa: D102
-        return self.parts.scores[:, 1]
-
-    @property
-    def base_typical(self) -> FloatArray:  # noqa: D102
-        return self.parts.typical[:, 0]
-
-    @property
-    def fair_typical(self) -> FloatArray:  # noqa: D102
-        return self.parts.typical[:, 1]
+    base_parts, fair_parts = _of_score("parts", 0), _of_score("parts", 1)
+    base_errors, fair_errors = _of_score("error", 0), _of_score("error", 1)
+    base_scores, fair_scores = _of_score("scores", 0), _of_score("scores", 1)
+    base_typical, fair_typical = _of_score("typical", 0), _of_score("typical", 1)
 
     @cached_property
     def flagged(self) -> BoolArray:
@@ -137,8 +116,7 @@ class Explanation:
     @cached_property
     def changes(self) -> AnyArray:
         """``"flagged"``, ``"entered"``, ``"left"`` or ``"not flagged"``, for each row: what fairness made of it."""
-        before, after = self.flagged.T.astype(int)
-        return np.array(CHANGES, dtype=object)[2 * before + after]
+        return np.array(CHANGES, dtype=object)[self.flagged @ [2, 1]]
 
     @cached_property
     def order(self) -> IntArray:
@@ -152,9 +130,8 @@ class Explanation:
         """
         import pandas as pd
 
-        m = len(self)
+        m, chosen = len(self), self.order.ravel()
         at = np.repeat(np.arange(m), self.n_reasons)
-        chosen = self.order.ravel()
         return pd.DataFrame(
             {
                 "rank": np.tile(np.arange(1, self.n_reasons + 1), m),
@@ -177,8 +154,8 @@ class Explanation:
         if feature == len(self.words.features.names):
             return self._resemblance_text(row)
         parts, beside = self.parts.parts[row, feature], self.beside[row] if self.baseline == "alike" else None
-        told = (self.values[row, feature], self.rows[row], beside, self._near(row), parts, earlier or [])
-        return self.words.text(feature, *told)
+        value = self.words.value(feature, self.values[row, feature], self.rows[row], beside, self._near(row))
+        return "; ".join([value, *self.words.notes(feature, parts, earlier or [])])
 
     def _near(self, row: int) -> FloatArray | None:
         """The training rows most like a row, where it is held against these."""
@@ -225,19 +202,14 @@ class Explanation:
 
     def move_words(self, row: int) -> str:
         """By what fairness raised or lowered the score of a row most, for those who stay by the sum of all."""
-        names, added = self._sources(row)
+        company = float(self.fair_typical[row] - self.base_typical[row])
+        added = np.append(self.fair_parts[row] - self.base_parts[row], company)
+        last = f"what all similar {self.words.rows} got" if self.baseline == "alike" else "a shift of all"
+        names = [*self.words.features.names, *([] if self.resembling is None else [self._resemblance_name(row)]), last]
         sign = {"entered": 1.0, "left": -1.0}.get(str(self.changes[row]), float(np.sign(added.sum())) or 1.0)
         most = [int(j) for j in np.argsort(-sign * added, kind="stable")[: self.n_reasons] if sign * added[j] >= 5e-4]
         named = ", ".join(f"{names[j]} ({added[j]:+.3f})" for j in most)
         return f"{'raised' if sign > 0 else 'lowered'} most by {named}" if named else ""
-
-    def _sources(self, row: int) -> tuple[list[str], FloatArray]:
-        """What fairness has added to a row's score: by feature, and last to the typical row beside it."""
-        added = self.fair_parts[row] - self.base_parts[row]
-        company = float(self.fair_typical[row] - self.base_typical[row])
-        last = f"what all similar {self.words.rows} got" if self.baseline == "alike" else "a shift of all"
-        names = [*self.words.features.names, *([] if self.resembling is None else [self._resemblance_name(row)]), last]
-        return names, np.append(added, company)
 
     def influence(self, sensitive_features: Any = None) -> "pd.DataFrame":
         """How much each feature has to say, before and after fairness; which features make the gap between groups.
@@ -263,8 +235,7 @@ class Explanation:
             change = np.divide(fair, base, out=np.full_like(base, np.nan), where=base > 0) - 1.0
             return pd.DataFrame({"base": base, "fair": fair, "change": change, "tells": self.tells}, index=names)
         groups = read_groups(sensitive_features, len(self), EVERY)
-        overall = self.parts.parts.mean(axis=0)
-        frames = {}
+        overall, frames = self.parts.parts.mean(axis=0), {}
         for code, label in enumerate(groups.labels):
             base, fair = (self.parts.parts[groups.codes == code].mean(axis=0) - overall).T
             frames[label] = pd.DataFrame({"base": base, "fair": fair, "change": fair - base}, index=names)
@@ -276,8 +247,7 @@ class Explanation:
         The first one always, if anything raises the score at all.
         """
         raised = np.maximum(self.fair_parts[row], 0.0)
-        many = int((raised[self.order[row]] > LEAST * raised.sum()).sum())
-        return max(many, int(raised.any()))
+        return max(int((raised[self.order[row]] > LEAST * raised.sum()).sum()), int(raised.any()))
 
     def summary(self, row: int) -> str:
         """Whether one of the reasons of a row is rare by itself or in a pair with another; empty if so."""
@@ -292,12 +262,10 @@ class Explanation:
     def lines(self, row: int) -> Iterator[str]:
         """All that is to be said of a row, line by line."""
         yield f"{self.index[row]}: {self.move_text(row)}"
-        given = zip(self.order[row], self.texts(row), strict=True)
-        for place, (feature, text) in enumerate(given, 1):
-            if place > self.n_given(row):
-                break
+        reasons = list(zip(self.order[row], self.texts(row), strict=True))[: self.n_given(row)]
+        for rank, (feature, text) in enumerate(reasons, 1):
             base, fair = self.parts.parts[row, feature]
-            yield f"  {place}. {text}  [{base:+.3f} before, {fair:+.3f} after fairness]"
+            yield f"  {rank}. {text}  [{base:+.3f} before, {fair:+.3f} after fairness]"
         if self.summary(row):
             yield f"  {self.summary(row)}"
 
@@ -307,13 +275,11 @@ class Explanation:
         beside = "those most like it" if self.baseline == "alike" else "the typical row of all"
         said = [f"{number(len(self))} rows, {number(flagged)} flagged; each is held against {beside}"]
         rows = 0
-        for rows in range(len(self)):
+        while rows < len(self):
             told = [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…" for line in self.lines(rows)]
             if len(said) + len(told) > _LINES - 1:
                 break
-            said += told
-        else:
-            rows = len(self)
+            said, rows = said + told, rows + 1
         left = len(self) - rows
         return "\n".join([*said, f"... {number(left)} more: to_frame(), lines(row), plot(row)"] if left else said)
 

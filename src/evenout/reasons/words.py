@@ -11,7 +11,6 @@ from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.detectors.units import feature_labels
 from evenout.fitting.result import SHARES, Background, guessed_share
 from evenout.tables.columns import Categories, Dates, Numbers
-from evenout.tables.rows import column_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,18 +22,9 @@ if TYPE_CHECKING:
 class Features:
     """The p features of a table, and which of the d encoded columns each is made of.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Of the features.
-    player : array of int, shape (d,)
-        The feature that each encoded column belongs to.
-    kinds : tuple of {"numbers", "dates", "categories"}
-        Of the features.
-    labels : tuple of str
-        Of the encoded columns: ``home=own``, ``joined (month)``.
-    table : tuple
-        The columns of the table, where they were encoded here; see `evenout.tables.columns`.
+    ``player`` (d,) is the feature that each encoded column belongs to; ``kinds`` are ``"numbers"``, ``"dates"`` or
+    ``"categories"``, of the features; ``labels`` are those of the encoded columns: ``home=own``, ``joined (month)``.
+    ``table`` has the columns of the table, where they were encoded here; see `evenout.tables.columns`.
     """
 
     names: tuple[str, ...]
@@ -68,17 +58,12 @@ class Features:
         """
         if not self.table:
             return rows.astype(object)
-        columns = [
-            _shown_column(column, rows[:, self.columns(j)], None if frame is None else frame[column.name])
-            for j, column in enumerate(self.table)
-        ]
-        return np.column_stack(columns)
-
-    def largest(self, values: FloatArray) -> FloatArray:
-        """The largest of the values (d,) of encoded columns, for each feature, shape (p,)."""
-        most = np.full(len(self.names), -np.inf)
-        np.maximum.at(most, self.player, values)
-        return most
+        return np.column_stack(
+            [
+                _shown_column(column, rows[:, self.columns(j)], None if frame is None else frame[column.name])
+                for j, column in enumerate(self.table)
+            ]
+        )
 
 
 def _shown_column(column: Numbers | Dates | Categories, encoded: FloatArray, given: "pd.Series | None") -> AnyArray:
@@ -100,19 +85,6 @@ def _shown_column(column: Numbers | Dates | Categories, encoded: FloatArray, giv
     return shown
 
 
-def row_labels(X: Any, n_rows: int) -> Any:
-    """The index of a frame, or row numbers from 0."""
-    import pandas as pd
-
-    return X.index if hasattr(X, "index") and hasattr(X, "columns") else pd.RangeIndex(n_rows)
-
-
-def names_of(model: Any, X: Any) -> Any:
-    """Names of the columns that a model was fitted on, or None."""
-    names = getattr(model, "feature_names_in_", None)
-    return column_names(X) if names is None else list(names)
-
-
 PROXY = 0.25  # how well a feature tells the group, from 0 to 1, from which on this is said
 UNUSUAL = 0.75  # share of rows beyond which a value is called higher or lower
 _MOSTLY = 3.0  # times its part before
@@ -125,16 +97,8 @@ _LOW, _HIGH = (int(np.searchsorted(SHARES, share)) for share in (0.1, 0.9))
 
 
 @dataclass(frozen=True)
-class Words:
-    """The words of a model.
-
-    Parameters
-    ----------
-    background : Background
-    features : Features
-    rows : str
-        What rows are called: ``"rows"``, ``"people"``, ``"clients"``.
-    """
+class ReasonWords:
+    """The words of a model; ``rows`` is what rows are called: ``"rows"``, ``"people"``, ``"clients"``."""
 
     background: Background
     features: Features
@@ -229,18 +193,17 @@ class Words:
     def _together(self, feature: int, row: FloatArray, near: FloatArray | None, words: tuple[str, str]) -> str:
         """With which other feature, or among which rows, a common value is rare, in counts; empty if with none."""
         column = self._oddest(feature, row)
-        crowd, best, found = self.background.crowd, _TOGETHER, ""
-        for other in range(len(self.features.names)):
-            if other == feature:
-                continue
-            alike = self._alike(other, row)
-            share, said = self._among(crowd[alike, column], row[column], feature, words) if len(alike) else (0.0, "")
-            if share > best and len(alike) >= _FEWEST:
-                best, found = share, f"{said} {len(alike)} training rows with {self._alike_words(other, row)}"
-        if not found and near is not None and len(near) >= _FEWEST:
+        crowd, best, rare = self.background.crowd, _TOGETHER, ""
+        for other in (j for j in range(len(self.features.names)) if j != feature):
+            alike, having = self._alike(other, row)
+            if len(alike) >= _FEWEST:
+                share, said = self._among(crowd[alike, column], row[column], feature, words)
+                if share > best:
+                    best, rare = share, f"{said} {len(alike)} training rows with {having}"
+        if not rare and near is not None and len(near) >= _FEWEST:
             share, said = self._among(near[:, column], row[column], feature, words)
-            found = f"{said} the {len(near)} most similar rows" if share >= _AMONG_LIKE else ""
-        return found
+            rare = f"{said} the {len(near)} most similar rows" if share >= _AMONG_LIKE else ""
+        return rare
 
     def _among(self, values: FloatArray, value: float, feature: int, words: tuple[str, str]) -> tuple[float, str]:
         """How many of some rows are on the other side of a value, or have another category."""
@@ -251,25 +214,22 @@ class Words:
         most, word = (below, words[0]) if below >= above else (above, words[1])
         return most / len(values), f"{word} than in {most} of"
 
-    def _alike(self, feature: int, row: FloatArray) -> IntArray:
-        """Rows of the crowd with the same category, or with the nearest numbers, ties with the ends included."""
+    def _alike(self, feature: int, row: FloatArray) -> tuple[IntArray, str]:
+        """Rows of the crowd with the same category, or with the nearest numbers and all that tie; and in words."""
         columns = self.features.columns(feature)
         if self.features.kinds[feature] == "categories":
             held = columns[row[columns] == 1.0]
-            return np.flatnonzero(self.background.crowd[:, held[0]] == 1.0) if len(held) else np.empty(0, np.intp)
+            if not len(held):
+                return np.empty(0, np.intp), ""
+            same = np.flatnonzero(self.background.crowd[:, held[0]] == 1.0)
+            return same, self.features.labels[held[0]].replace("=", " ", 1)
         order, ordered = self._ordered
         values, size = ordered[:, columns[0]], min(_ALIKE, max(_FEWEST, len(ordered) // 10), len(ordered))
         middle = int(np.searchsorted(values, row[columns[0]]))
         start = min(max(0, middle - size // 2), len(values) - size)
         first = np.searchsorted(values, values[start], side="left")
         last = np.searchsorted(values, values[start + size - 1], side="right")
-        return order[first:last, columns[0]]
-
-    def _alike_words(self, feature: int, row: FloatArray) -> str:
-        name, columns = self.features.names[feature], self.features.columns(feature)
-        if self.features.kinds[feature] == "categories":
-            return self.features.labels[columns[row[columns] == 1.0][0]].replace("=", " ", 1)
-        return f"a similar {name}"
+        return order[first:last, columns[0]], f"a similar {self.features.names[feature]}"
 
     @cached_property
     def _ordered(self) -> tuple[IntArray, FloatArray]:
@@ -279,16 +239,15 @@ class Words:
 
     def notes(self, feature: int, parts: FloatArray, earlier: list[int]) -> list[str]:
         """What else must be said of a reason: parts (2,) in base and fair score, and the reasons named before it."""
-        said = []
-        base, fair = parts
+        said, (base, fair) = [], parts
         if fair > _MOSTLY * max(base, 0.0):
             said.append("counts mostly because of fairness")
         elif base > 0 and fair <= 0:
             said.append("no longer counts after fairness")
         elif base > 0 and abs(fair - base) >= _CHANGED * base:
             said.append(f"counts {percent(abs(fair / base - 1))} {'less' if fair < base else 'more'} after fairness")
-        kin = self.kin(feature)
-        alike = [self.features.names[other] for other in earlier if kin & self.kin(other)]
+        kin = [set(self.background.kin[self.features.columns(j)].tolist()) for j in (feature, *earlier)]
+        alike = [self.features.names[j] for j, other in zip(earlier, kin[1:], strict=True) if kin[0] & other]
         if alike:
             said.append(f"moves together with {alike[0]}")
         tells = float(self.background.tells[self.features.columns(feature)].max())
@@ -298,23 +257,6 @@ class Words:
                 f"it tells the group: {percent(right)} of guesses from it alone are right, {percent(chance)} by chance"
             )
         return said
-
-    def kin(self, feature: int) -> set[int]:
-        """The chains of columns that move together, to which a feature belongs."""
-        return set(self.background.kin[self.features.columns(feature)].tolist())
-
-    def text(
-        self,
-        feature: int,
-        shown: Any,
-        row: FloatArray,
-        beside: FloatArray | None,
-        near: FloatArray | None,
-        parts: FloatArray,
-        earlier: list[int],
-    ) -> str:
-        """A whole reason, as one line; ``beside`` is the typical row of the row's company, None: that of all rows."""
-        return "; ".join([self.value(feature, shown, row, beside, near), *self.notes(feature, parts, earlier)])
 
 
 def number(value: float) -> str:
