@@ -31,10 +31,8 @@ class Scaling:
     kind : str
         ``"minmax"``: to [0, 1]. ``"rank"``: the share of training rows below, ties counted half. ``"zscore"``: mean 0
         and standard deviation 1. ``"gaussian"``: ``max(0, erf((s - mean) / (std sqrt 2)))`` (Kriegel et al. 2011).
-    low, high, mean, std : arrays of shape (k,)
-        Of the training rows.
-    varies : array of shape (k,)
-        False for constant columns.
+    low, high, mean, std, varies : arrays of shape (k,)
+        Of the training rows; ``varies`` is False for constant columns.
     sorted_scores : array of shape (n, k) or (0, k)
         The training scores, sorted by column, where ranks need them.
     """
@@ -56,8 +54,11 @@ class Scaling:
         return by_rows(self._scaled, raw, n_threads=n_threads)
 
     def _scaled(self, raw: FloatArray) -> FloatArray:
-        if self.kind == "rank":
-            scaled = self._ranks(raw)
+        if self.kind == "rank":  # outside the training range by the distance to it, in ranges
+            below, upto = counts_around(self.sorted_scores, raw)
+            span = np.where(self.varies, self.high - self.low, 1.0)
+            outside = np.maximum(raw - self.high, 0.0) - np.maximum(self.low - raw, 0.0)
+            scaled = (below + upto) / (2.0 * len(self.sorted_scores)) + outside / span
         elif self.kind == "minmax":
             scaled = raw - np.where(self.varies, self.low, 0.0)
             scaled /= np.where(self.varies, self.high - self.low, 1.0)
@@ -68,13 +69,6 @@ class Scaling:
                 scaled = np.maximum(erf(scaled / np.sqrt(2.0)), 0.0)
         scaled[:, ~self.varies] = 0.0
         return scaled
-
-    def _ranks(self, raw: FloatArray) -> FloatArray:
-        """Share of training rows below, ties half; outside the training range by the distance to it, in ranges."""
-        below, upto = counts_around(self.sorted_scores, raw)
-        span = np.where(self.varies, self.high - self.low, 1.0)
-        outside = np.maximum(raw - self.high, 0.0) - np.maximum(self.low - raw, 0.0)
-        return (below + upto) / (2.0 * len(self.sorted_scores)) + outside / span
 
 
 def learn_scaling(kind: str, raw: FloatArray, *, outside: BoolArray | None = None, n_threads: int = 1) -> Scaling:
@@ -144,14 +138,9 @@ _TOP_SHARE = 0.1
 class Combination:
     """A base ensemble whose choice of detectors is fixed.
 
-    Parameters
-    ----------
-    kind : str or callable
-        One of `COMBINATIONS`, or a function of the score matrix.
-    buckets : tuple of index arrays
-        The detectors in use; one bucket, or several for ``"aom"`` and ``"moa"``.
-    shares : array or None
-        What each detector of the bucket weighs in an ``"average"``; None: all the same.
+    ``kind`` is one of `COMBINATIONS`, or a function of the score matrix; ``buckets`` are the detectors in use, one
+    bucket, or several for ``"aom"`` and ``"moa"``; ``shares`` are what each detector of the bucket weighs in an
+    ``"average"``, None: all the same.
     """
 
     kind: Annotated[str | Combiner, COMBINATIONS, {}]
@@ -171,7 +160,7 @@ class Combination:
         return by_rows(lambda rows: self._combined(rows)[:, None], S, width=1, n_threads=n_threads)[:, 0]
 
     def _combined(self, S: FloatArray) -> FloatArray:
-        buckets = [_columns(S, bucket) for bucket in self.buckets]
+        buckets = [S.T.take(bucket, axis=0).T for bucket in self.buckets]  # columns that lie one behind the other
         if self.kind == "aom":
             return np.mean([columns.max(axis=1) for columns in buckets], axis=0)
         if self.kind == "moa":
@@ -182,11 +171,6 @@ class Combination:
         if self.shares is not None:
             return _total(columns * self.shares)
         return np.median(columns, axis=1) if self.kind == "median" else _total(columns) / columns.shape[1]
-
-
-def _columns(S: FloatArray, chosen: IntArray) -> FloatArray:
-    """Some columns of S, which lie one behind the other."""
-    return S.T.take(chosen, axis=0).T
 
 
 def _total(columns: FloatArray) -> FloatArray:
@@ -208,20 +192,12 @@ def learn_combination(
     *,
     n_threads: int = 1,
 ) -> Combination:
-    """Choose the detectors of a base ensemble.
+    """Choose the detectors of a base ensemble from scaled training scores S (n, k).
 
-    Parameters
-    ----------
-    kind : str or callable
-    S : array of shape (n, k)
-        Scaled training scores.
-    usable : array of int
-        The columns that may take part (those that are not constant).
-    seed : int
-        Decides the random buckets of ``"aom"`` (average of maxima) and ``"moa"`` (maximum of averages).
-    families : sequence of str
-        The family of each column: ``"average"`` is then the mean over families of the mean within a family, so that
-        many columns of one kind do not outvote a few of another.
+    ``usable`` are the columns that may take part (those that are not constant); ``seed`` decides the random buckets of
+    ``"aom"`` (average of maxima) and ``"moa"`` (maximum of averages). With the family of each column, ``"average"`` is
+    the mean over families of the mean within a family, so that many columns of one kind do not outvote a few of
+    another.
     """
     usable = usable[[families[j] != SILENT for j in usable]] if families else usable
     if len(usable) == 0:
@@ -255,13 +231,7 @@ def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE, *, n_threads: 
     the rest the other half. Start with the detector of highest weighted correlation to that opinion. Then take the
     detector least correlated with the running average, and keep it only if the average then correlates better.
 
-    Parameters
-    ----------
-    S : array of shape (n, k)
-
-    Returns
-    -------
-    array of the chosen columns, ascending
+    S is (n, k); the chosen columns ascend.
     """
     n, k = S.shape
     top = max(1, round(top_share * n))

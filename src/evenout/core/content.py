@@ -8,20 +8,8 @@ from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 
 
 def counts_around(known: FloatArray, values: FloatArray) -> tuple[IntArray, IntArray]:
-    """How many known values are below each value, and how many are at most that, column by column.
+    """How many of the known values (n, k) are below each value (m, k), and how many at most that; columns are sorted.
 
-    Parameters
-    ----------
-    known : array of shape (n, k)
-        Each column sorted.
-    values : array of shape (m, k)
-
-    Returns
-    -------
-    two arrays of int, shape (m, k)
-
-    Examples
-    --------
     >>> counts_around(np.array([[1.0], [2.0], [2.0]]), np.array([[2.0], [9.0]]))
     (array([[1], [3]]), array([[3], [3]]))
     """
@@ -46,11 +34,15 @@ def row_order(X: FloatArray) -> tuple[IntArray, BoolArray]:
     order = np.argsort(X[:, 0])
     new = changes(X[order, 0])
     for column in X.T[1:]:
-        at = _unsettled(X, order, new)
+        tied, run = np.flatnonzero(~new), np.cumsum(new)
+        unsettled = np.zeros(len(new) + 1, dtype=bool)  # runs in which two rows are tied so far, but not equal
+        unsettled[run[tied[(X[order[tied]] != X[order[tied - 1]]).any(axis=1)]]] = True
+        at = np.flatnonzero(unsettled[run])
         if not len(at):
             break
-        rows, run = order[at], np.cumsum(new, dtype=np.intp)[at]
-        inside = np.lexsort((column[rows], _short(run)))
+        rows, run = order[at], np.cumsum(np.diff(run[at], prepend=run[at[0]]) > 0)  # numbers in steps of 0 or 1
+        short = run.astype(np.uint16) if run[-1] < 1 << 16 else run  # 16 bits are sorted without comparisons
+        inside = np.lexsort((column[rows], short))
         order[at] = rows[inside]
         new[at] |= changes(column[order[at]])
     return order, new
@@ -65,22 +57,6 @@ def changes(values: AnyArray) -> BoolArray:
     new = np.ones(len(values), dtype=bool)
     np.not_equal(values[1:], values[:-1], out=new[1:])
     return new
-
-
-def _unsettled(X: FloatArray, order: IntArray, new: BoolArray) -> IntArray:
-    """Places of the rows that are tied so far with one that they do not equal."""
-    tied = np.flatnonzero(~new)
-    unlike = tied[(X[order[tied]] != X[order[tied - 1]]).any(axis=1)]
-    run = np.cumsum(new)
-    unsettled = np.zeros(len(new) + 1, dtype=bool)
-    unsettled[run[unlike]] = True
-    return np.flatnonzero(unsettled[run])
-
-
-def _short(run: IntArray) -> npt.NDArray[np.integer]:
-    """The same numbers, rising in steps of 0 or 1, in 16 bits where they fit: those are sorted without comparisons."""
-    run = np.cumsum(np.diff(run, prepend=run[0]) > 0)
-    return run.astype(np.uint16) if run[-1] < 1 << 16 else run
 
 
 N_FOLDS = 5
@@ -107,15 +83,9 @@ def assign_folds(
         Features or scores; equal rows are interchangeable.
     groups : array of shape (n,)
         Group codes; -1 (unknown) is dealt like a group of its own.
-    n_folds : int
-    seed : int
+    n_folds, seed, n_threads : int
     clusters : array of shape (n,), optional
         Codes 0, 1, ... of rows that belong together.
-    n_threads : int
-
-    Returns
-    -------
-    array of shape (n,), the fold of each row in 0..n_folds-1
 
     >>> S = np.arange(6.0).reshape(6, 1)
     >>> folds = assign_folds(S, np.array([0, 0, 0, 1, 1, 1]), n_folds=3, seed=0)
@@ -123,10 +93,14 @@ def assign_folds(
     ([0, 1, 2], [0, 1, 2])
     """
     numbers = row_numbers(X, seed, n_threads=n_threads)
-    if clusters is not None:
-        joined, majority = _cluster_numbers(numbers, groups, clusters)
-        return _dealt(joined, majority, n_folds, n_threads)[clusters]
-    return _dealt(numbers, groups, n_folds, n_threads)
+    if clusters is None:
+        return _dealt(numbers, groups, n_folds, n_threads)
+    n = int(clusters.max()) + 1
+    joined = np.zeros(n, dtype=np.uint64)
+    np.add.at(joined, clusters, numbers)  # the sum over a cluster's rows knows no order
+    votes = np.zeros((n, int(groups.max()) + 2), dtype=np.intp)
+    np.add.at(votes, (clusters, groups + 1), 1)
+    return _dealt(_mix(joined), votes.argmax(axis=1) - 1, n_folds, n_threads)[clusters]
 
 
 def _dealt(numbers: npt.NDArray[np.uint64], groups: IntArray, n_folds: int, n_threads: int) -> IntArray:
@@ -148,23 +122,11 @@ def _dealt(numbers: npt.NDArray[np.uint64], groups: IntArray, n_folds: int, n_th
 
     def deal(run: int) -> None:
         rows = order[edges[run] : edges[run + 1]]
-        place = np.arange(edges[run], edges[run + 1]) - starts[run]
-        folds[rows[np.argsort(numbers[rows], kind="stable")]] = place % n_folds
+        turn = np.arange(edges[run], edges[run + 1]) - starts[run]
+        folds[rows[np.argsort(numbers[rows], kind="stable")]] = turn % n_folds
 
     map_each(deal, range(len(starts)), n_threads if n > ROWS else 1)
     return folds
-
-
-def _cluster_numbers(
-    numbers: npt.NDArray[np.uint64], groups: IntArray, clusters: IntArray
-) -> tuple[npt.NDArray[np.uint64], IntArray]:
-    """The sum of the numbers of each cluster's rows, which knows no order, and the group of most of them."""
-    n = int(clusters.max()) + 1
-    joined = np.zeros(n, dtype=np.uint64)
-    np.add.at(joined, clusters, numbers)
-    votes = np.zeros((n, int(groups.max()) + 2), dtype=np.intp)
-    np.add.at(votes, (clusters, groups + 1), 1)
-    return _mix(joined), votes.argmax(axis=1) - 1
 
 
 def row_numbers(X: FloatArray, seed: int, *, n_threads: int = 1) -> npt.NDArray[np.uint64]:

@@ -38,15 +38,7 @@ def noncentral_interval(
 
     The ends are the L at which the value would be just too large, or just too small. A value among the
     lowest tenth of what "nothing there" gives counts as the end of that tenth: no sample proves that there is nothing.
-
-    Parameters
-    ----------
-    value, scale, freedom : arrays of shape (m,)
-    confidence : float
-
-    Returns
-    -------
-    low, high : arrays of shape (m,)
+    All arrays are of shape (m,).
 
     >>> low, high = noncentral_interval(np.array([9.0]), np.array([1.0]), np.array([1.0]), 0.95)
     >>> low.round(2), high.round(2)
@@ -61,7 +53,7 @@ def noncentral_interval(
             low[i], high[i] = max(centre - reach, 0.0), centre + reach
         else:
             low[i] = chndtrinc(x, nu, 1.0 - tail) if chndtr(x, nu, 0.0) > 1.0 - tail else 0.0
-            high[i] = chndtrinc(max(x, _lowest_tenth(nu)), nu, tail)
+            high[i] = chndtrinc(max(x, float(chdtri(nu, 0.9))), nu, tail)
     return low * scale, high * scale
 
 
@@ -72,42 +64,25 @@ def normal_interval(value: FloatArray, error: FloatArray, confidence: float) -> 
 
 
 def ratio_interval(
-    estimate: tuple[float, float],
-    first: tuple[float, float],
-    second: tuple[float, float],
-    correlation: float,
+    estimate: tuple[float, float], first: tuple[float, float], second: tuple[float, float], correlation: float
 ) -> tuple[float, float]:
     """Interval of ``a / b`` from intervals of a and b that need not be symmetric; infinite ends where b may be 0.
 
-    NaN where one of the intervals is unknown.
+    NaN where one of the intervals is unknown. ``correlation`` is that of the two estimates.
 
     Like Fieller's, it asks for which ratios r the difference ``a - r b`` may be 0. The error of the difference is put
     together from the distances of the ends (MOVER; Donner and Zou 2012).
-
-    Parameters
-    ----------
-    estimate : pair of float
-        a and b.
-    first, second : pairs of float
-        Intervals of a and of b.
-    correlation : float
-        Of the two estimates.
     """
     if np.isnan([*first, *second]).any():
         return float("nan"), float("nan")
     a, b = estimate
     ends = []
-    for down, up in ((a - first[0], second[1] - b), (first[1] - a, b - second[0])):
+    for sign, down, up in ((-1.0, a - first[0], second[1] - b), (1.0, first[1] - a, b - second[0])):
         # (a - r b)^2 = down^2 + r^2 up^2 - 2 r rho down up, a quadratic equation in r
-        square = b**2 - up**2
-        middle = a * b - correlation * down * up
-        rest = a**2 - down**2
-        root = middle**2 - square * rest
-        ends.append((square, middle, np.sqrt(max(root, 0.0))))
-    (square_low, middle_low, root_low), (square_high, middle_high, root_high) = ends
-    low = (middle_low - root_low) / square_low if square_low > 0 else -np.inf
-    high = (middle_high + root_high) / square_high if square_high > 0 else np.inf
-    return float(low), float(high)
+        square, middle = b**2 - up**2, a * b - correlation * down * up
+        root = np.sqrt(max(middle**2 - square * (a**2 - down**2), 0.0))
+        ends.append(float((middle + sign * root) / square) if square > 0 else sign * np.inf)
+    return ends[0], ends[1]
 
 
 def expected_shortfall(asked: float, reached: float, error: float) -> float:
@@ -116,10 +91,6 @@ def expected_shortfall(asked: float, reached: float, error: float) -> float:
         return max(asked - reached, 0.0)
     z = (asked - reached) / error
     return float(error * (np.exp(-(z**2) / 2.0) / np.sqrt(2.0 * np.pi) + z * ndtr(z)))
-
-
-def _lowest_tenth(freedom: float) -> float:
-    return float(chdtri(freedom, 0.9))
 
 
 def extreme_ends(
@@ -139,17 +110,8 @@ def extreme_ends(
     side is the furthest of all pairs too, each with the critical value of Tukey's studentised range instead of the
     normal one, by which all pairs hold together. For two groups both are the same.
 
-    Parameters
-    ----------
-    value : array of shape (G,)
-    ends : function
-        Interval of each group's value, for a critical value z.
-    correlation : array of shape (G, G)
-    confidence : float
-    of_ratio : bool
-        Ratios, else differences.
-    compared : array of shape (G, G), optional
-        Which groups are compared; all by default.
+    ``ends`` gives the interval of each group's value (G,) for a critical value z; ``correlation`` is (G, G), and so is
+    ``compared``, which groups are compared, all by default. ``of_ratio``: ratios, else differences.
     """
     apart = ~np.eye(len(value), dtype=bool) if compared is None else compared
     n_groups = int(apart.any(axis=1).sum())
@@ -179,9 +141,10 @@ def difference_ends(
 def ratio_ends(
     value: FloatArray, low: FloatArray, high: FloatArray, correlation: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of ``value[i] / value[j]`` from the groups' own ends, shape (G, G) each: where 0 leaves the interval of
-    ``value[i] - ratio value[j]``. Infinite if value j may be 0.
-    """  # noqa: D205
+    """Ends of ``value[i] / value[j]`` from the groups' own ends, shape (G, G) each; infinite if value j may be 0.
+
+    They are where 0 leaves the interval of ``value[i] - ratio value[j]``.
+    """
 
     def terms(one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         middle = value[:, None] * value - correlation * one[:, None] * other
@@ -323,19 +286,14 @@ def reach_by_person(signed: FloatArray, people: FloatArray, level: FloatArray | 
     The sum has parts, one of each group. Its variance is that of the signed sums, or that which the parts would have if
     persons of all groups varied alike, whichever is larger: a small group in which few are flagged looks surer than
     it is. Student's t has the degrees of freedom that the signed sums and the people of the smallest group leave.
-
-    Parameters
-    ----------
-    signed : array of shape (..., g, SIGNS)
-    people : array of shape (..., g)
-        Of each group; the reach is infinite where one has fewer than two.
+    ``signed`` is (..., g, SIGNS), ``people`` (..., g); the reach is infinite where a group has fewer than two.
     """
     n, parts = np.maximum(people, 2.0), (signed**2).mean(axis=-1)
     alike = (n**2 * parts).sum(axis=-1) / n.sum(axis=-1) * (1.0 / n).sum(axis=-1)
     variance = np.maximum((signed.sum(axis=-2) ** 2).mean(axis=-1), alike)
     freedom = 1.0 / (1.0 / SIGNS + 1.0 / (n.min(axis=-1) - 1.0))
-    found = np.sqrt(variance) * -stdtrit(freedom, np.asarray(level, dtype=float))
-    return np.where(people.min(axis=-1) > 1.0, found, np.inf)
+    reach = np.sqrt(variance) * -stdtrit(freedom, np.asarray(level, dtype=float))
+    return np.where(people.min(axis=-1) > 1.0, reach, np.inf)
 
 
 def change_range(sums: FloatArray, weight: FloatArray, *, free: bool = False) -> tuple[int, int, int]:
@@ -347,12 +305,8 @@ def change_range(sums: FloatArray, weight: FloatArray, *, free: bool = False) ->
     exponential variables (Siegmund, *Boundary crossing probabilities and statistical applications*, Annals of
     Statistics 1986), which is below 3.7 with a chance of 0.95.
 
-    Parameters
-    ----------
-    sums, weight : array of shape (P,)
-        ``x_p`` times its weight, and the weight; 0 where nothing is known.
-    free : bool
-        Let the mean before the change be of any sign.
+    ``sums`` (P,) are ``x_p`` times its ``weight`` (P,), 0 where nothing is known. ``free`` lets the mean before the
+    change be of any sign.
 
     >>> x = np.array([0.1, -0.2, 0.0, 0.1, 2.2, 1.9, 2.1, 2.0])
     >>> change_range(x * 4.0, np.full(8, 4.0))

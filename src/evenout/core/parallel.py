@@ -158,11 +158,7 @@ ROWS = 8192  # of a block
 
 
 def by_rows(
-    function: Callable[..., FloatArray],
-    *parts: AnyArray,
-    n_threads: int,
-    width: int | None = None,
-    block: int = ROWS,
+    function: Callable[..., FloatArray], *parts: AnyArray, n_threads: int, width: int | None = None, block: int = ROWS
 ) -> FloatArray:
     """``function(*parts)`` of arrays (n, ...), where each row of the result follows from the same row of the parts.
 
@@ -180,23 +176,16 @@ def by_rows(
 
 def take_rows(array: FloatArray, rows: AnyArray, n_threads: int) -> FloatArray:
     """``array[rows]``: the rows at some places, or those that a mask marks."""
-    places = np.flatnonzero(rows) if rows.dtype == bool else rows
-    out = np.empty((len(places), *array.shape[1:]), dtype=array.dtype)
-
-    def work(at: slice) -> None:
-        array.take(places[at], axis=0, out=out[at], mode="clip")  # other modes fill a copy of ``out`` first
-
-    map_blocks(work, len(places), ROWS, n_threads)
+    indices = np.flatnonzero(rows) if rows.dtype == bool else rows
+    out = np.empty((len(indices), *array.shape[1:]), dtype=array.dtype)
+    # Other modes than "clip" fill a copy of ``out`` first.
+    map_blocks(lambda at: array.take(indices[at], axis=0, out=out[at], mode="clip"), len(indices), ROWS, n_threads)
     return out
 
 
 def put_rows(into: FloatArray, rows: BoolArray, source: FloatArray, n_threads: int) -> None:
     """``into[rows] = source[rows]``, for the rows that a mask marks."""
-
-    def work(at: slice) -> None:
-        np.copyto(into[at], source[at], where=rows[at, None])
-
-    map_blocks(work, len(rows), ROWS, n_threads)
+    map_blocks(lambda at: np.copyto(into[at], source[at], where=rows[at, None]), len(rows), ROWS, n_threads)
 
 
 def side_by_side(parts: Sequence[FloatArray], n_threads: int) -> FloatArray:

@@ -49,10 +49,14 @@ class Table:
     def bootstrap(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
         """Batches, shape (b, G, C), of tables whose rows are drawn with replacement within each group."""
         for batch in self._batches(size):
-            if self.n_rows > _ROWS_DRAWN:
-                parts = [rng.multinomial(row.sum(), row / row.sum(), size=batch) for row in self.counts]
-            else:
-                parts = [self._drawn_rows(row, batch, rng) for row in self.counts]
+            parts = []
+            for row in self.counts:
+                if self.n_rows > _ROWS_DRAWN:
+                    parts.append(rng.multinomial(row.sum(), row / row.sum(), size=batch))
+                else:
+                    cell_of = np.repeat(np.arange(len(row)), row)
+                    drawn = rng.integers(len(cell_of), size=(batch, len(cell_of)), dtype=np.int32)
+                    parts.append(_count(cell_of[drawn], batch, len(row)))
             yield np.stack(parts, axis=1)
 
     def permutations(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
@@ -66,14 +70,7 @@ class Table:
 
     def _batches(self, size: int) -> Iterator[int]:
         drawn = self.n_rows if self.n_rows <= _ROWS_DRAWN else 0  # beyond, cells are drawn and not rows
-        full = max(1, _BATCH // max(self.counts.size, drawn))
-        for start in range(0, size, full):
-            yield min(full, size - start)
-
-    def _drawn_rows(self, counts: IntArray, batch: int, rng: np.random.Generator) -> IntArray:
-        cell_of = np.repeat(np.arange(len(counts)), counts)
-        cells = cell_of[rng.integers(len(cell_of), size=(batch, len(cell_of)), dtype=np.int32)]
-        return _count(cells, batch, len(counts))
+        return _batches(size, max(1, _BATCH // max(self.counts.size, drawn)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,17 +80,9 @@ class ClusterTable(Table):
     The bootstrap draws whole clusters within each group, so that the number of rows varies. Permutations shuffle the
     groups of whole clusters; with classes, those of the rows that a cluster has in a class, in each class by itself.
 
-    Parameters
-    ----------
-    members : sparse array of shape (U, C)
-        Rows of each cluster in each cell.
-    owner : array of shape (U,)
-        Group of each cluster.
-    parts : sparse array of shape (V, C)
-        The same for the part of a cluster that lies in one class, class by class.
-    part_owner : array of shape (V,)
-    part_edges : array of shape (K + 1,)
-        Class k has the parts ``part_edges[k]..part_edges[k + 1] - 1``.
+    ``members`` (U, C) are the rows of each cluster in each cell, ``owner`` (U,) is the group of each cluster. ``parts``
+    (V, C) and ``part_owner`` (V,) are the same for the part of a cluster that lies in one class, class by class: class
+    k has the parts ``part_edges[k]..part_edges[k + 1] - 1``.
     """
 
     members: scipy.sparse.csr_array
@@ -130,9 +119,11 @@ class ClusterTable(Table):
             yield drawn
 
     def _batches(self, size: int) -> Iterator[int]:
-        full = max(1, _CLUSTER_BATCH // max(self.counts.size, len(self.owner)))
-        for start in range(0, size, full):
-            yield min(full, size - start)
+        return _batches(size, max(1, _CLUSTER_BATCH // max(self.counts.size, len(self.owner))))
+
+
+def _batches(size: int, full: int) -> Iterator[int]:
+    return (min(full, size - start) for start in range(0, size, full))
 
 
 def joined_clusters(clusters: IntArray, groups: IntArray) -> IntArray:
@@ -172,22 +163,8 @@ def level_table(
     With ``flagged``, where flags are fixed in advance, each class has its levels twice, those of flagged rows last: the
     counts reshape to (G, K, 2, L).
 
-    Parameters
-    ----------
-    scores : array of shape (n,)
-    groups : array of shape (n,)
-        Codes in 0..n_groups-1.
-    n_groups : int
-    classes : array of shape (n,), optional
-        Codes in 0..n_classes-1; one class if left out.
-    n_classes : int
-    background : array, optional
-        Scores of rows that count towards thresholds alone.
-    clusters : array of shape (n,), optional
-        Codes 0.. of the clusters that the rows belong to.
-    flagged : array of shape (n,), optional
-    max_levels : int, optional
-        Round the scores to so many levels at most; exact if left out.
+    ``groups``, ``classes`` and ``clusters`` (n,) are codes from 0; ``background`` are scores of rows that count towards
+    thresholds alone. Scores are rounded to ``max_levels`` at most; exact if left out.
 
     >>> table = level_table(np.array([0.5, 0.1, 0.5]), np.array([0, 1, 1]), 2)
     >>> table.values.tolist(), table.counts.tolist()
@@ -236,8 +213,11 @@ def _table(
     counts = np.bincount(groups * C + cells, minlength=n_groups * C).reshape(n_groups, C)
     if clusters is None:
         return Table(counts, values, edges, background)
-    of_class = np.searchsorted(edges, cells, side="right") - 1
-    n_clusters = int(clusters.max()) + 1
+
+    def by_cell(units: IntArray, n_units: int) -> scipy.sparse.csr_array:
+        return scipy.sparse.coo_array((np.ones(len(cells), dtype=np.intp), (units, cells)), shape=(n_units, C)).tocsr()
+
+    of_class, n_clusters = np.searchsorted(edges, cells, side="right") - 1, int(clusters.max()) + 1
     parts, part_of = np.unique(of_class * n_clusters + clusters, return_inverse=True)
     owner, part_owner = np.empty(n_clusters, dtype=np.intp), np.empty(len(parts), dtype=np.intp)
     owner[clusters], part_owner[part_of] = groups, groups
@@ -246,18 +226,12 @@ def _table(
         values,
         edges,
         background,
-        members=_by_cell(clusters, n_clusters, cells, C),
+        members=by_cell(clusters, n_clusters),
         owner=owner,
-        parts=_by_cell(part_of, len(parts), cells, C),
+        parts=by_cell(part_of, len(parts)),
         part_owner=part_owner,
         part_edges=np.searchsorted(parts, np.arange(len(edges)) * n_clusters),
     )
-
-
-def _by_cell(units: IntArray, n_units: int, cells: IntArray, n_cells: int) -> scipy.sparse.csr_array:
-    """Rows of each unit in each cell."""
-    ones = np.ones(len(cells), dtype=np.intp)
-    return scipy.sparse.coo_array((ones, (units, cells)), shape=(n_units, n_cells)).tocsr()
 
 
 def _score_levels(scores: FloatArray, limit: int | None) -> tuple[FloatArray, IntArray]:
@@ -295,7 +269,7 @@ def _shuffled_rows(counts: IntArray, batch: int, rng: np.random.Generator) -> In
 
 
 def _shuffled_cells(counts: IntArray, batch: int, rng: np.random.Generator) -> IntArray:
-    """The same distribution cell by cell: each group in turn takes its rows from what the others left."""
+    """Deal out cell by cell: each group in turn takes its rows from what the others left."""
     drawn = np.empty((batch, *counts.shape), dtype=np.intp)
     for table in drawn:
         left = counts.sum(axis=0)

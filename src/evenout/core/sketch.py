@@ -33,14 +33,8 @@ class QuantileSketch:
 
     and the error that the sketch states is the sum of what its own compactions may have done.
 
-    Parameters
-    ----------
-    levels : tuple of arrays
-        The values of each level, unsorted.
-    capacity : int or None
-        None: every value is kept, and ranks are exact.
-    above, below : int
-        The number of values up to any x is overstated by at most ``above`` and understated by at most ``below``.
+    ``levels`` hold the values of each level, unsorted; without a ``capacity`` every value is kept, and ranks are exact.
+    The number of values up to any x is overstated by at most ``above`` and understated by at most ``below``.
 
     Examples
     --------
@@ -66,9 +60,11 @@ class QuantileSketch:
     def __add__(self, other: "QuantileSketch") -> "QuantileSketch":
         """Summarise two lists of values together."""
         height = max(len(self.levels), len(other.levels))
-        levels = tuple(np.concatenate([self._level(h), other._level(h)]) for h in range(height))
-        joined = replace(self, levels=levels, above=self.above + other.above, below=self.below + other.below)
-        return joined._compacted()
+        levels = tuple(
+            np.concatenate([np.empty(0), *(sketch.levels[h] for sketch in (self, other) if h < len(sketch.levels))])
+            for h in range(height)
+        )
+        return replace(self, levels=levels, above=self.above + other.above, below=self.below + other.below)._compacted()
 
     @property
     def count(self) -> int:
@@ -84,10 +80,10 @@ class QuantileSketch:
         """Rank of each x (m,) among the values, 1..n, ties averaged."""
         values, upto = self._table
         order = np.argsort(x)  # what is looked up in rising order lies close together in memory
-        rising, found = x[order], np.empty(len(x))
+        rising, ranks = x[order], np.empty(len(x))
         first, last = np.searchsorted(values, rising, side="left"), np.searchsorted(values, rising, side="right")
-        found[order] = (upto[first] + upto[last] + 1) / 2.0
-        return found
+        ranks[order] = (upto[first] + upto[last] + 1) / 2.0
+        return ranks
 
     def share_from(self, x: float) -> float:
         """Share of the values that are x or more."""
@@ -117,10 +113,7 @@ class QuantileSketch:
         values, upto = self._table
         first = int(np.searchsorted(upto, np.floor(place) - self.below, side="right")) - 1
         last = int(np.searchsorted(upto, np.ceil(place) + 1 + self.above, side="left")) - 1
-        return (
-            float(values[first]) if first >= 0 else -np.inf,
-            float(values[last]) if last < len(values) else np.inf,
-        )
+        return (float(values[first]) if first >= 0 else -np.inf, float(values[last]) if last < len(values) else np.inf)
 
     def mapped(self, function: Callable[[FloatArray], FloatArray]) -> "QuantileSketch":
         """The sketch of ``function(values)``, for a function that never falls."""
@@ -135,9 +128,6 @@ class QuantileSketch:
         weights = np.repeat(1 << np.arange(len(self.levels)), [len(level) for level in self.levels])
         order = np.argsort(values, kind="stable")
         return values[order], np.r_[0, np.cumsum(weights[order])]
-
-    def _level(self, h: int) -> FloatArray:
-        return self.levels[h] if h < len(self.levels) else np.empty(0)
 
     def _compacted(self) -> "QuantileSketch":
         """Move values up until no level is longer than the capacity."""
@@ -163,14 +153,8 @@ class QuantileSketch:
 class Narrowed:
     """A second look at values, between two bounds of a quantile: all of those between them can be kept.
 
-    Parameters
-    ----------
-    low, high : float
-        The bounds (`QuantileSketch.bounds`).
-    count, upto : int
-        All values, and those up to ``low``.
-    between : QuantileSketch
-        Of the values above ``low`` and below ``high``.
+    ``low`` and ``high`` are the bounds (`QuantileSketch.bounds`), ``count`` are all values, ``upto`` those up to
+    ``low``, and ``between`` is of the values above ``low`` and below ``high``.
     """
 
     low: float
@@ -218,20 +202,13 @@ class FrequentValues:
     """Values that may make up a large share of a list (Misra and Gries 1982).
 
     Of n values, one that occurs c times has a counter of at least ``c - n / (capacity + 1)``, and none of more than c.
-
-    Parameters
-    ----------
-    values : array of uint64, (m,)
-        Distinct and sorted, m at most ``capacity``.
-    counts : array of int, (m,)
-    capacity : int
-    missed : int
-        What a counter, or a value without one, may have missed.
+    ``values`` (m,) are distinct and sorted, m at most ``capacity``, with their ``counts`` (m,); ``missed`` is what a
+    counter, or a value without one, may have missed.
 
     Examples
     --------
-    >>> found = FrequentValues.of(np.array([7, 7, 7, 1, 2, 3], dtype=np.uint64), capacity=2)
-    >>> found.values.tolist(), found.counts.tolist(), found.missed
+    >>> frequent = FrequentValues.of(np.array([7, 7, 7, 1, 2, 3], dtype=np.uint64), capacity=2)
+    >>> frequent.values.tolist(), frequent.counts.tolist(), frequent.missed
     ([7], [2], 1)
     """
 
@@ -248,9 +225,9 @@ class FrequentValues:
 
     def __add__(self, other: "FrequentValues") -> "FrequentValues":
         """Count two lists together."""
-        distinct, place = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
+        distinct, index = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
         counts = np.zeros(len(distinct), dtype=np.intp)
-        np.add.at(counts, place, np.concatenate([self.counts, other.counts]))
+        np.add.at(counts, index, np.concatenate([self.counts, other.counts]))
         return FrequentValues(distinct, counts, self.capacity, self.missed + other.missed)._shortened()
 
     def at_least(self, count: float) -> npt.NDArray[np.uint64]:
@@ -263,12 +240,7 @@ class FrequentValues:
             return self
         excess = int(np.partition(self.counts, -self.capacity - 1)[-self.capacity - 1])
         kept = self.counts > excess
-        return replace(
-            self,
-            values=self.values[kept],
-            counts=self.counts[kept] - excess,
-            missed=self.missed + excess,
-        )
+        return replace(self, values=self.values[kept], counts=self.counts[kept] - excess, missed=self.missed + excess)
 
 
 def values_below(ordered: FloatArray, shares: FloatArray) -> FloatArray:

@@ -58,22 +58,10 @@ _DIFFERENCE = 1e-12  # so is a variance that is less than this share of the squa
 class Stack:
     """A learnt target, linear in the detector scores S and the base score t.
 
-    Parameters
-    ----------
-    weights : array of shape (k,)
-        Of the scaled detector scores.
-    base_weight, intercept : float
-        ``target = base_weight t + S weights + intercept``.
-    label_weight : float
-        How much was learnt, in [0, 1]; 0 is the base score itself.
-    agreement : float
-        Correlation of the target with the base score over all rows.
-    n_labels, n_positive : int
-        Labelled rows, and those of them with a 1.
-    effective_labels : float
-        As many labels of equal weight say as much; less than ``n_labels`` where propensities differ.
-    propensity_power : float
-        How far propensities were used, in [0, 1]; 1 is in full, or none given.
+    ``target = base_weight t + S weights + intercept``, with weights (k,) of the scaled detectors. ``label_weight``
+    in [0, 1] is how much was learnt, 0 the base score itself; ``agreement`` the correlation of the target with the base
+    score over all rows. ``effective_labels``: as many labels of equal weight say as much, less than ``n_labels`` where
+    propensities differ. ``propensity_power`` in [0, 1]: how far propensities were used; 1 is in full, or none given.
     """
 
     weights: Annotated[FloatArray, "k"]
@@ -145,10 +133,8 @@ def learn_stack(
 
     Parameters
     ----------
-    S : array of shape (n, k)
-        Scaled scores of the detectors.
-    t : array of shape (n,)
-        The base score.
+    S, t : arrays of shape (n, k) and (n,)
+        Scaled scores of the detectors, and the base score.
     labels : array of shape (n,)
         1 for an outlier, 0 for none, NaN where nobody knows.
     propensity : array of shape (n,), optional
@@ -161,67 +147,40 @@ def learn_stack(
         The correlation with t over all rows that the learnt score keeps, in [0, 1).
     """
     known = ~np.isnan(labels)
-    y = labels[known]
+    y, positive = labels[known], int(np.nansum(labels))
     weight, power = _label_weights(known, propensity, sample_weight)
-    positive = int(y.sum())
     base = Stack(np.zeros(S.shape[1]), 1.0, 0.0, 0.0, 1.0, len(y), positive, float(weight.sum()), power)
     if min(positive, len(y) - positive) < LEAST_OF_A_KIND or not weight.sum() > 0:
         return base
-    standard = _Standard.of(Population.of(S, t, sample_weight) if population is None else population)
-    if standard is None:
+    population = Population.of(S, t, sample_weight) if population is None else population
+    mean, covariance = population.mean, population.covariance
+    deviation = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+    varies = deviation > _CONSTANT * np.abs(mean)
+    use = varies[:-1]
+    if not (varies[-1] and use.any()):  # t has no unit, or there is nothing to learn from
         return base
-    R, z = standard.columns(S[known], t[known])
-    w, c, label_weight = _average(R, z, y, weight, float((1.0 - standard.shared**2).sum()))
-    return base if label_weight == 0.0 else standard.target(base, w, c, label_weight, least_agreement)
-
-
-@dataclass(frozen=True)
-class _Standard:
-    """Units of the columns: deviations of those in use and of t, and their correlations ``shared`` with t."""
-
-    population: Population
-    use: BoolArray
-    unit: FloatArray
-    base_unit: float
-    shared: FloatArray
-
-    @classmethod
-    def of(cls, population: Population) -> "_Standard | None":
-        """None where t or every column is constant: t has no unit then, or there is nothing to learn from."""
-        deviation = np.sqrt(np.maximum(population.covariance.diagonal(), 0.0))
-        varies = deviation > _CONSTANT * np.abs(population.mean)
-        use = varies[:-1]
-        if not (varies[-1] and use.any()):
-            return None
-        unit, base_unit = deviation[:-1][use], float(deviation[-1])
-        return cls(population, use, unit, base_unit, population.covariance[-1, :-1][use] / (unit * base_unit))
-
-    def columns(self, S: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """``R`` and ``z`` of rows."""
-        z = (t - self.population.mean[-1]) / self.base_unit
-        standardised = (S[:, self.use] - self.population.mean[:-1][self.use]) / self.unit
-        return standardised - np.outer(z, self.shared), z
-
-    def target(self, base: Stack, w: FloatArray, c: float, label_weight: float, least: float) -> Stack:
-        """``(1 - label_weight) t + label_weight u``, u having a correlation with t of at least ``least``."""
-        scores = self.population.covariance[:-1, :-1][np.ix_(self.use, self.use)]
-        correlation = scores / np.outer(self.unit, self.unit)
-        across = max(float(w @ correlation @ w - (self.shared @ w) ** 2), 0.0)  # the variance of R w
-        c = max(c, LEAST_BASE, least * np.sqrt(across / (1.0 - least**2)))
-        share = label_weight / np.sqrt(c**2 + across)
-        weights = np.zeros(len(self.use))
-        weights[self.use] = share * w * self.base_unit / self.unit
-        base_weight = float(1.0 - label_weight + share * (c - self.shared @ w))
-        along = 1.0 - label_weight + share * c
-        centre = self.population.mean
-        return replace(
-            base,
-            weights=weights,
-            base_weight=base_weight,
-            intercept=float((1.0 - base_weight) * centre[-1] - centre[:-1] @ weights),
-            label_weight=label_weight,
-            agreement=float(along / np.sqrt(along**2 + share**2 * across)),
-        )
+    unit, base_unit = deviation[:-1][use], float(deviation[-1])
+    shared = covariance[-1, :-1][use] / (unit * base_unit)  # correlations with t
+    z = (t[known] - mean[-1]) / base_unit
+    R = (S[known][:, use] - mean[:-1][use]) / unit - np.outer(z, shared)
+    w, c, label_weight = _average(R, z, y, weight, float((1.0 - shared**2).sum()))
+    if label_weight == 0.0:
+        return base
+    correlation = covariance[:-1, :-1][np.ix_(use, use)] / np.outer(unit, unit)
+    across = max(float(w @ correlation @ w - (shared @ w) ** 2), 0.0)  # the variance of R w
+    c = max(c, LEAST_BASE, least_agreement * np.sqrt(across / (1.0 - least_agreement**2)))
+    share = label_weight / np.sqrt(c**2 + across)
+    weights = np.zeros(len(use))
+    weights[use] = share * w * base_unit / unit
+    base_weight, along = float(1.0 - label_weight + share * (c - shared @ w)), 1.0 - label_weight + share * c
+    return replace(
+        base,
+        weights=weights,
+        base_weight=base_weight,
+        intercept=float((1.0 - base_weight) * mean[-1] - mean[:-1] @ weights),
+        label_weight=label_weight,
+        agreement=float(along / np.sqrt(along**2 + share**2 * across)),
+    )
 
 
 def inverse_propensity(propensity: FloatArray) -> tuple[FloatArray, float]:
@@ -240,9 +199,8 @@ def inverse_propensity(propensity: FloatArray) -> tuple[FloatArray, float]:
         return float(weight.sum() ** 2 / (weight @ weight))
 
     least = min(KEPT_SHARE * len(propensity), ENOUGH_LABELS)
-    power = 1.0
-    if effective(1.0) < least:
-        power = float(brentq(lambda power: effective(power) - least, 0.0, 1.0, xtol=1e-9))
+    short = effective(1.0) < least
+    power = float(brentq(lambda power: effective(power) - least, 0.0, 1.0, xtol=1e-9)) if short else 1.0
     return propensity**-power, power
 
 

@@ -7,11 +7,4 @@ from evenout.datasets._bundled import list_datasets, load_dataset
 from evenout.datasets._dataset import Dataset, sample_groups
 from evenout.datasets._scenarios import list_scenarios, make_biased_outliers
 
-__all__ = [
-    "Dataset",
-    "list_datasets",
-    "list_scenarios",
-    "load_dataset",
-    "make_biased_outliers",
-    "sample_groups",
-]
+__all__ = ["Dataset", "list_datasets", "list_scenarios", "load_dataset", "make_biased_outliers", "sample_groups"]

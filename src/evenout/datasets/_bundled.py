@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 def load_dataset(
-    name: str,
-    *,
-    random_state: RandomState = 0,
-    sensitive: str | Sequence[str] | None = None,
-    strength: float = 1.0,
+    name: str, *, random_state: RandomState = 0, sensitive: str | Sequence[str] | None = None, strength: float = 1.0
 ) -> Dataset:
     """Load a bundled data set with its groups.
 
@@ -103,10 +99,6 @@ def _check(name: str, sensitive: str | Sequence[str] | None, strength: float) ->
         raise InputError("{sensitive=} is not allowed; choose from {known}, each once", sensitive=asked, known=known)
 
 
-def _split_plain(frame: pd.DataFrame) -> Parts:
-    return frame.drop(columns="outlier"), frame["outlier"], frame[[]]
-
-
 def _split_communities(frame: pd.DataFrame) -> Parts:
     races = ["racepctblack", "racePctWhite", "racePctAsian", "racePctHisp"]
     n_identifiers = 5
@@ -158,7 +150,7 @@ class BundledFile:
     groups: str = "sampled by evenout.datasets.sample_groups; the data has none of its own"
     licence: str = "CC BY 4.0"
     protected: tuple[str, ...] = ()
-    split: Callable[[pd.DataFrame], Parts] = _split_plain
+    split: Callable[[pd.DataFrame], Parts] = lambda frame: (frame.drop(columns="outlier"), frame["outlier"], frame[[]])
 
     @property
     def description(self) -> str:

@@ -51,11 +51,7 @@ RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | Non
 
 
 def sample_groups(
-    y: npt.ArrayLike,
-    n_groups: int,
-    *,
-    strength: float = 1.0,
-    random_state: RandomState = None,
+    y: npt.ArrayLike, n_groups: int, *, strength: float = 1.0, random_state: RandomState = None
 ) -> pd.Series:
     """Give every row a group, outliers falling into later groups more often.
 
