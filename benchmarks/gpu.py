@@ -147,7 +147,8 @@ def local_pairs(
 def error_of_pairs(pairs: PairSums, truth: PairSums) -> float:
     """Error of the pair sums by direction, over all pairs and over those within each fold, the largest."""
     forms = [(pairs.total()[0].sum(axis=0), truth.total()[0].sum(axis=0))]
-    forms += list(zip(pairs.within()[0].sum(axis=0), truth.within()[0].sum(axis=0), strict=True))
+    within = (np.einsum("nffab->fab", sums.form) for sums in (pairs, truth))
+    forms += list(zip(*within, strict=True))
     return max(error_by_direction(form, true) for form, true in forms)
 
 

@@ -10,11 +10,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.envi
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csc_array, hstack
 
 from evenout import FairOutlierEnsemble
+from evenout.core import pairwise
 from evenout.core.base_score import learn_scaling, unit_range
 from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
 from evenout.core.content import assign_folds, count_folds
+from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.pairwise import pair_sums
 
 CHROMIUM = [
@@ -154,3 +157,36 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     return FairOutlierEnsemble(random_state=0).fit(data[0], sensitive_features=data[1])
+
+
+def probable(weights):
+    """Groups that are known by their probabilities, shape (n, G); a row of zeros is of none."""
+    G = weights.shape[1]
+    overlaps = tuple((g, h) for g in range(G) for h in range(g + 1, G))
+    return Membership(csc_array(weights), Comparison(G, Comparison.of_all(G).blocks, overlaps))
+
+
+def side_by_side(parts, weights):
+    """Several groupings of the same rows, such as several attributes, each with the weight it counts by."""
+    blocks, overlaps, start = [], [], 0
+    for part, weight in zip(parts, weights, strict=True):
+        for block in part.compared.blocks:
+            groups = tuple(start + g for g in block.groups)
+            blocks.append(Block(groups, weight * block.weight, block.by_size))
+        overlaps += [(start + g, start + h) for g, h in part.compared.overlaps]
+        overlaps += [(g, start + h) for g in range(start) for h in range(part.n_groups)]
+        start += part.n_groups
+    joined = csc_array(hstack([part.weights for part in parts]))
+    return Membership(joined, Comparison(start, tuple(blocks), tuple(overlaps)))
+
+
+def distance_range(X, groups, n_groups, *, n_threads=1):
+    """Smallest and largest distance between rows of different groups, as `pair_sums` finds them; 0 without any."""
+    order, bounds = pairwise._by_cell(groups, np.zeros_like(groups), n_groups, 1)
+    points, unit = pairwise._standardised(X[order])
+    return tuple(unit * end for end in pairwise._range(points, bounds, n_threads))
+
+
+def within_folds(form):
+    """Forms (N, K, q, q) of the pairs with both rows in one fold, of those of `PairSums`."""
+    return np.einsum("nffab->nfab", form)

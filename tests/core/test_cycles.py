@@ -1,18 +1,18 @@
 import numpy as np
 import pytest
 
-from evenout.core.pairwise import BLOCK, Rows, Sample, cell_pairs
+from evenout.core.pairwise import BLOCK, PairRows, PairSample, cell_pairs
 
 
 def make_rows(n, slope, width=8, seed=0):
     rng = np.random.default_rng(seed)
     x, z = rng.uniform(-1, 1, (n, 4)).astype(np.float32), rng.standard_normal((n, width)).astype(np.float32)
     z[:, 0] = 1
-    return Rows(x, z, np.float32(slope), np.float32(0))
+    return PairRows(x, z, np.float32(slope), np.float32(0))
 
 
 def empty(small, large, runs=3, start=0.0, width=8):
-    return Sample(small, large, 1.0, start, np.zeros((runs, width, width)), np.zeros(runs))
+    return PairSample(small, large, 1.0, start, np.zeros((runs, width, width)), np.zeros(runs))
 
 
 def all_pairs(rows, small, large):
@@ -90,7 +90,7 @@ def test_deviations_have_the_variance_of_sampling_without_replacement():
     estimates, variances = [], []
     for i in range(5):
         for j in range(i):
-            sample = Sample((0, 5), (5, 10), 1.0, 0.0, shifts[[i, j]], np.ones(2), shifts=1, visited=10)
+            sample = PairSample((0, 5), (5, 10), 1.0, 0.0, shifts[[i, j]], np.ones(2), shifts=1, visited=10)
             estimates.append(sample.factor * sample.form.sum())
             variances.append((sample.deviations**2).sum())
     assert np.mean(estimates) == pytest.approx(shifts.sum())

@@ -2,9 +2,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from tests.conftest import distance_range, within_folds
 
 from evenout.core import pairwise as sampling
-from evenout.core.pairwise import PairSums, cell_pairs, distance_range, estimate_pair_sums, pair_sums, sampled_pair_sums
+from evenout.core.pairwise import PairSums, cell_pairs, estimate_pair_sums, pair_sums, sampled_pair_sums
 
 SHAPE = {"n_groups": 3, "n_folds": 5}
 
@@ -84,7 +85,7 @@ def test_folds_subtract_from_sampled_sums(repeated, rows):
             left, truth = (PairSums(s.form * both[..., None, None], s.mass * both) for s in (sums, exact))
             error = error_by_direction(solved_form(left, rows[2]), solved_form(truth, rows[2]))
             assert error < 3 * stated * 5 / 4  # (4/5)^2 of the pairs
-        within, truth = sums.within()[0].sum(axis=(0, 1)), exact.within()[0].sum(axis=(0, 1))
+        within, truth = (within_folds(each.form).sum(axis=(0, 1)) for each in (sums, exact))
         assert error_by_direction(within, truth) < 3 * stated * np.sqrt(5)  # a fifth of the pairs of cells
 
 
@@ -230,7 +231,7 @@ def test_estimate_visits_all_pairs_until_there_are_too_many(monkeypatch, rows):
 
 
 def test_limit_of_the_pairs_is_within_it(monkeypatch, rows):
-    assert sampling._cross_pairs(np.array([2, 3, 4])) == 2 * 3 + 2 * 4 + 3 * 4
+    assert sampling.cross_pairs(np.array([2, 3, 4])) == 2 * 3 + 2 * 4 + 3 * 4
     monkeypatch.setattr(sampling, "_EXACT_PAIRS", 3 * 2000.0**2)
     assert estimate_pair_sums(*rows, **SHAPE)[1] == 0
     monkeypatch.setattr(sampling, "_EXACT_PAIRS", 3 * 2000.0**2 - 1)

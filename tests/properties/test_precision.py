@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 from sklearn.ensemble import IsolationForest
+from tests.conftest import distance_range
 from threadpoolctl import threadpool_limits
 
 from evenout import audit
 from evenout.core._pair_kernels import negative_power
-from evenout.core.pairwise import distance_range, pair_sums, sampled_pair_sums
+from evenout.core.pairwise import pair_sums, sampled_pair_sums
 from evenout.detectors.forest import Forest
 
 BOTH = {"demographic_parity": 1.0, "individual": 1.0}

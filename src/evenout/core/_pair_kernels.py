@@ -56,33 +56,21 @@ def block_extremes(x: AnyArray, first: int, last: int, start: int) -> tuple[floa
 
 @compiled(fastmath=True)
 def block_sums(
-    x: AnyArray,
-    z: Float32Array,
-    first: int,
-    last: int,
-    starts: IntArray,
-    stops: IntArray,
-    slope: float,
-    offset: float,
-    form: FloatArray,
-    mass: FloatArray,
-) -> None:
+    x: AnyArray, z: Float32Array, first: int, last: int, starts: IntArray, stops: IntArray, slope: float, offset: float,
+    form: FloatArray, mass: FloatArray,
+) -> None:  # fmt: skip
     """Add up the pairs of rows ``first..last-1``, TILE at most, with each cell of later rows.
 
     Parameters
     ----------
-    x : array of shape (n, d), float32 or float64
-    z : array of shape (n, q)
-        The first column is all ones, so that ``M z`` holds the row sums of M.
-    first, last : int
+    x, z : arrays of shape (n, d), float32 or float64, and (n, q)
+        The first column of z is all ones, so that ``M z`` holds the row sums of M.
     starts, stops : arrays of shape (cells,)
         Cell b holds the rows ``starts[b]..stops[b] - 1``.
     slope, offset : float of the type of x
         ``M_ij = 2^(offset - slope * distance)``.
-    form : array of shape (cells, q, q)
-        Gets ``sum_ij M_ij (z_i z_i' + z_j z_j' - 2 z_i z_j')``, to be symmetrised.
-    mass : array of shape (cells,)
-        Gets ``sum_ij M_ij``.
+    form, mass : arrays of shape (cells, q, q) and (cells,)
+        Get ``sum_ij M_ij (z_i z_i' + z_j z_j' - 2 z_i z_j')``, to be symmetrised, and ``sum_ij M_ij``.
     """
     q = z.shape[1]
     tile, squared = np.empty((x.shape[1], TILE), x.dtype), np.empty(4 * TILE, x.dtype)
@@ -147,13 +135,7 @@ def _square(v: float) -> float:
 
 @compiled(fastmath=True)
 def _similarities(
-    squared: AnyArray,
-    n_rows: int,
-    width: int,
-    slope: float,
-    offset: float,
-    m: Float32Array,
-    column_sums: Float32Array,
+    squared: AnyArray, n_rows: int, width: int, slope: float, offset: float, m: Float32Array, column_sums: Float32Array
 ) -> None:
     """Set ``m = 2^(offset - slope * sqrt(squared))``, 0 from the row ``n_rows`` of four on, and add up its columns."""
     one, zero = np.float32(1), np.float32(0)
@@ -223,26 +205,17 @@ def _add_squares(
 
 @compiled(fastmath=True)
 def cycle_sums(
-    x: AnyArray,
-    z: Float32Array,
-    rows: IntArray,
-    columns: IntArray,
-    shift: int,
-    length: int,
-    slope: float,
-    offset: float,
-    form: FloatArray,
-    mass: FloatArray,
-) -> None:
+    x: AnyArray, z: Float32Array, rows: IntArray, columns: IntArray, shift: int, length: int, slope: float,
+    offset: float, form: FloatArray, mass: FloatArray,
+) -> None:  # fmt: skip
     """Add up runs of ``length`` shifts each, from ``shift`` on: in shift s, block a meets block ``(a + s) mod m``.
 
     Parameters
     ----------
     x, z, slope, offset
-        As in `evenout.core._pair_kernels.block_sums`.
+        As in `block_sums`.
     rows, columns : arrays of shape (m + 1,)
         First row of each block of the two cells, and the end of the last; TILE rows at most in a block of the first.
-    shift, length : int
     form, mass : arrays of shape (2 R, q, q) and (2 R,)
         Get the sums of run r, as in `block_sums`, in two parts: up to the end of the second cell in place 2 r, and on
         from its beginning in place 2 r + 1.

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from evenout.core.cells import Cells, CrossFit, fold_variances, variances
 from evenout.core.content import row_numbers
 from evenout.core.notions import Collector, Notion, NotionRows
-from evenout.core.pairwise import estimate_pair_sums
+from evenout.core.pairwise import cross_pairs, estimate_pair_sums
 from evenout.core.ruler import ratio
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import FewPairsWarning, warn
@@ -31,22 +31,11 @@ _PER_WEIGHT = 10  # pairs for every weight that is chosen by them
 def comparable_rows(
     X: FloatArray, groups: IntArray, length_scale: LengthScale
 ) -> tuple[FloatArray, Literal["minmax"] | float]:
-    """Features and scale for `pair_sums`.
+    """Features (n, d) and scale for `pair_sums`.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    groups : array of shape (n,)
-    length_scale : "minmax", float or ("median", factor)
-        ``"minmax"``: raw features, distances scaled to [0, 1], as published; every similarity then lies in
-        [1/e, 1], so that nearly
-        all pairs count alike. A number: standardised features, ``exp(-distance / length_scale)``. ``("median",
-        factor)``: the same,
-        with ``factor`` times the median distance between rows of different groups.
-
-    Returns
-    -------
-    features of shape (n, d), "minmax" or a length
+    ``"minmax"``: raw features, distances scaled to [0, 1], as published; every similarity then is in [1/e, 1], so that
+    nearly all pairs count alike. A number: standardised features, ``exp(-distance / length_scale)``. ``("median",
+    factor)``: the same, with ``factor`` times the median distance between rows of different groups.
     """
     if length_scale == "minmax":
         return X, "minmax"
@@ -72,15 +61,8 @@ def effective_pairs(rows: FloatArray, groups: IntArray, scale: Literal["minmax"]
     """How many pairs of rows from different groups an average weighted by likeness rests on: ``(sum M)^2 / sum M^2``.
 
     If all pairs are equally alike, that is their number; if a few near-duplicates hold the mass, it is about the number
-    of these. Counted on at most 3000 rows, drawn by content, and scaled up to all pairs.
-
-    Parameters
-    ----------
-    rows : array of shape (n, d)
-        Features as of `comparable_rows`.
-    groups : array of shape (n,)
-        Codes; -1 is left out.
-    scale : "minmax" or float
+    of these. Counted on at most 3000 rows, drawn by content, and scaled up to all pairs. ``rows`` (n, d) and ``scale``
+    are as of `comparable_rows`; the group -1 is left out.
 
     Examples
     --------
@@ -95,26 +77,17 @@ def effective_pairs(rows: FloatArray, groups: IntArray, scale: Literal["minmax"]
     distances = cdist(rows[drawn], rows[drawn])[np.triu(codes[:, None] != codes)]
     if len(distances) == 0:
         return 0.0
-    if scale == "minmax":
-        width = np.ptp(distances)
-        similar = np.exp(-(distances - distances.min()) / (width if width > 0 else 1.0))
-    else:
-        similar = np.exp(-(distances - distances.min()) / scale)  # a common factor does not matter; no sum is 0
-    return float(similar.sum() ** 2 / (similar**2).sum()) * _count_pairs(groups) / len(distances)
+    length = (np.ptp(distances) or 1.0) if scale == "minmax" else scale
+    similar = np.exp(-(distances - distances.min()) / length)  # a common factor does not matter; no sum is 0
+    all_pairs = cross_pairs(np.bincount(groups[groups >= 0]))
+    return float(similar.sum() ** 2 / (similar**2).sum()) * all_pairs / len(distances)
 
 
 def warn_few_pairs(effective: float, *, n_weights: int = 0) -> None:
     """Warn if individual fairness rests on too few pairs.
 
     Too few are less than 100, whose mean square has a relative error of one in seven; and less than ten for every
-    weight where they choose weights.
-
-    Parameters
-    ----------
-    effective : float
-        As of `effective_pairs`.
-    n_weights : int
-        Weights that are chosen by these pairs; 0 where a given score is measured.
+    weight that they choose, ``n_weights``, which are none where a given score is measured.
     """
     needed = max(_FEW_PAIRS, _PER_WEIGHT * n_weights)
     if effective >= needed:
@@ -141,12 +114,6 @@ def draw_rows(features: FloatArray, groups: IntArray, size: int) -> IntArray:
     return known[order[np.argsort(numbers, kind="stable")[:size]]]
 
 
-def _count_pairs(groups: IntArray) -> float:
-    """Pairs of rows from different known groups."""
-    counts = np.bincount(groups[groups >= 0]).astype(float)
-    return float(counts.sum() ** 2 - (counts**2).sum()) / 2
-
-
 _TINY = np.finfo(float).tiny
 
 
@@ -170,7 +137,9 @@ class Individual(Notion, BaseEstimator):
     relative error of a sample of the pairs, and ``individual.pairs`` (K,) how many pairs the likeness rests on.
     """
 
-    name = "individual"
+    name, option, needs_pairs = "individual", "equal scores of similar rows", True
+    words = "gap between similar people"
+    label = "Bias between similar rows"
 
     def __init__(
         self, length_scale: LengthScale = DEFAULT_LENGTH, pairs: Literal["auto", "exact", "sampled"] = "auto"
@@ -181,19 +150,26 @@ class Individual(Notion, BaseEstimator):
     def collect(self, rows: NotionRows) -> Collector:
         """Likeness is a matter of the features, found once; scores are compared along it."""
         features, scale = comparable_rows(rows.X, rows.groups, self.length_scale)
-        found = effective_pairs(features, rows.groups, scale)
+        effective = effective_pairs(features, rows.groups, scale)
         p, q = np.triu_indices(rows.n_groups, 1)
         stands_for = rows.stands_for[p] * rows.stands_for[q]
+        shape: dict[str, Any] = {"n_groups": rows.n_groups, "n_folds": 1, "scale": scale}
         warned = False
 
         def sums(S: FloatArray, t: FloatArray, of: BoolArray) -> dict[str, FloatArray]:
             nonlocal warned
             if not warned:  # now the number of weights is known
-                warn_few_pairs(found, n_weights=S.shape[1])
+                warn_few_pairs(effective, n_weights=S.shape[1])
                 warned = True
-            form, mass, error = _pair_sums(rows, features, scale, np.column_stack([S, t]), of, self.pairs)
+            given = features, np.column_stack([S, t]), np.where(of, rows.groups, -1), np.zeros(len(S), dtype=np.intp)
+            if rows.pair_sums is None:
+                how = shape | {"method": self.pairs, "seed": rows.seed, "n_threads": rows.n_threads}
+                pairs, error = estimate_pair_sums(*given, **how)
+            else:
+                pairs, error = rows.pair_sums(*given, **shape), 0.0
+            form, mass = pairs.total()
             form, mass = form * stands_for[:, None, None], mass * stands_for
-            return {"form": form, "mass": mass, "error": np.array(error), "pairs": np.array(found)}
+            return {"form": form, "mass": mass, "error": np.array(error), "pairs": np.array(effective)}
 
         return sums
 
@@ -215,12 +191,12 @@ class Individual(Notion, BaseEstimator):
         return ratio(_per_mass(squared, mass[0]), variances(cells, V[None])[0])
 
     def bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """The same on pairs with both rows in one fold."""
+        """`training_bias` on pairs with both rows in one fold."""
         squared, mass = self._squared(cross, V)
         return _per_mass(squared.sum(axis=0), mass.sum(axis=0))
 
     def fold_biases(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """The same of each fold."""
+        """`bias` of each fold."""
         squared, mass = self._squared(cross, V)
         return _per_mass(squared, mass[:, None, :])
 
@@ -229,25 +205,6 @@ class Individual(Notion, BaseEstimator):
         form, mass = _kept(cross.held)
         squared = np.einsum("fpkl,fmk,fml->fmp", form, V, V, optimize=True)
         return ratio(squared, fold_variances(cross, V)[:, :, None]), mass
-
-
-def _pair_sums(
-    rows: NotionRows,
-    features: FloatArray,
-    scale: Literal["minmax"] | float,
-    Z: FloatArray,
-    of: BoolArray,
-    method: str,
-) -> tuple[FloatArray, FloatArray, float]:
-    """Sums over the pairs of rows of different groups in one set, and the error of a sample of them."""
-    one = np.zeros(len(Z), dtype=np.intp)
-    given = features, Z, np.where(of, rows.groups, -1), one
-    shape: dict[str, Any] = {"n_groups": rows.n_groups, "n_folds": 1, "scale": scale}
-    if rows.pair_sums is not None:
-        return *rows.pair_sums(*given, **shape).total(), 0.0
-    shape |= {"method": method, "seed": rows.seed, "n_threads": rows.n_threads}
-    found, error = estimate_pair_sums(*given, **shape)
-    return *found.total(), error
 
 
 def _kept(cells: Cells) -> tuple[FloatArray, FloatArray]:

@@ -16,10 +16,10 @@ The rows of two cells, in random order, are cut into m blocks each. *Shift* s pa
 ``(a + s) mod m`` of the other: one m-th of the pairs. What a row adds by itself, which is most of the variance of
 plainly drawn pairs, is the same in every shift. All m shifts are all pairs.
 
-The sums of `evenout.core.pairwise` take a time that grows with the square of the number of rows. Here a few of the m
-shifts of every pair of cells are visited (see `evenout.core.pairwise`), with the rows of a cell in random order. With
-``F_s`` the sum over shift s, ``m / c sum_s F_s`` over c of the shifts has the expectation F over the random orders, is
-positive semidefinite, and belongs to one pair of cells, so that folds subtract as they do in the exact sums.
+To visit all of them takes a time that grows with the square of the number of rows. `sampled_pair_sums` visits a few of
+the m shifts of every pair of cells. With ``F_s`` the sum over shift s, ``m / c sum_s F_s`` over c of the shifts has the
+expectation F over the random orders, is positive semidefinite, and belongs to one pair of cells, so that folds subtract
+as they do in the exact sums.
 
 The shifts are visited in runs. How the runs differ, times ``1 - c / m``, gives the variance of the estimate (simple
 random sampling without replacement); pairs of cells are uncorrelated, so that their variances add. The error that
@@ -31,6 +31,7 @@ the largest eigenvalue of a random matrix. Its root mean square is estimated by 
 (the wild bootstrap). No fixed direction has a larger standard error.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
 from typing import Any, Literal, NamedTuple, Self
@@ -42,7 +43,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from evenout.core.content import row_numbers
-from evenout.core.parallel import map_blocks, one_blas_thread
+from evenout.core.parallel import map_blocks, map_each, one_blas_thread
 from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
 
 _COARSE = 0.01  # where delta counts in lengths below this times the largest coordinate, float32 is too coarse
@@ -66,14 +67,6 @@ class PairSums:
     form: FloatArray
     mass: FloatArray
 
-    def __add__(self, other: "PairSums") -> "PairSums":
-        """Add the sums over two disjoint sets of pairs."""
-        return PairSums(self.form + other.form, self.mass + other.mass)
-
-    def within(self) -> tuple[FloatArray, FloatArray]:
-        """Form and mass of the pairs with both rows in one fold, shapes (N, K, q, q) and (N, K)."""
-        return np.einsum("nffab->nfab", self.form), np.einsum("nff->nf", self.mass)
-
     def total(self) -> tuple[FloatArray, FloatArray]:
         """Form and mass over all folds, shapes (N, q, q) and (N,)."""
         return self.form.sum(axis=(1, 2)), self.mass.sum(axis=(1, 2))
@@ -95,14 +88,10 @@ def pair_sums(
 
     Parameters
     ----------
-    X : array of shape (n, d)
-        Features, without protected attributes; finite.
-    Z : array of shape (n, q)
-        Scores; finite.
-    groups : array of shape (n,)
-        Codes in 0..n_groups-1, or -1 for a row that is left out.
-    folds : array of shape (n,)
-        Folds in 0..n_folds-1.
+    X, Z : arrays of shape (n, d) and (n, q)
+        Features, without protected attributes, and scores; finite.
+    groups, folds : arrays of shape (n,)
+        Codes in 0..n_groups-1, or -1 for a row that is left out; folds in 0..n_folds-1.
     n_groups, n_folds : int
     scale : "minmax" or float
         With ``dist`` the Euclidean distance, ``delta = (dist - lo) / (hi - lo)`` over the smallest and largest distance
@@ -110,10 +99,6 @@ def pair_sums(
         similarities below 1e-38 count as 0.
     n_threads : int
         The sums are the same, bit for bit, for any number of threads.
-
-    Returns
-    -------
-    PairSums
 
     Examples
     --------
@@ -124,38 +109,11 @@ def pair_sums(
     >>> sums.mass.round(4).tolist(), sums.form.round(4).tolist()
     ([[[1.3679]]], [[[[[4.3679]]]]])
     """
-    if scale != "minmax" and not (isinstance(scale, int | float) and 0 < scale < np.inf):
-        raise ValueError(f"scale must be 'minmax' or a positive length, got {scale!r}")
     order, edges = _by_cell(groups, folds, n_groups, n_folds)
-    points, unit = _standardised(X[order])
-    if scale == "minmax":
-        slope, offset = _exponent(*_range(points, edges[::n_folds], n_threads))
-    else:
-        slope, offset = _exponent(0.0, max(scale / unit, 1e-30))
-    basis, coordinates = _uncorrelated(Z[order])
-    x, z = _padded(points, slope.dtype), _padded(np.column_stack([np.ones(len(order)), basis]), np.float32)
-    sums = [
-        _group_sums(x, z, edges[first:], n_folds, slope, offset, n_threads)
-        for first in range(0, n_groups * n_folds, n_folds)
-    ]
-    form = np.concatenate([form for form, _ in sums])[..., 1 : 1 + Z.shape[1], 1 : 1 + Z.shape[1]]
-    form = coordinates.T @ nearest_psd(form) @ coordinates
-    return PairSums((form + form.swapaxes(-1, -2)) / 2, np.concatenate([mass for _, mass in sums]))
-
-
-def distance_range(X: FloatArray, groups: IntArray, n_groups: int, *, n_threads: int = 1) -> tuple[float, float]:
-    """Smallest and largest Euclidean distance between rows of different groups; both 0 if there is no such pair.
-
-    The two pairs of rows are found in float32 and measured in float64. Where several pairs are so close to an extreme
-    that float32 cannot tell which it is (1e-6 of the largest distance), any of them may be the one measured.
-
-    >>> distance_range(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), np.array([0, 1, 1]), 2)
-    (5.0, 10.0)
-    """
-    order, bounds = _by_cell(groups, np.zeros_like(groups), n_groups, 1)
-    points, unit = _standardised(X[order])
-    lo, hi = _range(points, bounds, n_threads)
-    return lo * unit, hi * unit
+    rows, coordinates = _prepared(X[order], Z[order], scale, lambda points: _range(points, edges[::n_folds], n_threads))
+    sums = [_group_sums(rows, edges[first:], n_folds, n_threads) for first in range(0, n_groups * n_folds, n_folds)]
+    form = _restored(np.concatenate([form for form, _ in sums]), coordinates)
+    return PairSums(form, np.concatenate([mass for _, mass in sums]))
 
 
 def nearest_psd(form: FloatArray) -> FloatArray:
@@ -172,6 +130,38 @@ def nearest_psd(form: FloatArray) -> FloatArray:
             values, vectors = eigh(form[cell], subset_by_value=(-np.inf, 0.0))
             form[cell] -= (vectors * values) @ vectors.T
     return form
+
+
+class PairRows(NamedTuple):
+    """Rows of all cells as the kernels take them: x (n, d), z (n, w), slope and offset of the exponent."""
+
+    x: AnyArray
+    z: Float32Array
+    slope: np.floating[Any]
+    offset: np.floating[Any]
+
+
+def _prepared(
+    X: FloatArray,
+    Z: FloatArray,
+    scale: Literal["minmax"] | float,
+    find_range: Callable[[FloatArray], tuple[float, float]],
+) -> tuple[PairRows, FloatArray]:
+    """Rows for the kernels, with a first column of ones in z, and the coordinates of Z in its uncorrelated basis."""
+    if scale != "minmax" and not (isinstance(scale, int | float) and 0 < scale < np.inf):
+        raise ValueError(f"scale must be 'minmax' or a positive length, got {scale!r}")
+    points, unit = _standardised(X)
+    slope, offset = _exponent(*(find_range(points) if scale == "minmax" else (0.0, max(scale / unit, 1e-30))))
+    basis, coordinates = _uncorrelated(Z)
+    z = _padded(np.column_stack([np.ones(len(Z)), basis]), np.float32)
+    return PairRows(_padded(points, slope.dtype), z, slope, offset), coordinates
+
+
+def _restored(form: FloatArray, coordinates: FloatArray) -> FloatArray:
+    """Forms (..., w, w) of the columns that `_prepared` has made, as forms (..., q, q) of Z itself."""
+    q = len(coordinates)
+    form = coordinates.T @ nearest_psd(form[..., 1 : 1 + q, 1 : 1 + q]) @ coordinates
+    return (form + form.swapaxes(-1, -2)) / 2
 
 
 def _by_cell(groups: IntArray, folds: IntArray, n_groups: int, n_folds: int) -> tuple[IntArray, IntArray]:
@@ -216,23 +206,19 @@ def _range_found_in(dtype: npt.DTypeLike, points: FloatArray, bounds: IntArray, 
     """Find the two pairs of rows in numbers of this type, and measure them in float64."""
     from evenout.core._pair_kernels import block_extremes
 
-    x = _padded(points, dtype)
-    blocks = [
-        (first, last, bounds[group + 1])
-        for group, first, last in _row_blocks(bounds)
-        if bounds[group + 1] < len(points)
-    ]
+    x, starts = _padded(points, dtype), bounds[1:]
+    blocks = [(first, last, starts[p]) for p, first, last in _row_blocks(bounds) if starts[p] < len(points)]
     if not blocks:
         return 0.0, 0.0
-    found = map_blocks(lambda task: block_extremes(x, *blocks[task.start]), len(blocks), 1, n_threads)
+    extremes = map_each(lambda block: block_extremes(x, *block), blocks, n_threads)
 
     def distances(row: int) -> FloatArray:
         """Distances of all rows of earlier groups to this one."""
         own = bounds[np.searchsorted(bounds, row, side="right") - 1]
         return cdist(points[:own], points[row : row + 1])
 
-    _, near, _, _ = min(found, key=lambda extremes: extremes[0])
-    _, _, _, far = max(found, key=lambda extremes: extremes[2])
+    _, near, _, _ = min(extremes, key=lambda found: found[0])
+    _, _, _, far = max(extremes, key=lambda found: found[2])
     return float(distances(near).min()), float(distances(far).max())
 
 
@@ -248,15 +234,7 @@ def _exponent(lo: float, hi: float) -> tuple[np.floating[Any], np.floating[Any]]
     return dtype(slope), dtype(slope * lo)
 
 
-def _group_sums(
-    x: AnyArray,
-    z: Float32Array,
-    edges: IntArray,
-    n_folds: int,
-    slope: np.floating[Any],
-    offset: np.floating[Any],
-    n_threads: int,
-) -> tuple[FloatArray, FloatArray]:
+def _group_sums(rows: PairRows, edges: IntArray, n_folds: int, n_threads: int) -> tuple[FloatArray, FloatArray]:
     """Form (G', K, K, w, w), not yet symmetric, and mass (G', K, K) of one group with each of the G' groups after it.
 
     Cell b holds the rows ``edges[b]..edges[b + 1] - 1``; the first K cells are those of the group.
@@ -264,12 +242,12 @@ def _group_sums(
     from evenout.core._pair_kernels import block_sums
 
     blocks, later = _row_blocks(edges[: n_folds + 1]), edges[n_folds:]
-    cells, width = len(later) - 1, z.shape[1]
+    cells, width = len(later) - 1, rows.z.shape[1]
 
     def visit(task: slice) -> tuple[FloatArray, FloatArray]:
         _, first, last = blocks[task.start]
         form, mass = np.zeros((cells, width, width)), np.zeros(cells)
-        block_sums(x, z, first, last, later[:-1], later[1:], slope, offset, form, mass)
+        block_sums(rows.x, rows.z, first, last, later[:-1], later[1:], rows.slope, rows.offset, form, mass)
         return form, mass
 
     form, mass = np.zeros((n_folds, cells, width, width)), np.zeros((n_folds, cells))
@@ -305,31 +283,13 @@ BLOCK = 64  # rows of the smaller cell in a block; with fewer, a shift is hardly
 GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are spread evenly
 
 
-class Rows(NamedTuple):
-    """Rows of all cells as the kernels take them: x (n, d), z (n, w), slope and offset of the exponent."""
-
-    x: AnyArray
-    z: Float32Array
-    slope: np.floating[Any]
-    offset: np.floating[Any]
-
-
 @dataclass(frozen=True)
-class Sample:
+class PairSample:
     """Sums over the visited pairs of two cells, in R runs of so many shifts each, or one if all are visited.
 
-    Parameters
-    ----------
-    small, large : pairs of int
-        First row of the cell, and its last row + 1.
-    weight : float
-        What a pair counts in the sum over all pairs of cells.
-    start : float in [0, 1)
-        Where in the cycle the first run begins.
-    form, mass : arrays of shape (R, w, w) and (R,)
-        As in `evenout.core.pairwise.PairSums`, of each run.
-    shifts, visited : int
-        Shifts in each run, and pairs in all of them.
+    ``small`` and ``large`` are the first row of each cell, and its last row + 1; ``weight`` is what a pair counts in
+    the sum over all pairs of cells, ``start`` in [0, 1) where in the cycle the first run begins. ``form`` (R, w, w) and
+    ``mass`` (R,) are as in `PairSums`, of each run; ``shifts`` are those of each run, ``visited`` the pairs in all.
     """
 
     small: tuple[int, int]
@@ -361,7 +321,7 @@ class Sample:
         spread = self.factor * np.sqrt((1 - 1 / self.factor) * runs / (runs - 1))
         return spread * (self.form - self.form.mean(axis=0))
 
-    def grown(self, rows: Rows, goal: float) -> Self:
+    def grown(self, rows: PairRows, goal: float) -> Self:
         """Visit more shifts, for ``goal`` pairs in all, or every pair if there are not twice as many."""
         from evenout.core._pair_kernels import TILE
 
@@ -380,7 +340,9 @@ class Sample:
         form, mass, visited = self.form + form, self.mass + mass, self.visited + visited
         return replace(self, form=form, mass=mass, shifts=shifts, visited=visited)
 
-    def _visit(self, rows: Rows, blocks: int, shift: int, length: int, runs: int) -> tuple[FloatArray, FloatArray, int]:
+    def _visit(
+        self, rows: PairRows, blocks: int, shift: int, length: int, runs: int
+    ) -> tuple[FloatArray, FloatArray, int]:
         """Sums of ``runs`` runs of ``length`` shifts, from ``shift`` on, and the number of pairs in them."""
         from evenout.core._pair_kernels import cycle_sums
 
@@ -395,24 +357,22 @@ class Sample:
         return (form + form.swapaxes(-1, -2)) / 2, mass, int(visited)
 
 
-def cell_pairs(edges: IntArray, n_groups: int, n_folds: int, runs: int, width: int) -> list[Sample]:
-    """Empty samples of all pairs of cells from different groups, in the order of `evenout.core.pairwise.PairSums`.
+def cell_pairs(edges: IntArray, n_groups: int, n_folds: int, runs: int, width: int) -> list[PairSample]:
+    """Empty samples of all pairs of cells from different groups, in the order of `PairSums`.
 
     Cell b, which is a fold of group ``b // n_folds``, holds the rows ``edges[b]..edges[b + 1] - 1``. A pair counts
-    ``1 / (n_p n_q)`` in groups of n_p and n_q rows.
-
-    Blocks differ in size by a row, so that some rows have a few more partners than others. The cycles begin at
-    different places, lest these be the same rows for all pairs of cells.
+    ``1 / (n_p n_q)`` in groups of n_p and n_q rows. Blocks differ in size by a row, so that some rows have a few more
+    partners than others: the cycles begin at different places, lest these be the same rows for all pairs of cells.
     """
     cells, sizes = list(pairwise(edges.tolist())), np.diff(edges[::n_folds]).tolist()
     nothing = np.zeros((runs, width, width)), np.zeros(runs)
-    samples: list[Sample] = []
+    samples: list[PairSample] = []
     for p, q in combinations(range(n_groups), 2):
         for f, g in product(range(n_folds), repeat=2):
             a, b = cells[p * n_folds + f], cells[q * n_folds + g]
             small, large = (a, b) if a[1] - a[0] <= b[1] - b[0] else (b, a)
             start = GOLDEN * len(samples) % 1.0
-            samples.append(Sample(small, large, 1.0 / max(sizes[p] * sizes[q], 1), start, *nothing))
+            samples.append(PairSample(small, large, 1.0 / max(sizes[p] * sizes[q], 1), start, *nothing))
     return samples
 
 
@@ -434,43 +394,21 @@ def estimate_pair_sums(
     groups: IntArray,
     folds: IntArray,
     *,
-    n_groups: int,
-    n_folds: int,
-    scale: Literal["minmax"] | float = "minmax",
     method: Literal["exact", "sampled", "auto"] = "auto",
     tolerance: float = 0.01,
     seed: int = 0,
-    n_threads: int = 1,
+    **shape: Any,
 ) -> tuple[PairSums, float]:
-    """Pair sums over all pairs of rows, or over a sample of them where there are very many.
+    """Pair sums, and their error: over all pairs of rows, or over a sample where there are very many.
 
-    Parameters
-    ----------
-    X, Z, groups, folds, n_groups, n_folds, scale, n_threads
-        As in `evenout.core.pairwise.pair_sums`.
-    method : {"exact", "sampled", "auto"}
-        ``"auto"`` visits all pairs up to 5e9 of them, which takes two cores about ten seconds, and else a sample.
-    tolerance, seed
-        As in `sampled_pair_sums`.
-
-    Returns
-    -------
-    sums : PairSums
-    error : float
-        Relative error by direction, in root mean square; 0 where all pairs were visited.
+    ``method="auto"`` visits all pairs up to 5e9 of them, which takes two cores about ten seconds, and else a sample.
+    All other arguments are those of `pair_sums` and `sampled_pair_sums`; the error is 0 where all were visited.
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
-    settings: dict[str, Any] = {
-        "n_groups": n_groups,
-        "n_folds": n_folds,
-        "scale": scale,
-        "n_threads": n_threads,
-    }
-    sizes = np.bincount(groups[groups >= 0], minlength=n_groups)
-    if method == "exact" or (method == "auto" and _cross_pairs(sizes) <= _EXACT_PAIRS):
-        return pair_sums(X, Z, groups, folds, **settings), 0.0
-    return sampled_pair_sums(X, Z, groups, folds, **settings, tolerance=tolerance, seed=seed)
+    if method == "exact" or (method == "auto" and cross_pairs(np.bincount(groups[groups >= 0])) <= _EXACT_PAIRS):
+        return pair_sums(X, Z, groups, folds, **shape), 0.0
+    return sampled_pair_sums(X, Z, groups, folds, **shape, tolerance=tolerance, seed=seed)
 
 
 @one_blas_thread()
@@ -495,10 +433,8 @@ def sampled_pair_sums(
 
     Parameters
     ----------
-    X, Z, groups, folds, n_groups, n_folds, n_threads
-        As in `evenout.core.pairwise.pair_sums`.
-    scale : "minmax" or float
-        As there. Of more than 1e9 pairs, the range of the distances for ``"minmax"`` is sought, not measured.
+    X, Z, groups, folds, n_groups, n_folds, scale, n_threads
+        As in `pair_sums`. Of more than 1e9 pairs, the range of the distances for ``"minmax"`` is sought, not measured.
     tolerance : float
         Relative error by direction, in root mean square, to stop at.
     seed : int
@@ -533,50 +469,35 @@ def sampled_pair_sums(
     """
     if not 0 <= tolerance < np.inf:
         raise ValueError(f"tolerance must be a number of at least 0, got {tolerance!r}")
-    if scale != "minmax" and not (isinstance(scale, int | float) and 0 < scale < np.inf):
-        raise ValueError(f"scale must be 'minmax' or a positive length, got {scale!r}")
     order = _shuffled(X, Z, groups, folds, seed)
     by_cell, edges = _by_cell(groups[order], folds[order], n_groups, n_folds)
-    order = order[by_cell]
-    points, unit = _standardised(X[order])
-    if scale == "minmax":
-        slope, offset = _exponent(*_wide_range(points, edges[::n_folds], n_threads))
-    else:
-        slope, offset = _exponent(0.0, max(scale / unit, 1e-30))
-    basis, coordinates = _uncorrelated(Z[order])
-    z = _padded(np.column_stack([np.ones(len(order)), basis]), np.float32)
-    rows = Rows(_padded(points, slope.dtype), z, slope, offset)
+    order, bounds = order[by_cell], edges[::n_folds]
+    rows, coordinates = _prepared(X[order], Z[order], scale, lambda points: _wide_range(points, bounds, n_threads))
     samples, error = _sampled(rows, edges, n_groups, n_folds, tolerance, seed, n_threads)
     mass = np.array([sample.factor * sample.mass.sum() for sample in samples])
     form = np.array([sample.factor * sample.form.sum(axis=0) for sample in samples])
-    form = form.reshape(len(samples), z.shape[1], z.shape[1])
-    form = coordinates.T @ nearest_psd(form[:, 1 : 1 + Z.shape[1], 1 : 1 + Z.shape[1]]) @ coordinates
+    form = _restored(form.reshape(len(samples), *2 * (rows.z.shape[1],)), coordinates)
     shape = n_groups * (n_groups - 1) // 2, n_folds, n_folds
-    form = ((form + form.swapaxes(-1, -2)) / 2).reshape(*shape, *form.shape[1:])
-    return PairSums(form, mass.reshape(shape)), error
+    return PairSums(form.reshape(*shape, *form.shape[1:]), mass.reshape(shape)), error
 
 
 def _sampled(
-    rows: Rows, edges: IntArray, n_groups: int, n_folds: int, tolerance: float, seed: int, n_threads: int
-) -> tuple[list[Sample], float]:
+    rows: PairRows, edges: IntArray, n_groups: int, n_folds: int, tolerance: float, seed: int, n_threads: int
+) -> tuple[list[PairSample], float]:
     """Sample all pairs of cells until the relative error that is left is within the tolerance."""
     count = n_groups * (n_groups - 1) // 2 * n_folds**2
     runs = min(max(_DEVIATIONS // max(count, 1), _RUNS[0]), _RUNS[1])
     samples = cell_pairs(edges, n_groups, n_folds, runs, rows.z.shape[1])
     # As many pairs for each pair of cells: those in one shift of each run between the largest cells.
     goal, error = float(runs * BLOCK * np.diff(edges).max()), np.inf
-
-    def grow(task: slice) -> Sample:
-        return samples[task.start].grown(rows, goal)
-
     while error > tolerance:
-        samples = map_blocks(grow, len(samples), 1, n_threads)
+        samples = map_each(lambda sample: sample.grown(rows, goal), samples, n_threads)  # noqa: B023 (called at once)
         error = _error_by_direction(samples, seed)
         goal *= np.clip(1.1 * (error / max(tolerance, 1e-9)) ** 2, 2.0, 32.0)
     return samples, error
 
 
-def _error_by_direction(samples: list[Sample], seed: int) -> float:
+def _error_by_direction(samples: list[PairSample], seed: int) -> float:
     """Root mean square of the largest relative error of ``sum weight factor form`` in any direction."""
     sampled = [sample for sample in samples if sample.visited < sample.pairs]
     if not sampled:
@@ -608,7 +529,7 @@ def _shuffled(X: FloatArray, Z: FloatArray, groups: IntArray, folds: IntArray, s
     return order[np.argsort(drawn, kind="stable")]
 
 
-def _cross_pairs(sizes: IntArray) -> float:
+def cross_pairs(sizes: IntArray) -> float:
     """Pairs of rows from different groups of these sizes."""
     return float(sizes.sum(dtype=float) ** 2 - (sizes.astype(float) ** 2).sum()) / 2
 
@@ -620,7 +541,7 @@ def _wide_range(points: FloatArray, bounds: IntArray, n_threads: int) -> tuple[f
     that passes over boxes in which no row can be closer than the closest so far divided by ``1 + slack``.
     """
     sizes = np.diff(bounds)
-    if _cross_pairs(sizes) <= _RANGE_PAIRS:
+    if cross_pairs(sizes) <= _RANGE_PAIRS:
         return _range(points, bounds, n_threads)
     norms = np.einsum("ij,ij->i", points, points)
     far = [
