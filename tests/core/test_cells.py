@@ -2,10 +2,10 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from tests.conftest import probable
 
 from evenout.core import cells as module
 from evenout.core.cells import Cells, CrossFit, collect_cells, rank_weights
-from evenout.core.membership import Membership
 
 
 def collect(problem, rows, *, one=False):
@@ -92,7 +92,7 @@ def test_many_rows_have_the_sums_of_few_on_any_number_of_threads(make, clustered
     p = {"clustered": clustered}.get(kind) or make(unknown=9)
     weight = np.random.default_rng(1).random(89) if kind == "weighted" else p.sample_weight
     shares = np.random.default_rng(2).dirichlet(np.ones(3), 89)
-    groups = Membership.of_probabilities(shares) if kind == "soft" else p.groups
+    groups = probable(shares) if kind == "soft" else p.groups
     sums = {"n_groups": 3, "n_sets": 5, "sample_weight": weight, "clusters": p.clusters}
     whole = collect_cells(p.S, p.t, p.beta, groups, p.folds, **sums)
     monkeypatch.setattr(module, "FEW", 7)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from tests.conftest import probable, side_by_side
 
 from evenout.core.cells import CrossFit, collect_cells, variances
 from evenout.core.membership import Block, Comparison, Membership
-from evenout.core.parity import effective_sizes, mean_covariances
+from evenout.core.parity import mean_covariances
 from evenout.core.registry import PARITY
 from evenout.core.ruler import wald_test
 
@@ -21,10 +22,10 @@ BANDS = Membership.of_bands(AGE, np.array([20.0, 35.0, 40.0, 60.0]))
 KINDS = {
     "hard": Membership.of_codes(SEX, 2),
     "bands": BANDS,
-    "probable": Membership.of_probabilities(SURE),
+    "probable": probable(SURE),
     "strata": Membership.of_codes(SEX, 2).within(STRATA),
     "bands in strata": BANDS.within(STRATA),
-    "two attributes": Membership.side_by_side([Membership.of_codes(SEX, 2), BANDS], [0.5, 0.5]),
+    "two attributes": side_by_side([Membership.of_codes(SEX, 2), BANDS], [0.5, 0.5]),
 }
 WEIGHT, CLUSTERS = RNG.random(N) + 0.5, RNG.integers(0, 50, N)
 
@@ -71,7 +72,7 @@ def test_form_and_noise_are_the_literal_sums_over_comparisons(members, more):
     phi, cells, v = members.weights.toarray(), cells_of(members, **more), np.array([0.3, -1.0, 0.4, 1.0])
     w, clusters = more.get("sample_weight", np.ones(N)), more.get("clusters", np.arange(N))
     y = np.column_stack([S, T]) @ v
-    size, worth = w @ phi, effective_sizes(cells)[0]
+    size, worth = w @ phi, cells.effective_counts[0]
     mean = (w * y) @ phi / size
     factor = np.sqrt(worth / (worth - 1))
     form = noise = 0.0
@@ -103,7 +104,7 @@ def test_chunks_and_folds_add_up(members):
 
 
 def test_a_hard_group_by_probabilities_is_the_hard_group():
-    hard, soft = Membership.of_codes(SEX, 2), Membership.of_probabilities(np.eye(3)[SEX][:, :2])
+    hard, soft = Membership.of_codes(SEX, 2), probable(np.eye(3)[SEX][:, :2])
     unit = np.ones((K, 1, 4)) * np.array([0.1, 0.2, -0.5, 1.0])
     found = []
     for members in (hard, soft):
@@ -134,7 +135,7 @@ def drawn(gap, rng, n=400):
     sex = (rng.random(n) < 0.3 + 0.4 * age).astype(int)
     t = gap * age + rng.normal(size=n)
     bands = Membership.of_bands(age, np.linspace(0, 1, 4))
-    return Membership.side_by_side([Membership.of_codes(sex, 2), bands], [0.5, 0.5]), t
+    return side_by_side([Membership.of_codes(sex, 2), bands], [0.5, 0.5]), t
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.parity import _HeldOut
 from evenout.core.path import TradeoffPath, choose
 from evenout.core.registry import PARITY
 
@@ -121,7 +122,7 @@ class Study:
                 [
                     path.bias(alphas),
                     own,
-                    PARITY.fold_bias(cross, V),
+                    _HeldOut.on(cross, V).bias,
                     population.bias(V).mean(axis=0),
                     path.choice(alphas),
                     *path.interval(alphas),

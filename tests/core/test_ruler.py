@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.optimize import brentq
+from tests.conftest import probable
 
 from evenout.core.membership import Comparison, Membership
 from evenout.core.ruler import (
@@ -36,7 +37,7 @@ def test_means_covariance_and_sizes_are_those_of_the_literal_sums():
     rng = np.random.default_rng(0)
     phi, z = rng.dirichlet([1, 1, 1], size=60), rng.normal(size=60)
     weight, clusters = rng.exponential(size=60) + 0.1, rng.integers(20, size=60)
-    sample = Sample(Membership.of_probabilities(phi), weight, np.unique(clusters, return_inverse=True)[1])
+    sample = Sample(probable(phi), weight, np.unique(clusters, return_inverse=True)[1])
     found = sample.measure(z)
     for ours, theirs in zip(
         (found.mean, found.cov, found.size), slow_covariance(phi, z, weight, clusters), strict=True
@@ -135,7 +136,7 @@ def test_bounds_hold_whatever_the_score_knows_of_the_group():
     for effect in (0.0, 1.0, -1.0, 3.0):
         y = rng.normal(size=len(p)) + effect * group + p
         flagged = y > np.quantile(y, 0.9)
-        sample = Sample(Membership.of_probabilities(np.column_stack([1 - p, p])))
+        sample = Sample(probable(np.column_stack([1 - p, p])))
         low, high = mean_bounds(sample, flagged)
         rates = np.array([flagged[~group].mean(), flagged[group].mean()])
         assert (low <= rates + 0.01).all()
@@ -150,13 +151,13 @@ def test_bounds_hold_whatever_the_score_knows_of_the_group():
 def test_sure_groups_have_no_bounds_but_their_means():
     rng = np.random.default_rng(8)
     codes, y = rng.integers(3, size=300), rng.normal(size=300)
-    sample = Sample(Membership.of_probabilities(np.eye(3)[codes]))
+    sample = Sample(probable(np.eye(3)[codes]))
     np.testing.assert_allclose(mean_bounds(sample, y), [sample.means(y)] * 2)
 
 
 def test_members_that_are_expected_are_rows_or_clusters_with_any_part_in_a_group():
     phi = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0]])
-    members = Membership.of_probabilities(phi)
+    members = probable(phi)
     np.testing.assert_allclose(Sample(members).expected, [1.7, 2.3])
     np.testing.assert_allclose(Sample(members, np.array([1.0, 0.0, 2.0, 1.0])).expected, [1.2, 1.8])
     np.testing.assert_allclose(Sample(members, clusters=np.array([0, 0, 1, 1])).expected, [1.5, 1.8])

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
+from tests.conftest import probable, side_by_side
 
 from evenout.core.content import assign_folds
 from evenout.core.membership import Membership
@@ -117,7 +118,7 @@ def test_soft_groups_are_learnt_by_their_weights():
     """Half of each row's probability is noise: E[phi | x] is halfway between P(g | x) and even odds."""
     x, codes, p = _normal_groups(8000)
     phi = 0.5 * np.eye(2)[codes] + 0.25
-    members = Membership.of_probabilities(phi)
+    members = probable(phi)
     folds = assign_folds(x, codes, 5, 0)
     found = cross_fit_resemblance(LogisticRegression(), x, members, folds, seed=0, n_jobs=None)
     truth = 0.5 * np.column_stack([1 - p, p]) + 0.25
@@ -130,7 +131,7 @@ def test_attributes_side_by_side_have_classifiers_of_their_own():
     rng = np.random.default_rng(0)
     one, two = rng.integers(2, size=3000), rng.integers(3, size=3000)
     Z = np.column_stack([one, two]) + 0.8 * rng.normal(size=(3000, 2))
-    members = Membership.side_by_side([Membership.of_codes(one, 2), Membership.of_codes(two, 3)], [0.5, 0.5])
+    members = side_by_side([Membership.of_codes(one, 2), Membership.of_codes(two, 3)], [0.5, 0.5])
     found = cross_fit_resemblance(LogisticRegression(), Z, members, assign_folds(Z, one, 5, 0), seed=0, n_jobs=None)
     assert [part.groups.tolist() for part in found.model.parts] == [[0, 1], [2, 3, 4]]
     for groups, codes in (([0, 1], one), ([2, 3, 4], two)):
@@ -154,6 +155,6 @@ def test_strata_share_a_classifier_and_rows_outside_are_a_class():
 
 def test_classifiers_without_weights_are_named_where_weights_are_needed():
     x, codes, _ = _normal_groups(200)
-    members = Membership.of_probabilities(0.5 * np.eye(2)[codes] + 0.25)
+    members = probable(0.5 * np.eye(2)[codes] + 0.25)
     with pytest.raises(ValueError, match=r"classifier takes no weights of rows .* use another one"):
         cross_fit_resemblance(KNeighborsClassifier(), x, members, assign_folds(x, codes, 5, 0), seed=0, n_jobs=None)

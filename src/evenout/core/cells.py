@@ -3,8 +3,7 @@
 With ``z = (1, s_1, ..., s_k, t)`` the augmented row, a set of rows keeps ``sum phi_g z z'`` for each group g, where
 ``phi_g`` is how much a row belongs to it (`evenout.core.membership`), and ``sum z z'`` and ``sum beta z z'`` over all
 its rows. Three kinds of sets are needed (`CrossFit`): all rows; for each of K folds the rows outside it,
-scored by what was learnt on them; and the rows of the fold, scored by the same. Chunks of rows add. How rows are summed
-is in `evenout.core.cells`.
+scored by what was learnt on them; and the rows of the fold, scored by the same. Chunks of rows add.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from evenout.core.parallel import map_blocks, one_blas_thread
 from evenout.core.sketch import average_ranks
 from evenout.core.types import FloatArray, IntArray
 
+_TINY = np.finfo(float).tiny
 _ROWS_PER_COLUMN = 5  # outside of a fold, below which columns are many
 
 
@@ -102,16 +102,26 @@ class Cells:
         """All rows of each set, by sample weight, shape (K,)."""
         return self.total[:, 0, 0]
 
+    @property
+    def group_means(self) -> FloatArray:
+        """Mean of ``(s, t)`` in each group, shape (K, G, k + 1); 0 for a group without rows."""
+        return self.plain[:, :-1, 0, 1:] / np.maximum(self.group_counts, _TINY)[:, :, None]
+
+    @property
+    def effective_counts(self) -> FloatArray:
+        """Independent rows that each group is worth, ``(sum w)^2 / sum w^2`` over clusters of weight w, (K, G)."""
+        return self.group_counts**2 / np.maximum(self.joint_spread[:, : self.n_groups, 0, 0], _TINY)
+
     def widest_gaps(self) -> FloatArray:
         """Largest difference of two groups' mean base scores, in standard deviations of all rows, shape (K,).
 
         NaN with fewer than two groups, or for a constant base score.
         """
-        total, n = self.total[:, [0, -1], -1], np.maximum(self.counts, np.finfo(float).tiny)
+        total, n = self.total[:, [0, -1], -1], np.maximum(self.counts, _TINY)
         deviation = np.sqrt(np.maximum(total[:, 1] / n - (total[:, 0] / n) ** 2, 0.0))
         if self.n_groups < 2:
             return np.full(self.n_sets, np.nan)
-        means = self.plain[:, :-1, 0, -1] / np.where(self.group_counts > 0, self.group_counts, np.nan)
+        means = np.where(self.group_counts > 0, self.group_means[:, :, -1], np.nan)
         blocks = [means[:, list(block.groups)] for block in self.comparison.blocks]
         widest = np.max([np.nanmax(block, axis=1) - np.nanmin(block, axis=1) for block in blocks], axis=0)
         return widest / np.where(deviation > 0, deviation, np.nan)
@@ -120,18 +130,12 @@ class Cells:
     def stacked(cls, parts: "Sequence[Cells]") -> "Cells":
         """The sets of all parts, one after the other; all parts must have the same kinds of sums."""
 
-        def joined(arrays: "list[FloatArray | None]") -> FloatArray | None:
-            known = [array for array in arrays if array is not None]
-            return np.concatenate(known) if known else None
+        def joined(name: str) -> Any:
+            arrays = [getattr(part, name) for part in parts if getattr(part, name) is not None]
+            return np.concatenate(arrays) if arrays else None
 
-        return cls(
-            np.concatenate([part.plain for part in parts]),
-            np.concatenate([part.weighted for part in parts]),
-            joined([part.spread for part in parts]),
-            {name: np.concatenate([part.sums[name] for part in parts]) for name in parts[0].sums},
-            joined([part.base for part in parts]),
-            parts[0].compared,
-        )
+        sums = {name: np.concatenate([part.sums[name] for part in parts]) for name in parts[0].sums}
+        return cls(joined("plain"), joined("weighted"), joined("spread"), sums, joined("base"), parts[0].compared)
 
     def only(self, wanted: Callable[[Block], bool]) -> "Cells":
         """The sums of the groups in some of the blocks that are compared."""
@@ -196,20 +200,16 @@ class CrossFit:
 
     @classmethod
     def of_folds(cls, cells: Cells, base: FloatArray | None = None) -> "CrossFit":
-        """From sums over each fold, all rows scored by what was learnt on all rows: folds subtract.
-
-        Parameters
-        ----------
-        cells : Cells
-            One set for each fold.
-        base : array of shape (k,), optional
-        """
+        """From one set for each fold, all rows scored by what was learnt on all: folds subtract. ``base`` is (k,)."""
 
         def added(add: Callable[[FloatArray], FloatArray]) -> Cells:
             spread = None if cells.spread is None else add(cells.spread)
             return replace(cells, plain=add(cells.plain), weighted=add(cells.weighted), spread=spread)
 
-        whole, training, held = added(_total), added(_others), cells
+        def others(part: FloatArray) -> FloatArray:  # never by taking away, so that nothing cancels
+            return np.stack([np.delete(part, f, axis=0).sum(axis=0) for f in range(len(part))])
+
+        whole, training, held = added(lambda part: part.sum(axis=0, keepdims=True)), added(others), cells
         if base is not None:
             whole, training, held = (
                 replace(part, base=np.repeat(base[None], part.n_sets, axis=0)) for part in (whole, training, held)
@@ -217,9 +217,8 @@ class CrossFit:
         return cls(whole, training, held, refitted=False)
 
     def only(self, wanted: Callable[[Block], bool]) -> "CrossFit":
-        """The same of some of the blocks that are compared; see `Cells.only`."""
-        whole, training, held = (cells.only(wanted) for cells in (self.whole, self.training, self.held))
-        return CrossFit(whole, training, held, self.refitted)
+        """Some of the blocks that are compared; see `Cells.only`."""
+        return CrossFit(self.whole.only(wanted), self.training.only(wanted), self.held.only(wanted), self.refitted)
 
     @property
     def n_folds(self) -> int:
@@ -240,10 +239,8 @@ class CrossFit:
         cells = self.training
         if cells.spread is None:
             return float(cells.counts.min(initial=np.inf))
-        n = cells.group_counts
-        own = cells.spread[:, : cells.n_groups, 0, 0]
-        worth = (n**2 / np.maximum(own, np.finfo(float).tiny)).sum(axis=1)
-        return float((worth / np.maximum(n.sum(axis=1) / cells.counts, 1.0)).min(initial=np.inf))
+        worth, times = cells.effective_counts.sum(axis=1), cells.group_counts.sum(axis=1) / cells.counts
+        return float((worth / np.maximum(times, 1.0)).min(initial=np.inf))
 
     @property
     def crowded(self) -> bool:
@@ -265,16 +262,16 @@ def rank_weights(t: FloatArray, sample_weight: FloatArray | None = None) -> Floa
     """
     if sample_weight is None:
         return np.exp(average_ranks(t) / len(t))
-    _, place = np.unique(t, return_inverse=True)
-    tied = np.bincount(place, sample_weight)
+    _, level = np.unique(t, return_inverse=True)
+    tied = np.bincount(level, sample_weight)
     below = (np.cumsum(tied) - tied / 2.0) / tied.sum()
-    return np.exp(below[place] + 0.5 / len(t))
+    return np.exp(below[level] + 0.5 / len(t))
 
 
 def variances(cells: Cells, V: FloatArray) -> FloatArray:
     """Variance over all rows of each set of the scores with weights V (K, m, k + 1), shape (K, m)."""
     total = cells.total
-    n = np.maximum(total[:, 0, 0], np.finfo(float).tiny)[:, None]
+    n = np.maximum(total[:, 0, 0], _TINY)[:, None]
     mean = np.einsum("fk,fmk->fm", total[:, 0, 1:], V) / n
     square = ((V @ total[:, 1:, 1:]) * V).sum(axis=2) / n
     return np.maximum(square - mean**2, 0.0)
@@ -300,15 +297,6 @@ def unit_target(cells: Cells) -> FloatArray:
     return V
 
 
-def _total(part: FloatArray) -> FloatArray:
-    return part.sum(axis=0, keepdims=True)
-
-
-def _others(part: FloatArray) -> FloatArray:
-    """Sum of all other entries along the first axis, never by taking away, so that nothing cancels."""
-    return np.stack([np.delete(part, f, axis=0).sum(axis=0) for f in range(len(part))])
-
-
 FEW = 32768  # rows up to which copies of them are no matter
 _PARTS = 64  # blocks at most, each of which has sums of its own
 
@@ -330,8 +318,7 @@ def collect_cells(
 
     Parameters
     ----------
-    S : array of shape (n, k)
-    t, beta : arrays of shape (n,)
+    S, t, beta : arrays of shape (n, k), (n,) and (n,)
     groups : Membership, or array of shape (n,)
         How much each row belongs to each group. Or codes in 0..n_groups-1, and -1 for a row that counts in f1 and in
         the variance, but in no group.
@@ -339,34 +326,47 @@ def collect_cells(
         The set of each row, in 0..n_sets-1; -1 for a row of none.
     n_groups, n_sets : int
         Given, not counted, so that chunks that miss a group or a set still add.
-    sample_weight : array of shape (n,), optional
-        How many rows each row counts for.
-    clusters : array of shape (n,), optional
-        Rows of one cluster code belong together, such as those of one person.
+    sample_weight, clusters : arrays of shape (n,), optional
+        How many rows each row counts for; codes of rows that belong together, such as those of one person.
     n_threads : int
         Sums are the same whatever that number is.
     """
     members = groups if isinstance(groups, Membership) else Membership.of_codes(groups, n_groups)
     compared, size = members.compared, S.shape[1] + 2
-    pairs = list(zip(*(groups.tolist() for groups in compared.joint), strict=True))
     simple = sample_weight is None and clusters is None and members.hard
+    pairs = [] if simple else list(zip(*(groups.tolist() for groups in compared.joint), strict=True))
     plain = np.zeros((n_sets, n_groups + 1, size, size))
     weighted = np.zeros((n_sets, size, size))
-    spread = np.zeros((n_sets, 0 if simple else len(pairs), size, size))
+    spread = np.zeros((n_sets, len(pairs), size, size))
     if clusters is None and len(S) > FEW:
-        many = _Many(S, t, members, sets, sample_weight, n_threads)
-        plain[:, -1], weighted[:] = many.all_rows(n_sets), many.all_rows(n_sets, beta)
-        plain[:, :-1] = many.of_groups(n_sets)
-        spread[:] = many.of_pairs(n_sets, [] if simple else pairs)
+        weight, phi = np.ones(len(t)) if sample_weight is None else sample_weight, members.weights
+
+        def summed(rows: IntArray, kind: IntArray | int, share: FloatArray, n_kinds: int) -> FloatArray:
+            """``sum share z z'`` over the entries of each set and kind, (n_sets, n_kinds, ...)."""
+            place = np.where(sets[rows] < 0, -1, sets[rows] * n_kinds + kind)
+            sums = sum_products(S, t, rows, place, share, n_sets * n_kinds, n_threads)
+            return sums.reshape(n_sets, n_kinds, size, size)
+
+        everybody, group = np.arange(len(t)), np.repeat(np.arange(n_groups), np.diff(phi.indptr))
+        plain[:, -1:] = summed(everybody, 0, weight, 1)
+        weighted[:] = summed(everybody, 0, weight * beta, 1)[:, 0]
+        plain[:, :-1] = summed(phi.indices, group, phi.data * weight[phi.indices], n_groups)
+        entries = []
+        for pair, (g, h) in enumerate(pairs):
+            (one, own), (two, other) = members.of(g), members.of(h)
+            first, second = _shared(one, two)
+            entries.append((one[first], np.full(len(first), pair), own[first] * other[second]))
+        if entries:
+            rows, kind, share = (np.concatenate(part) for part in zip(*entries, strict=True))
+            spread[:] = summed(rows, kind, share * weight[rows] ** 2, len(pairs))
     else:
-        for place in range(n_sets):
-            rows = np.flatnonzero(sets == place)
+        for index in range(n_sets):
+            rows = np.flatnonzero(sets == index)
             Z = np.column_stack([np.ones(len(rows)), S.take(rows, axis=0), t[rows]])
-            weight = None if sample_weight is None else sample_weight[rows]
-            of_cluster = None if clusters is None else clusters[rows]
+            weights, of_cluster = (None if part is None else part[rows] for part in (sample_weight, clusters))
             with one_blas_thread():
-                sums = _few_sums(Z, beta[rows], members.among(rows), weight, of_cluster, [] if simple else pairs)
-            plain[place], weighted[place], spread[place] = sums
+                sums = _few_sums(Z, beta[rows], members.among(rows), weights, of_cluster, pairs)  # type: ignore[arg-type]
+            plain[index], weighted[index], spread[index] = sums
     return Cells(plain, weighted, None if simple else spread, compared=None if compared.simple else compared)
 
 
@@ -383,25 +383,27 @@ def _few_sums(
     counted = Z if weight is None else Z * weight[:, None]
     plain, spread = np.empty((members.n_groups + 1, size, size)), np.empty((len(pairs), size, size))
     plain[-1] = Z.T @ counted
-    parts = []
+    parts = []  # of each group: its rows, or clusters, in order, and what they sum to
     for group in range(members.n_groups):
         own, phi = members.of(group)
         belongs = counted.take(own, axis=0)
         belongs = belongs if hard else belongs * phi[:, None]
         plain[group] = Z.take(own, axis=0).T @ belongs
-        if pairs:
-            parts.append((own, belongs) if clusters is None else _cluster_sums(belongs, clusters[own]))
+        if pairs and clusters is not None and len(own):
+            order = np.argsort(clusters[own], kind="stable")
+            own = clusters[own][order]
+            starts = np.flatnonzero(np.diff(own, prepend=-1))
+            own, belongs = own[starts], np.add.reduceat(belongs[order], starts, axis=0)
+        parts.append((own, belongs))
     for pair, (g, h) in enumerate(pairs):
-        spread[pair] = _joint(parts[g], parts[h]) if g <= h else spread[pair - 1].T
+        if g == h:
+            spread[pair] = parts[g][1].T @ parts[g][1]
+        elif g < h:
+            first, second = _shared(parts[g][0], parts[h][0])
+            spread[pair] = parts[g][1][first].T @ parts[h][1][second]
+        else:
+            spread[pair] = spread[pair - 1].T
     return plain, (Z.T * beta) @ counted, spread
-
-
-def _joint(one: tuple[IntArray, FloatArray], two: tuple[IntArray, FloatArray]) -> FloatArray:
-    """``sum_c u_c v_c'`` over the clusters, or rows, that two groups share; each group has them in order."""
-    if one is two:
-        return one[1].T @ two[1]
-    first, second = _shared(one[0], two[0])
-    return one[1][first].T @ two[1][second]
 
 
 def _shared(one: IntArray, two: IntArray) -> tuple[IntArray, IntArray]:
@@ -409,13 +411,6 @@ def _shared(one: IntArray, two: IntArray) -> tuple[IntArray, IntArray]:
     place = np.searchsorted(one, two)
     second = np.flatnonzero(np.append(one, -1)[place] == two)
     return place[second], second
-
-
-def _cluster_sums(Z: FloatArray, clusters: IntArray) -> tuple[IntArray, FloatArray]:
-    """The clusters that occur, and the sum of the rows of each."""
-    order = np.argsort(clusters, kind="stable")
-    starts = np.flatnonzero(np.diff(clusters[order], prepend=-1))
-    return clusters[order][starts], np.add.reduceat(Z[order], starts, axis=0) if len(order) else Z
 
 
 def sum_products(
@@ -437,50 +432,3 @@ def sum_products(
     block = max(FEW, -(-len(rows) // _PARTS))
     lower = sum(map_blocks(work, len(rows), block, n_threads), start=np.zeros((n_places, size, size)))
     return lower + np.tril(lower, -1).swapaxes(1, 2)
-
-
-class _Many:
-    """The sums of `Cells` over many rows, on threads."""
-
-    def __init__(
-        self,
-        S: FloatArray,
-        t: FloatArray,
-        members: Membership,
-        sets: IntArray,
-        weight: FloatArray | None,
-        n_threads: int,
-    ) -> None:
-        self.S, self.t, self.members, self.sets, self.n_threads = S, t, members, sets, n_threads
-        self.weight = np.ones(len(t)) if weight is None else weight
-
-    def all_rows(self, n_sets: int, beta: FloatArray | None = None) -> FloatArray:
-        """``sum z z'``, or ``sum beta z z'``, over each set."""
-        share = self.weight if beta is None else self.weight * beta
-        return sum_products(self.S, self.t, np.arange(len(share)), self.sets, share, n_sets, self.n_threads)
-
-    def of_groups(self, n_sets: int) -> FloatArray:
-        """``sum phi_g z z'`` over each set, (n_sets, G, ...)."""
-        weights, n_groups = self.members.weights, self.members.n_groups
-        rows, group = weights.indices, np.repeat(np.arange(n_groups), np.diff(weights.indptr))
-        return self._of(rows, group, weights.data * self.weight[rows], n_sets, n_groups)
-
-    def of_pairs(self, n_sets: int, pairs: Sequence[tuple[int, int]]) -> FloatArray:
-        """``sum phi_g phi_h z z'`` over each set for pairs of groups, by squared weights, (n_sets, pairs, ...)."""
-        entries = [self._pair(place, *pair) for place, pair in enumerate(pairs)]
-        if not entries:
-            return np.zeros((n_sets, 0, 1, 1))
-        rows, pair, share = (np.concatenate(part) for part in zip(*entries, strict=True))
-        return self._of(rows, pair, share * self.weight[rows] ** 2, n_sets, len(pairs))
-
-    def _pair(self, place: int, g: int, h: int) -> tuple[IntArray, IntArray, FloatArray]:
-        """Rows that two groups share, the place of the pair, and the product of what the row belongs to each."""
-        one, two = self.members.of(g), self.members.of(h)
-        first, second = _shared(one[0], two[0])
-        return one[0][first], np.full(len(first), place), one[1][first] * two[1][second]
-
-    def _of(self, rows: IntArray, kind: IntArray, share: FloatArray, n_sets: int, n_kinds: int) -> FloatArray:
-        of = self.sets[rows]
-        place = np.where(of < 0, -1, of * n_kinds + kind)
-        sums = sum_products(self.S, self.t, rows, place, share, n_sets * n_kinds, self.n_threads)
-        return sums.reshape(n_sets, n_kinds, *sums.shape[1:])

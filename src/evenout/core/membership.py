@@ -104,10 +104,10 @@ class Comparison:
     @cached_property
     def pairs(self) -> BoolArray:
         """Which groups are compared with each other, shape (G, G)."""
-        found = np.zeros((self.n_groups, self.n_groups), dtype=bool)
+        pairs = np.zeros((self.n_groups, self.n_groups), dtype=bool)
         for block in self.blocks:
-            found[np.ix_(block.groups, block.groups)] = True
-        return found & ~np.eye(self.n_groups, dtype=bool)
+            pairs[np.ix_(block.groups, block.groups)] = True
+        return pairs & ~np.eye(self.n_groups, dtype=bool)
 
     def only(self, blocks: "Sequence[Block]") -> "tuple[Comparison, IntArray, IntArray]":
         """Some of the blocks by themselves, their groups' places here, and those of their pairs in `joint`."""
@@ -119,15 +119,10 @@ class Comparison:
         return Comparison(len(groups), moved, overlaps), np.array(groups, dtype=np.intp), np.flatnonzero(pairs)
 
     def root(self, known: BoolArray, size: FloatArray) -> FloatArray:
-        """R of each of K sets, with ``L = R'R``, among the groups that are known there: shape (K, rows, G).
+        """R of each of K sets, with ``L = R'R``, among the groups ``known`` (K, G) there, of ``size`` (K, G) rows.
 
-        Each block has a row for each of its groups: the group less the block's mean, times the root of its weight.
-
-        Parameters
-        ----------
-        known : array of shape (K, G)
-        size : array of shape (K, G)
-            Rows of each group.
+        The shape is (K, rows, G). Each block has a row for each of its groups: the group less the block's mean, times
+        the root of its weight.
         """
         rows, counted = [], np.zeros((len(known), 1, 1))
         for block in self.blocks:
@@ -173,22 +168,10 @@ class Membership:
         return cls(weights, Comparison.of_all(n_groups))
 
     @classmethod
-    def of_probabilities(cls, weights: FloatArray) -> "Membership":
-        """Groups that are known by their probabilities, shape (n, G); a row of zeros is of none."""
-        G = weights.shape[1]
-        overlaps = tuple((g, h) for g in range(G) for h in range(g + 1, G))
-        return cls(csc_array(weights), Comparison(G, Comparison.of_all(G).blocks, overlaps))
-
-    @classmethod
     def of_bands(cls, values: FloatArray, knots: FloatArray) -> "Membership":
-        """Overlapping bands of a number: band g is 1 at knot g and falls to 0 at the knots beside it.
+        """Overlapping bands of a number (n,): band g is 1 at knot g and falls to 0 at the knots beside it.
 
-        Parameters
-        ----------
-        values : array of shape (n,)
-            NaN for a row without a value. Values beyond the knots belong to the band at the end.
-        knots : array of shape (G,)
-            Increasing.
+        NaN is a row without a value. Knots (G,) increase; values beyond them belong to the band at the end.
         """
         known, G = np.flatnonzero(~np.isnan(values)), len(knots)
         place = np.clip(np.interp(values[known], knots, np.arange(G)), 0, G - 1)
@@ -203,40 +186,22 @@ class Membership:
     def within(self, strata: IntArray) -> "Membership":
         """The groups of each stratum by itself: rows are compared with others of their stratum alone.
 
-        Parameters
-        ----------
-        strata : array of shape (n,)
-            Codes 0, 1, ...; -1 for a row that is compared with none. Strata count by their rows.
+        Strata (n,) are codes 0, 1, ..., or -1 for a row that is compared with none. They count by their rows.
         """
-        parts, sizes = [], []
-        for stratum in range(int(strata.max(initial=-1)) + 1):
-            inside = (strata == stratum).astype(float)
-            parts.append(csc_array(self.weights.multiply(inside[:, None])))
-            sizes.append(float(parts[-1].sum()))
+        parts = [
+            csc_array(self.weights.multiply((strata == stratum).astype(float)[:, None]))
+            for stratum in range(int(strata.max(initial=-1)) + 1)
+        ]
+        sizes = [float(part.sum()) for part in parts]
+        joined = csc_array(hstack(parts))
+        joined.eliminate_zeros()
         blocks, overlaps, G = [], [], self.n_groups
-        for stratum, size in enumerate(sizes):
-            first = stratum * G
+        for first, size in zip(range(0, len(parts) * G, G), sizes, strict=True):
             for block in self.compared.blocks:
                 groups = tuple(first + g for g in block.groups)
                 blocks.append(Block(groups, block.weight * size / sum(sizes), block.by_size))
             overlaps += [(first + g, first + h) for g, h in self.compared.overlaps]
-        joined = csc_array(hstack(parts))
-        joined.eliminate_zeros()
         return Membership(joined, Comparison(len(parts) * G, tuple(blocks), tuple(overlaps)))
-
-    @classmethod
-    def side_by_side(cls, parts: "Sequence[Membership]", weights: Sequence[float]) -> "Membership":
-        """Several groupings of the same rows, such as several attributes, each with the weight it counts by."""
-        first = np.cumsum([0, *(part.n_groups for part in parts)]).tolist()
-        blocks, overlaps = [], []
-        for start, part, weight in zip(first, parts, weights, strict=False):
-            for block in part.compared.blocks:
-                groups = tuple(start + g for g in block.groups)
-                blocks.append(Block(groups, weight * block.weight, block.by_size))
-            overlaps += [(start + g, start + h) for g, h in part.compared.overlaps]
-            overlaps += [(g, start + h) for g in range(start) for h in range(part.n_groups)]
-        joined = csc_array(hstack([part.weights for part in parts]))
-        return cls(joined, Comparison(first[-1], tuple(blocks), tuple(overlaps)))
 
     @property
     def n_groups(self) -> int:
@@ -276,12 +241,11 @@ class Membership:
         """The same of some of the rows, which are in order."""
         if len(rows) == self.weights.shape[0]:
             return self
-        place = np.full(self.weights.shape[0], -1, dtype=np.intp)
-        place[rows] = np.arange(len(rows))
-        at = place[self.weights.indices]
+        moved = np.full(self.weights.shape[0], -1, dtype=np.intp)
+        moved[rows] = np.arange(len(rows))
+        at = moved[self.weights.indices]
         kept = at >= 0
         starts = np.r_[0, np.cumsum(kept)][self.weights.indptr]
         return replace(
-            self,
-            weights=csc_array((self.weights.data[kept], at[kept], starts), shape=(len(rows), self.n_groups)),
+            self, weights=csc_array((self.weights.data[kept], at[kept], starts), shape=(len(rows), self.n_groups))
         )

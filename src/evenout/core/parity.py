@@ -8,14 +8,14 @@ On held-out rows the gaps are squared within each fold. To pool the folds first 
 weights of a fold have used up the noise of the other folds, so that errors cancel in the sum. `choice` does so all the
 same: where alphas are compared with each other, low variance counts.
 
-A block of groups may be restricted to known outliers or to known inliers (`evenout.core.membership.Block.among`). Each
-notion is parity over such blocks: form, unseen bias, errors and the test for "no gap" are those of
-`evenout.core.parity`. Biases are in units of the variance over all rows, labelled or not.
+A block of groups may be restricted to known outliers or to known inliers (`evenout.core.membership.Block.among`): each
+notion here is parity over such blocks. Biases are in units of the variance over all rows, labelled or not.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from evenout.core.cells import Cells, CrossFit, fold_variances, unit_target, var
 from evenout.core.membership import Comparison
 from evenout.core.notions import Collector, Notion, NotionRows
 from evenout.core.parallel import one_blas_thread
-from evenout.core.ruler import ratio, wald_test
+from evenout.core.ruler import ONE_ROW, ratio, small_sample, wald_test
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 Sums = TypeVar("Sums", Cells, CrossFit)
@@ -32,7 +32,8 @@ _SOUND = 30  # rows from which a group's spread is known well enough
 _WIDER = 1.7  # times the variance that this states, where columns are many (`CrossFit.crowded`)
 
 
-class Means(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class FoldMeans:
     """Group means of m scores in K sets, in standard deviations of each score.
 
     ``mean`` (K, m, G); ``cov`` (K, P, m, m), the covariance of the m means of one group with those of another, for the
@@ -46,21 +47,52 @@ class Means(NamedTuple):
     known: BoolArray
     compared: Comparison
 
-    @property
+    @cached_property
     def laplacian(self) -> FloatArray:
         """Of the groups known in each set, shape (K, G, G)."""
         return self.compared.laplacian(self.known, self.size)
 
-    @property
+    @cached_property
     def own(self) -> FloatArray:
-        """``cov`` of each score with itself, shape (K, m, P)."""
-        return np.einsum("fpmm->fmp", self.cov)
+        """``cov`` of each score with itself, shape (K, P, m)."""
+        return np.einsum("fpmm->fpm", self.cov)
 
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Weight of each set, by its rows, shape (K,); sets where no two groups can be compared have none."""
+        rows = np.where(self.laplacian.any(axis=(1, 2)), (self.size * self.known).sum(axis=1), 0.0)
+        return rows / rows.sum() if rows.sum() > 0 else np.full(len(rows), np.nan)
 
-def effective_sizes(cells: Cells) -> FloatArray:
-    """Independent rows that each group is worth, ``(sum w)^2 / sum w^2`` over clusters of weight w, shape (K, G)."""
-    spread = cells.joint_spread[:, : cells.n_groups, 0, 0]
-    return cells.group_counts**2 / np.maximum(spread, np.finfo(float).tiny)
+    @cached_property
+    def portions(self) -> FloatArray:
+        """Share of each group's rows that each set holds, shape (K, G); sets where a group is not known have none."""
+        size = np.where(self.known, self.size, 0.0)
+        return size / np.maximum(size.sum(axis=0), np.finfo(float).tiny)
+
+    @cached_property
+    def pooled(self) -> "FoldMeans":
+        """All sets as one: a group's mean is that of its rows in all sets where it is known."""
+        portion, (g, h) = self.portions, self.compared.joint
+        known = np.asarray(self.known.any(axis=0))[None]
+        mean = np.einsum("fg,fmg->mg", portion, self.mean)[None]
+        cov = np.einsum("fp,fpmn->pmn", portion[:, g] * portion[:, h], self.cov)[None]
+        return FoldMeans(
+            _centred(mean, known[:, None]), cov, self.size.sum(axis=0, keepdims=True), known, self.compared
+        )
+
+    @cached_property
+    def squared(self) -> tuple[FloatArray, FloatArray]:
+        """Mean squared gap over the comparisons of known groups, and what noise adds to it, shape (K, m) each."""
+        L, (g, h) = self.laplacian, self.compared.joint
+        squared = ((self.mean @ L) * self.mean).sum(axis=2)
+        return np.maximum(squared, 0.0), np.einsum("fp,fpm->fm", L[:, g, h], self.own)
+
+    def traces(self, noise: FloatArray) -> FloatArray:
+        """``tr(L N_ij L N_ij')`` of each set, for covariances (K, P, ...) of group means as in ``cov``: (K, ...)."""
+        g, h = self.compared.joint
+        both = [L[np.ix_(g, g)] * L[np.ix_(h, h)] for L in self.laplacian]
+        pairs = zip(both, noise, strict=True)
+        return np.stack([(part * np.tensordot(weight, part, 1)).sum(axis=0) for weight, part in pairs])
 
 
 def mean_covariances(cells: Cells) -> FloatArray:
@@ -71,21 +103,21 @@ def mean_covariances(cells: Cells) -> FloatArray:
     ``c = e / (e - 1)`` and e the effective size. With hard groups and each row a cluster, this is ``Sigma / n``.
     """
     g, h = cells.comparison.joint
-    spread, e = cells.joint_spread, effective_sizes(cells)
-    n = np.where(cells.group_counts > 0, cells.group_counts, 1.0)
-    mean = cells.plain[:, :-1, 0, 1:] / n[:, :, None]
+    spread, mean = cells.joint_spread, cells.group_means
     across = np.einsum("fpk,fpl->fpkl", spread[:, :, 1:, 0], mean[:, h])
     back = np.einsum("fpk,fpl->fpkl", mean[:, g], spread[:, :, 0, 1:])
     square = np.einsum("fp,fpk,fpl->fpkl", spread[:, :, 0, 0], mean[:, g], mean[:, h])
     scatter = spread[:, :, 1:, 1:] - across - back + square
-    factor = np.sqrt(np.where(e > 1.0 + 1e-9, e / np.maximum(e - 1.0, 1e-9), 0.0)) / n
+    factor = small_sample(cells.effective_counts) / np.where(cells.group_counts > 0, cells.group_counts, 1.0)
     return scatter * (factor[:, g] * factor[:, h])[:, :, None, None]
 
 
 class DemographicParity(Notion):
     """Equal mean scores of the groups; ``among`` are the kinds of blocks that it compares (`Block.among`)."""
 
-    name = "demographic_parity"
+    name, option = "demographic_parity", "equal mean scores of groups"
+    words = "gap between groups"
+    label = "Group bias"
     among: tuple[str, ...] = ("all",)
 
     def _own(self, sums: Sums) -> Sums:
@@ -96,8 +128,9 @@ class DemographicParity(Notion):
         """``sum_gh L_gh m_g m_h'`` of each set, shape (K, k + 1, k + 1): the mean of ``(m_g - m_h)(m_g - m_h)'``."""
         cells = self._own(cells)
         n = cells.group_counts
-        mean = cells.plain[:, :-1, 0, 1:] / np.maximum(n, np.finfo(float).tiny)[:, :, None]
-        gaps = _centred(mean.swapaxes(1, 2), (n > 0)[:, None]) @ cells.comparison.root(n > 0, n).swapaxes(1, 2)
+        gaps = _centred(cells.group_means.swapaxes(1, 2), (n > 0)[:, None]) @ cells.comparison.root(n > 0, n).swapaxes(
+            1, 2
+        )
         return gaps @ gaps.swapaxes(1, 2)
 
     def noise(self, cells: Cells) -> FloatArray:
@@ -119,19 +152,13 @@ class DemographicParity(Notion):
         - What is measured within folds is the change against the base score, whose own bias is known with less noise
           (`target_bias`): two scores that go together share their noise, and the base score has one bias by both ways.
         """
-        found = _Found.on(self._own(cross), V)
-        return found.bias - (1.0 - found.kept) * found.learnt
-
-    def fold_bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """The same of the folds' own weights, nothing taken off for the rows that they were solved without."""
-        return _Found.on(self._own(cross), V).bias
+        return _HeldOut.on(self._own(cross), V).stated
 
     def choice(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """The same with the folds pooled before squaring: less noise, too low by little; to compare alphas with."""
+        """`bias` with the folds pooled before squaring: less noise, too low by little; to compare alphas with."""
         cross = self._own(cross)
-        pooled = _pooled(_means(cross, V, cross.held))
-        squared, noise = _squared(pooled)
-        return (squared - noise)[0] if pooled.laplacian.any() else np.full(V.shape[1], np.nan)
+        pooled = _means(cross, V, cross.held).pooled
+        return np.subtract(*pooled.squared)[0] if pooled.laplacian.any() else np.full(V.shape[1], np.nan)
 
     def target_bias(self, cross: CrossFit) -> FloatArray:
         """The base score's bias on held-out rows, shape (1,); no weights were solved for, so folds can be pooled."""
@@ -149,40 +176,40 @@ class DemographicParity(Notion):
         freedom : array
             Degrees of freedom, so that the rest of the variance is ``2 a^2 freedom``.
         """
-        found = _Found.on(self._own(cross), V)
-        value, scale, freedom = _chi_square(self.bias(cross, V), found.means, np.diag(found.free_covariance()))
+        found = _HeldOut.on(self._own(cross), V)
+        value, scale, freedom = _chi_square(found.stated, found.means, np.diag(found.free_covariance()))
         return value, scale * found.wider, freedom / found.wider
 
     def target_chi_square(self, cross: CrossFit) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The same of the base score, folds pooled; (1,) each."""
+        """`chi_square` of the base score, folds pooled; (1,) each."""
         cross = self._own(cross)
-        means = _pooled(_means(cross, unit_target(cross.held), cross.held))
-        return _chi_square(self.target_bias(cross), means, 2.0 * _own_traces(means)[0])
+        means = _means(cross, unit_target(cross.held), cross.held).pooled
+        return _chi_square(self.target_bias(cross), means, 2.0 * means.traces(means.own)[0])
 
     def covariance(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """Covariance of `bias` of m scores and, last, of `target_bias`: shape (m + 1, m + 1).
 
         Group means are taken as normal, with the form ``Q`` of the mean squared gap and the covariances ``N_ij`` of the
         means of two scores. The part that grows with the gap is ``4 mu_i'Q N_ij Q mu_j`` per fold, where ``mu`` are the
-        means, shrunk by what noise adds to their square; the rest is `_Found.free_covariance`.
+        means, shrunk by what noise adds to their square; the rest is `_HeldOut.free_covariance`.
         """
-        found = _Found.on(self._own(cross), V)
-        means, pooled, share, portion = found.means, _pooled(found.means), found.share, _portions(found.means)
-        squared = np.append((share @ _squared(means)[0])[:-1], _squared(pooled)[0][0, -1])
+        found = _HeldOut.on(self._own(cross), V)
+        means, pooled, share = found.means, found.means.pooled, found.means.shares
+        squared = np.append((share @ means.squared[0])[:-1], pooled.squared[0][0, -1])
         systematic = np.append(found.bias - found.learnt, self.target_bias(cross))
         shrink = np.sqrt(np.clip(np.nan_to_num(ratio(systematic, squared)), 0.0, 1.0))
-        weight = np.repeat(share[:, None, None], means.mean.shape[1], axis=1) * np.ones(portion.shape[1])
-        weight[:, -1] = portion  # how an error of a group mean enters an estimate
-        pull = _pull(means)
-        pull[:, -1] = _pull(pooled)[0, -1]
+        weight = np.repeat(share[:, None, None], means.mean.shape[1], axis=1) * np.ones(means.size.shape[1])
+        weight[:, -1] = means.portions  # how an error of a group mean enters an estimate
+        pull = means.mean @ means.laplacian  # half of how the mean squared gap changes with each group mean
+        pull[:, -1] = (pooled.mean @ pooled.laplacian)[0, -1]
         pull *= 2.0 * shrink[:, None] * weight
         g, h = means.compared.joint
         total = np.einsum("fip,fpij,fjp->ij", pull[:, :, g], means.cov, pull[:, :, h], optimize=True)
         total[:-1, :-1] += found.free_covariance()
-        with_base = 2.0 * share**3 @ found.traces(-1)[:, :-1]
+        with_base = 2.0 * share**3 @ means.traces(means.cov[..., -1])[:, :-1]
         total[:-1, -1] += with_base
         total[-1, :-1] += with_base
-        total[-1, -1] += 2.0 * _traces(pooled.cov[0, :, -1, -1], pooled.laplacian[0], means.compared)
+        total[-1, -1] += 2.0 * pooled.traces(pooled.cov[:, :, -1, -1])[0]
         return total * found.wider
 
     def gap_p_value(self, cells: Cells) -> float:
@@ -197,37 +224,27 @@ class DemographicParity(Notion):
         if len(attributes) > 1:
             parts = [cells.only(lambda block, of=of: block.of == of) for of in sorted(attributes)]  # type: ignore[misc]
             return min(1.0, len(parts) * float(np.fmin.reduce([self.gap_p_value(part) for part in parts])))
-        e, total = effective_sizes(cells)[0], variances(cells, unit_target(cells))[0]
-        mean = cells.plain[0, :-1, 0, -1] / np.maximum(cells.group_counts[0], np.finfo(float).tiny)
+        e, unit = cells.effective_counts[0], float(variances(cells, unit_target(cells))[0, 0])
         compared, cov = cells.comparison, np.zeros((cells.n_groups, cells.n_groups))
         cov[compared.joint] = mean_covariances(cells)[0, :, -1, -1]
-        sets = {known.tobytes(): known for known in (e > 1.0 + 1e-9, e >= _SOUND)}.values()
-        found = [wald_test(compared, known, mean, cov, e, float(total[0])) for known in sets]
-        found = [p for p in found if not np.isnan(p)]
-        return min(1.0, len(found) * min(found)) if found else float("nan")
+        sets = {known.tobytes(): known for known in (e > ONE_ROW, e >= _SOUND)}.values()
+        p = np.array([wald_test(compared, known, cells.group_means[0, :, -1], cov, e, unit) for known in sets])
+        p = p[~np.isnan(p)]
+        return min(1.0, len(p) * float(p.min())) if len(p) else float("nan")
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What held-out and solved rows tell of m scores.
+class _HeldOut:
+    """Figures of m scores on held-out rows, and on the rows that their weights were solved on.
 
-    Parameters
-    ----------
-    means : Means
-        Of the held-out rows, for the m scores and, last, the base score.
-    bias : array of shape (m,)
-        Of the folds' weights: the base score's bias, plus the change against it within folds.
-    removed : array of shape (m,)
-        How much of the gap in the solved rows is gone.
-    learnt : array of shape (m,)
-        The part of the bias that is due to noise in the solved rows.
-    kept : float
-        Share of the rows that the weights of a fold were solved on; 1 where columns are many, and nothing is taken off.
-    wider : float
-        How much more biases vary than this says.
+    ``means`` of the held-out rows, for the m scores and, last, the base score. ``bias`` (m,) of the folds' weights: the
+    base score's bias, plus the change against it within folds. ``removed`` (m,), how much of the gap in the solved rows
+    is gone. ``learnt`` (m,), the part of the bias that is due to noise in the solved rows. ``kept``, the share of the
+    rows that the weights of a fold were solved on; 1 where columns are many, and nothing is taken off. ``wider``, how
+    much more biases vary than this says.
     """
 
-    means: Means
+    means: FoldMeans
     bias: FloatArray
     removed: FloatArray
     learnt: FloatArray
@@ -235,29 +252,23 @@ class _Found:
     wider: float
 
     @classmethod
-    def on(cls, cross: CrossFit, V: FloatArray) -> "_Found":
+    def on(cls, cross: CrossFit, V: FloatArray) -> "_HeldOut":
         """Measure scores with weights V of shape (K, m, k + 1)."""
         both = np.concatenate([V, unit_target(cross.held)], axis=1)
         means, solved = (_means(cross, both, cells) for cells in (cross.held, cross.training))
-        share, unseen = _fold_shares(means), np.subtract(*_squared(means))
-        gap, noise = _squared(solved)
+        share, unseen, (gap, noise) = means.shares, np.subtract(*means.squared), solved.squared
         left = np.nan_to_num(ratio(gap, gap[:, -1:]), nan=1.0)  # no gap in the solved rows: nothing was removed
         removed = 1.0 - np.sqrt(np.clip(left, 0.0, 1.0))
         learnt = share @ (removed / 2.0 * (unseen - gap + noise))
-        within, base = share @ unseen, np.subtract(*_squared(_pooled(means)))[0, -1]
+        within, base = share @ unseen, np.subtract(*means.pooled.squared)[0, -1]
         bias = within[:-1] - within[-1] + base
         kept, wider = (1.0, _WIDER) if cross.crowded else (float(share @ cross.kept_share), 1.0)
         return cls(means, bias, (share @ removed)[:-1], learnt[:-1], kept, wider)
 
     @property
-    def share(self) -> FloatArray:
-        """Weight of each fold, shape (K,)."""
-        return _fold_shares(self.means)
-
-    def traces(self, score: int) -> FloatArray:
-        """``tr(Q N_ij Q N_ij)`` of each score i with one score j, for each fold: shape (K, m + 1)."""
-        compared, pairs = self.means.compared, zip(self.means.cov, self.means.laplacian, strict=True)
-        return np.stack([_traces(cov[:, :, score], L, compared) for cov, L in pairs])
+    def stated(self) -> FloatArray:
+        """The bias of weights that are solved on all rows; see `DemographicParity.bias`."""
+        return self.bias - (1.0 - self.kept) * self.learnt
 
     def free_covariance(self) -> FloatArray:
         """Covariance of the biases where no gap is left but that of noise, shape (m, m).
@@ -267,9 +278,8 @@ class _Found:
         squared noise within folds. The second is that of the base score, ``D = 1/K sum (h_f^2 - N) - (1/K sum h_f)^2 +
         N/K``. The third is noise of the other folds that the weights have removed with the gap: a gap in this fold.
         """
-        K, J = len(self.share), self.removed
-        pairs = zip(self.means.cov, self.means.laplacian, strict=True)
-        T = np.tensordot(self.share, [_traces(*part, self.means.compared) for part in pairs], 1)
+        means, K, J = self.means, len(self.means.shares), self.removed
+        T = np.tensordot(means.shares, means.traces(means.cov), 1)
         own, mixed, base = np.maximum(T[:-1, :-1], 0.0), np.maximum(T[:-1, -1], 0.0), float(T[-1, -1])
         part = 1.0 - (1.0 - self.kept) / 2.0 * J  # `bias` takes off the rest with what is learnt from noise
         squares = 2.0 / K * np.outer(part, part) * own
@@ -279,104 +289,67 @@ class _Found:
 
 
 @one_blas_thread()
-def _means(cross: CrossFit, V: FloatArray, cells: Cells) -> Means:
+def _means(cross: CrossFit, V: FloatArray, cells: Cells) -> FoldMeans:
     """Group means of the rows in ``cells``, the inside or the outside of each fold, less the mean over groups."""
     deviation = np.sqrt(fold_variances(cross, V))
     unit = V / np.where(deviation > 0, deviation, np.nan)[:, :, None]
-    n = cells.group_counts
-    known = effective_sizes(cells) > 1.0 + 1e-9
-    mean = np.einsum("fgk,fmk->fmg", cells.plain[:, :-1, 0, 1:] / np.maximum(n, 1e-300)[:, :, None], unit)
+    known = cells.effective_counts > ONE_ROW
+    mean = np.einsum("fgk,fmk->fmg", cells.group_means, unit)
     cov = unit[:, None] @ mean_covariances(cells) @ unit[:, None].swapaxes(2, 3)
-    return Means(_centred(mean, known[:, None]), cov, n, known, cells.comparison)
+    return FoldMeans(_centred(mean, known[:, None]), cov, cells.group_counts, known, cells.comparison)
 
 
-def _chi_square(bias: FloatArray, means: Means, free: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _chi_square(bias: FloatArray, means: FoldMeans, free: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Value, scale and degrees of freedom of biases of shape (m,), whose variance without any gap is ``free``."""
-    share, m = _fold_shares(means), len(bias)
-    squared, noise = (share @ part for part in _squared(means))
-    pull, (g, h) = _pull(means), means.compared.joint
-    along = share**2 @ np.einsum("fmp,fmp,fmp->fm", pull[:, :, g], pull[:, :, h], means.own)
-    scale = ratio(share**2 @ _own_traces(means), noise)
+    share, m = means.shares, len(bias)
+    squared, noise = (share @ part for part in means.squared)
+    pull, (g, h) = means.mean @ means.laplacian, means.compared.joint
+    along = share**2 @ np.einsum("fmp,fmp,fpm->fm", pull[:, :, g], pull[:, :, h], means.own)
+    scale = ratio(share**2 @ means.traces(means.own), noise)
     # Where the gap is clear, the noise that counts is that of the groups it lies between.
     scale = np.fmax(scale, np.where(squared > 3.0 * noise, ratio(along, squared), 0.0))[:m]
     freedom = ratio(np.maximum(free[:m], 0.0), 2.0 * scale**2)
     return bias + scale * freedom, scale, freedom
 
 
-def _own_traces(means: Means) -> FloatArray:
-    """``tr((L N)^2)`` of each score in each set, shape (K, m)."""
-    pairs = zip(means.own, means.laplacian, strict=True)
-    return np.stack([_traces(own.T, L, means.compared) for own, L in pairs])
-
-
-def _pooled(means: Means) -> Means:
-    """All folds as one set: a group's mean is that of its rows in all folds where it is known."""
-    portion, (g, h) = _portions(means), means.compared.joint
-    known = np.asarray(means.known.any(axis=0))[None]
-    mean = np.einsum("fg,fmg->mg", portion, means.mean)[None]
-    cov = np.einsum("fp,fpmn->pmn", portion[:, g] * portion[:, h], means.cov)[None]
-    size = means.size.sum(axis=0, keepdims=True)
-    return Means(_centred(mean, known[:, None]), cov, size, known, means.compared)
-
-
-def _portions(means: Means) -> FloatArray:
-    """Share of each group's rows that each fold holds, shape (K, G); folds where a group is not known have none."""
-    size = np.where(means.known, means.size, 0.0)
-    return size / np.maximum(size.sum(axis=0), np.finfo(float).tiny)
-
-
-def _fold_shares(means: Means) -> FloatArray:
-    """Weight of each fold, by its rows, shape (K,); folds where no two groups can be compared have none."""
-    rows = np.where(means.laplacian.any(axis=(1, 2)), (means.size * means.known).sum(axis=1), 0.0)
-    return rows / rows.sum() if rows.sum() > 0 else np.full(len(rows), np.nan)
-
-
-def _squared(means: Means) -> tuple[FloatArray, FloatArray]:
-    """Mean squared gap over the comparisons of known groups, and what noise adds to it, shape (K, m) each."""
-    L, (g, h) = means.laplacian, means.compared.joint
-    squared = ((means.mean @ L) * means.mean).sum(axis=2)
-    return np.maximum(squared, 0.0), np.einsum("fp,fmp->fm", L[:, g, h], means.own)
-
-
-def _pull(means: Means) -> FloatArray:
-    """``L mu``: half of how the mean squared gap changes with each group mean, shape (K, m, G)."""
-    return means.mean @ means.laplacian
-
-
-def _traces(noise: FloatArray, L: FloatArray, compared: Comparison) -> FloatArray:
-    """``tr(L N_ij L N_ij')`` for covariances of group means, the pairs of `Comparison.joint` along the first axis."""
-    g, h = compared.joint
-    both = L[np.ix_(g, g)] * L[np.ix_(h, h)]
-    return (noise * np.tensordot(both, noise, 1)).sum(axis=0)
-
-
 def _centred(mean: FloatArray, known: BoolArray) -> FloatArray:
     """Group means less their mean over the known groups; 0 for the others."""
     mean = np.where(known, mean, 0.0)
-    return np.where(
-        known, mean - mean.sum(axis=-1, keepdims=True) / np.maximum(known.sum(axis=-1, keepdims=True), 1), 0.0
-    )
+    centre = mean.sum(axis=-1, keepdims=True) / np.maximum(known.sum(axis=-1, keepdims=True), 1)
+    return np.where(known, mean - centre, 0.0)
 
 
-class EqualOpportunity(DemographicParity):
+class _KnownOutcomes(DemographicParity):
+    """Parity among rows of known outcome."""
+
+    needs_labels = True
+    label = "Group bias, known outcomes"
+
+
+class EqualOpportunity(_KnownOutcomes):
     """Known outliers of all groups score alike: none is overlooked for the group."""
 
-    name = "equal_opportunity"
-    among = ("outliers",)
+    name, among, option = "equal_opportunity", ("outliers",), "equal means of known outliers"
+    words, whom = "gap between known outliers of different groups", "people known to be outliers"
 
 
-class EqualFalseAlarms(DemographicParity):
+class EqualFalseAlarms(_KnownOutcomes):
     """Known inliers of all groups score alike: none is flagged wrongly for the group."""
 
-    name = "equal_false_alarms"
-    among = ("inliers",)
+    name, among, option = "equal_false_alarms", ("inliers",), "equal means of known inliers"
+    words, whom = "gap between known inliers of different groups", "people known to be no outliers"
 
 
-class EqualizedOdds(DemographicParity):
+class EqualizedOdds(_KnownOutcomes):
     """Both: known outliers alike, and known inliers alike; the two count the same."""
 
-    name = "equalized_odds"
-    among = ("outliers", "inliers")
+    name, among, option = (
+        "equalized_odds",
+        ("outliers", "inliers"),
+        "equal means of known outliers, and of known inliers",
+    )
+    words = "gap between people of the same known outcome"
+    whom = "people known to be outliers, and people known to be none,"
 
 
 OwnForm: TypeAlias = Callable[[FloatArray, IntArray], FloatArray]
@@ -400,11 +373,7 @@ class Own(Notion):
 
     def collect(self, rows: NotionRows) -> Collector:
         """The form of each set of rows."""
-
-        def sums(S: FloatArray, t: FloatArray, of: BoolArray) -> dict[str, FloatArray]:  # noqa: ARG001
-            return {"form": _checked(self.given, S[of], rows.groups[of])}
-
-        return sums
+        return lambda S, t, of: {"form": _checked(self.given, S[of], rows.groups[of])}  # noqa: ARG005
 
     def shapes(self, n_groups: int, k: int) -> dict[str, tuple[int, ...]]:  # noqa: ARG002
         """That of the form."""

@@ -42,6 +42,7 @@ from scipy.optimize import brentq, nnls
 from evenout.core.cells import Cells
 from evenout.core.checks import FINITE, Within, require
 from evenout.core.parallel import one_blas_thread
+from evenout.core.ruler import ratio
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 _FAR = 1e150  # the largest alpha that is told apart from infinity
@@ -51,16 +52,9 @@ _FAR = 1e150  # the largest alpha that is told apart from infinity
 class Spectrum:
     """Minimisers of ``f1(x) + alpha f2(x)`` for all alpha >= 0; see `factorise`.
 
-    Parameters
-    ----------
-    basis : array of shape (k, r)
-        ``B``; its columns span everything that A or C can see.
-    misfit, bias : arrays of shape (r,)
-        ``a`` and ``mu``: what a unit step along each column of B costs in f1 and in f2.
-    pull, push : arrays of shape (r,)
-        ``B'b`` and ``B'c``: how far misfit and bias pull along each column.
-    f1_least, f2_least : float
-        The smallest values of f1, reached at alpha = 0, and of f2, reached at infinity.
+    ``basis`` (k, r) is ``B``, whose columns span everything that A or C can see; ``misfit`` and ``bias`` (r,) are ``a``
+    and ``mu``, what a unit step along each column costs in f1 and in f2; ``pull`` and ``push`` (r,) are ``B'b`` and
+    ``B'c``, how far misfit and bias pull along each; ``f1_least`` is reached at alpha = 0, ``f2_least`` at infinity.
     """
 
     basis: FloatArray
@@ -77,7 +71,7 @@ class Spectrum:
 
     def f1(self, alpha: FloatArray) -> FloatArray:
         """``f1(x(alpha)) = f1_least + (x - x(0))' A (x - x(0))``, free of cancellation where the fit is close."""
-        start = _quotient(self.pull, self.misfit)
+        start = ratio(self.pull, self.misfit, 0.0)
         return self.f1_least + ((self._coordinates(alpha) - start) ** 2) @ self.misfit
 
     def f2(self, alpha: FloatArray) -> FloatArray:
@@ -99,45 +93,30 @@ class Spectrum:
     @property
     def _start(self) -> FloatArray:
         """Coordinates at alpha = 0, as seen from those at infinity."""
-        return np.where(self.misfit > 0, _quotient(self.pull, self.misfit) + _quotient(self.push, self.bias), 0.0)
+        return np.where(self.misfit > 0, ratio(self.pull, self.misfit, 0.0) + ratio(self.push, self.bias, 0.0), 0.0)
 
     def _left(self, alpha: FloatArray) -> FloatArray:
         """``f2 - f2_least``: each term is that of alpha = 0 times ``(a / (a + alpha mu))^2``."""
-        shrunk = _quotient(self.misfit, self._cost(alpha)) * self._start
-        return shrunk**2 @ self.bias
+        cost = self.misfit + np.minimum(alpha, _FAR)[:, None] * self.bias
+        return (ratio(self.misfit, cost, 0.0) * self._start) ** 2 @ self.bias
 
     def _coordinates(self, alpha: FloatArray) -> FloatArray:
         """``B``-coordinates of x(alpha), shape (m, r); a direction that f1 cannot see stays at 0."""
-        seen = self.misfit > 0
-        moved = np.where(self.bias > 0, self.pull - _bounded(alpha) * self.push, self.pull)
-        return np.where(seen, moved, 0.0) / np.where(seen, self._cost(alpha), 1.0)
-
-    def _cost(self, alpha: FloatArray) -> FloatArray:
-        """``a + alpha mu``, shape (m, r)."""
-        return self.misfit + _bounded(alpha) * self.bias
+        seen, bounded = self.misfit > 0, np.minimum(alpha, _FAR)[:, None]  # beyond, all quotients are the same
+        moved = np.where(self.bias > 0, self.pull - bounded * self.push, self.pull)
+        return np.where(seen, moved, 0.0) / np.where(seen, self.misfit + bounded * self.bias, 1.0)
 
 
 @one_blas_thread()
 def factorise(
-    A: FloatArray,
-    b: FloatArray,
-    c0: float,
-    C: FloatArray,
-    c: FloatArray | None = None,
-    d0: float = 0.0,
+    A: FloatArray, b: FloatArray, c0: float, C: FloatArray, c: FloatArray | None = None, d0: float = 0.0
 ) -> Spectrum:
     """Factor ``minimise x'Ax - 2b'x + c0 + alpha (x'Cx + 2c'x + d0)`` once for every alpha.
 
     Rank rule: ``A + tau C`` with ``tau = tr A / tr C`` is factored, and its eigenvalues below ``eps k lambda_max`` are
     dropped. Inside what is left, a direction that A cannot tell from 0 at the same precision keeps the weight 0.
 
-    Parameters
-    ----------
-    A, C : arrays of shape (k, k), symmetric and positive semidefinite
-    b : array of shape (k,), in the range of A
-    c0 : float
-    c : array of shape (k,), in the range of C; 0 if not given
-    d0 : float
+    A and C (k, k) are symmetric and positive semidefinite, b (k,) is in the range of A, and c (k,), or 0, in that of C.
 
     >>> spectrum = factorise(np.eye(2), np.array([1.0, 1.0]), 2.0, np.diag([1.0, 0.0]))
     >>> spectrum.solutions(np.array([0.0, 1.0, np.inf])).round(12) + 0.0
@@ -152,28 +131,19 @@ def factorise(
     values, vectors = eigh(A + tau * C)
     kept = values > max(eps * values[-1], 0.0)
     half = vectors[:, kept] / np.sqrt(values[kept])
-    share, rotation = _shares(np.sqrt(tau) * root(C, eps) @ half)
+    _, singular, rotation = np.linalg.svd(np.sqrt(tau) * root(C, eps) @ half)  # scipy's refuses an empty array
+    share = np.zeros(half.shape[1])  # eigenvalues in [0, 1], exact zeros beyond the rank
+    share[: len(singular)] = np.minimum(singular**2, 1.0)[: len(share)]
     share[share < eps] = 0.0
     misfit = 1.0 - share
     misfit[misfit < eps] = 0.0
-    basis = half @ rotation
+    basis = half @ rotation.T
     pull = np.where(misfit > 0, basis.T @ b, 0.0)
     push = np.zeros_like(pull) if c is None else np.where((share > 0) & (misfit > 0), basis.T @ c, 0.0)
     bias = share / tau
-    least = c0 - float(_quotient(pull**2, misfit).sum())
-    bias_least = d0 - float(_quotient(push**2, bias).sum())
+    least = c0 - float(ratio(pull**2, misfit, 0.0).sum())
+    bias_least = d0 - float(ratio(push**2, bias, 0.0).sum())
     return Spectrum(basis, misfit, bias, pull, push, max(least, 0.0), max(bias_least, 0.0))
-
-
-def _bounded(alpha: FloatArray) -> FloatArray:
-    """Alphas as a column; infinity, too, is one, for beyond this bound all quotients are the same."""
-    return np.minimum(alpha, _FAR)[:, None]
-
-
-def _quotient(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """``numerator / denominator``, 0 where the denominator is 0."""
-    some = denominator > 0
-    return np.where(some, numerator, 0.0) / np.where(some, denominator, 1.0)
 
 
 def root(C: FloatArray, eps: float) -> FloatArray:
@@ -181,14 +151,6 @@ def root(C: FloatArray, eps: float) -> FloatArray:
     values, vectors = eigh(C)
     kept = values > max(eps * values[-1], 0.0)
     return (vectors[:, kept] * np.sqrt(values[kept])).T
-
-
-def _shares(R: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues of ``R'R`` in [0, 1], and its eigenvectors as columns; exact zeros beyond the rank of R."""
-    _, singular, rotation = np.linalg.svd(R)  # scipy's refuses an empty array
-    share = np.zeros(R.shape[1])
-    share[: len(singular)] = np.minimum(singular**2, 1.0)[: len(share)]
-    return share, rotation.T
 
 
 Constraint: TypeAlias = Literal["nonnegative", "simplex"]
@@ -204,24 +166,12 @@ class ConstrainedSolutions:
 
     f1 never falls and f2 never rises with alpha, as without constraints. An infinite alpha means the limit.
 
-    Parameters
-    ----------
-    fit_root, goal : arrays of shape (r, u) and (r,)
-        ``F`` and ``g``, over the u columns that differ from each other.
-    bias_root, bias_goal : arrays of shape (q, u) and (q,)
-        ``G`` and ``h``.
-    f1_least : float
-        The smallest value of f1 without constraints.
-    members : array of shape (k, u)
-        Each distinct column's weight is shared out evenly among the detectors that have it; columns sum to 1.
-    unit : float
-        ``tr A / tr C``, the natural unit of alpha.
-    start : array of shape (k,), optional
-        The solution at alpha = 0, where it is known.
-    total : float or None
-        The sum of the weights, where it is fixed.
-    free : array of shape (u,)
-        Columns that the constraint is not about.
+    ``fit_root`` (r, u) and ``goal`` (r,) are ``F`` and ``g``, over the u columns that differ from each other;
+    ``bias_root`` (q, u) and ``bias_goal`` (q,) are ``G`` and ``h``; ``f1_least`` is the least f1 without constraints.
+    ``members`` (k, u) shares each distinct column's weight out evenly among the detectors that have it; its columns sum
+    to 1. ``unit`` is ``tr A / tr C``, the natural unit of alpha; ``start`` (k,) the solution at alpha = 0, where it is
+    known; ``total`` the sum of the weights, where it is fixed; ``free`` (u,) marks columns that the constraint is not
+    about.
     """
 
     fit_root: FloatArray
@@ -237,8 +187,8 @@ class ConstrainedSolutions:
 
     def solutions(self, alpha: FloatArray) -> FloatArray:
         """``x(alpha)`` for alphas of shape (m,): shape (m, k)."""
-        found = self._distinct_weights(alpha) @ self.members.T
-        return found if self.start is None else np.where(np.asarray(alpha)[:, None] == 0, self.start, found)
+        x = self._distinct_weights(alpha) @ self.members.T
+        return x if self.start is None else np.where(np.asarray(alpha)[:, None] == 0, self.start, x)
 
     def f1(self, alpha: FloatArray) -> FloatArray:
         """``f1(x(alpha))``."""
@@ -311,19 +261,9 @@ def constrain(
     Detectors with equal columns get equal weights, and one that is 0 on all rows gets none. Where detectors
     depend on each other in other ways, several weights may be optimal; one is taken that uses few detectors.
 
-    Parameters
-    ----------
-    A, C : arrays of shape (k, k), symmetric and positive semidefinite
-    b : array of shape (k,), in the range of A
-    c0 : float
-    kind : {"nonnegative", "simplex"}
-        With ``"simplex"`` the sum is that of ``start``, or 1.
-    push : pair of array of shape (k,) and float, optional
-        ``c`` and ``d0``; 0 if not given.
-    start : array of shape (k,), optional
-        The solution at alpha = 0, where it is known.
-    free : array of shape (k,), optional
-        Columns that the constraint is not about; none if not given.
+    A, b, c0 and C are as in `factorise`. With ``"simplex"`` the sum is that of ``start``, or 1. ``push`` are ``c`` (k,)
+    and ``d0``, 0 if not given; ``start`` (k,) is the solution at alpha = 0, where it is known; ``free`` (k,) marks the
+    columns that the constraint is not about.
 
     >>> A, b, C = np.eye(2), np.array([2.0, -1.0]), np.diag([1.0, 0.0])
     >>> constrain(A, b, 5.0, C, "nonnegative").solutions(np.array([0.0, 1.0])).round(12)
@@ -377,22 +317,14 @@ def _least_squares(A: FloatArray, b: FloatArray, eps: float) -> tuple[FloatArray
 
 @dataclass(frozen=True)
 class Rule:
-    """Where the way leads.
-
-    Parameters
-    ----------
-    own : array of shape (k,)
-        Weights that are added to the base score.
-    without : array of shape (K, k)
-        The same as solved without each fold.
-    """
+    """Where a straight path leads: weights (k,) added to the base score, and as solved without each fold, (K, k)."""
 
     own: Annotated[FloatArray, "k"]
     without: Annotated[FloatArray, "K k"]
 
 
 @dataclass(frozen=True)
-class Ray:
+class StraightPath:
     """``x(alpha) = alpha direction``, with ``f1 = x'Ax`` and ``f2 = x'Cx + 2c'x + d0``; has what `Spectrum` has."""
 
     direction: FloatArray
@@ -433,14 +365,9 @@ CROWDED_RIDGE = 0.1  # the same where columns are many (`CrossFit.crowded`): wei
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of S are what, and which of them may move a score away from the target.
+    """Which columns may move a score away from the target: detectors, resemblance of groups, or both.
 
-    Parameters
-    ----------
-    correction : {"weights", "resemblance", "both"}
-        Detectors, resemblance of groups, or all.
-    resembling : int
-        So many of the last columns say how much a row resembles each group.
+    So many (``resembling``) of the last columns of S say how much a row resembles each group.
     """
 
     correction: Correction = "weights"
@@ -462,13 +389,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Mixture:
-    """A score made of the target and the detectors: ``target t + sum_j weights_j (s_j - centre_j)``.
-
-    Parameters
-    ----------
-    weights, centre : arrays of shape (k,)
-    target : float
-    """
+    """Score of target and detectors: ``target t + sum_j weights_j (s_j - centre_j)``, arrays of shape (k,)."""
 
     weights: Annotated[FloatArray, "k"]
     centre: Annotated[FloatArray, "k"]
@@ -487,21 +408,12 @@ class Mixture:
 class Solutions:
     """All solutions of one problem.
 
-    Parameters
-    ----------
-    inner : Spectrum, ConstrainedSolutions or Ray
-        In the unknowns of the problem.
-    shift : array of shape (k + 1,)
-        Unknowns plus this are the weights of ``(s, t)``.
-    base : array of shape (k,)
-        Weights that the detectors have in t, where t is linear in them; else 0.
-    centre : array of shape (k,)
-        What is taken off the columns of S.
-    moving : array of int, optional
-        The columns whose weights are the unknowns; the first ones if left out.
+    ``inner`` has them in the unknowns of the problem: the weights of the columns ``moving``, the first ones if left
+    out. Unknowns plus ``shift`` (k + 1,) are the weights of ``(s, t)``; ``base`` (k,) are the weights that the
+    detectors have in t, where t is linear in them, else 0; ``centre`` (k,) is taken off the columns of S.
     """
 
-    inner: Spectrum | ConstrainedSolutions | Ray
+    inner: Spectrum | ConstrainedSolutions | StraightPath
     shift: FloatArray
     base: FloatArray
     centre: FloatArray
@@ -509,10 +421,9 @@ class Solutions:
 
     def mixed(self, alpha: FloatArray) -> FloatArray:
         """Weights of ``(s, t)`` for alphas of shape (m,): shape (m, k + 1)."""
-        found = self.inner.solutions(alpha)
-        places = np.arange(found.shape[1]) if self.moving is None else self.moving
-        whole = np.zeros((len(found), len(self.shift)))
-        whole[:, places] = found
+        x = self.inner.solutions(alpha)
+        whole = np.zeros((len(x), len(self.shift)))
+        whole[:, np.arange(x.shape[1]) if self.moving is None else self.moving] = x
         return whole + self.shift
 
     def weights(self, alpha: FloatArray) -> FloatArray:
@@ -536,13 +447,12 @@ def solve(
     columns: Columns = Columns(),
     direction: FloatArray | None = None,
 ) -> Solutions:
-    """Solve for every alpha.
+    """Solve on one set of rows, for every alpha.
 
     Parameters
     ----------
-    cells : Cells
-    place : int
-        The set of rows to solve on.
+    cells, place
+        The sums, and which of their sets to solve on.
     form : array of shape (k + 1, k + 1)
         Of ``(s, t)``.
     method : {"anchored", "published"}
@@ -555,7 +465,7 @@ def solve(
     columns : Columns
         Which columns may move; for ``"anchored"``.
     direction : array of shape (k,), optional
-        Solved for already: the straight way from t to there (`evenout.core.problem`).
+        Solved for already: the straight way from t to there.
     """
     k, total = cells.n_detectors, cells.weighted[place]
     none = np.zeros(k)
@@ -570,7 +480,7 @@ def solve(
     base = none if cells.base is None else cells.base[place]
     anchor = np.append(none, 1.0)
     if direction is not None:
-        return Solutions(Ray(direction, joint[:-1, :-1], C, c, d0), anchor, base, centre[:-1])
+        return Solutions(StraightPath(direction, joint[:-1, :-1], C, c, d0), anchor, base, centre[:-1])
     if constraint == "free" or columns.correction == "resemblance" or joint[-1, -1] <= 0:
         # With a constant target nothing pushes, and v is 0.
         own = columns.moving(k)

@@ -38,6 +38,7 @@ from evenout.core.intervals import extreme_ends, normal_value, ratio_ends, tukey
 from evenout.core.membership import Comparison, Membership
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
+ONE_ROW = 1.0 + 1e-9  # of an effective size, up to which nothing can be said of a group's noise
 _LEAST_SPREAD = 1e-14  # of a group mean, in units of the largest: with none its weight would be infinite
 
 
@@ -85,28 +86,13 @@ def no_gap_p_value(moments: GroupMoments) -> FloatArray:
 
 
 def wald_test(
-    compared: Comparison,
-    known: BoolArray,
-    mean: FloatArray,
-    cov: FloatArray,
-    size: FloatArray,
-    total_variance: float,
+    compared: Comparison, known: BoolArray, mean: FloatArray, cov: FloatArray, size: FloatArray, total_variance: float
 ) -> float:
     """p-value of "all groups that are compared have the same mean", which may share rows; NaN if none are compared.
 
     Wald's statistic of r independent contrasts, with the small-sample factor and the degrees of freedom of Welch's
-    test for r + 1 groups: for hard groups that are all compared it is Welch's test itself.
-
-    Parameters
-    ----------
-    compared : Comparison
-    known : array of shape (G,)
-        The groups that take part.
-    mean, size : arrays of shape (G,)
-        Of each group; the size is the number of independent rows that it is worth.
-    cov : array of shape (G, G)
-        Covariance of the means of two groups.
-    total_variance : float
+    test for r + 1 groups: for hard groups that are all compared it is Welch's test itself. The groups ``known`` (G,)
+    take part; ``mean`` (G,) has the covariance ``cov`` (G, G), and ``size`` (G,) is what the groups are worth.
     """
     blocks = [[g for g in block.groups if known[g]] for block in compared.blocks]
     blocks = [block for block in blocks if len(block) >= 2]
@@ -114,10 +100,8 @@ def wald_test(
         return float("nan")
     spread = np.diag(cov)
     if len(blocks) == 1 and not np.triu(cov, 1).any():
-        own = blocks[0]
-        variance = spread[own] * size[own]
-        found = GroupMoments(size[own], mean[None, own], variance[None], np.array([total_variance]))
-        return float(no_gap_p_value(found)[0])
+        own, total = blocks[0], np.array([total_variance])
+        return float(no_gap_p_value(GroupMoments(size[own], mean[None, own], (spread * size)[None, own], total))[0])
     D = np.zeros((sum(map(len, blocks)) - len(blocks), compared.n_groups))
     row, doubt = 0, 0.0
     for block in blocks:
@@ -137,10 +121,15 @@ def wald_test(
     return float(fdtrc(r, many / (3.0 * doubt), F))
 
 
-def ratio(numerator: FloatArray, denominator: FloatArray | float) -> FloatArray:
-    """Quotient that is NaN, without a warning, where the denominator is 0."""
+def ratio(numerator: FloatArray, denominator: FloatArray | float, otherwise: float = np.nan) -> FloatArray:
+    """Quotient that is NaN, or ``otherwise``, without a warning, where the denominator is not above 0."""
     positive = np.asarray(denominator) > 0
-    return np.where(positive, numerator, np.nan) / np.where(positive, denominator, 1.0)
+    return np.where(positive, numerator, otherwise) / np.where(positive, denominator, 1.0)
+
+
+def small_sample(size: FloatArray) -> FloatArray:
+    """``sqrt(e / (e - 1))`` of effective sizes e; 0 for a group that is worth no more than one row."""
+    return np.sqrt(np.where(size > ONE_ROW, size / np.maximum(size - 1.0, 1e-9), 0.0))
 
 
 _BENDS = 20  # of a line within a part, at most
@@ -151,16 +140,10 @@ _STEPS = 50  # of Newton's method
 def within_parts(
     numbers: FloatArray | None, parts: IntArray, weight: FloatArray | None = None
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    """The rows of each part, and an orthonormal basis (rows, q) of what the numbers can explain there.
+    """The rows of each part, and an orthonormal basis (rows, q) of what the numbers (n, k) can explain there.
 
-    Parameters
-    ----------
-    numbers : array of shape (n, k), optional
-        Without any, the part's mean alone is explained.
-    parts : array of shape (n,)
-        Codes 0, 1, ...; -1 for a row of no part.
-    weight : array of shape (n,), optional
-        The basis is one of ``sqrt(weight)`` times the columns.
+    Without numbers, that is the part's mean alone. ``parts`` (n,) are codes 0, 1, ..., or -1 for a row of no part. With
+    weights (n,), the basis is one of ``sqrt(weight)`` times the columns.
     """
     order = np.argsort(parts, kind="stable")
     edges = np.searchsorted(parts[order], np.arange(int(parts.max(initial=-1)) + 2))
@@ -222,8 +205,8 @@ def balanced(
         spans = [slice(phi.indptr[g], phi.indptr[g + 1]) for g in block.groups]
         mass = [count[phi.indices[span]] * phi.data[span] for span in spans]
         smallest = min(float(own.sum() ** 2 / max((own**2).sum(), 1e-300)) for own in mass)
-        rows, place = np.unique(np.concatenate([phi.indices[span] for span in spans]), return_inverse=True)
-        lines, share = bent_lines(numbers[rows], smallest), np.bincount(place, np.concatenate(mass))
+        rows, index = np.unique(np.concatenate([phi.indices[span] for span in spans]), return_inverse=True)
+        lines, share = bent_lines(numbers[rows], smallest), np.bincount(index, np.concatenate(mass))
         lines = lines - share @ lines / max(share.sum(), 1e-300)
         values, vectors = np.linalg.eigh((lines * share[:, None]).T @ lines / max(share.sum(), 1e-300))
         kept = values > 1e-6 * values.max(initial=0.0)
@@ -244,7 +227,7 @@ def _tilt(lines: FloatArray, share: FloatArray) -> FloatArray:
         tilt = np.exp(power - power.max(initial=0.0))
         return float(np.log(share @ tilt) + power.max(initial=0.0) + ridge * (at @ at) / 2.0), tilt
 
-    found, tilt = value(a)
+    now, tilt = value(a)
     for _ in range(_STEPS):
         own = share * tilt / (share @ tilt)
         slope = own @ lines + ridge * a
@@ -253,10 +236,10 @@ def _tilt(lines: FloatArray, share: FloatArray) -> FloatArray:
         if float(slope @ step) < 1e-12:
             break
         size = 1.0
-        while size > 1e-6 and value(a - size * step)[0] > found - 1e-4 * size * float(slope @ step):
+        while size > 1e-6 and value(a - size * step)[0] > now - 1e-4 * size * float(slope @ step):
             size /= 2.0
         a = a - size * step
-        found, tilt = value(a)
+        now, tilt = value(a)
     return tilt
 
 
@@ -269,17 +252,10 @@ _LEAST_CELL = 50  # rows in such a part
 
 @dataclass(frozen=True, eq=False)
 class Means:
-    """Means of one column in G groups, and how far they may be off.
+    """Means (G,) of one column in G groups, NaN for a group without rows, and how far they may be off.
 
-    Parameters
-    ----------
-    mean : array of shape (G,)
-        NaN for a group without rows.
-    cov : array of shape (G, G)
-        ``N``, the covariance of the means.
-    size : array of shape (G,)
-        Independent rows that each group is worth, ``e_g``.
-    compared : Comparison
+    ``cov`` (G, G) is ``N``, the covariance of the means, and ``size`` (G,) is ``e_g``, independent rows that each group
+    is worth.
     """
 
     mean: FloatArray
@@ -296,7 +272,7 @@ class Means:
     @property
     def known(self) -> BoolArray:
         """Groups that are worth more than one row, without which nothing can be said of their noise, shape (G,)."""
-        return (self.size > 1.0 + 1e-9) & ~np.isnan(self.mean)
+        return (self.size > ONE_ROW) & ~np.isnan(self.mean)
 
     @property
     def compares(self) -> BoolArray:
@@ -312,13 +288,13 @@ class Means:
 
         Attributes beside each other are tested one by one, and the smallest p counts, times their number.
         """
-        mean, found = np.nan_to_num(self.mean), []
+        measured = self.known, np.nan_to_num(self.mean), np.nan_to_num(self.cov), self.size, 0.0
+        p_values = []
         for of in sorted({block.of for block in self.compared.blocks}):
             blocks = tuple(block for block in self.compared.blocks if block.of == of)
-            some = replace(self.compared, blocks=blocks)
-            found.append(wald_test(some, self.known, mean, np.nan_to_num(self.cov), self.size, 0.0))
-        found = [p for p in found if not np.isnan(p)]
-        return min(1.0, len(found) * min(found)) if found else float("nan")
+            p_values.append(wald_test(replace(self.compared, blocks=blocks), *measured))
+        tested = [p for p in p_values if not np.isnan(p)]
+        return min(1.0, len(tested) * min(tested)) if tested else float("nan")
 
     def rows_worth(self, spread: float = 0.0) -> FloatArray:
         """Independent rows that each rate is worth by its variance and that of a rule's own ``spread``, shape (G,)."""
@@ -358,10 +334,8 @@ class Sample:
     ----------
     members : Membership
         How much each of n rows belongs to each of G groups, and which groups are compared.
-    weight : array of shape (n,), optional
-        How much each row counts; the scale does not matter.
-    clusters : array of shape (n,), optional
-        Codes 0, 1, ... of rows that belong together.
+    weight, clusters : arrays of shape (n,), optional
+        How much each row counts, on any scale; codes 0, 1, ... of rows that belong together.
     doubt : {"", "probable", "labels"}
         What no number of such rows could tell: who is in a group that is known by probabilities alone, or what the
         rows are like that nobody has labelled.
@@ -419,7 +393,7 @@ class Sample:
     @cached_property
     def expected(self) -> FloatArray:
         """Members that each group is expected to have: rows, or clusters with any part in it, shape (G,)."""
-        found = np.zeros(self.members.n_groups)
+        expected = np.zeros(self.members.n_groups)
         for g in range(self.members.n_groups):
             rows, share = self.members.of(g)
             share = share if self.weight is None else share * (self.weight[rows] > 0)
@@ -427,8 +401,8 @@ class Sample:
                 order = np.lexsort((share, self.clusters[rows]))
                 last = np.diff(self.clusters[rows][order], append=-1) != 0
                 share = share[order][last]
-            found[g] = share.sum()
-        return found
+            expected[g] = share.sum()
+        return expected
 
     def of(self, rows: BoolArray) -> "Sample":
         """Some of the rows."""
@@ -439,24 +413,20 @@ class Sample:
     def means(self, z: FloatArray | BoolArray) -> FloatArray:
         """Means of columns (n,) or (n, m) in each group, shape (G,) or (G, m); NaN for a group without rows."""
         total = np.where(self.total > 0, self.total, np.nan)
-        found = np.asarray(self.counted.T @ z.astype(float))
-        return found / (total if z.ndim == 1 else total[:, None])
+        return np.asarray(self.counted.T @ z.astype(float)) / (total if z.ndim == 1 else total[:, None])
 
     def measure(
         self, z: FloatArray | BoolArray, *, null: bool = False, threshold_of: FloatArray | None = None
     ) -> Means:
         """Means of a column (n,), with their covariance.
 
-        Parameters
-        ----------
-        z : array of shape (n,)
-        null : bool
-            Take residuals from the mean of all groups that are compared with each other, as they are if the means do
-            not differ: what a test asks. Rates of few flagged rows then have errors that do not depend on chance.
-        threshold_of : array of shape (n,), optional
-            z are flags of the rows whose score here is among the highest: the threshold moves with the rows. To first
-            order a rate falls by ``kappa_g`` times what the share of all rows above a fixed threshold is too high by,
-            where ``kappa_g`` is how much more often group g is found at the threshold than among all rows.
+        ``null`` takes residuals from the mean of all groups that are compared with each other, as they are if the means
+        do not differ: what a test asks. Rates of few flagged rows then have errors that do not depend on chance.
+
+        With ``threshold_of`` (n,), z are flags of the rows whose score here is among the highest: the threshold moves
+        with the rows. To first order a rate falls by ``kappa_g`` times what the share of all rows above a fixed
+        threshold is too high by, where ``kappa_g`` is how much more often group g is found at the threshold than among
+        all rows.
         """
         column, mean = np.asarray(z, dtype=float), self.means(z)
         psi = self._influence(column, np.nan_to_num(self._pooled(mean) if null else mean))
@@ -472,26 +442,16 @@ class Sample:
     ) -> Means:
         """How far the members of each group lie above all rows alike, in each of S parts; groups (S G,), part by part.
 
-        With residuals on the numbers within the part (`evenout.core.ruler`),
-        ``d_g = sum_i w_i phi~_ig z~_i / W_g``: without numbers the group's mean less that of the part. Differences of
-        groups within a part are what is compared.
-
-        Parameters
-        ----------
-        z : array of shape (n,)
-        parts : array of shape (n,)
-            Codes 0, 1, ...; -1 for a row that is compared with none.
-        numbers : array of shape (n, k), optional
-            What rows of a part may still differ in.
-        null : bool
-            The covariance as it is if groups do not differ.
+        With residuals on the numbers within the part, ``d_g = sum_i w_i phi~_ig z~_i / W_g``: without numbers the
+        group's mean less that of the part. Differences of groups within a part are what is compared. ``parts`` (n,) are
+        codes 0, 1, ..., or -1 for a row that is compared with none; ``numbers`` (n, k) are what rows of a part may
+        still differ in; ``null``: the covariance as it is if groups do not differ.
         """
         inside = replace(self, members=self.members.within(parts))
         n, G, phi = len(z), self.members.n_groups, self.members.weights.tocsr()
         total, psi = inside.total.reshape(-1, G), np.zeros((n, G))
         mean, unit = np.full(total.shape, np.nan), np.where(total > 0, total, np.inf)
-        e = inside.size.reshape(-1, G)
-        factor = np.sqrt(np.where(e > 1.0 + 1e-9, e / np.maximum(e - 1.0, 1e-9), 0.0)) / unit
+        factor = small_sample(inside.size.reshape(-1, G)) / unit
         for part, (rows, basis) in enumerate(within_parts(numbers, parts, self.weight)):
             root = np.ones(len(rows)) if self.weight is None else np.sqrt(self.weight[rows])
             own, left = phi[rows].toarray(), np.asarray(z, dtype=float)[rows] * root
@@ -503,8 +463,7 @@ class Sample:
             moved = members * left[:, None] - (0.0 if null else own * (root**2)[:, None] * apart)
             psi[rows] = moved * factor[part] * np.sqrt(len(rows) / max(len(rows) + 1 - basis.shape[1], 1))
         known = np.flatnonzero(parts >= 0)
-        columns = (parts[known] * G)[:, None] + np.arange(G)
-        at = np.repeat(known, G), columns.ravel()
+        at = np.repeat(known, G), ((parts[known] * G)[:, None] + np.arange(G)).ravel()
         cov = self.covariance(csc_array((psi[known].ravel(), at), shape=(n, mean.size)))
         return Means(mean.ravel(), cov, inside.size, inside.compared)
 
@@ -531,8 +490,7 @@ class Sample:
     def _influence(self, z: FloatArray, centre: FloatArray) -> csc_array:
         """``sqrt(k_g) psi_cg`` of each cluster, shape (C, G)."""
         counted, group = self.counted, np.repeat(np.arange(self.members.n_groups), np.diff(self.counted.indptr))
-        e, total = self.size, np.where(self.total > 0, self.total, 1.0)
-        factor = np.sqrt(np.where(e > 1.0 + 1e-9, e / np.maximum(e - 1.0, 1e-9), 0.0)) / total
+        factor = small_sample(self.size) / np.where(self.total > 0, self.total, 1.0)
         data = counted.data * (z[counted.indices] - centre[group]) * factor[group]
         return self._by_cluster(csc_array((data, counted.indices, counted.indptr), shape=counted.shape))
 
@@ -545,12 +503,12 @@ class Sample:
 
     def _pooled(self, mean: FloatArray) -> FloatArray:
         """For each group the mean of all groups of its block, shape (G,)."""
-        found = mean.copy()
+        pooled = mean.copy()
         for block in self.compared.blocks:
             own = [g for g in block.groups if self.total[g] > 0]
             if own:
-                found[own] = np.average(mean[own], weights=self.total[own])
-        return found
+                pooled[own] = np.average(mean[own], weights=self.total[own])
+        return pooled
 
 
 def lowest_over_highest(means: FloatArray, compares: BoolArray) -> FloatArray:
@@ -610,12 +568,11 @@ def estimate_ratio(rates: Means, spread: float | None = None, confidence: float 
     value, rows = counted if spread is None else float(np.median(again)), rates.rows_worth(spread or 0.0)
     some = np.flatnonzero(compares.any(axis=0))
 
-    def ends(z: float) -> tuple[FloatArray, FloatArray]:
-        return wilson_interval(rates.mean[some], np.maximum(rows[some], 1.0), z)
-
-    together = rates.correlation()[np.ix_(some, some)]
-    pairs = compares[np.ix_(some, some)]
-    low, high = extreme_ends(rates.mean[some], ends, together, confidence, of_ratio=True, compared=pairs)
+    mean, worth, own = rates.mean[some], np.maximum(rows[some], 1.0), np.ix_(some, some)
+    low, high = extreme_ends(
+        mean, lambda z: wilson_interval(mean, worth, z), rates.correlation()[own], confidence,
+        of_ratio=True, compared=compares[own],
+    )  # fmt: skip
     if spread is not None:
         low = min(low, float(np.percentile(again, 50.0 * (1.0 - confidence))))
     return RatioEstimate(value, float(again.std()), (min(low, value), max(min(high, 1.0), value)))
@@ -626,12 +583,7 @@ def mean_bounds(sample: Sample, z: FloatArray | BoolArray) -> tuple[FloatArray, 
 
     Among rows of like probability ``phi_g`` the members of the group may be those of the lowest values, or of the
     highest; nothing in the data tells. For flags with the rate p these are the bounds of Frechet and Hoeffding,
-    ``max(0, phi + p - 1) <= P(g, f) <= min(phi, p)``. Sampling noise comes on top.
-
-    Parameters
-    ----------
-    sample : Sample
-    z : array of shape (n,)
+    ``max(0, phi + p - 1) <= P(g, f) <= min(phi, p)``. Sampling noise comes on top; z is of shape (n,).
     """
     n, z = len(z), z.astype(float)
     weight = np.ones(n) if sample.weight is None else sample.weight
@@ -654,9 +606,9 @@ def mean_bounds(sample: Sample, z: FloatArray | BoolArray) -> tuple[FloatArray, 
 
 def _cells_of(phi: FloatArray) -> IntArray:
     """Parts of rows of like probability: one for each value if these are few, else parts of many rows each."""
-    values, place = np.unique(phi, return_inverse=True)
+    values, cell = np.unique(phi, return_inverse=True)
     if len(values) <= _CELLS:
-        return place
+        return cell
     sure = phi >= 1.0
     parts = int(np.clip((~sure).sum() // _LEAST_CELL, 1, _CELLS))
     edges = np.quantile(phi[~sure], np.arange(1, parts) / parts)
@@ -671,11 +623,11 @@ def bounded_ratio(rates: Means, low: FloatArray, high: FloatArray, confidence: f
     some = np.flatnonzero(compares.any(axis=0))
     G, rows = len(some), np.maximum(rates.rows_worth()[some], 1.0)
     value, pairs = np.r_[low[some], high[some]], compares[np.ix_(some, some)]
-    found = []
-    for z in (normal_value(confidence), tukey_value(confidence, G)):
-        ends = wilson_interval(value, np.r_[rows, rows], z)
-        found.append(ratio_ends(value, *ends, np.eye(2 * G)))
-    return float(found[0][0][:G, G:][pairs].min()), float(min(found[1][1][G:, :G][pairs].min(), 1.0))
+    (lows, _), (_, highs) = (
+        ratio_ends(value, *wilson_interval(value, np.r_[rows, rows], z), np.eye(2 * G))
+        for z in (normal_value(confidence), tukey_value(confidence, G))
+    )
+    return float(lows[:G, G:][pairs].min()), float(min(highs[G:, :G][pairs].min(), 1.0))
 
 
 def bounded_gap(laplacian: FloatArray, low: FloatArray, high: FloatArray) -> tuple[float, float]:

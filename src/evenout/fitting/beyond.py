@@ -21,7 +21,6 @@ from evenout.core.cells import Cells
 from evenout.core.content import N_FOLDS, row_numbers
 from evenout.core.flags import FlagRows, flagged_share
 from evenout.core.notions import Notion
-from evenout.core.parity import effective_sizes
 from evenout.core.problem import Mixture
 from evenout.core.ruler import Means, Sample
 from evenout.core.sketch import CAPACITY, QuantileSketch
@@ -246,7 +245,7 @@ class BeyondViews:
         """
         source, share = self.source, seen.share(self.source.parameters["contamination"])
         whole, phi = self.sums.at(slice(1)), source.rows.members.weights
-        size = np.maximum(effective_sizes(whole)[0], 1.0)
+        size = np.maximum(whole.effective_counts[0], 1.0)
 
         def count(V: FloatArray) -> Means:
             sketches = self.walks.unseen_scores(self.models[1:], V, source.capacity)
