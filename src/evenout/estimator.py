@@ -16,7 +16,6 @@ from evenout import gpu
 from evenout.core.notions import Notion
 from evenout.core.parity import OwnForm
 from evenout.core.path import Target
-from evenout.core.registry import needs_labels
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.adapt import OutlierScorer
 from evenout.exceptions import InputError
@@ -549,11 +548,7 @@ class FairOutlierEnsemble(FittedScores):
         request = Request.read(parameters)
         if self.device != "cpu":
             gpu.check_device(self.device)
-        if (
-            y is not None
-            and labels is None
-            and (self.learn or needs_labels([notion.name for notion in request.fairness]))
-        ):
+        if y is not None and labels is None and (self.learn or any(notion.needs_labels for notion in request.fairness)):
             raise InputError("{@labels} is missing: y is ignored, as in all outlier detectors; pass labels=y")
         if is_collection(X):
             if clusters is not None or sample_weight is not None:

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from evenout import FairOutlierEnsemble, GroupProbabilities, Groups
+from evenout.core.notions import Notion
 from evenout.exceptions import AttributeWarning, InputError, NoGapWarning, SmallGroupWarning
 from evenout.persistence import load_model, save_model
 
@@ -157,6 +158,33 @@ def test_notions_of_outcome_need_labels():
         model_of(fairness="equal_opportunity").fit(X, sensitive_features=group, labels=[0, 2, *[1] * 298])
     with pytest.raises(InputError, match="fairness='individual' compares rows of crossed groups"):
         model_of(fairness="individual").fit(X, sensitive_features=group, given=group < 2)
+
+
+class Spread(Notion):
+    """A form of one's own: the variance of all rows, whatever the group."""
+
+    name = "spread"
+
+    def __init__(self, **needs):
+        self.__dict__.update(needs)
+
+    def form(self, cells):
+        return cells.total[:, 1:, 1:] / cells.counts[:, None, None]
+
+
+def test_what_a_notion_of_ones_own_needs_is_asked_for_in_its_name():
+    X, group, outlier = people(300, np.random.default_rng(9))
+    fit = {"X": X, "sensitive_features": group}
+    with pytest.raises(InputError, match="fairness='spread' compares rows of known outcome, but labels is missing"):
+        model_of(fairness=Spread(needs_labels=True), alpha=1.0).fit(**fit)
+    model_of(fairness=Spread(needs_labels=True), alpha=1.0).fit(**fit, labels=outlier)
+    pairs = model_of(fairness=Spread(needs_pairs=True), alpha=1.0)
+    with pytest.raises(ValueError, match="sample_weight does not go with fairness='spread', which compares rows"):
+        pairs.fit(**fit, sample_weight=np.ones(300))
+    with pytest.raises(InputError, match="fairness='spread' compares rows of crossed groups"):
+        pairs.fit(**fit, given=group < 2)
+    with pytest.raises(InputError, match="fairness='spread' compares pairs of rows, whose sums do not add"):
+        pairs.fit(**fit).update(X, sensitive_features=group)
 
 
 def test_probabilities_tell_a_gap_that_the_likeliest_group_overstates():

@@ -161,9 +161,8 @@ _OPTIONS = dict([
     ),
     _option(
         "fairness", callback=read_fairness, metavar="NOTION",
-        help="Equal mean scores of groups (demographic_parity), equal scores of similar rows (individual), equal means "
-        "of known outliers (equal_opportunity), of known inliers (equal_false_alarms) or of both (equalized_odds); "
-        "several by weight: demographic_parity=1,individual=1.",
+        help=f"What is made fair: {'; '.join(f'{name}, {notion.option}' for name, notion in NOTIONS.items())}. "
+        "Several by weight: demographic_parity=1,individual=1.",
     ),
     _option(
         "length_scale", callback=read_length_scale, metavar="SCALE",

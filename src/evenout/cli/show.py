@@ -19,6 +19,8 @@ from sklearn.pipeline import Pipeline
 import evenout
 from evenout.cli.messages import one_line
 from evenout.core.flags import flag_threshold
+from evenout.core.notions import Notion
+from evenout.core.registry import NOTIONS
 from evenout.core.types import AnyArray, BoolArray, FloatArray
 from evenout.figures import BeforeAfter, Figures, labels_learnt
 from evenout.fitting.words import compared_words, probable_words
@@ -281,12 +283,6 @@ def _evaluated(measure: Any, labels: Any, base: AnyArray, fair: AnyArray) -> Bef
 
 _GROUPS = 12  # shown; the others are in summary.json
 _NUMBERS = 36  # columns of a terminal that the two columns of numbers may take
-_BIAS = {
-    "demographic_parity": "Group bias",
-    "individual": "Bias between similar rows",
-    "both": "Bias, all notions",
-    **dict.fromkeys(("equal_opportunity", "equalized_odds", "equal_false_alarms"), "Group bias, known outcomes"),
-}
 
 
 def show_fit(summary: FitSummary, out: str, files: list[str]) -> None:
@@ -402,7 +398,7 @@ def _probable(bound: dict[str, float] | None) -> str:
 def _bias(summary: FitSummary) -> str:
     """The bias that was reduced, in a few words."""
     notions = summary.figures.notions
-    return _BIAS[notions[0] if len(notions) == 1 else "both"]
+    return (NOTIONS[notions[0]] if len(notions) == 1 else Notion).label
 
 
 def _figures(change: BeforeAfter, style: str) -> tuple[str, str]:

@@ -1,14 +1,14 @@
-"""What a fairness notion is: a form to solve with, a scale-free bias to state, its error, and the sums that these need.
+"""Fairness notions: a form to solve with, a scale-free bias to state, its error, and the sums that these need.
 
 ``V`` weighs the columns of ``(s_1, ..., s_k, t)``: the ensemble ``t + S v`` is ``(v, 1)``, the base score
 ``(0, ..., 0, 1)``, so that both are measured by the same code. On held-out rows every fold has weights of its own.
 
-A notion is one object in one file: `evenout.core.parity`, `evenout.core.individual`, `evenout.core.parity`. One of a
+A notion is one object in one file, such as `evenout.core.individual`, and one line in `evenout.core.registry`. One of a
 user's own gives a name and a form, and has all the rest from `Notion`; ``docs/extending.md`` shows one.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -53,13 +53,26 @@ class NotionRows:
 class Notion(ABC):
     """A fairness notion. One of your own needs `form`, and `collect` where the form needs more than group means.
 
-    Subclasses set ``name``, the word that ``fairness`` and the command line know it by.
+    Attributes
+    ----------
+    name : str
+        The word that ``fairness`` and the command line know it by.
+    needs_pairs : bool
+        It compares pairs of rows: that takes features, hard crossed groups and rows that count alike, and its sums over
+        chunks of rows do not add.
+    needs_labels : bool
+        It compares rows of known outcome.
+    option, words, whom, label : str
+        For people: what it asks for, in the help of the command line; what its bias is a gap between; whom it compares,
+        where not everybody; the name of its bias in a table.
     """
 
-    name = ""
+    name = option = words = whom = ""
+    needs_pairs = needs_labels = False
+    label = "Bias, all notions"
 
     def collect(self, rows: NotionRows) -> Collector:  # noqa: ARG002
-        """What sums up the rows of a set; called once for a fit. None are needed by default."""
+        """Prepare to sum up the rows of a set; called once for a fit. No sums are needed by default."""
         return lambda S, t, of: {}  # noqa: ARG005
 
     def shapes(self, n_groups: int, k: int) -> dict[str, tuple[int, ...]]:  # noqa: ARG002
@@ -80,7 +93,7 @@ class Notion(ABC):
         return ratio(np.maximum(squared, 0.0), variances(cells, V[None])[0])
 
     def fold_biases(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """The same on the rows of each fold, whose weights V (K, m, k + 1) have not seen them, shape (K, m)."""
+        """`training_bias` on the rows of each fold, whose weights V (K, m, k + 1) have not seen them, shape (K, m)."""
         squared = np.einsum("fmk,fkl,fml->fm", V, self.form(cross.held) - self.noise(cross.held), V, optimize=True)
         return ratio(squared, fold_variances(cross, V))
 
@@ -89,7 +102,7 @@ class Notion(ABC):
         return cross.held.counts / cross.held.counts.sum() @ self.fold_biases(cross, V)
 
     def choice(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """The same with less variance, to compare alphas with; `bias` itself by default."""
+        """`bias` with less variance, to compare alphas with; itself by default."""
         return self.bias(cross, V)
 
     def target_bias(self, cross: CrossFit) -> FloatArray:
@@ -107,7 +120,7 @@ class Notion(ABC):
         return None
 
     def target_chi_square(self, cross: CrossFit) -> tuple[FloatArray, FloatArray, FloatArray] | None:  # noqa: ARG002
-        """The same of the base score."""
+        """`chi_square` of the base score."""
         return None
 
     def gap_p_value(self, cells: Cells) -> float:  # noqa: ARG002
@@ -116,6 +129,11 @@ class Notion(ABC):
 
 
 Weighted: TypeAlias = Sequence[tuple[Notion, float]]
+
+
+def pairs_notion(fairness: Iterable[Notion]) -> str:
+    """Name of the first notion that compares pairs of rows; empty if none does."""
+    return next((notion.name for notion in fairness if notion.needs_pairs), "")
 
 
 def combined_form(cells: Cells, fairness: Weighted, *, noise_aware: bool = False) -> FloatArray:

@@ -8,9 +8,9 @@ from evenout.core.notions import Notion
 from evenout.core.parity import DemographicParity, EqualFalseAlarms, EqualizedOdds, EqualOpportunity, Own
 
 PARITY = DemographicParity()
-_OUTCOMES = EqualOpportunity(), EqualizedOdds(), EqualFalseAlarms()
-NOTIONS: dict[str, Notion] = {notion.name: notion for notion in (PARITY, Individual(), *_OUTCOMES)}
-GROUP_NOTIONS = (PARITY.name, *(notion.name for notion in _OUTCOMES))  # those that compare the means of groups
+_BUILT_IN = PARITY, Individual(), EqualOpportunity(), EqualizedOdds(), EqualFalseAlarms()
+NOTIONS: dict[str, Notion] = {notion.name: notion for notion in _BUILT_IN}
+GROUP_NOTIONS = tuple(name for name, notion in NOTIONS.items() if isinstance(notion, DemographicParity))
 
 
 def weighted_notions(fairness: Mapping[Any, float] | Sequence[tuple[Any, float]]) -> list[tuple[Notion, float]]:
@@ -21,5 +21,5 @@ def weighted_notions(fairness: Mapping[Any, float] | Sequence[tuple[Any, float]]
 
 def needs_labels(fairness: Any) -> bool:
     """Whether a notion, or one of several, compares rows of known outcome."""
-    asked = [fairness] if isinstance(fairness, str | Notion) else fairness
-    return any(getattr(notion, "name", notion) in {known.name for known in _OUTCOMES} for notion in asked)
+    asked: Any = [fairness] if isinstance(fairness, str | Notion) else fairness
+    return any(getattr(NOTIONS.get(notion, notion), "needs_labels", False) for notion in asked)

@@ -32,7 +32,7 @@ from evenout.core.flags import (
 )
 from evenout.core.individual import Individual
 from evenout.core.intervals import expected_shortfall
-from evenout.core.notions import Notion
+from evenout.core.notions import Notion, pairs_notion
 from evenout.core.parity import DemographicParity, Own
 from evenout.core.path import (
     HALF_SHARED,
@@ -845,9 +845,10 @@ def _notions(parameters: Mapping[str, Any], corrected: Mapping[str, Any]) -> dic
         check_parameters(individual.get_params(deep=False), INDIVIDUAL)
     if len({notion.name for notion in notions}) < len(notions):
         raise InputError("{@fairness} has two notions of one name; give each its own")
-    if individual is not None and isinstance(detectors, str) and detectors == "precomputed":
+    if (name := pairs_notion(notions)) and isinstance(detectors, str) and detectors == "precomputed":
         raise InputError(
-            "{fairness='individual'} compares feature rows, but {detectors='precomputed'} has scores alone; "
-            "use {fairness='demographic_parity'}, or detectors that score features"
+            "{fairness=} compares feature rows, but {detectors='precomputed'} has scores alone; "
+            "use {fairness='demographic_parity'}, or detectors that score features",
+            fairness=name,
         )
     return notions

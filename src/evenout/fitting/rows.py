@@ -16,7 +16,7 @@ from evenout.core.cells import Cells, collect_cells, rank_weights
 from evenout.core.content import N_FOLDS, assign_folds
 from evenout.core.flags import FlagRows, flagged_share, top_threshold
 from evenout.core.membership import AMONG, Comparison, Membership
-from evenout.core.notions import Notion
+from evenout.core.notions import Notion, pairs_notion
 from evenout.core.problem import Mixture
 from evenout.core.ruler import Sample, balanced
 from evenout.core.sketch import QuantileSketch
@@ -194,9 +194,9 @@ class TrainingRows:
 def compared_rows(fairness: Collection[Notion], *, labelled: bool) -> list[str]:
     """The rows that the notions compare: all, known outliers, known inliers."""
     wanted = {kind for notion in fairness for kind in getattr(notion, "among", ())} or {"all"}
-    if wanted != {"all"} and not labelled:
-        name = next(notion.name for notion in fairness if getattr(notion, "among", ("all",)) != ("all",))
-        raise InputError("{fairness=} compares rows of known outcome, but {@labels} is missing", fairness=name)
+    some = [n.name for n in fairness if n.needs_labels or getattr(n, "among", ("all",)) != ("all",)]
+    if some and not labelled:
+        raise InputError("{fairness=} compares rows of known outcome, but {@labels} is missing", fairness=some[0])
     return [kind for kind in AMONG if kind in wanted]
 
 
@@ -207,11 +207,11 @@ def in_doubt(sensitive: Any) -> bool:
 
 def check_soft(fairness: Collection[Notion], compared: Comparison | None) -> None:
     """Refuse what is about hard, crossed groups where the groups that are compared are others."""
-    if compared is not None and any(notion.name == "individual" for notion in fairness):
+    if compared is not None and (name := pairs_notion(fairness)):
         other = compared.beyond_crossed or "{@given}"  # one stratum with two groups
         raise InputError(
-            f"{{fairness='individual'}} compares rows of crossed groups, but {other} asks for other groups; "
-            "leave one of them out"
+            f"{{fairness=}} compares rows of crossed groups, but {other} asks for other groups; leave one of them out",
+            fairness=name,
         )
 
 

@@ -18,6 +18,7 @@ from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.content import row_numbers
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
+from evenout.core.notions import pairs_notion
 from evenout.core.parallel import map_blocks, map_columns
 from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch, values_below
@@ -228,8 +229,9 @@ def _too_few(latest: FitResult, had_gap: bool, bias: float, least: int, contamin
 def _maps(found: FitResult) -> Maps:
     """The maps of a fit whose sums add; others are refused."""
     cells = found.path.cross.whole
-    if any(notion.name == "individual" for notion, _ in found.path.notions):
-        raise InputError("{fairness='individual'} compares pairs of rows, whose sums do not add; fit again on all rows")
+    if name := pairs_notion(notion for notion, _ in found.path.notions):
+        template = "{fairness=} compares pairs of rows, whose sums do not add; fit again on all rows"
+        raise InputError(template, fairness=name)
     if cells.sums:
         raise InputError("{@fairness} has collected sums of its own, which do not add; fit again on all rows")
     if found.beyond_crossed:

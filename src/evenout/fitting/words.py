@@ -2,25 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+from evenout.core.registry import NOTIONS
 from evenout.groups.rules import Groups
-
-_GAPS = {
-    "demographic_parity": "gap between groups",
-    "individual": "gap between similar people",
-    "equal_opportunity": "gap between known outliers of different groups",
-    "equal_false_alarms": "gap between known inliers of different groups",
-    "equalized_odds": "gap between people of the same known outcome",
-}
-_AMONG = {
-    "equal_opportunity": "people known to be outliers",
-    "equal_false_alarms": "people known to be no outliers",
-    "equalized_odds": "people known to be outliers, and people known to be none,",
-}
 
 
 def gap_words(notions: Sequence[str]) -> str:
     """What the bias of these notions measures."""
-    return _GAPS.get(notions[0], f"bias by {notions[0]}") if len(notions) == 1 else "unfairness"
+    if len(notions) > 1:
+        return "unfairness"
+    return NOTIONS[notions[0]].words if notions[0] in NOTIONS else f"bias by {notions[0]}"
 
 
 def compared_words(notions: Sequence[str], rules: Groups, attributes: Sequence[str], given: Sequence[str]) -> list[str]:
@@ -46,7 +36,7 @@ def compared_words(notions: Sequence[str], rules: Groups, attributes: Sequence[s
     if len(attributes) > 1 and rules.cross is not True:
         crossed = ", and once more crossed" if rules.cross == "both" else ""
         found.append(f"{listed(attributes).capitalize()} are compared each by itself{crossed}, and count alike.")
-    among = [_AMONG[name] for name in notions if name in _AMONG]
+    among = [NOTIONS[name].whom for name in notions if name in NOTIONS and NOTIONS[name].whom]
     if among:
         found.append(f"Only {listed(among)} are compared; all others are scored.")
     return found

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
 from evenout.core.membership import Membership
-from evenout.core.notions import Notion
+from evenout.core.notions import Notion, pairs_notion
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
 
@@ -144,8 +144,8 @@ def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Not
     """Weights of the rows, 0 or more and not all 0; None if all count alike."""
     if sample_weight is None:
         return None
-    if any(notion.name == "individual" for notion in fairness):
-        raise ValueError("sample_weight does not go with fairness='individual', which compares rows; leave it out")
+    if name := pairs_notion(fairness):
+        raise ValueError(f"sample_weight does not go with fairness={name!r}, which compares rows; leave it out")
     weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if weights.shape != (n_rows,):
         raise ValueError(f"sample_weight must hold one number per row, shape ({n_rows},), got shape {weights.shape}")
