@@ -27,10 +27,7 @@ _POWER = tuple(np.linalg.solve(np.vander(_NODES, increasing=True), np.exp2(_NODE
 def block_extremes(x: AnyArray, first: int, last: int, start: int) -> tuple[float, int, float, int]:
     """Find the extreme squared distances of rows ``first..last-1`` of x, shape (n, d), to its rows from ``start`` on.
 
-    Returns
-    -------
-    low, low_row, high, high_row
-        The smallest and the largest, each with the row from ``start`` on that attains it.
+    Gives the smallest and the largest, each followed by the row from ``start`` on that attains it.
     """
     tile, squared = np.empty((x.shape[1], TILE), x.dtype), np.empty(4 * TILE, x.dtype)
     near, far = np.empty(TILE, x.dtype), np.empty(TILE, x.dtype)

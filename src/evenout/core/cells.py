@@ -173,16 +173,9 @@ class Cells:
 class CrossFit:
     """All rows, and for each fold the rows outside and inside of it, as seen by what was learnt outside.
 
-    Parameters
-    ----------
-    whole : Cells
-        One set: all rows, scored by what was learnt on all.
-    training : Cells
-        K sets: the rows outside each fold, scored by what was learnt on them.
-    held : Cells
-        K sets: the rows of each fold, scored by what was learnt without them.
-    refitted : bool
-        Whether detectors, scaling and target were learnt without the fold. If not, the weights alone were.
+    ``whole`` is one set: all rows, scored by what was learnt on all. ``training`` and ``held`` are K sets: the rows
+    outside each fold, and those of the fold, scored by what was learnt outside. ``refitted``: whether detectors,
+    scaling and target were learnt without the fold; if not, the weights alone were.
     """
 
     whole: Cells

@@ -77,15 +77,8 @@ def assign_folds(
     these numbers: a uniformly random split that stays the same when the rows come in another order. Clusters are dealt
     whole, each as one of the group that most of its rows belong to.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Features or scores; equal rows are interchangeable.
-    groups : array of shape (n,)
-        Group codes; -1 (unknown) is dealt like a group of its own.
-    n_folds, seed, n_threads : int
-    clusters : array of shape (n,), optional
-        Codes 0, 1, ... of rows that belong together.
+    Equal rows of X (n, d), features or scores, are interchangeable. The group -1 (unknown) is dealt like a group of its
+    own; ``clusters`` (n,) are codes 0, 1, ... of rows that belong together.
 
     >>> S = np.arange(6.0).reshape(6, 1)
     >>> folds = assign_folds(S, np.array([0, 0, 0, 1, 1, 1]), n_folds=3, seed=0)

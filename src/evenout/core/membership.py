@@ -49,15 +49,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Which of G groups are compared, and which of them share rows.
-
-    Parameters
-    ----------
-    n_groups : int
-    blocks : tuple of Block
-    overlaps : tuple of pairs (g, h), g < h
-        Groups that may have rows in common.
-    """
+    """Which of G groups are compared, in ``blocks``, and which pairs (g, h), g < h, may have rows in common."""
 
     n_groups: Annotated[int, Within(0, 2**31)]
     blocks: tuple[Block, ...]

@@ -54,14 +54,9 @@ _ROUNDING = 1e-14  # distances that differ by less than this times the largest a
 class PairSums:
     """Sums over pairs of rows from two groups, for each pair of groups and each pair of folds.
 
-    Parameters
-    ----------
-    form : array of shape (N, K, K, q, q)
-        ``sum_ij M_ij (z_i - z_j)(z_i - z_j)'`` over i in fold f of group p and j in fold f' of group q, for the
-        N = G(G-1)/2 pairs p < q in the order of ``itertools.combinations(range(G), 2)``. Each is symmetric and
-        positive semidefinite.
-    mass : array of shape (N, K, K)
-        ``sum_ij M_ij``.
+    ``form`` (N, K, K, q, q) is ``sum_ij M_ij (z_i - z_j)(z_i - z_j)'`` over i in fold f of group p and j in fold f' of
+    group q, for the N = G(G-1)/2 pairs p < q in the order of ``itertools.combinations(range(G), 2)``; each is symmetric
+    and positive semidefinite. ``mass`` (N, K, K) is ``sum_ij M_ij``.
     """
 
     form: FloatArray

@@ -39,15 +39,10 @@ def compiled(
     What no kernel needs is not compiled: an entry for callers in C, and checks of every division, which by zero gives
     what numpy gives.
 
-    Parameters
-    ----------
-    fastmath : bool
-        Let the compiler reorder sums. Only for kernels whose error is bounded by a test.
-    inline : bool
-        Write the function into each kernel that calls it, instead of compiling it on its own before.
-    bare : bool
-        It makes no array and returns none, so no references to them are counted, and no expressions of whole arrays
-        are looked for, to be made one loop: less to compile.
+    ``fastmath`` lets the compiler reorder sums; only for kernels whose error a test bounds. ``inline`` writes the
+    function into each kernel that calls it, instead of compiling it on its own before. ``bare``: it makes no array and
+    returns none, so no references to them are counted, and no expressions of whole arrays are looked for, to be made
+    one loop: less to compile.
     """
     import numba
 

@@ -167,14 +167,8 @@ class DemographicParity(Notion):
     def chi_square(self, cross: CrossFit, V: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The bias of scores on held-out rows as ``a (X - freedom)``, X a noncentral chi-square; (m,) each.
 
-        Returns
-        -------
-        value : array
-            ``bias + a freedom``.
-        scale : array
-            ``a``, so that the part of the variance that grows with the bias b is ``4 a b``.
-        freedom : array
-            Degrees of freedom, so that the rest of the variance is ``2 a^2 freedom``.
+        Gives ``bias + a freedom``; ``a``, so that the part of the variance that grows with the bias b is ``4 a b``; and
+        the degrees of freedom, so that the rest of the variance is ``2 a^2 freedom``.
         """
         found = _HeldOut.on(self._own(cross), V)
         value, scale, freedom = _chi_square(found.stated, found.means, np.diag(found.free_covariance()))
@@ -358,12 +352,8 @@ OwnForm: TypeAlias = Callable[[FloatArray, IntArray], FloatArray]
 class Own(Notion):
     """``w'Cw`` of the detectors' weights, those that they have in t included.
 
-    Where t is not linear in the detectors, nothing is said of it.
-
-    Parameters
-    ----------
-    given : array of shape (k, k), or function of the scores (n, k) and the group codes (n,) that returns one
-        Positive semidefinite. None for one that has been collected already.
+    Where t is not linear in the detectors, nothing is said of it. ``given`` is the positive semidefinite C (k, k), or a
+    function of the scores (n, k) and the group codes (n,) that returns it; None for one that was collected already.
     """
 
     name = "own"

@@ -23,17 +23,11 @@ _UNITS_A_GROUP = 200  # that no group falls below by it
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of each group in each cell, a cell being one score level of one class (label or stratum).
+    """Rows of each group in each cell, ``counts`` (G, C), a cell being one score level of one class (label or stratum).
 
-    Parameters
-    ----------
-    counts : array of shape (G, C)
-    values : array of shape (C,)
-        Score of each cell, ascending within a class.
-    edges : array of shape (K + 1,)
-        Class k has the cells ``edges[k]..edges[k + 1] - 1``.
-    background : array of shape (L,), optional
-        Rows at each score level that count towards thresholds alone; they stay as they are in every draw.
+    ``values`` (C,) are the scores of the cells, ascending within a class; class k has the cells
+    ``edges[k]..edges[k + 1] - 1``. ``background`` (L,) are rows at each level that count towards thresholds alone;
+    they stay as they are in every draw.
     """
 
     counts: IntArray

@@ -111,7 +111,8 @@ def explain_rows(
         names = getattr(ensemble, "feature_names_in_", None)
     named = column_names(X) if names is None else list(names)
     features = Features.of_rows(named, array.shape[1]) if table is None else Features.of_table(table)
-    alike, table_rows = SimilarRows(background), X if frame is None else frame
+    alike, given = SimilarRows(background), X if frame is None else frame
+    indexed = hasattr(given, "index") and hasattr(given, "columns")
     similar = alike.similar(array) if baseline == "alike" else None
     typical = background.typical[None] if similar is None else alike.typical(array, similar)
     split = Attribution(result, features.player, draw_orders(len(features.names)))
@@ -126,7 +127,7 @@ def explain_rows(
         rows=array,
         beside=np.broadcast_to(typical, array.shape),
         values=values,
-        index=table_rows.index if hasattr(table_rows, "columns") else pd.RangeIndex(len(array)),
+        index=given.index if indexed else pd.RangeIndex(len(array)),
         n_reasons=min(int(n_reasons), parts.parts.shape[1]),
         baseline=baseline,
         base_line=result.base_threshold,
