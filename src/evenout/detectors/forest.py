@@ -134,25 +134,6 @@ FEW = 1000  # with fewer rows, a tree draws so many of them that a fold left out
 class Forest:
     """Isolation forests that share their trees; the learned state is plain arrays over all v nodes.
 
-    Attributes
-    ----------
-    feature : array of int32, v
-        Feature that a node compares; 0 in a leaf.
-    threshold : array, v
-        A row with ``float32(x[feature]) <= threshold`` goes to the first child, else to the second.
-    child : array of int32, v x 2
-        The children; a leaf is its own.
-    length : array, v
-        Path length of a row that ends in this node.
-    root : array of int, number of trees
-        First node of each tree.
-    sizes : array of int
-        Number of trees of each forest.
-    depth : int
-        Depth of the deepest leaf.
-    max_samples : int
-        Rows drawn for each tree.
-
     Examples
     --------
     >>> import numpy as np
@@ -162,14 +143,15 @@ class Forest:
     ((100, 2), array([99, 99]))
     """
 
-    feature: Annotated[npt.NDArray[np.int32], "v", Within()]
+    feature: Annotated[npt.NDArray[np.int32], "v", Within()]  # that a node compares; 0 in a leaf
+    # A row with ``float32(x[feature]) <= threshold`` goes to the first child, else to the second.
     threshold: Annotated[FloatArray, "v"]
-    child: Annotated[npt.NDArray[np.int32], "v 2", Within()]
-    length: Annotated[FloatArray, "v"]
-    root: Annotated[IntArray, "*", Within()]
-    sizes: Annotated[IntArray, "*", Within(1)]
-    depth: Annotated[int, Within()]
-    max_samples: Annotated[int, Within(1)]
+    child: Annotated[npt.NDArray[np.int32], "v 2", Within()]  # a leaf is its own
+    length: Annotated[FloatArray, "v"]  # of the path of a row that ends in this node
+    root: Annotated[IntArray, "*", Within()]  # first node of each tree
+    sizes: Annotated[IntArray, "*", Within(1)]  # number of trees of each forest
+    depth: Annotated[int, Within()]  # of the deepest leaf
+    max_samples: Annotated[int, Within(1)]  # rows drawn for each tree
     kind: ClassVar[str] = "forest"
 
     @property

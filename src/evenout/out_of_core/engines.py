@@ -1,8 +1,7 @@
 """Partitions of rows, and who works on them, in order.
 
 An *engine* runs one function on every partition and merges the small results in the order of the partitions. The
-algorithms in `survey` and `evenout.fitting.passes` need no more than that: they know nothing of files or
-machines.
+algorithms in `survey` and `evenout.fitting.passes` need no more than that: they know nothing of files or machines.
 """
 
 import tempfile
@@ -12,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -30,8 +30,10 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-def in_order(work: Callable[[U], T], parts: Iterable[U], n_threads: int, ahead: int) -> Generator[T]:
-    """``work`` on each part by threads, results in the order of the parts; one thread is this one.
+def in_order(
+    work: Callable[..., T], parts: Iterable[Any], n_threads: int, ahead: int, shared: Sequence[Any] = ()
+) -> Generator[T]:
+    """``work(part, *shared)`` by threads, results in the order of the parts; one thread is this one.
 
     While a result is used, no more than ``ahead`` others are in work or wait. The first error in the order of the parts
     is raised where its result would be; then, or when this is closed, what has not begun never does, and threads end.
@@ -40,13 +42,13 @@ def in_order(work: Callable[[U], T], parts: Iterable[U], n_threads: int, ahead: 
     [3, 1, 2]
     """
     if n_threads <= 1:
-        yield from map(work, parts)
+        yield from map(work, parts, *map(repeat, shared))  # which holds no part while its result is used
         return
     waiting: deque[Future[T]] = deque()
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="evenout-parts")
     try:
         for part in _after_earlier(parts, waiting):
-            waiting.append(pool.submit(work, part))
+            waiting.append(pool.submit(work, part, *shared))
             del part  # its thread alone holds it
             if len(waiting) > ahead:
                 yield waiting.popleft().result()
@@ -268,13 +270,13 @@ class LocalEngine:
         """See `Engine`."""
         n, few = self.n_threads, min(self.n_threads, AHEAD)
         if not isinstance(work, Staged):
-            with one_blas_thread(), closing(in_order(_given(work, shared), self.parts, n, 2 * n)) as results:
+            with one_blas_thread(), closing(in_order(work, self.parts, n, 2 * n, shared)) as results:
                 return merge_tree(results, merge)
         with ExitStack() as stages:
-            ready = stages.enter_context(closing(in_order(_given(work.ahead, shared), self.parts, few, AHEAD)))
-            worked: Iterator[T] = map(_given(work.work, shared), ready)
+            ready = stages.enter_context(closing(in_order(work.ahead, self.parts, few, AHEAD, shared)))
+            worked: Iterator[T] = map(work.work, ready, *map(repeat, shared))
             if work.after is not None:
-                worked = stages.enter_context(closing(in_order(_given(work.after, shared), worked, few, 1)))
+                worked = stages.enter_context(closing(in_order(work.after, worked, few, 1, shared)))
             return merge_tree(worked, merge)
 
     @contextmanager
@@ -282,7 +284,3 @@ class LocalEngine:
         """See `Engine`."""
         with tempfile.TemporaryDirectory(prefix="evenout-", ignore_cleanup_errors=True) as folder:
             yield partial(Path, folder)
-
-
-def _given(work: Callable[..., T], shared: tuple[Any, ...]) -> Callable[[Any], T]:
-    return lambda part: work(part, *shared)
