@@ -100,9 +100,9 @@ def fit(X: FloatArray, groups: IntArray, n_groups: int, device: str, n_jobs: int
     """The stages of `FairOutlierEnsemble.fit`, the heavy ones on the device, the others on threads of the CPU."""
     threads: dict[str, Any] = {"n_threads": n_jobs}
     with clock("neighbours"):
-        neighbours, near = gpu.fit_neighbours(X, lof=LOF, knn=KNN, device=device, **threads)
+        neighbours, near, _ = gpu.cross_fit_neighbours(X, None, lof=LOF, knn=KNN, device=device, **threads)
     with clock("forest"):
-        forest, isolation = gpu.fit_forest(X, sizes=TREES, random_state=0, device=device, **threads)
+        forest, isolation, _ = gpu.cross_fit_forest(X, None, sizes=TREES, random_state=0, device=device, **threads)
     with clock("scale, combine, fold"):
         raw = side_by_side([near, isolation], n_jobs)
         scaling = learn_scaling("minmax", raw, **threads)

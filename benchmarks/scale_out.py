@@ -31,7 +31,7 @@ from evenout import FairOutlierEnsemble
 from evenout.detectors.pool import FittedPool
 from evenout.fitting.passes import Scorer
 from evenout.out_of_core.dask_engine import DaskEngine
-from evenout.out_of_core.engines import LocalEngine, Part, Staged
+from evenout.out_of_core.engines import LocalEngine, Partition, Staged
 from evenout.out_of_core.parquet import parquet_parts
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def device_peak_mb(device: str) -> float:
 
 def empty_pass_ms(n_parts: int = 1000) -> float:
     """Milliseconds per partition of a pass that does nothing: what the scheduler takes."""
-    parts = [Part(index, "", lambda: (None, None)) for index in range(n_parts)]
+    parts = [Partition(index, "", lambda: (None, None)) for index in range(n_parts)]
     start = time.perf_counter()
     DaskEngine(parts, None).reduce(lambda _: 1, operator.add)
     return 1000 * (time.perf_counter() - start) / n_parts
@@ -211,7 +211,7 @@ def by_threads(options: argparse.Namespace, folder: str) -> tuple[FairOutlierEns
     return model, found | {"device_peak_mb": device_peak_mb(options.device)}
 
 
-def opened(options: argparse.Namespace, folder: str) -> tuple[list[Part], Any]:
+def opened(options: argparse.Namespace, folder: str) -> tuple[list[Partition], Any]:
     """The partitions of a folder, and their header."""
     return parquet_parts(folder, sensitive=["group"], label="known" if options.labels else None)
 

@@ -11,12 +11,11 @@ from evenout.detectors._tree_kernels import (
     divide,
     draw_rows,
     first_words,
-    grow_trees,
     next_state,
     next_words,
     variances,
 )
-from evenout.detectors.forest import _draw, _empty, _room, grow, of_scikit_learn
+from evenout.detectors.forest import _draw, _grow, grow, of_scikit_learn
 
 
 def normal(n, d, seed=0):
@@ -125,10 +124,8 @@ def test_the_target_decides_as_in_scikit_learn(make):
     for seed in range(60):
         tree = ExtraTreeRegressor(max_features=1, max_depth=depth, random_state=seed).fit(X, y).tree_
         states = np.array([np.random.RandomState(seed).randint(0, 2**31 - 1)], dtype=np.int64)
-        found = _empty(2 * n - 1, np.arange(n)[None])
-        used = grow_trees(X, y, found.drawn, states, depth, *_room(n, d, depth), *found[:-1])
-        threshold, child, level, size = (array[:used] for array in found[1:5])
-        leaf = child[:, 0] == np.arange(used)
+        _, threshold, child, level, size, _, _ = _grow(X, y, np.arange(n)[None], states, depth)
+        leaf = child[:, 0] == np.arange(len(child))
         assert_array_equal(threshold, tree.threshold)
         assert_array_equal(np.where(leaf, -1, child.T), [tree.children_left, tree.children_right])
         assert_array_equal(size, tree.n_node_samples)

@@ -11,7 +11,7 @@ from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 from evenout.datasets import load_dataset
 from evenout.detectors import neighbours
 from evenout.detectors.neighbours import Neighbours, distinct_rows
-from evenout.detectors.search import cut_blocks, nearest_by_blocks
+from evenout.detectors.search import BLOCK, Blocks, Exact, cut_blocks, nearest_by_blocks
 
 LOF = (5, 10, 15, 20, 25, 30)
 KNN = (2, 4, 6, 8, 10)
@@ -130,6 +130,15 @@ def test_lof_and_knn_by_hand():
     assert_array_equal(scores[:, 1:], [[1, 2], [1, 1], [1, 2], [7, 8]])
 
 
+def brute_force(X):
+    """Blocks with all of space as their box: a search leaves nothing out, and has no centre for products."""
+    n, d = X.shape
+    points, ids = np.full((-(-n // BLOCK), BLOCK, d), np.nan), np.full((-(-n // BLOCK), BLOCK), -1, dtype=np.int32)
+    points.reshape(-1, d)[:n], ids.reshape(-1)[:n] = X, np.arange(n)
+    size, everywhere = (ids >= 0).sum(axis=1), np.full((len(ids), d), np.inf)
+    return Blocks(Exact(points, ids, size, -everywhere, everywhere))
+
+
 @pytest.mark.parametrize(
     "X",
     [lattice(7, 3), simulated(900, 3), simulated(300, 20), simulated(50, 2), 10.0 ** simulated(400, 4)],
@@ -137,8 +146,8 @@ def test_lof_and_knn_by_hand():
 )
 def test_boxes_and_brute_force_find_the_same_neighbours(X):
     Q = np.concatenate([X[:70] + 0.5, 3.0 * X[-9:]])
-    boxes, brute = cut_blocks(X), cut_blocks(X, method="brute")
-    for mine, queries in [(None, None), (cut_blocks(Q), cut_blocks(Q, method="brute"))]:
+    boxes, brute = cut_blocks(X), brute_force(X)
+    for mine, queries in [(None, None), (cut_blocks(Q), brute_force(Q))]:
         distance, found = nearest_by_blocks(boxes, 30, queries=mine)
         brute_distance, brute_found = nearest_by_blocks(brute, 30, queries=queries)
         assert_array_equal(found, brute_found)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenout.detectors._search_kernels import within
-from evenout.detectors.search import Few, cut_blocks, nearest_by_blocks
+from evenout.detectors.search import Blocks, cut_blocks, nearest_by_blocks
 
 
 def sorted_by_all_distances(asked, points, k, itself):
@@ -24,11 +24,14 @@ def sorted_by_all_distances(asked, points, k, itself):
 def test_what_is_found_is_what_all_distances_say(d, method):
     points = np.round(np.random.default_rng(d).normal(size=(150, d)), 1)  # with ties
     asked = np.random.default_rng(0).normal(size=(9, d))
-    blocks = cut_blocks(points, method=method)
+    blocks = cut_blocks(points)
+    if method == "brute":  # each block has all of space as its box, so that none is left out
+        everywhere = np.full_like(blocks.exact.low, np.inf)
+        blocks = Blocks(blocks.exact._replace(low=-everywhere, high=everywhere))
     for found, expected in (
         (nearest_by_blocks(blocks, 4), sorted_by_all_distances(points, points, 4, True)),
         (nearest_by_blocks(blocks, 4, queries=cut_blocks(asked)), sorted_by_all_distances(asked, points, 4, False)),
-        (Few.of(blocks).nearest(asked, 4), sorted_by_all_distances(asked, points, 4, False)),
+        (blocks.few.nearest(asked, 4), sorted_by_all_distances(asked, points, 4, False)),
     ):
         np.testing.assert_array_equal(found[1], expected[1])
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-14)

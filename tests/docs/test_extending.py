@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evenout import FairOutlierEnsemble
-from evenout.out_of_core.engines import LocalEngine, Part
+from evenout.out_of_core.engines import LocalEngine, Partition
 from evenout.persistence import ModelFileError, load_model, save_model
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "extending"
@@ -71,7 +71,7 @@ def test_a_notion_of_ones_own_over_partitions(table):
 
     X, groups = table
     rows = np.array_split(np.arange(2000), 4)
-    parts = [Part(i, f"part {i}", lambda own=own: (X[own], groups[own])) for i, own in enumerate(rows)]
+    parts = [Partition(i, f"part {i}", lambda own=own: (X[own], groups[own])) for i, own in enumerate(rows)]
     settings = {"fairness": TopParity(), "alpha": 100.0, "random_state": 0}
     memory = FairOutlierEnsemble(**settings).fit(X, sensitive_features=groups)
     model = FairOutlierEnsemble(**settings).fit_partitions(LocalEngine(parts, X[:0]))

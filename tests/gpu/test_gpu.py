@@ -71,7 +71,7 @@ def test_neighbours_learn_the_same_bit_for_bit(device, n, d):
     X = make_rows(n, d)
     ks = {"lof": [5, 30], "knn": [1, 10]}
     expected, scores = Neighbours.fit(X, **ks)
-    model, found = gpu.fit_neighbours(X, **ks, device=device)
+    model, found = gpu.cross_fit_neighbours(X, None, **ks, device=device)[:2]
     np.testing.assert_array_equal(found, scores)
     for name in STATE:
         np.testing.assert_array_equal(getattr(model, name), getattr(expected, name), err_msg=name)
@@ -80,7 +80,7 @@ def test_neighbours_learn_the_same_bit_for_bit(device, n, d):
 
 def test_neighbours_fitted_on_one_device_score_on_the_other(device):
     X, new = make_rows(900, 3), make_rows(2000, 3, seed=1)
-    model, _ = gpu.fit_neighbours(X, lof=[4, 20], knn=[3], device=device)
+    model, *_ = gpu.cross_fit_neighbours(X, None, lof=[4, 20], knn=[3], device=device)
     rows = np.concatenate([X[::7], new])
     expected = Neighbours.fit(X, lof=[4, 20], knn=[3])[0].score(rows)
     np.testing.assert_array_equal(model.score(rows), expected)
@@ -107,7 +107,7 @@ def test_too_few_rows_without_a_fold_have_the_scores_of_the_cpu(device):
 
 
 def test_neighbours_of_equal_rows_are_these_rows(device):
-    model, scores = gpu.fit_neighbours(np.ones((5, 2)), lof=[2], knn=[4], device=device)
+    model, scores, _ = gpu.cross_fit_neighbours(np.ones((5, 2)), None, lof=[2], knn=[4], device=device)
     np.testing.assert_array_equal(scores, [[1.0, 0.0]] * 5)
     np.testing.assert_array_equal(gpu.score(model, np.array([[1.0, 1.0], [4.0, 5.0]]), device=device)[:, 1], [0, 5])
 
@@ -116,7 +116,7 @@ def test_neighbours_of_equal_rows_are_these_rows(device):
 def test_neighbours_take_no_more_than_there_are(device):
     X = make_rows(6, 2)
     np.testing.assert_array_equal(
-        gpu.fit_neighbours(X, lof=[9], knn=[7], device=device)[1], Neighbours.fit(X, lof=[9], knn=[7])[1]
+        gpu.cross_fit_neighbours(X, None, lof=[9], knn=[7], device=device)[1], Neighbours.fit(X, lof=[9], knn=[7])[1]
     )
 
 
@@ -172,7 +172,7 @@ def test_halves_and_differences_keep_within_their_bounds(far):
 def test_forest_scores_are_those_of_the_cpu(device):
     X, new = make_rows(700, 4), make_rows(300, 4, seed=1)
     expected, scores = Forest.fit(X, sizes=[5, 12, 20], random_state=3)
-    forest, found = gpu.fit_forest(X, sizes=[5, 12, 20], random_state=3, device=device)
+    forest, found, _ = gpu.cross_fit_forest(X, None, sizes=[5, 12, 20], random_state=3, device=device)
     assert type(forest) is Forest
     np.testing.assert_array_equal(forest.threshold, expected.threshold)
     np.testing.assert_array_equal(found, scores)
@@ -207,7 +207,7 @@ def test_pool_on_the_device_is_that_of_the_cpu(device, monkeypatch, pool):
 
 
 def test_forest_of_one_row_says_nothing(device):
-    forest, scores = gpu.fit_forest(np.ones((1, 2)), sizes=[3], random_state=0, device=device)
+    forest, scores, _ = gpu.cross_fit_forest(np.ones((1, 2)), None, sizes=[3], random_state=0, device=device)
     assert scores.tolist() == gpu.score(forest, np.ones((1, 2)), device=device).tolist() == [[0.5]]
 
 

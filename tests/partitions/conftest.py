@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenout.out_of_core.engines import LocalEngine, Part
+from evenout.out_of_core.engines import LocalEngine, Partition
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def local_engine(table, cuts):
         cuts = np.linspace(0, n, cuts + 1).astype(int)[1:-1]
     pieces = np.split(np.arange(n), cuts)
     load = partial(_rows, (table.X, table.sensitive))
-    parts = [Part(i, f"part-{i}", partial(load, rows)) for i, rows in enumerate(pieces)]
+    parts = [Partition(i, f"part-{i}", partial(load, rows)) for i, rows in enumerate(pieces)]
     return LocalEngine(parts, table.X.iloc[:0])
 
 

@@ -14,7 +14,7 @@ import pytest
 from evenout import FairOutlierEnsemble
 from evenout.out_of_core import dask_engine
 from evenout.out_of_core.dask_engine import DaskEngine, collection_engine, dask_client, is_collection, score_collection
-from evenout.out_of_core.engines import LocalEngine, Part
+from evenout.out_of_core.engines import LocalEngine, Partition
 from evenout.out_of_core.parquet import parquet_parts
 
 dask = pytest.importorskip("dask")
@@ -162,7 +162,7 @@ def test_workers_measure_units_and_bring_labels_as_one_process_does(tables):
     columns = [X, table.sensitive, None, known]
     by_cluster = collection_engine(*(None if c is None else dd.from_pandas(c, npartitions=3) for c in columns))
     pieces = [[None if c is None else c.iloc[rows] for c in columns] for rows in np.split(np.arange(900), 3)]
-    alone = LocalEngine([Part(i, "", partial(tuple, own)) for i, own in enumerate(pieces)], X.iloc[:0])
+    alone = LocalEngine([Partition(i, "", partial(tuple, own)) for i, own in enumerate(pieces)], X.iloc[:0])
     settings = {"detectors": "paper", "learn": True, "reference_size": 200}
     fits = [_model(**settings).fit_partitions(engine, exact_rows=100) for engine in (by_cluster, alone)]
     assert fits[0].label_weight_ == pytest.approx(fits[1].label_weight_, rel=1e-9)
@@ -253,7 +253,7 @@ def test_a_worker_without_the_device_is_named_in_one_line(table, memory, tmp_pat
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     model = copy(memory).set_params(device="cuda")
-    engine = DaskEngine([Part(0, "part-0", partial(tuple, (table.X, table.sensitive)))], table.X.iloc[:0])
+    engine = DaskEngine([Partition(0, "part-0", partial(tuple, (table.X, table.sensitive)))], table.X.iloc[:0])
     with pytest.raises(ValueError, match=r"^machine '.*': device='cuda' was asked for, but torch finds no") as caught:
         model.score_partitions(engine, tmp_path)
     assert "\n" not in str(caught.value)

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from evenout.gpu import _torch_forest, _torch_neighbours  # noqa: E402
 
-TWINS = ("fit_neighbours", "cross_fit_neighbours", "fit_forest", "cross_fit_forest", "score")
+TWINS = ("cross_fit_neighbours", "cross_fit_forest", "score")
 N_PARTS = 5
 
 

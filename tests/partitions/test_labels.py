@@ -16,7 +16,7 @@ from evenout.fitting.beyond import Plan, open_source
 from evenout.fitting.choose import Request
 from evenout.fitting.passes import hashed_folds
 from evenout.metrics import roc_auc
-from evenout.out_of_core.engines import LocalEngine, Part
+from evenout.out_of_core.engines import LocalEngine, Partition
 from evenout.persistence import load_model, save_model
 
 N = 700
@@ -72,7 +72,7 @@ def _load(labels, chances, rows):
 def _engine(cuts, labels=LABELS, chances=None, order=None):
     pieces = np.array_split(np.arange(N) if order is None else order, cuts)
     load = partial(_load, labels, chances)
-    return LocalEngine([Part(i, f"part-{i}", partial(load, rows)) for i, rows in enumerate(pieces)], X.iloc[:0])
+    return LocalEngine([Partition(i, f"part-{i}", partial(load, rows)) for i, rows in enumerate(pieces)], X.iloc[:0])
 
 
 def _same(model, memory, rtol=1e-8):
@@ -240,7 +240,7 @@ _ROLES = {"sensitive_features": "group", "labels": "label", "label_propensity": 
 def test_wrong_labels_are_one_line(labels, chances, message):
     engine = _engine(3, LABELS if labels is None else labels, chances)
     if labels is None:
-        parts = [Part(p.index, p.source, lambda p=p: (*p.load()[:2], None, None, None)) for p in engine.parts]
+        parts = [Partition(p.index, p.source, lambda p=p: (*p.load()[:2], None, None, None)) for p in engine.parts]
         engine = LocalEngine(parts, engine.header)
     with pytest.raises(ValueError, match=message):
         _functions().fit_partitions(engine)

@@ -15,7 +15,7 @@ import pytest
 from sklearn.utils.validation import check_array
 
 from evenout import FairOutlierEnsemble
-from evenout.out_of_core.engines import AHEAD, LocalEngine, Part, Staged, _features, in_order, merge_tree
+from evenout.out_of_core.engines import AHEAD, LocalEngine, Partition, Staged, _features, in_order, merge_tree
 
 N_PARTS = 9
 
@@ -34,7 +34,7 @@ class Watched:
     def __init__(self, slow=(), bad=(), seconds=0.02):
         self.slow, self.bad, self.seconds = slow, bad, seconds
         self.read, self.alive, self.most, self.lock = [], 0, 0, threading.Lock()
-        self.parts = [Part(i, f"part-{i}", partial(self._load, i)) for i in range(N_PARTS)]
+        self.parts = [Partition(i, f"part-{i}", partial(self._load, i)) for i in range(N_PARTS)]
 
     def engine(self, n_threads):
         return LocalEngine(self.parts, None, n_threads)

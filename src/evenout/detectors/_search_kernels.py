@@ -25,13 +25,11 @@ known of r yet, `least` is -inf, and the exact distances of the whole block are 
 Every squared distance that decides is one sum over the features in their order, in float64 and without fused
 operations. Rounding is monotone, so the same sum over the gaps to a box never exceeds that of a point inside the box: a
 box is left out only if all of its points are too far away, however close the call. Of the points in the other boxes
-only those are left out whose rounded products (`_product_kernels`) prove them too far away. So no search can change a
+only those are left out whose rounded products prove them too far away. So no search can change a
 tie.
 
 Kernels get their room from outside and loop where numpy would take a whole array: both are a fraction of the time to
 compile.
-
-What is found is the same, bit for bit: distances are the same sums, and the rule for ties knows no order of visits.
 """
 
 import math
@@ -47,7 +45,7 @@ from evenout.core.parallel import compiled
 from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from evenout.detectors.search import Exact, Few, Rounded
+    from evenout.detectors.search import Exact, FewBlocks, Rounded
 
 
 WIDTH = 64  # points in a block: as many as an unsigned integer has bits
@@ -115,8 +113,8 @@ def near_points(
         ]
         query, index, value, offset, low, mask = (array.data for array in arrays)
         n_features = builder.extract_value(arrays[2].shape, 0)
-        tile = _at(builder, index, args[2])
-        rows = [builder.load(_at(builder, tile, _INDEX(i))) for i in range(TILE)]
+        tile = builder.gep(index, [args[2]])
+        rows = [builder.load(builder.gep(tile, [_INDEX(i)])) for i in range(TILE)]
         before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
         begin = _vector(builder, offset)
         builder.branch(loop)
@@ -124,8 +122,12 @@ def near_points(
         builder.position_at_end(loop)
         f, sums = builder.phi(_INDEX), [builder.phi(_FLOATS) for _ in rows]
         place = builder.mul(f, _INDEX(WIDTH))
-        points = _vector(builder, _at(builder, value, place))
-        totals = [_add(builder, sums[i], _at(builder, query, builder.add(place, rows[i])), points) for i in range(TILE)]
+        points = _vector(builder, builder.gep(value, [place]))
+        totals = []
+        for i in range(TILE):  # fused where the processor can
+            coordinate = _spread(builder, builder.load(builder.gep(query, [builder.add(place, rows[i])])))
+            product = builder.fmul(coordinate, points, flags=("contract",))
+            totals.append(builder.fadd(sums[i], product, flags=("contract",)))
         following = builder.add(f, _INDEX(1))
         builder.cbranch(builder.icmp_signed("<", following, n_features), loop, after)
         for variable, first, later in [(f, _INDEX(0), following), *((sums[i], begin, totals[i]) for i in range(TILE))]:
@@ -134,8 +136,8 @@ def near_points(
 
         builder.position_at_end(after)
         for i in range(TILE):
-            bits = _bits(builder, ">=", totals[i], builder.load(_at(builder, low, rows[i])))
-            builder.store(bits, _at(builder, mask, _INDEX(i)))
+            bits = _bits(builder, ">=", totals[i], builder.load(builder.gep(low, [rows[i]])))
+            builder.store(bits, builder.gep(mask, [_INDEX(i)]))
         return context.get_dummy_value()
 
     return types.void(queries, chosen, start, values, offsets, lowest, masks), generate
@@ -162,17 +164,12 @@ def lowest_bit(_: Any, mask: Any) -> Any:
     return types.intp(mask), generate
 
 
-if config.DISABLE_JIT:  # without the compiler, the same in plain words
+if config.DISABLE_JIT:  # without the compiler
 
     def near_points(
-        queries: Float32Array,
-        chosen: Any,
-        start: int,
-        values: Float32Array,
-        offsets: Float32Array,
-        lowest: Float32Array,
-        masks: Any,
-    ) -> None:
+        queries: Float32Array, chosen: Any, start: int, values: Float32Array, offsets: Float32Array,
+        lowest: Float32Array, masks: Any,
+    ) -> None:  # fmt: skip
         for i in range(TILE):
             near = queries[:, chosen[start + i]] @ values + offsets >= lowest[chosen[start + i]]
             masks[i] = np.packbits(near, bitorder="little").view(np.uint64)[0]
@@ -182,10 +179,6 @@ if config.DISABLE_JIT:  # without the compiler, the same in plain words
 
     def lowest_bit(mask: Any) -> int:
         return (int(mask) & -int(mask)).bit_length() - 1
-
-
-def _at(builder: ir.IRBuilder, pointer: Any, place: Any) -> Any:
-    return builder.gep(pointer, [place])
 
 
 def _vector(builder: ir.IRBuilder, pointer: Any, kind: Any = _FLOATS) -> Any:
@@ -204,40 +197,19 @@ def _bits(builder: ir.IRBuilder, relation: str, numbers: Any, bound: Any) -> Any
     return builder.bitcast(builder.fcmp_ordered(relation, numbers, _spread(builder, bound)), _INDEX)
 
 
-def _add(builder: ir.IRBuilder, total: Any, pointer: Any, points: Any) -> Any:
-    """``total`` plus a query's coordinate times those of all points, fused where the processor can."""
-    product = builder.fmul(_spread(builder, builder.load(pointer)), points, flags=("contract",))
-    return builder.fadd(total, product, flags=("contract",))
-
-
 # sqrt can round unequal squares to the same distance; with this slack a limit on squares keeps all of them.
 SLACK = 1.0 + 4.0 * np.finfo(np.float64).eps
 ONE = np.uint64(1)
 
 
 class Work(NamedTuple):
-    """What a search over b blocks keeps of one block of m queries with d features.
+    """Room of a search over b blocks for one block of m queries with d features.
 
-    Attributes
-    ----------
-    values : array, d x m
-        Features by query.
-    rounded : array of float32, d x m
-        The same, rounded for products.
-    norms, limit : arrays, m
-        Norms of the rounded queries; the largest squared distance that can still enter the list of each.
-    lowest : array of float32, m
-        What a product must reach to be near, or -inf.
-    near, squares : arrays, m
-        Distances of the queries from a box, of all points of a block from one query.
-    points : array, d x m
-        Features by point of a block of data.
-    chosen, masks : arrays of integers
-        The queries that meet a block by products; the points that may be near some of them.
-    gaps, middles : arrays, b
-        Squared distances of the boxes from that of the queries, and of their middles.
-    blocks : array of int, b
-        Those that may help, in the order in which they are visited.
+    Features by query (d x m), also rounded for products; norms of the rounded queries, and the largest squared distance
+    that can still enter the list of each; the least product that is near, or -inf; distances of the queries from a box,
+    and of all points of a block from one query; features by point of a block of data (d x m); the queries that meet a
+    block by products, and as bits the points that may be near some of them; squared distances of the b boxes from that
+    of the queries, and of their middles; the blocks that may help, in the order in which they are visited.
     """
 
     values: FloatArray
@@ -256,7 +228,7 @@ class Work(NamedTuple):
 
     @classmethod
     def empty(cls, b: int, m: int, d: int) -> "Work":
-        """Nothing yet."""
+        """Without values yet."""
         values, points = (np.empty((d, m)) for _ in range(2))
         norms, limit, near, squares = (np.empty(m) for _ in range(4))
         rounded, lowest = np.empty((d, m), np.float32), np.empty(m, np.float32)
@@ -513,8 +485,8 @@ def sink(heap: AnyArray, size: int, place: int, bounds: FloatArray) -> None:
 
 @compiled(bare=True)
 def search_rows(
-    X: FloatArray, start: int, stop: int, data: "Few", without_self: bool, bounds: FloatArray, squares: FloatArray,
-    heap: AnyArray, distances: FloatArray, neighbours: AnyArray,
+    X: FloatArray, start: int, stop: int, data: "FewBlocks", without_self: bool, bounds: FloatArray,
+    squares: FloatArray, heap: AnyArray, distances: FloatArray, neighbours: AnyArray,
 ) -> None:  # fmt: skip
     """Fill the lists of nearest points of the rows ``start..stop``; ``bounds``, ``squares`` and ``heap`` are room.
 

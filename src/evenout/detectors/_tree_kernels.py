@@ -163,7 +163,7 @@ LEAF = -2.0  # scikit-learn's threshold of a leaf, which is never compared with
 
 @compiled(inline=True)
 def twisted(one: int, two: int, far: int) -> Any:
-    """What the twister makes of two neighbouring words of its state and of one far off."""
+    """Twist two neighbouring words of the state and one far off."""
     pair = (one & 0x80000000) | (two & 0x7FFFFFFF)
     return far ^ (pair >> 1) ^ ((pair & 1) * 0x9908B0DF)
 

@@ -19,27 +19,17 @@ import numpy as np
 from sklearn.base import OutlierMixin, clone
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.detectors.family import Without, by_refitting
+from evenout.detectors.family import Without
 from evenout.groups.read import label_rows
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """A fitted foreign detector, or a scoring function, as one score column.
+    """A fitted foreign detector, or a scoring function, as one score column."""
 
-    Parameters
-    ----------
-    name : str
-        For messages.
-    scorer : object
-        A bound method or function of X.
-    sign : float
-        -1 where the scorer's high values mean inliers.
-    """
-
-    name: str
-    scorer: Any
-    sign: float
+    name: str  # for messages
+    scorer: Any  # a bound method or function of X
+    sign: float  # -1 where the scorer's high values mean inliers
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002 (it has its own n_jobs)
         """Scores of shape (m, 1), higher = more outlying."""
@@ -59,38 +49,37 @@ class GroupAware:
         return _column(self.name, scores, len(X), 1.0)
 
 
-def fit_group_aware(name: str, detector: Any, X: FloatArray, sensitive_features: Any) -> tuple[GroupAware, FloatArray]:
-    """Fit a clone of a detector with ``needs_groups``; the fitted column and its training scores of shape (n, 1)."""
-    fitted = clone(detector)
-    fitted.fit(X, sensitive_features=sensitive_features)
-    return GroupAware(name, fitted), _column(name, fitted.outlier_scores_, len(X), 1.0)
-
-
-def cross_fit_group_aware(
-    name: str, detector: Any, X: FloatArray, folds: IntArray, sensitive_features: Any
+def fit_group_aware(
+    name: str, detector: Any, X: FloatArray, folds: IntArray | None, sensitive_features: Any
 ) -> tuple[GroupAware, FloatArray, Without]:
-    """What `fit_group_aware` returns, and a function of a fold: the scores of all rows, fitted without the fold.
+    """Fit a clone of a detector with ``needs_groups``.
 
-    A row whose group no row outside its fold has keeps the score that it has as a training row.
+    Returns the fitted column, its training scores of shape (n, 1), and a function of a fold: the scores of all rows,
+    fitted without the fold. A row whose group no row outside its fold has keeps its training score.
     """
-    part, scores = fit_group_aware(name, detector, X, sensitive_features)
-    codes = label_rows(sensitive_features, len(X)).codes
+
+    def fit(rows: BoolArray) -> tuple[GroupAware, FloatArray]:
+        fitted = clone(detector)
+        fitted.fit(X[rows], sensitive_features=_some_rows(sensitive_features, rows))
+        return GroupAware(name, fitted), _column(name, fitted.outlier_scores_, int(rows.sum()), 1.0)
 
     def without(fold: int) -> FloatArray:
-        kept = folds != fold
-        asked = ~kept & np.isin(codes, codes[kept])
-        refitted, training = fit_group_aware(name, detector, X[kept], _taken(sensitive_features, kept))
-        out = scores.copy()
-        out[kept] = training
+        codes, kept = label_rows(sensitive_features, len(X)).codes, np.asarray(folds) != fold
+        asked, out = ~kept & np.isin(codes, codes[kept]), scores.copy()
+        refitted, out[kept] = fit(kept)
         if asked.any():
-            out[asked] = refitted.score(X[asked], sensitive_features=_taken(sensitive_features, asked))
+            out[asked] = refitted.score(X[asked], sensitive_features=_some_rows(sensitive_features, asked))
         return out
 
+    part, scores = fit(np.ones(len(X), dtype=bool))
     return part, scores, without
 
 
 def fit_foreign(name: str, detector: Any, X: FloatArray, seed: int) -> tuple[Foreign, FloatArray]:
-    """Fit a clone of a foreign detector; the fitted column and its training scores of shape (n, 1)."""
+    """Fit a clone of a foreign detector; the fitted column and its training scores of shape (n, 1).
+
+    Every random state that was left open is set from ``seed``.
+    """
     if isinstance(detector, type):
         raise ValueError(f"detector {name!r} is a class; pass an instance, for example {detector.__name__}()")
     if not hasattr(detector, "fit"):
@@ -101,7 +90,15 @@ def fit_foreign(name: str, detector: Any, X: FloatArray, seed: int) -> tuple[For
             )
         column = Foreign(name, detector, 1.0)
         return column, column.score(X)
-    fitted = _prepared(detector, seed)
+    fitted = clone(detector, safe=False)
+    settings: dict[str, Any] = {}
+    for key, value in fitted.get_params(deep=True).items() if hasattr(fitted, "get_params") else ():
+        if key.endswith("random_state") and value is None:
+            settings[key] = seed
+        elif key.split("__")[-1] == "novelty" and value is False:
+            settings[key] = True  # scikit-learn's LocalOutlierFactor scores new rows in this mode only
+    if settings:
+        fitted.set_params(**settings)
     fitted.fit(X)
     last = fitted
     while hasattr(last, "steps"):
@@ -120,44 +117,13 @@ def fit_foreign(name: str, detector: Any, X: FloatArray, seed: int) -> tuple[For
     )
 
 
-def cross_fit_foreign(
-    name: str, detector: Any, X: FloatArray, folds: IntArray, seed: int
-) -> tuple[Foreign, FloatArray, Without]:
-    """What `fit_foreign` returns, and a function of a fold: the scores of all rows, fitted without the fold.
-
-    A function of X learns nothing from the training rows, so its scores are the same without any fold.
-    """
-    part, scores = fit_foreign(name, detector, X, seed)
-    if not hasattr(detector, "fit"):
-        return part, scores, lambda fold: scores  # noqa: ARG005
-
-    def refit(rows: FloatArray, fold: int) -> tuple[Foreign, FloatArray]:  # noqa: ARG001
-        return fit_foreign(name, detector, rows, seed)
-
-    return part, scores, by_refitting(X, folds, refit)
-
-
-def _taken(values: Any, rows: BoolArray) -> Any:
-    """Some rows of an array, series, frame or list."""
+def _some_rows(values: Any, rows: BoolArray) -> Any:
+    """Select rows of an array, series, frame or list."""
+    if values is None or rows.all():
+        return values
     if hasattr(values, "iloc"):
         return values.iloc[rows]
-    return values[rows] if hasattr(values, "dtype") else [v for v, taken in zip(values, rows, strict=True) if taken]
-
-
-def _prepared(detector: Any, seed: int) -> Any:
-    """A clone that can score new rows, with every random state that was left open set from ``seed``."""
-    fresh = clone(detector, safe=False)
-    if not hasattr(fresh, "get_params"):
-        return fresh
-    settings: dict[str, Any] = {}
-    for key, value in fresh.get_params(deep=True).items():
-        if key.endswith("random_state") and value is None:
-            settings[key] = seed
-        elif key.split("__")[-1] == "novelty" and value is False:
-            settings[key] = True  # scikit-learn's LocalOutlierFactor scores new rows in this mode only
-    if settings:
-        fresh.set_params(**settings)
-    return fresh
+    return values[rows] if hasattr(values, "dtype") else [v for v, kept in zip(values, rows, strict=True) if kept]
 
 
 def _column(name: str, scores: Any, n_rows: int, sign: float) -> FloatArray:
@@ -179,7 +145,7 @@ def _column(name: str, scores: Any, n_rows: int, sign: float) -> FloatArray:
 
 
 class OutlierScorer(OutlierMixin):
-    """What follows from ``outlier_scores(X)``, and after fit from ``outlier_scores_`` and ``offset_``."""
+    """scikit-learn's methods, by ``outlier_scores(X)``, and after fit by ``outlier_scores_`` and ``offset_``."""
 
     fit: Callable[..., Any]
     outlier_scores: Callable[..., FloatArray]

@@ -28,9 +28,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.detectors.adapt import OutlierScorer
-from evenout.detectors.neighbours import distinct_rows
+from evenout.detectors.neighbours import check_neighbours, distinct_rows
 from evenout.detectors.search import Ids, cut_blocks, nearest
-from evenout.exceptions import warn
 from evenout.groups.read import Codes, label_rows, match_groups
 from evenout.tables.parameters import ANY_JOBS, SHARE_OR_COUNT, check_parameters, integer, number, one_of
 from evenout.tables.rows import new_rows, training_rows
@@ -135,13 +134,13 @@ class FairLOF(OutlierScorer, BaseEstimator):
         check_parameters(self.get_params(deep=False), _RULES)
         rows = training_rows(self, X)
         groups = label_rows(sensitive_features, len(rows), rows=X)
-        graph = _Graph.of(rows, groups, self._capped(len(rows)), effective_n_jobs(self.n_jobs))
+        k = int(check_neighbours([self.n_neighbors], (), len(rows))[0][0])
+        graph = _Graph.of(rows, groups, k, effective_n_jobs(self.n_jobs))
         strength, steer = self._steered(graph, groups)
         rating = graph.rate(strength * steer)
-        scores = graph.training_scores(rating)
-        threshold = flag_threshold(scores, self.contamination)
+        scores = rating.factor[graph.home, graph.codes]
         self._graph, self._rating = graph, rating
-        self.outlier_scores_, self.offset_ = scores, -float(threshold)
+        self.outlier_scores_, self.offset_ = scores, -float(flag_threshold(scores, self.contamination))
         self.strength_, self.group_names_ = strength, groups.labels
         self.sign_ = int(np.sign(strength * steer))
         validate_data(self, X, skip_check_array=True)
@@ -157,36 +156,28 @@ class FairLOF(OutlierScorer, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "outlier_scores_")  # lambda_ is a parameter, though its name looks learnt
 
-    def _capped(self, n_rows: int) -> int:
-        if self.n_neighbors > n_rows - 1:
-            warn(
-                f"n_neighbors ({self.n_neighbors}) is greater than the number of other rows (X has {n_rows} rows): "
-                f"it is set to {n_rows - 1}.",
-                UserWarning,
-            )
-        return min(int(self.n_neighbors), n_rows - 1)
-
     def _steered(self, graph: "_Graph", groups: Codes) -> tuple[float, float]:
-        """Lambda and ``s W``."""
-        plain = graph.training_scores(graph.rate(0.0))
-        steer = _steer(groups, _top(plain))
-        printed = self._strength(graph, steer, plain), steer
+        """Lambda and ``s W``, which is above 0 if the largest group is rarer among the top rows than in the data."""
+        top, major = _top(graph.training_scores(0.0)), groups.counts.argmax()
+        gap = groups.counts[major] / len(top) - (groups.codes[top] == major).mean()
+        steer = float((1.0 if gap > 0 else -1.0) * (1.0 + abs(gap)))
+        printed = self._strength(graph, steer, top), steer
         if self.direction == "printed":
             return printed
-        other = self._strength(graph, -steer, plain), -steer
 
         def apart(candidate: tuple[float, float]) -> float:
-            return _apart(graph.training_scores(graph.rate(candidate[0] * candidate[1])), groups)
+            """Sum of the squared distances of the groups' mean ranks from the middle, by group size."""
+            ranks = rankdata(graph.training_scores(candidate[0] * candidate[1])) - (len(top) + 1) / 2
+            return float((np.bincount(groups.codes, weights=ranks) ** 2 / groups.counts).sum())
 
-        return min([(0.0, steer), printed, other], key=apart)
+        return min([(0.0, steer), printed, (self._strength(graph, -steer, top), -steer)], key=apart)
 
-    def _strength(self, graph: "_Graph", steer: float, plain: FloatArray) -> float:
+    def _strength(self, graph: "_Graph", steer: float, top: BoolArray) -> float:
         if self.lambda_ != "auto":
             return float(self.lambda_)
-        top = _top(plain)
         agreement = []
         for strength in _LAMBDAS:
-            fair = _top(graph.training_scores(graph.rate(strength * steer)))
+            fair = _top(graph.training_scores(strength * steer))
             agreement.append((top & fair).sum() / (top | fair).sum())
         return float(_LAMBDAS[np.abs(np.array(agreement) - _AGREEMENT).argmin()])
 
@@ -206,7 +197,7 @@ class _Links(NamedTuple):
 
 
 class _Rating(NamedTuple):
-    """What a row of each group has at each location, (u, G); ``across`` (G,) scales its reach to other groups."""
+    """Values of a row of each group at each location, (u, G); ``across`` (G,) scales its reach to other groups."""
 
     k_distance: FloatArray
     density: FloatArray
@@ -247,9 +238,9 @@ class _Graph:
         )
         return cls(k, locations, members, home, groups.codes, links)
 
-    def training_scores(self, rating: _Rating) -> FloatArray:
-        """Scores of the training rows, shape (n,)."""
-        return rating.factor[self.home, self.codes]
+    def training_scores(self, pull: float) -> FloatArray:
+        """Scores of the training rows, shape (n,), with ``lambda s W = pull``."""
+        return self.rate(pull).factor[self.home, self.codes]
 
     def rate(self, pull: float) -> _Rating:
         """Rate the locations with ``lambda s W = pull``."""
@@ -292,10 +283,10 @@ class _Graph:
         share = self.members / self.members.sum(axis=1, keepdims=True)
         sums = np.empty((len(links.weight), values.shape[1]))
         for group in range(values.shape[1]):
-            found = values[links.location, group]
+            there = values[links.location, group]
             if at_least is not None:
-                found = np.maximum(found, at_least)
-            sums[:, group] = np.einsum("ij,ij,ij->i", links.weight, share[links.location, group], found)
+                there = np.maximum(there, at_least)
+            sums[:, group] = np.einsum("ij,ij,ij->i", links.weight, share[links.location, group], there)
         return sums
 
 
@@ -309,16 +300,3 @@ def _top(scores: FloatArray) -> BoolArray:
     """The rows that score at least as high as the t-th, t = min(500, 5 % of n)."""
     t = max(1, min(500, len(scores) // 20))
     return scores >= np.partition(scores, -t)[-t]
-
-
-def _steer(groups: Codes, top: BoolArray) -> float:
-    """``s W``: above 0 if the largest group is rarer among the top rows than in the data."""
-    major = groups.counts.argmax()
-    gap = groups.counts[major] / len(top) - (groups.codes[top] == major).mean()
-    return float((1.0 if gap > 0 else -1.0) * (1.0 + abs(gap)))
-
-
-def _apart(scores: FloatArray, groups: Codes) -> float:
-    """How far the groups' mean ranks are apart: the sum of their squared distances from the middle, by group size."""
-    ranks = rankdata(scores) - (len(scores) + 1) / 2
-    return float((np.bincount(groups.codes, weights=ranks) ** 2 / groups.counts).sum())

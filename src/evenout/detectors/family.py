@@ -1,4 +1,4 @@
-"""What every fitted source of score columns can do, and scores by detectors that have not seen a fold of the rows."""
+"""Interfaces of fitted score columns, and scores by detectors that have not seen a fold of the rows."""
 
 from collections.abc import Callable
 from typing import ClassVar, Protocol, TypeAlias
@@ -11,18 +11,18 @@ from evenout.core.types import FloatArray, IntArray
 Without: TypeAlias = Callable[[int], FloatArray]
 
 
-class Part(Protocol):
+class ScoreColumns(Protocol):
     """A fitted source of one or more score columns."""
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Raw scores of shape (m, columns)."""
 
 
-class Family(Part, Protocol):
+class Family(ScoreColumns, Protocol):
     """A fitted family of score columns whose state is plain arrays: a dataclass of them can be saved as it is.
 
-    A family of a user's own is an object with ``fit_columns(X, seed=..., n_threads=...)``, which returns a `Part` and
-    the scores of the training rows, (n, columns); the part may have ``names`` of the columns. See
+    A family of a user's own is an object with ``fit_columns(X, seed=..., n_threads=...)``, which returns `ScoreColumns`
+    and the scores of the training rows, (n, columns); the former may have ``names`` of the columns. See
     ``docs/extending.md``.
     """
 
@@ -38,28 +38,23 @@ class Family(Part, Protocol):
 
 def by_refitting(
     X: FloatArray,
-    folds: IntArray,
-    fit: Callable[[FloatArray, int], tuple[Part, FloatArray]],
+    folds: IntArray | None,
+    fit: Callable[[FloatArray, int], tuple[ScoreColumns, FloatArray]],
     *,
     n_threads: int = 1,
 ) -> Without:
-    """Leave folds out in the plain way: fit on the other rows, score the rows of the fold as new ones.
+    """Leave folds out by fitting on the other rows, and scoring the rows of the fold as new ones.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    folds : array of int, shape (n,)
-    fit : function of the rows that are left and the number of the fold
-        It returns the fitted part and the scores of the rows that it was fitted on.
-    n_threads : int
+    ``fit``, a function of the rows that are left and the number of the fold, returns the fitted columns and the scores
+    of these rows.
     """
 
     def without(fold: int) -> FloatArray:
-        kept = folds != fold
-        part, training = fit(X[kept], fold)
+        kept = np.asarray(folds) != fold
+        fitted, training = fit(X[kept], fold)
         scores = np.empty((len(X), training.shape[1]))
         scores[kept] = training
-        scores[~kept] = part.score(X[~kept], n_threads=n_threads)
+        scores[~kept] = fitted.score(X[~kept], n_threads=n_threads)
         return scores
 
     return without

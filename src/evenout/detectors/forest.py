@@ -6,7 +6,7 @@ that leaf, and s the number of rows drawn for each tree::
     score_T(x) = 2 ** -( sum_{t <= T} h_t(x) / (T c(s)) ),    c(m) = 2 (ln(m - 1) + gamma) - 2 (m - 1) / m
 
 which is minus the ``score_samples`` of scikit-learn's ``IsolationForest(n_estimators=T)``, bit for bit: the trees are
-the same (`growth`), compared with X in float32 and summed in the same order.
+the same, compared with X in float32 and summed in the same order.
 """
 
 from collections.abc import Sequence
@@ -27,22 +27,10 @@ FEW_SHARE, MANY_SHARE = 0.01, 0.99  # between these shares of all rows, scikit-l
 
 
 class Trees(NamedTuple):
-    """T trees, over all v nodes.
+    """T trees over v nodes in all; ``feature``, ``threshold``, ``child`` and ``root`` as in `Forest`.
 
-    Attributes
-    ----------
-    feature : array of int32, v
-        Feature that a node compares; 0 in a leaf.
-    threshold : array, v
-        A row with ``float32(x[feature]) <= threshold`` goes to the first child, else to the second.
-    child : array of int32, v x 2
-        The children; a leaf is its own.
-    level, size : array of int, v
-        Depth of a node, and number of its rows.
-    root : array of int, T
-        First node of each tree.
-    drawn : array of int, T x m
-        Rows that each tree has drawn.
+    ``level`` and ``size`` (v,) are the depth of each node, and the number of its rows; ``drawn`` (T, m) lists the rows
+    that each tree has drawn.
     """
 
     feature: npt.NDArray[np.int32]
@@ -56,19 +44,13 @@ class Trees(NamedTuple):
 
 def grow(X: FloatArray, n_trees: int, random_state: int, n_threads: int = 1) -> Trees:
     """Grow trees on X (n x d) from scikit-learn's random numbers; the result does not depend on the threads."""
-    from evenout.detectors._tree_kernels import grow_trees
-
     n, m = len(X), min(ROWS_PER_TREE, len(X))
     max_depth = int(np.ceil(np.log2(max(m, 2))))
-    X, y = np.ascontiguousarray(X), _random(random_state).uniform(size=n)
-    seeds = _random(random_state).randint(2**31 - 1, size=n_trees).astype(np.int64)
+    X, y = np.ascontiguousarray(X), np.random.RandomState(random_state).uniform(size=n)  # scikit-learn's numbers
+    seeds = np.random.RandomState(random_state).randint(2**31 - 1, size=n_trees).astype(np.int64)
 
     def work(part: slice) -> Trees:
-        drawn, states = _draw(seeds[part], n, m)
-        trees = _empty(len(drawn) * (2 * m - 1), drawn)  # as many nodes as isolate every row
-        used = grow_trees(X, y, drawn, states, max_depth, *_room(m, X.shape[1], max_depth), *trees[:-1])
-        made: list[Any] = [*(array[:used] for array in trees[:5]), trees.root, drawn]
-        return Trees(*made)
+        return _grow(X, y, *_draw(seeds[part], n, m), max_depth)
 
     parts = map_blocks(work, n_rows=n_trees, block=-(-n_trees // (PIECES * n_threads)), n_threads=n_threads)
     first = 0
@@ -80,15 +62,22 @@ def grow(X: FloatArray, n_trees: int, random_state: int, n_threads: int = 1) -> 
     return Trees(*whole)
 
 
-def _empty(v: int, drawn: IntArray) -> Trees:
-    """Room for v nodes of trees that have drawn these rows."""
+def _grow(X: FloatArray, y: FloatArray, drawn: IntArray, states: AnyArray, max_depth: int) -> Trees:
+    """Grow trees from the rows that they have drawn, the random target y (n,), and the states of their xorshifts."""
+    from evenout.detectors._tree_kernels import grow_trees
+
+    (n_trees, m), d = drawn.shape, X.shape[1]
+    v = n_trees * (2 * m - 1)  # as many nodes as isolate every row
     feature, level, size = (np.empty(v, dtype=np.int32) for _ in range(3))
-    child, root = np.empty((v, 2), dtype=np.int32), np.empty(len(drawn), dtype=np.intp)
-    return Trees(feature, np.empty(v), child, level, size, root, drawn)
-
-
-def _random(seed: int) -> np.random.RandomState:
-    return np.random.RandomState(seed)  # its numbers are scikit-learn's
+    nodes = feature, np.empty(v), np.empty((v, 2), dtype=np.int32), level, size
+    root = np.empty(n_trees, dtype=np.intp)
+    # Where a thread works: rows, their values and targets, features, constant ones, nodes that wait, their variances.
+    rows, features, constant = (np.empty(length, dtype=np.uint32) for length in (m, d, d))
+    room = rows, np.empty(m, dtype=np.float32), np.empty(m), features, constant
+    waiting = np.empty((max_depth + 2, 4), dtype=np.intp), np.empty(max_depth + 2)
+    used = grow_trees(X, y, drawn, states, max_depth, *room, *waiting, *nodes, root)
+    made: list[Any] = [*(array[:used] for array in nodes), root, drawn]
+    return Trees(*made)
 
 
 def _draw(seeds: AnyArray, n: int, m: int) -> tuple[IntArray, AnyArray]:
@@ -110,42 +99,30 @@ def _draw(seeds: AnyArray, n: int, m: int) -> tuple[IntArray, AnyArray]:
     return drawn, states
 
 
-def _room(m: int, d: int, max_depth: int) -> tuple[AnyArray, ...]:
-    """Where a thread works: rows, their values and targets, features, constant ones, nodes that wait."""
-    return (
-        np.empty(m, dtype=np.uint32),
-        np.empty(m, dtype=np.float32),
-        np.empty(m),
-        np.empty(d, dtype=np.uint32),
-        np.empty(d, dtype=np.uint32),
-        np.empty((max_depth + 2, 4), dtype=np.intp),
-        np.empty(max_depth + 2),
-    )
-
-
 def of_scikit_learn(X: FloatArray, n_trees: int, random_state: int) -> Trees:
-    """The same, grown by scikit-learn."""
+    """Have scikit-learn grow them."""
     from sklearn.ensemble import IsolationForest
 
     # One job: growing small trees holds the interpreter's lock, and two threads took longer than one.
     grown = IsolationForest(n_estimators=n_trees, random_state=random_state, n_jobs=1).fit(X)
     trees = [estimator.tree_ for estimator in grown.estimators_]
-    root = np.cumsum([0] + [tree.node_count for tree in trees[:-1]])
+    n_nodes = [tree.node_count for tree in trees]
+    root = np.cumsum([0, *n_nodes[:-1]])
+    feature, threshold, left, right, size = (
+        np.concatenate([getattr(tree, name) for tree in trees])
+        for name in ("feature", "threshold", "children_left", "children_right", "n_node_samples")
+    )
+    child = np.stack([left, right], axis=1)
+    child = np.where(child < 0, np.arange(len(child))[:, None], child + np.repeat(root, n_nodes)[:, None])
     return Trees(
-        feature=np.concatenate([np.maximum(tree.feature, 0) for tree in trees]).astype(np.int32),
-        threshold=np.concatenate([tree.threshold for tree in trees]),
-        child=np.concatenate([_children(tree, first) for tree, first in zip(trees, root, strict=True)]),
+        feature=np.maximum(feature, 0).astype(np.int32),
+        threshold=threshold,
+        child=child.astype(np.int32),
         level=np.concatenate([tree.compute_node_depths() - 1 for tree in trees]).astype(np.int32),
-        size=np.concatenate([tree.n_node_samples for tree in trees]),
+        size=size,
         root=root,
         drawn=np.sort(grown.estimators_samples_, axis=1),
     )
-
-
-def _children(tree: Any, first: int) -> npt.NDArray[np.int32]:
-    """Children of each node, v x 2, in a tree that begins at node ``first``; a leaf (-1) becomes its own."""
-    child = np.stack([tree.children_left, tree.children_right], axis=1)
-    return (np.where(child < 0, np.arange(len(child))[:, None], child) + first).astype(np.int32)
 
 
 ROWS = 1024  # rows that go down a tree together: their nodes and features stay in the cache
@@ -157,25 +134,6 @@ FEW = 1000  # with fewer rows, a tree draws so many of them that a fold left out
 class Forest:
     """Isolation forests that share their trees; the learned state is plain arrays over all v nodes.
 
-    Attributes
-    ----------
-    feature : array of int32, v
-        Feature a node compares.
-    threshold : array, v
-        A row with ``float32(x[feature]) <= threshold`` goes to the first child, else to the second.
-    child : array of int32, v x 2
-        The children; a leaf is its own.
-    length : array, v
-        Path length of a row that ends in this node.
-    root : array of int, number of trees
-        First node of each tree.
-    sizes : array of int
-        Number of trees of each forest.
-    depth : int
-        Depth of the deepest leaf.
-    max_samples : int
-        Rows drawn for each tree.
-
     Examples
     --------
     >>> import numpy as np
@@ -185,14 +143,15 @@ class Forest:
     ((100, 2), array([99, 99]))
     """
 
-    feature: Annotated[npt.NDArray[np.int32], "v", Within()]
+    feature: Annotated[npt.NDArray[np.int32], "v", Within()]  # that a node compares; 0 in a leaf
+    # A row with ``float32(x[feature]) <= threshold`` goes to the first child, else to the second.
     threshold: Annotated[FloatArray, "v"]
-    child: Annotated[npt.NDArray[np.int32], "v 2", Within()]
-    length: Annotated[FloatArray, "v"]
-    root: Annotated[IntArray, "*", Within()]
-    sizes: Annotated[IntArray, "*", Within(1)]
-    depth: Annotated[int, Within()]
-    max_samples: Annotated[int, Within(1)]
+    child: Annotated[npt.NDArray[np.int32], "v 2", Within()]  # a leaf is its own
+    length: Annotated[FloatArray, "v"]  # of the path of a row that ends in this node
+    root: Annotated[IntArray, "*", Within()]  # first node of each tree
+    sizes: Annotated[IntArray, "*", Within(1)]  # number of trees of each forest
+    depth: Annotated[int, Within()]  # of the deepest leaf
+    max_samples: Annotated[int, Within(1)]  # rows drawn for each tree
     kind: ClassVar[str] = "forest"
 
     @property
@@ -218,15 +177,29 @@ class Forest:
         require(self.max_samples <= n_rows, "max_samples", "is out of range")
 
     @classmethod
-    def fit(
-        cls, X: FloatArray, *, sizes: Sequence[int], random_state: int, n_threads: int = 1, scikit_learn: bool = False
-    ) -> tuple["Forest", FloatArray]:
-        """Grow ``max(sizes)`` trees on ``X`` (n x d); the model and the raw training scores.
+    def fit(cls, X: FloatArray, **settings: Any) -> tuple["Forest", FloatArray]:
+        """Grow ``max(sizes)`` trees on ``X`` (n x d); the model and the raw training scores; see `cross_fit`."""
+        return cls.cross_fit(X, None, **settings)[:2]
+
+    @classmethod
+    def cross_fit(
+        cls,
+        X: FloatArray,
+        folds: IntArray | None,
+        *,
+        sizes: Sequence[int],
+        random_state: int,
+        n_threads: int = 1,
+        scikit_learn: bool = False,
+    ) -> tuple["Forest", FloatArray, Without]:
+        """Learn from all rows, and score each fold by trees that have not seen it.
 
         Parameters
         ----------
         X : array, n x d
             Finite, and finite in float32.
+        folds : array of int, n, or None
+            The fold of each row; None: no fold is to be left out.
         sizes : sequence of int
             Number of trees of each forest.
         random_state : int
@@ -240,47 +213,20 @@ class Forest:
 
         Returns
         -------
-        Forest
-            The fitted model.
-        array, n x len(sizes)
-            Scores of the training rows; higher = more outlying.
-        """
-        trees = _grown(X, sizes, random_state, n_threads, scikit_learn=scikit_learn)
-        forest = cls._of(trees, sizes)
-        return forest, forest.score(X, n_threads=n_threads)
-
-    @classmethod
-    def cross_fit(
-        cls,
-        X: FloatArray,
-        folds: IntArray,
-        *,
-        sizes: Sequence[int],
-        random_state: int,
-        n_threads: int = 1,
-        scikit_learn: bool = False,
-    ) -> tuple["Forest", FloatArray, Without]:
-        """Learn from all rows, and score each fold by trees that have not seen it.
-
-        Parameters
-        ----------
-        X : array, n x d
-        folds : array of int, n
-            The fold of each row.
-        sizes, random_state, n_threads, scikit_learn
-            As in `fit`.
-
-        Returns
-        -------
         Forest, and array, n x len(sizes)
-            What `fit` returns, bit for bit.
+            The model, and the scores of the training rows; higher = more outlying.
         function of a fold
             Scores of all rows. With fewer than `FEW` rows, a forest is grown from those outside the fold, by the same
             law. Else a row of the fold is scored by the trees that have not drawn it, though they may have drawn other
             rows of the fold, and the others keep their scores. A row that every tree has drawn keeps its score too.
         """
-        trees = _grown(X, sizes, random_state, n_threads, scikit_learn=scikit_learn)
-        forest = cls._of(trees, sizes)
+        n_trees = max(sizes)
+        grown = of_scikit_learn(X, n_trees, random_state) if scikit_learn else grow(X, n_trees, random_state, n_threads)
+        feature, threshold, child, level, size, root, drawn = grown
+        # Rounded as scikit-learn does, to which a root has depth 1.
+        length = level + 1.0 + average_path_length(np.arange(drawn.shape[1] + 1))[size] - 1.0
+        rest = root, np.array(sizes, dtype=np.intp), int(level.max()), drawn.shape[1]
+        forest = cls(feature, threshold, child, length, *rest)
         scores = forest.score(X, n_threads=n_threads)
         if len(X) < FEW:
 
@@ -289,12 +235,8 @@ class Forest:
                 return new, new.score(rows, n_threads=n_threads)
 
             return forest, scores, by_refitting(X, folds, regrow, n_threads=n_threads)
-        unseen = forest._unseen_scores(X, scores, trees.drawn)
-
-        def without(fold: int) -> FloatArray:
-            return np.where((folds == fold)[:, None], unseen, scores)
-
-        return forest, scores, without
+        unseen = scores if folds is None else forest._unseen_scores(X, scores, drawn)
+        return forest, scores, lambda fold: np.where((np.asarray(folds) == fold)[:, None], unseen, scores)
 
     @classmethod
     def grow(cls, X: FloatArray, *, sizes: Sequence[int], seed: int | Sequence[int], n_threads: int = 1) -> "Forest":
@@ -310,30 +252,14 @@ class Forest:
         level, size = np.zeros(n_nodes, dtype=np.intp), np.zeros(n_nodes, dtype=np.intp)
         states = np.random.SeedSequence(seed).generate_state(n_trees, np.uint64)
         rows, into = X.astype(np.float32), (feature, threshold, child, level, size)
-        map_blocks(
-            lambda part: grow_fold_trees(rows, states, part.start, part.stop, max_samples, max_depth, *into),
-            n_rows=n_trees,
-            block=TREES,
-            n_threads=n_threads,
-        )
+
+        def work(part: slice) -> None:
+            grow_fold_trees(rows, states, part.start, part.stop, max_samples, max_depth, *into)
+
+        map_blocks(work, n_trees, TREES, n_threads)
         length, root = level + average_path_length(np.arange(max_samples + 1))[size], width * np.arange(n_trees)
         depth = int(level.max())
         return cls(feature, threshold, child, length, root, np.array(sizes, dtype=np.intp), depth, max_samples)
-
-    @classmethod
-    def _of(cls, trees: Trees, sizes: Sequence[int]) -> "Forest":
-        max_samples = trees.drawn.shape[1]
-        rest = average_path_length(np.arange(max_samples + 1))[trees.size]
-        return cls(
-            feature=trees.feature,
-            threshold=trees.threshold,
-            child=trees.child,
-            length=trees.level + 1.0 + rest - 1.0,  # rounded as scikit-learn does, to which a root has depth 1
-            root=trees.root,
-            sizes=np.array(sizes, dtype=np.intp),
-            depth=int(trees.level.max()),
-            max_samples=max_samples,
-        )
 
     def _unseen_scores(self, X: FloatArray, scores: FloatArray, drawn: IntArray) -> FloatArray:
         """Scores of the training rows, n x len(sizes), by the trees that have not drawn them.
@@ -379,7 +305,3 @@ def average_path_length(n_rows: IntArray) -> FloatArray:
     m = n_rows[many]
     expected[many] = 2.0 * (np.log(m - 1.0) + np.euler_gamma) - 2.0 * (m - 1.0) / m
     return expected
-
-
-def _grown(X: FloatArray, sizes: Sequence[int], seed: int, n_threads: int, *, scikit_learn: bool) -> Trees:
-    return of_scikit_learn(X, max(sizes), seed) if scikit_learn else grow(X, max(sizes), seed, n_threads)

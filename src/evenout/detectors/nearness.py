@@ -8,7 +8,7 @@ features as it does: what breaks a dependency between features shows there and n
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -16,11 +16,9 @@ from evenout.core.checks import require
 from evenout.core.parallel import by_rows, map_blocks, one_blas_thread
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.family import Without, by_refitting
-from evenout.detectors.neighbours import Neighbours, distinct_rows
+from evenout.detectors.neighbours import Neighbours, capped, distinct_rows
 from evenout.detectors.search import FEW
 from evenout.detectors.units import FARTHEST, GRID, Units
-
-Fit: TypeAlias = Callable[..., Any]
 
 CLIP = 3.0  # spreads beyond which a value says no more about how features vary together
 LEAST = 1e-3  # variance of a direction, beside the largest, below which it is left out
@@ -35,17 +33,10 @@ _PRODUCTS = 5e8  # of numbers; turning rows takes a second beyond, and a file ho
 
 @dataclass(frozen=True, eq=False)
 class Nearness:
-    """Fitted neighbours whose scores are logarithms.
+    """Fitted neighbours whose scores are logarithms."""
 
-    Parameters
-    ----------
-    neighbours : Neighbours
-        Of the rows, or of the turned rows.
-    turn : array of shape (d, m) or None
-        ``X @ turn``, rounded, are the coordinates in which neighbours are sought; None: X itself.
-    """
-
-    neighbours: Neighbours
+    neighbours: Neighbours  # of the rows, or of the turned rows
+    # ``X @ turn``, rounded, are the coordinates in which neighbours are sought; None: X itself.
     turn: Annotated[FloatArray, "d m"] | None
     kind: ClassVar[str] = "nearness"
 
@@ -76,80 +67,60 @@ class Nearness:
         self.neighbours.fits(n_rows, n_features if self.turn is None else self.turn.shape[1])
 
     @classmethod
-    def fit(
-        cls,
-        X: FloatArray,
-        *,
-        lof: Sequence[int] = (),
-        knn: Sequence[int] = (),
-        decorrelate: bool = False,
-        n_threads: int = 1,
-        fit: Fit = Neighbours.fit,
-    ) -> tuple["Nearness", FloatArray]:
-        """Learn from training rows of shape (n, d); the fitted object and the training scores.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        lof, knn : sequences of int
-            Numbers of neighbours, as in `Neighbours`.
-        decorrelate : bool
-            Seek neighbours in decorrelated coordinates.
-        n_threads : int
-        fit : function
-            `Neighbours.fit`, or its twin on another device.
-        """
-        if decorrelate:
-            lof, knn = _capped(lof, len(X)), _capped(knn, len(X))
-        turn = decorrelating(X, n_threads=n_threads) if decorrelate else None
-        found, raw = fit(X=turned(X, turn, n_threads), lof=lof, knn=knn, n_threads=n_threads)
-        fitted = cls(found, turn)
-        return fitted, fitted.logarithms(raw, n_threads=n_threads)
+    def fit(cls, X: FloatArray, **settings: Any) -> tuple["Nearness", FloatArray]:
+        """Learn from training rows of shape (n, d); the fitted object and the training scores; see `cross_fit`."""
+        return cls.cross_fit(X, None, **settings)[:2]
 
     @classmethod
     def cross_fit(
         cls,
         X: FloatArray,
-        folds: IntArray,
+        folds: IntArray | None,
         *,
         lof: Sequence[int] = (),
         knn: Sequence[int] = (),
         decorrelate: bool = False,
         n_threads: int = 1,
-        fit: Fit = Neighbours.fit,
-        cross_fit: Fit = Neighbours.cross_fit,
+        cross_fit: Callable[..., Any] = Neighbours.cross_fit,
     ) -> tuple["Nearness", FloatArray, Without]:
-        """What `fit` returns, and a function of a fold: the scores of all rows, learnt without the fold.
+        """The fitted object, the training scores, and a function of a fold: the scores of all rows without the fold.
 
         Decorrelated coordinates are learnt without the fold as well, which takes a search for each fold. From `MANY`
         rows per feature on they are learnt once, on all rows: one row then has 1 % of a say in them or less. Below
         `SOUND` rows outside of a fold per feature there are none.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        folds : array of int, shape (n,), or None
+        lof, knn : sequences of int
+            Numbers of neighbours, as in `Neighbours`.
+        decorrelate : bool
+            Seek neighbours in decorrelated coordinates.
+        n_threads : int
+        cross_fit : function
+            `Neighbours.cross_fit`, or its twin on another device.
         """
         if decorrelate:  # the search in plain coordinates has warned
-            lof, knn = _capped(lof, len(X)), _capped(knn, len(X))
-        sought: dict[str, Any] = {"lof": lof, "knn": knn, "n_threads": n_threads}
-        decorrelate = decorrelate and len(X) - int(np.bincount(folds).max()) >= SOUND * X.shape[1]
-        if decorrelate and len(X) < MANY * X.shape[1]:
-            fitted, scores = cls.fit(X, decorrelate=True, fit=fit, **sought)
-
-            def refit(rows: FloatArray, fold: int) -> tuple[Nearness, FloatArray]:  # noqa: ARG001
-                return cls.fit(rows, decorrelate=True, fit=fit, **sought)
-
-            return fitted, scores, by_refitting(X, folds, refit, n_threads=n_threads)
+            lof, knn = (capped(ks, len(X)).tolist() for ks in (lof, knn))
+        if folds is not None and len(X) - int(np.bincount(folds).max()) < SOUND * X.shape[1]:
+            decorrelate = False
+        again = decorrelate and folds is not None and len(X) < MANY * X.shape[1]
         turn = decorrelating(X, n_threads=n_threads) if decorrelate else None
-        found, raw, without = cross_fit(X=turned(X, turn, n_threads), folds=folds, **sought)
-        one = cls(found, turn)
-        logarithms = partial(one.logarithms, n_threads=n_threads)
-        return one, logarithms(raw), lambda fold: logarithms(without(fold))
+        sought: dict[str, Any] = {"lof": lof, "knn": knn, "n_threads": n_threads}
+        near, raw, without = cross_fit(X=turned(X, turn, n_threads), folds=None if again else folds, **sought)
+        fitted = cls(near, turn)
+        logarithms = partial(fitted.logarithms, n_threads=n_threads)
+        if not again:
+            return fitted, logarithms(raw), lambda fold: logarithms(without(fold))
+        sought |= {"decorrelate": True, "cross_fit": cross_fit}
+        leave_out = by_refitting(X, folds, lambda rows, _: cls.fit(rows, **sought), n_threads=n_threads)
+        return fitted, logarithms(raw), leave_out
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """``log LOF`` and ``log(1 + distance)`` of rows of shape (r, d), the LOF columns first."""
-        raw = self.neighbours.score(self.turned(X, n_threads=n_threads), n_threads=n_threads)
+        raw = self.neighbours.score(turned(X, self.turn, n_threads), n_threads=n_threads)
         return self.logarithms(raw, n_threads=n_threads)
-
-    def turned(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
-        """Rows of shape (r, d) in the coordinates in which neighbours are sought."""
-        return turned(X, self.turn, n_threads)
 
     def logarithms(self, raw: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Of the scores of ``neighbours``, whose LOF columns come first."""
@@ -205,11 +176,6 @@ def _clipped_covariance(X: FloatArray, units: Units, n_threads: int) -> FloatArr
     total, of_high, mixed, of_low = (sum(part) for part in zip(*parts, strict=True))
     second = (_LIMB**2 * of_high + _LIMB * (mixed + mixed.T)) + of_low
     return (second / n - np.outer(total / n, total / n)) * GRID**2
-
-
-def _capped(ks: Sequence[int], n_rows: int) -> list[int]:
-    """Numbers of neighbours that ``n_rows`` rows have."""
-    return [min(int(k), max(n_rows - 1, 1)) for k in ks]
 
 
 def turned(X: FloatArray, turn: FloatArray | None, n_threads: int) -> FloatArray:

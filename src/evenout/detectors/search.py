@@ -15,7 +15,7 @@ among up to `SMALL` points, which takes about as long, but half as long to compi
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,54 +24,32 @@ from evenout.core.parallel import map_blocks, map_each
 from evenout.core.types import BoolArray, Float32Array, FloatArray, IntArray
 
 BLOCK = 64  # points in a block: the bits of one integer say which of them may be near
-SMALL_CUT = (
-    2048  # points that are cut without compiled code: it would take longer to compile than all cuts of small tables
-)
+SMALL_CUT = 2048  # points that are cut without compiled code, which would take longer to compile than to cut them
 WHOLE = 8192  # points that are cut by one thread, to the end
 QUERY_BLOCKS = 4  # per piece of work handed to a thread
+
+LAST = np.iinfo(np.int32).max  # the id of no point
 
 Ids = npt.NDArray[np.int32]
 
 
 class Exact(NamedTuple):
-    """Points in b blocks of at most ``BLOCK``; unused places of the last block are NaN.
+    """Points in b blocks of at most ``BLOCK``; unused places of the last block are NaN."""
 
-    Attributes
-    ----------
-    points : array, b x BLOCK x d
-    ids : array of int32, b x BLOCK
-        The row of each point in the array that was cut; -1 where there is none.
-    size : array of int, b
-        How many points each block holds.
-    low, high : arrays, b x d
-        The bounding boxes.
-    """
-
-    points: FloatArray
-    ids: Ids
-    size: IntArray
-    low: FloatArray
+    points: FloatArray  # b x BLOCK x d
+    ids: Ids  # b x BLOCK: the row of each point in the array that was cut; -1 where there is none
+    size: IntArray  # b: how many points each block holds
+    low: FloatArray  # b x d: the bounding boxes, with high
     high: FloatArray
 
 
 class Rounded(NamedTuple):
-    """The same points relative to a centre, in float32.
+    """Points of blocks relative to a centre, in float32."""
 
-    Attributes
-    ----------
-    centre : array, d
-    values : array of float32, b x d x BLOCK
-        Features by point, so that neighbouring points are neighbours in memory.
-    offsets : array of float32, b x BLOCK
-        Minus half of the squared norm.
-    reach : array, b
-        The largest norm in each block.
-    """
-
-    centre: FloatArray
-    values: Float32Array
-    offsets: Float32Array
-    reach: FloatArray
+    centre: FloatArray  # d
+    values: Float32Array  # b x d x BLOCK: features by point, so that neighbouring points are neighbours in memory
+    offsets: Float32Array  # b x BLOCK: minus half of the squared norm
+    reach: FloatArray  # b: the largest norm in each block
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +60,7 @@ class Blocks:
 
     @cached_property
     def rounded(self) -> Rounded:
-        """What products need to know of the data; computed when it is first searched.
+        """Layout for products; computed when the blocks are first searched.
 
         The centre is a median over the boxes, so a few points far away cost the others no digits. What float32 cannot
         hold becomes infinite, and its block is searched without products.
@@ -95,26 +73,27 @@ class Blocks:
             offsets = (-0.5 * squares).astype(np.float32)
         return Rounded(centre, values, offsets, np.sqrt(np.fmax.reduce(squares, axis=1)))
 
+    @cached_property
+    def few(self) -> "FewBlocks":
+        """The layout for a search row by row."""
+        points, ids, size, low, high = self.exact
+        values, lows, highs = (np.ascontiguousarray(array) for array in (points.transpose(0, 2, 1), low.T, high.T))
+        return FewBlocks(values, ids, size, lows, highs)
 
-def cut_blocks(points: FloatArray, *, method: Literal["boxes", "brute"] = "boxes", n_threads: int = 1) -> Blocks:
-    """Cut ``points`` (n x d, n >= 1) into blocks.
 
-    ``method="brute"`` keeps the order of the rows and gives each block all of space as its box: a search over such
-    blocks leaves nothing out, and as no centre can be told, no products are used.
-    """
+def cut_blocks(points: FloatArray, *, n_threads: int = 1) -> Blocks:
+    """Cut ``points`` (n x d, n >= 1) into blocks of points that lie close together."""
     n, d = points.shape
-    n_blocks = -(-n // BLOCK)
-    order = np.arange(n) if method == "brute" else _halving_order(points, n_threads)
+    n_blocks, order = -(-n // BLOCK), _halving_order(points, n_threads)
     blocks, ids = np.full((n_blocks, BLOCK, d), np.nan), np.full((n_blocks, BLOCK), -1, dtype=np.int32)
-    low, high = np.full((n_blocks, d), -np.inf), np.full((n_blocks, d), np.inf)
+    low, high = np.empty((n_blocks, d)), np.empty((n_blocks, d))
 
     def fill(part: slice) -> None:
         rows = order[part.start * BLOCK : part.stop * BLOCK]
         ids[part].reshape(-1)[: len(rows)] = rows
         blocks[part].reshape(-1, d)[: len(rows)] = points.take(rows, axis=0)
-        if method != "brute":  # NaN, where there is no point, is neither the least nor the largest
-            np.fmin.reduce(blocks[part], axis=1, out=low[part])
-            np.fmax.reduce(blocks[part], axis=1, out=high[part])
+        np.fmin.reduce(blocks[part], axis=1, out=low[part])  # NaN, where there is no point, is not the least
+        np.fmax.reduce(blocks[part], axis=1, out=high[part])
 
     map_blocks(fill, n_blocks, WHOLE // BLOCK, n_threads)
     size = np.minimum(BLOCK, n - BLOCK * np.arange(n_blocks))
@@ -149,7 +128,7 @@ def _halving_order(points: FloatArray, n_threads: int) -> IntArray:
 
 
 def _halve_to_blocks(points: FloatArray, rows: IntArray) -> None:
-    """What the compiled `evenout.detectors._search_kernels.halve_to_blocks` does."""
+    """Halve as the compiled `evenout.detectors._search_kernels.halve_to_blocks` does."""
     left = -(-len(rows) // BLOCK) // 2 * BLOCK
     if left:
         own = points.take(rows, axis=0)
@@ -160,7 +139,7 @@ def _halve_to_blocks(points: FloatArray, rows: IntArray) -> None:
 
 
 def drop_points(blocks: Blocks, dropped: BoolArray, *, n_threads: int = 1) -> Blocks:
-    """The same blocks without some points; ``dropped`` says which, by their ids.
+    """Blocks without some of their points; ``dropped`` says which, by their ids.
 
     NaN is no nearer than anything, so a search never finds it; the boxes, and the bounds of norms, stay as they are.
     """
@@ -190,8 +169,7 @@ def nearest_by_blocks(
 
     asked = data.exact if queries is None else queries.exact
     m = int(asked.size.sum())
-    distances = np.full((m, k), np.inf)
-    neighbours = np.full((m, k), np.iinfo(np.int32).max, dtype=np.int32)
+    distances, neighbours = np.full((m, k), np.inf), np.full((m, k), LAST, dtype=np.int32)
     if k > 0:
         known = (data.exact, data.rounded, queries is None)
 
@@ -199,43 +177,23 @@ def nearest_by_blocks(
             work = Work.empty(len(data.exact.size), *asked.points.shape[1:])
             search_blocks(asked, part.start, part.stop, *known, work, distances, neighbours)
 
-        map_blocks(
-            search,
-            n_rows=len(asked.size),
-            block=QUERY_BLOCKS,
-            n_threads=n_threads,
-        )
+        map_blocks(search, len(asked.size), QUERY_BLOCKS, n_threads)
     return distances, neighbours
 
 
 FEW = 16  # rows; of 100,000 points with 10 features, twice as many were found sooner as a block
 SMALL_SEARCH = 1024  # points; among twice as many, the search by blocks took three quarters of the time
-LAST = np.iinfo(np.int32).max
 ROWS = 256  # per piece of work handed to a thread
 
 
-class Few(NamedTuple):
-    """Blocks of points and their boxes with the features first, so that all of them meet a row in vector instructions.
+class FewBlocks(NamedTuple):
+    """Blocks and boxes with the features first, so that all of them meet a row in vector instructions."""
 
-    Attributes
-    ----------
-    values : array, b x d x BLOCK
-    ids, size : see `evenout.detectors.search.Exact`
-    lows, highs : arrays, d x b
-    """
-
-    values: FloatArray
+    values: FloatArray  # b x d x BLOCK
     ids: Ids
     size: IntArray
-    lows: FloatArray
+    lows: FloatArray  # d x b, as highs
     highs: FloatArray
-
-    @classmethod
-    def of(cls, blocks: Blocks) -> "Few":
-        """Of blocks that were cut before."""
-        points, ids, size, low, high = blocks.exact
-        values, lows, highs = points.transpose(0, 2, 1), low.T, high.T
-        return cls(np.ascontiguousarray(values), ids, size, np.ascontiguousarray(lows), np.ascontiguousarray(highs))
 
     def nearest(
         self, X: FloatArray, k: int, *, without_self: bool = False, n_threads: int = 1
@@ -247,9 +205,7 @@ class Few(NamedTuple):
         from evenout.detectors._search_kernels import search_rows
 
         X = np.ascontiguousarray(X, dtype=np.float64)  # one kind of array, so that one kernel is compiled
-        distances, neighbours = np.empty((len(X), k)), np.empty((len(X), k), dtype=np.int32)
-        distances.fill(np.inf)
-        neighbours.fill(LAST)
+        distances, neighbours = np.full((len(X), k), np.inf), np.full((len(X), k), LAST, dtype=np.int32)
 
         def search(part: slice) -> None:
             room = np.empty(len(self.ids)), np.empty(BLOCK), np.empty(len(self.ids), dtype=np.intp)
@@ -270,4 +226,4 @@ def nearest(data: Blocks, k: int, *, queries: FloatArray | None = None, n_thread
     if X is None:
         X = np.empty((n, data.exact.points.shape[2]))
         X[data.exact.ids.ravel()[:n]] = data.exact.points.reshape(-1, X.shape[1])[:n]
-    return Few.of(data).nearest(X, k, without_self=queries is None, n_threads=n_threads)
+    return data.few.nearest(X, k, without_self=queries is None, n_threads=n_threads)

@@ -20,18 +20,11 @@ _ROWS = 16384  # rated at a time
 
 @dataclass(frozen=True)
 class Tails:
-    """Learnt distribution of each feature.
+    """Learnt distribution of each feature."""
 
-    Parameters
-    ----------
-    features : array of shape (m,)
-        The columns of X that vary on the training rows; the others say nothing and have no score.
-    known : array of shape (n, m)
-        Their training values, each column sorted.
-    """
-
+    # The columns of X that vary on the training rows; the others say nothing and have no score.
     features: Annotated[IntArray, "m", Within()]
-    known: Annotated[FloatArray, "n m"]
+    known: Annotated[FloatArray, "n m"]  # their training values, each column sorted
     kind: ClassVar[str] = "tails"
 
     @property
@@ -42,12 +35,13 @@ class Tails:
     @classmethod
     def fit(cls, X: FloatArray, *, n_threads: int = 1) -> tuple["Tails", FloatArray]:
         """Learn from training rows of shape (n, d); the fitted object and the training scores of shape (n, m)."""
-        nobody = np.full(len(X), -1, dtype=np.intp)
-        return cls.cross_fit(X, nobody, n_threads=n_threads)[:2]
+        return cls.cross_fit(X, None, n_threads=n_threads)[:2]
 
     @classmethod
-    def cross_fit(cls, X: FloatArray, folds: IntArray, *, n_threads: int = 1) -> tuple["Tails", FloatArray, Without]:
-        """What `fit` returns, and a function of a fold: the scores of all rows, learnt without the fold.
+    def cross_fit(
+        cls, X: FloatArray, folds: IntArray | None, *, n_threads: int = 1
+    ) -> tuple["Tails", FloatArray, Without]:
+        """Fit as `fit` does, and return a function of a fold as well: the scores of all rows, learnt without it.
 
         A feature that varies keeps its column, also where it is constant on the rows outside a fold. Each is sorted
         once, and rated in that order; features run on threads.
@@ -65,13 +59,22 @@ class Tails:
             scores = np.empty(order.shape)
 
             def rate(j: int) -> None:
-                scores[j, order[j]] = cls._rate_in_order(ordered[j], kept[order[j]])
+                values, own = ordered[j], kept[order[j]]
+                below, upto = _counts_of_kept(values, own)
+                first, last = int(own.argmax()), len(own) - 1 - int(own[::-1].argmax())
+                rest = int(upto[-1]), values[first], values[last]
+                for part in (slice(0, first), slice(first, last + 1), slice(last + 1, None)):  # only the middle is long
+                    scores[j, order[j][part]] = cls._rate(values[part], below[part], upto[part], *rest)
 
             map_columns(rate, range(len(features)), len(X), n_threads)
             return scores.T
 
         map_columns(sort, range(len(features)), len(X), n_threads)
-        return cls(features, ordered.T), rated(np.ones(len(X), dtype=bool)), lambda fold: rated(folds != fold)
+        return (
+            cls(features, ordered.T),
+            rated(np.ones(len(X), dtype=bool)),
+            lambda fold: rated(np.asarray(folds) != fold),
+        )
 
     def without_rows(self, rows: FloatArray) -> Self:
         """Without the values, where they are those of rows that something else keeps."""
@@ -109,23 +112,13 @@ class Tails:
         map_blocks(work, len(X), _ROWS, n_threads)
         return scores
 
-    @classmethod
-    def _rate_in_order(cls, values: FloatArray, kept: BoolArray) -> FloatArray:
-        """Scores of n sorted values of one feature, by those of them that are kept."""
-        below, upto = _counts_of_kept(values, kept)
-        first, last = int(kept.argmax()), len(kept) - 1 - int(kept[::-1].argmax())
-        rest = int(upto[-1]), values[first], values[last]
-        parts = (slice(0, first), slice(first, last + 1), slice(last + 1, None))  # only the one inside is long
-        return np.concatenate([cls._rate(values[part], below[part], upto[part], *rest) for part in parts])
-
     @staticmethod
-    def _rate(
-        values: FloatArray, below: IntArray, upto: IntArray, n: int, lowest: FloatArray, highest: FloatArray
-    ) -> FloatArray:
+    def _rate(values: FloatArray, below: IntArray, upto: IntArray, n: int, *ends: FloatArray) -> FloatArray:
         """Scores of values (...) of which ``below`` of n training values are smaller, and ``upto`` no larger.
 
-        The training values go from ``lowest`` to ``highest``.
+        The training values lie between the two ``ends``.
         """
+        lowest, highest = ends
         share = np.maximum(np.minimum(upto, n - below), 0.5) / n
         outside = np.maximum(values - highest, 0.0) + np.maximum(lowest - values, 0.0)
         beyond = _log1p_ratio(outside, highest - lowest) if outside.any() else 0.0
@@ -133,19 +126,12 @@ class Tails:
 
 
 class Sides(Tails):
-    """On which side of each feature a row lies: what labels can learn from, and no sign of an outlier."""
+    """The side of each feature on which a row lies: labels can teach it, and by itself it is no sign of an outlier."""
 
     kind: ClassVar[str] = "sides"
 
     @staticmethod
-    def _rate(
-        values: FloatArray,  # noqa: ARG004
-        below: IntArray,
-        upto: IntArray,
-        n: int,
-        lowest: FloatArray,  # noqa: ARG004
-        highest: FloatArray,  # noqa: ARG004
-    ) -> FloatArray:
+    def _rate(values: FloatArray, below: IntArray, upto: IntArray, n: int, *ends: FloatArray) -> FloatArray:  # noqa: ARG004
         """``log P(<= x) - log P(>= x)`` for each feature, where half a row is counted for none."""
         return np.log(np.maximum(upto, 0.5)) - np.log(np.maximum(n - below, 0.5))
 

@@ -50,15 +50,17 @@ class Ranges:
         return Ranges(np.minimum(self.low, other.low), np.maximum(self.high, other.high), sketches)
 
     def outline(self, *, n_threads: int = 1) -> "Outline":
-        """What the second look needs to know; where no column varies, the first one stays."""
+        """The columns to look at again; where none varies, the first one stays."""
         low, high = self.low, self.high
         varies = (high - low > _ROUNDING * np.maximum(np.abs(low), np.abs(high))) & (high - low > 1e-250)
         kept = np.flatnonzero(varies) if varies.any() else np.zeros(1, dtype=np.intp)
 
-        def quartiles(j: int) -> list[tuple[float, float]]:
-            return [self.sketches[j].bounds(share) for share in QUARTILES]
-
-        bounds = map_columns(quartiles, kept.tolist(), self.sketches[0].count, n_threads)
+        bounds = map_columns(
+            lambda j: [self.sketches[j].bounds(share) for share in QUARTILES],
+            kept.tolist(),
+            self.sketches[0].count,
+            n_threads,
+        )
         return Outline(kept, varies[kept], low[kept], high[kept], np.array(bounds))
 
 
@@ -79,31 +81,15 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True)
 class Measures:
-    """A second look at the m columns that are kept.
-
-    Parameters
-    ----------
-    outline : Outline
-    n_rows : int
-    quartiles : tuple of tuples of Narrowed
-        Three of each column.
-    sums : array of shape (m, 4)
-        Sums of ``u = (x - low) / span`` and of ``u^2``, each in two numbers that are exact.
-    two : array of bool, shape (m,)
-        Whether there is no value but the smallest and the largest.
-    ones : array of int, shape (m,)
-        How many values are 1.
-    before : array of int, shape (m,)
-        In columns from 0 to 1: the nearest such column to the left that is 1 where this one is, over all rows; -1 if
-        none ever is.
-    """
+    """A second look at the m columns that are kept."""
 
     outline: Outline
     n_rows: int
-    quartiles: tuple[tuple[Narrowed, ...], ...]
-    sums: FloatArray
-    two: BoolArray
-    ones: IntArray
+    quartiles: tuple[tuple[Narrowed, ...], ...]  # three of each column
+    sums: FloatArray  # (m, 4): sums of ``u = (x - low) / span`` and of ``u^2``, each in two numbers that are exact
+    two: BoolArray  # (m,): whether there is no value but the smallest and the largest
+    ones: IntArray  # (m,): how many values are 1
+    # (m,): of columns from 0 to 1, the nearest such column to the left that is ever 1 where this one is; -1 for none.
     before: IntArray
 
     @classmethod
@@ -131,13 +117,8 @@ class Measures:
         two, ones, before = self.two & other.two, self.ones + other.ones, np.maximum(self.before, other.before)
         return Measures(self.outline, n, quartiles, sums, two, ones, before)
 
-    @property
-    def rank_error(self) -> float:
-        """What quartiles may be off in rank, as a share of the rows."""
-        return max(quartile.rank_error for own in self.quartiles for quartile in own)
-
-    def centres_and_spreads(self) -> tuple[FloatArray, FloatArray]:
-        """Where each column is centred and what it is divided by, (m,); see `evenout.detectors.units.Units`."""
+    def units(self) -> "Units":
+        """Where each column is centred and what it is divided by."""
         outline, span = self.outline, self.outline.span
         asked = [[each.quantile(share) for each, share in zip(own, QUARTILES, strict=True)] for own in self.quartiles]
         first, centre, third = np.array(asked).T
@@ -148,21 +129,19 @@ class Measures:
         two = self.two & outline.varies
         centre, spread = np.where(two, outline.low, centre), np.where(two, span / APART, spread)
         one_hot = self._one_hot(two & (outline.low == 0.0) & (outline.high == 1.0))
-        return centre, np.where(one_hot | ~outline.varies, 1.0, spread)
+        return Units(outline.kept, centre, np.where(one_hot | ~outline.varies, 1.0, spread))
 
     def _deviations(self) -> FloatArray:
         """Standard deviations, rounded once: in ranges, so that no square leaves the floating-point range."""
-        found = []
-        for coarse, fine, coarse_squares, fine_squares in self.sums.tolist():
-            mean = (Fraction(coarse) + Fraction(fine)) / self.n_rows
-            square = (Fraction(coarse_squares) + Fraction(fine_squares)) / self.n_rows
-            found.append(float(max(square - mean**2, Fraction(0))))
-        return self.outline.span * np.sqrt(np.array(found))
+        variances = []
+        for sums in self.sums.tolist():
+            coarse, fine, coarse_squares, fine_squares = (Fraction(total) / self.n_rows for total in sums)
+            variances.append(float(max(coarse_squares + fine_squares - (coarse + fine) ** 2, Fraction(0))))
+        return self.outline.span * np.sqrt(np.array(variances))
 
     def _one_hot(self, candidates: BoolArray) -> BoolArray:
         """Which columns belong to a run of columns of 0 and 1 that sum to 1 in every row."""
-        found = np.zeros(len(candidates), dtype=bool)
-        start = 0
+        one_hot, start = np.zeros(len(candidates), dtype=bool), 0
         while start < len(candidates):
             total, stop = 0, start
             # No two of the columns from start to stop are 1 in one row, so total counts the rows in which one is.
@@ -170,9 +149,9 @@ class Measures:
                 total += int(self.ones[stop])
                 stop += 1
             whole = total == self.n_rows
-            found[start:stop] |= whole
+            one_hot[start:stop] |= whole
             start = stop if whole else start + 1
-        return found
+        return one_hot
 
 
 def _exact_sum(values: FloatArray) -> tuple[float, float]:
@@ -184,17 +163,17 @@ def _exact_sum(values: FloatArray) -> tuple[float, float]:
 
 def _before(X: FloatArray, kept: IntArray, binary: BoolArray, n_threads: int) -> IntArray:
     """See `Measures`; -1 for columns that are not binary."""
-    found, places = np.full(len(kept), -1, dtype=np.intp), np.flatnonzero(binary)
-    if len(places) < 2:
-        return found
+    before, columns = np.full(len(kept), -1, dtype=np.intp), np.flatnonzero(binary)
+    if len(columns) < 2:
+        return before
 
     def look(rows: slice) -> IntArray:
-        is_one = X[rows, kept[places]] == 1.0
-        last = np.maximum.accumulate(np.where(is_one, places, -1), axis=1)
+        is_one = X[rows, kept[columns]] == 1.0
+        last = np.maximum.accumulate(np.where(is_one, columns, -1), axis=1)
         return np.where(is_one[:, 1:], last[:, :-1], -1).max(axis=0)
 
-    found[places[1:]] = np.max(map_blocks(look, len(X), _BLOCK, n_threads), axis=0, initial=-1)
-    return found
+    before[columns[1:]] = np.max(map_blocks(look, len(X), _BLOCK, n_threads), axis=0, initial=-1)
+    return before
 
 
 GRID = 2.0**-20  # standardised values are multiples of it
@@ -238,16 +217,11 @@ class Units:
         """Columns are in order."""
         require(len(self.kept) and (np.diff(self.kept) > 0).all(), "kept", "is out of order")
 
-    @classmethod
-    def fit(cls, X: FloatArray, *, n_threads: int = 1) -> "Units":
+    @staticmethod
+    def fit(X: FloatArray, *, n_threads: int = 1) -> "Units":
         """Learn from training rows of shape (n, d); where no column varies, the first one stays."""
         outline = Ranges.of(X, None, n_threads=n_threads).outline(n_threads=n_threads)
-        return cls.of(Measures.of(X, outline, None, n_threads=n_threads))
-
-    @classmethod
-    def of(cls, measures: Measures) -> "Units":
-        """From what all training rows tell, in memory or in parts."""
-        return cls(measures.outline.kept, *measures.centres_and_spreads())
+        return Measures.of(X, outline, None, n_threads=n_threads).units()
 
     def apply(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Rows of shape (r, d) in these units, shape (r, m), rounded.
@@ -255,13 +229,14 @@ class Units:
         Multiplying and shifting a column of X changes these quotients by rounding errors alone, and rounding, to
         `GRID` and from 2 on to as many digits, takes those away: not even a tie is broken.
         """
-        return by_rows(self._rounded, X, width=len(self.kept), n_threads=n_threads)
 
-    def _rounded(self, X: FloatArray) -> FloatArray:
-        with np.errstate(over="ignore"):
-            z = np.clip((X.take(self.kept, axis=1) - self.centre) / self.spread, -FARTHEST, FARTHEST)
-        step = np.ldexp(GRID, np.maximum(np.frexp(z)[1] - 1, 0))
-        return np.rint(z / step) * step + 0.0  # + 0.0: no -0.0 remains
+        def rounded(rows: FloatArray) -> FloatArray:
+            with np.errstate(over="ignore"):
+                z = np.clip((rows.take(self.kept, axis=1) - self.centre) / self.spread, -FARTHEST, FARTHEST)
+            step = np.ldexp(GRID, np.maximum(np.frexp(z)[1] - 1, 0))
+            return np.rint(z / step) * step + 0.0  # + 0.0: no -0.0 remains
+
+        return by_rows(rounded, X, width=len(self.kept), n_threads=n_threads)
 
     def warn_dropped(self, names: Sequence[str]) -> None:
         """Name the columns, of all d, that do not vary."""

@@ -50,8 +50,8 @@ from evenout.groups.read import Codes
 from evenout.groups.rules import Groups
 from evenout.out_of_core.engines import Engine
 from evenout.out_of_core.survey import (
-    Reference,
-    Settled,
+    DrawnRows,
+    SettledGroups,
     Survey,
     count_again,
     draw_reference,
@@ -76,7 +76,7 @@ class Plan:
     exact_rows : int
         Up to so many rows, the ranks behind beta are exact. Beyond, they come from a sketch.
     scores_to : Path, optional
-        An empty folder, reachable by all workers, for one file of scores per partition (`parquet.ScoresFile`).
+        An empty folder, reachable by all workers, for one file of scores per partition (`parquet.scores_file`).
     sufficient : bool
         Whether probabilities of groups, if any, are said to tell all that a score knows of them.
     """
@@ -93,7 +93,7 @@ class Beyond:
     """A reference of all rows, and the partitions that hold them; see `evenout.fitting.Source`."""
 
     rows: TrainingRows
-    groups: Settled
+    groups: SettledGroups
     plan: Plan
     parameters: Mapping[str, Any]
     seed: int
@@ -288,7 +288,7 @@ def score_partitions(
     coder: Coder | None = None,
     device: str = "cpu",
 ) -> IntArray:
-    """Write the scores of all rows, new ones too, into a folder: one file per partition (`parquet.ScoresFile`).
+    """Write the scores of all rows, new ones too, into a folder: one file per partition (`parquet.scores_file`).
 
     ``coder`` names the groups where they are not values of columns, such as bands of a number. ``device`` is where
     detectors score, on the machine that has a partition.
@@ -376,7 +376,7 @@ def _coder(survey: Survey, rules: Groups, *, labelled: bool) -> Coder:
 
 
 def _training_rows(
-    drawn: Reference, groups: Settled, grouping: Grouping | None, names: Sequence[str] | None
+    drawn: DrawnRows, groups: SettledGroups, grouping: Grouping | None, names: Sequence[str] | None
 ) -> TrainingRows:
     hard = Codes(drawn.codes, groups.labels, groups.left_out)
     rows = TrainingRows(drawn.X, hard, drawn.labels, feature_names=names)
@@ -385,7 +385,7 @@ def _training_rows(
     return rows.grouped(grouping, grouping.members(drawn.columns), coder=grouping.coder)
 
 
-def _labelled(rows: TrainingRows, drawn: Reference, parameters: Mapping[str, Any]) -> TrainingRows:
+def _labelled(rows: TrainingRows, drawn: DrawnRows, parameters: Mapping[str, Any]) -> TrainingRows:
     """All rows with their labels, if the base score is to learn from them."""
     if not parameters["learn"]:
         return rows

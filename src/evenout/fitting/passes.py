@@ -38,8 +38,8 @@ from evenout.exceptions import InputError, warn
 from evenout.fitting.resemblance import FittedResemblance
 from evenout.fitting.score_model import KnownLabels, ScoreModel
 from evenout.groups.model import Coder, Grouping
-from evenout.out_of_core.engines import Engine, Part, Rows, Staged, read_rows
-from evenout.out_of_core.parquet import ScoresFile
+from evenout.out_of_core.engines import Engine, Partition, PartitionRows, Staged, read_rows
+from evenout.out_of_core.parquet import scores_file
 
 BLOCK = 65536  # rows of kept scores that are worked on together
 _ON_DEVICE = Lock()  # threads of a worker take turns: side by side they would be no faster, and need its memory twice
@@ -63,7 +63,7 @@ class Ready(NamedTuple):
 
     Attributes
     ----------
-    part : Part
+    part : Partition
     X : array of shape (m, d)
     content : array of shape (m, c)
         X as the named pools see it.
@@ -73,7 +73,7 @@ class Ready(NamedTuple):
         What stands behind the raw scores, in the order of `Scorer.score`.
     """
 
-    part: Part
+    part: Partition
     X: FloatArray
     content: FloatArray
     labels: Any
@@ -131,7 +131,7 @@ class Scorer:
         """Columns of raw scores, resemblance included."""
         return len(self.pool.names) + (0 if self.resemblance is None else self.resemblance.n_groups)
 
-    def read(self, part: Part) -> Ready:
+    def read(self, part: Partition) -> Ready:
         """Read and clean a partition, in one thread, and number its groups and folds."""
         self._require_device()
         rows = read_rows(part, self.coder)
@@ -169,7 +169,7 @@ class Scorer:
         """Columns of `known`."""
         return 0 if self.seen is None else 4
 
-    def known(self, rows: Rows, content: FloatArray, codes: IntArray) -> FloatArray:
+    def known(self, rows: PartitionRows, content: FloatArray, codes: IntArray) -> FloatArray:
         """What is known of labels, (m, 4): label, propensity, a number in [0, 1] by content, and place in ``seen``.
 
         The place is -1 for a row that is not in the reference. No column if labels are not kept.
@@ -179,7 +179,7 @@ class Scorer:
         numbers = content_in_group(content, codes, self.seed)
         return np.column_stack([rows.known(), numbers / 2.0**64, _place(numbers, self.seen)])
 
-    def keep(self, part: Part, table: FloatArray) -> dict[int, Path]:
+    def keep(self, part: Partition, table: FloatArray) -> dict[int, Path]:
         """Write the scores of a partition to a file that appears whole; none if there is no room."""
         with suppress(OSError):
             handle, name = tempfile.mkstemp(dir=self.scratch(), suffix=".npy")
@@ -188,7 +188,7 @@ class Scorer:
             return {part.index: Path(name)}
         return {}
 
-    def find(self, part: Part, files: Mapping[int, Path]) -> Ready | FloatArray:
+    def find(self, part: Partition, files: Mapping[int, Path]) -> Ready | FloatArray:
         """The kept scores of a partition, as they lie on disk; or its rows, to be scored again."""
         try:
             table: FloatArray = np.load(files[part.index], mmap_mode="r")
@@ -362,15 +362,15 @@ def _added(first: list[BaseScores], second: list[BaseScores]) -> list[BaseScores
     return [one + two for one, two in zip(first, second, strict=True)]
 
 
-def _read_part(part: Part, scorer: Scorer) -> Ready:
+def _read_part(part: Partition, scorer: Scorer) -> Ready:
     return scorer.read(part)
 
 
-def _score_part(ready: Ready, scorer: Scorer) -> tuple[Part, FloatArray]:
+def _score_part(ready: Ready, scorer: Scorer) -> tuple[Partition, FloatArray]:
     return ready.part, scorer.score(ready)
 
 
-def _keep_part(scored: tuple[Part, FloatArray], scorer: Scorer) -> RawScores:
+def _keep_part(scored: tuple[Partition, FloatArray], scorer: Scorer) -> RawScores:
     (part, table), k = scored, len(scorer.pool.names)
     folds = [table[table[:, -1] == fold, :k] for fold in range(N_FOLDS)]
     low = np.stack([raw.min(axis=0, initial=np.inf) for raw in folds])
@@ -383,20 +383,20 @@ def _keep_part(scored: tuple[Part, FloatArray], scorer: Scorer) -> RawScores:
 
 
 def _find_part(
-    part: Part, work: Callable[..., Any], scorer: Scorer, files: Mapping[int, Path], *shared: Any  # noqa: ARG001
-) -> tuple[Part, Ready | FloatArray]:  # fmt: skip
+    part: Partition, work: Callable[..., Any], scorer: Scorer, files: Mapping[int, Path], *shared: Any  # noqa: ARG001
+) -> tuple[Partition, Ready | FloatArray]:  # fmt: skip
     return part, scorer.find(part, files)
 
 
 def _score_found(
-    found: tuple[Part, Ready | FloatArray], work: Callable[..., Any], scorer: Scorer, *shared: Any  # noqa: ARG001
-) -> tuple[Part, FloatArray]:  # fmt: skip
+    found: tuple[Partition, Ready | FloatArray], work: Callable[..., Any], scorer: Scorer, *shared: Any  # noqa: ARG001
+) -> tuple[Partition, FloatArray]:  # fmt: skip
     part, rows = found
     return part, scorer.score(rows) if isinstance(rows, Ready) else rows
 
 
 def _walk_scored(
-    scored: tuple[Part, FloatArray],
+    scored: tuple[Partition, FloatArray],
     work: Callable[..., T],
     scorer: Scorer,
     files: Mapping[int, Path],  # noqa: ARG001
@@ -409,13 +409,13 @@ def _walk_scored(
 _SCORING_WALK = Staged(_find_part, _score_found, _walk_scored)
 
 
-def _walk_part(part: Part, *given: Any) -> Any:
+def _walk_part(part: Partition, *given: Any) -> Any:
     """The same in one step: nothing, or next to nothing, is left to be scored."""
     return _SCORING_WALK(part, *given)
 
 
 def _base_part(
-    part: Part,  # noqa: ARG001
+    part: Partition,  # noqa: ARG001
     blocks: Iterable[Block],
     models: Sequence[ScoreModel],
     capacity: int | None,
@@ -431,7 +431,7 @@ def _base_part(
 
 
 def _cells_part(
-    part: Part,  # noqa: ARG001
+    part: Partition,  # noqa: ARG001
     blocks: Iterable[Block],
     models: Sequence[ScoreModel],
     ranks: Sequence[QuantileSketch] | None,
@@ -461,7 +461,7 @@ def ranks_weights(ranks: QuantileSketch, t: FloatArray) -> FloatArray:
 
 
 def _fair_part(
-    part: Part,  # noqa: ARG001
+    part: Partition,  # noqa: ARG001
     blocks: Iterable[Block],
     model: ScoreModel,
     mixture: Mixture,
@@ -489,7 +489,7 @@ def _merged(first: list[list[QuantileSketch]], second: list[list[QuantileSketch]
 
 
 def _unseen_part(
-    part: Part,  # noqa: ARG001
+    part: Partition,  # noqa: ARG001
     blocks: Iterable[Block],
     models: Sequence[ScoreModel],
     V: FloatArray,
@@ -503,7 +503,7 @@ def _unseen_part(
 
 
 def _above_part(
-    part: Part,  # noqa: ARG001
+    part: Partition,  # noqa: ARG001
     blocks: Iterable[Block],
     models: Sequence[ScoreModel],
     V: FloatArray,
@@ -520,7 +520,7 @@ def _above_part(
 
 
 def _flag_part(
-    part: Part,
+    part: Partition,
     blocks: Iterable[Block],
     model: ScoreModel,
     mixture: Mixture,
@@ -531,7 +531,7 @@ def _flag_part(
 ) -> FloatArray:
     counts = np.zeros((len(labels) + 1 if grouping is None else len(grouping.columns), 3))
     row = part.first_row
-    with nullcontext() if to is None else ScoresFile(to, part, labels) as file:
+    with nullcontext() if to is None else scores_file(to, part, labels) as write:
         for block in blocks:
             S, base = model.of_raw(block.raw)
             fair = mixture.apply(S, base)
@@ -540,8 +540,8 @@ def _flag_part(
                 np.add.at(counts, block.codes, flagged)
             else:
                 counts += np.asarray(grouping.members(block.numbers).weights.T @ flagged.astype(float))
-            if file is not None:
-                file.write(row, block.codes, base, fair, flagged[:, 2])
+            if write is not None:
+                write(row, block.codes, base, fair, flagged[:, 2])
             row += len(S)
     return counts
 
@@ -621,7 +621,7 @@ def teach(
     return model.taught(S, t, known, coverage=coverage, population=population), coverage
 
 
-def _labelled_part(part: Part, blocks: Iterable[Block], n_columns: int, most: int) -> Labelled:  # noqa: ARG001
+def _labelled_part(part: Partition, blocks: Iterable[Block], n_columns: int, most: int) -> Labelled:  # noqa: ARG001
     nobody = np.empty(0, dtype=np.intp)
     found = Labelled(np.empty((0, n_columns)), np.empty((0, 4)), nobody, 0, most)
     for block in blocks:

@@ -8,14 +8,13 @@ torch is imported when a function here is called, never before. ``device="cpu"``
 tests.
 """
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from evenout.core.pairwise import PairSums
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.family import Without
 from evenout.detectors.forest import Forest
-from evenout.detectors.nearness import Nearness
+from evenout.detectors.nearness import Nearness, turned
 from evenout.detectors.neighbours import Neighbours
 from evenout.exceptions import InputError, from_extra
 
@@ -36,17 +35,9 @@ def check_device(device: str) -> None:
 
 
 def pair_sums(
-    X: FloatArray,
-    Z: FloatArray,
-    groups: IntArray,
-    folds: IntArray,
-    *,
-    n_groups: int,
-    n_folds: int,
-    scale: Literal["minmax"] | float = "minmax",
-    device: str = "cuda",
+    X: FloatArray, Z: FloatArray, groups: IntArray, folds: IntArray, *, device: str = "cuda", **settings: Any
 ) -> PairSums:
-    """`evenout.core.pairwise.pair_sums` on a device.
+    """`evenout.core.pairwise.pair_sums`, whose arguments these are, on a device.
 
     With ``"minmax"`` similarities are rounded to half precision, by 2^-11 at most; a bias ``v' F v`` is off by no more,
     for any v, and the same bit for bit when repeated. Over many pairs rounding averages out: with 20,000 rows the
@@ -56,68 +47,27 @@ def pair_sums(
     check_device(device)
     from evenout.gpu import _torch_pairs
 
-    return _torch_pairs.pair_sums(X, Z, groups, folds, n_groups=n_groups, n_folds=n_folds, scale=scale, device=device)
-
-
-def fit_neighbours(
-    X: FloatArray, *, lof: Sequence[int], knn: Sequence[int], n_threads: int = 1, device: str = "cuda"
-) -> tuple[Neighbours, FloatArray]:
-    """`Neighbours.fit` on a device: the model and the raw training scores, the same bit for bit."""
-    check_device(device)
-    from evenout.gpu import _torch_neighbours
-
-    return _torch_neighbours.fit(X, lof, knn, device, n_threads)
+    return _torch_pairs.pair_sums(X, Z, groups, folds, device=device, **settings)
 
 
 def cross_fit_neighbours(
-    X: FloatArray,
-    folds: IntArray,
-    *,
-    lof: Sequence[int],
-    knn: Sequence[int],
-    n_threads: int = 1,
-    device: str = "cuda",
+    X: FloatArray, folds: IntArray | None, *, device: str = "cuda", **settings: Any
 ) -> tuple[Neighbours, FloatArray, Without]:
-    """`Neighbours.cross_fit` with the one search on a device: the same bit for bit."""
+    """`Neighbours.cross_fit`, whose arguments these are, with the one search on a device: the same bit for bit."""
     check_device(device)
     from evenout.gpu import _torch_neighbours
 
-    return _torch_neighbours.cross_fit(X, folds, lof, knn, device, n_threads)
-
-
-def fit_forest(
-    X: FloatArray,
-    *,
-    sizes: Sequence[int],
-    random_state: int,
-    n_threads: int = 1,
-    scikit_learn: bool = False,
-    device: str = "cuda",
-) -> tuple[Forest, FloatArray]:
-    """`Forest.fit` with the training rows scored on a device; the trees are grown on the CPU."""
-    check_device(device)
-    from evenout.gpu import _torch_forest
-
-    settings: dict[str, Any] = {"sizes": sizes, "random_state": random_state, "scikit_learn": scikit_learn}
-    return _torch_forest.fit(X, device, n_threads=n_threads, **settings)
+    return _torch_neighbours.cross_fit(X, folds, device, **settings)
 
 
 def cross_fit_forest(
-    X: FloatArray,
-    folds: IntArray,
-    *,
-    sizes: Sequence[int],
-    random_state: int,
-    n_threads: int = 1,
-    scikit_learn: bool = False,
-    device: str = "cuda",
+    X: FloatArray, folds: IntArray | None, *, device: str = "cuda", **settings: Any
 ) -> tuple[Forest, FloatArray, Without]:
-    """`Forest.cross_fit` with the training rows scored on a device."""
+    """`Forest.cross_fit`, whose arguments these are: trees are grown on the CPU, rows go down them on a device."""
     check_device(device)
     from evenout.gpu import _torch_forest
 
-    settings: dict[str, Any] = {"sizes": sizes, "random_state": random_state, "scikit_learn": scikit_learn}
-    return _torch_forest.cross_fit(X, folds, device, n_threads=n_threads, **settings)
+    return _torch_forest.cross_fit(X, folds, device, **settings)
 
 
 def score(part: Any, X: FloatArray, *, n_threads: int = 1, device: str = "cuda") -> FloatArray:
@@ -126,8 +76,7 @@ def score(part: Any, X: FloatArray, *, n_threads: int = 1, device: str = "cuda")
     from evenout.gpu import _torch_forest, _torch_neighbours
 
     if isinstance(part, Nearness):
-        turned = part.turned(X, n_threads=n_threads)
-        raw = score(part.neighbours, turned, n_threads=n_threads, device=device)
+        raw = score(part.neighbours, turned(X, part.turn, n_threads), n_threads=n_threads, device=device)
         return part.logarithms(raw, n_threads=n_threads)
     if isinstance(part, Neighbours):
         return _torch_neighbours.score(part, X, device, n_threads)

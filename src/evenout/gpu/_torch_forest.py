@@ -19,30 +19,19 @@ ROWS = 2**16  # rows whose scores a thread of the CPU makes of their paths
 SLICE = 2**20  # rows that go down a tree together without Triton
 
 
-def fit(X: FloatArray, device: str, **settings: Any) -> tuple[Forest, FloatArray]:
-    """See `Forest.fit`."""
-    walked, scores = _walked(device).fit(X, **settings)
-    return _plain(walked), scores
-
-
-def cross_fit(X: FloatArray, folds: IntArray, device: str, **settings: Any) -> tuple[Forest, FloatArray, Without]:
+def cross_fit(
+    X: FloatArray, folds: IntArray | None, device: str, **settings: Any
+) -> tuple[Forest, FloatArray, Without]:
     """See `Forest.cross_fit`: all rows go down the trees on the device, each tree's own rows on the CPU."""
-    walked, scores, without = _walked(device).cross_fit(X, folds, **settings)
-    return _plain(walked), scores, without
 
-
-def _walked(device: str) -> type[Forest]:
     class Walked(Forest):
-        """A forest whose training rows are scored on the device: `Forest.fit` asks for this method."""
+        """A forest whose training rows are scored on the device: `Forest.cross_fit` asks for this method."""
 
         def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
             return score(self, X, device, n_threads)
 
-    return Walked
-
-
-def _plain(walked: Forest) -> Forest:
-    return Forest(**{field.name: getattr(walked, field.name) for field in fields(Forest)})
+    walked, scores, without = Walked.cross_fit(X, folds, **settings)
+    return Forest(**{field.name: getattr(walked, field.name) for field in fields(Forest)}), scores, without
 
 
 def score(forest: Forest, X: FloatArray, device: str, n_threads: int) -> FloatArray:
@@ -91,12 +80,10 @@ def _path_lengths(trees: _Sent, columns: Tensor, depth: int) -> Tensor:
 
 
 def _plain_path_lengths(trees: _Sent, columns: Tensor, depth: int) -> Tensor:
-    """The same by torch alone: rows go down a tree together and rest at a leaf, whose children are itself."""
-    done = [_walk(trees, part.contiguous(), depth) for part in columns.split(SLICE, dim=1)]
-    return torch.cat(done, dim=1)
-
-
-def _walk(trees: _Sent, columns: Tensor, depth: int) -> Tensor:
+    """Path lengths by torch alone: rows go down a tree together and rest at a leaf, whose children are itself."""
+    if columns.shape[1] > SLICE:
+        parts = [part.contiguous() for part in columns.split(SLICE, dim=1)]
+        return torch.cat([_plain_path_lengths(trees, part, depth) for part in parts], dim=1)
     m, sizes = columns.shape[1], trees.sizes.tolist()
     values, row = columns.ravel(), torch.arange(m, device=columns.device)
     paths, total = trees.length.new_empty(len(sizes), m), trees.length.new_zeros(m)

@@ -17,6 +17,7 @@ CPU, bit for bit.
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from evenout.core.types import FloatArray, IntArray
 from evenout.detectors import search
 from evenout.detectors._neighbour_kernels import GUARD, find_rows
 from evenout.detectors.family import Without
-from evenout.detectors.neighbours import Neighbours, _capped, _enough, _largest
+from evenout.detectors.neighbours import Neighbours, check_neighbours, listed_neighbours
 from evenout.gpu._torch_rows import (
     can_fuse,
     download,
@@ -45,7 +46,7 @@ BLOCK = 128  # points in a block, and queries in a tile
 LANES = 4  # blocks that lie in as many tiles together
 GROUPS = 512  # at least, where several blocks make a group whose minimum is looked at first
 NUMBERS = 2**27  # in a block of distances: bounds the memory for it to 1 GB
-SHARE = 16  # of a device's memory, for the minima of a block of queries
+SHARE = 16  # of a device's memory, for the minima of a block of queries, in float32
 FEW_DISTANCES = 2**24  # distances, up to which all are computed: a hundred calls for few queries take longer
 NO_ID = torch.iinfo(torch.int64).max
 
@@ -65,36 +66,54 @@ def nearest(
     for queries that the GPU could not settle. ``index`` and ``blocks`` are what `index_of` and `search.cut_blocks` have
     made of the points before; without them they are made here, where they are needed.
     """
-    asked = points if queries is None else queries
-    itself = torch.arange(len(asked), device=asked.device) if queries is None else None
+    asked, device = points if queries is None else queries, points.device
+    itself = torch.arange(len(asked), device=device) if queries is None else None
     # A point finds itself first; one more neighbour makes up for it.
     wanted = k if itself is None else k + 1
     few = len(asked) * len(points) <= FEW_DISTANCES
     index = index_of(points, wanted) if index is None and not few else index
-    if index is None or few:
-        return _nearest_of_all(points, asked, k, itself)
-    blocks = (lambda: search.cut_blocks(points.cpu().numpy(), n_threads=n_threads)) if blocks is None else blocks
-    return _nearest_by_blocks(index.reaching(asked), asked, k, wanted, itself, n_threads, blocks)
+    distances, ids = points.new_empty(len(asked), k), torch.empty(len(asked), k, dtype=torch.int64, device=device)
+    if index is None or few:  # compute and compare all distances, block by block
+        step = max(NUMBERS // max(len(points), 1), 1)
+        for start in range(0, len(asked) if k else 0, step):
+            block = slice(start, start + step)
+            measured = roots(squared_distances(asked[block], points))
+            if itself is not None:
+                measured[torch.arange(len(measured), device=device), itself[block]] = torch.inf
+            distances[block], ids[block] = _smallest(measured, k)
+        return distances, ids
+    index, left = index.reaching(asked), torch.arange(len(asked), device=device)
+    on_gpu = device.type == "cuda"
+    numbers = torch.cuda.get_device_properties(device).total_memory // SHARE // 4 if on_gpu else NUMBERS
+    step = max(numbers // index.n_blocks // BLOCK, 1) * BLOCK
+    for times, by_differences in ((2, False), (16, True)):
+        room = 1 << (times * wanted - 1).bit_length()
+        failed = []
+        for rows in left.split(step):
+            own = None if itself is None else itself[rows]
+            near, names, complete = index.search(asked[rows], wanted, room, own, by_differences)
+            if not complete.all():
+                failed.append(rows[~complete])
+                rows, near, names = rows[complete], near[complete], names[complete]
+            distances[rows], ids[rows] = near[:, :k], names[:, :k]
+        left = torch.cat([left[:0], *failed])
+        if not len(left):
+            return distances, ids
+    data = search.cut_blocks(points.cpu().numpy(), n_threads=n_threads) if blocks is None else blocks()
+    queries_left = search.cut_blocks(asked[left].cpu().numpy())
+    exact, exact_ids = search.nearest_by_blocks(data, wanted, queries=queries_left, n_threads=n_threads)
+    if itself is not None:
+        others = exact_ids != itself[left].cpu().numpy()[:, None]
+        exact, exact_ids = exact[others].reshape(-1, k), exact_ids[others].reshape(-1, k)
+    distances[left] = torch.as_tensor(exact).to(distances)
+    ids[left] = torch.as_tensor(exact_ids.astype(np.int64)).to(ids)
+    return distances, ids
 
 
 def index_of(points: Tensor, wanted: int) -> "Index | None":
     """The points, ready for the fused kernels, where ``wanted`` neighbours are found sooner by them; else None."""
     fused = can_fuse(points.device, len(points) + BLOCK, 3 * points.shape[1] + 64)
     return Index(points) if fused and len(points) >= 4 * wanted * BLOCK else None
-
-
-def _nearest_of_all(points: Tensor, asked: Tensor, k: int, itself: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Compute and compare all distances, block by block."""
-    distances = points.new_empty(len(asked), k)
-    ids = torch.empty(len(asked), k, dtype=torch.int64, device=points.device)
-    step = max(NUMBERS // max(len(points), 1), 1)
-    for start in range(0, len(asked) if k else 0, step):
-        rows = slice(start, start + step)
-        found = roots(squared_distances(asked[rows], points))
-        if itself is not None:
-            found[torch.arange(len(found), device=found.device), itself[rows]] = torch.inf
-        distances[rows], ids[rows] = _smallest(found, k)
-    return distances, ids
 
 
 def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -110,49 +129,6 @@ def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
             whole, order = values[tied].sort(dim=1, stable=True)
             few[tied], columns[tied] = whole[:, :listed], order[:, :listed]
     return few[:, :k], columns[:, :k]
-
-
-def _nearest_by_blocks(
-    index: "Index",
-    asked: Tensor,
-    k: int,
-    wanted: int,
-    itself: Tensor | None,
-    n_threads: int,
-    blocks: Callable[[], search.Blocks],
-) -> tuple[Tensor, Tensor]:
-    distances = asked.new_empty(len(asked), k)
-    ids = torch.empty(len(asked), k, dtype=torch.int64, device=asked.device)
-    left = torch.arange(len(asked), device=asked.device)
-    step = max(_numbers(asked.device) // index.n_blocks // BLOCK, 1) * BLOCK
-    for times, by_differences in ((2, False), (16, True)):
-        room = 1 << (times * wanted - 1).bit_length()
-        failed = []
-        for rows in left.split(step):
-            own = None if itself is None else itself[rows]
-            found, names, complete = index.search(asked[rows], wanted, room, own, by_differences)
-            if not complete.all():
-                failed.append(rows[~complete])
-                rows, found, names = rows[complete], found[complete], names[complete]
-            distances[rows], ids[rows] = found[:, :k], names[:, :k]
-        left = torch.cat([left[:0], *failed])
-        if not len(left):
-            return distances, ids
-    rows = search.cut_blocks(asked[left].cpu().numpy())
-    exact, names = search.nearest_by_blocks(blocks(), wanted, queries=rows, n_threads=n_threads)
-    if itself is not None:
-        kept = names != itself[left].cpu().numpy()[:, None]
-        exact, names = exact[kept].reshape(-1, k), names[kept].reshape(-1, k)
-    distances[left] = torch.as_tensor(exact).to(distances)
-    ids[left] = torch.as_tensor(names.astype(np.int64)).to(ids)
-    return distances, ids
-
-
-def _numbers(device: torch.device) -> int:
-    """Numbers of float32 that a share of the device's memory holds."""
-    if device.type != "cuda":
-        return NUMBERS
-    return int(torch.cuda.get_device_properties(device).total_memory // SHARE // 4)
 
 
 def _stages(halves: Tensor) -> int:
@@ -247,7 +223,7 @@ class Index:
         return minima[: len(scaled)], grouped[: len(scaled)]
 
     def _minima_by_differences(self, scaled: Tensor) -> tuple[Tensor, Tensor]:
-        """The same from differences of coordinates: slower, and with less rounding."""
+        """Minima likewise, from differences of coordinates: slower, and with less rounding."""
         from evenout.gpu._triton_kernels import block_minima_by_differences
 
         rows = _padded(scaled).float().T.contiguous()
@@ -317,79 +293,54 @@ SLICE = 2**20  # rows whose lists are expanded together: bounds the memory for t
 FEW = 4096  # new rows whose neighbours are found on the device and weighed on the CPU: hundreds of calls are dearer
 
 
-def fit(
-    X: FloatArray, lof: Sequence[int], knn: Sequence[int], device: str, n_threads: int
-) -> tuple[Neighbours, FloatArray]:
-    """See `Neighbours.fit`."""
-    model, scores, _ = _learn(X, *_capped(lof, knn, len(X)), device, n_threads)
-    return model, scores
-
-
 def cross_fit(
-    X: FloatArray, folds: IntArray, lof: Sequence[int], knn: Sequence[int], device: str, n_threads: int
+    X: FloatArray, folds: IntArray | None, device: str, *, lof: Sequence[int], knn: Sequence[int], n_threads: int = 1
 ) -> tuple[Neighbours, FloatArray, Without]:
     """See `Neighbours.cross_fit`."""
-    lof_k, knn_k = _capped(lof, knn, len(X))
-    k_max, largest = _largest(lof_k, knn_k), np.unique(folds, return_counts=True)[1].max()
-    if len(X) - largest <= k_max:  # so few are left without a fold that numbers of neighbours change
+    lof_k, knn_k = check_neighbours(lof, knn, len(X))
+    k_max = int(max([*lof_k, *knn_k]))
+    if folds is not None and len(X) - np.unique(folds, return_counts=True)[1].max() <= k_max:
+        # So few are left without a fold that numbers of neighbours change.
         return Neighbours.cross_fit(X, folds, lof=lof_k.tolist(), knn=knn_k.tolist(), n_threads=n_threads)
-    model, scores, graph = _learn(X, lof_k, knn_k, device, n_threads, _enough(k_max, largest / len(X)))
+    locations, counts, home = distinct_rows(upload(X, device))
+    k = min(listed_neighbours(k_max, folds), len(locations) - 1)
+    graph = _Graph(locations, home, *nearest(locations, k, n_threads=n_threads))
+    rated = _rate(*graph.rows_near(counts, k_max), lof_k, knn_k)
+    known, rows, *state, scores = (download(array, n_threads) for array in (locations, counts, *rated, rated[2][home]))
 
     def without(fold: int) -> FloatArray:
-        slots = graph.without(upload(folds != fold, device), k_max, n_threads)
-        return download(_rate(*slots, lof_k, knn_k)[2][graph.home], n_threads)
+        near = graph.without(upload(np.asarray(folds) != fold, device), k_max, n_threads)
+        return download(_rate(*near, lof_k, knn_k)[2][home], n_threads)
 
-    return model, scores, without
+    return Neighbours(known, rows, lof_k, knn_k, *state), scores, without
 
 
 @dataclass(frozen=True)
 class _Graph:
-    """Distinct rows and their nearest others, somewhat more than are needed, on a device.
+    """Distinct rows and their nearest others, somewhat more than are needed, on a device."""
 
-    Attributes
-    ----------
-    locations : tensor, (u, d)
-    home : tensor of int, (n,)
-        Where each row is among them.
-    distances : tensor, (u, k)
-    ids : tensor of int, (u, k)
-    """
+    locations: Tensor  # (u, d)
+    home: Tensor  # (n,): where each row is among them
+    distances: Tensor  # (u, k)
+    ids: Tensor  # (u, k)
 
-    locations: Tensor
-    home: Tensor
-    distances: Tensor
-    ids: Tensor
-
-    def slots(self, counts: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
+    def rows_near(self, counts: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
         """Neighbouring rows of those at each location, where so many are left at each; ids are -1 beyond the last."""
         itself = torch.arange(len(counts), device=counts.device)
-        return _slots(self.distances, self.ids, itself, counts, k_max)
+        return _rows_near(self.distances, self.ids, itself, counts, k_max)
 
     def without(self, left: Tensor, k_max: int, n_threads: int) -> tuple[Tensor, Tensor]:
-        """The same with the rows that are left (n,); lists that are too short are sought again among these."""
+        """Likewise with the rows that are left (n,); lists that are too short are sought again among these."""
         counts = torch.bincount(self.home[left], minlength=len(self.locations))
-        distance, neighbour = self.slots(counts, k_max)
+        distance, neighbour = self.rows_near(counts, k_max)
         short = (neighbour[:, -1] < 0).nonzero()[:, 0]
         if len(short):
             there = counts.nonzero()[:, 0]
             # One more than needed: a location that is left finds itself.
             k = min(k_max + 1, len(there))
-            found, ids = nearest(self.locations[there], k, self.locations[short], n_threads=n_threads)
-            distance[short], neighbour[short] = _slots(found, there[ids], short, counts, k_max)
+            near, ids = nearest(self.locations[there], k, self.locations[short], n_threads=n_threads)
+            distance[short], neighbour[short] = _rows_near(near, there[ids], short, counts, k_max)
         return distance, neighbour
-
-
-def _learn(
-    X: FloatArray, lof: IntArray, knn: IntArray, device: str, n_threads: int, listed: int = 0
-) -> tuple[Neighbours, FloatArray, _Graph]:
-    """The model, the scores of its rows, and their graph with lists of at least ``listed`` neighbours."""
-    locations, counts, home = distinct_rows(upload(X, device))
-    k_max = _largest(lof, knn)
-    found = nearest(locations, min(max(k_max, listed), len(locations) - 1), n_threads=n_threads)
-    graph = _Graph(locations, home, *found)
-    rated = _rate(*graph.slots(counts, k_max), lof, knn)
-    known, rows, *state, scores = (download(array, n_threads) for array in (locations, counts, *rated, rated[2][home]))
-    return Neighbours(known, rows, lof, knn, *state), scores, graph
 
 
 def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> FloatArray:
@@ -401,24 +352,18 @@ def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> Floa
     new = home < 0
     if not new.any():
         return scores
-    sent, k_max = kept(model, device, _send), _largest(model.lof, model.knn)
-    found = nearest(
-        sent.locations,
-        min(k_max, len(sent.locations)),
-        upload(X[new], device),
-        n_threads=n_threads,
-        index=sent.index,
-        blocks=lambda: model.blocks(n_threads),
-    )
-    if len(found[0]) <= FEW:
-        here = found[0].cpu().numpy(), found[1].cpu().numpy().astype(np.int32)
-        scores[new] = model._score_found(here, n_threads)
+    sent = kept(model, device, _send)
+    k, asked = min(model.k_max, len(sent.locations)), upload(X[new], device)
+    ready: dict[str, Any] = {"index": sent.index, "blocks": lambda: model.blocks(n_threads)}
+    near = nearest(sent.locations, k, asked, n_threads=n_threads, **ready)
+    if len(asked) <= FEW:
+        here = near[0].cpu().numpy(), near[1].cpu().numpy().astype(np.int32)
+        scores[new] = model.score_near(here, n_threads)
         return scores
-    nowhere = sent.counts.new_full((len(found[0]),), -1)
-    distance, neighbour = _slots(*found, nowhere, sent.counts, k_max)
-    own = _densities(distance, neighbour, sent.k_distance, model.lof)
-    columns = [_factors(neighbour, own, sent.density, model.lof), distance[:, model.knn - 1]]
-    scores[new] = download(torch.cat(columns, dim=1), n_threads)
+    nowhere = sent.counts.new_full((len(asked),), -1)
+    rows_near = _rows_near(*near, nowhere, sent.counts, model.k_max)
+    rated = _rate(*rows_near, model.lof, model.knn, known=(sent.k_distance, sent.density))
+    scores[new] = download(rated[2], n_threads)
     return scores
 
 
@@ -434,11 +379,9 @@ class _Sent:
 
 
 def _send(model: Neighbours, device: torch.device) -> _Sent:
-    locations, counts, k_distance, density = (
-        upload(array, device) for array in (model.locations, model.counts, model.k_distance, model.density)
-    )
-    wanted = min(_largest(model.lof, model.knn), len(locations))
-    return _Sent(locations, counts, k_distance, density, index_of(locations, wanted))
+    arrays = model.locations, model.counts, model.k_distance, model.density
+    locations, counts, k_distance, density = (upload(array, device) for array in arrays)
+    return _Sent(locations, counts, k_distance, density, index_of(locations, min(model.k_max, len(locations))))
 
 
 def distinct_rows(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -459,60 +402,48 @@ def distinct_rows(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return ordered[is_new], torch.bincount(home), home
 
 
-def _slots(distances: Tensor, ids: Tensor, home: Tensor, counts: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
+def _rows_near(distances: Tensor, ids: Tensor, home: Tensor, counts: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
     """Expand neighbouring locations to ``k_max`` neighbouring rows; the other rows at ``home`` come first.
 
     Row i is at the location ``home[i]``, which is not listed a second time, or at none (-1). Of the rows at each
     location, ``counts``, it is one itself, if there are any.
     """
-    parts = [
-        _some_slots(*rows, counts, k_max)
-        for rows in zip(distances.split(SLICE), ids.split(SLICE), home.split(SLICE), strict=True)
-    ]
-    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
-
-
-def _some_slots(distances: Tensor, ids: Tensor, home: Tensor, counts: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
+    if len(home) > SLICE:
+        slices = zip(distances.split(SLICE), ids.split(SLICE), home.split(SLICE), strict=True)
+        parts = [_rows_near(*rows, counts, k_max) for rows in slices]
+        return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
     own = torch.where(home < 0, 0, (counts[home] - 1).clamp(min=0))
     each = counts[ids].masked_fill_(ids == home[:, None], 0)
-    taken = torch.cat([own[:, None], each], dim=1).cumsum(dim=1)
+    filled = torch.cat([own[:, None], each], dim=1).cumsum(dim=1)
     slot = torch.arange(k_max, device=own.device).expand(len(own), k_max).contiguous()
-    place = torch.searchsorted(taken, slot, right=True)
+    listed = torch.searchsorted(filled, slot, right=True)
     # Beyond the last of the list there is nothing.
     distances = torch.nn.functional.pad(torch.nn.functional.pad(distances, (1, 0)), (0, 1), value=torch.inf)
     ids = torch.nn.functional.pad(torch.cat([home[:, None], ids], dim=1), (0, 1), value=-1)
-    return distances.gather(1, place), ids.gather(1, place)
+    return distances.gather(1, listed), ids.gather(1, listed)
 
 
-def _rate(distance: Tensor, neighbour: Tensor, lof: IntArray, knn: IntArray) -> tuple[Tensor, Tensor, Tensor]:
-    """k-distances, densities and scores of rows that are neighbours of each other."""
+def _rate(
+    distance: Tensor, neighbour: Tensor, lof: IntArray, knn: IntArray, known: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """k-distances, densities and scores of rows, by their neighbours, which are these rows.
+
+    Or they are others, whose k-distances and densities are ``known``.
+    """
     k_distance = distance[:, lof - 1].contiguous()
-    density = _densities(distance, neighbour, k_distance, lof)
-    return k_distance, density, torch.cat([_factors(neighbour, density, density, lof), distance[:, knn - 1]], dim=1)
+    density = 1.0 / (_means(distance, neighbour, k_distance if known is None else known[0], lof) + GUARD)
+    factor = _means(None, neighbour, density if known is None else known[1], lof) / density
+    return k_distance, density, torch.cat([factor, distance[:, knn - 1]], dim=1)
 
 
-def _densities(distance: Tensor, neighbour: Tensor, k_distance: Tensor, ks: IntArray) -> Tensor:
-    """``1 / (mean_o max(distance(i, o), k_distance(o)) + guard)`` for each k, (m, len(ks))."""
-    out = distance.new_empty(len(distance), len(ks))
+def _means(distance: Tensor | None, neighbour: Tensor, value: Tensor, ks: IntArray) -> Tensor:
+    """Mean of ``max(distance(i, o), value(o))``, or of the values, over the first k neighbours o, (m, len(ks))."""
+    out = value.new_empty(len(neighbour), len(ks))
     for c, k in enumerate(ks.tolist()):
-        total = distance.new_zeros(len(distance))
+        total = value.new_zeros(len(neighbour))
         for j in range(k):
-            total += torch.maximum(distance[:, j], k_distance[neighbour[:, j], c])
-        out[:, c] = 1.0 / (_divided(total, k) + GUARD)
+            there = value[neighbour[:, j], c]
+            total += there if distance is None else torch.maximum(distance[:, j], there)
+        # Rounded once: by a plain number, torch on a GPU multiplies with the rounded 1 / k instead.
+        out[:, c] = total / torch.full_like(total, k)
     return out
-
-
-def _factors(neighbour: Tensor, own_density: Tensor, density: Tensor, ks: IntArray) -> Tensor:
-    """Mean density of the neighbours over the row's own for each k, (m, len(ks))."""
-    out = torch.empty_like(own_density)
-    for c, k in enumerate(ks.tolist()):
-        total = own_density.new_zeros(len(neighbour))
-        for j in range(k):
-            total += density[neighbour[:, j], c]
-        out[:, c] = _divided(total, k) / own_density[:, c]
-    return out
-
-
-def _divided(total: Tensor, k: int) -> Tensor:
-    """``total / k``, rounded once: by a plain number, torch on a GPU multiplies with the rounded 1 / k instead."""
-    return total / torch.full_like(total, k)

@@ -15,7 +15,7 @@ remains is small and done in float64.
 """
 
 from itertools import combinations, pairwise
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -46,45 +46,17 @@ NUMBERS = 2**26  # in a block: bounds the memory for it to some 1 GB
 
 
 class PaddedRows(NamedTuple):
-    """Rows in the order of their cells, each cell padded with copies of its last row to whole tiles.
+    """Rows in the order of their cells, each cell padded with copies of its last row to whole tiles."""
 
-    Attributes
-    ----------
-    points : tensor of float64, (N, d)
-        Features, shifted to mean 0 and scaled to a largest entry of 1.
-    scores : tensor of float64, (N, w)
-        1 and the scores, uncorrelated and of variance 1; all 0 in padding.
-    starts : list of int
-        First row of each cell, and the end of the last.
-    n_folds : int
-        Cells of a group.
-    """
-
-    points: Tensor
-    scores: Tensor
-    starts: list[int]
-    n_folds: int
+    points: Tensor  # (N, d): features, shifted to mean 0 and scaled to a largest entry of 1
+    scores: Tensor  # (N, w): 1 and the scores, uncorrelated and of variance 1; all 0 in padding
+    starts: list[int]  # first row of each cell, and the end of the last
+    n_folds: int  # cells of a group
 
     @property
     def n_cells(self) -> int:
         """Number of cells, of all groups."""
         return len(self.starts) - 1
-
-    def later(self, cell: int) -> int:
-        """First cell of the groups after that of ``cell``."""
-        return (cell // self.n_folds + 1) * self.n_folds
-
-
-class PairEngine(Protocol):
-    """Computes on the rows ``first..last - 1`` of one group and all cells from ``cell`` on."""
-
-    tile: int
-
-    def products(self, first: int, last: int, cell: int, exponent: tuple[float, float], column: Tensor) -> Tensor:
-        """``M z`` with each cell, (cells, rows, w); adds the column sums of M to ``column`` (N,).
-
-        ``M_ij = 2^(offset - slope * distance)``, and ``exponent = (slope, offset)``.
-        """
 
 
 class Plain:
@@ -95,17 +67,19 @@ class Plain:
     def __init__(self, rows: PaddedRows, dtype: torch.dtype) -> None:
         self.rows, self.points = rows, rows.points.to(dtype)
 
-    def _blocks(self, first: int, last: int, n_columns: int) -> list[slice]:
-        step = max(NUMBERS // max(n_columns, 1), 1)
-        return [slice(start, min(start + step, last)) for start in range(first, last, step)]
-
     def products(self, first: int, last: int, cell: int, exponent: tuple[float, float], column: Tensor) -> Tensor:
-        """See `PairEngine`."""
+        """``M z`` of rows ``first..last - 1`` of one group with each cell from ``cell`` on, (cells, rows, w).
+
+        Adds the column sums of M to ``column`` (N,). ``M_ij = 2^(offset - slope * distance)``, and ``exponent = (slope,
+        offset)``.
+        """
         rows, (slope, offset) = self.rows, exponent
         out = rows.scores.new_zeros(rows.n_cells - cell, last - first, rows.scores.shape[1])
         for c in range(cell, rows.n_cells):
             right = slice(rows.starts[c], rows.starts[c + 1])
-            for block in self._blocks(first, last, right.stop - right.start):
+            step = max(NUMBERS // max(right.stop - right.start, 1), 1)
+            for start in range(first, last, step):
+                block = slice(start, min(start + step, last))
                 distance = squared_distances(self.points[block], self.points[right]).sqrt_()
                 M = torch.exp2(offset - slope * distance).double()
                 out[c - cell, block.start - first : block.stop - first] = M @ rows.scores[right]
@@ -131,29 +105,21 @@ class Fused:
         self.high = scores.to(kind)
         self.low = (scores - self.high.double()).to(kind)
 
-    def _shape(self, tile: int) -> dict[str, Any]:
-        return {
-            "WIDTH": self.halves.left.shape[1],
-            "CHUNK": self.halves.chunk,
-            "ROWS": tile,
-            "COLUMNS": COLUMNS,
-            "num_stages": 3 if self.halves.left.shape[1] == self.halves.chunk else 2,
-        }
-
     def products(self, first: int, last: int, cell: int, exponent: tuple[float, float], column: Tensor) -> Tensor:
-        """See `PairEngine`."""
+        """See `Plain`."""
         from evenout.gpu._triton_kernels import pair_products
 
         n_cells, width = self.rows.n_cells - cell, self.high.shape[1]
         slope, offset = exponent[0] / self.unit, exponent[1]
         product = self.halves.norm.new_empty(n_cells, last - first, width)
         few = width <= 32  # then, held to 168 registers, three programs share a multiprocessor
-        tile = TILE // 2 if few and self.wide else TILE
+        tile, n_numbers = TILE // 2 if few and self.wide else TILE, self.halves.left.shape[1]
         pair_products[(last - first) // tile, n_cells](
             self.halves.left, self.halves.right, self.halves.norm, self.real, self.features, self.high, self.low,
             self.starts, product, column, slope, offset, slope * DOUBT, first // tile, cell, last - first,
-            len(self.real), self.rows.points.shape[1], **self._shape(tile), SCORES=width, SEGMENT=SEGMENT,
-            WIDE=self.wide, num_warps=4 if few else 8, maxnreg=168 if few else None,
+            len(self.real), self.rows.points.shape[1], WIDTH=n_numbers, CHUNK=self.halves.chunk, ROWS=tile,
+            COLUMNS=COLUMNS, SCORES=width, SEGMENT=SEGMENT, WIDE=self.wide, num_warps=4 if few else 8,
+            num_stages=3 if n_numbers == self.halves.chunk else 2, maxnreg=168 if few else None,
         )  # fmt: skip
         return product[..., : self.rows.scores.shape[1]].double()
 
@@ -204,7 +170,7 @@ def _extremes_of_all(points: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]
 
 
 class ByLength:
-    """The same by the fused kernel, in its units, up to rounding; infinite for rows that have no part in the range.
+    """Extremes by the fused kernel, in its units, up to rounding; infinite for rows that have no part in the range.
 
     Rows are of whole tiles, and those of a group in the order of their lengths.
     """
@@ -264,11 +230,11 @@ class ByLength:
         begin = begin[:-1]
         shelf = SHELF * torch.arange(group + 1, self.n_groups, device=own.device)[:, None]
 
-        def place(length: Tensor, *, right: bool = False) -> Tensor:
+        def index_of(length: Tensor, *, right: bool = False) -> Tensor:
             return torch.searchsorted(self.shelved, length + shelf, right=right).clamp(begin, end)
 
-        middle, first = place((shortest + longest) / 2), place(shortest - near)
-        last, from_far = place(longest + near, right=True), place(far - longest)
+        middle, first = index_of((shortest + longest) / 2), index_of(shortest - near)
+        last, from_far = index_of(longest + near, right=True), index_of(far - longest)
         met = torch.maximum(first, middle - width), torch.minimum(last, middle + width), from_far.maximum(end - width)
         complete = (met[0] == first) & (met[1] == last) & (met[2] == from_far)
         whole = [at // COLUMNS * COLUMNS for at in (met[0], met[1] + COLUMNS - 1, met[2])]
@@ -277,7 +243,7 @@ class ByLength:
 
 def pair_sums(
     X: FloatArray, Z: FloatArray, groups: IntArray, folds: IntArray, *,
-    n_groups: int, n_folds: int, scale: Literal["minmax"] | float, device: str,
+    n_groups: int, n_folds: int, device: str, scale: Literal["minmax"] | float = "minmax",
 ) -> PairSums:  # fmt: skip
     """See `evenout.core.pairwise.pair_sums`."""
     if scale != "minmax" and not (isinstance(scale, int | float) and 0 < scale < np.inf):
@@ -292,16 +258,16 @@ def pair_sums(
     real[1:] = order[1:] != order[:-1]
     scores = torch.cat([torch.ones_like(basis[:, :1]), basis], dim=1)[order] * real[:, None]
     rows = PaddedRows(points[order], scores, starts, n_folds)
-    place = upload(groups, device)
-    lo, hi = measure_range(points, place, n_groups, fused=fused)
+    members = upload(groups, device)
+    lo, hi = measure_range(points, members, n_groups, fused=fused)
     if scale != "minmax":
         slope, offset = _exponent(0.0, max(scale / unit, 1e-30))
     else:
         if hi > 0 and hi - lo <= _COARSE:
-            lo, hi = measure_range(points, place, n_groups, fused=False, dtype=torch.float64)
+            lo, hi = measure_range(points, members, n_groups, fused=False, dtype=torch.float64)
         slope, offset = _exponent(lo, hi)
     wide = slope * (hi - lo) > OCTAVES and slope < STEEPEST
-    engine: PairEngine
+    engine: Plain | Fused
     if fused and (wide or slope.dtype != np.float64):
         engine = Fused(rows, real, wide=bool(wide))
     else:
@@ -337,7 +303,7 @@ def _uncorrelated(Z: Tensor, known: Tensor) -> tuple[Tensor, FloatArray]:
 
 
 def _sum_cells(
-    rows: PaddedRows, engine: PairEngine, n_groups: int, exponent: tuple[float, float]
+    rows: PaddedRows, engine: Plain | Fused, n_groups: int, exponent: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
     """Form (N, K, K, w, w), not yet symmetric, and mass (N, K, K) of all pairs of groups."""
     K, w, device = rows.n_folds, rows.scores.shape[1], rows.scores.device
@@ -360,10 +326,10 @@ def _sum_cells(
 
 
 def _sum_rows(
-    rows: PaddedRows, engine: PairEngine, cell: int, exponent: tuple[float, float], column: Tensor
+    rows: PaddedRows, engine: Plain | Fused, cell: int, exponent: tuple[float, float], column: Tensor
 ) -> tuple[FloatArray, FloatArray]:
     """``Z' diag(r) Z - 2 Z' M Z_c`` (cells, w, w) and ``sum r`` (cells,) of a cell with each c of later groups."""
-    first_cell, w = rows.later(cell), rows.scores.shape[1]
+    first_cell, w = (cell // rows.n_folds + 1) * rows.n_folds, rows.scores.shape[1]  # of the next group
     n_cells = rows.n_cells - first_cell
     form = rows.scores.new_zeros(n_cells, w, w)
     mass = rows.scores.new_zeros(n_cells)

@@ -25,20 +25,14 @@ def kept(part: Any, device: torch.device | str, send: Callable[[Any, torch.devic
     Parts do not change after a fit, so that nothing kept is ever out of date; they are told apart by identity. What
     ``send`` returns must not hold the part: it is freed with it. It is neither copied, pickled nor saved.
     """
-    where = _exactly(device)
+    where = torch.device(device)
+    if where.type == "cuda" and where.index is None:  # which of several
+        where = torch.device("cuda", torch.cuda.current_device())
     with _SENDING:
         sent = _KEPT.setdefault(part, {})
         if where not in sent:
             sent[where] = send(part, where)
         return sent[where]
-
-
-def _exactly(device: torch.device | str) -> torch.device:
-    """The device itself, where its name leaves open which of several it is."""
-    found = torch.device(device)
-    if found.type == "cuda" and found.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return found
 
 
 _LARGEST = 14  # scaled rows are shorter than 2^14: twice that is still a number of half precision
@@ -80,8 +74,8 @@ def order_by_cell(cells: Tensor, n_cells: int, tile: int) -> tuple[Tensor, list[
     padded = (sizes + tile - 1) // tile * tile
     starts = torch.cat([padded.new_zeros(1), padded.cumsum(0)])
     cell = torch.repeat_interleave(torch.arange(n_cells, device=cells.device), padded)
-    place = torch.arange(len(cell), device=cells.device) - starts[cell]
-    return order[ends[cell] + torch.minimum(place, sizes[cell] - 1)], starts.tolist()
+    inside = torch.arange(len(cell), device=cells.device) - starts[cell]
+    return order[ends[cell] + torch.minimum(inside, sizes[cell] - 1)], starts.tolist()
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
@@ -100,22 +94,12 @@ def roots(squared: Tensor) -> Tensor:
 
 
 class Halves(NamedTuple):
-    """Rows split into numbers of half precision; see `evenout.gpu._triton_kernels`.
+    """Rows split into numbers of half precision; see `evenout.gpu._triton_kernels`."""
 
-    Attributes
-    ----------
-    left, right : tensors of float16, (n, width)
-        ``norm_i + left_i . right_j`` is the squared distance of two rows.
-    norm : tensor of float32, (n,)
-        Squared length of each scaled row.
-    chunk : int
-        How much of the width a kernel takes at a time.
-    """
-
-    left: Tensor
+    left: Tensor  # (n, width), as right: ``norm_i + left_i . right_j`` is the squared distance of two rows
     right: Tensor
-    norm: Tensor
-    chunk: int
+    norm: Tensor  # (n,): squared length of each scaled row
+    chunk: int  # how much of the width a kernel takes at a time
 
 
 def scale_to_halves(*parts: Tensor) -> float:

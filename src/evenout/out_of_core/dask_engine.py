@@ -7,7 +7,6 @@ partitions at a time as its workers have threads, so no core is asked twice.
 
 import importlib.util
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from evenout.core.types import FloatArray
 from evenout.groups.read import GroupProbabilities
-from evenout.out_of_core.engines import Part
+from evenout.out_of_core.engines import LocalEngine, Partition
 from evenout.tables.rows import refuse_lone_propensity
 
 T = TypeVar("T")
@@ -42,19 +41,11 @@ def is_collection(X: Any) -> bool:
 
 @dataclass(frozen=True)
 class DaskEngine:
-    """Partitions that Dask works on: by the current client or, without one, by its scheduler in this process.
+    """Partitions that Dask works on: by the current client or, without one, by its scheduler in this process."""
 
-    Parameters
-    ----------
-    parts : sequence of Part
-    header : frame or array without rows
-        Has the columns of the features.
-    data : sequence of tuples of delayed objects, optional
-        What `Part.load` returns of each partition, where Dask has it; else the parts load it.
-    """
-
-    parts: Sequence[Part]
-    header: Any
+    parts: Sequence[Partition]
+    header: Any  # has the columns of the features
+    # What `Partition.load` returns of each partition, where Dask has it; else the parts load it.
     data: Sequence[tuple[Any, ...]] | None = None
     n_threads: int = 1
 
@@ -75,11 +66,11 @@ class DaskEngine:
 
         if not self.parts:
             raise ValueError("there are no partitions; give at least one file or partition")
-        run, join = dask.delayed(_run, pure=False), dask.delayed(_join, pure=False)
+        run, join = dask.delayed(_run, pure=False), dask.delayed(lambda *given: reduce(merge, given), pure=False)
         data = [()] * len(self.parts) if self.data is None else self.data
         results = [run(work, part, shared, *given) for part, given in zip(self.parts, data, strict=True)]
         while len(results) > 1:
-            results = [join(merge, *results[i : i + _FAN_IN]) for i in range(0, len(results), _FAN_IN)]
+            results = [join(*results[i : i + _FAN_IN]) for i in range(0, len(results), _FAN_IN)]
         if _client() is not None:  # its workers have been started with one thread for linear algebra
             return results[0].compute()
         with threadpool_limits(1):
@@ -90,8 +81,8 @@ class DaskEngine:
         """A folder on each worker's own disk, or on this machine without a client."""
         client = _client()
         if client is None:
-            with tempfile.TemporaryDirectory(prefix="evenout-", ignore_cleanup_errors=True) as folder:
-                yield partial(Path, folder)
+            with LocalEngine((), None).scratch() as folder:
+                yield folder
             return
         name = f"evenout-{uuid4().hex}"
         try:
@@ -118,24 +109,22 @@ def collection_engine(
             "sensitive_features is missing: fairness needs the group of every training row; "
             "pass sensitive_features=<Dask Series, DataFrame or array>"
         )
-    features, groups = _partitions(X, "X"), _groups(X, sensitive_features)
-    parts = [Part(index, f"partition {index}", _not_loaded) for index in range(len(features))]
+    features = _partitions(X, "X")
+    if isinstance(sensitive_features, GroupProbabilities):
+        import dask
+
+        probable = dask.delayed(GroupProbabilities.unchecked)
+        groups = [probable(part) for part in _aligned(X, sensitive_features.frame)]
+    else:
+        groups = _aligned(X, sensitive_features)
+    # Dask hands the rows over, so that none are loaded.
+    parts = [Partition(index, f"partition {index}", tuple) for index in range(len(features))]
     header = X._meta if hasattr(X, "npartitions") and hasattr(X, "columns") else np.empty((0, X.shape[1]))
     named = {"given": given, "labels": labels, "label_propensity": label_propensity}
     others = [
         [None] * len(features) if columns is None else _aligned(X, columns, name) for name, columns in named.items()
     ]
     return DaskEngine(parts, header, list(zip(features, groups, *others, strict=True)))
-
-
-def _groups(X: Any, sensitive_features: Any) -> list[Any]:
-    """Protected columns of each partition, or the probabilities of groups."""
-    if not isinstance(sensitive_features, GroupProbabilities):
-        return _aligned(X, sensitive_features)
-    import dask
-
-    made = dask.delayed(GroupProbabilities.unchecked)
-    return [made(part) for part in _aligned(X, sensitive_features.frame)]
 
 
 def score_collection(
@@ -150,18 +139,14 @@ def score_collection(
     X, sensitive_features : as in `collection_engine`
     columns : int, optional
     """
-    import dask
     import dask.array as da
 
-    features = _partitions(X, "X")
-    groups = [()] * len(features) if sensitive_features is None else [(g,) for g in _aligned(X, sensitive_features)]
-    lengths = X.chunks[0] if hasattr(X, "chunks") else [np.nan] * len(features)
     tail = () if columns is None else (columns,)
-    method = DaskEngine((), None).share(score)
-    run = dask.delayed(_score, pure=False)
+    results = _applied(score, X, sensitive_features, np.empty((0, *tail)))
+    lengths = X.chunks[0] if hasattr(X, "chunks") else [np.nan] * len(results)
     blocks = [
-        da.from_delayed(run(method, tail, rows, *given), shape=(length, *tail), dtype=float)
-        for rows, given, length in zip(features, groups, lengths, strict=True)
+        da.from_delayed(result, shape=(length, *tail), dtype=float)
+        for result, length in zip(results, lengths, strict=True)
     ]
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 
@@ -171,14 +156,25 @@ def frame_collection(method: Callable[..., Any], X: Any, meta: Any, sensitive_fe
 
     Parameters are those of `score_collection`.
     """
-    import dask
     import dask.dataframe as dd
+
+    return dd.from_delayed(_applied(method, X, sensitive_features, meta), meta=meta, verify_meta=False)
+
+
+def _applied(method: Callable[..., Any], X: Any, sensitive_features: Any, empty: Any) -> list[Any]:
+    """Results of a method for each partition, delayed; ``empty`` for a partition without rows."""
+    import dask
 
     features = _partitions(X, "X")
     groups = [()] * len(features) if sensitive_features is None else [(g,) for g in _aligned(X, sensitive_features)]
-    shared, run = DaskEngine((), None).share(method), dask.delayed(_frame, pure=False)
-    frames = [run(shared, meta, rows, *given) for rows, given in zip(features, groups, strict=True)]
-    return dd.from_delayed(frames, meta=meta, verify_meta=False)
+    shared, run = DaskEngine((), None).share(method), dask.delayed(_apply, pure=False)
+    return [run(shared, empty, rows, *given) for rows, given in zip(features, groups, strict=True)]
+
+
+def _apply(method: Callable[..., Any], empty: Any, rows: Any, *given: Any) -> Any:
+    if not len(rows):
+        return empty
+    return method(rows, sensitive_features=given[0]) if given else method(rows)
 
 
 @contextmanager
@@ -212,25 +208,9 @@ def _client() -> Any:
         return None
 
 
-def _run(work: Callable[..., T], part: Part, shared: tuple[Any, ...], *given: Any) -> T:
+def _run(work: Callable[..., T], part: Partition, shared: tuple[Any, ...], *given: Any) -> T:
     """Work on one partition, which is given here or loads itself."""
     return work(replace(part, load=lambda: given) if given else part, *shared)
-
-
-def _join(merge: Callable[[T, T], T], *results: T) -> T:
-    return reduce(merge, results)
-
-
-def _score(score: Callable[..., FloatArray], tail: tuple[int, ...], rows: Any, *given: Any) -> FloatArray:
-    if not len(rows):
-        return np.empty((0, *tail))
-    return score(rows, sensitive_features=given[0]) if given else score(rows)
-
-
-def _frame(method: Callable[..., Any], meta: Any, rows: Any, *given: Any) -> Any:
-    if not len(rows):
-        return meta
-    return method(rows, sensitive_features=given[0]) if given else method(rows)
 
 
 def _partitions(collection: Any, name: str) -> list[Any]:
@@ -263,10 +243,6 @@ def _aligned(X: Any, sensitive_features: Any, name: str = "sensitive_features") 
             "take both from one frame, or repartition them alike"
         )
     return groups
-
-
-def _not_loaded() -> tuple[Any, Any]:
-    raise AssertionError("Dask hands these rows over")
 
 
 def _worker_folder(name: str) -> Path:

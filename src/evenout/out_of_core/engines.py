@@ -1,8 +1,7 @@
 """Partitions of rows, and who works on them, in order.
 
 An *engine* runs one function on every partition and merges the small results in the order of the partitions. The
-algorithms in `reference`, `survey` and `evenout.fitting.passes` need no more than that: they know nothing of files or
-machines.
+algorithms in `survey` and `evenout.fitting.passes` need no more than that: they know nothing of files or machines.
 """
 
 import tempfile
@@ -12,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -30,8 +30,10 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-def in_order(work: Callable[[U], T], parts: Iterable[U], n_threads: int, ahead: int) -> Generator[T]:
-    """``work`` on each part by threads, results in the order of the parts; one thread is this one.
+def in_order(
+    work: Callable[..., T], parts: Iterable[Any], n_threads: int, ahead: int, shared: Sequence[Any] = ()
+) -> Generator[T]:
+    """``work(part, *shared)`` by threads, results in the order of the parts; one thread is this one.
 
     While a result is used, no more than ``ahead`` others are in work or wait. The first error in the order of the parts
     is raised where its result would be; then, or when this is closed, what has not begun never does, and threads end.
@@ -40,13 +42,13 @@ def in_order(work: Callable[[U], T], parts: Iterable[U], n_threads: int, ahead: 
     [3, 1, 2]
     """
     if n_threads <= 1:
-        yield from map(work, parts)
+        yield from map(work, parts, *map(repeat, shared))  # which holds no part while its result is used
         return
     waiting: deque[Future[T]] = deque()
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="evenout-parts")
     try:
         for part in _after_earlier(parts, waiting):
-            waiting.append(pool.submit(work, part))
+            waiting.append(pool.submit(work, part, *shared))
             del part  # its thread alone holds it
             if len(waiting) > ahead:
                 yield waiting.popleft().result()
@@ -91,20 +93,19 @@ AHEAD = 2  # partitions that are read while another is scored
 
 
 @dataclass(frozen=True)
-class Part:
+class Partition:
     """Rows that are read and worked on together.
 
     Parameters
     ----------
     index : int
-        Place among the partitions.
+        Among the partitions.
     source : str
         Where the rows come from, for messages and tables: a file, or the number of a partition.
     load : callable
-        Returns the features, array or frame of shape (m, d), and the protected columns, (m,) or (m, c), or None; where
-        they are asked for also the columns that may justify a difference, labels, and their propensity, or None.
+        Returns the features, array or frame of shape (m, d), and what a `Chunk` holds, as far as it is asked for.
     first_row : int
-        Place of the first row in the source.
+        Index of the first row in the source.
     """
 
     index: int
@@ -112,47 +113,19 @@ class Part:
     load: Callable[[], tuple[Any, ...]]
     first_row: int = 0
 
+    def describe(self, n_rows: int, *, counted_from: int = 0) -> str:
+        """The source, and which of its rows, if they are not the first ones."""
+        if not self.first_row:
+            return self.source
+        first = self.first_row + counted_from
+        return f"{self.source} (rows from {first} to {first + n_rows - 1}, here counted from {counted_from})"
 
-@dataclass(frozen=True)
-class Rows:
-    """The cleaned rows of one partition.
 
-    Parameters
-    ----------
-    X : array of shape (m, d)
-    names : tuple of str
-        The groups that occur here.
-    place : array of shape (m,)
-        Which of ``names`` each row belongs to; -1 where the group is unknown.
-    beside : Beside
-        Protected columns, those that may justify a difference, labels and their propensity.
-    numbers : array of shape (m, columns)
-        Protected columns, strata and labels as numbers, by a `Coder`; no column without one.
+class Chunk(NamedTuple):
+    """The columns of a partition other than its features; None for what is not asked for.
+
+    Protected columns, (m,) or (m, c); those that may justify a difference; labels, and their propensity, (m,).
     """
-
-    X: FloatArray
-    names: tuple[str, ...]
-    place: IntArray
-    beside: "Beside"
-    numbers: FloatArray
-
-    def codes(self, known: Mapping[str, int]) -> IntArray:
-        """The code of each row's group among the known ones, shape (m,); -1 for any other."""
-        return np.array([*(known.get(name, -1) for name in self.names), -1], dtype=np.intp)[self.place]
-
-    def labels(self) -> Any:
-        """The name of each row's group, or None, as an array of objects of shape (m,)."""
-        return np.array([*self.names, None], dtype=object)[self.place]
-
-    def known(self) -> FloatArray:
-        """The label of each row and the chance with which it became known, NaN where there is none, shape (m, 2)."""
-        none = np.full(len(self.X), np.nan)
-        columns = self.beside.labels, self.beside.propensity
-        return np.column_stack([none if column is None else column for column in columns])
-
-
-class Beside(NamedTuple):
-    """What a partition has beside its features; None for what is not asked for."""
 
     sensitive: Any = None
     given: Any = None
@@ -160,109 +133,94 @@ class Beside(NamedTuple):
     propensity: FloatArray | None = None
 
 
-def read_rows(part: Part, coder: Coder | None = None) -> Rows:
+@dataclass(frozen=True)
+class PartitionRows:
+    """The cleaned rows of one partition."""
+
+    X: FloatArray  # (m, d)
+    names: tuple[str, ...]  # the groups that occur here
+    index: IntArray  # (m,): which of ``names`` each row belongs to; -1 where the group is unknown
+    chunk: Chunk
+    # (m, columns): protected columns, strata and labels as numbers, by a `Coder`; no column without one
+    numbers: FloatArray
+
+    def codes(self, known: Mapping[str, int]) -> IntArray:
+        """The code of each row's group among the known ones, shape (m,); -1 for any other."""
+        return np.array([*(known.get(name, -1) for name in self.names), -1], dtype=np.intp)[self.index]
+
+    def labels(self) -> Any:
+        """The name of each row's group, or None, as an array of objects of shape (m,)."""
+        return np.array([*self.names, None], dtype=object)[self.index]
+
+    def known(self) -> FloatArray:
+        """The label of each row and the chance with which it became known, NaN where there is none, shape (m, 2)."""
+        none, columns = np.full(len(self.X), np.nan), (self.chunk.labels, self.chunk.propensity)
+        return np.column_stack([none if column is None else column for column in columns])
+
+
+def read_rows(part: Partition, coder: Coder | None = None) -> PartitionRows:
     """Load and clean a partition; every complaint begins with where the rows come from."""
+    import pandas as pd
+
     X, *columns = part.load()
     try:
-        features = _features(X)
-        beside, n = Beside(*columns), len(features)
-        if beside.labels is not None:
-            beside = beside._replace(labels=read_outcomes(beside.labels, n))
-        if beside.propensity is not None:
-            beside = beside._replace(propensity=read_propensity(beside.propensity, n))
-        numbers = np.empty((n, 0 if coder is None else coder.width))
-        if beside.sensitive is None or not n:
-            return Rows(features, (), np.full(n, -1), beside, numbers)
-        sensitive = beside.sensitive
-        if coder is None and isinstance(sensitive, GroupProbabilities):
+        features, chunk = _features(X), Chunk(*columns)
+        n, sensitive = len(features), chunk.sensitive
+        if chunk.labels is not None:
+            chunk = chunk._replace(labels=read_outcomes(chunk.labels, n))
+        if chunk.propensity is not None:
+            chunk = chunk._replace(propensity=read_propensity(chunk.propensity, n))
+        numbers, index = np.empty((n, 0 if coder is None else coder.width)), np.full(n, -1)
+        if sensitive is None or not n:
+            return PartitionRows(features, (), index, chunk, numbers)
+        if coder is not None:
+            numbers = coder.encode(sensitive, chunk.given, chunk.labels, n)
+            sensitive = coder.hardened(sensitive, numbers)
+        elif isinstance(sensitive, GroupProbabilities):
             likeliest = Coder.of_probable(sensitive.names)
             sensitive = likeliest.hardened(sensitive, likeliest.encode(sensitive, None, None, n))
-        if coder is not None:
-            numbers = coder.encode(sensitive, beside.given, beside.labels, n)
-            sensitive = coder.hardened(sensitive, numbers)
-        names, place = _groups(sensitive, n, X)
-        return Rows(features, names, place, beside, numbers)
+        frame = pd.DataFrame(sensitive)
+        known = frame.notna().all(axis=1).to_numpy()
+        if len(known) != n or known.all():  # another length is refused here
+            groups = label_rows(sensitive, n, rows=X)
+            return PartitionRows(features, groups.labels, groups.codes, chunk, numbers)
+        if not known.any():
+            return PartitionRows(features, (), index, chunk, numbers)
+        groups = label_rows(frame[known], int(known.sum()))
+        index[known] = groups.codes
+        return PartitionRows(features, groups.labels, index, chunk, numbers)
     except ValueError as error:
-        raise InputError("{where}: {error}", where=describe(part, len(X)), error=error) from None
-
-
-def _groups(sensitive: Any, n_rows: int, X: Any) -> tuple[tuple[str, ...], IntArray]:
-    """The groups that occur, and which of them each row belongs to; -1 where a value is missing."""
-    known = _known(sensitive, n_rows)
-    if known.all():
-        groups = label_rows(sensitive, n_rows, rows=X)
-        return groups.labels, groups.codes
-    place = np.full(n_rows, -1)
-    if not known.any():
-        return (), place
-    groups = label_rows(_frame(sensitive)[known], int(known.sum()))
-    place[known] = groups.codes
-    return groups.labels, place
-
-
-def describe(part: Part, n_rows: int, *, counted_from: int = 0) -> str:
-    """The source, and which of its rows, if they are not the first ones."""
-    if not part.first_row:
-        return part.source
-    first = part.first_row + counted_from
-    return f"{part.source} (rows from {first} to {first + n_rows - 1}, here counted from {counted_from})"
+        raise InputError("{where}: {error}", where=part.describe(len(X)), error=error) from None
 
 
 def _features(X: Any) -> FloatArray:
-    plain = _plain(X)
-    if plain is not None:
-        return plain
+    """Rows as numbers, none of them missing or huge.
+
+    Most are that already. `check_array` changes the filters of warnings, which all threads share, and takes three times
+    as long, so it sees the others alone.
+    """
+    import pandas as pd
+
+    if type(X) in (pd.DataFrame, np.ndarray) and X.ndim == 2 and X.size:
+        kinds = X.dtypes if type(X) is pd.DataFrame else [X.dtype]
+        if all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in kinds):
+            rows = np.ascontiguousarray(X, dtype=np.float64)
+            if rows.min() >= -LARGEST and rows.max() <= LARGEST:  # which no gap is
+                return rows
     if scipy.sparse.issparse(X):
         raise ValueError("X is sparse; dense data is needed")
     return refuse_huge(check_array(X, dtype=np.float64, order="C", ensure_min_samples=0, input_name="X"))
 
 
-def _plain(X: Any) -> FloatArray | None:
-    """Rows that need no word, as most are: numbers, none of them missing or huge; None of any other, for the long way.
-
-    The long way changes the filters of warnings, which all threads share, and takes three times as long.
-    """
-    import pandas as pd
-
-    if type(X) not in (pd.DataFrame, np.ndarray) or X.ndim != 2 or not len(X) or not X.shape[1]:
-        return None
-    kinds = X.dtypes if type(X) is pd.DataFrame else [X.dtype]
-    if not all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in kinds):
-        return None
-    rows = np.ascontiguousarray(X, dtype=np.float64)
-    return rows if rows.min() >= -LARGEST and rows.max() <= LARGEST else None  # which no gap is
-
-
-def _known(sensitive: Any, n_rows: int) -> Any:
-    """Which rows have a value in every protected column; all of them where the length is wrong (told later)."""
-    known = _frame(sensitive).notna().all(axis=1).to_numpy()
-    return known if len(known) == n_rows else np.ones(n_rows, dtype=bool)
-
-
-def _frame(sensitive: Any) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(sensitive)
-
-
 @dataclass(frozen=True)
 class Staged:
-    """Work on a partition that takes all threads or a GPU, and leaves to others what takes one thread.
+    """Work on a partition that takes all threads or a GPU, and leaves to others what takes one thread."""
 
-    Parameters
-    ----------
-    ahead : function of a partition and what is shared
-        Reads the rows; it may run while other rows are worked on.
-    work : function of what ``ahead`` returns and what is shared
-    after : function of what ``work`` returns and what is shared, optional
-        Makes the result of it; it too may run meanwhile.
-    """
+    ahead: Callable[..., Any]  # of a partition, reads the rows; it may run while other rows are worked on
+    work: Callable[..., Any]  # of what ``ahead`` returns
+    after: Callable[..., Any] | None = None  # of what ``work`` returns, makes the result; it too may run meanwhile
 
-    ahead: Callable[..., Any]
-    work: Callable[..., Any]
-    after: Callable[..., Any] | None = None
-
-    def __call__(self, part: Part, *shared: Any) -> Any:
+    def __call__(self, part: Partition, *shared: Any) -> Any:
         """One step after the other, for an engine that works on other partitions meanwhile."""
         done = self.work(self.ahead(part, *shared), *shared)
         return done if self.after is None else self.after(done, *shared)
@@ -300,7 +258,7 @@ class LocalEngine:
     that of one partition.
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[Partition]
     header: Any
     n_threads: int = 1
 
@@ -312,13 +270,13 @@ class LocalEngine:
         """See `Engine`."""
         n, few = self.n_threads, min(self.n_threads, AHEAD)
         if not isinstance(work, Staged):
-            with one_blas_thread(), closing(in_order(_given(work, shared), self.parts, n, 2 * n)) as results:
+            with one_blas_thread(), closing(in_order(work, self.parts, n, 2 * n, shared)) as results:
                 return merge_tree(results, merge)
         with ExitStack() as stages:
-            ready = stages.enter_context(closing(in_order(_given(work.ahead, shared), self.parts, few, AHEAD)))
-            worked: Iterator[T] = map(_given(work.work, shared), ready)
+            ready = stages.enter_context(closing(in_order(work.ahead, self.parts, few, AHEAD, shared)))
+            worked: Iterator[T] = map(work.work, ready, *map(repeat, shared))
             if work.after is not None:
-                worked = stages.enter_context(closing(in_order(_given(work.after, shared), worked, few, 1)))
+                worked = stages.enter_context(closing(in_order(work.after, worked, few, 1, shared)))
             return merge_tree(worked, merge)
 
     @contextmanager
@@ -326,7 +284,3 @@ class LocalEngine:
         """See `Engine`."""
         with tempfile.TemporaryDirectory(prefix="evenout-", ignore_cleanup_errors=True) as folder:
             yield partial(Path, folder)
-
-
-def _given(work: Callable[..., T], shared: tuple[Any, ...]) -> Callable[[Any], T]:
-    return lambda part: work(part, *shared)

@@ -5,6 +5,7 @@ numbers and skips names that begin with an underscore, all without a word.
 """
 
 import glob
+import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
 from evenout.groups.read import GroupProbabilities
 from evenout.out_of_core.dask_engine import DaskEngine, dask_client
-from evenout.out_of_core.engines import Engine, LocalEngine, Part, describe
+from evenout.out_of_core.engines import Engine, LocalEngine, Partition
 from evenout.tables.columns import Found
 from evenout.tables.encoder import TableEncoder
 
@@ -28,74 +29,64 @@ SomeEngine = TypeVar("SomeEngine", bound=Engine)
 
 
 def learn_table(engine: Engine, keep: Collection[str] = ()) -> TableEncoder:
-    """What each column is, by all rows, in one pass; the rules are those of a table in memory.
+    """Decide what each column is, by all rows, in one pass; the rules are those of a table in memory.
 
     Medians are exact up to 16,384 values, then off by less than 1e-3 in rank. Texts are counted exactly as long as
     there are at most 16,384 different ones; beyond, those that are rare in every partition may be missed.
     """
-    found: dict[str, Found] = engine.reduce(_found_in, _added_columns)
-    return TableEncoder(keep).learn(found)
+
+    def look(part: Partition) -> dict[str, Found]:
+        frame, *_ = part.load()
+        with _located(part, len(frame)):
+            return {str(name): Found.of(frame[name]) for name in frame.columns}
+
+    columns = engine.reduce(look, lambda one, two: {name: one[name] + two[name] for name in one})
+    return TableEncoder(keep).learn(columns)
 
 
 def encoded(engine: SomeEngine, table: TableEncoder) -> SomeEngine:
     """The engine over encoded rows: numbers without gaps, under the names of their columns."""
     given: Any = engine
-    parts = [replace(part, load=partial(_encode, part, table)) for part in given.parts]
-    return replace(given, parts=parts, header=_nothing(table))
+    nothing = table.named(np.empty((0, len(table.get_feature_names_out()))))
+    parts = [replace(part, load=partial(_encode, part, table, nothing)) for part in given.parts]
+    return replace(given, parts=parts, header=nothing)
 
 
-def _nothing(table: TableEncoder) -> Any:
-    """Encoded rows, none of them."""
-    return table.named(np.empty((0, len(table.get_feature_names_out()))))
+def _encode(part: Partition, table: TableEncoder, nothing: Any) -> tuple[Any, ...]:
+    frame, *chunk = part.load()
+    if not len(frame):
+        return nothing, *chunk
+    with _located(part, len(frame)):
+        return table.named(table.encode(frame), frame.index), *chunk
 
 
 def count_unknown(engine: Engine, table: TableEncoder) -> dict[str, int]:
     """Rows whose text the fit did not have, by column; these are encoded as none of the known values."""
     if not table.categories_:
         return {}
-    total: Counter[str] = engine.reduce(_unknown_part, _added, table)
-    return dict(total)
 
+    def count(part: Partition, table: TableEncoder) -> Counter[str]:
+        frame, *_ = part.load()
+        return Counter({name: sum(counts.values()) for name, counts in table.unknown_values(frame).items()})
 
-def _found_in(part: Part) -> dict[str, Found]:
-    frame, *_ = part.load()
-    with _located(part, len(frame)):
-        return {str(name): Found.of(frame[name]) for name in frame.columns}
-
-
-def _added_columns(columns: dict[str, Found], others: dict[str, Found]) -> dict[str, Found]:
-    return {name: found + others[name] for name, found in columns.items()}
-
-
-def _encode(part: Part, table: TableEncoder) -> tuple[Any, ...]:
-    frame, *beside = part.load()
-    if not len(frame):
-        return _nothing(table), *beside
-    with _located(part, len(frame)):
-        return table.named(table.encode(frame), frame.index), *beside
-
-
-def _unknown_part(part: Part, table: TableEncoder) -> Counter[str]:
-    frame, *_ = part.load()
-    return Counter({name: sum(counts.values()) for name, counts in table.unknown_values(frame).items()})
-
-
-def _added(counts: Counter[str], others: Counter[str]) -> Counter[str]:
-    return counts + others
+    return dict(engine.reduce(count, operator.add, table))
 
 
 @contextmanager
-def _located(part: Part, n_rows: int) -> Iterator[None]:
+def _located(part: Partition, n_rows: int) -> Iterator[None]:
     """Complaints about values begin with where the rows come from."""
     try:
         yield
     except ValueError as error:
-        raise InputError("{where}: {error}", where=describe(part, n_rows, counted_from=1), error=error) from None
+        raise InputError("{where}: {error}", where=part.describe(n_rows, counted_from=1), error=error) from None
 
 
 ROWS = 262_144  # row groups are read together up to so many rows
 
-_COLUMNS = ("source", "row", "group", "base_score", "fair_score", "flagged")
+_SCORES = {
+    "source": "string", "row": "int64", "group": "string", "base_score": "double", "fair_score": "double",
+    "flagged": "bool",
+}  # fmt: skip
 
 
 def parquet_parts(
@@ -108,7 +99,7 @@ def parquet_parts(
     label: str | None = None,
     probable: bool = False,
     text: bool = False,
-) -> tuple[list[Part], Any]:
+) -> tuple[list[Partition], Any]:
     """Partitions of Parquet files that all have the same columns.
 
     Parameters
@@ -142,69 +133,57 @@ def parquet_parts(
 
     files = _files(where)
     footers = {path: _open(path).metadata for path in files}
+    schemas = {path: footer.schema.to_arrow_schema() for path, footer in footers.items()}
     labels = [] if label is None else [label]
-    names = _features(files[0], _schema(footers[files[0]]), sensitive, features, [*exclude, *labels], given)
-    used = list(dict.fromkeys([*names, *sensitive, *given, *labels]))
-    columns = _columns({path: _schema(footer) for path, footer in footers.items()}, used)
+    names = _features(files[0], schemas[files[0]], sensitive, features, [*exclude, *labels], given)
+    columns = _columns(schemas, list(dict.fromkeys([*names, *sensitive, *given, *labels])))
     texts = _text_columns(columns, names, allowed=text)
-    parts: list[Part] = []
+    parts: list[Partition] = []
     for path, footer in footers.items():
         start = 0
         for groups, n_rows in _runs(footer):
-            load = partial(_read, path, groups, names, list(sensitive), list(given), labels)
-            load = partial(_read_probable, load) if probable else load
-            parts.append(Part(len(parts), str(path), load, start))
+            load = partial(_read, path, groups, names, list(sensitive), list(given), labels, probable=probable)
+            parts.append(Partition(len(parts), str(path), load, start))
             start += n_rows
     return parts, pd.DataFrame({name: pd.Series(dtype=object if name in texts else float) for name in names})
 
 
-class ScoresFile:
-    """A Parquet file of scores of one partition, written block by block; it appears whole."""
+@contextmanager
+def scores_file(folder: Path, part: Partition, labels: tuple[str, ...]) -> Iterator[Callable[..., None]]:
+    """Yield a function that appends rows to a Parquet file of scores of one partition; the file appears whole."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    def __init__(self, folder: Path, part: Part, labels: tuple[str, ...]) -> None:
-        self._place = folder / f"scores-{part.index:06d}.parquet"
-        self._source, self._names = part.source, np.array([*labels, None], dtype=object)
+    path, schema = folder / f"scores-{part.index:06d}.parquet", pa.schema(_SCORES.items())
+    names = np.array([*labels, None], dtype=object)
 
-    def __enter__(self) -> "ScoresFile":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        texts, scores = ("source", "group"), ("base_score", "fair_score")
-        kinds = dict.fromkeys(texts, pa.string()) | {"row": pa.int64(), "flagged": pa.bool_()}
-        kinds |= dict.fromkeys(scores, pa.float64())
-        self._schema = pa.schema([(name, kinds[name]) for name in _COLUMNS])
-        # A name of its own: where a partition is worked on twice at a time, neither writes into the other's file.
-        self._unfinished = self._place.with_suffix(f".{uuid4().hex}")
-        self._file = pq.ParquetWriter(self._unfinished, self._schema)
-        return self
-
-    def write(self, row: int, codes: IntArray, base: FloatArray, fair: FloatArray, flagged: BoolArray) -> None:
+    def write(row: int, codes: IntArray, base: FloatArray, fair: FloatArray, flagged: BoolArray) -> None:
         """Append consecutive rows, the first of which is ``row`` of the source."""
-        import pyarrow as pa
+        columns = [[part.source] * len(codes), np.arange(row, row + len(codes)), names[codes], base, fair, flagged]
+        file.write_table(pa.table(columns, schema=schema))
 
-        columns = [[self._source] * len(codes), np.arange(row, row + len(codes)), self._names[codes]]
-        self._file.write_table(pa.table([*columns, base, fair, flagged], schema=self._schema))
-
-    def __exit__(self, kind: Any, *rest: Any) -> None:
-        self._file.close()
-        if kind is None:
-            self._unfinished.replace(self._place)
-        else:
-            self._unfinished.unlink()
+    # A name of its own: where a partition is worked on twice at a time, neither writes into the other's file.
+    unfinished = path.with_suffix(f".{uuid4().hex}")
+    try:
+        with pq.ParquetWriter(unfinished, schema) as file:
+            yield write
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _files(where: str | Path | Iterable[str | Path]) -> list[Path]:
     if not isinstance(where, str | Path):
-        found = [Path(path) for path in where]
+        files = [Path(path) for path in where]
     elif Path(where).is_dir():
-        found = sorted(path for path in Path(where).rglob("*.parquet") if path.is_file())
+        files = sorted(path for path in Path(where).rglob("*.parquet") if path.is_file())
     elif Path(where).exists():
-        found = [Path(where)]
+        files = [Path(where)]
     else:
-        found = [Path(path) for path in sorted(glob.glob(str(where), recursive=True))]  # noqa: PTH207 (may be absolute)
-    if not found:
+        files = [Path(path) for path in sorted(glob.glob(str(where), recursive=True))]  # noqa: PTH207 (may be absolute)
+    if not files:
         raise ValueError(f"{where} has no Parquet file; name a folder, a file or a pattern such as data/*.parquet")
-    return found
+    return files
 
 
 def _open(path: Path) -> Any:
@@ -242,15 +221,11 @@ def _features(
     return list(features)
 
 
-def _schema(footer: Any) -> Any:
-    return footer.schema.to_arrow_schema()
-
-
 def _columns(schemas: dict[Path, Any], names: list[str]) -> dict[str, tuple[Path, Any]]:
     """The type of each column, and the first file that shows it; a column of gaps alone goes with any type."""
     import pyarrow as pa
 
-    found: dict[str, tuple[Path, Any]] = {}
+    columns: dict[str, tuple[Path, Any]] = {}
     for path, schema in schemas.items():
         for name in names:
             if schema.names.count(name) != 1:
@@ -258,15 +233,15 @@ def _columns(schemas: dict[Path, Any], names: list[str]) -> dict[str, tuple[Path
                     f"{path} has {schema.names.count(name)} columns {name!r}, but {next(iter(schemas))} has one"
                 )
             kind = schema.field(name).type
-            first, known = found.get(name, (path, pa.null()))
+            first, known = columns.get(name, (path, pa.null()))
             if pa.types.is_null(known):
-                found[name] = path, kind
+                columns[name] = path, kind
             elif not pa.types.is_null(kind) and _kind(kind) != _kind(known):
                 raise ValueError(
                     f"{path}: column {name!r} holds {_kind(kind)}, but {_kind(known)} in {first}; "
                     "write all files with the same types"
                 )
-    return found
+    return columns
 
 
 def _text_columns(columns: dict[str, tuple[Path, Any]], features: list[str], *, allowed: bool) -> list[str]:
@@ -307,7 +282,14 @@ def _runs(metadata: Any) -> list[tuple[list[int], int]]:
 
 
 def _read(
-    path: Path, groups: list[int], features: list[str], sensitive: list[str], given: list[str], label: list[str]
+    path: Path,
+    groups: list[int],
+    features: list[str],
+    sensitive: list[str],
+    given: list[str],
+    label: list[str],
+    *,
+    probable: bool,
 ) -> tuple[Any, ...]:
     """Features, protected columns, columns that may justify a difference, and labels of some row groups."""
     import pyarrow as pa
@@ -321,14 +303,10 @@ def _read(
     X = table.select(features).to_pandas()
     # Whole numbers stay whole beside missing values: group 1 must not become group 1.0 in some files.
     frames = [table.select(names).to_pandas(integer_object_nulls=True) for names in (sensitive, given, label)]
-    protected, beside, labels = (frame if len(frame.columns) else None for frame in frames)
-    return X, protected, beside, None if labels is None else labels.iloc[:, 0]
-
-
-def _read_probable(load: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-    """The same with the protected columns as probabilities of groups."""
-    X, protected, *others = load()
-    return X, GroupProbabilities.unchecked(protected), *others
+    protected, strata, labels = (frame if len(frame.columns) else None for frame in frames)
+    if probable:
+        protected = GroupProbabilities.unchecked(protected)
+    return X, protected, strata, None if labels is None else labels.iloc[:, 0]
 
 
 ENGINES = ("local", "dask")
@@ -338,22 +316,16 @@ ENGINES = ("local", "dask")
 def open_folder(
     where: str | Path,
     *,
-    sensitive: Collection[str] = (),
-    features: Collection[str] | None = None,
-    exclude: Collection[str] = (),
-    given: Collection[str] = (),
-    label: str | None = None,
-    probable: bool = False,
-    text: bool = False,
     engine: str = "local",
     scheduler: str | None = None,
     n_threads: int = 1,
+    **columns: Any,
 ) -> Iterator[Engine]:
     """Yield the engine over a folder, glob or file of Parquet, for `fit_partitions` and `score_partitions`.
 
     Parameters
     ----------
-    where, sensitive, features, exclude, given, label, probable, text : see `parquet_parts`
+    where, columns : see `parquet_parts`
     engine : {"local", "dask"}
         This process with ``n_threads`` threads, or Dask workers.
     scheduler : str, optional
@@ -364,8 +336,7 @@ def open_folder(
         raise ValueError(f"engine={engine!r} is unknown; use {' or '.join(map(repr, ENGINES))}")
     if scheduler is not None and engine != "dask":
         raise InputError("{scheduler=} needs {engine='dask'}", scheduler=scheduler)
-    columns: dict[str, Any] = {"sensitive": sensitive, "features": features, "exclude": exclude}
-    parts, header = parquet_parts(where, **columns, given=given, label=label, probable=probable, text=text)
+    parts, header = parquet_parts(where, **columns)
     if engine == "local":
         yield LocalEngine(parts, header, n_threads)
         return

@@ -25,7 +25,7 @@ from evenout.exceptions import InputError
 from evenout.groups.model import Coder, Seen, Tally, count_rows
 from evenout.groups.read import GroupProbabilities, protected_columns, settle_names, warn_left_out
 from evenout.groups.rules import Groups
-from evenout.out_of_core.engines import Engine, Part, Rows, describe, read_rows
+from evenout.out_of_core.engines import Engine, Partition, PartitionRows, read_rows
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 Columns: TypeAlias = tuple[tuple[str, Seen], ...]
@@ -33,37 +33,18 @@ Columns: TypeAlias = tuple[tuple[str, Seen], ...]
 
 @dataclass(frozen=True)
 class Survey:
-    """What one pass over all rows tells.
+    """Results of one pass over all rows."""
 
-    Parameters
-    ----------
-    tally : Counter
-        Rows of each group, by name.
-    unknown : int
-        Rows of unknown group.
-    frequent : FrequentValues
-        Row numbers that may occur often.
-    sensitive, given : tuples of (name, Seen)
-        What is known of each column.
-    probable : tuple of str
-        Names of groups that are known by their probabilities.
-    known : int or None
-        Rows with a label; None where there is no column of labels.
-    combined : Tally
-        Rows of each combination of values, stratum and label, where a `Coder` tells them apart.
-    ranges : Ranges or None
-        Of the features, where they are to be measured in units.
-    """
-
-    tally: Counter[str]
-    unknown: int
-    frequent: FrequentValues
-    sensitive: "Columns" = ()
+    tally: Counter[str]  # rows of each group, by name
+    unknown: int  # rows of unknown group
+    frequent: FrequentValues  # row numbers that may occur often
+    sensitive: "Columns" = ()  # the findings about each column
     given: "Columns" = ()
-    known: int | None = None
+    known: int | None = None  # rows with a label; None where there is no column of labels
+    # Rows of each combination of values, stratum and label, where a `Coder` tells them apart.
     combined: Tally = field(default_factory=Counter)
-    ranges: Ranges | None = None
-    probable: tuple[str, ...] = ()
+    ranges: Ranges | None = None  # of the features, where they are to be measured in units
+    probable: tuple[str, ...] = ()  # names of groups that are known by their probabilities
 
     def __add__(self, other: "Survey") -> "Survey":
         return Survey(
@@ -94,10 +75,10 @@ def survey_rows(
 ) -> Survey:
     """Check all rows, count the groups, and look at the columns, so that a `Coder` can be learnt.
 
-    Rows that occur often enough to be drawn more than once are found,
-    or else, to ``measure`` features, their ranges: rows are then told apart once there are units (`count_again`).
+    Rows that occur often enough to be drawn more than once are found, or else, to ``measure`` features, their ranges:
+    rows are then told apart once there are units (`count_again`).
     """
-    shared = rules, None if measure else reference_size, seed
+    shared = rules, None if measure else reference_size, seed, None, None, True
     return engine.reduce(_survey_part, Survey.__add__, *shared)
 
 
@@ -111,8 +92,8 @@ def count_again(
     units: Units | None,
 ) -> Survey:
     """Count the groups, and find rows that occur often, by what a first survey has told of columns and features."""
-    shared = rules, reference_size, seed, coder, engine.share(units)
-    return engine.reduce(_count_part, Survey.__add__, *shared)
+    shared = rules, reference_size, seed, coder, engine.share(units), False
+    return engine.reduce(_survey_part, Survey.__add__, *shared)
 
 
 def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
@@ -121,20 +102,24 @@ def learn_units(engine: Engine, ranges: Ranges, *, exact: bool) -> Units:
     Else their quartiles may be off in rank by less than 1e-5 of the rows: a first look has found bounds that leave
     at most some 1e-3 of them open, and these are sketched with a like error.
     """
+
+    def measure(part: Partition, outline: Outline, capacity: int | None) -> Measures:
+        return Measures.of(read_rows(part).X, outline, capacity)
+
     shared = engine.share(ranges.outline()), None if exact else CAPACITY
-    return Units.of(engine.reduce(_measure_part, Measures.__add__, *shared))
+    return engine.reduce(measure, Measures.__add__, *shared).units()
 
 
-def content_numbers(rows: Rows, seed: int, units: Units | None) -> Numbers:
+def content_numbers(rows: PartitionRows, seed: int, units: Units | None) -> Numbers:
     """One number per row from its features, its group's name, its other columns and the seed, shape (m,)."""
     X = rows.X if units is None else units.apply(rows.X)
     names = np.array([*(zlib.crc32(name.encode()) for name in rows.names), -1.0])
     missing = np.finfo(float).min  # as a number of its own
-    return row_numbers(np.column_stack([X, names[rows.place], np.nan_to_num(rows.numbers, nan=missing)]), seed)
+    return row_numbers(np.column_stack([X, names[rows.index], np.nan_to_num(rows.numbers, nan=missing)]), seed)
 
 
 def _joined(one: Columns, two: Columns) -> Columns:
-    """What two chunks of rows tell of the same columns; a chunk without rows tells nothing."""
+    """Add up the findings of two chunks of rows about the same columns; a chunk without rows has none."""
     if not one or not two:
         return one or two
     return tuple((name, seen + other) for (name, seen), (_, other) in zip(one, two, strict=True))
@@ -147,49 +132,43 @@ def _seen(columns: Any, n_rows: int, continuous: Collection[str], name: str) -> 
     return tuple((column, Seen.of(values, number=column in continuous)) for column, values in own)
 
 
-def _survey_part(part: Part, rules: Groups, reference_size: int | None, seed: int) -> Survey:
-    rows = read_rows(part)
-    found = _counted(part, rows, rules)
-    if reference_size is None:
-        found = replace(found, ranges=Ranges.of(rows.X, CAPACITY))
-    else:
-        found = replace(found, frequent=FrequentValues.of(content_numbers(rows, seed, None), reference_size))
-    n = len(rows.X)
-    if isinstance(rows.beside.sensitive, GroupProbabilities):
-        found = replace(found, probable=rows.beside.sensitive.names)
-        return replace(found, given=_seen(rows.beside.given, n, (), "given"))
-    sensitive = _seen(rows.beside.sensitive, n, rules.continuous, "sensitive_features")
-    if any(seen.many or name in rules.continuous for name, seen in sensitive):
-        found = replace(found, tally=Counter({"": found.tally.total()}))  # bands are counted, once they are known
-    return replace(found, sensitive=sensitive, given=_seen(rows.beside.given, n, (), "given"))
-
-
-def _count_part(
-    part: Part, rules: Groups, reference_size: int, seed: int, coder: Coder | None, units: Units | None
+def _survey_part(
+    part: Partition,
+    rules: Groups,
+    reference_size: int | None,
+    seed: int,
+    coder: Coder | None,
+    units: Units | None,
+    first: bool,
 ) -> Survey:
+    """Count the groups, or refuse rows without one; columns are looked at the ``first`` time alone."""
     rows = read_rows(part, coder)
-    frequent = FrequentValues.of(content_numbers(rows, seed, units), reference_size)
-    found = replace(_counted(part, rows, rules), frequent=frequent)
-    return found if coder is None else replace(found, combined=count_rows(coder, rows.numbers))
-
-
-def _measure_part(part: Part, outline: Outline, capacity: int | None) -> Measures:
-    return Measures.of(read_rows(part).X, outline, capacity)
-
-
-def _counted(part: Part, rows: Rows, rules: Groups) -> Survey:
-    """Rows of each group, and those with a label; rows without a group may be refused."""
-    unknown = rows.place < 0
+    n, unknown, labels = len(rows.X), rows.index < 0, rows.chunk.labels
     if unknown.any() and rules.unknown == "error":
         raise InputError(
             "{where}: {@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
             "fill them in, or set {unknown='ignore'} to use these rows without a group",
-            where=describe(part, len(unknown)), unknown=unknown.sum(), n_rows=len(unknown), row=unknown.argmax(),
+            where=part.describe(n), unknown=unknown.sum(), n_rows=n, row=unknown.argmax(),
         )  # fmt: skip
-    counts = np.bincount(rows.place[~unknown], minlength=len(rows.names))
-    tally = Counter(dict(zip(rows.names, counts.tolist(), strict=True)))
-    labels, nothing = rows.beside.labels, FrequentValues.of(np.empty(0, dtype=np.uint64), 0)
-    return Survey(tally, int(unknown.sum()), nothing, known=None if labels is None else int((labels >= 0).sum()))
+    counts = np.bincount(rows.index[~unknown], minlength=len(rows.names))
+    numbers = np.empty(0, dtype=np.uint64) if reference_size is None else content_numbers(rows, seed, units)
+    survey = Survey(
+        tally=Counter(dict(zip(rows.names, counts.tolist(), strict=True))),
+        unknown=int(unknown.sum()),
+        frequent=FrequentValues.of(numbers, reference_size or 0),
+        known=None if labels is None else int((labels >= 0).sum()),
+        combined=Counter() if coder is None else count_rows(coder, rows.numbers),
+        ranges=Ranges.of(rows.X, CAPACITY) if reference_size is None else None,
+    )
+    if not first:
+        return survey
+    survey = replace(survey, given=_seen(rows.chunk.given, n, (), "given"))
+    if isinstance(rows.chunk.sensitive, GroupProbabilities):
+        return replace(survey, probable=rows.chunk.sensitive.names)
+    sensitive = _seen(rows.chunk.sensitive, n, rules.continuous, "sensitive_features")
+    if any(seen.many or name in rules.continuous for name, seen in sensitive):
+        survey = replace(survey, tally=Counter({"": survey.tally.total()}))  # bands are counted, once they are known
+    return replace(survey, sensitive=sensitive)
 
 
 _LEAST = 1000  # rows of each group in the reference, where it has as many and the reference has room
@@ -197,32 +176,22 @@ _UNIT = 2.0**64  # row numbers lie below this
 
 
 @dataclass(frozen=True)
-class Settled:
-    """The groups of all rows.
-
-    Parameters
-    ----------
-    labels : tuple of str
-    codes : mapping
-        From each name that occurs to its group's place in ``labels``; small groups may share one. -1 for a group that
-        is left out.
-    counts : array of int, (G + 1,)
-        Rows of each group; the last entry counts those of unknown group, or of one that is left out.
-    left_out : dict of str to int
-        Groups that are too small to be measured, and their rows.
-    """
+class SettledGroups:
+    """The groups of all rows."""
 
     labels: tuple[str, ...]
+    # From each name that occurs to the index of its group; small groups may share one. -1 for a group that is left out.
     codes: Mapping[str, int]
+    # (G + 1,): rows of each group; the last entry counts those of unknown group, or of one that is left out
     counts: IntArray
-    left_out: dict[str, int]
+    left_out: dict[str, int]  # groups that are too small to be measured, and their rows
 
 
 @dataclass(frozen=True)
-class Reference:
-    """Drawn rows: features (m, d), group codes (m,), group names (m,), columns as numbers (m, c), `Rows.known` (m, 2).
+class DrawnRows:
+    """Features (m, d), group codes and names (m,), columns as numbers (m, c) and `PartitionRows.known` (m, 2).
 
-    If ``complete``, all rows in their order.
+    If ``complete``, these are all rows in their order.
     """
 
     X: FloatArray
@@ -233,11 +202,11 @@ class Reference:
     complete: bool
 
 
-def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> Settled:
+def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> SettledGroups:
     """Refuse or merge small groups by the rules for rows in memory; probable groups are settled elsewhere."""
     if survey.probable:
         total = np.array([*(survey.tally[name] for name in survey.probable), survey.unknown], dtype=np.intp)
-        return Settled(survey.probable, {name: code for code, name in enumerate(survey.probable)}, total, {})
+        return SettledGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, total, {})
     groups, codes = settle_names(survey.tally, rules)
     names = sorted(survey.tally)
     counts = np.array([survey.tally[name] for name in names], dtype=np.intp)
@@ -246,19 +215,19 @@ def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> Sett
     total[-1] += survey.unknown
     if not quiet:
         warn_left_out(groups, rules.min_size)
-    return Settled(groups.labels, codes, total, groups.left_out)
+    return SettledGroups(groups.labels, codes, total, groups.left_out)
 
 
 def draw_reference(
     engine: Engine,
     survey: Survey,
-    groups: Settled,
+    groups: SettledGroups,
     *,
     reference_size: int,
     seed: int,
     coder: Coder | None = None,
     units: Units | None = None,
-) -> Reference:
+) -> DrawnRows:
     """Draw about ``reference_size`` rows, or take all if there are no more.
 
     Rows that occur more than ``n / reference_size`` times are drawn in proportion; of others all copies come or none.
@@ -273,7 +242,7 @@ def draw_reference(
     if not complete:  # by content, as forests depend on the order
         rows = rows[np.argsort(drawn.numbers[rows], kind="stable")]
     X, codes, labels = drawn.X[rows], drawn.codes[rows], drawn.labels[rows]
-    return Reference(X, codes, labels, drawn.columns[rows], drawn.known[rows], complete)
+    return DrawnRows(X, codes, labels, drawn.columns[rows], drawn.known[rows], complete)
 
 
 def sampling_rates(counts: IntArray, reference_size: int) -> FloatArray:
@@ -314,10 +283,10 @@ class _Drawn:
     def _joined(self) -> "_Drawn":
         """Equal rows that occur often become one row with their counts added."""
         often = np.flatnonzero(self.often)
-        _, first, place = np.unique(self.numbers[often], return_index=True, return_inverse=True)
+        _, first, copy_of = np.unique(self.numbers[often], return_index=True, return_inverse=True)
         kept = np.sort(np.r_[np.flatnonzero(~self.often), often[first]])
         counts = self.counts.copy()
-        counts[often[first]] = np.bincount(place, self.counts[often], minlength=len(first)).astype(np.intp)
+        counts[often[first]] = np.bincount(copy_of, self.counts[often], minlength=len(first)).astype(np.intp)
         parts = {**vars(self), "counts": counts}
         return _Drawn(**{name: values[kept] for name, values in parts.items()})
 
@@ -330,7 +299,7 @@ class _Drawn:
 
 
 def _draw_part(
-    part: Part,
+    part: Partition,
     known: Mapping[str, int],
     rates: FloatArray,
     often: Numbers,
@@ -341,7 +310,7 @@ def _draw_part(
     rows = read_rows(part, coder)
     codes, numbers = rows.codes(known), content_numbers(rows, seed, units)
     repeated = np.isin(numbers, often) & (rates[codes] < 1)
-    taken = repeated | (numbers / _UNIT < rates[codes]) | (rates[codes] >= 1)
+    chosen = repeated | (numbers / _UNIT < rates[codes]) | (rates[codes] >= 1)
     counts = np.ones(len(codes), dtype=np.intp)
     candidates = _Drawn(rows.X, codes, rows.labels(), rows.numbers, rows.known(), numbers, counts, repeated)
-    return _Drawn(*(values[taken] for values in vars(candidates).values()))._joined()
+    return _Drawn(*(values[chosen] for values in vars(candidates).values()))._joined()

@@ -37,7 +37,7 @@ from evenout.core.parallel import map_blocks
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.adapt import GroupAware
 from evenout.detectors.forest import Forest, average_path_length
-from evenout.detectors.nearness import Nearness
+from evenout.detectors.nearness import Nearness, turned
 from evenout.detectors.neighbours import Neighbours
 from evenout.detectors.pool import OWN, Precomputed
 from evenout.detectors.tails import Tails
@@ -221,7 +221,7 @@ def _(part: Neighbours, mixtures: Mixtures, crowd: Crowd) -> FloatArray:  # noqa
 
 @mixed_scores.register
 def _(part: Nearness, mixtures: Mixtures, crowd: Crowd) -> FloatArray:
-    raw = crowd.walk(mixtures, np.array(part.turned(mixtures.X)), part.turn)
+    raw = crowd.walk(mixtures, np.array(turned(mixtures.X, part.turn, 1)), part.turn)
     return mixtures.joined(part.logarithms(raw.reshape(-1, part.width)))
 
 

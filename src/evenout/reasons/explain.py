@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from evenout.exceptions import InputError
 from evenout.out_of_core.dask_engine import frame_collection
-from evenout.out_of_core.engines import Engine, Part, Rows, Staged, read_rows
+from evenout.out_of_core.engines import Engine, Partition, PartitionRows, Staged, read_rows
 from evenout.reasons.attribution import Attribution, SimilarRows, draw_orders
 from evenout.reasons.explanation import CHANGES, Explanation
 from evenout.reasons.words import Features, ReasonWords
@@ -206,11 +206,13 @@ def explain_partitions(
     return int(engine.reduce(Staged(_read_part, _explain_part), int.__add__, shared, n_reasons, to, everybody))
 
 
-def _read_part(part: Part, *shared: Any) -> tuple[Part, Rows]:  # noqa: ARG001
+def _read_part(part: Partition, *shared: Any) -> tuple[Partition, PartitionRows]:  # noqa: ARG001
     return part, read_rows(part)
 
 
-def _explain_part(ready: tuple[Part, Rows], model: tuple[Any, Any], n_reasons: int, to: Path, everybody: bool) -> int:
+def _explain_part(
+    ready: tuple[Partition, PartitionRows], model: tuple[Any, Any], n_reasons: int, to: Path, everybody: bool
+) -> int:
     import pandas as pd
 
     (part, rows), (ensemble, table) = ready, model

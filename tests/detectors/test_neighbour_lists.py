@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from evenout.detectors.neighbours import ROWS, Slots
+from evenout.detectors.neighbours import ROWS, NeighbourLists
 
 K = 6
 
@@ -27,7 +27,7 @@ def case(listed, most, seed=0, m=60):
         rng.permuted(np.tile(np.arange(m, dtype=np.int32), (m, 1)), axis=1),
     )
     counts = rng.integers(0, most + 1, m)
-    return Slots(
+    return NeighbourLists(
         (found[0], found[1][:, :listed].copy()), counts, K, np.arange(m, dtype=np.int32), np.maximum(counts - 1, 0)
     )
 
@@ -36,8 +36,8 @@ def case(listed, most, seed=0, m=60):
 @pytest.mark.parametrize("listed", [3, 7, 20])
 def test_slots_are_filled_by_copies_and_then_by_the_lists(listed, most):
     slots = case(listed, most)
-    expected = expanded(slots.found, slots.counts, slots.home, slots.own)
-    distance, location = slots.of(slice(0, len(slots)))
+    expected = expanded(slots.near, slots.counts, slots.home, slots.own)
+    distance, location = slots.of(slice(0, len(slots.own)))
     measured = slots.distances(np.array([6, 1, 3, 1]), n_threads=2)
     for i, row in enumerate(expected):
         assert_array_equal(distance[i, : len(row)], [near for near, _ in row])
@@ -49,10 +49,10 @@ def test_slots_are_filled_by_copies_and_then_by_the_lists(listed, most):
 def test_short_lists_are_taken_from_others():
     slots, others = case(3, 1), case(20, 1, seed=1)
     short = np.flatnonzero(slots.of(slice(0, 60))[1][:, -1] < 0)
-    picked = Slots(
-        (others.found[0][short], others.found[1][short]), others.counts, K, others.home[short], others.own[short]
+    picked = NeighbourLists(
+        (others.near[0][short], others.near[1][short]), others.counts, K, others.home[short], others.own[short]
     )
-    both = Slots(slots.found, slots.counts, K, slots.home, slots.own, short, picked)
+    both = NeighbourLists(slots.near, slots.counts, K, slots.home, slots.own, short, picked)
     own, replaced = slots.of(slice(0, 60)), picked.of(slice(0, len(short)))
     for rows in (slice(0, 60), slice(7, 23), slice(50, 60)):
         distance, location = both.of(rows)
@@ -64,12 +64,12 @@ def test_short_lists_are_taken_from_others():
 
 def test_threads_share_the_rows():
     slots = case(20, 1, m=60)
-    many = Slots(
-        tuple(np.tile(part, (200, 1)) for part in slots.found),
+    many = NeighbourLists(
+        tuple(np.tile(part, (200, 1)) for part in slots.near),
         slots.counts,
         K,
         np.tile(slots.home, 200),
         np.tile(slots.own, 200),
     )
-    assert len(many) > 2 * ROWS
+    assert len(many.own) > 2 * ROWS
     assert_array_equal(many.distances(np.array([1, 6]), 3), np.tile(slots.distances(np.array([1, 6]), 1), (200, 1)))
