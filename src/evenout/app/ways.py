@@ -175,7 +175,7 @@ class Request:
         for name, option, value in self._chosen():
             argument = option[2:].replace("-", "_") if name == "evenness" else SETTINGS[name].argument
             code |= {argument: SETTINGS[name].code.get(value) or _literal(value)} if argument else {}
-        if self.named("number"):
+        if "number" in WAYS[self.way].roles and self.named("number"):
             code[_COLUMNS["argument"]] = repr(tuple(self.named("number")))
         rules = [name for name in code if name.startswith("groups__")]
         inside = ", ".join(f"{name.removeprefix('groups__')}={code.pop(name)}" for name in rules)
