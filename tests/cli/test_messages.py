@@ -1,6 +1,7 @@
 """Progress on a terminal: stages by name, from a while on, and nothing elsewhere."""
 
 import io
+import json
 import time
 
 import pytest
@@ -50,4 +51,17 @@ def test_nothing_is_shown_where_nobody_looks(capsys):
     with messages.progress(quiet=True) as announce:
         announce("Reading")(1)
     work()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_program_reads_stages_from_a_file(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv(messages.STAGES, str(tmp_path / "stages"))
+    work()
+    said = [json.loads(line) for line in (tmp_path / "stages").read_text().splitlines()]
+    assert said == [
+        {"stage": "Reading a\N{REPLACEMENT CHARACTER}[2J.csv", "total": 3},
+        {"done": 1},
+        {"stage": "Fitting detectors", "total": None},
+        {"stage": "Writing the report", "total": None},
+    ]
     assert capsys.readouterr() == ("", "")

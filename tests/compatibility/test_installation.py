@@ -14,6 +14,7 @@ import evenout
 
 EXTRAS = (
     *("torch", "dask", "distributed", "pyod", "fairlearn", "matplotlib", "vl_convert"),
+    *("starlette", "uvicorn", "python_multipart"),
     *("pytest", "hypothesis", "playwright"),
 )
 
@@ -36,7 +37,7 @@ def test_import_and_help_need_no_extra():
         + """
 import importlib, pkgutil, evenout
 for module in pkgutil.walk_packages(evenout.__path__, "evenout."):
-    if not module.name.startswith(("evenout.gpu", "evenout.out_of_core", "evenout.__main__")):
+    if not module.name.startswith(("evenout.gpu", "evenout.out_of_core", "evenout.app", "evenout.__main__")):
         importlib.import_module(module.name)
 from evenout.cli import main
 main(["--help"])
@@ -50,6 +51,7 @@ NEEDED = {
     "FairOutlierEnsemble(device='cuda').fit(X, sensitive_features=a)": "pip install 'evenout[gpu]'",
     "main(['fit', 'rows', '--sensitive', 'a', '--engine', 'dask'])": "pip install 'evenout[dask]'",
     "main(['reproduce', '--quick'])": "Error: reproduce needs the extra pages: pip install 'evenout[pages]'",
+    "main(['app', '--no-browser'])": "Error: app needs the extra app: pip install 'evenout[app]'",
     "GroupScoresDisplay.from_scores([1.0] * 20, sensitive_features=a)": "a display needs the extra pages",
     "write_report(None, 'r.html', X=X, sensitive_features=a)": "the report needs the extra pages",
 }

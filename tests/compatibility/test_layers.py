@@ -20,7 +20,7 @@ LAYERS = [
     {"repair", "estimator"},
     {"auditing", "persistence", "watching", "figures"},
     {"report", "reproduce", "displays"},
-    {"cli", "__main__"},
+    {"cli", "app", "__main__"},
 ]
 
 

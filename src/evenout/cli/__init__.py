@@ -5,6 +5,7 @@ import sys
 import click
 
 import evenout
+from evenout.cli.app import app
 from evenout.cli.audit import audit
 from evenout.cli.fit import fit
 from evenout.cli.messages import Commands
@@ -33,6 +34,8 @@ Examples:
       batch after batch, whether a gap has come; an alarm if one has
   evenout plan fair/model.skops week.csv --id person --budget 200 --out plan.csv
       whom to look into next, some by chance; then estimate what was missed
+  evenout app people.csv
+      the same without a command line: a page on this machine
   evenout reproduce
       the paper's experiments, with a verdict on every claim
 
@@ -69,5 +72,5 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show ends no run
 
 
-for command in (fit, score, repair, explain, audit, watch, plan, estimate, reproduce):
+for command in (fit, score, repair, explain, audit, watch, plan, estimate, app, reproduce):
     main.add_command(command)

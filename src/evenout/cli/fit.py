@@ -338,7 +338,7 @@ def fit(
                 data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop, given=given,
                 keep=keep, probable=probable, learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
             )  # fmt: skip
-            offer_bands(inputs.sensitive, settings["continuous"])
+            offer_bands(inputs.sensitive, settings["groups"].continuous)
             step(f"Fitting on {len(inputs.features):,} rows")
             with noticed_giveaways() as giveaways:
                 pipeline, crossed = _fit(inputs, settings | {"n_jobs": n_jobs})

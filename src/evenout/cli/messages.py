@@ -1,5 +1,7 @@
 """What the command line says besides results: errors, notes and progress, all on the error stream."""
 
+import json
+import os
 import re
 import shlex
 import signal
@@ -9,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TextIO
 
 import click
 
@@ -17,6 +19,7 @@ from evenout.core.stages import listening
 from evenout.exceptions import Message, Speech
 from evenout.tables.parameters import RENAMED
 
+STAGES = "EVENOUT_STAGES"  # environment variable
 _TERMINATED = 128 + signal.SIGTERM  # exit status
 _MOMENT = 0.05  # seconds
 _PATIENCE = 2.0  # seconds before progress is shown
@@ -85,7 +88,14 @@ def plain_messages() -> Iterator[None]:
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Announce]:
-    """Show on a terminal what is being done, stage by stage, from two seconds on; nothing elsewhere."""
+    """Show on a terminal what is being done, stage by stage, from two seconds on; nothing elsewhere.
+
+    A program that runs the command reads the stages instead, as JSON lines in the file named by `STAGES`.
+    """
+    if os.environ.get(STAGES):
+        with open(os.environ[STAGES], "a", encoding="utf-8") as file, listening(_written_to(file)):  # noqa: PTH123
+            yield _written_to(file)
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -116,6 +126,20 @@ def progress(*, quiet: bool) -> Iterator[Announce]:
         patience.cancel()
         patience.join()  # a bar that is just being started is stopped after that
         bar.stop()
+
+
+def _written_to(file: TextIO) -> Announce:
+    """Write every stage, and how many of its parts are done, as soon as it is known."""
+
+    def write(**said: Any) -> None:
+        file.write(json.dumps(said) + "\n")
+        file.flush()
+
+    def step(description: str, total: int | None = None) -> Callable[[int], None]:
+        write(stage=one_line(description), total=total)
+        return lambda done: write(done=done)
+
+    return step
 
 
 def _silent(description: str, total: int | None = None) -> Callable[[int], None]:  # noqa: ARG001

@@ -143,7 +143,16 @@ def _json(summary: dict[str, Any]) -> str:
     from evenout.storage.archive import plain
     from evenout.storage.output import finite
 
-    return json.dumps(finite(plain(summary)), indent=2, ensure_ascii=False)
+    return json.dumps(finite(plain(_pairs(summary))), indent=2, ensure_ascii=False)
+
+
+def _pairs(value: Any) -> Any:
+    """Figures before and after as pairs."""
+    from evenout.figures import BeforeAfter
+
+    if isinstance(value, dict):
+        return {key: _pairs(item) for key, item in value.items()}
+    return (value.before, value.after) if isinstance(value, BeforeAfter) else value
 
 
 def _summary(inputs: "FitInputs", model: Any, after: "FloatArray", table: Any, codes: "IntArray") -> dict[str, Any]:

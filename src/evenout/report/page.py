@@ -210,7 +210,7 @@ def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int)
     """The groups of the rows, which must be those that the model was fitted on."""
     groups, *_ = read_crossed(sensitive_features, Groups.read(model.groups), n, rows=X)
     result = model._result
-    crossed = result.path.cross.whole.compared is None or result.groups.labels == ()
+    crossed = result.path.cross.whole.compared is None
     counts = result.counts if crossed else result.groups.counts
     fitted = dict(zip(result.groups.labels, counts.tolist(), strict=True))
     found = dict(zip(groups.labels, groups.counts.tolist(), strict=True))

@@ -39,7 +39,12 @@ _WRITTEN = re.compile(r"\D{0,5}(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?[^\d.,]{0,15}
 
 
 def read_table(
-    path: Path, *, text: Collection[str] = (), verbatim: Collection[str] = (), once: Collection[str] = ()
+    path: Path,
+    *,
+    text: Collection[str] = (),
+    verbatim: Collection[str] = (),
+    once: Collection[str] = (),
+    most_columns: int | None = None,
 ) -> "pd.DataFrame":
     """Read a file of one of the `SUFFIXES`.
 
@@ -54,6 +59,8 @@ def read_table(
         Columns to keep exactly as they are written: text in which nothing is missing.
     once : collection of str
         Names that no two columns may have. Others are told apart by a number: ``x (2)``.
+    most_columns : int or None
+        A file with more is refused once its header is read.
 
     Returns
     -------
@@ -67,9 +74,9 @@ def read_table(
     require_file(path)
     name = path.name.lower()
     if name.endswith(".parquet"):
-        frame = _read_parquet(path, verbatim)
+        frame = _read_parquet(path, verbatim, most_columns)
     elif name.endswith((".csv", ".csv.gz")):
-        frame = _read_csv(path, text, verbatim, once)
+        frame = _read_csv(path, text, verbatim, once, most_columns)
     else:
         raise ValueError(f"{path} is of no known kind; name it {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if not len(frame):
@@ -116,10 +123,12 @@ def sha256(path: Any) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_csv(path: Path, text: Collection[str], verbatim: Collection[str], once: Collection[str]) -> "pd.DataFrame":
+def _read_csv(
+    path: Path, text: Collection[str], verbatim: Collection[str], once: Collection[str], most_columns: int | None
+) -> "pd.DataFrame":
     import pandas as pd
 
-    form = _check_csv(path, once)
+    form = _check_csv(path, once, most_columns)
     # From 3.1 on pandas reads every digit by default, and asking for it is deprecated.
     old = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
     exact: dict[str, Any] = {"float_precision": "round_trip"} if old else {}
@@ -152,7 +161,7 @@ class _Form(NamedTuple):
     encoding: str
 
 
-def _check_csv(path: Path, once: Collection[str]) -> _Form:
+def _check_csv(path: Path, once: Collection[str], most_columns: int | None) -> _Form:
     """How the file is written, after a pass over all lines: pandas would fill short rows silently."""
     encoding = _encoding(path)
     commas = False
@@ -161,7 +170,9 @@ def _check_csv(path: Path, once: Collection[str]) -> _Form:
         separator = max(_SEPARATORS, key=lambda mark: first.count(mark))
         rows = csv.reader(chain([first], lines), delimiter=separator, strict=True)
         try:
-            header = _names(path, next(rows, []), once)
+            header = next(rows, [])
+            _refuse_many(path, len(header), most_columns)
+            header = _names(path, header, once)
             for row in rows:
                 if row and len(row) != len(header):
                     raise ValueError(
@@ -275,18 +286,24 @@ def _names(path: Path, header: list[str], once: Collection[str]) -> list[str]:
     return names
 
 
+def _refuse_many(path: Path, n_columns: int, most: int | None) -> None:
+    if most is not None and n_columns > most:
+        raise ValueError(f"{path} has {n_columns:,} columns; at most {most:,} can be shown; keep those that matter")
+
+
 def _refuse_repeated(path: Path, names: Collection[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ValueError(f"{path} has more than one column {', '.join(map(repr, repeated))}; rename all but one")
 
 
-def _read_parquet(path: Path, verbatim: Collection[str]) -> "pd.DataFrame":
+def _read_parquet(path: Path, verbatim: Collection[str], most_columns: int | None) -> "pd.DataFrame":
     import pandas as pd
     import pyarrow.parquet as pq
 
     with _intact(path):
         names, shape = pq.read_schema(path).names, pq.read_metadata(path)
+    _refuse_many(path, len(names), most_columns)
     _refuse_repeated(path, names)
     _refuse_swelling(path, 8 * shape.num_rows * shape.num_columns)
     with _intact(path):
