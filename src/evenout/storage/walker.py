@@ -42,7 +42,11 @@ def read(cls: type[T], data: Any, where: str, *, objects: Any = (), names: Names
 
 def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """A type without its marks, and these."""
-    return (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
+    hint, marks = (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
+    alias = get_origin(hint)
+    if type(alias).__name__ == "TypeAliasType":  # newer releases of numpy name NDArray so, which Python 3.11 cannot
+        hint = alias.__value__[get_args(hint)]
+    return hint, marks
 
 
 def _kinds(hint: Any, marks: tuple[Any, ...]) -> Mapping[str, type] | None:
