@@ -335,7 +335,7 @@ def test_warnings_of_a_fit_point_at_the_callers_line():
     assert caught[0].lineno == inspect.currentframe().f_lineno - 2
     S[:, 0] += 3.0 * (groups == "b")
     with pytest.warns(TargetNotReachedWarning, match="of the flagged list is kept") as caught:
-        model.set_params(bias_reduction=1.0, weights="simplex").fit(S, sensitive_features=groups)
+        model.set_params(bias_reduction=1.0, correction="simplex").fit(S, sensitive_features=groups)
     assert caught[0].filename == __file__
     assert caught[0].lineno == inspect.currentframe().f_lineno - 2
     np.testing.assert_array_equal(model.request_met_, False)
