@@ -16,7 +16,7 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
 
 LARGEST = 1e30  # squares of larger numbers leave the range in which distances are exact
-_TRUTHS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+_TRUTHS = {"yes": 1.0, "y": 1.0, "true": 1.0, "t": 1.0, "no": 0.0, "n": 0.0, "false": 0.0, "f": 0.0}
 
 
 def training_rows(estimator: Any, X: Any) -> FloatArray:
