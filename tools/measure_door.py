@@ -19,7 +19,7 @@ from evenout.cli import main as command_line
 
 ROOT = Path(__file__).parents[1]
 LIMITS = {"parameters": 19, "names": 16, "first_options": 10, "words": 20_000, "help_s": 0.4}
-GENERATED = re.compile(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", re.DOTALL)
+GENERATED = re.compile(r"<!-- ([\w ]+): begin -->.*?<!-- \1: end -->", re.DOTALL)
 CODE = re.compile(r"^(```+).*?^\1$", re.DOTALL | re.MULTILINE)
 
 
