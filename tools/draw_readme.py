@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 ROOT = Path(__file__).parents[1]
 BEFORE, AFTER = "#D55E00", "#0072B2"
@@ -41,14 +42,19 @@ def draw_rates(ax: Any, rates: Any) -> None:
 
 def draw_costs(ax: Any, costs: Any) -> None:
     """What each step costs, on the training rows: list kept, hits among the flagged, AUC."""
-    curves = {"list_kept": "of the list kept", "auc": "AUC", "precision_flagged": "defaults among the flagged"}
-    costs = costs.sort_values("flag_rate_ratio")
-    for (column, label), colour in zip(curves.items(), (AFTER, "#009E73", "#CC79A7"), strict=True):
+    curves = {
+        "list_kept": ("of the list kept", AFTER, 8),
+        "auc": ("AUC", "#009E73", 8),
+        "precision_flagged": ("defaults among the flagged", "#CC79A7", 10),
+    }
+    ratio = costs["flag_rate_ratio"]
+    costs = costs[ratio == ratio.cummax()]  # the first step that reaches each ratio
+    for column, (label, colour, above) in curves.items():
         ax.plot(costs["flag_rate_ratio"], costs[column], color=colour)
-        end = (costs["flag_rate_ratio"].iloc[-1], costs[column].iloc[-1])
-        above = 18 if column == "list_kept" else -16
-        ax.annotate(label, end, xytext=(0, above), textcoords="offset points", color=colour, ha="right")
-    ax.set_ylim(0.4, 1.05)
+        middle = costs["flag_rate_ratio"].iloc[[0, -1]].mean()
+        height = np.interp(middle, costs["flag_rate_ratio"], costs[column])
+        ax.annotate(label, (middle, height), xytext=(0, above), textcoords="offset points", color=colour)
+    ax.set_ylim(0, 1.05)
     ax.yaxis.set_major_formatter("{x:.0%}")
     ax.set(title="Training clients: what every step costs", xlabel="lowest over highest flag rate: 1 is even")
 
