@@ -45,7 +45,7 @@ def draw_costs(ax: Any, costs: Any) -> None:
     curves = {
         "list_kept": ("of the list kept", AFTER, 8),
         "auc": ("AUC", "#009E73", 8),
-        "precision_flagged": ("defaults among the flagged", "#CC79A7", 10),
+        "precision_flagged": ("defaults among the flagged", "#CC79A7", -16),
     }
     ratio = costs["flag_rate_ratio"]
     costs = costs[ratio == ratio.cummax()]  # the first step that reaches each ratio
