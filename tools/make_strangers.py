@@ -2,9 +2,9 @@
 
 python tools/make_strangers.py FOLDER [--rows 1500]
 
-``arrests.csv`` has whole-number ages, one-hot race columns with spaces in their names, gaps, dates, text, the later outcome as "yes"
-and "no", and a vendor's decile score with ties. ``claims.csv`` has amounts with a dollar sign, shares with a percent sign, a member
-number, a gap in nearly every column and an outcome as "Y" and "N". In both, one group is riskier on paper than in truth.
+``arrests.csv`` has whole-number ages, one-hot race columns with spaces in their names, gaps, dates, text, the later
+outcome as "yes" and "no", and a vendor's decile score with ties. ``claims.csv`` has amounts with a dollar sign, shares
+with a percent sign, a member number, a gap in nearly every column and an outcome as "Y" and "N".
 """
 
 import argparse
@@ -41,7 +41,9 @@ def make_arrests(n: int, seed: int) -> pd.DataFrame:
     frame["priors count"] = with_gaps(pd.Series(record), 0.03, rng)
     frame["days in jail"] = with_gaps(pd.Series(jail), 0.1, rng)
     frame["booked"] = booked.strftime("%Y-%m-%d")
-    frame["charge"] = with_gaps(pd.Series(rng.choice(["theft", "assault", "drugs", "driving, no licence"], n)), 0.05, rng)
+    frame["charge"] = with_gaps(
+        pd.Series(rng.choice(["theft", "assault", "drugs", "driving, no licence"], n)), 0.05, rng
+    )
     frame["decile_score"] = deciles(risk)
     frame["two_year_recid"] = np.where(again, "yes", "no")
     return frame
@@ -57,11 +59,15 @@ def make_claims(n: int, seed: int) -> pd.DataFrame:
     fraud = rng.random(n) < 0.06
     amount *= np.where(fraud, 3.0, 1.0)
     share = np.clip(rng.beta(2, 5, n) + 0.2 * fraud, 0, 1)
-    frame = pd.DataFrame({"MemberID": [f"M{number:06d}" for number in rng.permutation(n)], "Gender": gender, "Age": age})
+    frame = pd.DataFrame(
+        {"MemberID": [f"M{number:06d}" for number in rng.permutation(n)], "Gender": gender, "Age": age}
+    )
     frame["Claimed"] = with_gaps(pd.Series([f"${value:,.2f}" for value in amount]), 0.04, rng)
     frame["Paid share"] = with_gaps(pd.Series([f"{value:.0%}" for value in share]), 0.04, rng)
     frame["Days in care"] = with_gaps(pd.Series(days), 0.06, rng)
-    frame["First visit"] = (pd.Timestamp("2025-03-01") + pd.to_timedelta(rng.integers(0, 365, n), unit="D")).strftime("%d.%m.%Y")
+    frame["First visit"] = (pd.Timestamp("2025-03-01") + pd.to_timedelta(rng.integers(0, 365, n), unit="D")).strftime(
+        "%d.%m.%Y"
+    )
     frame["Clinic"] = with_gaps(pd.Series(rng.choice(["north", "south", "mobile unit", "St. Mary's"], n)), 0.08, rng)
     frame["Notes"] = with_gaps(pd.Series([f"called on day {day}, file {i}" for i, day in enumerate(days)]), 0.5, rng)
     frame["RiskScore"] = deciles(np.log(amount) + rng.normal(size=n) * 0.3)
