@@ -50,7 +50,7 @@ def test_five_tasks_of_the_readme(name, names, tables, tmp_path, monkeypatch):
     blind = table.drop(columns=[names["sex"]]).head(50)
     blind.to_csv("unknown.csv", index=False)
 
-    # own table to fair scores: columns that should hardly be features are named, and so is the way to compare along an age
+    # own table to fair scores: doubtful features are named, and so is the way to compare along an age
     fitted = printed(readme_command("fit", names, people_csv="mine.csv"))
     assert f"column '{names['outcome']}' looks like an outcome" in fitted
     assert f"column '{names['score']}' looks like the score of another model" in fitted
