@@ -44,7 +44,7 @@ def once(kind: str, n_rows: int, resamples: int) -> float:
 
 
 def elsewhere(source: Path, kind: str, rows: int, resamples: int) -> float:
-    """The same in a process of its own, with the project of ``source``."""
+    """Run in a process of its own, with the project of ``source``."""
     command = [sys.executable, __file__, "--rows", str(rows), "--resamples", str(resamples), "--one", kind]
     environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What the choices behind the default pool are worth: units, decorrelated coordinates, and its four families.
+"""Value of the choices behind the default pool: units, decorrelated coordinates, and its four families.
 
     python benchmarks/families.py --json        # about three minutes on two cores
     python benchmarks/families.py --quick       # three tables, one split

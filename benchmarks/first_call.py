@@ -25,7 +25,7 @@ FIGURES = ("import_s", "empty_s", "empty_cpu_s", "full_s", "compile_cpu_s")
 
 
 def first_call() -> None:
-    """What one fresh process does; prints its seconds."""
+    """Run in one fresh process, and print its seconds."""
     start = time.perf_counter()
     import evenout
 

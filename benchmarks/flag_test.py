@@ -97,7 +97,7 @@ def coverage(
 
 
 def group_intervals(scores: FloatArray, groups: IntArray, rng: np.random.Generator) -> tuple[float, float]:
-    """What was used before, without being stretched to 1: percentile intervals of the rates, and what they allow."""
+    """Earlier rule, not stretched to 1: percentile intervals of the rates, and the ratios that they allow."""
     table = level_table(scores, groups, int(groups.max()) + 1)
     drawn = np.concatenate([score_measures(c, table.values, 0.1)["flag_rate"] for c in table.bootstrap(400, rng)])
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)

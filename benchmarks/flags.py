@@ -112,7 +112,7 @@ class Judged:
 
 @dataclass
 class Story:
-    """What was found for one data set."""
+    """Results for one data set."""
 
     name: str
     base: Judged = field(default_factory=Judged)
@@ -124,7 +124,7 @@ class Story:
         return float((np.array(self.sizes) * np.array(self.base.rates)).sum(axis=0).min())
 
     def kept_at(self, method: str, ratio: float) -> float:
-        """What a method keeps at a pooled ratio, on straight lines between the base score and its requests."""
+        """Share of the list that a method keeps at a pooled ratio, on straight lines between the base score and its requests."""
         ways = [judged for (m, way, _), judged in self.asked.items() if m == method and way == "flag_rate_ratio"]
         points = [judged.summary("flag_rate_ratio", 1.0) for judged in (self.base, *ways)]
         points.sort(key=lambda p: p["ratio_pooled"])
@@ -166,7 +166,7 @@ def fitted(rows: Half, seed: int, settings: dict[str, Any]) -> FairOutlierEnsemb
 
 
 def corrected(model: FairOutlierEnsemble, settings: dict[str, str]) -> FairOutlierEnsemble:
-    """What a fit with other settings would give: detectors, resemblance and sums are the same, and not made again."""
+    """Results of a fit with other settings; detectors, resemblance and sums are not computed again."""
     other = copy(model).set_params(**settings)
     found, request = model._result, Request.read(other.get_params(deep=False))
     resembling = found.scores.width - found.scores.n_detectors

@@ -81,7 +81,7 @@ class Curve:
 
 @dataclass
 class Story:
-    """What was found for one data set."""
+    """Results for one data set."""
 
     name: str
     before: list[float] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Story:
         return bool((1.0 - np.mean(self.curves[method].gap, axis=0) / np.mean(self.before)).max() >= request)
 
     def oracle(self, request: float) -> float:
-        """What evenout's curve gives at the point that all other splits show to be right."""
+        """Read evenout's curve at the point that all other splits show to be right."""
         gaps, before = np.array(self.curves["evenout"].gap), np.array(self.before)
         after = []
         for i in range(len(gaps)):

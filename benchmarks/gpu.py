@@ -53,7 +53,7 @@ CHECKED = 5_000  # rows whose neighbours are searched on the CPU, fewer where it
 
 
 class Fitted(NamedTuple):
-    """What a fit leaves behind: detectors, scaled scores with the target (n, k + 1), folds, pair sums, weights."""
+    """Results of a fit: detectors, scaled scores with the target (n, k + 1), folds, pair sums, weights."""
 
     neighbours: Neighbours
     forest: Forest

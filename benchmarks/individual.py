@@ -82,7 +82,7 @@ def error_by_direction(form: FloatArray, truth: FloatArray) -> float:
 
 
 def operations(d: int, k: int) -> int:
-    """What a pair needs, a multiply-add counted as one: widths are multiples of four in the kernels.
+    """Operations of a pair, a multiply-add counted as one: widths are multiples of four in the kernels.
 
     Its distance is computed twice, for the range and for the sums: a difference and a multiply-add for each feature.
     Then two comparisons, the root, the exponent, 13 for the power of two, one sum, and one for each score and the ones.

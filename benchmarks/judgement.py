@@ -94,7 +94,7 @@ def judge(gap: float, n: int, seed: int, confidence: float | None = None) -> Jud
 
 
 def summarise(fits: list[Judged]) -> dict[str, Any]:
-    """What the fits said, and what came of it."""
+    """Statements of the fits, and the truth about them."""
     met = [fit for fit in fits if fit.says_met]
     found = [fit for fit in fits if fit.gap_found]
     missing = [max(0.0, ASKED - fit.got) for fit in met]

@@ -1,4 +1,4 @@
-"""What known labels do for the target: AUC on rows that were never seen, by number of labels and how they came about.
+"""Effect of known labels on the target: AUC on rows that were never seen, by number of labels and how they came about.
 
 Every table is cut into halves. On the first, detectors are fitted and a stack is learnt from the labels of some rows
 (`evenout.core.stacking`); the second is judged with all its labels. Detectors and halves are the same for every number.

@@ -39,7 +39,7 @@ def by_evenout(X: FloatArray, k: int, n_jobs: int) -> Found:
 
 
 def by_onedal(X: FloatArray, k: int, n_jobs: int, algorithm: str) -> Found:
-    """The same by oneDAL."""
+    """Find the neighbours by oneDAL."""
     from sklearnex.neighbors import NearestNeighbors
 
     return NearestNeighbors(n_neighbors=k, algorithm=algorithm, n_jobs=n_jobs).fit(X).kneighbors()

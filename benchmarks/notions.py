@@ -50,7 +50,7 @@ class Table:
         return Table(self.X[rows], self.columns.iloc[rows].reset_index(drop=True), self.labels[rows])
 
     def beside(self, asked: Asked) -> dict[str, Any]:
-        """What `fit` is given beside the features."""
+        """Arguments of `fit` beside the features."""
         sensitive: Any = self.columns[list(asked.columns)]
         if asked.probable:
             sensitive = GroupProbabilities(sensitive)

@@ -1,4 +1,4 @@
-"""What fits say of unseen rows, and what these get: promises of means and of flags, with detectors fitted anew.
+"""Compare what fits say of unseen rows with what these get: promises of means and of flags, with detectors fitted anew.
 
     python benchmarks/promises.py --json --workers 16   # 100 fits each: hours of one core, divided by the workers
     python benchmarks/promises.py --quick               # 4 fits each of 1000 and 2000 rows, some minutes

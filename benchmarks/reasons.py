@@ -144,7 +144,7 @@ def plant(model: FairOutlierEnsemble, known: FloatArray, rows: FloatArray, kind:
 
 
 def ablated(model: FairOutlierEnsemble, X: FloatArray) -> FloatArray:
-    """What the base score loses if one feature is made typical, shape (m, d)."""
+    """Loss of the base score if one feature is made typical, shape (m, d)."""
     background = model._result.background
     assert background is not None
     whole, lost = model.base_scores(X), []

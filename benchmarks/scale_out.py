@@ -115,7 +115,7 @@ class Stages:
         self._adding = Lock()
 
     def timed(self, name: str, work: Callable[..., T]) -> Callable[..., T]:
-        """The same function, with its seconds added to a stage."""
+        """Wrap a function so that its seconds are added to a stage."""
 
         def run(*args: Any, **settings: Any) -> T:
             start = time.perf_counter()
@@ -274,7 +274,7 @@ def show(found: dict[str, Any]) -> None:
 
 
 def reckoned(found: dict[str, Any]) -> str:
-    """What many more rows would take, and how that is reckoned."""
+    """Extrapolate to many more rows, and show how."""
     fixed, passes, n = found["fixed_seconds"], found["passes_seconds"], found["rows"]
     disk = (found["parquet_mb"] + found["kept_mb"]) * FAR / n / 1024
     return (

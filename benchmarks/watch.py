@@ -128,7 +128,7 @@ def alarms(name: str, found: Iterable[bool]) -> dict[str, Any]:
 
 
 def repeated_tests(population: Population, years: int) -> dict[str, Any]:
-    """The same of a plain test of all rows so far, at 5 %, made anew every week: what a watch must not be."""
+    """Alarms of a plain test of all rows so far, at 5 %, repeated every week: what a watch must not be."""
     wrong = []
     for seed in range(years):
         rng = np.random.default_rng(seed)

@@ -94,7 +94,7 @@ class Side:
         self.busy.append(busy)
 
     def finish(self) -> dict[str, Any]:
-        """What it has found at last."""
+        """The last result."""
         found: dict[str, Any] = json.loads(self.ask("end"))
         self.process.wait()
         return found

@@ -100,7 +100,7 @@ def check_metadata(metadata: Message) -> None:
 
 
 def check_source(source: Path) -> None:
-    """What is needed to build and test, and nothing that lay about in the folder."""
+    """Files needed to build and test, and nothing that lay about in the folder."""
     with tarfile.open(source) as archive:
         files = {name.partition("/")[2] for name in archive.getnames()}
     strays = {name.partition("/")[0] for name in files} - TOP
@@ -145,7 +145,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 
 def run(command: list[str | Path], folder: Path | None = None) -> str:
-    """What a program prints; its last words and an end if it fails."""
+    """Output of a program; show its last words and exit if it fails."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def draw_rates(ax: Any, rates: Any) -> None:
-    """Share of new people flagged, by group, before and after."""
+    """Draw the share of new people flagged, by group, before and after."""
     for group, rate in rates.iterrows():
         ax.plot([rate["before"], rate["after"]], [group, group], color="0.75", zorder=1)
     for name, colour in (("before", BEFORE), ("after", AFTER)):
@@ -41,7 +41,7 @@ def draw_rates(ax: Any, rates: Any) -> None:
 
 
 def draw_costs(ax: Any, costs: Any) -> None:
-    """What each step costs, on the training rows: list kept, hits among the flagged, AUC."""
+    """Draw what each step costs, on the training rows: list kept, hits among the flagged, AUC."""
     curves = {
         "list_kept": ("of the list kept", AFTER, 8),
         "auc": ("AUC", "#009E73", 8),

@@ -1,4 +1,4 @@
-"""What the API reference takes from docstrings.
+"""Prepare docstrings for the API reference.
 
 Docstrings set formulas apart by indenting them, as one reads them in an editor. reStructuredText would run such lines
 together as a quotation, so they are marked as literal text. What estimators and warnings inherit from scikit-learn and

@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """What a terminal gets to see."""
+    """Text that a terminal shows."""
     screen, console = Terminal(), rich.console.Console
     monkeypatch.setattr(
         rich.console, "Console", lambda **_: console(file=screen, force_terminal=True, width=80, legacy_windows=False)

@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""The README shows what happens."""
 
 import contextlib
 import dataclasses
@@ -14,7 +14,7 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def run_first_example():
-    """What the first example of the README prints, and what the README shows."""
+    """Output of the README's first example, and the output that the README shows."""
     code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
     shown = re.search(r"```text\n(.*?)```", README, re.DOTALL).group(1)
     printed = io.StringIO()

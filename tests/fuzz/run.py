@@ -159,7 +159,7 @@ def _contents(folder):
 
 
 def _faults(ending, case):
-    """What is wrong with status and words."""
+    """List what is wrong with status and words."""
     lines = ending.stderr.splitlines()
     if ending.escaped or "Traceback" in ending.stderr:
         yield f"traceback: {ending.escaped or lines[-1]}"
@@ -185,7 +185,7 @@ def _faults(ending, case):
 
 
 def _changes(ending, case, folder, before):
-    """What is wrong with the files after the run."""
+    """List what is wrong with the files after the run."""
     after = _contents(folder)
     lost = [name for name in before if name not in after]
     if lost:
@@ -217,7 +217,7 @@ def _refuse(constant):
 
 
 def _fault_of_result(path):
-    """What is wrong with a file that a successful run has written."""
+    """List what is wrong with a file that a successful run has written."""
     if path.is_dir():
         return ""
     if path.name == "model.skops":

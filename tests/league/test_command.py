@@ -17,7 +17,7 @@ MAIN = Path(__file__).parents[2] / "benchmarks" / "league" / "__main__.py"
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """What the command prints."""
+    """Output of the command."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["league", *map(str, arguments)])

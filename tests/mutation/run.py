@@ -75,7 +75,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant; ``caught_by``: the first test that failed, or how the run ended, None if it survived."""
+    """Fate of a mutant; ``caught_by``: the first test that failed, or how the run ended, None if it survived."""
 
     name: str
     line: str

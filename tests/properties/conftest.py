@@ -65,7 +65,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Problem:
-    """What the core solves: scaled scores, target, row weights, groups and folds, and their sums."""
+    """Problem that the core solves: scaled scores, target, row weights, groups and folds, and their sums."""
 
     S: np.ndarray
     t: np.ndarray
