@@ -124,7 +124,7 @@ class Story:
         return float((np.array(self.sizes) * np.array(self.base.rates)).sum(axis=0).min())
 
     def kept_at(self, method: str, ratio: float) -> float:
-        """Share of the list that a method keeps at a pooled ratio, on straight lines between the base score and its requests."""
+        """Share of the list kept at a pooled ratio, on straight lines between the base score and the requests."""
         ways = [judged for (m, way, _), judged in self.asked.items() if m == method and way == "flag_rate_ratio"]
         points = [judged.summary("flag_rate_ratio", 1.0) for judged in (self.base, *ways)]
         points.sort(key=lambda p: p["ratio_pooled"])
