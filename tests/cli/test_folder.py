@@ -61,7 +61,7 @@ def test_files_and_folders_have_one_schema(run, fitted):
     }
     assert len(repr(folder["bias_unseen"]["after"])) > 9  # not rounded
     assert folder["flag_rate_ratio_unseen_interval"] == pytest.approx(file["flag_rate_ratio_unseen_interval"])
-    page = (Path(__file__).parents[2] / "docs" / "start.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
     assert [key for key in file if f"`{key}`" not in page] == []
 
 
