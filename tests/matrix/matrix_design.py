@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from evenout import BlindRepair, FairOutlierEnsemble, ScoreRepair, audit
-from evenout.out_of_core.parquet import open_folder
+from evenout.out_of_core.parquet import parquet_parts
 
 FACTORS: dict[str, dict[Any, str]] = {  # the options, and how the tables name them
     "groups": {
@@ -121,7 +121,7 @@ class Case:
 def offered(place: str) -> frozenset[str]:
     """The arguments that a place has, by the signatures of what is called there."""
     calls: dict[str, tuple[Callable[..., Any], ...]] = {
-        "folder": (FairOutlierEnsemble, open_folder, FairOutlierEnsemble.fit_partitions),
+        "folder": (FairOutlierEnsemble, parquet_parts, FairOutlierEnsemble.fit_partitions),
         "blind": (BlindRepair, BlindRepair.fit),
         "score_repair": (ScoreRepair, ScoreRepair.fit),
         "audit": (audit,),
