@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,16 +144,14 @@ def _json(summary: dict[str, Any]) -> str:
     from evenout.storage.archive import plain
     from evenout.storage.output import finite
 
-    return json.dumps(finite(plain(_pairs(summary))), indent=2, ensure_ascii=False)
+    return json.dumps(finite(plain(_records(summary))), indent=2, ensure_ascii=False)
 
 
-def _pairs(value: Any) -> Any:
-    """Figures before and after as pairs."""
-    from evenout.figures import BeforeAfter
-
+def _records(value: Any) -> Any:
+    """Figures with a ``before`` and an ``after``, as in the summary of a fit."""
     if isinstance(value, dict):
-        return {key: _pairs(item) for key, item in value.items()}
-    return (value.before, value.after) if isinstance(value, BeforeAfter) else value
+        return {key: _records(item) for key, item in value.items()}
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _summary(inputs: "FitInputs", model: Any, after: "FloatArray", table: Any, codes: "IntArray") -> dict[str, Any]:
