@@ -220,7 +220,7 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         y = one_per_row(scores, "scores")
         result = self._result
-        known = match_groups(sensitive_features, len(y), tuple(result.places), rows=scores)
+        known = match_groups(sensitive_features, len(y), tuple(result.places), rows=scores).codes
         codes = np.array(list(result.places.values()), dtype=np.intp)[known]
         return _repaired(result.distributions, result.shares, result.strength, y, codes)
 
@@ -244,7 +244,7 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         _refuse_other_groups(sensitive_features, n_rows)
         every = label_rows(sensitive_features, n_rows, rows=scores)
         groups = read_groups(sensitive_features, n_rows, rules)
-        warn_left_out(groups, rules.min_size)
+        warn_left_out(groups.left_out, len(groups.labels), rules.min_size)
         _, first = np.unique(every.codes, return_index=True)
         return groups, dict(zip(every.labels, groups.codes[first].tolist(), strict=True))
 

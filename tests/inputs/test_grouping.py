@@ -8,7 +8,7 @@ import pytest
 
 from evenout import GroupProbabilities, Groups
 from evenout.exceptions import ContinuousWarning, InputError, SmallGroupWarning
-from evenout.groups.model import CUTS, Attribute, Cut, Seen, count_rows, read_crossed, read_members, settle
+from evenout.groups.model import CUTS, Attribute, Cut, Seen, count_rows, read_crossed, read_members, settle_grouping
 
 N = 400
 RNG = np.random.default_rng(0)
@@ -128,7 +128,7 @@ def test_rows_that_come_in_chunks_have_the_same_columns(changes):
     columns = PEOPLE[["age", "sex"]].assign(sex=PEOPLE["sex"].where(AGE > 25))
     crossed = read_crossed(columns, rules.but(unknown="ignore"), N, given=GIVEN, labels=LABELS)
     among = ("all", "inliers")
-    grouping = settle(crossed.coder, count_rows(crossed.coder, crossed.numbers), among, rules)
+    grouping = settle_grouping(crossed.coder, count_rows(crossed.coder, crossed.numbers), among, rules)
     whole = grouping.members(crossed.numbers)
     for rows in np.array_split(np.arange(N), [1, 7, 250]):
         beside = columns.iloc[rows], GIVEN.iloc[rows], LABELS[rows]
@@ -197,7 +197,7 @@ def test_many_whole_numbers_are_answered_by_the_two_ways_to_compare_them():
     rng = np.random.default_rng(0)
     ages = pd.DataFrame({"SEX": rng.integers(1, 3, 3000), "AGE": rng.integers(20, 50, 3000)})
     first, *others = told(ages, min_size=50)
-    assert "'AGE', and each is a group of its own; set continuous=('AGE',)" in first
+    assert "'AGE', and each is a group of its own; set groups=Groups(continuous=('AGE',))" in first
     assert "or give the column as text if each number is meant as a group" in first
     assert len(others) == 1  # the small groups, a few of them by name
     assert " more; their rows are scored" in others[0]
@@ -210,7 +210,7 @@ def test_very_many_crossed_groups_are_answered_by_each_attribute_by_itself():
     rng = np.random.default_rng(0)
     people = pd.DataFrame({"race": rng.integers(8, size=2000), "region": rng.integers(5, size=2000)})
     assert told(people) == [
-        "'race' and 'region' make 40 groups where they are crossed; set cross=False to compare each by itself"
+        "'race' and 'region' make 40 groups where they are crossed; set groups=Groups(cross=False) to compare each by itself"
     ]
     assert told(people, cross=False) == []
 

@@ -41,7 +41,7 @@ def test_bad_groups_are_clear_errors(simulated):
     with pytest.raises(ValueError, match="sensitive_features is missing"):
         ScoreRepair().fit(y)
     repair = ScoreRepair().fit(y, sensitive_features=groups)
-    with pytest.raises(ValueError, match=r"sensitive_features is missing.*new rows too"):
+    with pytest.raises(ValueError, match="sensitive_features is missing"):
         repair.transform(y)
     with pytest.raises(ValueError, match=r"not there in fit: 'x', 'y'; known are 'a', 'b', 'c', 'd'"):
         repair.transform([1.0, 2.0, 3.0], sensitive_features=["a", "y", "x"])

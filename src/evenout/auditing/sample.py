@@ -16,7 +16,7 @@ from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError, Message
 from evenout.groups.model import Attribute, Coded, read_coded
-from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle_names
+from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle
 from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
 from evenout.tables.rows import LARGEST, read_propensity, refuse_lone_propensity
@@ -136,16 +136,7 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
     sizes = every.expected if whole else np.minimum(every.size, every.expected)
     tally = {name: max(int(size + 1e-9), 1) for name, size in zip(names, sizes, strict=True)}
     least, unit = rules.min_size, "rows" if clusters is None else "clusters"
-    small = {name for name, size in zip(names, sizes, strict=True) if size < least - 1e-9}
-    if small and rules.small == "error":
-        named = ", ".join(f"{name!r} ({tally[name]})" for name in sorted(small)[:10])
-        more = f" and {len(small) - 10} more" if len(small) > 10 else ""
-        raise InputError(
-            "{@sensitive_features} has groups of fewer than {least} {unit}: {named}{more}; "
-            "merge or bin values yourself, or set {small='leave_out'} or {small='merge'}",
-            least=least, unit=unit, named=named, more=more,
-        )  # fmt: skip
-    groups, code_of = settle_names(tally, rules)
+    groups = settle(tally, rules, unit)
     if len(groups.labels) < 2:
         named = ", ".join(f"{name!r} ({size})" for name, size in [*groups.left_out.items()][:10])
         named += f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
@@ -154,7 +145,7 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
             "too small: {named}; lower {@min_size}, set {small='merge'}, or give more rows",
             least=least, unit=unit, named=named,
         )  # fmt: skip
-    place = np.array([code_of[name] for name in names], dtype=np.intp)
+    place = np.array([groups.code_of[name] for name in names], dtype=np.intp)
     kept, out = place >= 0, np.flatnonzero(place < 0)
     joined = csc_array(phi[:, kept] @ _indicator(place[kept], len(groups.labels)))
     joined.eliminate_zeros()
@@ -277,13 +268,8 @@ def read_attributes(sensitive_features: Any, n_rows: int) -> tuple[AuditedAttrib
 
 
 def _attribute(name: str, columns: "pd.DataFrame", n_rows: int) -> AuditedAttribute:
-    codes = np.full(n_rows, -1, dtype=np.intp)
-    known = columns.notna().all(axis=1).to_numpy()
-    if not known.any():
-        return AuditedAttribute(name, codes, ())
-    groups = label_rows(columns[known], int(known.sum()))
-    codes[known] = groups.codes
-    return AuditedAttribute(name, codes, groups.labels)
+    groups = label_rows(columns, n_rows, unknown="ignore")
+    return AuditedAttribute(name, groups.codes, groups.labels)
 
 
 STRATUM_BINS = 5  # a numeric column with more distinct values is cut at its quantiles into so many strata

@@ -12,7 +12,7 @@ follows from one count: how many rows have each combination of values, stratum a
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,7 +31,7 @@ from evenout.groups.read import (
     protected_columns,
     read_groups,
     refuse_unknown,
-    settle_names,
+    settle,
     warn_left_out,
 )
 from evenout.groups.rules import Groups
@@ -659,18 +659,18 @@ def read_grouping(crossed: Crossed, among: Sequence[str], rules: Groups) -> Grou
     """
     coder, numbers = crossed.coder, crossed.numbers
     if is_plain(coder, among, rules):
-        warn_left_out(crossed.groups, rules.min_size)
-        _offer_each(coder, crossed.groups)
+        warn_left_out(crossed.groups.left_out, len(crossed.groups.labels), rules.min_size)
+        _offer_each(coder.attributes, len(crossed.groups.labels) + len(crossed.groups.left_out))
         return None
-    return settle(coder, count_rows(coder, numbers), among, rules)
+    return settle_grouping(coder, count_rows(coder, numbers), among, rules)
 
 
-def _offer_each(coder: Coder, groups: Codes) -> None:
+def _offer_each(attributes: Sequence[Attribute], n: int) -> None:
     """Say how attributes are compared one by one where crossing them makes very many groups."""
-    n, many = len(groups.labels) + len(groups.left_out), any(len(own.values) > MANY for own in coder.attributes)
-    if len(coder.attributes) > 1 and n > MOST_CROSSED and not many:  # of many values the coder has spoken
+    many = any(len(own.values) > MANY for own in attributes)
+    if len(attributes) > 1 and n > MOST_CROSSED and not many:  # of many values the coder has spoken
         template = "{columns} make {n} groups where they are crossed; set {cross=False} to compare each by itself"
-        warn(SmallGroupWarning(template, columns=_listed(own.name for own in coder.attributes), n=n))
+        warn(SmallGroupWarning(template, columns=_listed(own.name for own in attributes), n=n))
 
 
 def _offer_one(columns: Sequence[Any]) -> None:
@@ -702,7 +702,7 @@ def is_plain(coder: Coder, among: Collection[str], rules: Groups) -> bool:
     return coder.plain and crossed and set(among) == {"all"}
 
 
-def settle(coder: Coder, tally: Tally, among: Sequence[str], rules: Groups) -> Grouping:
+def settle_grouping(coder: Coder, tally: Tally, among: Sequence[str], rules: Groups) -> Grouping:
     """Which groups there are, and which are compared, by the rules on small groups."""
     every = tuple(range(len(coder.attributes)))
     each: list[tuple[int, ...]] = [(a,) for a in every] if rules.cross is not True else []
@@ -732,12 +732,12 @@ def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], rules: Groups
             name = words[0] if own[0].probable else group_name([attribute.name for attribute in own], words)
             named[name] += count
             keys[int(np.ravel_multi_index(values, sizes))] = name
-    groups, codes = settle_names({name: max(int(n + 1e-6), 1) for name, n in named.items() if n > 0}, rules)
-    warn_left_out(groups, rules.min_size)
-    _offer_each(replace(coder, attributes=tuple(own)), groups)
+    labels, codes, left_out = settle({name: max(int(n + 1e-6), 1) for name, n in named.items() if n > 0}, rules)
+    warn_left_out(left_out, len(labels), rules.min_size)
+    _offer_each(own, len(labels) + len(left_out))
     ordered = np.array(sorted(key for key, name in keys.items() if name in codes), dtype=np.intp)
     found = np.array([codes[keys[key]] for key in ordered], dtype=np.intp)
-    return Part(attributes, groups.labels, ordered, found, sizes, groups.left_out)
+    return Part(attributes, labels, ordered, found, sizes, left_out)
 
 
 def _compared(
@@ -761,7 +761,7 @@ def _compared(
             left_out[kind] = max(left_out[kind], len({stratum for stratum, _ in sizes} - kept.keys()))
             if kind != "all" and not coder.cuts and kept:
                 few = {part.labels[code]: int(n) for (_, code), n in sizes.items() if n < least}
-                warn_left_out(Codes(np.empty(0, dtype=np.intp), part.labels, few), least, f"known {kind}")
+                warn_left_out(few, len(part.labels), least, f"known {kind}")
             total = sum(sum(groups.values()) for groups in kept.values())
             for stratum, groups in kept.items():
                 first = len(columns)

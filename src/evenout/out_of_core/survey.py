@@ -23,7 +23,7 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.units import Measures, Outline, Ranges, Units
 from evenout.exceptions import InputError
 from evenout.groups.model import Coder, Seen, Tally, count_rows
-from evenout.groups.read import GroupProbabilities, protected_columns, settle_names, warn_left_out
+from evenout.groups.read import GroupProbabilities, protected_columns, settle, warn_left_out
 from evenout.groups.rules import Groups
 from evenout.out_of_core.engines import Engine, Partition, PartitionRows, read_rows
 
@@ -207,15 +207,15 @@ def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> Sett
     if survey.probable:
         total = np.array([*(survey.tally[name] for name in survey.probable), survey.unknown], dtype=np.intp)
         return SettledGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, total, {})
-    groups, codes = settle_names(survey.tally, rules)
+    labels, codes, left_out = settle(survey.tally, rules)
     names = sorted(survey.tally)
     counts = np.array([survey.tally[name] for name in names], dtype=np.intp)
-    total = np.zeros(len(groups.labels) + 1, dtype=np.intp)
+    total = np.zeros(len(labels) + 1, dtype=np.intp)
     np.add.at(total, [codes[name] for name in names], counts)
     total[-1] += survey.unknown
     if not quiet:
-        warn_left_out(groups, rules.min_size)
-    return SettledGroups(groups.labels, codes, total, groups.left_out)
+        warn_left_out(left_out, len(labels), rules.min_size)
+    return SettledGroups(labels, codes, total, left_out)
 
 
 def draw_reference(

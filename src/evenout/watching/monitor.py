@@ -22,7 +22,7 @@ from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.intervals import SIGNS
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
-from evenout.groups.read import Codes, label_rows, places_of, read_groups
+from evenout.groups.read import Codes, match_groups, read_groups
 from evenout.groups.rules import Groups
 from evenout.storage.archive import ModelFileError, read_plain, write_plain
 from evenout.storage.output import atomic_file, finite
@@ -504,24 +504,9 @@ def _read_codes(
     sensitive_features: Any, n_rows: int, labels: tuple[str, ...], settings: Settings
 ) -> tuple[IntArray, dict[str, int]]:
     """The place of each row's group in ``labels``, -1 for others; and how many rows of which others, "" for none."""
-    import pandas as pd
-
-    frame = pd.DataFrame(sensitive_features)
-    codes, missing = np.full(n_rows, -1, dtype=np.intp), frame.isna().any(axis=1).to_numpy()
-    if missing.any() and settings.unknown == "error":
-        raise InputError(
-            "{@sensitive_features} has missing values in {n} of {n_rows} rows (first: {#row}); fill them in, "
-            "or set {unknown='ignore'}",
-            n=int(missing.sum()), n_rows=n_rows, row=int(missing.argmax()),
-        )  # fmt: skip
-    others = {"": int(missing.sum())} if missing.any() else {}
-    if missing.all():
-        return codes, others
-    groups = label_rows(frame[~missing], int((~missing).sum()))
-    place = places_of(labels)
-    codes[~missing] = np.array([place.get(label, -1) for label in groups.labels], dtype=np.intp)[groups.codes]
-    counts = zip(groups.labels, groups.counts.tolist(), strict=True)
-    return codes, others | {label: n for label, n in counts if label not in place}
+    matched = match_groups(sensitive_features, n_rows, labels, unknown=settings.unknown, unseen="ignore")
+    missing = int((matched.codes < 0).sum()) - sum(matched.left_out.values())
+    return matched.codes, ({"": missing} if missing else {}) | matched.left_out
 
 
 def _large_enough(
