@@ -33,7 +33,7 @@ from evenout.fitting.choose import (
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import list_kept
 from evenout.fitting.rows import TrainingRows, expected_rows
-from evenout.groups.model import Seen
+from evenout.groups.model import ColumnTally
 from evenout.groups.read import (
     Codes,
     GroupProbabilities,
@@ -276,7 +276,7 @@ def _refuse_other_groups(sensitive_features: Any, n_rows: int) -> None:
             "the group of each row"
         )
     columns = [] if sensitive_features is None else protected_columns(sensitive_features, n_rows, None)
-    numbers = [str(column.name) for column in columns if Seen.of(column).many]
+    numbers = [str(column.name) for column in columns if ColumnTally.of(column).continuous]
     if numbers:
         raise InputError(
             "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has numbers in column "

@@ -67,7 +67,7 @@ def test_with_fewer_than_two_groups_the_scores_are_the_base_scores_and_nothing_i
     X, groups = rng.normal(size=(60, 3)), ["a"] * 50 + ["b"] * 10
     model = FairOutlierEnsemble(random_state=0, **settings)
     with pytest.warns(SmallGroupWarning, match="fewer than two groups are left to compare") as caught:
-        model.fit(X, sensitive_features=sensitive_features)
+        model.fit(X, sensitive_features=groups)
     assert len(caught) == 1
     np.testing.assert_array_equal(model.outlier_scores_, model.target_)
     np.testing.assert_array_equal(model.outlier_scores(X + 1.0), model.base_scores(X + 1.0))

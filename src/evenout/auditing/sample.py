@@ -15,7 +15,7 @@ from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError, Message
-from evenout.groups.model import Attribute, Coded, read_coded
+from evenout.groups.model import Attribute, Coded, cross, read_coded
 from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle
 from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
@@ -160,15 +160,11 @@ def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
     coder, numbers = coded.coder, coded.numbers
     if coder.attributes[0].probable:
         return list(coder.attributes[0].values), csc_array(np.nan_to_num(numbers))
-    own = zip(coder.attributes, coder.attribute_columns(), strict=True)
-    corners = [attribute.corners(numbers[:, at]) for attribute, at in own]
     sizes = [len(attribute.values) for attribute in coder.attributes]
     rows, keys, shares = [], [], []
-    for corner in product(*corners):
-        key, share = np.zeros(len(numbers), dtype=np.intp), np.ones(len(numbers))
-        for (values, weight), size in zip(corner, sizes, strict=True):
-            key = np.where((key >= 0) & (values >= 0), key * size + values, -1)
-            share = share if weight is None else share * weight
+    for corner in product(*coder.corners(numbers)):
+        key, weight = cross(corner, sizes)
+        share = np.ones(len(numbers)) if weight is None else weight
         rows.append(np.flatnonzero((key >= 0) & (share > 0)))
         keys.append(key[rows[-1]])
         shares.append(share[rows[-1]])
@@ -203,9 +199,9 @@ def _compared(coded: Coded, n_groups: int, hard: bool) -> Comparison:
 def _curves(coded: Coded) -> tuple[Curve, ...]:
     """Finer bands of each number, for its curve."""
     curves = []
-    for attribute, at in zip(coded.coder.attributes, coded.coder.attribute_columns(), strict=True):
+    for attribute, numbers in coded.coder.by_attribute(coded.numbers):
         if attribute.knots is not None:
-            values = coded.numbers[:, at][:, 0]
+            values = numbers[:, 0]
             fine = Attribute.of_bands(attribute.name, QuantileSketch.of(values[~np.isnan(values)]), CURVE_POINTS)
             assert fine.knots is not None
             curves.append(Curve(attribute.name, fine.knots, Membership.of_bands(values, fine.knots)))

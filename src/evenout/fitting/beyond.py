@@ -163,7 +163,7 @@ class Beyond:
         by_rank = self.parameters["weighting"] == "rank"
         groups, names = self.grouping or len(self.groups.labels), self.groups.labels
         sums = walks.cells(models, ranks if by_rank else None, groups)
-        _check_folds(sums.at(slice(3, None, 2)), names if self.grouping is None else self.grouping.names)
+        _check_folds(sums.at(slice(3, None, 2)), names if self.grouping is None else self.grouping.full_names)
         return sums
 
     @cached_property
