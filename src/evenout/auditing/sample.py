@@ -19,7 +19,14 @@ from evenout.groups.model import Attribute, Coded, cross, read_coded
 from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle
 from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
-from evenout.tables.rows import LARGEST, read_propensity, refuse_lone_propensity
+from evenout.tables.rows import (
+    LARGEST,
+    read_clusters,
+    read_numbers,
+    read_outcomes,
+    read_propensity,
+    refuse_lone_propensity,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,32 +99,6 @@ class Grouped:
         if sample.clusters is not None:
             sample = replace(sample, clusters=np.unique(sample.clusters, return_inverse=True)[1])
         return replace(self, sample=sample, curves=curves)
-
-
-def name_clusters(clusters: Any) -> IntArray:
-    """Codes of clusters by value, such as a person's number: rows with the same value belong together.
-
-    >>> name_clusters(["p7", "p3", "p7"])
-    array([1, 0, 1])
-    """
-    import pandas as pd
-
-    dimensions = getattr(clusters, "ndim", 1)
-    if isinstance(clusters, str) or dimensions != 1:
-        raise ValueError(f"clusters must hold one value per row, shape (n,), got {dimensions} dimensions")
-    try:
-        codes, values = pd.factorize(pd.Series(clusters).astype(object), use_na_sentinel=True)
-    except TypeError:  # what has no hash cannot be told apart
-        raise InputError("{@clusters} holds lists or other nested values; give one value per row") from None
-    if (codes < 0).any():
-        raise InputError(
-            "{@clusters} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
-            "give a row that belongs to no other a value of its own",
-            unknown=(codes < 0).sum(), n_rows=len(codes), row=(codes < 0).argmax(),
-        )  # fmt: skip
-    place = np.empty(len(values), dtype=np.intp)  # by name, so that the order of the rows does not matter
-    place[np.argsort(np.array([str(value) for value in values], dtype=object), kind="stable")] = np.arange(len(values))
-    return place[codes]
 
 
 def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | None, rules: Groups) -> Grouped:
@@ -399,8 +380,6 @@ def read_audit_inputs(
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
     values = read_numbers(scores, "scores")
     n = len(values)
-    if n == 0:
-        raise InputError("{@scores} has no rows; give one score per row")
     if 0 < np.ptp(values) < _SMALLEST:
         raise InputError(
             "{@scores} differ by {most:.3g} at most, too little to square; multiply them by a large number",
@@ -409,7 +388,7 @@ def read_audit_inputs(
     if sensitive_features is None:
         raise InputError("{@sensitive_features} is missing; give the group of each row")
     aligned(sensitive_features, "sensitive_features", scores, n)
-    members = None if clusters is None else name_clusters(aligned(clusters, "clusters", scores, n))
+    members = None if clusters is None else read_clusters(aligned(clusters, "clusters", scores, n), n)
     weight = None if sample_weight is None else _weights(aligned(sample_weight, "sample_weight", scores, n))
     coded = read_coded(sensitive_features, groups, n)
     grouped = group_rows(coded, members, weight, groups)
@@ -515,17 +494,15 @@ def _weights(sample_weight: Any) -> FloatArray:
 
 def read_known(labels: Any, label_propensity: Any, scores: Any, n: int) -> Labels | None:
     """Labels, which may have gaps, and the chance with which each row got one."""
-    import pandas as pd
-
     if labels is None:
         refuse_lone_propensity(labels, label_propensity)
         return None
-    column = np.array(aligned(labels, "labels", scores, n), dtype=object)
-    gaps = np.asarray(pd.isna(column))
+    values = read_outcomes(aligned(labels, "labels", scores, n))
+    gaps = np.isnan(values)
     if gaps.all():
         raise InputError("{@labels} has no label at all; give some, or leave {@labels} out")
-    column[gaps] = 0
-    values = np.where(gaps.reshape(n, -1)[:, 0], np.nan, read_labels(column, both=not gaps.any()).astype(float))
+    if not gaps.any():
+        read_labels(labels, both=True)
     if not gaps.any() or label_propensity is None:
         return Labels(values, None, bool(gaps.any()))
     return Labels(values, 1.0 / read_propensity(label_propensity, n), partial=True)
@@ -614,46 +591,6 @@ def _quantile_bins(numbers: FloatArray, present: FloatArray, n_bins: int) -> Str
     everyone = np.full(len(numbers), -1, dtype=np.intp)
     everyone[~np.isnan(numbers)] = codes
     return Strata(everyone, tuple(names))
-
-
-def read_numbers(values: Any, name: str) -> FloatArray:
-    """Finite numbers, one per row; the error names the first row that has none."""
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        row, value = next((i, value) for i, value in enumerate(values) if not _is_number(value))
-        raise InputError(
-            "{$name} must be numbers, one per row; got {value!r} (first: {#row}); correct it, or leave the row out",
-            name=name, value=str(value), row=row,
-        ) from None  # fmt: skip
-    if numbers.ndim != 1:
-        raise InputError(
-            "{$name} must have one number per row, shape (n,), got shape {shape!r}",
-            name=name,
-            shape=numbers.shape,
-        )
-    bad = ~np.isfinite(numbers)
-    if bad.any():
-        raise InputError(
-            "{$name} has missing or infinite values in {bad} of {n_rows} rows (first: {#row}); "
-            "leave these rows out",
-            name=name, bad=bad.sum(), n_rows=len(bad), row=bad.argmax(),
-        )  # fmt: skip
-    if np.abs(numbers).max(initial=0.0) > LARGEST:
-        row = int(np.abs(numbers).argmax())
-        raise InputError(
-            "{$name} has the value {value:.3g} (first: {#row}); rescale values above {most:g} in magnitude",
-            name=name, value=numbers[row], row=row, most=LARGEST,
-        )  # fmt: skip
-    return numbers
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
 
 
 def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:

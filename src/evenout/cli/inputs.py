@@ -21,6 +21,7 @@ from evenout.metrics import read_labels
 from evenout.storage.output import require_apart
 from evenout.tables.columns import NUMBER, column_numbers
 from evenout.tables.files import SUFFIXES, read_table, require_columns, sha256
+from evenout.tables.rows import read_outcomes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -280,10 +281,7 @@ def label_column(name: str, column: "pd.Series", *, gaps: bool = False) -> Any:
     told = Message("column {name!r} ({@labels})", name=name)
     if not gaps:
         return read_labels(column, both=True, name=told).astype(int)
-    known = np.full(len(column), np.nan)
-    there = column.notna().to_numpy()
-    known[there] = read_labels(column[there], name=told)
-    return known
+    return read_outcomes(column, name=told)
 
 
 def refuse_text(table: "TableEncoder") -> None:

@@ -11,14 +11,13 @@ import numpy as np
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
 from evenout.groups.read import label_rows
-from evenout.metrics import one_per_row
 from evenout.pages import html_table
 from evenout.planning.design import draw, inclusion_probabilities
 from evenout.planning.estimate import ALL, Looks, Row, estimate_rows
 from evenout.storage.output import atomic_file, write_table
 from evenout.tables.files import read_table, require_columns
 from evenout.tables.parameters import check_parameters, integer, number
-from evenout.tables.rows import as_seed, label_numbers
+from evenout.tables.rows import as_seed, label_numbers, read_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +115,7 @@ class InvestigationPlan:
 
         check_parameters({"budget": budget, "explore": explore}, _RULES)
         _refuse_missing(scores)
-        values = one_per_row(scores, "scores")
+        values = read_numbers(scores, "scores")
         index = scores.index if isinstance(scores, pd.Series) else pd.RangeIndex(len(values))
         _refuse_repeated(index)
         before = np.full(len(values), np.nan) if known is None else _read_outcomes(known, index, "known")

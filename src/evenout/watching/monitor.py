@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 import evenout
-from evenout.auditing.sample import aligned, read_numbers
+from evenout.auditing.sample import aligned
 from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.intervals import SIGNS
@@ -37,6 +37,7 @@ from evenout.tables.parameters import (
     one_of,
     without_old_names,
 )
+from evenout.tables.rows import read_numbers
 from evenout.watching import text
 from evenout.watching.ledger import (
     FEWEST,
@@ -478,8 +479,6 @@ class FairnessMonitor(RefusesOldNames):
 def _read_scores(scores: Any, sensitive_features: Any) -> FloatArray:
     """One finite number per row, with a group for each."""
     values = read_numbers(scores, "scores")
-    if len(values) == 0:
-        raise InputError("{@scores} has no rows; give one score per row")
     if sensitive_features is None:
         raise InputError("{@sensitive_features} is missing: a watch needs the group of every row")
     aligned(sensitive_features, "sensitive_features", scores, len(values))
