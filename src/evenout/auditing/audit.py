@@ -29,7 +29,7 @@ from evenout.tables.parameters import (
     CONFIDENCE,
     ENSEMBLE,
     INDIVIDUAL,
-    Rule,
+    Allowed,
     check_parameters,
     integer,
     number,
@@ -128,7 +128,7 @@ Questions: TypeAlias = list[list[tuple[int, Measure]]]
 
 _RULES = {
     "contamination": ENSEMBLE["contamination"],
-    "threshold": Rule(lambda value: value is None or number(-np.inf, np.inf).allows(value), "a number"),
+    "threshold": Allowed(lambda value: value is None or number(-np.inf, np.inf).allows(value), "a number"),
     "resamples": integer(0),
     "confidence": CONFIDENCE,
     "length_scale": INDIVIDUAL["length_scale"],

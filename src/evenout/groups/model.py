@@ -285,6 +285,11 @@ class Coder:
         return np.column_stack(parts)
 
     @property
+    def width(self) -> int:
+        """Columns of numbers."""
+        return sum(attribute.width for attribute in self.attributes) + len(self.cuts) + self.labelled
+
+    @property
     def n_strata(self) -> int:
         """All cuts crossed."""
         return int(np.prod([cut.size for cut in self.cuts], initial=1))
@@ -396,7 +401,7 @@ class GroupColumn:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class CrossedAttributes:
     """Attributes that are crossed with each other, or one by itself."""
 
     attributes: tuple[int, ...]
@@ -428,7 +433,7 @@ class Grouping:
     """What turns the columns of any rows into a membership."""
 
     coder: Coder
-    crossings: tuple[Crossing, ...]
+    crossings: tuple[CrossedAttributes, ...]
     columns: tuple[GroupColumn, ...]  # the G groups of the membership
     compared: Comparison
     counts: IntArray  # rows that each group has, or is expected to have
@@ -639,7 +644,7 @@ def settle_grouping(coder: Coder, tally: Tally, among: Sequence[str], rules: Gro
     return Grouping(coder, crossings, tuple(columns), compared, np.rint(counts).astype(np.intp))
 
 
-def _crossing(coder: Coder, tally: Tally, attributes: tuple[int, ...], rules: Groups) -> Crossing:
+def _crossing(coder: Coder, tally: Tally, attributes: tuple[int, ...], rules: Groups) -> CrossedAttributes:
     own = [coder.attributes[a] for a in attributes]
     sizes = tuple(len(attribute.values) for attribute in own)
     named: Counter[str] = Counter()  # of rows that are expected, which need not be whole
@@ -656,11 +661,11 @@ def _crossing(coder: Coder, tally: Tally, attributes: tuple[int, ...], rules: Gr
     _offer_each(own, len(labels) + len(left_out))
     ordered = np.array(sorted(key for key, name in keys.items() if name in codes), dtype=np.intp)
     of_keys = np.array([codes[keys[key]] for key in ordered], dtype=np.intp)
-    return Crossing(attributes, labels, ordered, of_keys, sizes, left_out)
+    return CrossedAttributes(attributes, labels, ordered, of_keys, sizes, left_out)
 
 
 def _compared(
-    coder: Coder, crossings: Sequence[Crossing], tally: Tally, among: Sequence[str], least: int
+    coder: Coder, crossings: Sequence[CrossedAttributes], tally: Tally, among: Sequence[str], least: int
 ) -> tuple[list[GroupColumn], list[Block], list[float]]:
     """The groups that have rows enough, the blocks in which they are compared, and the rows of each group."""
     columns: list[GroupColumn] = []
@@ -693,7 +698,7 @@ def _compared(
     return columns, blocks, counts
 
 
-def _sizes(crossing: Crossing, tally: Tally, kind: str) -> Counter[tuple[int, int]]:
+def _sizes(crossing: CrossedAttributes, tally: Tally, kind: str) -> Counter[tuple[int, int]]:
     """Rows of each stratum and group, as many as are expected."""
     keys = np.array(list(tally), dtype=np.intp)
     codes, _ = crossing.crossed([(keys[:, a], None) for a in crossing.attributes])
@@ -723,7 +728,7 @@ def _say_left_out(coder: Coder, blocks: list[Block], among: Sequence[str], left_
 
 
 def _overlaps(
-    coder: Coder, crossings: Sequence[Crossing], columns: Sequence[GroupColumn]
+    coder: Coder, crossings: Sequence[CrossedAttributes], columns: Sequence[GroupColumn]
 ) -> tuple[tuple[int, int], ...]:
     """Pairs of groups that may have rows in common, among those that one notion looks at."""
     values: list[list[dict[int, int]]] = []  # the combinations that make up each group

@@ -30,8 +30,8 @@ from evenout.storage.walker import describe, read, sound
 from evenout.tables.parameters import (
     NONE,
     SHARE_OR_COUNT,
+    Allowed,
     RefusesOldNames,
-    Rule,
     check_parameters,
     number,
     one_of,
@@ -65,7 +65,7 @@ FORMAT = 2
 _RULES = {
     "tolerance": number(0, 1)
     | one_of(("start",))
-    | Rule(
+    | Allowed(
         lambda value: isinstance(value, Mapping) and all(number(0, 1).allows(v) for v in value.values()),
         "a dict with such a number for each group",
     ),
