@@ -88,5 +88,6 @@ def draw(probability: FloatArray, strata: IntArray, rng: np.random.Generator) ->
     size = round(float(upto[-1])) if len(upto) else 0
     if size:
         upto *= size / upto[-1]  # rounding of a long sum
+        upto[-1] = np.inf
     chosen = order[np.searchsorted(upto, rng.random() + np.arange(size), side="right")]
     return np.sort(np.concatenate([certain, chosen]))
