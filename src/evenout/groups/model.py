@@ -572,8 +572,8 @@ def read_coded(
         coder = Coder.of_probable(sensitive.names, strata, labelled=labels is not None)
     else:
         own = [(str(column.name), column) for column in protected_columns(sensitive, n_rows, rows)]
-        _offer_one([column for _, column in own])
         seen = [(name, ColumnTally.of(column, number=name in rules.continuous)) for name, column in own]
+        _offer_one([column for _, column in own])
         coder = Coder.learn(seen, strata, rules, labelled=labels is not None)
     numbers = coder.encode(sensitive, given, labels, n_rows)
     return Coded(coder, numbers, coder.hardened(sensitive, numbers))
