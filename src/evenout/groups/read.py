@@ -47,7 +47,7 @@ class Codes:
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
 
 
-class SettledGroups(NamedTuple):
+class KeptGroups(NamedTuple):
     """Names of the groups that are compared, the code of each name that occurs (-1: left out), and those left out."""
 
     labels: tuple[str, ...]
@@ -55,13 +55,13 @@ class SettledGroups(NamedTuple):
     left_out: dict[str, int]
 
 
-def settle(counts: Mapping[str, int], rules: Groups, unit: str = "rows") -> SettledGroups:
+def settle(counts: Mapping[str, int], rules: Groups, unit: str = "rows") -> KeptGroups:
     """Refuse, leave out or merge small groups, from the rows of each name.
 
     Merged groups that are still too few together are joined by the next smallest.
 
     >>> settle({"a": 40, "b": 3, "c": 50, "d": 2}, Groups(small="merge"))
-    SettledGroups(labels=('c', 'merged: a + b + d'), code_of={'a': 1, 'b': 1, 'c': 0, 'd': 1}, left_out={})
+    KeptGroups(labels=('c', 'merged: a + b + d'), code_of={'a': 1, 'b': 1, 'c': 0, 'd': 1}, left_out={})
     """
     names = sorted(counts)
     _require_two(names)
@@ -87,7 +87,7 @@ def settle(counts: Mapping[str, int], rules: Groups, unit: str = "rows") -> Sett
         code_of |= dict.fromkeys(together, len(labels))
         labels.append(f"merged: {' + '.join(together[:3])}{' + ...' if len(together) > 3 else ''}")
         _require_two(labels)
-    return SettledGroups(tuple(labels), code_of, {name: int(counts[name]) for name in small})
+    return KeptGroups(tuple(labels), code_of, {name: int(counts[name]) for name in small})
 
 
 def _require_two(labels: Sequence[str]) -> None:
