@@ -649,7 +649,7 @@ class FairOutlierEnsemble(FittedScores):
         """Everything that is public of a fit, new or saved, and with X the names of its columns; returns itself."""
         if X is not None:
             validate_data(self, X, skip_check_array=True)
-            self._lessons: tuple[Any, ...] = ()
+            self._lessons = ()
         path, choice, sums = result.path, result.choice, result.path.cross.whole.sums
         self._result, self.path_ = result, path
         self.alpha_ = choice.alpha if path.rule is None else float("nan")

@@ -16,7 +16,7 @@ from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError, Message
 from evenout.groups.model import Attribute, Coded, cross, read_coded
-from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle
+from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle, shuffled
 from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
 from evenout.tables.rows import (
@@ -25,6 +25,7 @@ from evenout.tables.rows import (
     read_numbers,
     read_outcomes,
     read_propensity,
+    read_sample_weight,
     refuse_lone_propensity,
 )
 
@@ -389,7 +390,10 @@ def read_audit_inputs(
         raise InputError("{@sensitive_features} is missing; give the group of each row")
     aligned(sensitive_features, "sensitive_features", scores, n)
     members = None if clusters is None else read_clusters(aligned(clusters, "clusters", scores, n), n)
-    weight = None if sample_weight is None else _weights(aligned(sample_weight, "sample_weight", scores, n))
+    weight = None
+    if sample_weight is not None:
+        weight = read_sample_weight(aligned(sample_weight, "sample_weight", scores, n), n)
+        weight = weight / weight.mean()
     coded = read_coded(sensitive_features, groups, n)
     grouped = group_rows(coded, members, weight, groups)
     probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
@@ -483,13 +487,6 @@ def who_is_flagged(
 
 def _share(flagged: BoolArray, weight: FloatArray | None) -> str:
     return f"{100 * np.average(flagged, weights=weight):.3g}%"
-
-
-def _weights(sample_weight: Any) -> FloatArray:
-    weight = read_numbers(sample_weight, "sample_weight")
-    if (weight < 0).any() or not weight.any():
-        raise InputError("{@sample_weight} has negative numbers, or zeros alone; give numbers of 0 or more")
-    return weight / weight.mean()
 
 
 def read_known(labels: Any, label_propensity: Any, scores: Any, n: int) -> Labels | None:
@@ -642,16 +639,11 @@ def _frame(values: Any, name: str) -> "pd.DataFrame":
 
 def aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
     """The values, if they have one row per score and, where both carry an index, the same order."""
-    import pandas as pd
-
     length = len(values) if hasattr(values, "__len__") else -1
     if length != n_rows:
         found = f"has {length} rows" if length >= 0 else "has no rows"
         raise ValueError(f"{name} {found}, but scores has {n_rows}; give one row per score")
-    index: Any = getattr(values, "index", None)
-    order: Any = getattr(scores, "index", None)
-    both = isinstance(index, pd.Index) and isinstance(order, pd.Index)
-    if both and not index.equals(order) and index.sort_values().equals(order.sort_values()):
+    if shuffled(values, scores):
         raise ValueError(
             f"{name} and scores have the same index in a different order; align them first, "
             f"for example {name}.loc[scores.index]"

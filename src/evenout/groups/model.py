@@ -155,10 +155,6 @@ class Attribute:
             weight = np.maximum(weight, other)
         return codes
 
-    def share_rows(self, one: int, two: int) -> bool:
-        """Whether a row may belong to both of two groups."""
-        return self.probable or one == two or (self.knots is not None and abs(one - two) == 1)
-
 
 @dataclass(frozen=True)
 class Cut:
@@ -738,6 +734,9 @@ def _overlaps(
         values.append([dict(zip(own.attributes, np.unravel_index(key, own.sizes), strict=True)) for key in keys])
     soft = [any(coder.attributes[a].soft for a in crossing.attributes) for crossing in crossings]
 
+    def near(attribute: Attribute, one: int, two: int) -> bool:
+        return attribute.probable or one == two or (attribute.knots is not None and abs(one - two) == 1)
+
     def shared(g: int, h: int) -> bool:
         one, two = columns[g], columns[h]
         if (one.among, one.stratum) != (two.among, two.stratum) or (
@@ -745,7 +744,7 @@ def _overlaps(
         ):
             return False
         return any(
-            all(coder.attributes[a].share_rows(own[a], other[a]) for a in own.keys() & other.keys())
+            all(near(coder.attributes[a], own[a], other[a]) for a in own.keys() & other.keys())
             for own in values[g]
             for other in values[h]
         )

@@ -222,13 +222,11 @@ def protected_columns(
             f"{name} must hold one value per row (n,), or several (n, columns), "
             f"got {type(sensitive_features).__name__} with {np.ndim(sensitive_features)} dimensions"
         )
-    index = getattr(sensitive_features, "index", None)
-    order = getattr(rows, "index", None)
     frame = pd.DataFrame(sensitive_features)
     if len(frame) != n_rows:
         what = "group" if name == "sensitive_features" else "row"
         raise ValueError(f"{name} has {len(frame)} rows, but X has {n_rows}; give one {what} per row of X")
-    if isinstance(index, pd.Index) and isinstance(order, pd.Index) and _shuffled(index, order):
+    if shuffled(sensitive_features, rows):
         raise ValueError(
             f"{name} and X have the same index in a different order; align them first, for example {name}.loc[X.index]"
         )
@@ -237,9 +235,13 @@ def protected_columns(
     return [frame.iloc[:, j] for j in range(frame.shape[1])]
 
 
-def _shuffled(index: Any, order: Any) -> bool:
-    """Whether two indexes hold the same labels in another order."""
-    return not index.equals(order) and index.sort_values().equals(order.sort_values())
+def shuffled(values: Any, rows: Any) -> bool:
+    """Whether both carry an index, of the same labels in another order."""
+    import pandas as pd
+
+    index, order = getattr(values, "index", None), getattr(rows, "index", None)
+    both = isinstance(index, pd.Index) and isinstance(order, pd.Index)
+    return both and not index.equals(order) and index.sort_values().equals(order.sort_values())
 
 
 def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:

@@ -109,10 +109,12 @@ def unit_of(text: str) -> str:
 
 
 def as_days(values: Any) -> FloatArray:
-    """Dates of pandas as days since 1970, NaN where one is missing."""
+    """Dates or periods of pandas as days since 1970, NaN where one is missing."""
     import pandas as pd
 
-    instants = pd.to_datetime(pd.Series(values), utc=True, errors="coerce").dt.tz_localize(None)
+    column = pd.Series(values)
+    column = column.dt.to_timestamp() if isinstance(column.dtype, pd.PeriodDtype) else column
+    instants = pd.to_datetime(column, utc=True, errors="coerce").dt.tz_localize(None)
     plain = instants.to_numpy(dtype="datetime64[us]")
     return np.where(np.isnat(plain), np.nan, (plain - np.datetime64(0, "us")) / _DAY)
 
@@ -307,7 +309,7 @@ def column_values(name: str, column: "pd.Series", way: str, unit: str = "") -> F
     if kind == "empty":
         return np.full(len(column), np.nan)
     if kind == "date" and way.startswith(DATE):
-        return stamps(column)
+        return as_days(column)
     if kind == "number" and not way.startswith(DATE):
         return column_numbers(name, column)
     texts = column_texts(column)
@@ -353,13 +355,6 @@ def numbers_or_gaps(column: "pd.Series") -> "pd.Series":
     except OverflowError:  # a whole number that is too large to be a float
         small = [np.nan if isinstance(value, int) and abs(value) > LARGEST else value for value in column]
         return pd.to_numeric(pd.Series(small, column.index, dtype=object), errors="coerce")
-
-
-def stamps(column: "pd.Series") -> FloatArray:
-    """Dates or periods as days since 1970, NaN where one is missing."""
-    import pandas as pd
-
-    return as_days(column.dt.to_timestamp() if isinstance(column.dtype, pd.PeriodDtype) else column)
 
 
 def _checked(name: str, values: FloatArray) -> FloatArray:
@@ -430,7 +425,7 @@ class ColumnFindings:
         """Look at a column; a capacity of None makes medians exact."""
         kind = kind_of_values(column)
         if kind in ("number", "date"):
-            values = column_numbers(str(column.name), column) if kind == "number" else stamps(column)
+            values = column_numbers(str(column.name), column) if kind == "number" else as_days(column)
             values = values[~np.isnan(values)] + 0.0  # one zero, not two
             way = {NUMBER if kind == "number" else _STAMPS: QuantileSketch.of(values, capacity)}
             whole = kind == "number" and column.dtype.kind != "b" and bool((values == np.floor(values)).all())

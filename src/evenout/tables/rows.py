@@ -190,17 +190,15 @@ def read_clusters(clusters: Any, n_rows: int) -> IntArray:
     return rank[codes]
 
 
-def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Notion]) -> FloatArray | None:
-    """Weights of the rows, 0 or more and not all 0; None if all count alike."""
-    if sample_weight is None:
-        return None
+def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Notion] = ()) -> FloatArray:
+    """Weights of the rows, 0 or more and not all 0."""
     if name := pairs_notion(fairness):
         raise ValueError(f"sample_weight does not go with fairness={name!r}, which compares rows; leave it out")
-    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
-    if weights.shape != (n_rows,):
+    weights = read_numbers(sample_weight, "sample_weight")
+    if len(weights) != n_rows:
         raise ValueError(f"sample_weight must hold one number per row, shape ({n_rows},), got shape {weights.shape}")
     if (weights < 0).any() or not weights.any():
-        raise ValueError("sample_weight has negative numbers or zeros alone; give numbers of 0 or more")
+        raise InputError("{@sample_weight} has negative numbers or zeros alone; give numbers of 0 or more")
     return weights
 
 
