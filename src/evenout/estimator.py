@@ -50,6 +50,7 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
     """
 
     _result: FitResult
+    _lessons: tuple[Any, ...]
     _take: Callable[..., Self]
     get_params: Callable[..., dict[str, Any]]
     n_jobs: int | None

@@ -16,7 +16,7 @@ from evenout.cli.options import split_names
 from evenout.datasets import list_datasets, load_dataset
 from evenout.exceptions import ContinuousWarning, EvenoutWarning, Message, warn
 from evenout.groups.model import MANY
-from evenout.groups.read import GroupProbabilities
+from evenout.groups.read import GroupProbabilities, coded
 from evenout.metrics import read_labels
 from evenout.storage.output import require_apart
 from evenout.tables.columns import NUMBER, column_numbers
@@ -216,8 +216,8 @@ def _from_file(
 def offer_bands(protected: Any, continuous: Sequence[str]) -> None:
     """Groups are read as text, in which a fit sees no numbers: say here how to compare along them."""
     for name in getattr(protected, "columns", ()):
-        values = protected[name].dropna().unique()
-        if name not in continuous and len(values) > MANY and all(_WHOLE.fullmatch(str(value)) for value in values):
+        _, values = coded(protected[name])
+        if name not in continuous and len(values) > MANY and all(map(_WHOLE.fullmatch, values)):
             template = (
                 "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of its "
                 "own; set {continuous=} to compare along the number"

@@ -240,8 +240,9 @@ def shuffled(values: Any, rows: Any) -> bool:
     import pandas as pd
 
     index, order = getattr(values, "index", None), getattr(rows, "index", None)
-    both = isinstance(index, pd.Index) and isinstance(order, pd.Index)
-    return both and not index.equals(order) and index.sort_values().equals(order.sort_values())
+    if not isinstance(index, pd.Index) or not isinstance(order, pd.Index):
+        return False
+    return not index.equals(order) and bool(index.sort_values().equals(order.sort_values()))
 
 
 def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
