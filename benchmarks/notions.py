@@ -21,7 +21,7 @@ from evenout.core.registry import weighted_notions
 from evenout.core.types import FloatArray
 from evenout.datasets import load_dataset
 from evenout.fitting.rows import compared_rows
-from evenout.groups.model import count_rows, read_crossed, settle
+from evenout.groups.model import count_rows, read_crossed, settle_grouping
 
 ASKED, FIT_ROWS, JUDGED_ROWS = 0.8, 10_000, 40_000
 
@@ -145,7 +145,9 @@ def biases(
     sensitive = beside.pop("sensitive_features")
     among = compared_rows([notion], labelled=asked.labelled)
     crossed = read_crossed(sensitive, rules, n, **beside)
-    members = settle(crossed.coder, count_rows(crossed.coder, crossed.numbers), among, rules).members(crossed.numbers)
+    members = settle_grouping(crossed.coder, count_rows(crossed.coder, crossed.numbers), among, rules).members(
+        crossed.numbers
+    )
     one = np.zeros(n, dtype=np.intp)
     base, fair = scores
     cells = collect_cells(fair[:, None], base, np.ones(n), members, one, n_groups=members.n_groups, n_sets=1)

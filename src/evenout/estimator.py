@@ -50,6 +50,7 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
     """
 
     _result: FitResult
+    _lessons: tuple[Any, ...]
     _take: Callable[..., Self]
     get_params: Callable[..., dict[str, Any]]
     n_jobs: int | None
@@ -279,7 +280,7 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
         if is_collection(X):
             raise InputError("a plan takes rows in memory; plan by scores: InvestigationPlan.of(scores)")
         scores = on_index(self.outlier_scores(X, sensitive_features=sensitive_features), X)
-        known = known_outcomes(getattr(self, "_lessons", ()), X) if known is None else known
+        known = known_outcomes(self._lessons, X) if known is None else known
         settings: dict[str, Any] = {"budget": budget, "explore": explore, "random_state": random_state, "known": known}
         plan = InvestigationPlan.of(scores, sensitive_features=sensitive_features, **settings)
         reasons, promised = partial(reasons_by, copy(self), X, sensitive_features), self.flag_rate_ratio
@@ -599,7 +600,6 @@ class FairOutlierEnsemble(FittedScores):
     def _fit(self, source: Source, request: Request, seed: int, X: Any) -> Self:
         """Nothing is stored before everything has succeeded: a failed refit leaves the model as it was."""
         result = fit_rows(source, request, self._parameters(), seed=seed, n_threads=effective_n_jobs(self.n_jobs))
-        self._lessons: tuple[Any, ...] = ()
         return self._take(result, X)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
@@ -613,7 +613,9 @@ class FairOutlierEnsemble(FittedScores):
 
         Labels count by the probability with which rows were chosen, as far as that leaves enough of them
         (`evenout.core.stacking`). Outcomes that speak against what would be learnt leave the score as it is, and are
-        kept for the next time; ``lesson_`` says what was done.
+        kept for the next time; ``lesson_`` says what was done. The model that has learnt has ``learn=True``, as after
+        ``set_params(learn=True)``: the fit, a clone and a saved file agree. A file keeps what was learnt, not the
+        outcomes: after `load_model`, give them to `plan` as ``known``.
 
         Parameters
         ----------
@@ -627,7 +629,7 @@ class FairOutlierEnsemble(FittedScores):
         from evenout.planning.learning import Trial, add_rounds, training_table
 
         check_is_fitted(self)
-        earlier = getattr(self, "_lessons", ())
+        earlier = self._lessons
         lessons = add_rounds(earlier, plan, outcomes, sensitive_features)
         trial, table = Trial.of(self, lessons, earlier), training_table(self, lessons)
         if trial is not None and trial.worse:
@@ -648,6 +650,7 @@ class FairOutlierEnsemble(FittedScores):
         """Everything that is public of a fit, new or saved, and with X the names of its columns; returns itself."""
         if X is not None:
             validate_data(self, X, skip_check_array=True)
+            self._lessons = ()
         path, choice, sums = result.path, result.choice, result.path.cross.whole.sums
         self._result, self.path_ = result, path
         self.alpha_ = choice.alpha if path.rule is None else float("nan")

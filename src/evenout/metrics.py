@@ -26,7 +26,7 @@ from evenout.exceptions import InputError, Message
 from evenout.groups.read import Codes, read_groups
 from evenout.groups.rules import Groups
 from evenout.tables.parameters import SHARE_OR_COUNT, check_parameters
-from evenout.tables.rows import LARGEST, label_numbers
+from evenout.tables.rows import LABELS, read_numbers, read_outcomes
 
 __all__ = [
     "OutlierScore",
@@ -45,8 +45,6 @@ __all__ = [
     "unflagged_rate_ratio",
 ]
 
-_LABELS = Message("{@labels}")
-
 
 def misfit(scores: Any, target: Any, *, weighting: str = "rank") -> float:
     """``f1 = sum_i beta_i (y_i - t_i)^2``, with ``beta_i = exp(rank_i / n)`` by rank of the target, or 1.
@@ -54,7 +52,7 @@ def misfit(scores: Any, target: Any, *, weighting: str = "rank") -> float:
     >>> misfit([0.0, 1.0], [0.5, 1.0], weighting="uniform")
     0.25
     """
-    y, t = one_per_row(scores, "scores"), one_per_row(target, "target")
+    y, t = read_numbers(scores, "scores"), read_numbers(target, "target")
     if len(y) != len(t):
         raise ValueError(f"scores has {len(y)} rows, but target has {len(t)}")
     if weighting not in ("rank", "uniform"):
@@ -281,42 +279,18 @@ def _moments(y: FloatArray, groups: Codes) -> GroupMoments:
 
 
 def _scores_and_groups(scores: Any, sensitive_features: Any) -> tuple[FloatArray, Codes]:
-    y = one_per_row(scores, "scores")
+    y = read_numbers(scores, "scores")
     return y, read_groups(sensitive_features, len(y), rows=scores)
 
 
-def read_labels(known: Any, n_rows: int | None = None, *, both: bool = False, name: Message = _LABELS) -> BoolArray:
+def read_labels(known: Any, n_rows: int | None = None, *, both: bool = False, name: Message = LABELS) -> BoolArray:
     """Known outliers as a mask, from one 0 or 1 per row; ``name`` is for messages, ``both``: whether both must occur.
 
     >>> read_labels([0, 1, True, "no"])
     array([False,  True,  True, False])
     """
-    labels = np.asarray(known, dtype=object)
-    if labels.ndim != 1 or n_rows not in (None, len(labels)):
-        wanted = f"({'n' if n_rows is None else n_rows},)"
-        raise InputError(
-            "{name} must hold one label per row, shape {wanted}, got shape {got!r}",
-            name=name, wanted=wanted, got=labels.shape,
-        )  # fmt: skip
-    values, wrong = label_numbers(labels)
-    if np.isnan(values).any() or wrong.any():
-        row = int((np.isnan(values) | wrong).argmax())
-        found = repr(str(labels[row])) if wrong[row] else "empty"
-        template = "{name} is {found} in {#row}; labels must be 0, or 1 for an outlier (or no and yes)"
-        raise InputError(template, name=name, found=found, row=row)
-    outlier: BoolArray = values == 1.0
+    outlier: BoolArray = read_outcomes(known, n_rows, gaps=False, name=name) == 1.0
     if both and (outlier.all() or not outlier.any()):
         template = "{name} is {found} in every row; to evaluate, both 0 and 1 must occur"
         raise InputError(template, name=name, found=int(outlier[0]))
     return outlier
-
-
-def one_per_row(values: Any, name: str) -> FloatArray:
-    """Finite numbers of shape (n,), none so large that its square is not finite; ``name`` is for messages."""
-    vector = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
-    if vector.ndim != 1:
-        raise ValueError(f"{name} must have one number per row, shape (n,), got shape {vector.shape}")
-    if np.abs(vector).max() > LARGEST:
-        row = int(np.abs(vector).argmax())
-        raise ValueError(f"{name} has {vector[row]:.3g} in row {row}; rescale values above {LARGEST:g} in magnitude")
-    return vector

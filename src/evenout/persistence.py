@@ -165,7 +165,9 @@ def _restore(data: Any, trusted: Sequence[str]) -> Any:
     name = next((name for name in _MODELS if isinstance(data.get(name), dict)), None)
     if name is None:
         raise ModelFileError("its model.ensemble is missing")
-    saved, (kind, learnt), objects = data[name], _MODELS[name], _objects(data.get("objects"), trusted)
+    for key in {*data} ^ {"format", "evenout", "table", name, "objects"}:
+        raise ModelFileError(f"its model.{key} is {'unknown: update evenout' if key in data else 'missing'}")
+    saved, (kind, learnt), objects = data[name], _MODELS[name], _objects(data["objects"], trusted)
     where = f"model.{name}"
     head = read(_Head, {key: saved.get(key) for key in ("n_features", "feature_names")}, where)
     result = read(learnt, saved.get("result"), f"{where}.result", objects=objects, names=_NAMES)
@@ -177,13 +179,14 @@ def _restore(data: Any, trusted: Sequence[str]) -> Any:
     filled = sound(f"{where}.result", lambda: result.filled(head.n_features))
     with np.errstate(all="ignore"):
         model = sound(f"{where}.parameters", lambda: estimator._take(filled, head.header()))
-    if data.get("table") is None:
+    if data["table"] is None:
         return model
     columns = read(_Columns, data["table"], "model.table").columns
     table = sound("model.table", lambda: TableEncoder.of_columns(columns))
     if head.feature_names is None:
         table.set_output(transform="default")
-    if len(table.get_feature_names_out()) != model.n_features_in_:
+    features = table.get_feature_names_out()
+    if len(features) != model.n_features_in_ or (features != getattr(model, "feature_names_in_", features)).any():
         raise ModelFileError(f"its model.table has other features than its {name}")
     return Pipeline([("table", table), ("ensemble" if name == "ensemble" else "repair", model)])
 

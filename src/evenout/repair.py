@@ -33,7 +33,7 @@ from evenout.fitting.choose import (
 from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import list_kept
 from evenout.fitting.rows import TrainingRows, expected_rows
-from evenout.groups.model import Seen
+from evenout.groups.model import ColumnTally
 from evenout.groups.read import (
     Codes,
     GroupProbabilities,
@@ -44,11 +44,10 @@ from evenout.groups.read import (
     warn_left_out,
 )
 from evenout.groups.rules import Groups, TakesSettings
-from evenout.metrics import one_per_row
 from evenout.outcome import Outcome
 from evenout.planning.plan import InvestigationPlan
 from evenout.tables.parameters import CLASSIFIER, ENSEMBLE, check_parameters, one_of
-from evenout.tables.rows import as_seed, column_name, new_rows, on_index
+from evenout.tables.rows import as_seed, column_name, new_rows, on_index, read_numbers
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
 
@@ -168,7 +167,7 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         check_parameters(self.get_params(deep=False), _RULES)
         if self.strength is not None and self.bias_reduction is not None:
             raise ValueError("strength and bias_reduction were given; give at most one of them")
-        values = one_per_row(scores, "scores")
+        values = read_numbers(scores, "scores")
         share = flagged_share(self.contamination, len(values))
         groups, places = self._read_groups(sensitive_features, scores, len(values))
         distributions = tuple(_Distribution.of(values[groups.codes == g]) for g in range(len(groups.labels)))
@@ -218,9 +217,9 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
             scores of one that was left out stay as they are.
         """
         check_is_fitted(self)
-        y = one_per_row(scores, "scores")
+        y = read_numbers(scores, "scores")
         result = self._result
-        known = match_groups(sensitive_features, len(y), tuple(result.places), rows=scores)
+        known = match_groups(sensitive_features, len(y), tuple(result.places), rows=scores).codes
         codes = np.array(list(result.places.values()), dtype=np.intp)[known]
         return _repaired(result.distributions, result.shares, result.strength, y, codes)
 
@@ -244,7 +243,7 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         _refuse_other_groups(sensitive_features, n_rows)
         every = label_rows(sensitive_features, n_rows, rows=scores)
         groups = read_groups(sensitive_features, n_rows, rules)
-        warn_left_out(groups, rules.min_size)
+        warn_left_out(groups.left_out, len(groups.labels), rules.min_size)
         _, first = np.unique(every.codes, return_index=True)
         return groups, dict(zip(every.labels, groups.codes[first].tolist(), strict=True))
 
@@ -276,7 +275,7 @@ def _refuse_other_groups(sensitive_features: Any, n_rows: int) -> None:
             "the group of each row"
         )
     columns = [] if sensitive_features is None else protected_columns(sensitive_features, n_rows, None)
-    numbers = [str(column.name) for column in columns if Seen.of(column).many]
+    numbers = [str(column.name) for column in columns if ColumnTally.of(column).continuous]
     if numbers:
         raise InputError(
             "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has numbers in column "
@@ -601,7 +600,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
             How much each row counts, as in a survey; the scale does not matter.
         """
         rules = self._check_parameters()
-        t, seed = one_per_row(scores, "scores"), as_seed(self.random_state)
+        t, seed = read_numbers(scores, "scores"), as_seed(self.random_state)
         parameters = {"groups": rules, "n_jobs": self.n_jobs, "learn": False, "standardize": False}
         beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
         beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
@@ -647,7 +646,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
             The columns given to `fit`.
         """
         check_is_fitted(self)
-        t, features = one_per_row(scores, "scores"), new_rows(self, X)
+        t, features = read_numbers(scores, "scores"), new_rows(self, X)
         _refuse_other_length(t, features)
         model, prices = self._result.model, self._result.prices
         if model is None or not prices.own.any():

@@ -7,10 +7,10 @@ from scipy import stats
 
 from evenout import Groups
 from evenout.auditing import audit
-from evenout.auditing.sample import name_clusters
 from evenout.core.resampling import class_table, joined_clusters, level_table
 from evenout.exceptions import SmallGroupWarning
 from evenout.metrics import no_gap_test
+from evenout.tables.rows import read_clusters
 
 FEW = {"resamples": 150}
 
@@ -224,7 +224,7 @@ def test_bad_clusters_are_one_clear_line(clusters, message):
 
 
 def test_clusters_are_told_apart_by_value():
-    assert name_clusters(pd.Series([7, 3, 7, 3])).tolist() == [1, 0, 1, 0]
+    assert read_clusters(pd.Series([7, 3, 7, 3]), 4).tolist() == [1, 0, 1, 0]
 
 
 def test_many_clusters_are_drawn_in_sets_of_one_group_that_vary_as_clusters_do():

@@ -95,7 +95,7 @@ def test_a_folder_beyond_its_reference_learns_from_all_labels(labelled, folder, 
     ("change", "options", "message"),
     [
         (0.0, ["--learn"], "rows: --learn needs --label, the column with 1, 0, and gaps where nobody knows"),
-        (2.0, ["--label", "fraud", "--learn"], "rows/b.parquet: --label is 2.0 in row 101; labels are 1 for"),
+        (2.0, ["--label", "fraud", "--learn"], "rows/b.parquet: --label is '2.0' in row 101; labels must be 0"),
         (None, ["--label", "fraud", "--learn"], "--label has no label at all; give some, or leave --learn out"),
         (0.0, ["--label", "cheat", "--learn"], "rows/a.parquet has no column 'cheat'"),
     ],

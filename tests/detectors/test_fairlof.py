@@ -263,7 +263,7 @@ def test_groups_are_asked_for_when_fitting_and_when_scoring():
     with pytest.raises(ValueError, match="sensitive_features is missing"):
         FairLOF().fit(X)
     model = FairLOF().fit(X, sensitive_features=groups)
-    with pytest.raises(ValueError, match=r"sensitive_features is missing.*new rows too"):
+    with pytest.raises(ValueError, match="sensitive_features is missing"):
         model.outlier_scores(X)
     with pytest.raises(ValueError, match=r"not there in fit: 'd'; known are 'a', 'b', 'c'"):
         model.outlier_scores(X[:2], sensitive_features=["a", "d"])

@@ -189,7 +189,7 @@ def _with(X, value, row=7, column=2):
             {"sample_weight": [1.0]},
             r"sample_weight must hold one number per row, shape \(800,\), got shape \(1,\)",
         ),
-        ({"sample_weight": [np.nan] * 800}, "sample_weight contains NaN"),
+        ({"sample_weight": [np.nan] * 800}, "sample_weight has missing or infinite values"),
         ({"sample_weight": [-1.0] + [1.0] * 799}, "sample_weight has negative numbers or zeros alone"),
         ({"sample_weight": np.zeros(800)}, "sample_weight has negative numbers or zeros alone"),
         (

@@ -113,9 +113,9 @@ def test_labels_of_flagged_rows_alone_are_told(rows):
     [
         (None, {}, "learn=True needs labels"),
         (np.full(2000, np.nan), {}, "labels has no label at all"),
-        (np.full(2000, 2.0), {}, r"labels is 2.0 in row 0; labels are 1 for an outlier"),
+        (np.full(2000, 2.0), {}, r"labels is '2.0' in row 0; labels must be 0"),
         (["ja"] * 2000, {}, "labels is 'ja' in row 0"),
-        (np.ones(3), {}, r"labels must hold one value per row, \(2000,\), got shape \(3,\)"),
+        (np.ones(3), {}, r"labels must hold one label per row, shape \(2000,\), got shape \(3,\)"),
         (np.ones(2000), {"label_propensity": np.zeros(2000)}, "label_propensity must be a chance above 0"),
     ],
 )
@@ -135,9 +135,11 @@ def test_words_for_labels_are_read(words):
 @pytest.mark.parametrize("text", ["ja", "outlier", "2", "", "y"])
 def test_other_words_for_labels_are_refused_in_one_line(text):
     told = f"is {text!r} in row 1; labels"
-    with pytest.raises(InputError, match=f"labels {told} are 1 for an outlier, 0 for none"):
+    with pytest.raises(
+        InputError, match=rf"labels {told} must be 0, or 1 for an outlier \(or no and yes\), or missing$"
+    ):
         read_outcomes(["no", text], 2)
-    with pytest.raises(InputError, match=f"labels {told} must be 0, or 1 for an outlier"):
+    with pytest.raises(InputError, match=rf"labels {told} must be 0, or 1 for an outlier \(or no and yes\)$"):
         read_labels(["no", text])
 
 

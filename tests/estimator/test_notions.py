@@ -154,7 +154,7 @@ def test_notions_of_outcome_need_labels():
     X, group, _ = people(300, np.random.default_rng(9))
     with pytest.raises(InputError, match="fairness='equal_opportunity' compares rows of known outcome, but labels is"):
         model_of(fairness="equal_opportunity").fit(X, sensitive_features=group)
-    with pytest.raises(InputError, match="labels is 2 in row 1; labels are 1 for an outlier, 0 for none"):
+    with pytest.raises(InputError, match="labels is '2' in row 1; labels must be 0, or 1 for an outlier"):
         model_of(fairness="equal_opportunity").fit(X, sensitive_features=group, labels=[0, 2, *[1] * 298])
     with pytest.raises(InputError, match="fairness='individual' compares rows of crossed groups"):
         model_of(fairness="individual").fit(X, sensitive_features=group, given=group < 2)

@@ -10,7 +10,7 @@ from evenout import GroupProbabilities, Groups
 from evenout.core.cells import CrossFit, collect_cells
 from evenout.core.path import TradeoffPath
 from evenout.core.registry import PARITY
-from evenout.groups.model import count_rows, read_crossed, settle
+from evenout.groups.model import count_rows, read_crossed, settle_grouping
 
 PLAIN = Groups(bands=4, min_size=10)
 KINDS = {
@@ -45,7 +45,7 @@ def members_of(kind, columns, rng):
     crossed = read_crossed(sensitive, rules, len(columns), given=columns[["product"]] if given else None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return settle(crossed.coder, count_rows(crossed.coder, crossed.numbers), ("all",), rules).members(
+        return settle_grouping(crossed.coder, count_rows(crossed.coder, crossed.numbers), ("all",), rules).members(
             crossed.numbers
         )
 

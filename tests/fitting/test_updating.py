@@ -196,7 +196,7 @@ def test_small_and_unknown_groups_are_counted_and_not_compared():
 @pytest.mark.parametrize(
     ("model", "new", "words"),
     [
-        (lambda: fitted(), (draw(50, 1)[0], ["new"] * 50), "'new'; fit again"),
+        (lambda: fitted(), (draw(50, 1)[0], ["new"] * 50), "'new'; known are"),
         (lambda: fitted(), (draw(50, 1)[0], None), "sensitive_features is missing"),
         (lambda: fitted(), (draw(50, 1)[0], ["a"] * 49), "has 49 rows, but X has 50"),
         (lambda: fitted(), (draw(50, 1)[0], ["a"] * 49 + [None]), "missing values in 1 of 50 rows"),

@@ -8,7 +8,16 @@ import pytest
 
 from evenout import GroupProbabilities, Groups
 from evenout.exceptions import ContinuousWarning, InputError, SmallGroupWarning
-from evenout.groups.model import CUTS, Attribute, Cut, Seen, count_rows, read_crossed, read_members, settle
+from evenout.groups.model import (
+    CUTS,
+    Attribute,
+    ColumnTally,
+    Cut,
+    count_rows,
+    read_crossed,
+    read_grouping,
+    settle_grouping,
+)
 
 N = 400
 RNG = np.random.default_rng(0)
@@ -22,7 +31,8 @@ RULES = Groups(min_size=5)
 def read(columns, among=("all",), given=None, labels=None, **changes):
     rules = RULES.but(**changes)
     crossed = read_crossed(PEOPLE[columns], rules, N, given=given, labels=labels)
-    return crossed, read_members(crossed, among, rules)
+    grouping = read_grouping(crossed, among, rules)
+    return crossed, None if grouping is None else grouping.members(crossed.numbers)
 
 
 def hats(values, knots):
@@ -128,7 +138,7 @@ def test_rows_that_come_in_chunks_have_the_same_columns(changes):
     columns = PEOPLE[["age", "sex"]].assign(sex=PEOPLE["sex"].where(AGE > 25))
     crossed = read_crossed(columns, rules.but(unknown="ignore"), N, given=GIVEN, labels=LABELS)
     among = ("all", "inliers")
-    grouping = settle(crossed.coder, count_rows(crossed.coder, crossed.numbers), among, rules)
+    grouping = settle_grouping(crossed.coder, count_rows(crossed.coder, crossed.numbers), among, rules)
     whole = grouping.members(crossed.numbers)
     for rows in np.array_split(np.arange(N), [1, 7, 250]):
         beside = columns.iloc[rows], GIVEN.iloc[rows], LABELS[rows]
@@ -143,9 +153,9 @@ def test_fractions_of_many_values_are_a_number_and_others_are_not():
     assert members.n_groups == 5
     assert crossed.coder.attributes[0].knots is not None
     for values in (PEOPLE["age"].round(), PEOPLE["age"].astype(str), PEOPLE["age"].astype("category")):
-        seen = Seen.of(values)
-        assert not seen.many
-    assert not Seen.of(pd.Series([0.5, 1.5] * 30)).many
+        seen = ColumnTally.of(values)
+        assert not seen.continuous
+    assert not ColumnTally.of(pd.Series([0.5, 1.5] * 30)).continuous
 
 
 def test_numbers_that_are_none_are_refused():
@@ -154,12 +164,12 @@ def test_numbers_that_are_none_are_refused():
     with pytest.raises(InputError, match=r"continuous=...\) names 'height', but the columns of .* are 'age'"):
         read(["age"], continuous=("height",))
     with pytest.raises(InputError, match="column 'age', which has one value only"):
-        Attribute.of_bands("age", Seen.of(pd.Series([3.0, 3.0])).numbers, 5)
+        Attribute.of_bands("age", ColumnTally.of(pd.Series([3.0, 3.0])).numbers, 5)
 
 
 def test_a_number_of_few_values_is_cut_between_them():
     values = pd.Series([0, 0, 0, 0, 0, 0, 0, 0, 0, 1, np.nan])
-    cut = Cut.of("binary", Seen.of(values))
+    cut = Cut.of("binary", ColumnTally.of(values))
     assert cut.encode(values)[[0, 9]].tolist() == [0.0, 1.0]
     assert np.isnan(cut.encode(values)[10])
     assert cut.size == 2
@@ -171,7 +181,7 @@ def test_probabilities_are_memberships_with_a_bound():
     frame.iloc[3] = np.nan
     found = GroupProbabilities(frame)
     crossed = read_crossed(found, RULES.but(unknown="ignore"), N)
-    members = read_members(crossed, ("all",), RULES)
+    members = read_grouping(crossed, ("all",), RULES).members(crossed.numbers)
     expected = sure.copy()
     expected[3] = 0.0
     np.testing.assert_allclose(members.weights.toarray(), expected)
@@ -189,7 +199,7 @@ def told(sensitive, **changes):
         warnings.simplefilter("always")
         rules = RULES.but(**changes)
         crossed = read_crossed(sensitive, rules, len(sensitive))
-        read_members(crossed, ("all",), rules)
+        read_grouping(crossed, ("all",), rules)
     return [str(warning.message) for warning in caught]
 
 
@@ -197,7 +207,7 @@ def test_many_whole_numbers_are_answered_by_the_two_ways_to_compare_them():
     rng = np.random.default_rng(0)
     ages = pd.DataFrame({"SEX": rng.integers(1, 3, 3000), "AGE": rng.integers(20, 50, 3000)})
     first, *others = told(ages, min_size=50)
-    assert "'AGE', and each is a group of its own; set continuous=('AGE',)" in first
+    assert "'AGE', and each is a group of its own; set groups=Groups(continuous=('AGE',))" in first
     assert "or give the column as text if each number is meant as a group" in first
     assert len(others) == 1  # the small groups, a few of them by name
     assert " more; their rows are scored" in others[0]
@@ -210,7 +220,8 @@ def test_very_many_crossed_groups_are_answered_by_each_attribute_by_itself():
     rng = np.random.default_rng(0)
     people = pd.DataFrame({"race": rng.integers(8, size=2000), "region": rng.integers(5, size=2000)})
     assert told(people) == [
-        "'race' and 'region' make 40 groups where they are crossed; set cross=False to compare each by itself"
+        "'race' and 'region' make 40 groups where they are crossed; set groups=Groups(cross=False) to compare each by "
+        "itself"
     ]
     assert told(people, cross=False) == []
 

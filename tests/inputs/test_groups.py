@@ -110,7 +110,7 @@ def test_small_groups_are_left_out_and_named():
     assert groups.codes.tolist() == [0] * 4 + [1] * 4 + [-1] * 3
     assert groups.left_out == {"c": 2}
     with pytest.warns(SmallGroupWarning, match=r"3 rows are left out: 'c' \(2\)") as caught:
-        warn_left_out(groups, 3)
+        warn_left_out(groups.left_out, len(groups.labels), 3)
     assert caught[0].filename == __file__
 
 
@@ -118,7 +118,7 @@ def test_leaving_out_may_leave_nobody_to_compare():
     groups = read_groups(list("aaaab"), 5, Groups(min_size=3, small="leave_out"))
     assert groups.labels == ("a",)
     with pytest.warns(SmallGroupWarning, match="nothing is evened out"):
-        warn_left_out(groups, 3)
+        warn_left_out(groups.left_out, len(groups.labels), 3)
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,15 @@ def test_new_rows_are_told_apart_without_names_of_columns_too():
     for given in (frame, frame["SEX"]):
         labels = label_rows(given, 4).labels
         named, plain = match_groups(given, 4, labels), match_groups(given.to_numpy(), 4, labels)
-        assert named.tolist() == plain.tolist()
+        assert named.codes.tolist() == plain.codes.tolist()
+
+
+def test_new_rows_of_no_known_group_are_refused_or_counted():
+    rows = np.array(["a", "x", None, "b", "x"], dtype=object)
+    matched = match_groups(rows, 5, ("a", "b"), unknown="ignore", unseen="ignore")
+    assert matched.codes.tolist() == [0, -1, -1, 1, -1]
+    assert matched.left_out == {"x": 2}
+    with pytest.raises(ValueError, match=r"not there in fit: 'x'; known are 'a', 'b'"):
+        match_groups(rows, 5, ("a", "b"), unknown="ignore")
+    with pytest.raises(ValueError, match=r"missing values in 1 of 5 rows \(first: row 2\); .* leave these rows out"):
+        match_groups(rows, 5, ("a", "b"), unseen="ignore")

@@ -14,8 +14,8 @@ def make_rows(n=5000, seed=0):
     return rng.gamma(2.0, size=(n, 3)) + 0.5 * (groups == "b")[:, None] * [1.0, 0.6, 0.2], groups
 
 
-def fit(X, groups, **settings):
-    return FairOutlierEnsemble("precomputed", random_state=0, **settings).fit(X, sensitive_features=groups)
+def fit(X, sensitive_features, **settings):
+    return FairOutlierEnsemble("precomputed", random_state=0, **settings).fit(X, sensitive_features=sensitive_features)
 
 
 def with_third(groups):

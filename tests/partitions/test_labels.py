@@ -233,7 +233,7 @@ _ROLES = {"sensitive_features": "group", "labels": "label", "label_propensity": 
     [
         (None, None, "learn=True needs labels: 1 for an outlier, 0 for none, missing where unknown"),
         (np.full(N, np.nan), None, "^labels has no label at all; give some, or leave learn out"),
-        (np.where(np.arange(N) == 600, 2.0, LABELS), None, "^part-2: labels is 2.0 in row 133; labels are 1 for"),
+        (np.where(np.arange(N) == 600, 2.0, LABELS), None, "^part-2: labels is '2.0' in row 133; labels must be 0"),
         (LABELS, np.where(np.arange(N) == 300, 0.0, 0.5), "^part-1: label_propensity must be a chance above 0"),
     ],
 )

@@ -193,6 +193,9 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
         (("table", "columns", 3, "kind"), "eval", "kind"),
         (("table", "columns", 3), {"kind": "left out", "name": "a", "note": ""}, "names one twice"),
         (("table", "columns"), [{"kind": "left out", "name": "a", "note": ""}], "holds no feature"),
+        (("table", "columns", 0, "name"), "z", "model.table has other features than its ensemble"),
+        (("ensemble", "feature_names", 0), "z", "model.table has other features than its ensemble"),
+        (("tables",), None, "model.tables is unknown: update evenout"),
         (("table", "columns", 0, "median"), float("inf"), "is not finite"),
         (("table", "columns", 0, "way"), "date x", "way"),
         *(
@@ -203,6 +206,10 @@ def test_detectors_that_would_leave_their_arrays_are_refused(part, field, change
 )
 def test_parts_that_do_not_fit_are_refused(place, value, words, data, refused_data):
     refused_data(put(data, place, value), words)
+
+
+def test_a_file_without_its_table_is_refused(data, refused_data):
+    refused_data({name: item for name, item in data.items() if name != "table"}, "model.table is missing")
 
 
 def test_sums_without_a_solution_are_refused(data, tmp_path):

@@ -212,6 +212,36 @@ def test_files_bring_back_what_estimates_need(plan, tmp_path):
         InvestigationPlan.load(tmp_path / "cut.csv")
 
 
+@pytest.mark.parametrize(
+    ("column", "value"), [("probability", 0.0), ("probability", 1.5), ("score", None), ("known", 1.0), ("known", 2.0)]
+)
+def test_changed_files_are_refused_in_one_line(plan, tmp_path, column, value):
+    plan.save(tmp_path / "plan.csv")
+    table = pd.read_csv(tmp_path / "plan.csv", dtype={"chosen by": str}, keep_default_na=False)
+    first = [value, *table.get(column, pd.Series([None] * len(table)))[1:]]  # of the first row on the list
+    table[column] = first
+    table.to_csv(tmp_path / "changed.csv", index=False)
+    with pytest.raises(InputError, match="has been changed in") as refused:
+        InvestigationPlan.load(tmp_path / "changed.csv")
+    assert "\n" not in str(refused.value)
+
+
+def test_shares_stay_within_their_intervals_where_nearly_all_are_looked_into():
+    """Also where the unbiased count of those missed is more than there are rows left."""
+    beyond = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        outlier, groups = pd.Series(rng.random(30) < 0.5).astype(float), rng.choice(["a", "b"], 30)
+        plan = InvestigationPlan.of(
+            rng.normal(size=30), budget=25, explore=0.8, sensitive_features=groups, random_state=seed
+        )
+        told = plan.estimate(outlier[plan.to_frame().index])
+        for row in told.rows:
+            beyond += row.measure == "missed" and row.value > row.high
+            assert row.measure == "missed" or row.low <= row.value <= row.high
+    assert beyond
+
+
 def test_notebooks_show_escaped_text():
     groups = np.where(np.arange(400) % 2, "<b>", "a")
     plan = InvestigationPlan.of(

@@ -14,7 +14,16 @@ import numpy as np
 
 from evenout.cli.messages import one_line, plain_messages, progress
 from evenout.groups.giveaways import find_giveaways
-from evenout.tables.columns import Categories, Column, Dates, Found, LeftOut, Numbers, likely_role, taken_for
+from evenout.tables.columns import (
+    Categories,
+    Column,
+    ColumnFindings,
+    Dates,
+    DroppedColumn,
+    Numbers,
+    likely_role,
+    taken_for,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +80,7 @@ def _seen(frame: "pd.DataFrame") -> dict[str, Any]:
     for name in frame.columns:
         described, column = _column(name, frame[name])
         columns.append(described)
-        if column is not None and not isinstance(column, LeftOut):
+        if column is not None and not isinstance(column, DroppedColumn):
             kept.append(column)
     _suggest(columns)
     shown = frame.head(_SHOWN_ROWS)
@@ -83,24 +92,24 @@ def _column(name: str, values: "pd.Series") -> tuple[dict[str, Any], Column | No
     """One column as plain data, and as the encoder would take it; None where it cannot be a feature."""
     seen: dict[str, Any] = {"name": name, "role": "feature", "likely": "", "distinct": 0}
     try:
-        found = Found.of(values, None)
+        found = ColumnFindings.of(values, None)
         column = taken_for(name, found)
     except ValueError as error:  # one column must not hide the others
         told = one_line(str(error)).removeprefix(f"column {name!r} ")
         return seen | {"kind": "unreadable", "note": told, "role": "out"}, None
     seen |= {"kind": _kind(found, column), "note": column.note, "distinct": found.distinct}
-    if isinstance(column, LeftOut):
+    if isinstance(column, DroppedColumn):
         return seen | {"role": "out"}, column
     return seen | {"likely": likely_role(name, found)}, column
 
 
-def _kind(found: Found, column: Column) -> str:
+def _kind(found: ColumnFindings, column: Column) -> str:
     """In the words of the encoder."""
     if not found.known:
         return "empty"
     if found.distinct == 1:
         return "constant"
-    if isinstance(column, LeftOut):
+    if isinstance(column, DroppedColumn):
         return "text" if "different texts" in column.note else "id"
     return "text" if isinstance(column, Categories) else "date" if isinstance(column, Dates) else "number"
 

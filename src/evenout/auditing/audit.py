@@ -22,14 +22,14 @@ from evenout.core.resampling import MAX_LEVELS
 from evenout.exceptions import InputError
 from evenout.fitting.words import probable_words
 from evenout.groups.model import require_protected
-from evenout.groups.read import Codes, GroupProbabilities, warn_left_out
+from evenout.groups.read import GroupProbabilities, warn_left_out
 from evenout.groups.rules import Groups
 from evenout.metrics import average_precision, roc_auc
 from evenout.tables.parameters import (
     CONFIDENCE,
     ENSEMBLE,
     INDIVIDUAL,
-    Rule,
+    Allowed,
     check_parameters,
     integer,
     number,
@@ -128,7 +128,7 @@ Questions: TypeAlias = list[list[tuple[int, Measure]]]
 
 _RULES = {
     "contamination": ENSEMBLE["contamination"],
-    "threshold": Rule(lambda value: value is None or number(-np.inf, np.inf).allows(value), "a number"),
+    "threshold": Allowed(lambda value: value is None or number(-np.inf, np.inf).allows(value), "a number"),
     "resamples": integer(0),
     "confidence": CONFIDENCE,
     "length_scale": INDIVIDUAL["length_scale"],
@@ -311,7 +311,7 @@ class _Taken:
                 warn_few_pairs(m.value)
         unit = "rows" if beside["clusters"] is None else "clusters"
         small = {name: int(size) for name, size in inputs.grouped.left_out.items()}
-        warn_left_out(Codes(inputs.codes, inputs.names, small), rules.min_size, unit)
+        warn_left_out(small, len(inputs.names), rules.min_size, unit)
         return cls(inputs, settings, measures, rules, options)
 
     def result(self, corrected: list[Measure], asked: Questions) -> AuditResult:

@@ -15,11 +15,19 @@ from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError, Message
-from evenout.groups.model import Attribute, Coded, read_coded
-from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle_names
+from evenout.groups.model import Attribute, Coded, cross, read_coded
+from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle, shuffled
 from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
-from evenout.tables.rows import LARGEST, read_propensity, refuse_lone_propensity
+from evenout.tables.rows import (
+    LARGEST,
+    read_clusters,
+    read_numbers,
+    read_outcomes,
+    read_propensity,
+    read_sample_weight,
+    refuse_lone_propensity,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,32 +102,6 @@ class Grouped:
         return replace(self, sample=sample, curves=curves)
 
 
-def name_clusters(clusters: Any) -> IntArray:
-    """Codes of clusters by value, such as a person's number: rows with the same value belong together.
-
-    >>> name_clusters(["p7", "p3", "p7"])
-    array([1, 0, 1])
-    """
-    import pandas as pd
-
-    dimensions = getattr(clusters, "ndim", 1)
-    if isinstance(clusters, str) or dimensions != 1:
-        raise ValueError(f"clusters must hold one value per row, shape (n,), got {dimensions} dimensions")
-    try:
-        codes, values = pd.factorize(pd.Series(clusters).astype(object), use_na_sentinel=True)
-    except TypeError:  # what has no hash cannot be told apart
-        raise InputError("{@clusters} holds lists or other nested values; give one value per row") from None
-    if (codes < 0).any():
-        raise InputError(
-            "{@clusters} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
-            "give a row that belongs to no other a value of its own",
-            unknown=(codes < 0).sum(), n_rows=len(codes), row=(codes < 0).argmax(),
-        )  # fmt: skip
-    place = np.empty(len(values), dtype=np.intp)  # by name, so that the order of the rows does not matter
-    place[np.argsort(np.array([str(value) for value in values], dtype=object), kind="stable")] = np.arange(len(values))
-    return place[codes]
-
-
 def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | None, rules: Groups) -> Grouped:
     """The groups that are compared, and those that are too small, by the ``rules`` on small and unknown groups.
 
@@ -136,16 +118,7 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
     sizes = every.expected if whole else np.minimum(every.size, every.expected)
     tally = {name: max(int(size + 1e-9), 1) for name, size in zip(names, sizes, strict=True)}
     least, unit = rules.min_size, "rows" if clusters is None else "clusters"
-    small = {name for name, size in zip(names, sizes, strict=True) if size < least - 1e-9}
-    if small and rules.small == "error":
-        named = ", ".join(f"{name!r} ({tally[name]})" for name in sorted(small)[:10])
-        more = f" and {len(small) - 10} more" if len(small) > 10 else ""
-        raise InputError(
-            "{@sensitive_features} has groups of fewer than {least} {unit}: {named}{more}; "
-            "merge or bin values yourself, or set {small='leave_out'} or {small='merge'}",
-            least=least, unit=unit, named=named, more=more,
-        )  # fmt: skip
-    groups, code_of = settle_names(tally, rules)
+    groups = settle(tally, rules, unit)
     if len(groups.labels) < 2:
         named = ", ".join(f"{name!r} ({size})" for name, size in [*groups.left_out.items()][:10])
         named += f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
@@ -154,7 +127,7 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
             "too small: {named}; lower {@min_size}, set {small='merge'}, or give more rows",
             least=least, unit=unit, named=named,
         )  # fmt: skip
-    place = np.array([code_of[name] for name in names], dtype=np.intp)
+    place = np.array([groups.code_of[name] for name in names], dtype=np.intp)
     kept, out = place >= 0, np.flatnonzero(place < 0)
     joined = csc_array(phi[:, kept] @ _indicator(place[kept], len(groups.labels)))
     joined.eliminate_zeros()
@@ -169,15 +142,11 @@ def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
     coder, numbers = coded.coder, coded.numbers
     if coder.attributes[0].probable:
         return list(coder.attributes[0].values), csc_array(np.nan_to_num(numbers))
-    own = zip(coder.attributes, coder.attribute_columns(), strict=True)
-    corners = [attribute.corners(numbers[:, at]) for attribute, at in own]
     sizes = [len(attribute.values) for attribute in coder.attributes]
     rows, keys, shares = [], [], []
-    for corner in product(*corners):
-        key, share = np.zeros(len(numbers), dtype=np.intp), np.ones(len(numbers))
-        for (values, weight), size in zip(corner, sizes, strict=True):
-            key = np.where((key >= 0) & (values >= 0), key * size + values, -1)
-            share = share if weight is None else share * weight
+    for corner in product(*coder.corners(numbers)):
+        key, weight = cross(corner, sizes)
+        share = np.ones(len(numbers)) if weight is None else weight
         rows.append(np.flatnonzero((key >= 0) & (share > 0)))
         keys.append(key[rows[-1]])
         shares.append(share[rows[-1]])
@@ -212,9 +181,9 @@ def _compared(coded: Coded, n_groups: int, hard: bool) -> Comparison:
 def _curves(coded: Coded) -> tuple[Curve, ...]:
     """Finer bands of each number, for its curve."""
     curves = []
-    for attribute, at in zip(coded.coder.attributes, coded.coder.attribute_columns(), strict=True):
+    for attribute, numbers in coded.coder.by_attribute(coded.numbers):
         if attribute.knots is not None:
-            values = coded.numbers[:, at][:, 0]
+            values = numbers[:, 0]
             fine = Attribute.of_bands(attribute.name, QuantileSketch.of(values[~np.isnan(values)]), CURVE_POINTS)
             assert fine.knots is not None
             curves.append(Curve(attribute.name, fine.knots, Membership.of_bands(values, fine.knots)))
@@ -277,13 +246,8 @@ def read_attributes(sensitive_features: Any, n_rows: int) -> tuple[AuditedAttrib
 
 
 def _attribute(name: str, columns: "pd.DataFrame", n_rows: int) -> AuditedAttribute:
-    codes = np.full(n_rows, -1, dtype=np.intp)
-    known = columns.notna().all(axis=1).to_numpy()
-    if not known.any():
-        return AuditedAttribute(name, codes, ())
-    groups = label_rows(columns[known], int(known.sum()))
-    codes[known] = groups.codes
-    return AuditedAttribute(name, codes, groups.labels)
+    groups = label_rows(columns, n_rows, unknown="ignore")
+    return AuditedAttribute(name, groups.codes, groups.labels)
 
 
 STRATUM_BINS = 5  # a numeric column with more distinct values is cut at its quantiles into so many strata
@@ -417,8 +381,6 @@ def read_audit_inputs(
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
     values = read_numbers(scores, "scores")
     n = len(values)
-    if n == 0:
-        raise InputError("{@scores} has no rows; give one score per row")
     if 0 < np.ptp(values) < _SMALLEST:
         raise InputError(
             "{@scores} differ by {most:.3g} at most, too little to square; multiply them by a large number",
@@ -427,8 +389,11 @@ def read_audit_inputs(
     if sensitive_features is None:
         raise InputError("{@sensitive_features} is missing; give the group of each row")
     aligned(sensitive_features, "sensitive_features", scores, n)
-    members = None if clusters is None else name_clusters(aligned(clusters, "clusters", scores, n))
-    weight = None if sample_weight is None else _weights(aligned(sample_weight, "sample_weight", scores, n))
+    members = None if clusters is None else read_clusters(aligned(clusters, "clusters", scores, n), n)
+    weight = None
+    if sample_weight is not None:
+        weight = read_sample_weight(aligned(sample_weight, "sample_weight", scores, n), n)
+        weight = weight / weight.mean()
     coded = read_coded(sensitive_features, groups, n)
     grouped = group_rows(coded, members, weight, groups)
     probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
@@ -524,26 +489,17 @@ def _share(flagged: BoolArray, weight: FloatArray | None) -> str:
     return f"{100 * np.average(flagged, weights=weight):.3g}%"
 
 
-def _weights(sample_weight: Any) -> FloatArray:
-    weight = read_numbers(sample_weight, "sample_weight")
-    if (weight < 0).any() or not weight.any():
-        raise InputError("{@sample_weight} has negative numbers, or zeros alone; give numbers of 0 or more")
-    return weight / weight.mean()
-
-
 def read_known(labels: Any, label_propensity: Any, scores: Any, n: int) -> Labels | None:
     """Labels, which may have gaps, and the chance with which each row got one."""
-    import pandas as pd
-
     if labels is None:
         refuse_lone_propensity(labels, label_propensity)
         return None
-    column = np.array(aligned(labels, "labels", scores, n), dtype=object)
-    gaps = np.asarray(pd.isna(column))
+    values = read_outcomes(aligned(labels, "labels", scores, n))
+    gaps = np.isnan(values)
     if gaps.all():
         raise InputError("{@labels} has no label at all; give some, or leave {@labels} out")
-    column[gaps] = 0
-    values = np.where(gaps.reshape(n, -1)[:, 0], np.nan, read_labels(column, both=not gaps.any()).astype(float))
+    if not gaps.any():
+        read_labels(labels, both=True)
     if not gaps.any() or label_propensity is None:
         return Labels(values, None, bool(gaps.any()))
     return Labels(values, 1.0 / read_propensity(label_propensity, n), partial=True)
@@ -634,46 +590,6 @@ def _quantile_bins(numbers: FloatArray, present: FloatArray, n_bins: int) -> Str
     return Strata(everyone, tuple(names))
 
 
-def read_numbers(values: Any, name: str) -> FloatArray:
-    """Finite numbers, one per row; the error names the first row that has none."""
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        row, value = next((i, value) for i, value in enumerate(values) if not _is_number(value))
-        raise InputError(
-            "{$name} must be numbers, one per row; got {value!r} (first: {#row}); correct it, or leave the row out",
-            name=name, value=str(value), row=row,
-        ) from None  # fmt: skip
-    if numbers.ndim != 1:
-        raise InputError(
-            "{$name} must have one number per row, shape (n,), got shape {shape!r}",
-            name=name,
-            shape=numbers.shape,
-        )
-    bad = ~np.isfinite(numbers)
-    if bad.any():
-        raise InputError(
-            "{$name} has missing or infinite values in {bad} of {n_rows} rows (first: {#row}); "
-            "leave these rows out",
-            name=name, bad=bad.sum(), n_rows=len(bad), row=bad.argmax(),
-        )  # fmt: skip
-    if np.abs(numbers).max(initial=0.0) > LARGEST:
-        row = int(np.abs(numbers).argmax())
-        raise InputError(
-            "{$name} has the value {value:.3g} (first: {#row}); rescale values above {most:g} in magnitude",
-            name=name, value=numbers[row], row=row, most=LARGEST,
-        )  # fmt: skip
-    return numbers
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
-
-
 def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:
     """Features as a frame with text names, and the names of text columns with too many values, left out."""
     import pandas as pd
@@ -723,16 +639,11 @@ def _frame(values: Any, name: str) -> "pd.DataFrame":
 
 def aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
     """The values, if they have one row per score and, where both carry an index, the same order."""
-    import pandas as pd
-
     length = len(values) if hasattr(values, "__len__") else -1
     if length != n_rows:
         found = f"has {length} rows" if length >= 0 else "has no rows"
         raise ValueError(f"{name} {found}, but scores has {n_rows}; give one row per score")
-    index: Any = getattr(values, "index", None)
-    order: Any = getattr(scores, "index", None)
-    both = isinstance(index, pd.Index) and isinstance(order, pd.Index)
-    if both and not index.equals(order) and index.sort_values().equals(order.sort_values()):
+    if shuffled(values, scores):
         raise ValueError(
             f"{name} and scores have the same index in a different order; align them first, "
             f"for example {name}.loc[scores.index]"

@@ -16,11 +16,12 @@ from evenout.cli.options import split_names
 from evenout.datasets import list_datasets, load_dataset
 from evenout.exceptions import ContinuousWarning, EvenoutWarning, Message, warn
 from evenout.groups.model import MANY
-from evenout.groups.read import GroupProbabilities
+from evenout.groups.read import GroupProbabilities, coded
 from evenout.metrics import read_labels
 from evenout.storage.output import require_apart
 from evenout.tables.columns import NUMBER, column_numbers
 from evenout.tables.files import SUFFIXES, read_table, require_columns, sha256
+from evenout.tables.rows import read_outcomes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -215,8 +216,8 @@ def _from_file(
 def offer_bands(protected: Any, continuous: Sequence[str]) -> None:
     """Groups are read as text, in which a fit sees no numbers: say here how to compare along them."""
     for name in getattr(protected, "columns", ()):
-        values = protected[name].dropna().unique()
-        if name not in continuous and len(values) > MANY and all(_WHOLE.fullmatch(str(value)) for value in values):
+        _, values = coded(protected[name])
+        if name not in continuous and len(values) > MANY and all(map(_WHOLE.fullmatch, values)):
             template = (
                 "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of its "
                 "own; set {continuous=} to compare along the number"
@@ -280,10 +281,7 @@ def label_column(name: str, column: "pd.Series", *, gaps: bool = False) -> Any:
     told = Message("column {name!r} ({@labels})", name=name)
     if not gaps:
         return read_labels(column, both=True, name=told).astype(int)
-    known = np.full(len(column), np.nan)
-    there = column.notna().to_numpy()
-    known[there] = read_labels(column[there], name=told)
-    return known
+    return read_outcomes(column, name=told)
 
 
 def refuse_text(table: "TableEncoder") -> None:

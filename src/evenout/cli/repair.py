@@ -84,7 +84,7 @@ def repair(
                 str(file), sensitive=sensitive, label=label, id_column=id_column, drop=drop, given=given, keep=keep,
                 gaps=needs_labels(settings.get("fairness", "")), score=score,
             )  # fmt: skip
-            offer_bands(inputs.sensitive, settings.get("continuous", ()))
+            offer_bands(inputs.sensitive, settings["groups"].continuous)
             step(f"Repairing {len(inputs.features):,} scores")
             summary = _repair(inputs, settings, n_jobs, folder, aware=aware)
         if as_json:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenout.core.types import IntArray
+from evenout.exceptions import Message
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,7 +92,7 @@ def sample_groups(
 
     from evenout.metrics import read_labels  # imports scikit-learn in turn
 
-    labels = read_labels(y)
+    labels = read_labels(y, name=Message("y"))
     n = labels.size
     if not 2 <= n_groups <= n:
         raise ValueError(f"n_groups is {n_groups}; it must lie between 2 and the number of rows, {n}.")

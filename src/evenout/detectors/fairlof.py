@@ -150,7 +150,7 @@ class FairLOF(OutlierScorer, BaseEstimator):
         """Scores of new rows of known groups, shape (m,), higher = more outlying."""
         check_is_fitted(self)
         rows = new_rows(self, X)
-        codes = match_groups(sensitive_features, len(rows), self.group_names_, rows=X)
+        codes = match_groups(sensitive_features, len(rows), self.group_names_, rows=X).codes
         return self._graph.score(rows, codes, self._rating, effective_n_jobs(self.n_jobs))
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -45,7 +45,7 @@ from evenout.fitting.passes import (
 from evenout.fitting.resemblance import FittedResemblance
 from evenout.fitting.rows import Memory, Source, TrainingRows, View, check_soft, compared_rows, stands_for
 from evenout.fitting.score_model import KnownLabels, ScoreModel, learn_scores
-from evenout.groups.model import Coder, Grouping, is_plain, of_crossings, settle
+from evenout.groups.model import Coder, Grouping, is_plain, of_crossings, settle_grouping
 from evenout.groups.read import Codes
 from evenout.groups.rules import Groups
 from evenout.out_of_core.engines import Engine
@@ -163,7 +163,7 @@ class Beyond:
         by_rank = self.parameters["weighting"] == "rank"
         groups, names = self.grouping or len(self.groups.labels), self.groups.labels
         sums = walks.cells(models, ranks if by_rank else None, groups)
-        _check_folds(sums.at(slice(3, None, 2)), names if self.grouping is None else self.grouping.names)
+        _check_folds(sums.at(slice(3, None, 2)), names if self.grouping is None else self.grouping.full_names)
         return sums
 
     @cached_property
@@ -347,7 +347,7 @@ def open_source(plan: Plan, parameters: Mapping[str, Any], seed: int, fairness: 
     if coder is not None or units is not None:
         survey = count_again(engine, **counted, coder=coder, units=units)
     if coder is not None:
-        grouping = settle(coder, survey.combined, among, rules)
+        grouping = settle_grouping(coder, survey.combined, among, rules)
     counted_rules = of_crossings(rules, learnt)
     groups = settle_groups(replace(survey, probable=probable), counted_rules, quiet=grouping is not None)
     drawn = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=coder, units=units)

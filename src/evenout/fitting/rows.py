@@ -115,8 +115,8 @@ class TrainingRows:
         grouping, groups = read_grouping(crossed, among, rules), crossed.groups
         soft = None if grouping is None else grouping.members(crossed.numbers)
         check_soft(fairness, None if soft is None else soft.compared)
-        codes = read_clusters(clusters, n)
-        weight = read_sample_weight(sample_weight, n, fairness)
+        codes = None if clusters is None else read_clusters(clusters, n)
+        weight = None if sample_weight is None else read_sample_weight(sample_weight, n, fairness)
         taught = KnownLabels(*known) if known is not None and parameters["learn"] else None
         rows = cls(features, groups, crossed.sensitive, codes, weight, known=taught, feature_names=column_names(X))
         rows = rows if grouping is None or soft is None else rows.grouped(grouping, soft)

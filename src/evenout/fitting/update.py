@@ -29,7 +29,7 @@ from evenout.fitting.drift import FALSE_ALARMS, Drift, Recent, cross_of, group_p
 from evenout.fitting.result import NO_ROWS, FitResult
 from evenout.fitting.rows import stands_for
 from evenout.fitting.score_model import ScoreModel
-from evenout.groups.read import Codes, label_rows, places_of
+from evenout.groups.read import Codes, match_groups
 
 KNOTS = 512  # quantiles that are kept of each detector's scores
 AGED = 0.1  # a detector has aged when its scores have moved for certain, and by this share of the rows or more
@@ -246,38 +246,11 @@ def _maps(found: FitResult) -> Maps:
 
 def _codes(sensitive: Any, n_rows: int, groups: Codes, unknown: str) -> tuple[IntArray, dict[str, int]]:
     """Codes of new rows among the groups of the fit, -1 for small and unknown ones; and the rows of small ones."""
-    import pandas as pd
-
-    if sensitive is None:
-        raise InputError("{@sensitive_features} is missing: an update needs the group of every row")
-    frame = pd.DataFrame(sensitive)
-    if len(frame) != n_rows:
-        raise InputError("{@sensitive_features} has {n} rows, but X has {n_rows}", n=len(frame), n_rows=n_rows)
-    missing = frame.isna().any(axis=1).to_numpy()
-    if missing.any() and unknown == "error":
-        raise InputError(
-            "{@sensitive_features} has missing values in {n} of {n_rows} rows (first: {#row}); fill them in, or leave "
-            "these rows out",
-            n=int(missing.sum()), n_rows=n_rows, row=int(missing.argmax()),
-        )  # fmt: skip
-    codes, left_out = np.full(n_rows, -1, dtype=np.intp), dict(groups.left_out)
-    if missing.all():
-        return codes, left_out
-    new = label_rows(frame[~missing], int((~missing).sum()))
-    every = (*groups.labels, *left_out)
-    place = places_of(every)
-    unseen = [label for label in new.labels if label not in place]
-    if unseen:
-        raise InputError(
-            "{@sensitive_features} has groups that were not there in fit: {named}; fit again with rows of all groups",
-            named=", ".join(map(repr, unseen[:10])),
-        )
-    own = np.array([place[label] for label in new.labels], dtype=np.intp)
-    codes[~missing] = np.where(own < len(groups.labels), own, -1)[new.codes]
-    for code, n in zip(own.tolist(), new.counts.tolist(), strict=True):
-        if every[code] in left_out:
-            left_out[every[code]] += n
-    return codes, left_out
+    every, n_compared = (*groups.labels, *groups.left_out), len(groups.labels)
+    matched = match_groups(sensitive, n_rows, every, unknown=unknown)
+    counts = zip(groups.left_out, matched.counts[n_compared:].tolist(), strict=True)
+    left_out = {name: groups.left_out[name] + n for name, n in counts}
+    return np.where(matched.codes < n_compared, matched.codes, -1), left_out
 
 
 def _added(cross: CrossFit, cells: Cells) -> CrossFit:

@@ -1,10 +1,10 @@
 """From columns to codes to memberships, learnt from counts that add over chunks of rows.
 
 A protected column is an *attribute*: its values are groups, or overlapping bands of a number, or groups known by their
-probabilities. `Seen` gathers what all rows tell of the columns, and adds over chunks of rows; `Coder` is learnt from it
-and makes numbers of any rows. `evenout.groups.model` makes memberships of those.
+probabilities. `ColumnTally` gathers what rows tell of a column; `Coder` is learnt from it and makes numbers of any
+rows, and `Grouping` makes memberships of those.
 
-A *part* is an attribute by itself, or several crossed. Its groups are compared with each other, within each stratum
+A *crossing* is an attribute by itself, or several crossed. Its groups are compared with each other, within each stratum
 where some columns may justify a difference, and among known outliers or inliers where a notion asks for that. All
 follows from one count: how many rows have each combination of values, stratum and label. So chunks of rows add.
 """
@@ -12,7 +12,7 @@ follows from one count: how many rows have each combination of values, stratum a
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,7 +31,7 @@ from evenout.groups.read import (
     protected_columns,
     read_groups,
     refuse_unknown,
-    settle_names,
+    settle,
     warn_left_out,
 )
 from evenout.groups.rules import Groups
@@ -40,87 +40,63 @@ MANY = 20  # a column of fractions with more values than this is a continuous at
 CUTS = 5  # strata that a number is cut into
 _EXACT = 1_000_000  # values up to which quantiles are exact
 
-# One of the values that a row may have, by its place (-1: none), and how much it has it (None: fully).
+# One of the values that a row may have, by its number (-1: none), and how much it has it (None: fully).
 Corner: TypeAlias = tuple[IntArray, FloatArray | None]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What rows tell of one column.
+class ColumnTally:
+    """What rows tell of one column; tallies of chunks of rows add."""
 
-    Parameters
-    ----------
-    names : frozenset of str
-        Of the values; none of a number with many values.
-    numbers : QuantileSketch
-        Of the values that are numbers.
-    few : tuple of float
-        Different numbers, one more than `MANY` at most.
-    fractions, texts : bool
-        Whether there are floats that are no whole numbers, and values that are no numbers.
-    """
-
-    names: frozenset[str]
+    names: frozenset[str]  # of the values; none of a number with many values
     numbers: QuantileSketch
-    few: tuple[float, ...]
-    fractions: bool
-    texts: bool
+    few: tuple[float, ...]  # different numbers, one more than `MANY` at most
+    fractions: bool  # some numbers are not whole
+    texts: bool  # some values are no numbers
 
     @classmethod
-    def of(cls, column: Any, *, number: bool = False) -> "Seen":
+    def of(cls, column: Any, *, number: bool = False) -> "ColumnTally":
         """Look at a column; ``number`` says that it must hold numbers, also as text."""
         import pandas as pd
 
         plain = column.dtype.kind in "iuf" or (
-            column.dtype.kind == "O" and pd.api.types.infer_dtype(column, skipna=True) in _NUMBERS
+            column.dtype.kind == "O"
+            and pd.api.types.infer_dtype(column, skipna=True)
+            in ("integer", "floating", "mixed-integer-float", "decimal", "empty")
         )
         values = _numbers(column) if number or plain else np.empty(0)
         values = values[np.isfinite(values)]
         few = tuple(np.unique(values)[: MANY + 1].tolist())
         fractions = column.dtype.kind == "f" and bool((values != np.floor(values)).any())
-        many = number or (fractions and len(few) > MANY)
-        names = frozenset() if many else frozenset(coded(column)[1])
+        unnamed = number or (fractions and len(few) > MANY)
+        names = frozenset() if unnamed else frozenset(coded(column)[1])
         texts = bool(names) and not plain and not number
         return cls(names, QuantileSketch.of(values, _EXACT), few, fractions, texts)
 
-    def __add__(self, other: "Seen") -> "Seen":
+    def __add__(self, other: "ColumnTally") -> "ColumnTally":
         few = tuple(sorted({*self.few, *other.few})[: MANY + 1])
         fractions, texts = self.fractions or other.fractions, self.texts or other.texts
-        return Seen(self.names | other.names, self.numbers + other.numbers, few, fractions, texts)
+        return ColumnTally(self.names | other.names, self.numbers + other.numbers, few, fractions, texts)
 
     @property
     def many(self) -> bool:
-        """Whether this is a continuous attribute by itself: fractions of many values."""
-        return self.fractions and not self.texts and len(self.few) > MANY
+        """Whether there are many different numbers, and numbers alone."""
+        return not self.texts and len(self.few) > MANY
 
     @property
-    def whole(self) -> bool:
-        """Whether there are many numbers, all of them whole."""
-        return not self.fractions and not self.texts and len(self.few) > MANY
-
-
-_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "empty")
+    def continuous(self) -> bool:
+        """Whether this is a continuous attribute by itself: fractions of many values."""
+        return self.fractions and self.many
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """A protected column: values, bands of a number, or probable groups.
-
-    Parameters
-    ----------
-    name : str
-    values : tuple of str
-        Names of the values.
-    knots : array of shape (G,), optional
-        A number: band g is 1 at knot g and falls to 0 at the knots beside it.
-    probable : bool
-        Groups are known by their probabilities.
-    """
+    """A protected column: values, bands of a number, or probable groups."""
 
     name: str
     values: tuple[str, ...]
-    knots: FloatArray | None = None
-    probable: bool = False
+    knots: FloatArray | None = None  # of a number: band g is 1 at knot g and falls to 0 at the knots beside it
+    probable: bool = False  # groups are known by their probabilities
 
     @classmethod
     def of_bands(cls, name: str, numbers: QuantileSketch, bands: int) -> "Attribute":
@@ -179,10 +155,6 @@ class Attribute:
             weight = np.maximum(weight, other)
         return codes
 
-    def share_rows(self, one: int, two: int) -> bool:
-        """Whether a row may belong to both of two groups."""
-        return self.probable or one == two or (self.knots is not None and abs(one - two) == 1)
-
 
 @dataclass(frozen=True)
 class Cut:
@@ -197,7 +169,7 @@ class Cut:
     coarse: bool = False
 
     @classmethod
-    def of(cls, name: str, seen: Seen) -> "Cut":
+    def of(cls, name: str, seen: ColumnTally) -> "Cut":
         """A number is cut at quantiles, or between its values where it has few; others are told apart by value."""
         if seen.texts or not seen.few:
             return cls(name, tuple(sorted(seen.names)))
@@ -240,25 +212,17 @@ class Cut:
 
 @dataclass(frozen=True)
 class Coder:
-    """From columns to numbers.
-
-    Parameters
-    ----------
-    attributes : tuple of Attribute
-    cuts : tuple of Cut
-    labelled : bool
-        Whether labels are a column, the last one.
-    """
+    """From columns to numbers."""
 
     attributes: tuple[Attribute, ...]
     cuts: tuple[Cut, ...] = ()
-    labelled: bool = False
+    labelled: bool = False  # labels are the last column
 
     @classmethod
     def learn(
         cls,
-        sensitive: Sequence[tuple[str, Seen]],
-        given: Sequence[tuple[str, Seen]],
+        sensitive: Sequence[tuple[str, ColumnTally]],
+        given: Sequence[tuple[str, ColumnTally]],
         rules: Groups,
         *,
         labelled: bool,
@@ -267,28 +231,30 @@ class Coder:
         require_protected(rules.continuous, [name for name, _ in sensitive])
         attributes = []
         for name, seen in sensitive:
-            if seen.many and name not in rules.continuous:
+            continuous = seen.continuous or name in rules.continuous
+            if seen.continuous and name not in rules.continuous:
                 template = (
                     "{@sensitive_features} has more than {n} values with fractions in column {name!r}: it is taken as "
                     "a continuous attribute, in {n_bands} bands; name it in {@continuous}, or give groups of your own"
                 )
                 warn(ContinuousWarning(template, n=MANY, name=name, n_bands=rules.bands))
-            elif seen.whole and name not in rules.continuous:
+            elif seen.many and not continuous:
                 template = (
                     "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of "
                     "its own; set {continuous=} to compare along the number, or give the column as text if each "
                     "number is meant as a group"
                 )
                 warn(ContinuousWarning(template, n=MANY, name=name, continuous=(name,)))
-            if seen.many or name in rules.continuous:
-                attributes.append(Attribute.of_bands(name, seen.numbers, rules.bands))
-            else:
-                attributes.append(Attribute(name, tuple(sorted(seen.names))))
+            attributes.append(
+                Attribute.of_bands(name, seen.numbers, rules.bands)
+                if continuous
+                else Attribute(name, tuple(sorted(seen.names)))
+            )
         return cls(tuple(attributes), tuple(Cut.of(name, seen) for name, seen in given), labelled)
 
     @classmethod
     def of_probable(
-        cls, names: tuple[str, ...], given: Sequence[tuple[str, Seen]] = (), *, labelled: bool = False
+        cls, names: tuple[str, ...], given: Sequence[tuple[str, ColumnTally]] = (), *, labelled: bool = False
     ) -> "Coder":
         """The same for groups of these names that are known by their probabilities."""
         attribute = Attribute("group", names, probable=True)
@@ -324,22 +290,25 @@ class Coder:
         """All cuts crossed."""
         return int(np.prod([cut.size for cut in self.cuts], initial=1))
 
-    def attribute_columns(self) -> list[slice]:
-        """Where the numbers of each attribute are."""
+    def by_attribute(self, numbers: FloatArray) -> list[tuple[Attribute, FloatArray]]:
+        """Each attribute with its own numbers."""
         ends = np.cumsum([0, *(attribute.width for attribute in self.attributes)]).tolist()
-        return [slice(a, b) for a, b in pairwise(ends)]
+        return [(own, numbers[:, a:b]) for own, (a, b) in zip(self.attributes, pairwise(ends), strict=True)]
+
+    def corners(self, numbers: FloatArray) -> list[list[Corner]]:
+        """The values of each attribute that each row may have."""
+        return [attribute.corners(own) for attribute, own in self.by_attribute(numbers)]
 
     def hard(self, numbers: FloatArray) -> IntArray:
         """The group of each attribute that each row belongs to most, shape (n, attributes); -1 for none."""
-        found = zip(self.attributes, self.attribute_columns(), strict=True)
-        return np.column_stack([attribute.hard(numbers[:, at]) for attribute, at in found])
+        return np.column_stack([attribute.hard(own) for attribute, own in self.by_attribute(numbers)])
 
     def strata(self, numbers: FloatArray) -> IntArray:
         """The stratum of each row, all cuts crossed, shape (n,); -1 for none."""
-        first = self.attribute_columns()[-1].stop
+        first = sum(attribute.width for attribute in self.attributes)
         strata = np.zeros(len(numbers), dtype=np.intp)
-        for place, cut in enumerate(self.cuts):
-            part = numbers[:, first + place]
+        for column, cut in enumerate(self.cuts, first):
+            part = numbers[:, column]
             known = ~np.isnan(part) & (strata >= 0)
             strata = np.where(known, strata * cut.size + np.where(known, part, 0).astype(np.intp), -1)
         return strata
@@ -418,111 +387,78 @@ Tally = Counter[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Column:
-    """One group of a membership: of which part, stratum and rows, and its code in the part."""
+class GroupColumn:
+    """One group of a membership: of which crossing, stratum and rows, and its code in the crossing."""
 
     among: str
-    part: int
+    crossing: int
     stratum: int
     code: int
 
 
 @dataclass(frozen=True)
-class Part:
-    """Attributes that are crossed with each other, or one by itself.
-
-    Parameters
-    ----------
-    attributes : tuple of int
-    labels : tuple of str
-        Names of the groups.
-    keys, codes : arrays of shape (combinations,)
-        The number of each combination of values that occurs, rising, and its group; -1 for one that is left out.
-    sizes : tuple of int
-        Values of each attribute.
-    left_out : dict of str to int
-        Groups that are too small to be measured, and their rows.
-    """
+class CrossedAttributes:
+    """Attributes that are crossed with each other, or one by itself."""
 
     attributes: tuple[int, ...]
-    labels: tuple[str, ...]
-    keys: IntArray
-    codes: IntArray
-    sizes: tuple[int, ...]
+    labels: tuple[str, ...]  # names of the groups
+    keys: IntArray  # of the combinations of values that occur, rising
+    codes: IntArray  # the group of each of them; -1 for one that is left out
+    sizes: tuple[int, ...]  # values of each attribute
     left_out: Mapping[str, int]
 
     def crossed(self, corner: Sequence[Corner]) -> Corner:
         """The group of each row, and how much it belongs to it, from its values."""
-        key, weight = np.zeros(len(corner[0][0]), dtype=np.intp), None
-        for (values, share), size in zip(corner, self.sizes, strict=True):
-            key = np.where((key >= 0) & (values >= 0), key * size + values, -1)
-            if share is not None:
-                weight = share if weight is None else weight * share
-        place = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
-        return np.where(self.keys[place] == key, self.codes[place], -1), weight
+        key, weight = cross(corner, self.sizes)
+        at = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
+        return np.where(self.keys[at] == key, self.codes[at], -1), weight
 
-    def values(self, code: int) -> list[tuple[int, ...]]:
-        """The combinations of values that make up a group."""
-        return [np.unravel_index(key, self.sizes) for key in self.keys[self.codes == code]]
+
+def cross(corner: Sequence[Corner], sizes: Sequence[int]) -> Corner:
+    """The number of the combination of each row's values, -1 for none, and how much the row has it."""
+    key, weight = np.zeros(len(corner[0][0]), dtype=np.intp), None
+    for (values, share), size in zip(corner, sizes, strict=True):
+        key = np.where((key >= 0) & (values >= 0), key * size + values, -1)
+        if share is not None:
+            weight = share if weight is None else weight * share
+    return key, weight
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """What turns the columns of any rows into a membership.
-
-    Parameters
-    ----------
-    coder : Coder
-    parts : tuple of Part
-    columns : tuple of Column
-        The groups of the membership.
-    compared : Comparison
-    counts : array of shape (G,)
-        Rows that each group has, or is expected to have.
-    """
+    """What turns the columns of any rows into a membership."""
 
     coder: Coder
-    parts: tuple[Part, ...]
-    columns: tuple[Column, ...]
+    crossings: tuple[CrossedAttributes, ...]
+    columns: tuple[GroupColumn, ...]  # the G groups of the membership
     compared: Comparison
-    counts: IntArray
-
-    @property
-    def n_strata(self) -> int:
-        """All strata."""
-        return self.coder.n_strata
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name of each group of the membership."""
-        return tuple(self.parts[column.part].labels[column.code] for column in self.columns)
+    counts: IntArray  # rows that each group has, or is expected to have
 
     @property
     def full_names(self) -> tuple[str, ...]:
-        """The same with stratum and kind of rows, where there are several."""
-        kinds = {column.among for column in self.columns}
+        """The name of each group of the membership, with stratum and kind of rows where there are several."""
         return tuple(
-            name
+            self.crossings[column.crossing].labels[column.code]
             + (f" in {self.coder.stratum_name(column.stratum)}" if self.coder.cuts else "")
-            + (f" among known {column.among}" if kinds != {"all"} and column.among != "all" else "")
-            for name, column in zip(self.names, self.columns, strict=True)
+            + (f" among known {column.among}" if column.among != "all" else "")
+            for column in self.columns
         )
 
     @property
     def left_out(self) -> dict[str, int]:
         """Groups that are too small to be measured, and the rows that each has, or is expected to have."""
-        return {name: n for part in self.parts for name, n in part.left_out.items()}
+        return {name: n for crossing in self.crossings for name, n in crossing.left_out.items()}
 
     def members(self, numbers: FloatArray) -> Membership:
         """The membership of rows whose columns are numbers (`Coder.encode`)."""
         strata, labels = self.coder.strata(numbers), self.coder.labels(numbers)
-        own = zip(self.coder.attributes, self.coder.attribute_columns(), strict=True)
-        corners = [attribute.corners(numbers[:, at]) for attribute, at in own]
+        corners = self.coder.corners(numbers)
         rows, columns, weights = [], [], []
-        for place, part in enumerate(self.parts):
-            for corner in product(*(corners[a] for a in part.attributes)):
-                codes, weight = part.crossed(corner)
-                for among, table in self._tables(place).items():
+        for place, crossing in enumerate(self.crossings):
+            tables = self._tables(place)
+            for corner in product(*(corners[a] for a in crossing.attributes)):
+                codes, weight = crossing.crossed(corner)
+                for among, table in tables.items():
                     wanted = among == "all" or labels == LABELS[among]
                     column = np.where(wanted, table[strata, codes], -1)
                     some = np.flatnonzero(column >= 0 if weight is None else (column >= 0) & (weight > 0))
@@ -530,17 +466,16 @@ class Grouping:
                     columns.append(column[some])
                     weights.append(np.ones(len(some)) if weight is None else weight[some])
         at = np.concatenate(rows), np.concatenate(columns)
-        shape = len(numbers), len(self.columns)
-        found = csc_array((np.concatenate(weights), at), shape=shape)
-        found.sum_duplicates()
-        return Membership(found, self.compared)
+        phi = csc_array((np.concatenate(weights), at), shape=(len(numbers), len(self.columns)))
+        phi.sum_duplicates()
+        return Membership(phi, self.compared)
 
-    def _tables(self, part: int) -> dict[str, IntArray]:
-        """For each kind of rows the column of each stratum and group of a part; the last entries are for none."""
-        kinds = dict.fromkeys(column.among for column in self.columns)
-        tables = {among: np.full((self.n_strata + 1, len(self.parts[part].labels) + 1), -1) for among in kinds}
+    def _tables(self, crossing: int) -> dict[str, IntArray]:
+        """For each kind of rows the column of each stratum and group of a crossing; the last entries are for none."""
+        shape = self.coder.n_strata + 1, len(self.crossings[crossing].labels) + 1
+        tables = {among: np.full(shape, -1) for among in dict.fromkeys(column.among for column in self.columns)}
         for place, column in enumerate(self.columns):
-            if column.part == part:
+            if column.crossing == crossing:
                 tables[column.among][column.stratum, column.code] = place
         return tables
 
@@ -548,8 +483,7 @@ class Grouping:
 def count_rows(coder: Coder, numbers: FloatArray) -> Tally:
     """How many rows have each combination of values, stratum and label, or are expected to have it."""
     beside, total = [coder.strata(numbers), coder.labels(numbers)], Counter[tuple[int, ...]]()
-    own = zip(coder.attributes, coder.attribute_columns(), strict=True)
-    for corner in product(*(attribute.corners(numbers[:, at]) for attribute, at in own)):
+    for corner in product(*coder.corners(numbers)):
         shares = [share for _, share in corner if share is not None]
         keys, place = np.unique(
             np.column_stack([*(codes for codes, _ in corner), *beside]), axis=0, return_inverse=True
@@ -625,7 +559,7 @@ def read_coded(
 ) -> Coded:
     """The columns of rows in memory as numbers; the parameters are those of `read_crossed`."""
     columns = [] if given is None else protected_columns(given, n_rows, rows, name="given")
-    strata = [(str(column.name), Seen.of(column)) for column in columns]
+    strata = [(str(column.name), ColumnTally.of(column)) for column in columns]
     if isinstance(sensitive, GroupProbabilities):
         if len(sensitive) != n_rows:
             raise ValueError(
@@ -634,43 +568,29 @@ def read_coded(
         coder = Coder.of_probable(sensitive.names, strata, labelled=labels is not None)
     else:
         own = [(str(column.name), column) for column in protected_columns(sensitive, n_rows, rows)]
+        seen = [(name, ColumnTally.of(column, number=name in rules.continuous)) for name, column in own]
         _offer_one([column for _, column in own])
-        seen = [(name, Seen.of(column, number=name in rules.continuous)) for name, column in own]
         coder = Coder.learn(seen, strata, rules, labelled=labels is not None)
     numbers = coder.encode(sensitive, given, labels, n_rows)
     return Coded(coder, numbers, coder.hardened(sensitive, numbers))
 
 
-def read_members(crossed: Crossed, among: Sequence[str], rules: Groups) -> Membership | None:
-    """The memberships of these rows; None where they are those of the crossed groups."""
-    found = read_grouping(crossed, among, rules)
-    return None if found is None else found.members(crossed.numbers)
-
-
 def read_grouping(crossed: Crossed, among: Sequence[str], rules: Groups) -> Grouping | None:
-    """What makes the memberships of these rows; None where they are those of the crossed groups.
-
-    Parameters
-    ----------
-    crossed : Crossed
-    among : sequence of {"all", "outliers", "inliers"}
-        The rows that notions compare.
-    rules : Groups
-    """
+    """What makes the memberships of these rows, as notions compare those ``among``; None for the crossed groups."""
     coder, numbers = crossed.coder, crossed.numbers
     if is_plain(coder, among, rules):
-        warn_left_out(crossed.groups, rules.min_size)
-        _offer_each(coder, crossed.groups)
+        warn_left_out(crossed.groups.left_out, len(crossed.groups.labels), rules.min_size)
+        _offer_each(coder.attributes, len(crossed.groups.labels) + len(crossed.groups.left_out))
         return None
-    return settle(coder, count_rows(coder, numbers), among, rules)
+    return settle_grouping(coder, count_rows(coder, numbers), among, rules)
 
 
-def _offer_each(coder: Coder, groups: Codes) -> None:
+def _offer_each(attributes: Sequence[Attribute], n: int) -> None:
     """Say how attributes are compared one by one where crossing them makes very many groups."""
-    n, many = len(groups.labels) + len(groups.left_out), any(len(own.values) > MANY for own in coder.attributes)
-    if len(coder.attributes) > 1 and n > MOST_CROSSED and not many:  # of many values the coder has spoken
+    many = any(len(own.values) > MANY for own in attributes)
+    if len(attributes) > 1 and n > MOST_CROSSED and not many:  # of many values the coder has spoken
         template = "{columns} make {n} groups where they are crossed; set {cross=False} to compare each by itself"
-        warn(SmallGroupWarning(template, columns=_listed(own.name for own in coder.attributes), n=n))
+        warn(SmallGroupWarning(template, columns=_listed(own.name for own in attributes), n=n))
 
 
 def _offer_one(columns: Sequence[Any]) -> None:
@@ -702,14 +622,14 @@ def is_plain(coder: Coder, among: Collection[str], rules: Groups) -> bool:
     return coder.plain and crossed and set(among) == {"all"}
 
 
-def settle(coder: Coder, tally: Tally, among: Sequence[str], rules: Groups) -> Grouping:
+def settle_grouping(coder: Coder, tally: Tally, among: Sequence[str], rules: Groups) -> Grouping:
     """Which groups there are, and which are compared, by the rules on small groups."""
     every = tuple(range(len(coder.attributes)))
     each: list[tuple[int, ...]] = [(a,) for a in every] if rules.cross is not True else []
     crossed = [every] if rules.cross or len(every) == 1 else []
-    parts = tuple(_part(coder, tally, own, rules) for own in dict.fromkeys([*each, *crossed]))
-    columns, blocks, counts = _compared(coder, parts, tally, among, rules.min_size)
-    overlaps = _overlaps(coder, parts, columns)
+    crossings = tuple(_crossing(coder, tally, own, rules) for own in dict.fromkeys([*each, *crossed]))
+    columns, blocks, counts = _compared(coder, crossings, tally, among, rules.min_size)
+    overlaps = _overlaps(coder, crossings, columns)
     if len(overlaps) > MOST_OVERLAPS:
         raise InputError(
             "{n} groups are compared of which {pairs} pairs share rows, more than {most}; join values of "
@@ -717,10 +637,10 @@ def settle(coder: Coder, tally: Tally, among: Sequence[str], rules: Groups) -> G
             n=len(columns), pairs=len(overlaps), most=MOST_OVERLAPS,
         )  # fmt: skip
     compared = Comparison(len(columns), tuple(blocks), overlaps)
-    return Grouping(coder, parts, tuple(columns), compared, np.rint(counts).astype(np.intp))
+    return Grouping(coder, crossings, tuple(columns), compared, np.rint(counts).astype(np.intp))
 
 
-def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], rules: Groups) -> Part:
+def _crossing(coder: Coder, tally: Tally, attributes: tuple[int, ...], rules: Groups) -> CrossedAttributes:
     own = [coder.attributes[a] for a in attributes]
     sizes = tuple(len(attribute.values) for attribute in own)
     named: Counter[str] = Counter()  # of rows that are expected, which need not be whole
@@ -732,27 +652,27 @@ def _part(coder: Coder, tally: Tally, attributes: tuple[int, ...], rules: Groups
             name = words[0] if own[0].probable else group_name([attribute.name for attribute in own], words)
             named[name] += count
             keys[int(np.ravel_multi_index(values, sizes))] = name
-    groups, codes = settle_names({name: max(int(n + 1e-6), 1) for name, n in named.items() if n > 0}, rules)
-    warn_left_out(groups, rules.min_size)
-    _offer_each(replace(coder, attributes=tuple(own)), groups)
+    labels, codes, left_out = settle({name: max(int(n + 1e-6), 1) for name, n in named.items() if n > 0}, rules)
+    warn_left_out(left_out, len(labels), rules.min_size)
+    _offer_each(own, len(labels) + len(left_out))
     ordered = np.array(sorted(key for key, name in keys.items() if name in codes), dtype=np.intp)
-    found = np.array([codes[keys[key]] for key in ordered], dtype=np.intp)
-    return Part(attributes, groups.labels, ordered, found, sizes, groups.left_out)
+    of_keys = np.array([codes[keys[key]] for key in ordered], dtype=np.intp)
+    return CrossedAttributes(attributes, labels, ordered, of_keys, sizes, left_out)
 
 
 def _compared(
-    coder: Coder, parts: Sequence[Part], tally: Tally, among: Sequence[str], least: int
-) -> tuple[list[Column], list[Block], list[float]]:
+    coder: Coder, crossings: Sequence[CrossedAttributes], tally: Tally, among: Sequence[str], least: int
+) -> tuple[list[GroupColumn], list[Block], list[float]]:
     """The groups that have rows enough, the blocks in which they are compared, and the rows of each group."""
-    columns: list[Column] = []
+    columns: list[GroupColumn] = []
     counts: list[float] = []
     blocks: list[Block] = []
     left_out: Counter[str] = Counter()
-    for place, part in enumerate(parts):
-        name = " & ".join(coder.attributes[a].name for a in part.attributes)
-        by_size = any(coder.attributes[a].knots is not None for a in part.attributes)
+    for place, crossing in enumerate(crossings):
+        name = " & ".join(coder.attributes[a].name for a in crossing.attributes)
+        by_size = any(coder.attributes[a].knots is not None for a in crossing.attributes)
         for kind in among:
-            sizes = _sizes(part, tally, kind)
+            sizes = _sizes(crossing, tally, kind)
             measured: dict[int, dict[int, float]] = {}
             for (stratum, code), n in sorted(sizes.items()):
                 if n >= least or (kind == "all" and not coder.cuts):
@@ -760,29 +680,29 @@ def _compared(
             kept = {stratum: groups for stratum, groups in measured.items() if len(groups) >= 2}
             left_out[kind] = max(left_out[kind], len({stratum for stratum, _ in sizes} - kept.keys()))
             if kind != "all" and not coder.cuts and kept:
-                few = {part.labels[code]: int(n) for (_, code), n in sizes.items() if n < least}
-                warn_left_out(Codes(np.empty(0, dtype=np.intp), part.labels, few), least, f"known {kind}")
+                few = {crossing.labels[code]: int(n) for (_, code), n in sizes.items() if n < least}
+                warn_left_out(few, len(crossing.labels), least, f"known {kind}")
             total = sum(sum(groups.values()) for groups in kept.values())
             for stratum, groups in kept.items():
                 first = len(columns)
-                columns += [Column(kind, place, stratum, code) for code in groups]
+                columns += [GroupColumn(kind, place, stratum, code) for code in groups]
                 counts += groups.values()
                 own = tuple(range(first, len(columns)))
-                weight = sum(groups.values()) / total / len(parts)
+                weight = sum(groups.values()) / total / len(crossings)
                 blocks.append(Block(own, weight, by_size, kind, name))
     _say_left_out(coder, blocks, among, left_out, least)
     return columns, blocks, counts
 
 
-def _sizes(part: Part, tally: Tally, kind: str) -> Counter[tuple[int, int]]:
+def _sizes(crossing: CrossedAttributes, tally: Tally, kind: str) -> Counter[tuple[int, int]]:
     """Rows of each stratum and group, as many as are expected."""
     keys = np.array(list(tally), dtype=np.intp)
-    codes, _ = part.crossed([(keys[:, a], None) for a in part.attributes])
-    found: Counter[tuple[int, int]] = Counter()
+    codes, _ = crossing.crossed([(keys[:, a], None) for a in crossing.attributes])
+    rows: Counter[tuple[int, int]] = Counter()
     for (*_, stratum, label), code, n in zip(keys.tolist(), codes.tolist(), tally.values(), strict=True):
         if stratum >= 0 and code >= 0 and (kind == "all" or label == LABELS[kind]):
-            found[stratum, code] += n
-    return Counter({key: round(n, 6) for key, n in found.items()})  # the same however rows are cut into chunks
+            rows[stratum, code] += n
+    return Counter({key: round(n, 6) for key, n in rows.items()})  # the same however rows are cut into chunks
 
 
 def _say_left_out(coder: Coder, blocks: list[Block], among: Sequence[str], left_out: Counter[str], least: int) -> None:
@@ -803,21 +723,28 @@ def _say_left_out(coder: Coder, blocks: list[Block], among: Sequence[str], left_
             )  # fmt: skip
 
 
-def _overlaps(coder: Coder, parts: Sequence[Part], columns: Sequence[Column]) -> tuple[tuple[int, int], ...]:
+def _overlaps(
+    coder: Coder, crossings: Sequence[CrossedAttributes], columns: Sequence[GroupColumn]
+) -> tuple[tuple[int, int], ...]:
     """Pairs of groups that may have rows in common, among those that one notion looks at."""
-    owned = [parts[column.part] for column in columns]
-    values = [
-        [dict(zip(part.attributes, own, strict=True)) for own in part.values(column.code)]
-        for part, column in zip(owned, columns, strict=True)
-    ]
-    soft = [any(coder.attributes[a].soft for a in part.attributes) for part in parts]
+    values: list[list[dict[int, int]]] = []  # the combinations that make up each group
+    for column in columns:
+        own = crossings[column.crossing]
+        keys = own.keys[own.codes == column.code]
+        values.append([dict(zip(own.attributes, np.unravel_index(key, own.sizes), strict=True)) for key in keys])
+    soft = [any(coder.attributes[a].soft for a in crossing.attributes) for crossing in crossings]
+
+    def near(attribute: Attribute, one: int, two: int) -> bool:
+        return attribute.probable or one == two or (attribute.knots is not None and abs(one - two) == 1)
 
     def shared(g: int, h: int) -> bool:
         one, two = columns[g], columns[h]
-        if (one.among, one.stratum) != (two.among, two.stratum) or (one.part == two.part and not soft[one.part]):
+        if (one.among, one.stratum) != (two.among, two.stratum) or (
+            one.crossing == two.crossing and not soft[one.crossing]
+        ):
             return False
         return any(
-            all(coder.attributes[a].share_rows(own[a], other[a]) for a in own.keys() & other.keys())
+            all(near(coder.attributes[a], own[a], other[a]) for a in own.keys() & other.keys())
             for own in values[g]
             for other in values[h]
         )

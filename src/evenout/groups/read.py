@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from evenout.core.checks import MOST_ROWS, Within, require
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import InputError, SmallGroupWarning, warn
 from evenout.groups.rules import Groups
 
@@ -47,14 +47,56 @@ class Codes:
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
 
 
-def read_groups(
-    sensitive_features: Any,
-    n_rows: int,
-    rules: Groups = STRICT,
-    *,
-    rows: Any = None,
-    unit: str = "rows",
-) -> Codes:
+class KeptGroups(NamedTuple):
+    """Names of the groups that are compared, the code of each name that occurs (-1: left out), and those left out."""
+
+    labels: tuple[str, ...]
+    code_of: dict[str, int]
+    left_out: dict[str, int]
+
+
+def settle(counts: Mapping[str, int], rules: Groups, unit: str = "rows") -> KeptGroups:
+    """Refuse, leave out or merge small groups, from the rows of each name.
+
+    Merged groups that are still too few together are joined by the next smallest.
+
+    >>> settle({"a": 40, "b": 3, "c": 50, "d": 2}, Groups(small="merge"))
+    KeptGroups(labels=('c', 'merged: a + b + d'), code_of={'a': 1, 'b': 1, 'c': 0, 'd': 1}, left_out={})
+    """
+    names = sorted(counts)
+    _require_two(names)
+    small = [name for name in names if counts[name] < rules.min_size]
+    if small and rules.small == "error":
+        named = ", ".join(f"{name!r} ({counts[name]})" for name in small[:10])
+        more = f" and {len(small) - 10} more" if len(small) > 10 else ""
+        raise InputError(
+            "{@sensitive_features} has groups of fewer than {least} {unit}: {named}{more}; "
+            "merge or bin values yourself, or set {small='leave_out'} or {small='merge'}",
+            least=rules.min_size, unit=unit, named=named, more=more,
+        )  # fmt: skip
+    together: list[str] = []
+    if small and rules.small == "merge":
+        by_size = sorted(names, key=counts.__getitem__)
+        while by_size and (len(together) < len(small) or sum(counts[name] for name in together) < rules.min_size):
+            together.append(by_size.pop(0))
+        together.sort()
+        small = []
+    labels = [name for name in names if name not in {*small, *together}]
+    code_of = dict.fromkeys(names, -1) | {name: code for code, name in enumerate(labels)}
+    if together:
+        code_of |= dict.fromkeys(together, len(labels))
+        labels.append(f"merged: {' + '.join(together[:3])}{' + ...' if len(together) > 3 else ''}")
+        _require_two(labels)
+    return KeptGroups(tuple(labels), code_of, {name: int(counts[name]) for name in small})
+
+
+def _require_two(labels: Sequence[str]) -> None:
+    if len(labels) < 2:
+        found = f"one group only ({labels[0]!r})" if labels else "no known group"
+        raise InputError("{@sensitive_features} has {found}; fairness compares at least two groups", found=found)
+
+
+def read_groups(sensitive_features: Any, n_rows: int, rules: Groups = STRICT, *, rows: Any = None) -> Codes:
     """Read protected groups; several columns give one group per combination of values that occurs.
 
     Parameters
@@ -67,69 +109,40 @@ def read_groups(
         those without a group, have code -1; fewer than two groups may be left.
     rows : object
         The data itself: if both carry an index, a different order of the same labels is refused.
-    unit : str
-        What the rows are called in a message.
 
     >>> groups = read_groups([["f", "old"], ["m", "old"], ["f", "old"], ["m", "old"]], 4)
     >>> groups.codes.tolist(), groups.labels
     ([0, 1, 0, 1], ('f & old', 'm & old'))
     """
-    columns = protected_columns(sensitive_features, n_rows, rows)
-    codes, labels = _combine(columns)
-    refuse_unknown(codes, rules)
-    groups = Codes(codes, labels)
-    _require_two(groups)
-    small = groups.counts < rules.min_size
-    if small.any() and rules.small == "error":
-        named = ", ".join(f"{labels[g]!r} ({groups.counts[g]})" for g in np.flatnonzero(small)[:10])
-        more = f" and {small.sum() - 10} more" if small.sum() > 10 else ""
-        raise InputError(
-            "{@sensitive_features} has groups of fewer than {least} {unit}: {named}{more}; "
-            "merge or bin values yourself, or set {small='leave_out'} or {small='merge'}",
-            least=rules.min_size, unit=unit, named=named, more=more,
-        )  # fmt: skip
-    if not small.any():
-        return groups
-    return _leave_out(groups, small) if rules.small == "leave_out" else _merge_small(groups, rules.min_size)
+    every = label_rows(sensitive_features, n_rows, rows=rows, unknown="ignore")
+    refuse_unknown(every.codes, rules)
+    labels, code_of, left_out = settle(dict(zip(every.labels, every.counts.tolist(), strict=True)), rules)
+    codes = np.array([*(code_of[name] for name in every.labels), -1], dtype=np.intp)  # the last one is for unknown, -1
+    return Codes(codes[every.codes], labels, left_out)
 
 
-def refuse_unknown(codes: IntArray, rules: Groups) -> None:
-    """Refuse rows without a group, unless they are to be ignored."""
+def refuse_unknown(
+    codes: IntArray, rules: Groups, instead: str = "set {unknown='ignore'} to use these rows without a group"
+) -> None:
+    """Refuse rows without a group, unless they are to be ignored; ``instead`` is a template."""
     unknown = codes < 0
     if unknown.any() and rules.unknown == "error":
         raise InputError(
-            "{@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); fill them in, "
-            "or set {unknown='ignore'} to use these rows without a group",
+            f"{{@sensitive_features}} has missing values in {{unknown}} of {{n_rows}} rows (first: {{#row}}); "
+            f"fill them in, or {instead}",
             unknown=int(unknown.sum()), n_rows=len(codes), row=int(unknown.argmax()),
         )  # fmt: skip
 
 
-def settle_names(tally: Mapping[str, int], rules: Groups) -> tuple[Codes, dict[str, int]]:
-    """Refuse, leave out or merge small groups, from the rows of each name: the groups, and the code of each name.
-
-    The rules look at small groups' sizes and at the order of the others' sizes: so `read_groups` is asked about fewer
-    rows, in which each larger group is as small as keeps that order. The codes are those of these rows.
-    """
-    names = sorted(tally)
-    counts = np.array([tally[name] for name in names], dtype=np.intp)
-    small = counts < rules.min_size
-    _, order = np.unique(np.where(small, 0, counts), return_inverse=True)
-    stand_in = np.where(small, counts, rules.min_size + order)
-    column = np.repeat(np.array(names, dtype=object), stand_in)
-    groups = read_groups(column, len(column), rules)
-    first = np.cumsum(stand_in) - stand_in
-    return groups, {name: int(groups.codes[row]) for name, row in zip(names, first, strict=True)}
-
-
-def warn_left_out(groups: Codes, min_size: int, unit: str = "rows") -> None:
+def warn_left_out(left_out: Mapping[str, int], n_compared: int, min_size: int, unit: str = "rows") -> None:
     """Name the groups that are too small to be measured; say so if too few are left to compare."""
-    if not groups.left_out:
+    if not left_out:
         return
-    named = ", ".join(f"{name!r} ({n})" for name, n in [*groups.left_out.items()][:_NAMED])
-    more = f" and {len(groups.left_out) - _NAMED} more" if len(groups.left_out) > _NAMED else ""
+    named = ", ".join(f"{name!r} ({n})" for name, n in [*left_out.items()][:_NAMED])
+    more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
     rest = (
         "their rows are scored, but not compared"
-        if len(groups.labels) >= 2
+        if n_compared >= 2
         else "fewer than two groups are left to compare, so nothing is evened out"
     )
     template = (
@@ -139,37 +152,46 @@ def warn_left_out(groups: Codes, min_size: int, unit: str = "rows") -> None:
     warn(SmallGroupWarning(template, least=min_size, unit=unit, named=named, more=more, rest=rest))
 
 
-def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None) -> Codes:
-    """Groups of rows as they come, one or many, however small; a missing group is an error."""
-    if sensitive_features is None:
-        raise ValueError(
-            "sensitive_features is missing: the group of every row is needed, of new rows too; "
-            "pass sensitive_features=<array, Series or DataFrame>"
-        )
+def label_rows(sensitive_features: Any, n_rows: int, *, rows: Any = None, unknown: str = "error") -> Codes:
+    """Groups of rows as they come, one or many, however small; a missing group is an error, or has code -1."""
     codes, labels = _combine(protected_columns(sensitive_features, n_rows, rows))
-    if (codes < 0).any():
-        raise ValueError(
-            f"sensitive_features has missing values in {(codes < 0).sum()} of {n_rows} rows "
-            f"(first: row {(codes < 0).argmax()}); fill them in, or leave these rows out"
-        )
+    refuse_unknown(codes, Groups(unknown=unknown), "leave these rows out")
     return Codes(codes, labels)
 
 
-def match_groups(sensitive_features: Any, n_rows: int, labels: tuple[str, ...], *, rows: Any = None) -> IntArray:
-    """Codes of new rows among the ``labels`` known from fitting; any other group is an error that names it."""
-    groups = label_rows(sensitive_features, n_rows, rows=rows)
-    place = places_of(labels)
-    unseen = [label for label in groups.labels if label not in place]
-    if unseen:
-        raise ValueError(
-            f"sensitive_features has groups that were not there in fit: {', '.join(map(repr, unseen[:10]))}; "
-            f"known are {', '.join(map(repr, labels[:10]))}: fit again with rows of all groups"
-        )
-    return np.array([place[label] for label in groups.labels], dtype=np.intp)[groups.codes]
+def match_groups(
+    sensitive_features: Any,
+    n_rows: int,
+    labels: Sequence[str],
+    *,
+    rows: Any = None,
+    unknown: str = "error",
+    unseen: str = "error",
+) -> Codes:
+    """New rows by the ``labels`` that are known from fitting.
+
+    Parameters
+    ----------
+    unknown : {"error", "ignore"}
+        Rows without a group: refuse them, or give them code -1.
+    unseen : {"error", "ignore"}
+        Groups that are none of the ``labels``: refuse them, or give them code -1 and count them as left out.
+    """
+    groups = label_rows(sensitive_features, n_rows, rows=rows, unknown=unknown)
+    places = places_of(labels)
+    others = {name: n for name, n in zip(groups.labels, groups.counts.tolist(), strict=True) if name not in places}
+    if others and unseen == "error":
+        raise InputError(
+            "{@sensitive_features} has groups that were not there in fit: {named}; known are {known}: fit again with "
+            "rows of all groups",
+            named=", ".join(map(repr, [*others][:10])), known=", ".join(map(repr, labels[:10])),
+        )  # fmt: skip
+    codes = np.array([*(places.get(name, -1) for name in groups.labels), -1], dtype=np.intp)[groups.codes]
+    return Codes(codes, tuple(labels), others)
 
 
 def places_of(labels: Sequence[str]) -> dict[str, int]:
-    """The place of each group among ``labels``, also by the name that an array without column names gives it.
+    """The code of each group among ``labels``, also by the name that an array without column names gives it.
 
     >>> places_of(["SEX=1, AGE=30", "SEX=2, AGE=30"])
     {'1 & 30': 0, '2 & 30': 1, 'SEX=1, AGE=30': 0, 'SEX=2, AGE=30': 1}
@@ -187,7 +209,7 @@ def protected_columns(
 
     if sensitive_features is None:
         raise ValueError(
-            "sensitive_features is missing: fairness needs the group of every training row; "
+            "sensitive_features is missing: the group of every row is needed; "
             "pass sensitive_features=<array, Series or DataFrame>"
         )
     if isinstance(sensitive_features, str):
@@ -200,13 +222,11 @@ def protected_columns(
             f"{name} must hold one value per row (n,), or several (n, columns), "
             f"got {type(sensitive_features).__name__} with {np.ndim(sensitive_features)} dimensions"
         )
-    index = getattr(sensitive_features, "index", None)
-    order = getattr(rows, "index", None)
     frame = pd.DataFrame(sensitive_features)
     if len(frame) != n_rows:
         what = "group" if name == "sensitive_features" else "row"
         raise ValueError(f"{name} has {len(frame)} rows, but X has {n_rows}; give one {what} per row of X")
-    if isinstance(index, pd.Index) and isinstance(order, pd.Index) and _shuffled(index, order):
+    if shuffled(sensitive_features, rows):
         raise ValueError(
             f"{name} and X have the same index in a different order; align them first, for example {name}.loc[X.index]"
         )
@@ -215,9 +235,14 @@ def protected_columns(
     return [frame.iloc[:, j] for j in range(frame.shape[1])]
 
 
-def _shuffled(index: Any, order: Any) -> bool:
-    """Whether two indexes hold the same labels in another order."""
-    return not index.equals(order) and index.sort_values().equals(order.sort_values())
+def shuffled(values: Any, rows: Any) -> bool:
+    """Whether both carry an index, of the same labels in another order."""
+    import pandas as pd
+
+    index, order = getattr(values, "index", None), getattr(rows, "index", None)
+    if not isinstance(index, pd.Index) or not isinstance(order, pd.Index):
+        return False
+    return not index.equals(order) and bool(index.sort_values().equals(order.sort_values()))
 
 
 def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
@@ -285,41 +310,6 @@ def _says_little(value: str) -> bool:
     except ValueError:
         return value.lower() in ("true", "false", "yes", "no")
     return True
-
-
-def _leave_out(groups: Codes, small: BoolArray) -> Codes:
-    """Rows of small groups lose their group."""
-    recode = np.append(np.where(small, -1, np.cumsum(~small) - 1), -1)  # the last one is for unknown, -1
-    names = np.array(groups.labels, dtype=object)
-    return Codes(
-        recode[groups.codes].astype(np.intp),
-        tuple(names[~small]),
-        dict(zip(names[small], groups.counts[small].tolist(), strict=True)),
-    )
-
-
-def _merge_small(groups: Codes, min_size: int) -> Codes:
-    """Merge the small groups into one; the next smallest joins them while they are too few together."""
-    counts = groups.counts
-    by_size = np.argsort(counts, kind="stable")
-    merged = int((counts < min_size).sum())
-    while merged < len(counts) and counts[by_size[:merged]].sum() < min_size:
-        merged += 1
-    small = set(by_size[:merged].tolist())
-    kept = [g for g in range(len(counts)) if g not in small]
-    recode = np.full(len(counts) + 1, len(kept), dtype=np.intp)
-    recode[kept] = np.arange(len(kept))
-    recode[-1] = -1  # where code -1, unknown, points
-    together = " + ".join(groups.labels[g] for g in sorted(small)[:3]) + (" + ..." if len(small) > 3 else "")
-    result = Codes(recode[groups.codes], (*(groups.labels[g] for g in kept), f"merged: {together}"))
-    _require_two(result)
-    return result
-
-
-def _require_two(groups: Codes) -> None:
-    if len(groups.labels) < 2:
-        found = f"one group only ({groups.labels[0]!r})" if groups.labels else "no known group"
-        raise InputError("{@sensitive_features} has {found}; fairness compares at least two groups", found=found)
 
 
 class GroupProbabilities:

@@ -160,8 +160,6 @@ class PartitionRows:
 
 def read_rows(part: Partition, coder: Coder | None = None) -> PartitionRows:
     """Load and clean a partition; every complaint begins with where the rows come from."""
-    import pandas as pd
-
     X, *columns = part.load()
     try:
         features, chunk = _features(X), Chunk(*columns)
@@ -170,25 +168,17 @@ def read_rows(part: Partition, coder: Coder | None = None) -> PartitionRows:
             chunk = chunk._replace(labels=read_outcomes(chunk.labels, n))
         if chunk.propensity is not None:
             chunk = chunk._replace(propensity=read_propensity(chunk.propensity, n))
-        numbers, index = np.empty((n, 0 if coder is None else coder.width)), np.full(n, -1)
+        numbers = np.empty((n, 0 if coder is None else coder.width))
         if sensitive is None or not n:
-            return PartitionRows(features, (), index, chunk, numbers)
+            return PartitionRows(features, (), np.full(n, -1), chunk, numbers)
         if coder is not None:
             numbers = coder.encode(sensitive, chunk.given, chunk.labels, n)
             sensitive = coder.hardened(sensitive, numbers)
         elif isinstance(sensitive, GroupProbabilities):
             likeliest = Coder.of_probable(sensitive.names)
             sensitive = likeliest.hardened(sensitive, likeliest.encode(sensitive, None, None, n))
-        frame = pd.DataFrame(sensitive)
-        known = frame.notna().all(axis=1).to_numpy()
-        if len(known) != n or known.all():  # another length is refused here
-            groups = label_rows(sensitive, n, rows=X)
-            return PartitionRows(features, groups.labels, groups.codes, chunk, numbers)
-        if not known.any():
-            return PartitionRows(features, (), index, chunk, numbers)
-        groups = label_rows(frame[known], int(known.sum()))
-        index[known] = groups.codes
-        return PartitionRows(features, groups.labels, index, chunk, numbers)
+        groups = label_rows(sensitive, n, rows=X, unknown="ignore")
+        return PartitionRows(features, groups.labels, groups.codes, chunk, numbers)
     except ValueError as error:
         raise InputError("{where}: {error}", where=part.describe(len(X)), error=error) from None
 

@@ -22,7 +22,7 @@ from evenout.exceptions import InputError
 from evenout.groups.read import GroupProbabilities
 from evenout.out_of_core.dask_engine import DaskEngine, dask_client
 from evenout.out_of_core.engines import Engine, LocalEngine, Partition
-from evenout.tables.columns import Found
+from evenout.tables.columns import ColumnFindings
 from evenout.tables.encoder import TableEncoder
 
 SomeEngine = TypeVar("SomeEngine", bound=Engine)
@@ -35,10 +35,10 @@ def learn_table(engine: Engine, keep: Collection[str] = ()) -> TableEncoder:
     there are at most 16,384 different ones; beyond, those that are rare in every partition may be missed.
     """
 
-    def look(part: Partition) -> dict[str, Found]:
+    def look(part: Partition) -> dict[str, ColumnFindings]:
         frame, *_ = part.load()
         with _located(part, len(frame)):
-            return {str(name): Found.of(frame[name]) for name in frame.columns}
+            return {str(name): ColumnFindings.of(frame[name]) for name in frame.columns}
 
     columns = engine.reduce(look, lambda one, two: {name: one[name] + two[name] for name in one})
     return TableEncoder(keep).learn(columns)

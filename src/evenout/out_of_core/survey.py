@@ -22,13 +22,13 @@ from evenout.core.sketch import CAPACITY, FrequentValues
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.units import Measures, Outline, Ranges, Units
 from evenout.exceptions import InputError
-from evenout.groups.model import Coder, Seen, Tally, count_rows
-from evenout.groups.read import GroupProbabilities, protected_columns, settle_names, warn_left_out
+from evenout.groups.model import Coder, ColumnTally, Tally, count_rows
+from evenout.groups.read import GroupProbabilities, protected_columns, settle, warn_left_out
 from evenout.groups.rules import Groups
 from evenout.out_of_core.engines import Engine, Partition, PartitionRows, read_rows
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
-Columns: TypeAlias = tuple[tuple[str, Seen], ...]
+Columns: TypeAlias = tuple[tuple[str, ColumnTally], ...]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _seen(columns: Any, n_rows: int, continuous: Collection[str], name: str) -> 
     if columns is None or not n_rows:
         return ()
     own = [(str(column.name), column) for column in protected_columns(columns, n_rows, None, name=name)]
-    return tuple((column, Seen.of(values, number=column in continuous)) for column, values in own)
+    return tuple((column, ColumnTally.of(values, number=column in continuous)) for column, values in own)
 
 
 def _survey_part(
@@ -166,7 +166,7 @@ def _survey_part(
     if isinstance(rows.chunk.sensitive, GroupProbabilities):
         return replace(survey, probable=rows.chunk.sensitive.names)
     sensitive = _seen(rows.chunk.sensitive, n, rules.continuous, "sensitive_features")
-    if any(seen.many or name in rules.continuous for name, seen in sensitive):
+    if any(seen.continuous or name in rules.continuous for name, seen in sensitive):
         survey = replace(survey, tally=Counter({"": survey.tally.total()}))  # bands are counted, once they are known
     return replace(survey, sensitive=sensitive)
 
@@ -207,15 +207,15 @@ def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> Sett
     if survey.probable:
         total = np.array([*(survey.tally[name] for name in survey.probable), survey.unknown], dtype=np.intp)
         return SettledGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, total, {})
-    groups, codes = settle_names(survey.tally, rules)
+    labels, codes, left_out = settle(survey.tally, rules)
     names = sorted(survey.tally)
     counts = np.array([survey.tally[name] for name in names], dtype=np.intp)
-    total = np.zeros(len(groups.labels) + 1, dtype=np.intp)
+    total = np.zeros(len(labels) + 1, dtype=np.intp)
     np.add.at(total, [codes[name] for name in names], counts)
     total[-1] += survey.unknown
     if not quiet:
-        warn_left_out(groups, rules.min_size)
-    return SettledGroups(groups.labels, codes, total, groups.left_out)
+        warn_left_out(left_out, len(labels), rules.min_size)
+    return SettledGroups(labels, codes, total, left_out)
 
 
 def draw_reference(

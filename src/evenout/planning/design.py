@@ -79,7 +79,7 @@ def draw(probability: FloatArray, strata: IntArray, rng: np.random.Generator) ->
     """Rows of a sample of fixed size, in ascending order; row i is in it with probability ``probability[i]`` exactly.
 
     >>> draw(np.array([1.0, 0.0, 0.5, 0.5]), np.zeros(4, dtype=np.intp), np.random.default_rng(0)).tolist()
-    [0, 2]
+    [0, 3]
     """
     certain = np.flatnonzero(probability >= 1.0)
     open_rows = np.flatnonzero((probability > 0.0) & (probability < 1.0))
@@ -88,5 +88,6 @@ def draw(probability: FloatArray, strata: IntArray, rng: np.random.Generator) ->
     size = round(float(upto[-1])) if len(upto) else 0
     if size:
         upto *= size / upto[-1]  # rounding of a long sum
+        upto[-1] = np.inf
     chosen = order[np.searchsorted(upto, rng.random() + np.arange(size), side="right")]
     return np.sort(np.concatenate([certain, chosen]))

@@ -38,7 +38,7 @@ _FEW = 5  # looks by chance in a stratum
 
 
 @dataclass(frozen=True)
-class Looks:
+class ListOutcomes:
     """The rows on a list, as they came back.
 
     Parameters
@@ -53,7 +53,7 @@ class Looks:
     n_rows, n_known, n_known_outliers : array of shape (G,)
         Rows of each group; those whose outcome was known before, and the outliers among them.
     n_chance : int
-        Looks by chance that were planned: the weight of this list among several.
+        ListOutcomes by chance that were planned: the weight of this list among several.
     """
 
     outcome: FloatArray
@@ -132,7 +132,7 @@ class Finds:
     missed: Count
 
     @classmethod
-    def of(cls, looks: Looks, groups: BoolArray) -> "Finds":
+    def of(cls, looks: ListOutcomes, groups: BoolArray) -> "Finds":
         """Of the groups that are marked."""
         inside = groups[looks.group]
         y, pi, raised = looks.outcome, looks.probability, looks.responses()
@@ -180,7 +180,7 @@ def _variance(w: FloatArray | float, r: FloatArray | float) -> FloatArray:
     return np.asarray(r * w * (w - 1.0) + r * (r - 1.0) * (w - 1.0) ** 2)
 
 
-def _saved(looks: Looks, hit: BoolArray, raised: FloatArray) -> float:
+def _saved(looks: ListOutcomes, hit: BoolArray, raised: FloatArray) -> float:
     """Hajek's variance of the sum of weights of the hits, as a share of that of independent draws."""
     if not hit.any():
         return 1.0
@@ -208,12 +208,12 @@ class Row:
     p: float = float("nan")
 
 
-def estimate_rows(lists: Sequence[Looks], names: Sequence[str], confidence: float) -> list[Row]:
+def estimate_rows(lists: Sequence[ListOutcomes], names: Sequence[str], confidence: float) -> list[Row]:
     """All measures of all groups, everybody first.
 
     Parameters
     ----------
-    lists : sequence of Looks
+    lists : sequence of ListOutcomes
         Lists of the same rows; the last is reported, and each knows the outcomes of those before it.
     names : sequence of str
         Of the G groups.
@@ -273,15 +273,16 @@ def _rows(name: str, found: Finds, confidence: float, p: dict[str, float]) -> li
     listed = found.confirmed + hidden  # outliers among those looked into
     listed_ends = found.confirmed + hidden_ends[0], found.confirmed + hidden_ends[1]
     alarms, alarm_ends = n_looks - listed, (n_looks - listed_ends[1], n_looks - listed_ends[0])
-    clear = found.n_rows - n_looks - missed  # inliers among all others
+    possible = float(np.clip(missed, 0.0, found.missed.most))  # an unbiased count may be beyond it; NaN stays
+    clear = found.n_rows - n_looks - possible  # inliers among all others
     clear_ends = found.n_rows - n_looks - missed_ends[1], found.n_rows - n_looks - missed_ends[0]
     low, high = (_share(end, n_looks - end) for end in listed_ends)
     return [
         Row("precision", name, _share(listed, alarms), low, high, p.get("precision", np.nan)),
-        Row("recall", name, _share(listed, max(missed, 0.0)), *_share_ends(listed, listed_ends, missed, missed_ends),
+        Row("recall", name, _share(listed, possible), *_share_ends(listed, listed_ends, possible, missed_ends),
             p.get("recall", np.nan)),
         Row("missed", name, missed, *missed_ends),
-        Row("false_alarms", name, _share(alarms, max(clear, 0.0)), *_share_ends(alarms, alarm_ends, clear, clear_ends),
+        Row("false_alarms", name, _share(alarms, clear), *_share_ends(alarms, alarm_ends, clear, clear_ends),
             p.get("false_alarms", np.nan)),
     ]  # fmt: skip
 
@@ -303,7 +304,7 @@ def _share(part: float, rest: float, empty: float = float("nan")) -> float:
     return float(np.clip(part / whole, 0.0, 1.0)) if whole > 0 else (empty if whole == 0 else np.nan)
 
 
-def group_tests(looks: Looks) -> dict[str, float]:
+def group_tests(looks: ListOutcomes) -> dict[str, float]:
     """p-values of "the same in all groups", by measure; a measure that cannot be tested is not there."""
     n_groups = len(looks.n_rows)
     each = [Finds.of(looks, np.arange(n_groups) == g) for g in range(n_groups)]
@@ -318,15 +319,10 @@ def group_tests(looks: Looks) -> dict[str, float]:
         inliers = rows - listed - missed
         alarm = float((looked - listed).sum() / max(inliers.sum(), 1.0))
         p["false_alarms"] = _same_share(looked - listed, inliers, extra + alarm**2 * spread)
-        typical = np.array([_typical_weight(looks, g) for g in range(n_groups)])
+        drawn = [1.0 / looks.probability[(looks.group == g) & (looks.probability < 1.0)] for g in range(n_groups)]
+        typical = np.array([w.mean() if len(w) else 1.0 for w in drawn])
         p["recall"] = _same_recall(listed, missed, typical, extra)
     return {name: value for name, value in p.items() if np.isfinite(value)}
-
-
-def _typical_weight(looks: Looks, group: int) -> float:
-    """Rows that a look by chance stands for in a group."""
-    rows = (looks.group == group) & (looks.probability < 1.0)
-    return float(np.mean(1.0 / looks.probability[rows])) if rows.any() else 1.0
 
 
 def _same_share(part: FloatArray, whole: FloatArray, extra: FloatArray) -> float:
@@ -356,7 +352,7 @@ def _same_recall(listed: FloatArray, missed: FloatArray, weight: FloatArray, ext
         pi = 1.0 / weight
         by_score = np.clip((r - pi) / np.maximum(1.0 - pi, 1e-12), 0.0, 1.0)
         each = by_score * (1.0 - r) ** 2 + (1.0 - by_score) * pi * (1.0 - r * weight) ** 2
-        return float(((listed - r * total) ** 2 / (total * each + extra)).sum())
+        return float(((listed - r * total) ** 2 / np.maximum(total * each + extra, 1e-12)).sum())
 
     grid = np.linspace(0.005, 0.995, 199)
     best = grid[int(np.argmin([statistic(r) for r in grid]))]

@@ -11,14 +11,14 @@ import numpy as np
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
 from evenout.groups.read import label_rows
-from evenout.metrics import one_per_row
 from evenout.pages import html_table
 from evenout.planning.design import draw, inclusion_probabilities
-from evenout.planning.estimate import ALL, Looks, Row, estimate_rows
+from evenout.planning.estimate import ALL, ListOutcomes, Row, estimate_rows
 from evenout.storage.output import atomic_file, write_table
+from evenout.tables.columns import column_numbers
 from evenout.tables.files import read_table, require_columns
 from evenout.tables.parameters import check_parameters, integer, number
-from evenout.tables.rows import as_seed, label_numbers
+from evenout.tables.rows import as_seed, label_numbers, read_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +116,7 @@ class InvestigationPlan:
 
         check_parameters({"budget": budget, "explore": explore}, _RULES)
         _refuse_missing(scores)
-        values = one_per_row(scores, "scores")
+        values = read_numbers(scores, "scores")
         index = scores.index if isinstance(scores, pd.Series) else pd.RangeIndex(len(values))
         _refuse_repeated(index)
         before = np.full(len(values), np.nan) if known is None else _read_outcomes(known, index, "known")
@@ -278,18 +278,18 @@ class InvestigationPlan:
         rows = estimate_rows(lists, names or (ALL,), confidence)
         return PlanEstimate(tuple(rows), tuple(self._estimate_notes(lists[-1], names, unused)), confidence)
 
-    def _looks(self, values: FloatArray, codes: IntArray, n_groups: int) -> Looks:
+    def _looks(self, values: FloatArray, codes: IntArray, n_groups: int) -> ListOutcomes:
         new, listed = np.isnan(self.known), self.chosen
         smallest = np.ones(n_groups)
         np.minimum.at(smallest, codes, self.propensity)
         before = np.bincount(codes[~new], minlength=n_groups)
         outliers = np.bincount(codes[self.known == 1.0], minlength=n_groups)
-        return Looks(
+        return ListOutcomes(
             values[listed], self.propensity[listed], codes[listed], self.strata[listed], smallest,
             np.bincount(codes, minlength=n_groups), before, outliers, int((~self.by_score[listed]).sum()),
         )  # fmt: skip
 
-    def _estimate_notes(self, looks: Looks, names: Sequence[str], unused: int) -> list[str]:
+    def _estimate_notes(self, looks: ListOutcomes, names: Sequence[str], unused: int) -> list[str]:
         notes = []
         missing, chance = np.isnan(looks.outcome), looks.probability < 1.0
         if missing.any():
@@ -352,17 +352,27 @@ class InvestigationPlan:
             raise InputError("{path} lacks rows, or has some twice; estimates need every row of the plan", path=path)
         table = table.sort_values("row").set_index("id", drop=False)
         _refuse_repeated(table.index)
-        by, propensity = table["chosen by"].to_numpy(), table["probability"].to_numpy(float)
-        if not set(by) <= {"score", "chance", "known", ""} or not ((propensity >= 0) & (propensity <= 1)).all():
-            raise InputError("{path} has been changed in 'chosen by' or 'probability'; use it as it was", path=path)
-        scores = table["score"].to_numpy(float)
+        by, propensity = table["chosen by"].to_numpy(), column_numbers("probability", table["probability"])
+        scores, known = column_numbers("score", table["score"]), np.full(len(table), np.nan)
+        if "known" in table:
+            known = column_numbers("known", table["known"])
         chosen = np.flatnonzero((by == "score") | (by == "chance"))
+        if not (
+            set(by) <= {"score", "chance", "known", ""}
+            and ((propensity >= 0) & (propensity <= 1)).all()
+            and (propensity[chosen] > 0).all()
+            and not np.isnan(scores).any()
+            and np.array_equal(by == "known", np.isin(known, (0.0, 1.0)))
+            and np.array_equal(by == "known", ~np.isnan(known))
+        ):
+            raise InputError(
+                "{path} has been changed in 'chosen by', 'probability', 'score' or 'known'; use it as it was", path=path
+            )
         strata = np.zeros(len(table), dtype=np.intp)
         names: tuple[str, ...] = ()
         if "stratum" in table:
             groups = label_rows(table["stratum"].to_numpy(dtype=object), len(table))
             strata, names = groups.codes, groups.labels
-        known = table["known"].to_numpy(float) if "known" in table else np.full(len(table), np.nan)
         order = chosen[np.argsort(-scores[chosen], kind="stable")]
         return cls(propensity, scores, order, by == "score", strata, names, table.index, known), table
 
@@ -401,8 +411,10 @@ class PlanEstimate:
 
     Measures: ``precision``, the share of outliers among those looked into; ``recall``, the share of outliers that were
     looked into; ``missed``, how many were not; ``false_alarms``, the share of inliers that were looked into. With
-    outcomes that were known before the plan, all of them are of everything looked into so far. ``p`` tests that a
-    measure is the same in all groups, and stands in the row of group "all".
+    outcomes that were known before the plan, all of them are of everything looked into so far. ``missed`` is unbiased
+    over draws, so a single value may lie outside what is possible, and outside its interval: below 0 where rounds are
+    averaged, or above the rows left where nearly all were looked into. ``p`` tests by the last list that a measure is
+    the same in all groups, and stands in the row of group "all".
     """
 
     rows: tuple[Row, ...]
@@ -458,6 +470,8 @@ def reasons_by(model: Any, X: Any, sensitive_features: Any, rows: IntArray, n_re
 
 def _cell(row: Row) -> str:
     """A figure with its interval."""
+    if np.isnan(row.low):
+        return "unknown"
     if row.measure == "missed":
         value, low, high = (f"{x:,.0f}" for x in (row.value, row.low, row.high))
     else:

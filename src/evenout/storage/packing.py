@@ -29,7 +29,9 @@ def packed(value: Any) -> Any:
     if not isinstance(value, np.ndarray) or value.size < SMALLEST:
         return value
     made = _pack_whole(value) if value.dtype == np.int64 else _pack_floats(value) if value.dtype == np.float64 else None
-    return value if made is None or _size(made) >= 0.9 * value.nbytes or not _same(unpacked(made), value) else made
+    if made is None or sum(part.nbytes for part in made.values() if isinstance(part, np.ndarray)) >= 0.9 * value.nbytes:
+        return value
+    return made if _same(unpacked(made), value) else value
 
 
 def unpacked(value: Any) -> Any:
@@ -46,10 +48,6 @@ def unpacked(value: Any) -> Any:
         case "columns":
             return _unpack_columns(value)
     return {name: unpacked(item) for name, item in value.items()}
-
-
-def _size(made: dict[str, Any]) -> int:
-    return sum(part.nbytes for part in made.values() if isinstance(part, np.ndarray))
 
 
 def _same(found: AnyArray, value: AnyArray) -> bool:

@@ -109,10 +109,12 @@ def unit_of(text: str) -> str:
 
 
 def as_days(values: Any) -> FloatArray:
-    """Dates of pandas as days since 1970, NaN where one is missing."""
+    """Dates or periods of pandas as days since 1970, NaN where one is missing."""
     import pandas as pd
 
-    instants = pd.to_datetime(pd.Series(values), utc=True, errors="coerce").dt.tz_localize(None)
+    column = pd.Series(values)
+    column = column.dt.to_timestamp() if isinstance(column.dtype, pd.PeriodDtype) else column
+    instants = pd.to_datetime(column, utc=True, errors="coerce").dt.tz_localize(None)
     plain = instants.to_numpy(dtype="datetime64[us]")
     return np.where(np.isnat(plain), np.nan, (plain - np.datetime64(0, "us")) / _DAY)
 
@@ -165,30 +167,19 @@ _LATEST = 1e7  # days since 1970: the year 29349
 OTHER = "other"
 GAP = "missing"
 PLAIN = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")  # kinds of values that are numbers
+_WRITTEN = {TRUTH: "yes and no, as 1 and 0", TIME: "times of day, as hours"}
 _MEANT = {NUMBER: "numbers", COMMA: "numbers", TRUTH: "yes or no", TIME: "times such as 14:30"}
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """One feature; gaps are filled by the median.
-
-    Parameters
-    ----------
-    name : str
-    median : float
-    way : str
-        How text is read; see `evenout.tables.columns`.
-    unit : str
-        Of numbers that are written with one.
-    note : str
-        What was done with the column, empty if it was taken as it is.
-    """
+    """One feature; gaps are filled by the median."""
 
     name: str
     median: Annotated[float, FINITE]
     way: Annotated[str, tuple(NUMBERS)] = NUMBER
-    unit: str = ""
-    note: str = ""
+    unit: str = ""  # of numbers that are written with one
+    note: str = ""  # what was done with the column; empty if it was taken as it is
     kind: ClassVar = "numbers"
 
     @property
@@ -206,12 +197,7 @@ class Numbers:
 class Dates:
     """Days since the first date, and month, weekday and hour where they differ; gaps are filled by the median date.
 
-    Parameters
-    ----------
-    name, median, way, note : see `Numbers`
-    first : float
-        In days since 1970, as the median.
-    parts : tuple of {"month", "weekday", "hour"}
+    ``median`` and ``first`` are in days since 1970.
     """
 
     name: str
@@ -243,18 +229,12 @@ class Dates:
 class Categories:
     """One feature for each text, the most frequent first, those that are equally frequent in the order of the alphabet.
 
-    Parameters
-    ----------
-    name, note : see `Numbers`
-    values : tuple of str
-        With ``"missing"`` where the column has gaps, and ``"other"`` at the end where rare texts are one category.
-    rest : bool
-        Whether all further text is ``"other"``; if not, it is none of the values.
+    Gaps are the value ``"missing"``, and rare texts are one category, ``"other"``, at the end.
     """
 
     name: str
     values: tuple[str, ...]
-    rest: bool = False
+    rest: bool = False  # all further text is "other"; if not, it is none of the values
     note: str = ""
     kind: ClassVar = "categories"
 
@@ -288,13 +268,8 @@ class Categories:
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """No feature: new tables need not have the column.
-
-    Parameters
-    ----------
-    name, note : see `Numbers`
-    """
+class DroppedColumn:
+    """No feature: new tables need not have the column."""
 
     name: str
     note: str
@@ -302,8 +277,7 @@ class LeftOut:
     features: ClassVar[list[str]] = []
 
 
-Column = Numbers | Dates | Categories | LeftOut
-KINDS: Mapping[str, type[Column]] = {kind.kind: kind for kind in (Numbers, Dates, Categories, LeftOut)}
+Column = Numbers | Dates | Categories | DroppedColumn
 
 
 def kind_of_values(column: "pd.Series") -> str:
@@ -335,7 +309,7 @@ def column_values(name: str, column: "pd.Series", way: str, unit: str = "") -> F
     if kind == "empty":
         return np.full(len(column), np.nan)
     if kind == "date" and way.startswith(DATE):
-        return stamps(column)
+        return as_days(column)
     if kind == "number" and not way.startswith(DATE):
         return column_numbers(name, column)
     texts = column_texts(column)
@@ -381,13 +355,6 @@ def numbers_or_gaps(column: "pd.Series") -> "pd.Series":
     except OverflowError:  # a whole number that is too large to be a float
         small = [np.nan if isinstance(value, int) and abs(value) > LARGEST else value for value in column]
         return pd.to_numeric(pd.Series(small, column.index, dtype=object), errors="coerce")
-
-
-def stamps(column: "pd.Series") -> FloatArray:
-    """Dates or periods as days since 1970, NaN where one is missing."""
-    import pandas as pd
-
-    return as_days(column.dt.to_timestamp() if isinstance(column.dtype, pd.PeriodDtype) else column)
 
 
 def _checked(name: str, values: FloatArray) -> FloatArray:
@@ -441,40 +408,24 @@ class SlipError(InputError):
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is found in some rows of a column.
-
-    Parameters
-    ----------
-    rows, known : int
-        All rows, and those with a value.
-    kind : {"empty", "number", "date", "text", "category"}
-    whole : bool
-        Whether all numbers are whole.
-    hashes : array of uint64
-        The smallest hashes of the different values, sorted.
-    ways : dict of str to QuantileSketch
-        The values, by every way that reads them all.
-    texts : Counter
-    units : Counter
-        What is written beside numbers, and in how many rows.
-    """
+class ColumnFindings:
+    """What is found in some rows of a column; findings of chunks of rows add."""
 
     rows: int
-    known: int
-    kind: str
-    whole: bool
-    hashes: npt.NDArray[np.uint64]
-    ways: Mapping[str, QuantileSketch]
+    known: int  # rows with a value
+    kind: str  # "empty", "number", "date", "text" or "category"
+    whole: bool  # all numbers are whole
+    hashes: npt.NDArray[np.uint64]  # the smallest ones of the different values, sorted
+    ways: Mapping[str, QuantileSketch]  # the values, by every way that reads them all
     texts: Counter[str]
-    units: Counter[str]
+    units: Counter[str]  # what is written beside numbers, and in how many rows
 
     @classmethod
-    def of(cls, column: "pd.Series", capacity: int | None = CAPACITY) -> "Found":
+    def of(cls, column: "pd.Series", capacity: int | None = CAPACITY) -> "ColumnFindings":
         """Look at a column; a capacity of None makes medians exact."""
         kind = kind_of_values(column)
         if kind in ("number", "date"):
-            values = column_numbers(str(column.name), column) if kind == "number" else stamps(column)
+            values = column_numbers(str(column.name), column) if kind == "number" else as_days(column)
             values = values[~np.isnan(values)] + 0.0  # one zero, not two
             way = {NUMBER if kind == "number" else _STAMPS: QuantileSketch.of(values, capacity)}
             whole = kind == "number" and column.dtype.kind != "b" and bool((values == np.floor(values)).all())
@@ -492,8 +443,7 @@ class Found:
         kind = kind if known else "empty"
         return cls(len(column), known, kind, False, _hashes(distinct), ways, counted, beside)
 
-    def __add__(self, other: "Found") -> "Found":
-        """What is found in the rows of both."""
+    def __add__(self, other: "ColumnFindings") -> "ColumnFindings":
         if "empty" in (self.kind, other.kind):
             full = other if self.kind == "empty" else self
             ways = full.ways
@@ -506,7 +456,7 @@ class Found:
             texts = Counter(dict(by_frequency(texts)[:_TEXTS]))
         whole = (self.whole or self.kind == "empty") and (other.whole or other.kind == "empty")
         rows, known = self.rows + other.rows, self.known + other.known
-        return Found(rows, known, full.kind, whole, hashes, ways, texts, self.units + other.units)
+        return ColumnFindings(rows, known, full.kind, whole, hashes, ways, texts, self.units + other.units)
 
     @property
     def distinct(self) -> int:
@@ -521,29 +471,28 @@ def by_frequency(texts: Counter[str]) -> list[tuple[str, int]]:
     return sorted(texts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def taken_for(name: str, found: Found, *, keep: bool = False) -> Column:
+def taken_for(name: str, found: ColumnFindings, *, keep: bool = False) -> Column:
     """What a column is taken for; one that is to be kept is a feature, whatever it holds."""
     if not found.known:
-        return LeftOut(name, "left out, no value in any row")
+        return DroppedColumn(name, "left out, no value in any row")
     if found.distinct == 1 and not keep and (found.kind in ("number", "date") or found.known == found.rows):
-        return LeftOut(name, "left out, the same value in all rows")
+        return DroppedColumn(name, "left out, the same value in all rows")
     way = _way(name, found)
     why = "" if keep else _identifier(name, found, way)
     if why:
-        return LeftOut(name, f"left out, {why}")
+        return DroppedColumn(name, f"left out, {why}")
     if way == "":
         return _categories(name, found)
     median = found.ways[way].quantile(0.5)
     if way.startswith(DATE):
         return _date_column(name, found, way, median)
     unit = min(found.units, default="") if way in (NUMBER, COMMA) and found.kind == "text" else ""
-    said = [_written(way, unit)] if found.kind == "text" else []
-    if found.known < found.rows:
-        said.append(f"{_gaps(found)} filled by the median, {median:.6g}")
-    return Numbers(name, median, way, unit, "; ".join(said))
+    written = f"numbers written as text{' with decimal commas' if way == COMMA else ''}{f', in {unit}' if unit else ''}"
+    said = [_WRITTEN.get(way, written)] if found.kind == "text" else []
+    return Numbers(name, median, way, unit, "; ".join([*said, *_filled_by(found, f"{median:.6g}")]))
 
 
-def likely_role(name: str, found: Found) -> str:
+def likely_role(name: str, found: ColumnFindings) -> str:
     """What a column may be instead of a feature, by its name and its shape; empty if nothing speaks for it.
 
     One of ``"outcome"``, ``"score"`` (of another model) and ``"person number"``.
@@ -561,7 +510,7 @@ def likely_role(name: str, found: Found) -> str:
     return ""
 
 
-def _way(name: str, found: Found) -> str:
+def _way(name: str, found: ColumnFindings) -> str:
     """The way in which the column is read; none for text."""
     if found.kind in ("number", "date"):
         return next(iter(found.ways))
@@ -583,15 +532,12 @@ def _way(name: str, found: Found) -> str:
     dates = [way for way in found.ways if way.startswith(DATE)]
     if not dates:
         _refuse_slips(name, found)
-    return TIME if TIME in found.ways else min(dates, key=_preference, default="")
+    # Four digits of a year before two, and the month before the day where nothing tells them apart.
+    first = min(dates, key=lambda way: ("%y" in way, "%d/%m" in way or "%m-%d" in way, way), default="")
+    return TIME if TIME in found.ways else first
 
 
-def _preference(way: str) -> tuple[bool, bool, str]:
-    """Four digits of a year before two, and the month before the day where nothing tells them apart."""
-    return "%y" in way, "%d/%m" in way or "%m-%d" in way, way
-
-
-def _refuse_slips(name: str, found: Found) -> None:
+def _refuse_slips(name: str, found: ColumnFindings) -> None:
     """Refuse numbers with a slip among them: as text they would be categories, each of a row or two."""
     texts = np.array(list(found.texts), dtype=object)
     read = read_as(NUMBER, texts)
@@ -606,7 +552,7 @@ def _refuse_slips(name: str, found: Found) -> None:
         )  # fmt: skip
 
 
-def _identifier(name: str, found: Found, way: str) -> str:
+def _identifier(name: str, found: ColumnFindings, way: str) -> str:
     """Why the column tells rows apart and nothing more; empty if it may tell more."""
     named, nearly = _ID.fullmatch(str(name)) is not None, found.distinct >= _NEARLY * found.known
     share = found.distinct / found.known
@@ -624,18 +570,16 @@ def _identifier(name: str, found: Found, way: str) -> str:
     return f"a running number, {differs}" if nearly and dense and found.known >= _FEW_ROWS else ""
 
 
-def _date_column(name: str, found: Found, way: str, median: float) -> Dates:
+def _date_column(name: str, found: ColumnFindings, way: str, median: float) -> Dates:
     sketch = found.ways[way]
     first, values = sketch.quantile(0.0), np.concatenate(sketch.levels)
-    parts = tuple(part for part, each in date_parts(values).items() if _varies(each))
+    parts = tuple(part for part, each in date_parts(values).items() if np.ptp(each) > 0)
     form = "" if found.kind == "date" or way == DATE + "ISO8601" else f" written as {shown_form(way)}"
     said = [f"dates{form}, as " + ", ".join([f"days since {shown_date(first)}", *parts])]
-    if found.known < found.rows:
-        said.append(f"{_gaps(found)} filled by the median, {shown_date(median)}")
-    return Dates(name, median, first, way, parts, "; ".join(said))
+    return Dates(name, median, first, way, parts, "; ".join([*said, *_filled_by(found, shown_date(median))]))
 
 
-def _categories(name: str, found: Found) -> Column:
+def _categories(name: str, found: ColumnFindings) -> Column:
     if found.distinct <= MAX_CATEGORIES:
         counts = found.texts + Counter({GAP: found.rows - found.known})
         return Categories(name, tuple(text for text, _ in by_frequency(counts)))
@@ -643,28 +587,15 @@ def _categories(name: str, found: Found) -> Column:
     least = ordered[min(MAX_CATEGORIES, len(ordered) - 1)][1]  # what is as rare as the first that is too many is rare
     kept = Counter({text: count for text, count in ordered[:MAX_CATEGORIES] if count > least})
     if not kept:
-        return LeftOut(name, f"left out, {found.distinct:,} different texts, none of them frequent")
+        return DroppedColumn(name, f"left out, {found.distinct:,} different texts, none of them frequent")
     values = [text for text, _ in by_frequency(kept + Counter({GAP: found.rows - found.known})) if text != OTHER]
     note = f'{found.distinct:,} different texts: the {len(kept)} most frequent, and "other" for the rest'
     return Categories(name, (*values, OTHER), rest=True, note=note)
 
 
-def _written(way: str, unit: str) -> str:
-    if way == TRUTH:
-        return "yes and no, as 1 and 0"
-    if way == TIME:
-        return "times of day, as hours"
-    comma = " with decimal commas" if way == COMMA else ""
-    return f"numbers written as text{comma}" + (f", in {unit}" if unit else "")
-
-
-def _gaps(found: Found) -> str:
+def _filled_by(found: ColumnFindings, median: str) -> list[str]:
     gaps = found.rows - found.known
-    return f"{gaps:,} gap{'' if gaps == 1 else 's'}"
-
-
-def _varies(values: FloatArray) -> bool:
-    return bool(len(values)) and float(values.min()) < float(values.max())
+    return [f"{gaps:,} gap{'' if gaps == 1 else 's'} filled by the median, {median}"] if gaps else []
 
 
 def _hashes(values: AnyArray) -> npt.NDArray[np.uint64]:

@@ -12,9 +12,9 @@ from evenout.exceptions import UnknownCategoryWarning, warn
 from evenout.tables.columns import (
     Categories,
     Column,
+    ColumnFindings,
     Dates,
-    Found,
-    LeftOut,
+    DroppedColumn,
     Numbers,
     SlipError,
     column_numbers,
@@ -92,13 +92,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if len(X) == 1:
             raise ValueError("the table has one row, 1 sample; at least 2 are needed to hold rows against each other")
         try:
-            return self.learn({name: Found.of(X[name], None) for name in X.columns})
+            return self.learn({name: ColumnFindings.of(X[name], None) for name in X.columns})
         except SlipError as slip:
             row = int((column_texts(X[slip.fields["name"]]) == slip.fields["text"]).argmax())
             slip.fields["where"] = f" in row {row + 1}"
             raise
 
-    def learn(self, found: dict[str, Found]) -> Self:
+    def learn(self, found: dict[str, ColumnFindings]) -> Self:
         """Learn from what was found in the columns."""
         self._store([taken_for(name, each, keep=name in self.keep) for name, each in found.items()])
         roles = {name: likely_role(name, found[name]) for name in self.columns_used if name not in self.keep}
@@ -148,7 +148,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @property
     def columns_used(self) -> list[str]:
         """The columns that a table must have, in their order."""
-        return [column.name for column in self.columns_ if not isinstance(column, LeftOut)]
+        return [column.name for column in self.columns_ if not isinstance(column, DroppedColumn)]
 
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:  # noqa: ARG002
         """Names of the d features: ``column`` for numbers, ``column (month)`` for dates, ``column=value`` for text."""
@@ -163,11 +163,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @property
     def encoded_columns(self) -> list[Numbers | Dates | Categories]:
         """The columns in the order of the features: numbers and dates first, then text."""
-        used = [column for column in self.columns_ if not isinstance(column, LeftOut)]
+        used = [column for column in self.columns_ if not isinstance(column, DroppedColumn)]
         return sorted(used, key=lambda column: isinstance(column, Categories))
 
     def _store(self, columns: Sequence[Column]) -> Self:
-        if all(isinstance(column, LeftOut) for column in columns):
+        if all(isinstance(column, DroppedColumn) for column in columns):
             more = f"; and {len(columns) - 3} more" if len(columns) > 3 else ""
             notes = "; ".join(f"{column.name!r} is {column.note}" for column in columns[:3])
             raise ValueError(f"no column is left to serve as a feature{f': {notes}' if notes else ''}{more}")

@@ -91,7 +91,7 @@ def require_file(path: Path) -> None:
     if not path.exists():
         if path.is_symlink():
             raise ValueError(f"{path} is a link that leads to no file; name the file itself")
-        near = get_close_matches(path.name, _names_in(path.parent), n=1)
+        near = get_close_matches(path.name, [entry.name for entry in path.parent.glob("*")], n=1)
         raise ValueError(f"{path} does not exist" + (f"; did you mean {path.parent / near[0]}?" if near else ""))
     if not path.is_file():  # to read a pipe or a device may take for ever
         raise ValueError(f"{path} is no regular file; save its content in one")
@@ -176,8 +176,8 @@ def _check_csv(path: Path, once: Collection[str], most_columns: int | None) -> _
             for row in rows:
                 if row and len(row) != len(header):
                     raise ValueError(
-                        f"{path}, line {rows.line_num}: {_count(len(row), 'field')}, but the header has {len(header)}; "
-                        f"quote fields that hold a {_SEPARATORS[separator]}"
+                        f"{path}, line {rows.line_num}: {len(row)} field{'' if len(row) == 1 else 's'}, but "
+                        f"the header has {len(header)}; quote fields that hold a {_SEPARATORS[separator]}"
                     )
                 if separator != "," and not commas:
                     commas = any("," in field and _COMMA.fullmatch(field) for field in row)
@@ -325,11 +325,3 @@ def _intact(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, AttributeError, LookupError, TypeError, ValueError):
         raise ValueError(f"{path} is no Parquet file, or a damaged one") from None
-
-
-def _names_in(folder: Path) -> list[str]:
-    return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -16,23 +16,23 @@ from evenout.exceptions import InputError
 
 
 @dataclass(frozen=True)
-class Rule:
+class Allowed:
     """What a parameter may be: a test and the same in words."""
 
     allows: Callable[[Any], bool]
     words: str
 
-    def __or__(self, other: "Rule") -> "Rule":
-        return Rule(lambda value: self.allows(value) or other.allows(value), f"{self.words} or {other.words}")
+    def __or__(self, other: "Allowed") -> "Allowed":
+        return Allowed(lambda value: self.allows(value) or other.allows(value), f"{self.words} or {other.words}")
 
 
-def one_of(names: Iterable[str]) -> Rule:
+def one_of(names: Iterable[str]) -> Allowed:
     """Allow the given names."""
     known = tuple(names)
-    return Rule(lambda value: isinstance(value, str) and value in known, ", ".join(repr(name) for name in known))
+    return Allowed(lambda value: isinstance(value, str) and value in known, ", ".join(repr(name) for name in known))
 
 
-def number(low: float, high: float, *, open_low: bool = False) -> Rule:
+def number(low: float, high: float, *, open_low: bool = False) -> Allowed:
     """Allow a finite real number in [low, high], or (low, high] with ``open_low``."""
 
     def allows(value: Any) -> bool:
@@ -42,26 +42,26 @@ def number(low: float, high: float, *, open_low: bool = False) -> Rule:
         return (low < given if open_low else low <= given) and given <= high and bool(np.isfinite(given))
 
     top = "" if np.isinf(high) else f" and at most {high:g}"
-    return Rule(allows, f"a number {'above' if open_low else 'of at least'} {low:g}{top}")
+    return Allowed(allows, f"a number {'above' if open_low else 'of at least'} {low:g}{top}")
 
 
-def integer(low: int) -> Rule:
+def integer(low: int) -> Allowed:
     """Allow an integer of at least ``low``."""
-    return Rule(lambda value: _is_integer(value) and int(value) >= low, f"an integer of at least {low}")
+    return Allowed(lambda value: _is_integer(value) and int(value) >= low, f"an integer of at least {low}")
 
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-SHARE_OR_COUNT = Rule(
+SHARE_OR_COUNT = Allowed(
     lambda value: number(0, 0.5, open_low=True).allows(value) or (_is_integer(value) and int(value) >= 1),
     "a share of the rows above 0 and at most 0.5, or a count of rows",
 )
-NONE = Rule(lambda value: value is None, "None")
-CALLABLE = Rule(callable, "a function")
-TRUTH = Rule(lambda value: isinstance(value, bool | np.bool_), "True or False")
-MEDIAN_MULTIPLE = Rule(
+NONE = Allowed(lambda value: value is None, "None")
+CALLABLE = Allowed(callable, "a function")
+TRUTH = Allowed(lambda value: isinstance(value, bool | np.bool_), "True or False")
+MEDIAN_MULTIPLE = Allowed(
     lambda value: (
         isinstance(value, tuple)
         and len(value) == 2
@@ -70,13 +70,13 @@ MEDIAN_MULTIPLE = Rule(
     ),
     "('median', a number above 0)",
 )
-CONFIDENCE = Rule(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1")
-NAMES = Rule(
+CONFIDENCE = Allowed(lambda c: number(0.5, 1).allows(c) and c < 1, "a number of at least 0.5 and below 1")
+NAMES = Allowed(
     lambda value: isinstance(value, tuple | list) and all(isinstance(name, str) for name in value),
     "a tuple of column names",
 )
-ANY_JOBS = NONE | Rule(lambda value: _is_integer(value) and int(value) != 0, "an integer other than 0")
-CLASSIFIER = NONE | Rule(
+ANY_JOBS = NONE | Allowed(lambda value: _is_integer(value) and int(value) != 0, "an integer other than 0")
+CLASSIFIER = NONE | Allowed(
     lambda c: hasattr(c, "get_params") and hasattr(c, "predict_proba"), "a classifier with predict_proba"
 )
 
@@ -85,7 +85,7 @@ CONSTRAINT = one_of(WEIGHTS)
 GROUPS = {  # of `evenout.Groups`
     "continuous": NAMES,
     "bands": integer(2),
-    "cross": Rule(lambda value: isinstance(value, bool), "True, False") | one_of(("both",)),
+    "cross": Allowed(lambda value: isinstance(value, bool), "True, False") | one_of(("both",)),
     "min_size": integer(2),
     "small": one_of(("leave_out", "merge", "error")),
     "unknown": one_of(("error", "ignore")),
@@ -112,7 +112,7 @@ ENSEMBLE = {  # of `evenout.FairOutlierEnsemble`
 }
 
 
-def check_parameters(values: dict[str, Any], rules: dict[str, Rule]) -> None:
+def check_parameters(values: dict[str, Any], rules: dict[str, Allowed]) -> None:
     """Raise a ValueError that names the first parameter that breaks its rule, its value and what is allowed."""
     for name, rule in rules.items():
         if not rule.allows(values[name]):

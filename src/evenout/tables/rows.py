@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_array, validate_data
 from evenout.core.membership import Membership
 from evenout.core.notions import Notion, pairs_notion
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.exceptions import InputError
+from evenout.exceptions import InputError, Message
 
 LARGEST = 1e30  # squares of larger numbers leave the range in which distances are exact
+LABELS = Message("{@labels}")
 _TRUTHS = {"yes": 1.0, "y": 1.0, "true": 1.0, "t": 1.0, "no": 0.0, "n": 0.0, "false": 0.0, "f": 0.0}
 
 
@@ -122,35 +123,82 @@ def as_seed(random_state: Any) -> int:
     return int(random_state)
 
 
-def read_clusters(clusters: Any, n_rows: int) -> IntArray | None:
-    """Codes 0, 1, ... of the clusters of rows; None if each row stands for itself."""
+def read_numbers(values: Any, name: str) -> FloatArray:
+    """Finite numbers, one per row; the error names the first row that has none."""
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        row, value = next((i, value) for i, value in enumerate(values) if not _is_number(value))
+        raise InputError(
+            "{$name} must be numbers, one per row; got {value!r} (first: {#row}); correct it, or leave the row out",
+            name=name, value=str(value), row=row,
+        ) from None  # fmt: skip
+    if numbers.ndim != 1:
+        raise InputError(
+            "{$name} must have one number per row, shape (n,), got shape {shape!r}",
+            name=name, shape=numbers.shape,
+        )  # fmt: skip
+    if not len(numbers):
+        raise InputError("{$name} has no rows; give one number per row", name=name)
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        raise InputError(
+            "{$name} has missing or infinite values in {bad} of {n_rows} rows (first: {#row}); "
+            "leave these rows out",
+            name=name, bad=bad.sum(), n_rows=len(bad), row=bad.argmax(),
+        )  # fmt: skip
+    if np.abs(numbers).max() > LARGEST:
+        row = int(np.abs(numbers).argmax())
+        raise InputError(
+            "{$name} has the value {value:.3g} (first: {#row}); rescale values above {most:g} in magnitude",
+            name=name, value=numbers[row], row=row, most=LARGEST,
+        )  # fmt: skip
+    return numbers
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def read_clusters(clusters: Any, n_rows: int) -> IntArray:
+    """Codes of clusters by value, such as a person's number: rows with the same value belong together.
+
+    >>> read_clusters(["p7", "p3", "p7"], 3)
+    array([1, 0, 1])
+    """
     import pandas as pd
 
-    if clusters is None:
-        return None
-    if np.ndim(clusters) != 1 or len(clusters) != n_rows:
-        raise ValueError(f"clusters must hold one value per row, shape ({n_rows},), got shape {np.shape(clusters)}")
-    codes, _ = pd.factorize(np.asarray(pd.Series(clusters), dtype=object))
+    shape = getattr(clusters, "shape", (len(clusters),))
+    if isinstance(clusters, str) or shape != (n_rows,):
+        raise ValueError(f"clusters must hold one value per row, shape ({n_rows},), got shape {shape}")
+    try:
+        codes, values = pd.factorize(np.asarray(pd.Series(clusters), dtype=object))
+    except TypeError:  # what has no hash cannot be told apart
+        raise InputError("{@clusters} holds lists or other nested values; give one value per row") from None
     if (codes < 0).any():
         raise InputError(
             "{@clusters} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
-            "give these rows a value of their own",
+            "give a row that belongs to no other a value of its own",
             unknown=(codes < 0).sum(), n_rows=n_rows, row=(codes < 0).argmax(),
         )  # fmt: skip
-    return codes.astype(np.intp)
+    # By name, so that the order of the rows does not matter.
+    rank = np.argsort(np.argsort([str(value) for value in values], kind="stable"))
+    return rank[codes]
 
 
-def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Notion]) -> FloatArray | None:
-    """Weights of the rows, 0 or more and not all 0; None if all count alike."""
-    if sample_weight is None:
-        return None
+def read_sample_weight(sample_weight: Any, n_rows: int, fairness: Collection[Notion] = ()) -> FloatArray:
+    """Weights of the rows, 0 or more and not all 0."""
     if name := pairs_notion(fairness):
         raise ValueError(f"sample_weight does not go with fairness={name!r}, which compares rows; leave it out")
-    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
-    if weights.shape != (n_rows,):
+    weights = read_numbers(sample_weight, "sample_weight")
+    if len(weights) != n_rows:
         raise ValueError(f"sample_weight must hold one number per row, shape ({n_rows},), got shape {weights.shape}")
     if (weights < 0).any() or not weights.any():
-        raise ValueError("sample_weight has negative numbers or zeros alone; give numbers of 0 or more")
+        raise InputError("{@sample_weight} has negative numbers or zeros alone; give numbers of 0 or more")
     return weights
 
 
@@ -173,17 +221,22 @@ def label_numbers(labels: Any) -> tuple[FloatArray, BoolArray]:
     return values, ~np.isin(values, (0.0, 1.0)) & column.notna().to_numpy()
 
 
-def read_outcomes(labels: Any, n_rows: int) -> FloatArray:
-    """1 for a known outlier, 0 for a known inlier, NaN for a row of unknown outcome."""
-    if np.ndim(labels) != 1 or len(labels) != n_rows:
-        got = np.shape(labels)
-        raise InputError("{@labels} must hold one value per row, ({n},), got shape {got!r}", n=n_rows, got=got)
-    values, wrong = label_numbers(labels)
-    if wrong.any():
-        row = int(wrong.argmax())
+def read_outcomes(labels: Any, n_rows: int | None = None, *, gaps: bool = True, name: Message = LABELS) -> FloatArray:
+    """1 for a known outlier, 0 for a known inlier, NaN for a row of unknown outcome, unless ``gaps`` are refused."""
+    column = np.asarray(labels, dtype=object)
+    if column.ndim != 1 or n_rows not in (None, len(column)):
         raise InputError(
-            "{@labels} is {found!r} in {#row}; labels are 1 for an outlier, 0 for none (or yes and no), or missing",
-            found=np.asarray(labels, dtype=object)[row], row=row,
+            "{name} must hold one label per row, shape {wanted}, got shape {got!r}",
+            name=name, wanted=f"({'n' if n_rows is None else n_rows},)", got=column.shape,
+        )  # fmt: skip
+    values, wrong = label_numbers(column)
+    refused = wrong if gaps else wrong | np.isnan(values)
+    if refused.any():
+        row = int(refused.argmax())
+        raise InputError(
+            "{name} is {found} in {#row}; labels must be 0, or 1 for an outlier (or no and yes){missing}",
+            name=name, found=repr(str(column[row])) if wrong[row] else "empty", row=row,
+            missing=", or missing" if gaps else "",
         )  # fmt: skip
     return values
 

@@ -16,13 +16,13 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 import evenout
-from evenout.auditing.sample import aligned, read_numbers
+from evenout.auditing.sample import aligned
 from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.intervals import SIGNS
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
-from evenout.groups.read import Codes, label_rows, places_of, read_groups
+from evenout.groups.read import Codes, match_groups, read_groups
 from evenout.groups.rules import Groups
 from evenout.storage.archive import ModelFileError, read_plain, write_plain
 from evenout.storage.output import atomic_file, finite
@@ -30,13 +30,14 @@ from evenout.storage.walker import describe, read, sound
 from evenout.tables.parameters import (
     NONE,
     SHARE_OR_COUNT,
+    Allowed,
     RefusesOldNames,
-    Rule,
     check_parameters,
     number,
     one_of,
     without_old_names,
 )
+from evenout.tables.rows import read_numbers
 from evenout.watching import text
 from evenout.watching.ledger import (
     FEWEST,
@@ -64,7 +65,7 @@ FORMAT = 2
 _RULES = {
     "tolerance": number(0, 1)
     | one_of(("start",))
-    | Rule(
+    | Allowed(
         lambda value: isinstance(value, Mapping) and all(number(0, 1).allows(v) for v in value.values()),
         "a dict with such a number for each group",
     ),
@@ -478,8 +479,6 @@ class FairnessMonitor(RefusesOldNames):
 def _read_scores(scores: Any, sensitive_features: Any) -> FloatArray:
     """One finite number per row, with a group for each."""
     values = read_numbers(scores, "scores")
-    if len(values) == 0:
-        raise InputError("{@scores} has no rows; give one score per row")
     if sensitive_features is None:
         raise InputError("{@sensitive_features} is missing: a watch needs the group of every row")
     aligned(sensitive_features, "sensitive_features", scores, len(values))
@@ -504,24 +503,9 @@ def _read_codes(
     sensitive_features: Any, n_rows: int, labels: tuple[str, ...], settings: Settings
 ) -> tuple[IntArray, dict[str, int]]:
     """The place of each row's group in ``labels``, -1 for others; and how many rows of which others, "" for none."""
-    import pandas as pd
-
-    frame = pd.DataFrame(sensitive_features)
-    codes, missing = np.full(n_rows, -1, dtype=np.intp), frame.isna().any(axis=1).to_numpy()
-    if missing.any() and settings.unknown == "error":
-        raise InputError(
-            "{@sensitive_features} has missing values in {n} of {n_rows} rows (first: {#row}); fill them in, "
-            "or set {unknown='ignore'}",
-            n=int(missing.sum()), n_rows=n_rows, row=int(missing.argmax()),
-        )  # fmt: skip
-    others = {"": int(missing.sum())} if missing.any() else {}
-    if missing.all():
-        return codes, others
-    groups = label_rows(frame[~missing], int((~missing).sum()))
-    place = places_of(labels)
-    codes[~missing] = np.array([place.get(label, -1) for label in groups.labels], dtype=np.intp)[groups.codes]
-    counts = zip(groups.labels, groups.counts.tolist(), strict=True)
-    return codes, others | {label: n for label, n in counts if label not in place}
+    matched = match_groups(sensitive_features, n_rows, labels, unknown=settings.unknown, unseen="ignore")
+    missing = int((matched.codes < 0).sum()) - sum(matched.left_out.values())
+    return matched.codes, ({"": missing} if missing else {}) | matched.left_out
 
 
 def _large_enough(
