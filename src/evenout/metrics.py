@@ -313,10 +313,38 @@ def read_labels(known: Any, n_rows: int | None = None, *, both: bool = False, na
 
 def one_per_row(values: Any, name: str) -> FloatArray:
     """Finite numbers of shape (n,), none so large that its square is not finite; ``name`` is for messages."""
-    vector = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
-    if vector.ndim != 1:
-        raise ValueError(f"{name} must have one number per row, shape (n,), got shape {vector.shape}")
-    if np.abs(vector).max() > LARGEST:
-        row = int(np.abs(vector).argmax())
-        raise ValueError(f"{name} has {vector[row]:.3g} in row {row}; rescale values above {LARGEST:g} in magnitude")
-    return vector
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        row, value = next((row, value) for row, value in enumerate(values) if not _is_number(value))
+        raise InputError(
+            "{$name} must be numbers, one per row; got {value!r} (first: {#row}); correct it, or leave the row out",
+            name=name, value=str(value), row=row,
+        ) from None  # fmt: skip
+    if numbers.ndim != 1:
+        template = "{$name} must have one number per row, shape (n,), got shape {shape!r}"
+        raise InputError(template, name=name, shape=numbers.shape)
+    if len(numbers) == 0:
+        raise InputError("{$name} has no rows; give one score per row", name=name)
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        raise InputError(
+            "{$name} has missing or infinite values in {bad} of {n_rows} rows (first: {#row}); "
+            "leave these rows out",
+            name=name, bad=bad.sum(), n_rows=len(bad), row=bad.argmax(),
+        )  # fmt: skip
+    row = int(np.abs(numbers).argmax())
+    if abs(numbers[row]) > LARGEST:
+        raise InputError(
+            "{$name} has the value {value:.3g} (first: {#row}); rescale values above {most:g} in magnitude",
+            name=name, value=numbers[row], row=row, most=LARGEST,
+        )  # fmt: skip
+    return numbers
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True

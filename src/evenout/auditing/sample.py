@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import csc_array
 
 from evenout.core.flags import flag_threshold, flagged_share, weighted_quantile
@@ -18,33 +19,42 @@ from evenout.exceptions import InputError, Message
 from evenout.groups.model import Attribute, Coded, read_coded
 from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle_names
 from evenout.groups.rules import Groups
-from evenout.metrics import read_labels
-from evenout.tables.rows import LARGEST, read_propensity, refuse_lone_propensity
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from evenout.metrics import one_per_row, read_labels
+from evenout.tables.rows import LARGEST, read_clusters, read_known_labels
 
 CURVE_POINTS = 12  # where the curve of a number is measured
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Strata:
-    """One code per row, 0.., -1 for none, and a name per code."""
+    """Parts of the rows: values of what was given, or of one protected attribute.
+
+    Parameters
+    ----------
+    codes : array of shape (n,)
+        0, 1, ... in the order of ``names``; -1 for none.
+    names : tuple of str
+    name : str
+        The attribute, or all of them crossed.
+    numbers : array of shape (n, k), optional
+        Numbers that rows of one stratum still differ in, because they were cut.
+    numbers_named : tuple of str
+    """
 
     codes: IntArray
     names: tuple[str, ...]
+    name: str = ""
+    numbers: FloatArray | None = None
+    numbers_named: tuple[str, ...] = ()
 
     def of(self, rows: BoolArray) -> "Strata":
-        """The same of some of the rows, by the codes that these have."""
-        codes = self.codes[rows]
-        used, place = np.unique(codes[codes >= 0], return_inverse=True)
-        found = np.full(len(codes), -1, dtype=np.intp)
-        found[codes >= 0] = place
-        return Strata(found, tuple(self.names[u] for u in used))
+        """Some of the rows, by the codes that these have."""
+        used, place = np.unique(np.append(-1, self.codes[rows]), return_inverse=True)
+        names, numbers = tuple(self.names[u] for u in used[1:]), None if self.numbers is None else self.numbers[rows]
+        return replace(self, codes=place[1:] - 1, names=names, numbers=numbers)
 
 
-class Curve(NamedTuple):
+class CurveGrid(NamedTuple):
     """A number among the protected columns: where its curve is measured, and how much each row belongs there."""
 
     name: str
@@ -52,72 +62,32 @@ class Curve(NamedTuple):
     members: Membership
 
 
-@dataclass(frozen=True)
-class Grouped:
-    """How much each of n rows belongs to the groups that are compared.
+class Grouped(NamedTuple):
+    """How much each of n rows belongs to the groups that are compared; see `AuditInputs`.
 
-    Parameters
-    ----------
-    names : tuple of str
-    sample : Sample
-        Rows, their weights and clusters.
-    left_out : dict of str to float
-        The size of each group that is too small.
-    small : Membership or None
-        How much rows belong to these.
-    whole : bool
-        Whether groups are hard, rows count alike and each cluster lies within a group: rows can be counted and drawn.
-    curves : tuple of Curve
+    ``left_out`` has the size of each group that is too small, and ``small`` how much rows belong to these.
     """
 
     names: tuple[str, ...]
     sample: Sample
-    left_out: dict[str, float]
-    small: Membership | None
     whole: bool
-    curves: tuple[Curve, ...] = ()
-
-    @property
-    def codes(self) -> IntArray:
-        """The group that each row belongs to most, shape (n,); -1 for none."""
-        return self.sample.members.codes
-
-    def of(self, rows: BoolArray) -> "Grouped":
-        """The same of some of the rows."""
-        if rows.all():
-            return self
-        places = np.flatnonzero(rows)
-        curves = tuple(curve._replace(members=curve.members.among(places)) for curve in self.curves)
-        sample = self.sample.of(rows)
-        if sample.clusters is not None:
-            sample = replace(sample, clusters=np.unique(sample.clusters, return_inverse=True)[1])
-        return replace(self, sample=sample, curves=curves)
+    curves: tuple[CurveGrid, ...]
+    left_out: dict[str, int]
+    small: Membership | None
 
 
 def name_clusters(clusters: Any) -> IntArray:
-    """Codes of clusters by value, such as a person's number: rows with the same value belong together.
+    """Codes of clusters in the order of their names, so that the order of the rows does not matter.
 
     >>> name_clusters(["p7", "p3", "p7"])
     array([1, 0, 1])
     """
-    import pandas as pd
-
-    dimensions = getattr(clusters, "ndim", 1)
-    if isinstance(clusters, str) or dimensions != 1:
-        raise ValueError(f"clusters must hold one value per row, shape (n,), got {dimensions} dimensions")
-    try:
-        codes, values = pd.factorize(pd.Series(clusters).astype(object), use_na_sentinel=True)
-    except TypeError:  # what has no hash cannot be told apart
-        raise InputError("{@clusters} holds lists or other nested values; give one value per row") from None
-    if (codes < 0).any():
-        raise InputError(
-            "{@clusters} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
-            "give a row that belongs to no other a value of its own",
-            unknown=(codes < 0).sum(), n_rows=len(codes), row=(codes < 0).argmax(),
-        )  # fmt: skip
-    place = np.empty(len(values), dtype=np.intp)  # by name, so that the order of the rows does not matter
-    place[np.argsort(np.array([str(value) for value in values], dtype=object), kind="stable")] = np.arange(len(values))
-    return place[codes]
+    column = clusters if hasattr(clusters, "ndim") else pd.Series(clusters, dtype=object)
+    codes = read_clusters(column, len(column))
+    assert codes is not None
+    first = np.unique(codes, return_index=True)[1]
+    names = np.array([str(value) for value in np.asarray(pd.Series(column), dtype=object)[first]], dtype=object)
+    return np.argsort(np.argsort(names, kind="stable"))[codes]
 
 
 def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | None, rules: Groups) -> Grouped:
@@ -135,33 +105,25 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
     whole = coded.whole and weight is None and nested
     sizes = every.expected if whole else np.minimum(every.size, every.expected)
     tally = {name: max(int(size + 1e-9), 1) for name, size in zip(names, sizes, strict=True)}
-    least, unit = rules.min_size, "rows" if clusters is None else "clusters"
-    small = {name for name, size in zip(names, sizes, strict=True) if size < least - 1e-9}
-    if small and rules.small == "error":
-        named = ", ".join(f"{name!r} ({tally[name]})" for name in sorted(small)[:10])
-        more = f" and {len(small) - 10} more" if len(small) > 10 else ""
-        raise InputError(
-            "{@sensitive_features} has groups of fewer than {least} {unit}: {named}{more}; "
-            "merge or bin values yourself, or set {small='leave_out'} or {small='merge'}",
-            least=least, unit=unit, named=named, more=more,
-        )  # fmt: skip
-    groups, code_of = settle_names(tally, rules)
+    unit = "rows" if clusters is None else "clusters"
+    groups, code_of = settle_names(tally, rules, unit)
     if len(groups.labels) < 2:
         named = ", ".join(f"{name!r} ({size})" for name, size in [*groups.left_out.items()][:10])
         named += f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
         raise InputError(
             "fewer than two groups have {least} {unit} or more, so nothing can be compared; "
             "too small: {named}; lower {@min_size}, set {small='merge'}, or give more rows",
-            least=least, unit=unit, named=named,
+            least=rules.min_size, unit=unit, named=named,
         )  # fmt: skip
-    place = np.array([code_of[name] for name in names], dtype=np.intp)
-    kept, out = place >= 0, np.flatnonzero(place < 0)
-    joined = csc_array(phi[:, kept] @ _indicator(place[kept], len(groups.labels)))
+    code = np.array([code_of[name] for name in names], dtype=np.intp)
+    kept, out = np.flatnonzero(code >= 0), np.flatnonzero(code < 0)
+    joins = csc_array((np.ones(len(kept)), (np.arange(len(kept)), code[kept])), shape=(len(kept), len(groups.labels)))
+    joined = csc_array(phi[:, kept] @ joins)
     joined.eliminate_zeros()
     members = Membership(joined, _compared(coded, len(groups.labels), whole or coded.whole))
     left = Membership(csc_array(phi[:, out]), Comparison.of_all(len(out))) if len(out) else None
-    sized = {names[g]: float(sizes[g]) for g in out}
-    return Grouped(groups.labels, replace(every, members=members), sized, left, whole, _curves(coded))
+    sizes_out = {names[g]: int(sizes[g]) for g in out}
+    return Grouped(groups.labels, replace(every, members=members), whole, _curves(coded), sizes_out, left)
 
 
 def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
@@ -196,10 +158,6 @@ def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
     return named, phi
 
 
-def _indicator(place: IntArray, width: int) -> csc_array:
-    return csc_array((np.ones(len(place)), (np.arange(len(place)), place)), shape=(len(place), width))
-
-
 def _compared(coded: Coded, n_groups: int, hard: bool) -> Comparison:
     """Each group with each other; bands of a number by their size."""
     if hard:
@@ -209,7 +167,7 @@ def _compared(coded: Coded, n_groups: int, hard: bool) -> Comparison:
     return Comparison(n_groups, (Block(tuple(range(n_groups)), by_size=bands),), overlaps)
 
 
-def _curves(coded: Coded) -> tuple[Curve, ...]:
+def _curves(coded: Coded) -> tuple[CurveGrid, ...]:
     """Finer bands of each number, for its curve."""
     curves = []
     for attribute, at in zip(coded.coder.attributes, coded.coder.attribute_columns(), strict=True):
@@ -217,35 +175,19 @@ def _curves(coded: Coded) -> tuple[Curve, ...]:
             values = coded.numbers[:, at][:, 0]
             fine = Attribute.of_bands(attribute.name, QuantileSketch.of(values[~np.isnan(values)]), CURVE_POINTS)
             assert fine.knots is not None
-            curves.append(Curve(attribute.name, fine.knots, Membership.of_bands(values, fine.knots)))
+            curves.append(CurveGrid(attribute.name, fine.knots, Membership.of_bands(values, fine.knots)))
     return tuple(curves)
 
 
 @dataclass(frozen=True, eq=False)
-class AuditedAttribute:
-    """One protected attribute, or all of them crossed.
-
-    ``codes`` has the place of each row's group in ``names``, -1 where it is unknown.
-    """
-
-    name: str
-    codes: IntArray
-    names: tuple[str, ...]
-
-    def members(self, group: int) -> BoolArray:
-        """Whether each row belongs to a group."""
-        return self.codes == group
-
-
-@dataclass(frozen=True, eq=False)
-class Everyone:
+class AllRows:
     """All rows, also those that are not compared because their group is small or unknown.
 
     Parameters
     ----------
     scores : array of shape (n,)
     flagged : array of shape (n,)
-    attributes : tuple of Attribute
+    attributes : tuple of Strata
         Each column of the sensitive features and, if there are several, last, all crossed.
     strata : Strata or None
     clustered : bool
@@ -254,36 +196,34 @@ class Everyone:
 
     scores: FloatArray
     flagged: BoolArray
-    attributes: tuple[AuditedAttribute, ...]
+    attributes: tuple[Strata, ...]
     strata: Strata | None
     clustered: bool
 
 
-def read_attributes(sensitive_features: Any, n_rows: int) -> tuple[AuditedAttribute, ...]:
-    """The attributes of rows whose groups have been checked.
+def read_attributes(sensitive_features: Any, n_rows: int) -> tuple[Strata, ...]:
+    """The attributes of rows whose groups have been checked, and last, if there are several, all crossed.
 
     >>> [(a.name, a.names) for a in read_attributes([["f", "old"], ["m", "old"]], 2)]
     [('attribute 1', ('f', 'm')), ('attribute 2', ('old',)), ('all crossed', ('f & old', 'm & old'))]
     """
-    import pandas as pd
-
     frame = pd.DataFrame(sensitive_features).reset_index(drop=True)
-    plain = [isinstance(name, str) and bool(name) for name in frame.columns]
-    names = [str(name) if all(plain) else f"attribute {j + 1}" for j, name in enumerate(frame.columns)]
-    if len(names) == 1:
-        return (_attribute("group" if not plain[0] else names[0], frame, n_rows),)
-    each = [_attribute(name, frame.iloc[:, [j]], n_rows) for j, name in enumerate(names)]
-    return (*each, _attribute("all crossed" if not all(plain) else " & ".join(names), frame, n_rows))
-
-
-def _attribute(name: str, columns: "pd.DataFrame", n_rows: int) -> AuditedAttribute:
-    codes = np.full(n_rows, -1, dtype=np.intp)
-    known = columns.notna().all(axis=1).to_numpy()
-    if not known.any():
-        return AuditedAttribute(name, codes, ())
-    groups = label_rows(columns[known], int(known.sum()))
-    codes[known] = groups.codes
-    return AuditedAttribute(name, codes, groups.labels)
+    plain = all(isinstance(name, str) and bool(name) for name in frame.columns)
+    names = [str(name) if plain else f"attribute {j + 1}" for j, name in enumerate(frame.columns)]
+    parts = [(name, frame.iloc[:, [j]]) for j, name in enumerate(names)]
+    if len(parts) == 1:
+        parts = [(names[0] if plain else "group", frame)]
+    else:
+        parts.append((" & ".join(names) if plain else "all crossed", frame))
+    attributes = []
+    for name, columns in parts:
+        codes, labels = np.full(n_rows, -1, dtype=np.intp), ()
+        known = columns.notna().all(axis=1).to_numpy()
+        if known.any():
+            groups = label_rows(columns[known], int(known.sum()))
+            codes[known], labels = groups.codes, groups.labels
+        attributes.append(Strata(codes, labels, name))
+    return tuple(attributes)
 
 
 STRATUM_BINS = 5  # a numeric column with more distinct values is cut at its quantiles into so many strata
@@ -311,24 +251,11 @@ class Labels:
         return self.partial and self.weight is None
 
     def of(self, rows: BoolArray) -> "Labels":
-        """The same of some of the rows."""
-        return Labels(self.values[rows], None if self.weight is None else self.weight[rows], self.partial)
+        """Some of the rows."""
+        return replace(self, values=self.values[rows], weight=None if self.weight is None else self.weight[rows])
 
 
-@dataclass(frozen=True)
-class Alike:
-    """Strata of rows alike in what was given, -1 for none, and the numbers that rows of one still differ in."""
-
-    strata: Strata
-    numbers: FloatArray | None
-    named: tuple[str, ...]
-
-    def of(self, rows: BoolArray) -> "Alike":
-        """The same of some of the rows."""
-        return Alike(self.strata.of(rows), None if self.numbers is None else self.numbers[rows], self.named)
-
-
-class Flags(NamedTuple):
+class FlaggedRows(NamedTuple):
     """Who is flagged, shape (n,).
 
     ``fixed`` says whether the rule is fixed in advance, as by a threshold, and not by these rows' share. ``words`` say
@@ -342,35 +269,52 @@ class Flags(NamedTuple):
 
 @dataclass(frozen=True)
 class AuditInputs:
-    """What is audited: n rows with a score and a group each; labels, features and strata where given.
+    """n rows with a score and a group each; labels, features and strata where given.
 
-    ``background`` has the scores of rows that are not compared, because their group is unknown or small: they count
-    towards the share flagged alone. ``left_out`` has rows and flagged rows of small groups, by name. ``grouped`` says
-    how much rows belong to groups; ``codes`` is what they belong to most. ``everyone`` has all rows, compared or not,
-    for tables.
+    Parameters
+    ----------
+    scores : array of shape (n,)
+    names : tuple of str
+        Of the groups that are compared.
+    sample : Sample
+        How much rows belong to groups; their weights and clusters.
+    whole : bool
+        Whether groups are hard, rows count alike and each cluster lies within a group: rows can be counted and drawn.
+    curves : tuple of CurveGrid
+    flags : FlaggedRows
+    labels : Labels or None
+    features : DataFrame or None
+    alike : Strata or None
+    background : array
+        Scores of rows that are not compared, because their group is unknown or small: they count towards the share
+        flagged alone.
+    left_out : dict of str to tuple of int
+        Size, rows and flagged rows of each small group.
+    notes : tuple of str
+    probable : GroupProbabilities or None
+    everyone : AllRows or None
+        All rows, compared or not, for tables.
     """
 
     scores: FloatArray
-    grouped: Grouped
-    flags: Flags
+    names: tuple[str, ...]
+    sample: Sample
+    whole: bool
+    curves: tuple[CurveGrid, ...]
+    flags: FlaggedRows
     labels: Labels | None
-    features: "pd.DataFrame | None"
-    alike: Alike | None
+    features: pd.DataFrame | None
+    alike: Strata | None
     background: FloatArray
-    left_out: dict[str, tuple[int, int]]
+    left_out: dict[str, tuple[int, int, int]]
     notes: tuple[str, ...]
     probable: GroupProbabilities | None
-    everyone: Everyone | None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the groups."""
-        return self.grouped.names
+    everyone: AllRows | None
 
     @cached_property
     def codes(self) -> IntArray:
         """The group that each row belongs to most, shape (n,)."""
-        return self.grouped.codes
+        return self.sample.members.codes
 
     @cached_property
     def counts(self) -> IntArray:
@@ -378,19 +322,24 @@ class AuditInputs:
         return np.rint(np.asarray(self.sample.members.weights.sum(axis=0)).ravel()).astype(np.intp)
 
     @property
-    def sample(self) -> Sample:
-        """The rows as they are measured."""
-        return self.grouped.sample
-
-    @property
     def clusters(self) -> IntArray | None:
         """Codes, 0.., of the clusters that the rows belong to."""
-        return self.grouped.sample.clusters
+        return self.sample.clusters
 
     @property
     def bounded(self) -> bool:
         """Whether groups are known by probabilities that need not know all that the score uses."""
         return self.probable is not None and not self.probable.sufficient and not self.sample.members.hard
+
+    def of(self, rows: BoolArray) -> "AuditInputs":
+        """Scores and groups of some of the rows."""
+        if rows.all():
+            return self
+        curves = tuple(curve._replace(members=curve.members.among(np.flatnonzero(rows))) for curve in self.curves)
+        sample = self.sample.of(rows)
+        if sample.clusters is not None:
+            sample = replace(sample, clusters=np.unique(sample.clusters, return_inverse=True)[1])
+        return replace(self, scores=self.scores[rows], sample=sample, curves=curves)
 
     def units(self, used: BoolArray | None = None) -> int:
         """Independent units among all rows, or those used: the clusters that these belong to, or the rows."""
@@ -415,10 +364,8 @@ def read_audit_inputs(
     groups: Groups,
 ) -> AuditInputs:
     """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
-    values = read_numbers(scores, "scores")
+    values = one_per_row(scores, "scores")
     n = len(values)
-    if n == 0:
-        raise InputError("{@scores} has no rows; give one score per row")
     if 0 < np.ptp(values) < _SMALLEST:
         raise InputError(
             "{@scores} differ by {most:.3g} at most, too little to square; multiply them by a large number",
@@ -428,7 +375,12 @@ def read_audit_inputs(
         raise InputError("{@sensitive_features} is missing; give the group of each row")
     aligned(sensitive_features, "sensitive_features", scores, n)
     members = None if clusters is None else name_clusters(aligned(clusters, "clusters", scores, n))
-    weight = None if sample_weight is None else _weights(aligned(sample_weight, "sample_weight", scores, n))
+    weight = None
+    if sample_weight is not None:
+        weight = one_per_row(aligned(sample_weight, "sample_weight", scores, n), "sample_weight")
+        if (weight < 0).any() or not weight.any():
+            raise InputError("{@sample_weight} has negative numbers, or zeros alone; give numbers of 0 or more")
+        weight = weight / weight.mean()
     coded = read_coded(sensitive_features, groups, n)
     grouped = group_rows(coded, members, weight, groups)
     probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
@@ -436,46 +388,40 @@ def read_audit_inputs(
     if X is not None:
         _refuse_features(grouped, probable, weight)
     features, unused = (None, []) if X is None else _features(aligned(X, "X", scores, n))
-    alike = None if given is None else read_alike(aligned(given, "given", scores, n))
+    alike = None if given is None else read_strata(aligned(given, "given", scores, n))
     column = None if flags is None else aligned(flags, "flags", scores, n)
     flagged = who_is_flagged(values, weight, contamination, threshold, column)
     notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in unused]
-    if alike is not None and (missing := int((alike.strata.codes < 0).sum())):
+    if alike is not None and (missing := int((alike.codes < 0).sum())):
         notes.append(f"{missing:,} of {n:,} rows have a missing value in given: they are in no stratum")
     everyone = None
     if probable is None and weight is None:
-        strata = None if alike is None else alike.strata
         attributes = read_attributes(coded.sensitive, n)
-        everyone = Everyone(values, flagged.flagged, attributes, strata, clusters is not None)
+        everyone = AllRows(values, flagged.flagged, attributes, alike, clusters is not None)
     known = np.asarray(grouped.sample.members.weights.sum(axis=1)).ravel() > 0
-    small = (
-        np.zeros(n, dtype=bool) if grouped.small is None else np.asarray(grouped.small.weights.sum(axis=1)).ravel() > 0
-    )
+    left_out, small = {}, np.zeros(n, dtype=bool)
+    if grouped.small is not None:  # rows and flagged rows; those expected, where groups share rows
+        phi = grouped.small.weights
+        small = np.asarray(phi.sum(axis=1)).ravel() > 0
+        rows, hit = (np.asarray(phi.T @ z.astype(float)).tolist() for z in (np.ones(n), flagged.flagged))
+        sizes = zip(grouped.left_out.items(), rows, hit, strict=True)
+        left_out = {name: (size, round(a), round(b)) for (name, size), a, b in sizes}
     unknown = int((~known & ~small).sum())
     if unknown:
         notes.append(f"{unknown} of {n} rows have no known group: not compared, but counted when flagging")
     return AuditInputs(
-        values[known],
-        grouped.of(known),
+        values,
+        *grouped[:4],
         flagged._replace(flagged=flagged.flagged[known]),
         None if known_labels is None else known_labels.of(known),
         None if features is None else features[known].reset_index(drop=True),
         None if alike is None else alike.of(known),
         values[~known],
-        _left_out(grouped, flagged.flagged),
+        left_out,
         tuple(notes),
         probable,
         everyone,
-    )
-
-
-def _left_out(grouped: Grouped, flagged: BoolArray) -> dict[str, tuple[int, int]]:
-    """Rows and flagged rows of each group that is too small; those expected, where groups share rows."""
-    if grouped.small is None:
-        return {}
-    phi = grouped.small.weights
-    rows, hit = (np.asarray(phi.T @ z.astype(float)) for z in (np.ones(len(flagged)), flagged))
-    return {name: (round(float(a)), round(float(b))) for name, a, b in zip(grouped.left_out, rows, hit, strict=True)}
+    ).of(known)
 
 
 def who_is_flagged(
@@ -484,18 +430,19 @@ def who_is_flagged(
     contamination: float,
     threshold: float | None = None,
     flags: Any = None,
-) -> Flags:
+) -> FlaggedRows:
     """Who is flagged: by a column, by a threshold, or the share of rows or of weight nearest to the one asked for.
 
     >>> who_is_flagged(np.array([1.0, 2.0, 3.0, 3.0]), None, 0.25)
-    Flags(flagged=array([False, False,  True,  True]), fixed=True, words='50% flagged (25% asked for: ties)')
+    FlaggedRows(flagged=array([False, False,  True,  True]), fixed=True, words='50% flagged (25% asked for: ties)')
     """
     if flags is not None:
         flagged = read_labels(flags, name=Message("{@flags}"))
-        return Flags(flagged, fixed=True, words=f"{_share(flagged, weight)} flagged by the column given")
+        return FlaggedRows(flagged, fixed=True, words=f"{_share(flagged, weight)} flagged by the column given")
     if threshold is not None:
         flagged = scores >= threshold
-        return Flags(flagged, fixed=True, words=f"{_share(flagged, weight)} flagged: score of {threshold:g} or more")
+        words = f"{_share(flagged, weight)} flagged: score of {threshold:g} or more"
+        return FlaggedRows(flagged, fixed=True, words=words)
     if weight is not None and isinstance(contamination, Integral):
         raise InputError(
             "{contamination=} is a count of rows, which does not go with {@sample_weight}; give a share",
@@ -513,40 +460,31 @@ def who_is_flagged(
     nearer = above + tied - asked < asked - above or above == 0.0
     flagged = scores >= cut if nearer and above + tied < own.sum() else scores > cut
     if tied <= max(_COARSE * asked, 1.5 * float(own.max())) or not flagged.any():
-        return Flags(flagged, fixed=False)
+        return FlaggedRows(flagged, fixed=False)
     wanted = f"{contamination:,} rows" if isinstance(contamination, Integral) else f"{100 * contamination:.3g}%"
     reached = f"{int(flagged.sum()):,} rows" if isinstance(contamination, Integral) else _share(flagged, weight)
     words = f"{reached} flagged ({wanted} asked for: ties)" if reached != wanted else ""
-    return Flags(flagged, fixed=True, words=words)
+    return FlaggedRows(flagged, fixed=True, words=words)
 
 
 def _share(flagged: BoolArray, weight: FloatArray | None) -> str:
     return f"{100 * np.average(flagged, weights=weight):.3g}%"
 
 
-def _weights(sample_weight: Any) -> FloatArray:
-    weight = read_numbers(sample_weight, "sample_weight")
-    if (weight < 0).any() or not weight.any():
-        raise InputError("{@sample_weight} has negative numbers, or zeros alone; give numbers of 0 or more")
-    return weight / weight.mean()
-
-
 def read_known(labels: Any, label_propensity: Any, scores: Any, n: int) -> Labels | None:
     """Labels, which may have gaps, and the chance with which each row got one."""
-    import pandas as pd
-
-    if labels is None:
-        refuse_lone_propensity(labels, label_propensity)
+    read = read_known_labels(
+        None if labels is None else aligned(labels, "labels", scores, n), label_propensity, n, learn=False
+    )
+    if read is None:
         return None
-    column = np.array(aligned(labels, "labels", scores, n), dtype=object)
-    gaps = np.asarray(pd.isna(column))
+    values, chances = read
+    gaps = np.isnan(values)
     if gaps.all():
         raise InputError("{@labels} has no label at all; give some, or leave {@labels} out")
-    column[gaps] = 0
-    values = np.where(gaps.reshape(n, -1)[:, 0], np.nan, read_labels(column, both=not gaps.any()).astype(float))
-    if not gaps.any() or label_propensity is None:
-        return Labels(values, None, bool(gaps.any()))
-    return Labels(values, 1.0 / read_propensity(label_propensity, n), partial=True)
+    if not gaps.any():
+        read_labels(values.astype(int), both=True)
+    return Labels(values, None if chances is None or not gaps.any() else 1.0 / chances, bool(gaps.any()))
 
 
 def _refuse_features(grouped: Grouped, probable: GroupProbabilities | None, weight: FloatArray | None) -> None:
@@ -558,126 +496,60 @@ def _refuse_features(grouped: Grouped, probable: GroupProbabilities | None, weig
         raise InputError(f"{{@X}} does not go with {beside}: it compares single rows of known groups; leave it out")
 
 
-def read_alike(given: Any) -> Alike:
-    """Strata of rows alike in the columns given, and the numbers among these that were cut.
-
-    Texts are told apart by value, numbers too if they are few, else they are cut at quantiles. A missing value puts a
-    row in no stratum.
-    """
-    frame = _frame(given, "given")
-    strata, numbers, named = read_strata(frame), [], []
-    for j in range(frame.shape[1]):
-        column = frame.iloc[:, j]
-        if _is_cut(column):
-            numbers.append(column.to_numpy(dtype=float, na_value=np.nan))
-            named.append("the number given" if isinstance(frame.columns[j], int) else str(frame.columns[j]))
-    return Alike(strata, np.nan_to_num(np.stack(numbers, axis=1)) if numbers else None, tuple(named))
-
-
 def read_strata(given: Any) -> Strata:
     """Strata of equal rows: texts by value, numbers by value if few, else cut at quantiles; none where one is missing.
 
-    >>> read_strata(["b", "a", "b"])
-    Strata(codes=array([1, 0, 1]), names=('a', 'b'))
+    >>> strata = read_strata(["b", "a", "b"])
+    >>> strata.codes.tolist(), strata.names
+    ([1, 0, 1], ('a', 'b'))
     """
     frame = _frame(given, "given")
-    numbers = sum(_is_cut(frame.iloc[:, j]) for j in range(frame.shape[1]))
-    bins = min(STRATUM_BINS, int(_MOST_PARTS ** (1 / max(numbers, 1)) + 1e-9))
-    columns = [
-        bin_column(frame.iloc[:, j], bins if _is_cut(frame.iloc[:, j]) else STRATUM_BINS) for j in range(frame.shape[1])
-    ]
+    columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
+    cut = [j for j, column in enumerate(columns) if _is_number(column) and column.nunique() > STRATUM_BINS]
+    bins = min(STRATUM_BINS, int(_MOST_PARTS ** (1 / max(len(cut), 1)) + 1e-9))
+    parts = [bin_column(column, bins if j in cut else STRATUM_BINS) for j, column in enumerate(columns)]
     named = not all(isinstance(name, int) for name in frame.columns)
-    table = np.column_stack([column.codes for column in columns])
+    table = np.column_stack([part.codes for part in parts])
     known = (table >= 0).all(axis=1)
     combos, place = np.unique(table[known], axis=0, return_inverse=True)
     codes = np.full(len(table), -1, dtype=np.intp)
     codes[known] = place.ravel()
-    names = [
+    names = tuple(
         " & ".join(
-            f"{frame.columns[j]} {column.names[c]}" if named else column.names[c]
-            for j, (column, c) in enumerate(zip(columns, combo, strict=True))
+            f"{frame.columns[j]} {part.names[c]}" if named else part.names[c]
+            for j, (part, c) in enumerate(zip(parts, combo, strict=True))
         )
         for combo in combos
-    ]
-    return Strata(codes, tuple(names))
+    )
+    if not cut:
+        return Strata(codes, names)
+    numbers = np.stack([columns[j].to_numpy(dtype=float, na_value=np.nan) for j in cut], axis=1)
+    of_numbers = ["the number given" if isinstance(frame.columns[j], int) else str(frame.columns[j]) for j in cut]
+    return Strata(codes, names, numbers=np.nan_to_num(numbers), numbers_named=tuple(of_numbers))
 
 
-def _is_cut(column: "pd.Series") -> bool:
-    """Whether a column is a number of so many values that it is cut at its quantiles."""
-    import pandas as pd
-
-    plain = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-    return bool(plain and column.nunique() > STRATUM_BINS)
+def _is_number(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
-def bin_column(column: "pd.Series", n_bins: int) -> Strata:
+def bin_column(column: pd.Series, n_bins: int) -> Strata:
     """Codes of one column: its values, or quantile bins ``low to high`` of a numeric one with more than ``n_bins``."""
-    import pandas as pd
-
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+    if _is_number(column) and column.nunique() > n_bins:
         numbers = column.to_numpy(dtype=float, na_value=np.nan)
         present = numbers[~np.isnan(numbers)]
-        if len(np.unique(present)) > n_bins:
-            return _quantile_bins(numbers, present, n_bins)
+        cuts = np.unique(np.quantile(present, np.arange(1, n_bins) / n_bins))
+        _, bins = np.unique(np.searchsorted(cuts, present), return_inverse=True)
+        ends = [(present[bins == b].min(), present[bins == b].max()) for b in range(bins.max() + 1)]
+        codes = np.full(len(numbers), -1, dtype=np.intp)
+        codes[~np.isnan(numbers)] = bins
+        return Strata(codes, tuple(f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends))
     codes, values = pd.factorize(column, sort=True, use_na_sentinel=True)
     names = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     return Strata(codes.astype(np.intp), tuple(names))
 
 
-def _quantile_bins(numbers: FloatArray, present: FloatArray, n_bins: int) -> Strata:
-    cuts = np.unique(np.quantile(present, np.arange(1, n_bins) / n_bins))
-    _, codes = np.unique(np.searchsorted(cuts, present), return_inverse=True)
-    ends = [(present[codes == c].min(), present[codes == c].max()) for c in range(codes.max() + 1)]
-    names = [f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends]
-    everyone = np.full(len(numbers), -1, dtype=np.intp)
-    everyone[~np.isnan(numbers)] = codes
-    return Strata(everyone, tuple(names))
-
-
-def read_numbers(values: Any, name: str) -> FloatArray:
-    """Finite numbers, one per row; the error names the first row that has none."""
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        row, value = next((i, value) for i, value in enumerate(values) if not _is_number(value))
-        raise InputError(
-            "{$name} must be numbers, one per row; got {value!r} (first: {#row}); correct it, or leave the row out",
-            name=name, value=str(value), row=row,
-        ) from None  # fmt: skip
-    if numbers.ndim != 1:
-        raise InputError(
-            "{$name} must have one number per row, shape (n,), got shape {shape!r}",
-            name=name,
-            shape=numbers.shape,
-        )
-    bad = ~np.isfinite(numbers)
-    if bad.any():
-        raise InputError(
-            "{$name} has missing or infinite values in {bad} of {n_rows} rows (first: {#row}); "
-            "leave these rows out",
-            name=name, bad=bad.sum(), n_rows=len(bad), row=bad.argmax(),
-        )  # fmt: skip
-    if np.abs(numbers).max(initial=0.0) > LARGEST:
-        row = int(np.abs(numbers).argmax())
-        raise InputError(
-            "{$name} has the value {value:.3g} (first: {#row}); rescale values above {most:g} in magnitude",
-            name=name, value=numbers[row], row=row, most=LARGEST,
-        )  # fmt: skip
-    return numbers
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
-
-
-def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:
+def _features(X: Any) -> tuple[pd.DataFrame, list[str]]:
     """Features as a frame with text names, and the names of text columns with too many values, left out."""
-    import pandas as pd
-
     frame = _frame(X, "X")
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
     if frame.columns.has_duplicates:
@@ -702,9 +574,7 @@ def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:
     return frame, left_out
 
 
-def _frame(values: Any, name: str) -> "pd.DataFrame":
-    import pandas as pd
-
+def _frame(values: Any, name: str) -> pd.DataFrame:
     if isinstance(values, str) or np.ndim(values) not in (1, 2):
         raise ValueError(f"{name} must hold one value per row (n,), or several (n, columns)")
     frame = pd.DataFrame(values)
@@ -723,8 +593,6 @@ def _frame(values: Any, name: str) -> "pd.DataFrame":
 
 def aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
     """The values, if they have one row per score and, where both carry an index, the same order."""
-    import pandas as pd
-
     length = len(values) if hasattr(values, "__len__") else -1
     if length != n_rows:
         found = f"has {length} rows" if length >= 0 else "has no rows"

@@ -104,7 +104,7 @@ def refuse_unknown(codes: IntArray, rules: Groups) -> None:
         )  # fmt: skip
 
 
-def settle_names(tally: Mapping[str, int], rules: Groups) -> tuple[Codes, dict[str, int]]:
+def settle_names(tally: Mapping[str, int], rules: Groups, unit: str = "rows") -> tuple[Codes, dict[str, int]]:
     """Refuse, leave out or merge small groups, from the rows of each name: the groups, and the code of each name.
 
     The rules look at small groups' sizes and at the order of the others' sizes: so `read_groups` is asked about fewer
@@ -116,7 +116,7 @@ def settle_names(tally: Mapping[str, int], rules: Groups) -> tuple[Codes, dict[s
     _, order = np.unique(np.where(small, 0, counts), return_inverse=True)
     stand_in = np.where(small, counts, rules.min_size + order)
     column = np.repeat(np.array(names, dtype=object), stand_in)
-    groups = read_groups(column, len(column), rules)
+    groups = read_groups(column, len(column), rules, unit=unit)
     first = np.cumsum(stand_in) - stand_in
     return groups, {name: int(groups.codes[row]) for name, row in zip(names, first, strict=True)}
 

@@ -130,7 +130,10 @@ def read_clusters(clusters: Any, n_rows: int) -> IntArray | None:
         return None
     if np.ndim(clusters) != 1 or len(clusters) != n_rows:
         raise ValueError(f"clusters must hold one value per row, shape ({n_rows},), got shape {np.shape(clusters)}")
-    codes, _ = pd.factorize(np.asarray(pd.Series(clusters), dtype=object))
+    try:
+        codes, _ = pd.factorize(np.asarray(pd.Series(clusters), dtype=object))
+    except TypeError:  # what has no hash cannot be told apart
+        raise InputError("{@clusters} holds lists or other nested values; give one value per row") from None
     if (codes < 0).any():
         raise InputError(
             "{@clusters} has missing values in {unknown} of {n_rows} rows (first: {#row}); "

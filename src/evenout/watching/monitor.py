@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
 import evenout
-from evenout.auditing.sample import aligned, read_numbers
+from evenout.auditing.sample import aligned
 from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.intervals import SIGNS
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
-from evenout.groups.read import Codes, label_rows, places_of, read_groups
+from evenout.groups.read import Codes, label_rows, places_of, read_groups, refuse_unknown
 from evenout.groups.rules import Groups
+from evenout.metrics import one_per_row
 from evenout.storage.archive import ModelFileError, read_plain, write_plain
 from evenout.storage.output import atomic_file, finite
 from evenout.storage.walker import describe, read, sound
@@ -42,12 +44,12 @@ from evenout.watching.ledger import (
     FEWEST,
     SUMS,
     Alarm,
+    Baseline,
     BatchSums,
     Findings,
     Ledger,
     Persons,
-    Reference,
-    Settings,
+    WatchSettings,
     pairs_of,
     rank_among,
     sum_rows,
@@ -55,8 +57,6 @@ from evenout.watching.ledger import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evenout.fitting.result import FitResult
 
 FORMAT = 2
@@ -80,10 +80,10 @@ class WatchFile:
 
     watch: int
     evenout: str
-    settings: Settings
+    settings: WatchSettings
     columns: dict[str, tuple[str, ...]]
     looks: Annotated[int, Within(0, 2**31)]
-    start: Reference
+    start: Baseline
     names: tuple[str, ...]
     places: Annotated[IntArray, "B", Within(1, 2**31)]
     sums: Annotated[FloatArray, f"B {len(SUMS)} G"]
@@ -138,7 +138,7 @@ class FairnessMonitor(RefusesOldNames):
         Whether everything promised is known to be kept, on average over all batches, and there was no alarm.
     interval : tuple of float
         Ends of the largest gap between two groups, on average over all batches.
-    reference : Reference or None
+    reference : Baseline or None
         What is kept of the start.
     columns : dict of str to list of str
         Names of columns that the command line reads; saved with the watch, and not used here.
@@ -192,8 +192,8 @@ class FairnessMonitor(RefusesOldNames):
         rules.refuse({"continuous": (), "cross": True}, "a watch, which compares crossed groups")
         if rules.small == "merge":
             raise InputError("{small='merge'} does not go with a watch, to which every batch brings other groups")
-        self.settings = Settings(**given, min_size=rules.min_size, small=rules.small, unknown=rules.unknown)
-        self.reference: Reference | None = None
+        self.settings = WatchSettings(**given, min_size=rules.min_size, small=rules.small, unknown=rules.unknown)
+        self.reference: Baseline | None = None
         self.alarms: tuple[Alarm, ...] = ()
         self.columns: dict[str, list[str]] = {}
         self._batches: dict[str, BatchSums] = {}
@@ -226,7 +226,7 @@ class FairnessMonitor(RefusesOldNames):
             groups=Groups(min_size=rules.min_size, unknown=rules.unknown),
         )
         knots = summarise(found.mixture.apply(found.seen.S, found.seen.t))
-        start = Reference.of(knots, found.threshold, labels, left_out, ranks, flagged, codes, None, level)
+        start = Baseline.of(knots, found.threshold, labels, left_out, ranks, flagged, codes, None, level)
         counts = found.counts[[found.groups.labels.index(label) for label in labels]] * (len(ranks) / found.n_rows)
         monitor.reference = replace(start, counts=np.maximum(counts.round().astype(np.int64), FEWEST))
         return monitor
@@ -266,11 +266,14 @@ class FairnessMonitor(RefusesOldNames):
         wrong = [name for name in tolerance if name not in labels] if isinstance(tolerance, dict) else []
         if wrong:
             raise InputError("{@tolerance} names {name!r}, which is no group of the start", name=wrong[0])
-        above = _between(values, self.settings.contamination) if threshold is None else float(threshold)
+        above = float(flag_threshold(values, self.settings.contamination) if threshold is None else threshold)
+        flagged = values > above
+        if threshold is None and flagged.any():  # half-way between the last row that is not flagged and the first
+            above = float(values[~flagged].max() + values[flagged].min()) / 2.0
         knots = summarise(values)
         level = 0.25 * self.settings.false_alarms / len(pairs_of(len(labels))[0])
         ranks, name = rank_among(knots, values), str(batch or "")
-        self.reference = Reference.of(knots, above, labels, left_out, ranks, values > above, codes, who, level, name)
+        self.reference = Baseline.of(knots, above, labels, left_out, ranks, values > above, codes, who, level, name)
         self._forget()
         return self
 
@@ -291,7 +294,8 @@ class FairnessMonitor(RefusesOldNames):
         """
         if self.reference is None:
             return self.start(scores, sensitive_features=sensitive_features, batch=batch, person=person)
-        name = self._next_name() if batch is None else str(batch)
+        free = (f"batch {n}" for n in count(len(self._batches) + 1) if f"batch {n}" not in self)
+        name = next(free) if batch is None else str(batch)
         if name in self:
             raise InputError(
                 "batch {name!r} has been counted already; leave it out, or give it another name", name=name
@@ -367,23 +371,24 @@ class FairnessMonitor(RefusesOldNames):
         try:
             data = read_plain(Path(path))
             written = data.get("watch") if isinstance(data, dict) else None
-            if not isinstance(written, int) or written != FORMAT:
-                raise ModelFileError(_other_format(written))
+            if not isinstance(written, int) or isinstance(written, bool):
+                raise ModelFileError("its watch is missing: it is no watch")
+            if written < FORMAT:
+                raise ModelFileError(f"its watch is format {written}, of evenout 0.2: begin another watch")
+            if written > FORMAT:
+                raise ModelFileError("its watch is of a later version: update evenout")
             state = read(WatchFile, data, "watch")
             given = dict(vars(state.settings))
             rules = {name: given.pop(name) for name in ("min_size", "small", "unknown")}
-            return sound("watch.settings", lambda: cls(**given, groups=Groups(**rules)))._take(state)
+            monitor = sound("watch.settings", lambda: cls(**given, groups=Groups(**rules)))
         except ModelFileError as error:
             words = str(error).replace("model file", "file of a watch").replace("model", "watch")
             raise ModelFileError(f"{path} cannot be loaded: {words}") from None
-
-    def _take(self, state: WatchFile) -> "FairnessMonitor":
-        """Go on where a watch was saved."""
-        self.reference, self.alarms, self._looks = state.start, state.alarms, state.looks
-        self.columns = {name: list(columns) for name, columns in state.columns.items()}
+        monitor.reference, monitor.alarms, monitor._looks = state.start, state.alarms, state.looks
+        monitor.columns = {name: list(columns) for name, columns in state.columns.items()}
         each = zip(state.names, state.places.tolist(), state.sums, state.signed, state.others, strict=True)
-        self._batches = {batch[0]: BatchSums(*batch) for batch in each}
-        return self
+        monitor._batches = {batch[0]: BatchSums(*batch) for batch in each}
+        return monitor
 
     @property
     def batches(self) -> tuple[str, ...]:
@@ -408,7 +413,8 @@ class FairnessMonitor(RefusesOldNames):
     @property
     def interval(self) -> tuple[float, float]:
         """Ends of the largest gap of ranks, on average over all batches; of the start before there is any."""
-        return self.findings.interval
+        _, low, high = self.findings.gaps
+        return float(np.maximum(np.maximum(low, -high), 0.0).max()), float(np.maximum(-low, high).max())
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -422,19 +428,52 @@ class FairnessMonitor(RefusesOldNames):
             raise InputError("the watch has not begun; call start() or update() first")
         return Findings(self.reference, Ledger(self._batches, len(self.reference.labels)), self.settings, self._looks)
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """One row per group: rows, share and flag rate; the gap of ranks to the group that is furthest away.
 
         Gap, flag rate and their intervals are of all batches, or of the start before there is any.
         """
-        return self.findings.groups()
+        findings = self.findings
+        counts, n, labels = findings.reference.counts, findings.ledger.total("counts"), findings.reference.labels
+        now = n if len(findings.ledger.places) else counts.astype(float)
+        (gap, low, high), (least, most) = findings.gaps, findings.promised
+        rate, rate_low, rate_high = findings.flag_rates
+        turned = [
+            (s * gap[q], *sorted((s * low[q], s * high[q])), *sorted((s * least[q], s * most[q])))
+            for _, q, s in findings.farthest
+        ]
+        names = ("gap", "low", "high", "promised_low", "promised_high")
+        return pd.DataFrame({
+            "group": labels,
+            "rows": n.astype(int),
+            "share_at_start": counts / counts.sum(),
+            "share": now / max(now.sum(), 1.0),
+            "against": [labels[h] for h, _, _ in findings.farthest],
+            **dict(zip(names, np.array(turned).T + 0.0, strict=True)),  # no -0.0
+            "flag_rate": rate, "flag_low": rate_low, "flag_high": rate_high,
+        })  # fmt: skip
 
-    def history(self) -> "pd.DataFrame":
+    def history(self) -> pd.DataFrame:
         """One row per batch and group: its mean rank and flag rate; gap and interval of all batches until then.
 
         The gap is to the group that is furthest away now.
         """
-        return self.findings.history()
+        findings = self.findings
+        labels, until = findings.reference.labels, findings.ledger.contrast("ranks").until()
+        low, high = until.interval(0.5 * findings.level)
+        n, ranks, flagged = (
+            findings.ledger.by_place(findings.ledger.column(name)) for name in ("counts", "ranks", "flagged")
+        )
+        rows = []
+        for p in range(len(findings.ledger.places)):
+            for g, (h, q, s) in enumerate(findings.farthest):
+                size, ends = n[p, g] or np.nan, sorted((s * low[p, q], s * high[p, q]))
+                rows.append({
+                    "batch": findings.ledger.names(p), "group": labels[g], "rows": int(n[p, g]),
+                    "mean_rank": ranks[p, g] / size, "flag_rate": flagged[p, g] / size,
+                    "against": labels[h], "gap": s * until.mean[p, q], "low": ends[0], "high": ends[1],
+                })  # fmt: skip
+        return pd.DataFrame(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the history, of types that JSON has."""
@@ -451,9 +490,6 @@ class FairnessMonitor(RefusesOldNames):
 
     def __repr__(self) -> str:
         return text.watch_text(self) if self.reference is not None else "FairnessMonitor(), not begun"
-
-    def _next_name(self) -> str:
-        return next(name for n in count(len(self._batches) + 1) if (name := f"batch {n}") not in self)
 
     def _look(self) -> Self:
         """See what the sums say now; an alarm stays."""
@@ -477,9 +513,7 @@ class FairnessMonitor(RefusesOldNames):
 
 def _read_scores(scores: Any, sensitive_features: Any) -> FloatArray:
     """One finite number per row, with a group for each."""
-    values = read_numbers(scores, "scores")
-    if len(values) == 0:
-        raise InputError("{@scores} has no rows; give one score per row")
+    values = one_per_row(scores, "scores")
     if sensitive_features is None:
         raise InputError("{@sensitive_features} is missing: a watch needs the group of every row")
     aligned(sensitive_features, "sensitive_features", scores, len(values))
@@ -488,8 +522,6 @@ def _read_scores(scores: Any, sensitive_features: Any) -> FloatArray:
 
 def _read_persons(person: Any, scores: Any, n_rows: int) -> Persons:
     """Who each row is of: codes, and names as text."""
-    import pandas as pd
-
     column = pd.Series(aligned(person, "person", scores, n_rows)).reset_index(drop=True)
     if column.isna().any():
         raise InputError(
@@ -501,19 +533,12 @@ def _read_persons(person: Any, scores: Any, n_rows: int) -> Persons:
 
 
 def _read_codes(
-    sensitive_features: Any, n_rows: int, labels: tuple[str, ...], settings: Settings
+    sensitive_features: Any, n_rows: int, labels: tuple[str, ...], settings: WatchSettings
 ) -> tuple[IntArray, dict[str, int]]:
     """The place of each row's group in ``labels``, -1 for others; and how many rows of which others, "" for none."""
-    import pandas as pd
-
     frame = pd.DataFrame(sensitive_features)
     codes, missing = np.full(n_rows, -1, dtype=np.intp), frame.isna().any(axis=1).to_numpy()
-    if missing.any() and settings.unknown == "error":
-        raise InputError(
-            "{@sensitive_features} has missing values in {n} of {n_rows} rows (first: {#row}); fill them in, "
-            "or set {unknown='ignore'}",
-            n=int(missing.sum()), n_rows=n_rows, row=int(missing.argmax()),
-        )  # fmt: skip
+    refuse_unknown(np.where(missing, -1, 0), Groups(unknown=settings.unknown))
     others = {"": int(missing.sum())} if missing.any() else {}
     if missing.all():
         return codes, others
@@ -538,13 +563,6 @@ def _large_enough(
         )  # fmt: skip
     codes = np.append(np.where(small, -1, np.cumsum(~small) - 1), -1)[groups.codes]
     return codes, tuple(names[~small]), dict(zip(names[small], groups.counts[small].tolist(), strict=True))
-
-
-def _between(values: FloatArray, contamination: float) -> float:
-    """A threshold half-way between the last row that is not flagged and the first that is: the score of neither."""
-    above = flag_threshold(values, contamination)
-    flagged = values > above
-    return float(values[~flagged].max() + values[flagged].min()) / 2.0 if flagged.any() else float(above)
 
 
 def _fitted(model: Any) -> "tuple[Any, FitResult]":
@@ -592,12 +610,3 @@ def _unseen_ranks(found: "FitResult", target: Any) -> FloatArray:
         rows = np.flatnonzero(folds == fold)
         ranks[rows] = (rankdata(Z[rows] @ weights) - 0.5) / max(len(rows), 1)
     return ranks
-
-
-def _other_format(written: Any) -> str:
-    """Why a file is not read, in the words of one that does not fit."""
-    if not isinstance(written, int) or isinstance(written, bool):
-        return "its watch is missing: it is no watch"
-    if written < FORMAT:
-        return f"its watch is format {written}, of evenout 0.2: begin another watch"
-    return "its watch is of a later version: update evenout"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from evenout.watching.monitor import FairnessMonitor
 
 _NAME = 40  # of a group's name
+_KEPT = ("no alarm; whether the promise is kept cannot be told yet", "no alarm, and the promise is kept")
 _WIDTH = 24  # of the same in the table
 _MOST = 12  # groups in the table; all are in to_frame()
 
@@ -77,7 +78,7 @@ def _alarm(alarm: Alarm, monitor: "FairnessMonitor") -> str:
 def _ranks(monitor: "FairnessMonitor") -> str:
     low, high = monitor.interval
     return (
-        f"Ranks: {_told(monitor.findings.kept('ranks'))}. The largest gap of mean ranks, over all batches, is "
+        f"Ranks: {_KEPT[monitor.findings.kept('ranks')]}. The largest gap of mean ranks, over all batches, is "
         f"between {number(low)} and {number(high)}; promised is {_promised(monitor)}."
     )
 
@@ -88,11 +89,7 @@ def _flags(monitor: "FairnessMonitor", ratio: float) -> str:
     so_far = (
         f"The lowest rate is {number(lowest / highest)} of the highest so far" if highest > 0 else "Nobody is flagged"
     )
-    return f"Flag rates: {_told(monitor.findings.kept('flags'))}. {so_far}; promised is {number(ratio)}."
-
-
-def _told(kept: bool) -> str:
-    return "no alarm, and the promise is kept" if kept else "no alarm; whether the promise is kept cannot be told yet"
+    return f"Flag rates: {_KEPT[monitor.findings.kept('flags')]}. {so_far}; promised is {number(ratio)}."
 
 
 def _scores(shifts: Mapping[str, Shift], *, even: bool) -> str:
