@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, TypeAlias, overload
+from typing import Any, overload
 
 import numpy as np
 import pandas as pd
@@ -40,9 +40,6 @@ from evenout.tables.rows import as_seed
 
 MIN_FLAGGED = 10  # a flag rate that rests on fewer flagged rows is called rough
 
-
-# Tests that are corrected together, each with the place of its audit.
-Questions: TypeAlias = list[list[tuple[int, Measure]]]
 
 _RULES = {
     "contamination": ENSEMBLE["contamination"],
@@ -163,7 +160,7 @@ def audit(
     Scores differ between groups: ...
     """
     rules = Groups.read(groups)
-    options = {
+    options: dict[str, Any] = {
         "contamination": contamination,
         "threshold": threshold,
         "resamples": resamples,
@@ -197,10 +194,9 @@ def audit(
             Codes(inputs.codes, inputs.names, small), own.min_size, "rows" if clusters is None else "clusters"
         )
         audits.append((inputs, settings, own, measures))
-    asked = _questions([measures for *_, measures in audits])
-    corrected = _corrected([measures for *_, measures in audits], asked)
+    corrected, tests = _correct([measures for *_, measures in audits])
     results = [
-        _result(inputs, settings, own, measures, options, asked)
+        _result(inputs, settings, own, measures, options, tests)
         for (inputs, settings, own, _), measures in zip(audits, corrected, strict=True)
     ]
     return results[0] if parts.keys() == {""} else AttributeAudits(dict(zip(parts, results, strict=True)))
@@ -223,7 +219,7 @@ def _result(
     rules: Groups,
     measures: list[Measure],
     options: dict[str, Any],
-    asked: Questions,
+    tests: list[int],
 ) -> AuditResult:
     """The result, with the measures as they are after the correction for all tests that were asked together."""
     flagged_counts = np.rint(inputs.sample.members.weights.T @ inputs.flags.flagged.astype(float)).astype(np.intp)
@@ -242,7 +238,7 @@ def _result(
         left_out=left_out,
         settings=options | {"groups": rules.get_params(deep=False)},
         rough=tuple(f"{name!r} ({n:,} rows, {k:,} flagged)" for name, n, k in each if k < MIN_FLAGGED),
-        notes=(*inputs.notes, *notes(inputs, settings, map(len, asked), gap_found=gap_found(measures, settings))),
+        notes=(*inputs.notes, *notes(inputs, settings, tests, gap_found=gap_found(measures, settings))),
         scores=inputs.scores,
         groups=inputs.codes,
         shared=not inputs.whole,
@@ -344,28 +340,28 @@ def gap_found(measures: list[Measure], settings: AuditSettings) -> bool:
     return (welch.value if np.isnan(gap.p) else gap.p) <= 1 - settings.confidence
 
 
-def _corrected(audits: Sequence[list[Measure]], asked: Questions) -> list[list[Measure]]:
-    """Holm's correction within each set of questions; a measure tested as another shares that one's p-value."""
-    adjusted: dict[tuple[int, str, str | None], float] = {}
-    for together in asked:
-        for (place, m), p in zip(together, holm(np.array([m.p for _, m in together])), strict=True):
-            adjusted[place, m.measure, m.detail] = float(p)
+def _correct(audits: Sequence[list[Measure]]) -> tuple[list[list[Measure]], list[int]]:
+    """Holm's correction within each question, over all audits together, and the number of tests of each.
 
-    def corrected(place: int, m: Measure) -> Measure:
-        key = place, MEANINGS[m.measure].tested_as or m.measure, m.detail
-        return replace(m, p_adjusted=adjusted.get(key, float("nan")))
-
-    return [[corrected(place, m) for m in measures] for place, measures in enumerate(audits)]
-
-
-def _questions(audits: Sequence[list[Measure]]) -> Questions:
-    """The tests made, each with the place of its audit, by the question that they are corrected with."""
+    A measure tested as another shares that one's p-value.
+    """
     asked: dict[str, list[tuple[int, Measure]]] = {}
-    for place, measures in enumerate(audits):
+    for audited, measures in enumerate(audits):
         for m in measures:
             if MEANINGS[m.measure].tested_as is None and not np.isnan(m.p):
-                asked.setdefault(MEANINGS[m.measure].question, []).append((place, m))
-    return list(asked.values())
+                asked.setdefault(MEANINGS[m.measure].question, []).append((audited, m))
+    adjusted: dict[tuple[int, str, str | None], float] = {}
+    for together in asked.values():
+        for (audited, m), p in zip(together, holm(np.array([m.p for _, m in together])), strict=True):
+            adjusted[audited, m.measure, m.detail] = float(p)
+    corrected = [
+        [
+            replace(m, p_adjusted=adjusted.get((audited, MEANINGS[m.measure].tested_as or m.measure, m.detail), np.nan))
+            for m in measures
+        ]
+        for audited, measures in enumerate(audits)
+    ]
+    return corrected, [len(together) for together in asked.values()]
 
 
 MetricFunction = Callable[[Any, Any], float]

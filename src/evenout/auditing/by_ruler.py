@@ -155,7 +155,7 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
     shares = np.clip(inputs.sample.total / everything.total[0], 0.0, 1.0)
     low, high = wilson_interval(shares, np.full(len(shares), everything.size[0]), normal_value(confidence))
     ends = zip(groups, shares.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [*(Measure("group_share", at.group, None, *share, n=at.n) for at, *share in ends), *found]
+    return [*(Measure("group_share", at.group, None, v, lo, hi, n=at.n) for at, v, lo, hi in ends), *found]
 
 
 def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -> list[Measure]:

@@ -190,8 +190,8 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
                 np.hypot(m.high - m.value, old.value - old.low),
             )
             change = _change(m.measure, m.group, m.value - old.value, float("nan"))
-            ends = {"low": float(change.change - below), "high": float(change.change + above)}
-            changes.append(replace(change, detail=m.detail, earlier=old.value, later=m.value, **ends))
+            low, high = float(change.change - below), float(change.change + above)
+            changes.append(replace(change, detail=m.detail, earlier=old.value, later=m.value, low=low, high=high))
     only = [
         f"group {shown(name)!r} is in the {which} batch only, so the gaps are between different groups"
         for which, here, there in (("later", later, earlier), ("earlier", earlier, later))

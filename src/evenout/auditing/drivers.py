@@ -1,6 +1,5 @@
 """Which features drive a gap, and how rows that are alike score."""
 
-from collections.abc import Callable
 from itertools import combinations, pairwise
 from typing import Literal, NamedTuple
 
@@ -24,9 +23,9 @@ _BLOCK = 100  # permutations at once
 
 
 class _Cells(NamedTuple):
-    """Rows of each group in each bin of one feature: count, mean and variance of their scores, shape (G, B) each."""
+    """Rows of each group in each bin of one feature, and mean and variance of their scores, shape (G, B) each."""
 
-    count: FloatArray
+    rows: FloatArray
     mean: FloatArray
     variance: FloatArray
 
@@ -81,8 +80,8 @@ def gap_drivers(
             else _cluster_shares(y, codes, groups, n_groups, clusters, times)
         )
         low, high = percentiles(drawn[:, None], confidence)
-        share = float(_shares(cells.count, cells.count * cells.mean)[0])
-        used = cells.count[:, cells.count.sum(axis=0) > 0]
+        share = float(_shares(cells.rows, cells.rows * cells.mean)[0])
+        used = cells.rows[:, cells.rows.sum(axis=0) > 0]
         # of "all groups have the same mix of bins"
         mix_p = float(chi2_contingency(used, correction=False).pvalue) if used.shape[1] > 1 else 1.0
         p = float("nan") if np.isnan(p) else max(float(p), mix_p)
@@ -134,7 +133,7 @@ def _shares(count: FloatArray, sums: FloatArray) -> FloatArray:
 
 def _resampled_shares(cells: _Cells, size: int, rng: np.random.Generator) -> FloatArray:
     count = np.stack(
-        [rng.multinomial(int(row.sum()), row / row.sum(), size=size) for row in cells.count], axis=1
+        [rng.multinomial(int(row.sum()), row / row.sum(), size=size) for row in cells.rows], axis=1
     ).astype(float)
     sums = count * cells.mean + np.sqrt(count * cells.variance) * rng.standard_normal(count.shape)
     return _shares(count, sums)
@@ -247,31 +246,20 @@ class PairMeasures:
         """Measures of the sampled rows themselves."""
         return self(self._indicator(self.groups[None]))
 
-    def bootstrap(self, size: int, rng: np.random.Generator) -> Values:
-        """Measures of resamples, drawn within each group with replacement."""
-        clusters, members = self._unit_of, self._indicator(self.groups[None])
-
-        def weights(batch: int) -> FloatArray:
-            times = cluster_draws(clusters, self.groups, self.n_groups, batch, rng).T
-            return members * times[:, None, clusters]
-
-        return self._in_batches(weights, size)
-
-    def permutations(self, size: int, rng: np.random.Generator) -> Values:
-        """Measures with the group labels shuffled."""
-        owner = self.groups[self._first]
-
-        def weights(batch: int) -> FloatArray:
-            return self._indicator(rng.permuted(np.tile(owner, (batch, 1)), axis=1)[:, self._unit_of])
-
-        return self._in_batches(weights, size)
-
-    def _in_batches(self, weights: Callable[[int], FloatArray], size: int) -> Values:
-        parts = [self(weights(min(_BATCH, size - start))) for start in range(0, size, _BATCH)]
-        return {
-            name: np.concatenate([np.empty((0, 1)), *(part[name] for part in parts)])
-            for name in ("individual_unfairness_raw", "individual_unfairness")
-        }
+    def resampled(self, size: int, rng: np.random.Generator, *, shuffled: bool = False) -> Values:
+        """Measures of resamples, drawn within each group with replacement, or with the group labels shuffled."""
+        owner, members = self.groups[self._first], self._indicator(self.groups[None])
+        parts: list[Values] = []
+        for start in range(0, size, _BATCH):
+            batch = min(_BATCH, size - start)
+            if shuffled:
+                labels = rng.permuted(np.tile(owner, (batch, 1)), axis=1)
+                parts.append(self(self._indicator(labels[:, self._unit_of])))
+            else:
+                times = cluster_draws(self._unit_of, self.groups, self.n_groups, batch, rng).T
+                parts.append(self(members * times[:, None, self._unit_of]))
+        names = ("individual_unfairness_raw", "individual_unfairness")
+        return {name: np.concatenate([np.empty((0, 1)), *(part[name] for part in parts)]) for name in names}
 
     def _indicator(self, groups: IntArray) -> FloatArray:
         return (groups[:, None] == np.arange(self.n_groups)[:, None]).astype(float)

@@ -109,9 +109,10 @@ def summarise(
             open_still = p > 1 - settings.confidence
             low, high = (np.where(open_still, end(x, kind.even), x) for end, x in ((np.fmin, low), (np.fmax, high)))
         undefined = np.isnan(drawn).mean(axis=0) if len(drawn) else np.zeros(len(value))
-        for at, *numbers, share in zip(columns(kind), value, low, high, p, undefined, strict=True):
+        for at, v, lo, hi, pv, share in zip(columns(kind), value, low, high, p, undefined, strict=True):
             note = f"undefined in {share:.0%} of the resamples" if share > 0.05 else ""
-            measures.append(Measure(name, at.group, at.detail, *map(float, numbers), n=at.n, note=note))
+            numbers = float(v), float(lo), float(hi), float(pv)
+            measures.append(Measure(name, at.group, at.detail, *numbers, n=at.n, note=note))
     return measures
 
 
@@ -188,14 +189,7 @@ def seen_strata_gap(
 
 def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Generator) -> list[Measure]:
     """Measures of scores and groups alone; groups are shuffled among all rows."""
-    n, names, fixed = len(inputs.scores), inputs.names, inputs.flags.fixed
-    exact, rounded = _level_tables(inputs)
-
-    def measure(counts: IntArray, table: Table, noise: bool) -> Values:
-        shares = (settings.share, TOP_SHARES, QUANTILES)
-        around = table.counts if noise else None
-        return score_measures(counts, table.values, *shares, background=table.background, around=around, fixed=fixed)
-
+    n, names = len(inputs.scores), inputs.names
     groups, everyone = _columns(inputs), MeasureColumn(None, None, n, inputs.units())
     every = np.concatenate([inputs.scores, inputs.background])
     on_top = [int(who_is_flagged(every, None, share).flagged[:n].sum()) for share in TOP_SHARES]
@@ -205,7 +199,21 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
         "quantiles": [at._replace(detail=f"{q:g}") for at in groups for q in QUANTILES],
         "tops": [MeasureColumn(None, f"top {share:.0%}", k, k) for share, k in zip(TOP_SHARES, on_top, strict=True)],
     }
-    found = _resample(measure, exact, rounded, settings, rng)
+    found = _resample(
+        lambda counts, table, noise: score_measures(
+            counts,
+            table.values,
+            settings.share,
+            TOP_SHARES,
+            QUANTILES,
+            background=table.background,
+            around=table.counts if noise else None,
+            fixed=inputs.flags.fixed,
+        ),
+        *_level_tables(inputs),
+        settings,
+        rng,
+    )
     measures = summarise(found, lambda kind: columns[kind.per], settings)
     centre = inputs.scores.mean()
     means = inputs.sample.measure(inputs.scores - centre)
@@ -219,27 +227,31 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
     rows = float(n) if inputs.clusters is None else float(n) ** 2 / float((np.bincount(inputs.clusters) ** 2).sum())
     low, high = wilson(inputs.counts.astype(float) * (rows / n), rows, settings.confidence)
     ends = zip(groups, low.tolist(), high.tolist(), strict=True)
-    return [*(Measure("group_share", at.group, None, at.n / n, *x, n=at.n) for at, *x in ends), *measures]
+    return [*(Measure("group_share", at.group, None, at.n / n, lo, hi, n=at.n) for at, lo, hi in ends), *measures]
 
 
 def label_family(
     inputs: AuditInputs, labels: IntArray, settings: AuditSettings, rng: np.random.Generator
 ) -> list[Measure]:
     """Measures against known outliers; groups are shuffled among rows of the same label."""
-    G, fixed = len(inputs.names), inputs.flags.fixed
-    exact, rounded = _level_tables(inputs, labels)
-
-    def measure(counts: IntArray, table: Table, noise: bool) -> Values:  # noqa: ARG001
-        by_label = counts.reshape(len(counts), G, 2, 2, -1) if fixed else counts.reshape(len(counts), G, 2, -1)
-        return label_measures(by_label, settings.share, background=table.background, fixed=fixed)
-
     rows = {"outliers": labels == 1, "inliers": labels == 0, "flagged": inputs.flags.flagged}
     rows |= {"everyone": np.ones(len(labels), dtype=bool)}
     columns = {("groups", among): _columns(inputs, used) for among, used in rows.items()}
     columns |= {
         ("all", among): [MeasureColumn(None, None, int(used.sum()), inputs.units(used))] for among, used in rows.items()
     }
-    found = _resample(measure, exact, rounded, settings, rng)
+    shape = (len(inputs.names), *(2,) * (1 + inputs.flags.fixed), -1)
+    found = _resample(
+        lambda counts, table, _: label_measures(
+            counts.reshape(len(counts), *shape),
+            settings.share,
+            background=table.background,
+            fixed=inputs.flags.fixed,
+        ),
+        *_level_tables(inputs, labels),
+        settings,
+        rng,
+    )
     measures = summarise(found, lambda kind: columns[kind.per, kind.among], settings)
     if settings.resamples:
         outliers = np.array([at.n for at in columns["groups", "outliers"]], dtype=float)
@@ -262,9 +274,6 @@ def strata_family(
         for levels in (None, limit)
     )
 
-    def measure(counts: IntArray, table: Table, noise: bool) -> Values:
-        return strata_measures(counts, table.values, table.edges, around=table.counts if noise else None)
-
     n = np.add.reduceat(exact.counts, exact.edges[:-1], axis=1)  # (G, S)
     compared, sizes = int(n[:, (n >= 2).sum(axis=0) >= 2].sum()), n.sum(axis=0).tolist()
     columns = {
@@ -272,7 +281,15 @@ def strata_family(
         "strata": [MeasureColumn(None, name, size, size) for name, size in zip(strata.names, sizes, strict=True)],
         "groups": _columns(inputs),
     }
-    found = _resample(measure, exact, rounded, settings, rng)
+    found = _resample(
+        lambda counts, table, noise: strata_measures(
+            counts, table.values, table.edges, around=table.counts if noise else None
+        ),
+        exact,
+        rounded,
+        settings,
+        rng,
+    )
     measures = summarise(found, lambda kind: columns[kind.per], settings)
     if settings.resamples:
         means = inputs.sample.means(inputs.scores)
@@ -300,13 +317,13 @@ def individual_family(
     sample = rows[part]
     pairs = PairMeasures(inputs.scores[sample], comparable[part], codes[sample], G, scale, units[sample])
     there = pairs.value()
-    drawn = pairs.bootstrap(settings.resamples, rng)
+    drawn = pairs.resampled(settings.resamples, rng)
     narrow = np.sqrt(len(np.unique(units[sample])) / inputs.units())
     resamples = Resamples(value, {name: value[name] + narrow * (drawn[name] - there[name]) for name in value}, {})
     everyone = MeasureColumn(None, None, len(rows), inputs.units())
     measures = summarise(resamples, lambda _: [everyone], settings)
     if settings.resamples > 0:
-        permuted = pairs.permutations(min(settings.resamples, _SHUFFLES), rng)["individual_unfairness"]
+        permuted = pairs.resampled(min(settings.resamples, _SHUFFLES), rng, shuffled=True)["individual_unfairness"]
         shuffled = float(value["individual_unfairness"][0, 0] + (permuted - there["individual_unfairness"]).mean())
         measures.append(Measure("individual_unfairness_shuffled", None, None, shuffled, n=len(rows)))
     alike = effective_pairs(comparable, codes[rows], scale) * (n / len(rows)) ** 2

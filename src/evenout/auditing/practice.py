@@ -351,12 +351,12 @@ def practice_table(
     bad = flag_means == "bad"
     outcome = _Outcome(people, ~people.flagged if bad else people.flagged, bad, confidence)
     by_stratum, notes = [], []
-    for attribute in people.attributes if kind == "strata" and people.strata is not None else ():
+    for attribute in people.attributes if kind == "strata" else ():
         counts = [outcome.per_stratum(attribute.codes == group) for group in range(len(attribute.names))]
         by_stratum += [
             {"attribute": attribute.name, "stratum": stratum, "group": group, "people": int(n[part]),
              "favoured": int(k[part]), **outcome.columns("rate", rate(int(k[part]), int(n[part]), confidence))}
-            for part, stratum in enumerate(people.strata.names)
+            for part, stratum in enumerate(people.strata.names if people.strata else ())
             for group, (k, n) in zip(attribute.names, counts, strict=True)
         ]  # fmt: skip
     if people.clustered:

@@ -217,7 +217,7 @@ def read_attributes(sensitive_features: Any, n_rows: int) -> tuple[Strata, ...]:
         parts.append((" & ".join(names) if plain else "all crossed", frame))
     attributes = []
     for name, columns in parts:
-        codes, labels = np.full(n_rows, -1, dtype=np.intp), ()
+        codes, labels = np.full(n_rows, -1, dtype=np.intp), tuple[str, ...]()
         known = columns.notna().all(axis=1).to_numpy()
         if known.any():
             groups = label_rows(columns[known], int(known.sum()))

@@ -42,8 +42,13 @@ def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
     said = [_alarm(alarm, monitor) for alarm in monitor.alarms]
     said += [] if "ranks" in alarmed or monitor.settings.tolerance == 1 else [_ranks(monitor)]
     said += [] if ratio is None or "flags" in alarmed else [_flags(monitor, ratio)]
-    said += [_scores(found.shifts("ranks"), even="ranks" not in alarmed), *_flagged(found.shifts("flagged"))]
-    said += _mix(found.mix)
+    said.append(_scores(found.shifts("ranks"), even="ranks" not in alarmed))
+    if flagged := _often(found.shifts("flagged"), figures=True):
+        said.append(f"Flagged since the start: {flagged}.")
+    if mixed := _often(found.mix):
+        said.append(f"The mix of groups has changed, which is no gap between them: {mixed}.")
+    elif found.mix:
+        said.append("No change in the mix of groups can be told from noise.")
     return (*said, *_others(monitor, found.others), _condition(monitor))
 
 
@@ -108,25 +113,14 @@ def _scores(shifts: Mapping[str, Shift], *, even: bool) -> str:
     )
 
 
-def _flagged(shifts: Mapping[str, Shift]) -> list[str]:
-    moved = [
-        f"'{shown(name, _NAME)}' {'more' if shift.moved > 0 else 'less'} often ({_ends(shift.since, 100)}%, was "
-        f"{number(50 * sum(shift.before))}%)"
+def _often(shifts: Mapping[str, Shift], *, figures: bool = False) -> str:
+    """Groups that come, or are flagged, more or less often than at the start."""
+    return _listed(
+        f"'{shown(name, _NAME)}' {'more' if shift.moved > 0 else 'less'} often"
+        + (f" ({_ends(shift.since, 100)}%, was {number(50 * sum(shift.before))}%)" if figures else "")
         for name, shift in shifts.items()
         if shift.moved
-    ]
-    return [f"Flagged since the start: {_listed(moved)}."] if moved else []
-
-
-def _mix(mix: Mapping[str, Shift]) -> list[str]:
-    moved = [
-        f"'{shown(name, _NAME)}' {'more' if shift.moved > 0 else 'less'} often"
-        for name, shift in mix.items()
-        if shift.moved
-    ]
-    if not mix or not moved:
-        return ["No change in the mix of groups can be told from noise."] if mix else []
-    return [f"The mix of groups has changed, which is no gap between them: {_listed(moved)}."]
+    )
 
 
 def _others(monitor: "FairnessMonitor", others: Mapping[str, int]) -> list[str]:
