@@ -209,7 +209,7 @@ def _attributes(sensitive: Any, rules: Groups) -> dict[str, Any]:
         return {"": sensitive}
     frame = pd.DataFrame(sensitive)
     require_protected(rules.continuous, [str(name) for name in frame.columns])
-    each = {str(name): frame.iloc[:, [place]] for place, name in enumerate(frame.columns)}
+    each = {str(name): frame.iloc[:, [j]] for j, name in enumerate(frame.columns)}
     return each | ({" & ".join(each): frame} if rules.cross == "both" else {})
 
 

@@ -135,27 +135,30 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
     groups, everyone = _columns(inputs), MeasureColumn(None, None, len(inputs.scores), inputs.units())
     welch = scores.p_value(null=False)
     p_mean, p_flag = (welch, flags.p_value()) if settings.resamples else (NAN, NAN)
-    found = _levels("mean_score", scores, groups, settings, shift=centre)
-    found += _levels("flag_rate", flags, groups, settings, rate=True)
+    measures = _levels("mean_score", scores, groups, settings, shift=centre)
+    measures += _levels("flag_rate", flags, groups, settings, rate=True)
     for name, rates in (("flag_rate_ratio", flags), ("unflagged_rate_ratio", flags.rest())):
-        found.append(_measure(name, everyone, rates.ratio(confidence), p_flag, settings))
+        measures.append(_measure(name, everyone, rates.ratio(confidence), p_flag, settings))
     gaps = _squared(scores, inputs.sample.total, variance, settings, rng)
-    found += [_measure(f"demographic_parity{more}", everyone, gap, p_mean, settings) for more, gap in gaps.items()]
+    measures += [_measure(f"demographic_parity{more}", everyone, gap, p_mean, settings) for more, gap in gaps.items()]
     if settings.resamples and not inputs.bounded:
-        found += [_test("mean_score_test", everyone, p_mean, scores), _test("flag_rate_test", everyone, p_flag, flags)]
+        measures += [
+            _test("mean_score_test", everyone, p_mean, scores),
+            _test("flag_rate_test", everyone, p_flag, flags),
+        ]
         # the smallest differences that the tests would have seen, the groups taken as if they shared no rows
         size = scores.means.size
         spread = (np.diag(scores.means.cov) * size)[None]
         moments = GroupMoments(size, scores.means.mean[None], spread, np.array([variance]))
         drawn = _chi_squares("mean_score", scores)
-        found.append(seen_mean_gap(drawn, moments, names, confidence, everyone.n))
-        found.append(_seen_rates("flag_rate", flags, names, settings))
-    found.append(Measure("welch_test", None, None, float(welch), n=everyone.n))
+        measures.append(seen_mean_gap(drawn, moments, names, confidence, everyone.n))
+        measures.append(_seen_rates("flag_rate", flags, names, settings))
+    measures.append(Measure("welch_test", None, None, float(welch), n=everyone.n))
     everything = replace(inputs.sample, members=Membership.of_codes(np.zeros(len(inputs.scores), dtype=np.intp), 1))
     shares = np.clip(inputs.sample.total / everything.total[0], 0.0, 1.0)
     low, high = wilson_interval(shares, np.full(len(shares), everything.size[0]), normal_value(confidence))
     ends = zip(groups, shares.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [*(Measure("group_share", at.group, None, v, lo, hi, n=at.n) for at, v, lo, hi in ends), *found]
+    return [*(Measure("group_share", at.group, None, v, lo, hi, n=at.n) for at, v, lo, hi in ends), *measures]
 
 
 def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -> list[Measure]:
@@ -168,25 +171,25 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -
         "false_positive_rate": (looked_at * (1.0 - y), flagged),
         "precision": (looked_at * flagged, y),
     }
-    found, silent = [], labels.chosen or settings.resamples == 0
+    measures, silent = [], labels.chosen or settings.resamples == 0
     for name, (counted, z) in among.items():
         used, of_flags = counted > 0, name.endswith("positive_rate")
         measured = _Measured.of(inputs, z, counted=counted, flags=of_flags)
-        found += _levels(name, measured, _columns(inputs, used), settings, rate=True)
+        measures += _levels(name, measured, _columns(inputs, used), settings, rate=True)
         if name == "outlier_rate":
             continue
         at, p = MeasureColumn(None, None, int(used.sum()), inputs.units(used)), NAN if silent else measured.p_value()
-        found.append(_measure(f"{name}_gap", at, measured.gap(settings.confidence), p, settings))
+        measures.append(_measure(f"{name}_gap", at, measured.gap(settings.confidence), p, settings))
         if of_flags and not np.isnan(p):
-            found.append(_test(f"{name}_test", at, p, measured))
+            measures.append(_test(f"{name}_test", at, p, measured))
         if name == "true_positive_rate" and not np.isnan(p):
-            found.append(_seen_rates(name, measured, inputs.names, settings))
+            measures.append(_seen_rates(name, measured, inputs.names, settings))
     if not inputs.bounded:
         auc, at = _auc(inputs, looked_at, y), MeasureColumn(None, None, int((looked_at > 0).sum()), inputs.units())
-        found += _levels("auc", auc, _columns(inputs, looked_at > 0), settings, rate=True)
+        measures += _levels("auc", auc, _columns(inputs, looked_at > 0), settings, rate=True)
         p = NAN if silent else auc.p_value()
-        found.append(_measure("auc_gap", at, auc.gap(settings.confidence), p, settings))
-    return [replace(m, note=CHOSEN) for m in found] if labels.chosen else found
+        measures.append(_measure("auc_gap", at, auc.gap(settings.confidence), p, settings))
+    return [replace(m, note=CHOSEN) for m in measures] if labels.chosen else measures
 
 
 def _auc(inputs: AuditInputs, looked_at: FloatArray, y: FloatArray) -> _Measured:
@@ -199,12 +202,12 @@ def _auc(inputs: AuditInputs, looked_at: FloatArray, y: FloatArray) -> _Measured
         out, rest = own * y[rows], own * (1.0 - y[rows])
         if not (out.sum() > 0 and rest.sum() > 0):
             continue
-        levels, place = np.unique(inputs.scores[rows], return_inverse=True)
+        levels, level = np.unique(inputs.scores[rows], return_inverse=True)
         out, rest = out / out.sum(), rest / rest.sum()
-        of_rest, of_out = (np.bincount(place, part, minlength=len(levels)) for part in (rest, out))
+        of_rest, of_out = (np.bincount(level, part, minlength=len(levels)) for part in (rest, out))
         below, above = np.cumsum(of_rest) - 0.5 * of_rest, 1.0 - np.cumsum(of_out) + 0.5 * of_out
         value[g], e[g] = float(of_out @ below), 1.0 / (out**2).sum()
-        psi[rows, g] = out * (below[place] - value[g]) + rest * (above[place] - value[g])
+        psi[rows, g] = out * (below[level] - value[g]) + rest * (above[level] - value[g])
     psi *= np.sqrt(np.where(e > 1.0, e / np.maximum(e - 1.0, 1e-9), 0.0))
     means = Means(value, sample.covariance(csc_array(psi)), e, sample.compared)
     return _Measured(means, means, value, value)
@@ -233,20 +236,20 @@ def strata_family(
     p = NAN if silent else _strata_p(null, inner.total, len(inputs.names))
     at = MeasureColumn(None, None, len(z), inputs.units())
     gaps = _squared(measured, inner.total, 1.0, settings, rng)
-    found = [_measure(f"conditional_parity{more}", at, gaps[more], p, settings) for more in ("", "_corrected")]
+    measures = [_measure(f"conditional_parity{more}", at, gaps[more], p, settings) for more in ("", "_corrected")]
     sizes = np.bincount(strata, minlength=len(alike.names)).tolist()
     for part, (name, size) in enumerate(zip(alike.names, sizes, strict=True)):
         alone = _part(measured, part, len(inputs.names))
         gap = _squared(alone, np.ones(len(inputs.names)), 1.0, settings, rng)[""]
         own = NAN if silent else alone.p_value()
-        found.append(_measure("parity_within", MeasureColumn(None, name, size, size), gap, own, settings))
+        measures.append(_measure("parity_within", MeasureColumn(None, name, size, size), gap, own, settings))
     everyone, columns = np.zeros(len(z), dtype=np.intp), _columns(inputs)
     for name, column in (("mean_apart", z), ("apart_by_strata", z - left)):
         apart = sample.among_alike(column, everyone)
-        found += _levels(name, _Measured.bound(inputs, sample, column, apart, apart), columns, settings)
+        measures += _levels(name, _Measured.bound(inputs, sample, column, apart, apart), columns, settings)
     if not silent:
-        found += [_test("strata_test", at, p, measured), _seen_within(null, inputs.names, settings, at.n)]
-    return found
+        measures += [_test("strata_test", at, p, measured), _seen_within(null, inputs.names, settings, at.n)]
+    return measures
 
 
 def _part(measured: _Measured, part: int, n_groups: int) -> _Measured:

@@ -35,25 +35,12 @@ def score_measures(
     around: IntArray | None = None,
     fixed: bool = False,
 ) -> Values:
-    """Measures of scores and groups alone.
+    """Measures of scores and groups alone, from rows of each group (b, G, L) at levels with ``values`` (L,), ascending.
 
-    Parameters
-    ----------
-    counts : array of shape (b, G, L)
-        Rows of each group at each score level.
-    values : array of shape (L,)
-        Scores of the levels, ascending.
-    contamination : float
-        Share of rows that is flagged: those above the percentile of `evenout.core.flags`.
-    shares : sequence of float
-        Shares of the highest rows whose group mix is compared with that of all rows.
-    quantiles : sequence of float
-        Quantiles of each group's scores; group by group in one row of ``score_quantile``.
-    background : array of shape (L,), optional
-        Rows of no group that is compared: they count towards the thresholds alone.
-    around : array of shape (G, L), optional
-    fixed : bool
-        Flags are fixed in advance: counts have each level twice, shape (b, G, 2 L), those of flagged rows last.
+    The highest ``contamination`` of the rows is flagged, ties as in `evenout.core.flags`. The group mix of the highest
+    ``shares`` is compared with that of all rows; ``quantiles`` are of each group, group by group in one row. Rows in
+    ``background`` (L,) belong to no group that is compared, and count towards thresholds alone. Where flags are
+    ``fixed`` in advance, counts have each level twice, shape (b, G, 2 L), those of flagged rows last.
 
     Notes
     -----
@@ -143,18 +130,18 @@ def chi_square(hits: FloatArray | IntArray, sizes: FloatArray | IntArray) -> Flo
 @lru_cache(maxsize=8)  # the same for every batch of resamples
 def threshold_ranks(n_rows: int, shares: tuple[float, ...]) -> IntArray:
     """Place, from 0 in ascending order, of the row above whose score the highest ``share`` of the rows lie."""
-    places = np.arange(n_rows, dtype=float)
-    return np.array([int(flag_threshold(places, share)) for share in shares], dtype=np.intp)
+    positions = np.arange(n_rows, dtype=float)
+    return np.array([int(flag_threshold(positions, share)) for share in shares], dtype=np.intp)
 
 
 def group_quantiles(reached: IntArray, values: FloatArray, quantiles: Sequence[float]) -> FloatArray:
     """Quantiles of each group's scores, interpolated as in numpy, shape (b, G Q)."""
     columns = []
     for group in range(reached.shape[1]):
-        place = (reached[:, group, -1:] - 1) * np.asarray(quantiles, dtype=float)
-        low = np.floor(place).astype(np.intp)
-        part = place - low
-        lower, upper = (_locate(reached[:, group], at) for at in (low, np.ceil(place).astype(np.intp)))
+        position = (reached[:, group, -1:] - 1) * np.asarray(quantiles, dtype=float)
+        low = np.floor(position).astype(np.intp)
+        part = position - low
+        lower, upper = (_locate(reached[:, group], at) for at in (low, np.ceil(position).astype(np.intp)))
         columns.append((1 - part) * values[lower] + part * values[upper])
     return np.concatenate(columns, axis=1)
 
@@ -259,9 +246,9 @@ def _cuts(reached: IntArray, shares: tuple[float, ...]) -> IntArray:
     nearer to the share; all rather than that nobody is flagged.
     """  # noqa: D205
     n = reached[:, -1:]
-    places = _ranks(n[:, 0], shares)
-    cuts = _locate(reached, places)
-    asked, above = n - 1 - places, n - np.take_along_axis(reached, cuts, axis=1)
+    positions = _ranks(n[:, 0], shares)
+    cuts = _locate(reached, positions)
+    asked, above = n - 1 - positions, n - np.take_along_axis(reached, cuts, axis=1)
     tied = n - np.take_along_axis(reached, np.maximum(cuts - 1, 0), axis=1)
     nearer = (cuts > 0) & ((tied - asked < asked - above) | (above == 0)) & (tied < n)
     return cuts - nearer
@@ -269,15 +256,15 @@ def _cuts(reached: IntArray, shares: tuple[float, ...]) -> IntArray:
 
 def _ranks(n_rows: IntArray, shares: tuple[float, ...]) -> IntArray:
     """`threshold_ranks` of each table, shape (b, m)."""
-    sizes, place = np.unique(n_rows, return_inverse=True)
+    sizes, of_size = np.unique(n_rows, return_inverse=True)
     if len(sizes) > 4:  # clusters of unequal size: rounding in the last place does not matter there
         return np.floor((n_rows[:, None] - 1) * (1.0 - np.array(shares)) + 1e-9).astype(np.intp)
-    return np.stack([threshold_ranks(int(n), shares) for n in sizes])[place]
+    return np.stack([threshold_ranks(int(n), shares) for n in sizes])[of_size]
 
 
-def _locate(reached: IntArray, places: IntArray) -> IntArray:
+def _locate(reached: IntArray, positions: IntArray) -> IntArray:
     """The level of the rows at the given places (from 0, ascending) in each table, shape (b, m)."""
-    return np.stack([np.searchsorted(row, at, side="right") for row, at in zip(reached, places, strict=True)])
+    return np.stack([np.searchsorted(row, at, side="right") for row, at in zip(reached, positions, strict=True)])
 
 
 def standardised(counts: IntArray, values: FloatArray) -> tuple[FloatArray, float, float]:

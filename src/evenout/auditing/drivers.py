@@ -103,10 +103,10 @@ def cluster_draws(clusters: IntArray, groups: IntArray, n_groups: int, size: int
 
 def _cells(scores: FloatArray, bins: IntArray, groups: IntArray, n_groups: int) -> _Cells:
     n_bins = int(bins.max()) + 1
-    place, size = groups * n_bins + bins, n_groups * n_bins
-    count = np.bincount(place, minlength=size).astype(float)
-    mean = np.bincount(place, weights=scores, minlength=size) / np.maximum(count, 1)
-    variance = np.bincount(place, weights=(scores - mean[place]) ** 2, minlength=size) / np.maximum(count, 1)
+    cell, size = groups * n_bins + bins, n_groups * n_bins
+    count = np.bincount(cell, minlength=size).astype(float)
+    mean = np.bincount(cell, weights=scores, minlength=size) / np.maximum(count, 1)
+    variance = np.bincount(cell, weights=(scores - mean[cell]) ** 2, minlength=size) / np.maximum(count, 1)
     return _Cells(*(part.reshape(n_groups, n_bins) for part in (count, mean, variance)))
 
 
@@ -149,9 +149,9 @@ def _cluster_shares(
 ) -> FloatArray:
     """Share explained in each resample of clusters, shape (size,)."""
     n_bins = int(bins.max()) + 1
-    shape, places = (n_groups * n_bins, len(times)), (groups * n_bins + bins, clusters)
+    shape, cells = (n_groups * n_bins, len(times)), (groups * n_bins + bins, clusters)
     count, sums = (
-        np.asarray(scipy.sparse.coo_array((values, places), shape=shape).tocsr() @ times, dtype=float).T
+        np.asarray(scipy.sparse.coo_array((values, cells), shape=shape).tocsr() @ times, dtype=float).T
         for values in (np.ones(len(bins)), scores)
     )
     return _shares(count.reshape(-1, n_groups, n_bins), sums.reshape(-1, n_groups, n_bins))

@@ -73,22 +73,22 @@ class Resamples(NamedTuple):
 
 
 def summarise(
-    found: Resamples, columns: Callable[[Meaning], Sequence[MeasureColumn]], settings: AuditSettings
+    sampled: Resamples, columns: Callable[[Meaning], Sequence[MeasureColumn]], settings: AuditSettings
 ) -> list[Measure]:
     """Turn values and resamples into measures with intervals and p-values; ``columns`` are those of a measure."""
     measures, z = [], normal_value(settings.confidence)
 
     def level_ends(name: str, z: float) -> tuple[FloatArray, FloatArray]:
         units = np.array([at.units for at in columns(MEANINGS[name])], dtype=float)
-        return level_interval(MEANINGS[name], found.value[name][0], found.drawn[name], units, z)
+        return level_interval(MEANINGS[name], sampled.value[name][0], sampled.drawn[name], units, z)
 
-    for name, (value, *_) in found.value.items():
-        kind, drawn, tested = MEANINGS[name], found.drawn[name], MEANINGS[name].tested_as or name
+    for name, (value, *_) in sampled.value.items():
+        kind, drawn, tested = MEANINGS[name], sampled.drawn[name], MEANINGS[name].tested_as or name
         p = low = high = np.full(len(value), np.nan)
-        if tested in found.permuted and not kind.by_interval:
-            p = p_value(MEANINGS[tested], found.value[tested][0], found.permuted[tested])
+        if tested in sampled.permuted and not kind.by_interval:
+            p = p_value(MEANINGS[tested], sampled.value[tested][0], sampled.permuted[tested])
         if kind.compares is not None and len(drawn):
-            levels, resampled = found.value[kind.compares][0], found.drawn[kind.compares]
+            levels, resampled = sampled.value[kind.compares][0], sampled.drawn[kind.compares]
             levels = 1 - levels if kind.rest else levels
 
             def ends(z: float, kind: Meaning = kind) -> tuple[FloatArray, FloatArray]:
@@ -100,8 +100,8 @@ def summarise(
             p = np.array([interval_p_value(levels, ends, resampled)]) if kind.by_interval else p
         elif kind.shape in ("squared", "gap") and len(drawn):
             source = kind.twin or name
-            noise, gap = found.drawn[f"noise of {source}"], found.value[source][0]
-            low, high = gap_interval(kind, gap, found.drawn[source], noise, settings.confidence)
+            noise, gap = sampled.drawn[f"noise of {source}"], sampled.value[source][0]
+            low, high = gap_interval(kind, gap, sampled.drawn[source], noise, settings.confidence)
         elif kind.shape != "none" and len(drawn):
             low, high = level_ends(name, z)
         low, high = within_range(kind, value, low, high)
@@ -127,24 +127,24 @@ def _note(compared: str, names: tuple[str, ...], pair: tuple[int, int], held: st
 
 
 def seen_mean_gap(
-    found: Resamples, moments: GroupMoments, names: tuple[str, ...], confidence: float, n: int
+    sampled: Resamples, moments: GroupMoments, names: tuple[str, ...], confidence: float, n: int
 ) -> Measure:
     """Between the groups with the lowest and the highest mean, in standard deviations of all n scores."""
-    pair = _lowest_and_highest(found.value["mean_score"][0])
+    pair = _lowest_and_highest(sampled.value["mean_score"][0])
     noise = moments.variance[0] / moments.count
     spread, gap = float(np.sqrt(moments.total_variance[0])), float("nan")
     if spread > 0:
         error = float(np.sqrt(noise[pair[0]] + noise[pair[1]]))
-        gap = mean_gap(error, found.permuted["mean_score_test"][:, 0], len(names) - 1, confidence) / spread
+        gap = mean_gap(error, sampled.permuted["mean_score_test"][:, 0], len(names) - 1, confidence) / spread
     note = _note("between {} and {}", names, pair, "sizes and spreads of the groups as they are", "in between")
     return Measure("mean_score_detectable", None, None, gap, n=n, note=note)
 
 
 def seen_rate_gap(
-    measure: str, found: Resamples, sizes: FloatArray, names: tuple[str, ...], confidence: float
+    measure: str, sampled: Resamples, sizes: FloatArray, names: tuple[str, ...], confidence: float
 ) -> Measure:
     """Between the groups with the lowest and the highest rate, ``measure``, of groups with ``sizes`` rows."""
-    rates, n = found.value[measure][0], int(sizes.sum())
+    rates, n = sampled.value[measure][0], int(sizes.sum())
     known = np.flatnonzero(~np.isnan(rates))
     if len(known) < 2:
         return Measure(f"{measure}_detectable", None, None, float("nan"), n=n)
@@ -154,7 +154,7 @@ def seen_rate_gap(
     share = float((rates[known] * sizes[known]).sum() / sizes[known].sum())
 
     def seen(low: int, high: int) -> Detectable:
-        permuted = found.permuted[f"{measure}_test"][:, 0]
+        permuted = sampled.permuted[f"{measure}_test"][:, 0]
         return rate_gap(float(sizes[low]), float(sizes[high]), share, permuted, len(known) - 1, confidence)
 
     first, held = seen(low, high), "sizes of the groups and rate of all rows as they are"
@@ -167,7 +167,7 @@ def seen_rate_gap(
 
 
 def seen_strata_gap(
-    found: Resamples, table: Table, means: FloatArray, names: tuple[str, ...], confidence: float
+    sampled: Resamples, table: Table, means: FloatArray, names: tuple[str, ...], confidence: float
 ) -> Measure:
     """The same gap in every stratum, between the groups with the lowest and the highest mean.
 
@@ -180,7 +180,7 @@ def seen_strata_gap(
     spread = float(np.sqrt(np.cov(table.values, fweights=table.counts.sum(axis=0), ddof=0)))
     gap = float("nan")
     if precision[pair] > 0 and spread > 0:
-        permuted = found.permuted["strata_test"][:, 0]
+        permuted = sampled.permuted["strata_test"][:, 0]
         unit = max(float(permuted.mean()) / max(freedom, 1), 1.0) if len(permuted) else 1.0
         gap = mean_gap(float(np.sqrt(unit / precision[pair])), permuted, freedom, confidence) / spread
     note = _note("between {} and {}", names, pair, "the same in every stratum, sizes as they are", "in between")
@@ -199,7 +199,7 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
         "quantiles": [at._replace(detail=f"{q:g}") for at in groups for q in QUANTILES],
         "tops": [MeasureColumn(None, f"top {share:.0%}", k, k) for share, k in zip(TOP_SHARES, on_top, strict=True)],
     }
-    found = _resample(
+    sampled = _resample(
         lambda counts, table, noise: score_measures(
             counts,
             table.values,
@@ -214,15 +214,15 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
         settings,
         rng,
     )
-    measures = summarise(found, lambda kind: columns[kind.per], settings)
+    measures = summarise(sampled, lambda kind: columns[kind.per], settings)
     centre = inputs.scores.mean()
     means = inputs.sample.measure(inputs.scores - centre)
     variance = np.diag(means.cov) * means.size
     moments = GroupMoments(means.size, (centre + means.mean)[None], variance[None], np.array([inputs.scores.var()]))
     measures.append(Measure("welch_test", None, None, float(no_gap_p_value(moments)[0]), n=n))
     if settings.resamples:
-        measures.append(seen_mean_gap(found, moments, names, settings.confidence, n))
-        measures.append(seen_rate_gap("flag_rate", found, inputs.counts.astype(float), names, settings.confidence))
+        measures.append(seen_mean_gap(sampled, moments, names, settings.confidence, n))
+        measures.append(seen_rate_gap("flag_rate", sampled, inputs.counts.astype(float), names, settings.confidence))
     # clusters of rows count as n^2 / sum of their squared sizes rows
     rows = float(n) if inputs.clusters is None else float(n) ** 2 / float((np.bincount(inputs.clusters) ** 2).sum())
     low, high = wilson(inputs.counts.astype(float) * (rows / n), rows, settings.confidence)
@@ -241,7 +241,7 @@ def label_family(
         ("all", among): [MeasureColumn(None, None, int(used.sum()), inputs.units(used))] for among, used in rows.items()
     }
     shape = (len(inputs.names), *(2,) * (1 + inputs.flags.fixed), -1)
-    found = _resample(
+    sampled = _resample(
         lambda counts, table, _: label_measures(
             counts.reshape(len(counts), *shape),
             settings.share,
@@ -252,10 +252,10 @@ def label_family(
         settings,
         rng,
     )
-    measures = summarise(found, lambda kind: columns[kind.per, kind.among], settings)
+    measures = summarise(sampled, lambda kind: columns[kind.per, kind.among], settings)
     if settings.resamples:
         outliers = np.array([at.n for at in columns["groups", "outliers"]], dtype=float)
-        measures.append(seen_rate_gap("true_positive_rate", found, outliers, inputs.names, settings.confidence))
+        measures.append(seen_rate_gap("true_positive_rate", sampled, outliers, inputs.names, settings.confidence))
     return measures
 
 
@@ -281,7 +281,7 @@ def strata_family(
         "strata": [MeasureColumn(None, name, size, size) for name, size in zip(strata.names, sizes, strict=True)],
         "groups": _columns(inputs),
     }
-    found = _resample(
+    sampled = _resample(
         lambda counts, table, noise: strata_measures(
             counts, table.values, table.edges, around=table.counts if noise else None
         ),
@@ -290,10 +290,10 @@ def strata_family(
         settings,
         rng,
     )
-    measures = summarise(found, lambda kind: columns[kind.per], settings)
+    measures = summarise(sampled, lambda kind: columns[kind.per], settings)
     if settings.resamples:
         means = inputs.sample.means(inputs.scores)
-        measures.append(seen_strata_gap(found, exact, means, inputs.names, settings.confidence))
+        measures.append(seen_strata_gap(sampled, exact, means, inputs.names, settings.confidence))
     return measures
 
 

@@ -72,8 +72,8 @@ def audit_page(
 
 def write_audit_page(path: Path, page: str) -> None:
     """Write the page: whole or not at all."""
-    with atomic_file(path) as place:
-        place.write_text(page, encoding="utf-8", newline="\n")
+    with atomic_file(path) as file:
+        file.write_text(page, encoding="utf-8", newline="\n")
 
 
 def notebook(result: "AuditResult") -> str:
@@ -82,9 +82,9 @@ def notebook(result: "AuditResult") -> str:
         [row[name] for name in ("name", "rows", "mean", "flagged", "rate", "interval")] for row in _groups(result)
     ]
     heads = ["group", "rows", "mean score", "flagged", "flag rate", "interval"]
-    found = html_table(["found"], [[sentence] for sentence in result.verdict])
+    verdict = html_table(["found"], [[sentence] for sentence in result.verdict])
     caption = f"Audit of {len(result.scores):,} rows in {len(result.group_names)} groups, {flagged_words(result)}"
-    return html_table(heads, groups[:50], caption) + found
+    return html_table(heads, groups[:50], caption) + verdict
 
 
 def _part(name: str, result: "AuditResult") -> dict[str, Any]:

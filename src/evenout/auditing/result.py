@@ -322,7 +322,7 @@ class AttributeAudits(_Pages, PerAttribute[AuditResult]):
         """One table of all columns; see `AuditResult.table`."""
         from evenout.auditing.practice import practice_table
 
-        parts = [found.everyone for found in self.values() if found.everyone is not None]
+        parts = [audit.everyone for audit in self.values() if audit.everyone is not None]
         people = replace(parts[0], attributes=tuple(part.attributes[-1] for part in parts))
         confidence = next(iter(self.values())).settings["confidence"]
         return practice_table(people, kind, flag_means=flag_means, reference=reference, confidence=confidence)

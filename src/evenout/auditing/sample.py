@@ -49,9 +49,9 @@ class Strata:
 
     def of(self, rows: BoolArray) -> "Strata":
         """Some of the rows, by the codes that these have."""
-        used, place = np.unique(np.append(-1, self.codes[rows]), return_inverse=True)
+        used, codes = np.unique(np.append(-1, self.codes[rows]), return_inverse=True)
         names, numbers = tuple(self.names[u] for u in used[1:]), None if self.numbers is None else self.numbers[rows]
-        return replace(self, codes=place[1:] - 1, names=names, numbers=numbers)
+        return replace(self, codes=codes[1:] - 1, names=names, numbers=numbers)
 
 
 class CurveGrid(NamedTuple):
@@ -143,11 +143,11 @@ def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
         rows.append(np.flatnonzero((key >= 0) & (share > 0)))
         keys.append(key[rows[-1]])
         shares.append(share[rows[-1]])
-    found, columns = np.unique(np.concatenate(keys), return_inverse=True)
+    occurring, columns = np.unique(np.concatenate(keys), return_inverse=True)
     at = np.concatenate(rows), columns
-    phi = csc_array((np.concatenate(shares), at), shape=(len(numbers), len(found)))
+    phi = csc_array((np.concatenate(shares), at), shape=(len(numbers), len(occurring)))
     phi.sum_duplicates()
-    values = np.stack(np.unravel_index(found, sizes), axis=1).tolist()
+    values = np.stack(np.unravel_index(occurring, sizes), axis=1).tolist()
     named = [
         group_name(
             [attribute.name for attribute in coder.attributes],
@@ -450,8 +450,8 @@ def who_is_flagged(
         )
     n = len(scores)
     if weight is None:
-        place = int(flag_threshold(np.arange(n, dtype=float), flagged_share(contamination, n)))
-        cut, asked = float(np.partition(scores, place)[place]), float(n - 1 - place)
+        last = int(flag_threshold(np.arange(n, dtype=float), flagged_share(contamination, n)))
+        cut, asked = float(np.partition(scores, last)[last]), float(n - 1 - last)
     else:
         asked = float(contamination * weight.sum())
         cut = weighted_quantile(scores, weight, 1.0 - contamination)
@@ -511,9 +511,9 @@ def read_strata(given: Any) -> Strata:
     named = not all(isinstance(name, int) for name in frame.columns)
     table = np.column_stack([part.codes for part in parts])
     known = (table >= 0).all(axis=1)
-    combos, place = np.unique(table[known], axis=0, return_inverse=True)
+    combos, part_of = np.unique(table[known], axis=0, return_inverse=True)
     codes = np.full(len(table), -1, dtype=np.intp)
-    codes[known] = place.ravel()
+    codes[known] = part_of.ravel()
     names = tuple(
         " & ".join(
             f"{frame.columns[j]} {part.names[c]}" if named else part.names[c]
@@ -595,8 +595,8 @@ def aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
     """The values, if they have one row per score and, where both carry an index, the same order."""
     length = len(values) if hasattr(values, "__len__") else -1
     if length != n_rows:
-        found = f"has {length} rows" if length >= 0 else "has no rows"
-        raise ValueError(f"{name} {found}, but scores has {n_rows}; give one row per score")
+        got = f"has {length} rows" if length >= 0 else "has no rows"
+        raise ValueError(f"{name} {got}, but scores has {n_rows}; give one row per score")
     index: Any = getattr(values, "index", None)
     order: Any = getattr(scores, "index", None)
     both = isinstance(index, pd.Index) and isinstance(order, pd.Index)

@@ -222,8 +222,8 @@ def _seen(result: "AuditResult", what: str) -> str:
 
 def _ends(result: "AuditResult", measure: str) -> tuple["Measure", "Measure"]:
     """The groups with the lowest and the highest value."""
-    found = [result.get(measure, name) for name in result.group_names]
-    known = [m for m in found if not np.isnan(m.value)]
+    measures = [result.get(measure, name) for name in result.group_names]
+    known = [m for m in measures if not np.isnan(m.value)]
     return min(known, key=lambda m: m.value), max(known, key=lambda m: m.value)
 
 
@@ -300,13 +300,13 @@ def _comparisons(result: "AuditResult") -> list[str]:
 
 
 def _drivers(result: "AuditResult") -> list[str]:
-    found = [m for m in result.measures if m.measure == "gap_explained"]
-    if not found:
+    drivers = [m for m in result.measures if m.measure == "gap_explained"]
+    if not drivers:
         return []
     lines = [f"{'part of the gap that goes with a feature':<{_WIDTH}} {'value':>9}  {'interval':<19} p, corrected"]
     lines += [
         f"{shown(str(m.detail), _WIDTH):<{_WIDTH}} {m.value:>9.0%}  "
         f"{'' if np.isnan(m.low) else f'{m.low:.0%} to {m.high:.0%}':<19} {chance(m.p_adjusted)}".rstrip()
-        for m in found[:_DRIVERS]
+        for m in drivers[:_DRIVERS]
     ]
-    return [*lines, f"({len(found) - _DRIVERS} more)"] if len(found) > _DRIVERS else lines
+    return [*lines, f"({len(drivers) - _DRIVERS} more)"] if len(drivers) > _DRIVERS else lines

@@ -423,12 +423,12 @@ class Findings:
             return []
         (low, high), ratio, contrast = self.promised, self.settings.flag_rate_ratio, self.ledger.contrast
         ranks = contrast("ranks")
-        found = self._beyond("ranks", ranks, 1.0, high, ranks) + self._beyond("ranks", ranks, -1.0, -low, ranks)
+        alarms = self._beyond("ranks", ranks, 1.0, high, ranks) + self._beyond("ranks", ranks, -1.0, -low, ranks)
         if ratio is not None:
             flags, none = contrast("flagged"), np.zeros(len(self.first))
-            found += self._beyond("flags", contrast("flagged", own=ratio), 1.0, none, flags)
-            found += self._beyond("flags", contrast("flagged", rest=ratio), -1.0, none, flags)
-        return [alarm for _, alarm in sorted(found, key=lambda each: -each[0])]
+            alarms += self._beyond("flags", contrast("flagged", own=ratio), 1.0, none, flags)
+            alarms += self._beyond("flags", contrast("flagged", rest=ratio), -1.0, none, flags)
+        return [alarm for _, alarm in sorted(alarms, key=lambda each: -each[0])]
 
     def _beyond(
         self, promise: str, tested: Contrast, sign: float, bound: FloatArray, shown: Contrast
@@ -436,7 +436,7 @@ class Findings:
         """Alarms in one direction, where ``sign * tested`` is certain to be above the bound; with the least excess."""
         since, level = tested.since(), self.level * start_shares(self.ledger.places)[:, None]
         beyond = sign * since.sums - bound * since.weight
-        found = []
+        alarms = []
         if self.ledger.by_person:
             exceeded = beyond > since.reach(level)
         else:
@@ -451,8 +451,8 @@ class Findings:
             group, than = (self.reference.labels[g] for g in (self.first[q], self.second[q])[:: int(sign)])
             earliest, best, latest, raised = map(self.ledger.names, (*began, len(self.ledger.places) - 1))
             ends = sorted((low, high))
-            found.append((least, Alarm(promise, group, than, best, earliest, latest, raised, ends[0], ends[1])))
-        return found
+            alarms.append((least, Alarm(promise, group, than, best, earliest, latest, raised, ends[0], ends[1])))
+        return alarms
 
     @cached_property
     def flag_rates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -478,8 +478,8 @@ class Findings:
         before, level = counts / counts.sum(), self._rate / (4.0 * len(n))
         reach = upper_bound(n * (1.0 - before) ** 2 + (n.sum() - n) * before**2, level)
         ends = zip(before, (n - reach) / n.sum(), (n + reach) / n.sum(), strict=True)
-        found = [self._shift(p, counts.sum(), max(low, 0.0), min(high, 1.0), level) for p, low, high in ends]
-        return dict(zip(self.reference.labels, found, strict=True))
+        shifts = [self._shift(p, counts.sum(), max(low, 0.0), min(high, 1.0), level) for p, low, high in ends]
+        return dict(zip(self.reference.labels, shifts, strict=True))
 
     @property
     def others(self) -> dict[str, int]:

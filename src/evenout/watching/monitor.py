@@ -209,10 +209,10 @@ class FairnessMonitor(RefusesOldNames):
         too, and the lower end of the ratio on such rows is watched. Its own threshold says who is flagged.
         """
         check_parameters({"false_alarms": false_alarms}, {"false_alarms": _RULES["false_alarms"]})
-        ensemble, found = _fitted(model)
-        ranks, asked = _unseen_ranks(found, ensemble.judged_on), ensemble.flag_rate_ratio
+        ensemble, result = _fitted(model)
+        ranks, asked = _unseen_ranks(result, ensemble.judged_on), ensemble.flag_rate_ratio
         rules = Groups.read(Groups(min_size=FEWEST) if groups is None else groups)
-        codes, labels, left_out = _large_enough(found.groups, found.counts, rules.min_size)
+        codes, labels, left_out = _large_enough(result.groups, result.counts, rules.min_size)
         known, n_pairs = codes >= 0, len(pairs_of(len(labels))[0])
         flagged, ratio = ranks > 1.0 - flagged_share(ensemble.contamination, len(ranks)), None
         level = 0.25 * false_alarms / (n_pairs * (1 if asked is None else 2))
@@ -225,9 +225,9 @@ class FairnessMonitor(RefusesOldNames):
             contamination=ensemble.contamination,
             groups=Groups(min_size=rules.min_size, unknown=rules.unknown),
         )
-        knots = summarise(found.mixture.apply(found.seen.S, found.seen.t))
-        start = Baseline.of(knots, found.threshold, labels, left_out, ranks, flagged, codes, None, level)
-        counts = found.counts[[found.groups.labels.index(label) for label in labels]] * (len(ranks) / found.n_rows)
+        knots = summarise(result.mixture.apply(result.seen.S, result.seen.t))
+        start = Baseline.of(knots, result.threshold, labels, left_out, ranks, flagged, codes, None, level)
+        counts = result.counts[[result.groups.labels.index(label) for label in labels]] * (len(ranks) / result.n_rows)
         monitor.reference = replace(start, counts=np.maximum(counts.round().astype(np.int64), FEWEST))
         return monitor
 
@@ -321,7 +321,7 @@ class FairnessMonitor(RefusesOldNames):
         once, so that merging twice changes nothing. All is as if the batches had come here, and the false-alarm rate
         is that of this one watch; alarms of the others stay theirs.
         """
-        taken = dict(self._batches)
+        batches = dict(self._batches)
         for other in others:
             if self.reference is None or other.reference is None or self.reference.digest != other.reference.digest:
                 raise InputError(
@@ -330,17 +330,17 @@ class FairnessMonitor(RefusesOldNames):
                 )
             if other.settings != self.settings:
                 raise InputError("two watches can be merged only if they promise the same; begin both with one setting")
-            if len({batch.signed.shape for batch in (*taken.values(), *other._batches.values())}) > 1:
+            if len({batch.signed.shape for batch in (*batches.values(), *other._batches.values())}) > 1:
                 raise InputError("a watch with {@person} and one without it cannot be merged; give it to both or none")
             for name, batch in other._batches.items():
-                if not taken.setdefault(name, batch).same(batch):
+                if not batches.setdefault(name, batch).same(batch):
                     raise InputError(
                         "both watches have a batch {name!r}, with different rows; give each batch a name of its own",
                         name=name,
                     )
-        if taken.keys() == self._batches.keys():
+        if batches.keys() == self._batches.keys():
             return self
-        self._batches = taken
+        self._batches = batches
         return self._look()
 
     def save(self, path: str | Path) -> None:
@@ -543,10 +543,10 @@ def _read_codes(
     if missing.all():
         return codes, others
     groups = label_rows(frame[~missing], int((~missing).sum()))
-    place = places_of(labels)
-    codes[~missing] = np.array([place.get(label, -1) for label in groups.labels], dtype=np.intp)[groups.codes]
+    place_of = places_of(labels)
+    codes[~missing] = np.array([place_of.get(label, -1) for label in groups.labels], dtype=np.intp)[groups.codes]
     counts = zip(groups.labels, groups.counts.tolist(), strict=True)
-    return codes, others | {label: n for label, n in counts if label not in place}
+    return codes, others | {label: n for label, n in counts if label not in place_of}
 
 
 def _large_enough(
@@ -579,17 +579,17 @@ def _fitted(model: Any) -> "tuple[Any, FitResult]":
             "{kind} makes no promise that can be read; {otherwise}", kind=type(model).__name__, otherwise=otherwise
         )
     check_is_fitted(ensemble)
-    found: FitResult = ensemble._result
-    found.require_rows("FairnessMonitor.of")
-    if found.beyond_crossed:
+    result: FitResult = ensemble._result
+    result.require_rows("FairnessMonitor.of")
+    if result.beyond_crossed:
         raise InputError(
-            f"FairnessMonitor.of and a model with {found.beyond_crossed} do not go together: what it left to crossed "
+            f"FairnessMonitor.of and a model with {result.beyond_crossed} do not go together: what it left to crossed "
             "groups is not known; {otherwise}",
             otherwise=otherwise,
         )
-    if len(found.groups.labels) < 2:
+    if len(result.groups.labels) < 2:
         raise InputError("the model compares fewer than two groups, so it promises nothing that could be watched")
-    return ensemble, found
+    return ensemble, result
 
 
 def _least_ratio(flagged: BoolArray, codes: IntArray, z: float) -> float:
@@ -601,9 +601,9 @@ def _least_ratio(flagged: BoolArray, codes: IntArray, z: float) -> float:
     return float(np.exp(-far.max()))
 
 
-def _unseen_ranks(found: "FitResult", target: Any) -> FloatArray:
+def _unseen_ranks(result: "FitResult", target: Any) -> FloatArray:
     """The rank in (0, 1) of each row's score among those of its fold, which have weights of their own."""
-    seen, V = found.seen, found.path.fold_weights(np.array([found.choice.alpha]), target)[:, 0]
+    seen, V = result.seen, result.path.fold_weights(np.array([result.choice.alpha]), target)[:, 0]
     folds = seen.folds if len(V) > 1 else np.zeros_like(seen.folds)
     Z, ranks = np.column_stack([seen.S, seen.t]), np.zeros(len(seen.t))
     for fold, weights in enumerate(V):

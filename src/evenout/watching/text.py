@@ -19,8 +19,8 @@ _MOST = 12  # groups in the table; all are in to_frame()
 
 def watch_text(monitor: "FairnessMonitor") -> str:
     """The whole text: groups, then what is known."""
-    found = monitor.findings
-    n, batches, start = int(found.ledger.total("counts").sum()), len(found.ledger.batches), found.reference
+    findings = monitor.findings
+    n, batches, start = int(findings.ledger.total("counts").sum()), len(findings.ledger.batches), findings.reference
     if batches:
         head = f"Watch over {batches:,} batches, {n:,} rows in {len(start.labels)} groups"
     else:
@@ -31,25 +31,25 @@ def watch_text(monitor: "FairnessMonitor") -> str:
 
 def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
     """Sentences: the promises about ranks and flags, scores, mix, rows that are not compared, what the rate needs."""
-    found, ratio = monitor.findings, monitor.settings.flag_rate_ratio
-    if not found.ledger.batches:
+    findings, ratio = monitor.findings, monitor.settings.flag_rate_ratio
+    if not findings.ledger.batches:
         said = [f"No batch has been counted yet. Promised is {_promised(monitor)}."]
         said += [] if ratio is None else [f"Promised is a ratio of flag rates of {number(ratio)}, too."]
         if monitor.settings.tolerance == 0:
             said.append('To hold later batches to the gaps of the start, begin with a tolerance of "start".')
-        return (*said, *_others(monitor, found.reference.left_out), _condition(monitor))
+        return (*said, *_others(monitor, findings.reference.left_out), _condition(monitor))
     alarmed = {alarm.promise for alarm in monitor.alarms}
     said = [_alarm(alarm, monitor) for alarm in monitor.alarms]
     said += [] if "ranks" in alarmed or monitor.settings.tolerance == 1 else [_ranks(monitor)]
     said += [] if ratio is None or "flags" in alarmed else [_flags(monitor, ratio)]
-    said.append(_scores(found.shifts("ranks"), even="ranks" not in alarmed))
-    if flagged := _often(found.shifts("flagged"), figures=True):
+    said.append(_scores(findings.shifts("ranks"), even="ranks" not in alarmed))
+    if flagged := _often(findings.shifts("flagged"), figures=True):
         said.append(f"Flagged since the start: {flagged}.")
-    if mixed := _often(found.mix):
+    if mixed := _often(findings.mix):
         said.append(f"The mix of groups has changed, which is no gap between them: {mixed}.")
-    elif found.mix:
+    elif findings.mix:
         said.append("No change in the mix of groups can be told from noise.")
-    return (*said, *_others(monitor, found.others), _condition(monitor))
+    return (*said, *_others(monitor, findings.others), _condition(monitor))
 
 
 def _promised(monitor: "FairnessMonitor") -> str:
