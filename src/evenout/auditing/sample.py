@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import combinations, product
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -27,24 +27,12 @@ CURVE_POINTS = 12  # where the curve of a number is measured
 
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """Parts of the rows: values of what was given, or of one protected attribute.
+    """Parts of the rows: values of what was given, or of one protected attribute."""
 
-    Parameters
-    ----------
-    codes : array of shape (n,)
-        0, 1, ... in the order of ``names``; -1 for none.
-    names : tuple of str
-    name : str
-        The attribute, or all of them crossed.
-    numbers : array of shape (n, k), optional
-        Numbers that rows of one stratum still differ in, because they were cut.
-    numbers_named : tuple of str
-    """
-
-    codes: IntArray
+    codes: IntArray  # 0, 1, ... in the order of the names; -1 for none
     names: tuple[str, ...]
-    name: str = ""
-    numbers: FloatArray | None = None
+    name: str = ""  # of the attribute, or of all of them crossed
+    numbers: FloatArray | None = None  # (n, k), that were cut: rows of one stratum still differ in them
     numbers_named: tuple[str, ...] = ()
 
     def of(self, rows: BoolArray) -> "Strata":
@@ -120,7 +108,12 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
     joins = csc_array((np.ones(len(kept)), (np.arange(len(kept)), code[kept])), shape=(len(kept), len(groups.labels)))
     joined = csc_array(phi[:, kept] @ joins)
     joined.eliminate_zeros()
-    members = Membership(joined, _compared(coded, len(groups.labels), whole or coded.whole))
+    G = len(groups.labels)
+    compared = Comparison.of_all(G)
+    if not coded.whole:  # bands of a number are compared by their size
+        bands = any(attribute.knots is not None for attribute in coded.coder.attributes)
+        compared = Comparison(G, (Block(tuple(range(G)), by_size=bands),), tuple(combinations(range(G), 2)))
+    members = Membership(joined, compared)
     left = Membership(csc_array(phi[:, out]), Comparison.of_all(len(out))) if len(out) else None
     sizes_out = {names[g]: int(sizes[g]) for g in out}
     return Grouped(groups.labels, replace(every, members=members), whole, _curves(coded), sizes_out, left)
@@ -158,15 +151,6 @@ def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
     return named, phi
 
 
-def _compared(coded: Coded, n_groups: int, hard: bool) -> Comparison:
-    """Each group with each other; bands of a number by their size."""
-    if hard:
-        return Comparison.of_all(n_groups)
-    bands = any(attribute.knots is not None for attribute in coded.coder.attributes)
-    overlaps = tuple((g, h) for g in range(n_groups) for h in range(g + 1, n_groups))
-    return Comparison(n_groups, (Block(tuple(range(n_groups)), by_size=bands),), overlaps)
-
-
 def _curves(coded: Coded) -> tuple[CurveGrid, ...]:
     """Finer bands of each number, for its curve."""
     curves = []
@@ -181,24 +165,13 @@ def _curves(coded: Coded) -> tuple[CurveGrid, ...]:
 
 @dataclass(frozen=True, eq=False)
 class AllRows:
-    """All rows, also those that are not compared because their group is small or unknown.
-
-    Parameters
-    ----------
-    scores : array of shape (n,)
-    flagged : array of shape (n,)
-    attributes : tuple of Strata
-        Each column of the sensitive features and, if there are several, last, all crossed.
-    strata : Strata or None
-    clustered : bool
-        Whether rows belong together, so that they are no independent people.
-    """
+    """All rows, also those that are not compared because their group is small or unknown."""
 
     scores: FloatArray
     flagged: BoolArray
-    attributes: tuple[Strata, ...]
+    attributes: tuple[Strata, ...]  # each column of the sensitive features and, if there are several, last, all crossed
     strata: Strata | None
-    clustered: bool
+    clustered: bool  # rows belong together, so that they are no independent people
 
 
 def read_attributes(sensitive_features: Any, n_rows: int) -> tuple[Strata, ...]:
@@ -269,44 +242,19 @@ class FlaggedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class AuditInputs:
-    """n rows with a score and a group each; labels, features and strata where given.
-
-    Parameters
-    ----------
-    scores : array of shape (n,)
-    names : tuple of str
-        Of the groups that are compared.
-    sample : Sample
-        How much rows belong to groups; their weights and clusters.
-    whole : bool
-        Whether groups are hard, rows count alike and each cluster lies within a group: rows can be counted and drawn.
-    curves : tuple of CurveGrid
-    flags : FlaggedRows
-    labels : Labels or None
-    features : DataFrame or None
-    alike : Strata or None
-    background : array
-        Scores of rows that are not compared, because their group is unknown or small: they count towards the share
-        flagged alone.
-    left_out : dict of str to tuple of int
-        Size, rows and flagged rows of each small group.
-    notes : tuple of str
-    probable : GroupProbabilities or None
-    everyone : AllRows or None
-        All rows, compared or not, for tables.
-    """
+    """n rows with a score and a group each; labels, features and strata where given."""
 
     scores: FloatArray
-    names: tuple[str, ...]
-    sample: Sample
-    whole: bool
+    names: tuple[str, ...]  # of the groups that are compared
+    sample: Sample  # how much rows belong to groups; their weights and clusters
+    whole: bool  # groups are hard, rows count alike, each cluster lies within a group: rows can be counted and drawn
     curves: tuple[CurveGrid, ...]
     flags: FlaggedRows
     labels: Labels | None
     features: pd.DataFrame | None
     alike: Strata | None
-    background: FloatArray
-    left_out: dict[str, tuple[int, int, int]]
+    background: FloatArray  # scores of rows of unknown or small groups, which count towards the share flagged alone
+    left_out: dict[str, tuple[int, int, int]]  # size, rows and flagged rows of each small group
     notes: tuple[str, ...]
     probable: GroupProbabilities | None
     everyone: AllRows | None
@@ -385,8 +333,12 @@ def read_audit_inputs(
     grouped = group_rows(coded, members, weight, groups)
     probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
     known_labels = read_known(labels, label_propensity, scores, n)
-    if X is not None:
-        _refuse_features(grouped, probable, weight)
+    # X compares single rows: not where these have no one group, or do not count alike
+    spanning = members is not None and not grouped.whole and not grouped.curves
+    beside = "{@sample_weight}" if weight is not None else "{@clusters} that span groups" if spanning else ""
+    beside = "{@sensitive_features} that are probabilities" if probable is not None else beside
+    if X is not None and beside:
+        raise InputError(f"{{@X}} does not go with {beside}: it compares single rows of known groups; leave it out")
     features, unused = (None, []) if X is None else _features(aligned(X, "X", scores, n))
     alike = None if given is None else read_strata(aligned(given, "given", scores, n))
     column = None if flags is None else aligned(flags, "flags", scores, n)
@@ -485,15 +437,6 @@ def read_known(labels: Any, label_propensity: Any, scores: Any, n: int) -> Label
     if not gaps.any():
         read_labels(values.astype(int), both=True)
     return Labels(values, None if chances is None or not gaps.any() else 1.0 / chances, bool(gaps.any()))
-
-
-def _refuse_features(grouped: Grouped, probable: GroupProbabilities | None, weight: FloatArray | None) -> None:
-    """Refuse what compares single rows, where these have no one group, or do not count alike."""
-    spanning = grouped.sample.clusters is not None and not grouped.whole and not grouped.curves
-    beside = "{@sample_weight}" if weight is not None else "{@clusters} that span groups" if spanning else ""
-    beside = "{@sensitive_features} that are probabilities" if probable is not None else beside
-    if beside:
-        raise InputError(f"{{@X}} does not go with {beside}: it compares single rows of known groups; leave it out")
 
 
 def read_strata(given: Any) -> Strata:

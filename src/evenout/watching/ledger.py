@@ -378,10 +378,9 @@ class Findings:
         self.reference, self.ledger, self.settings = reference, ledger, settings
         self.first, self.second = pairs_of(len(reference.labels))
         given, labels = settings.tolerance, reference.labels
-        each = np.array([given.get(label, 0.0) if isinstance(given, Mapping) else 0.0 for label in labels])
-        most = np.maximum(each[self.first], each[self.second]) + (
-            0.0 if isinstance(given, Mapping | str) else float(given)
-        )
+        own = given if isinstance(given, Mapping) else dict.fromkeys(labels, 0.0 if given == "start" else given)
+        each = np.array([own.get(label, 0.0) for label in labels], dtype=float)
+        most = np.maximum(each[self.first], each[self.second])
         # Gaps of ranks within the promise, ends for each pair (Q,): as far apart as the larger of two tolerances, or
         # as at the start, or nearer.
         self.promised = -most, most
