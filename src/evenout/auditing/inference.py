@@ -20,70 +20,35 @@ from evenout.core.types import FloatArray
 
 @dataclass(frozen=True)
 class Meaning:
-    """One measure.
+    """One measure: what is said of it, how it is tested, and what it is made of."""
 
-    Parameters
-    ----------
-    words : str
-        The measure in plain words.
-    even : float, optional
-        Its value where all groups are treated alike. A level (a mean, a rate) has none.
-    worse : {"high", "low"}, optional
-        The side on which it is unfair, where it is tested.
-    shape : {"level", "rate", "squared", "gap", "extremes", "none"}
-        How noise enters, which decides on the interval; see `evenout.auditing.inference`. ``"none"``: no interval.
-    largest : float
-        The largest value a gap can have; the smallest is 0.
-    compares : str, optional
-        For ``"extremes"``: the measure per group whose highest and lowest value are compared.
-    rest : bool
-        For ``"extremes"``: one less that measure is compared.
-    question : str
-        Tests of the same question are corrected together: one asked more of does not weaken the others.
-    note : str
-        What to keep in mind with every such value.
-    tested_as : str, optional
-        The measure whose test answers the same question; no second test is made or counted.
-    by_interval : bool
-        Whether its p-value is that at which its interval just holds the even value. Shuffled groups would keep unequal
-        shares of outliers, and answer whether there is more than these explain, which the interval does not ask.
-    twin : str, optional
-        Another estimate of the same quantity, whose interval serves both.
-    about_rows : bool
-        Whether it says more about the number of rows than about the scores, so that batches are not compared by it.
-    headline : bool
-        Whether the printed text shows it.
-    of : function, optional
-        Its values (b, w) from the counts of its question, such as `evenout.auditing.counted.ScoreCut`. One that
-        ``compares`` follows from that measure; one without either is measured by its family.
-    noise : function, optional
-        The gap if groups differed by no more than drawn counts, the first argument, do from those that they were drawn
-        from, the second. Intervals of gaps are made of it.
-    per : {"all", "groups", "quantiles", "tops", "strata"}
-        The columns of its values: one for all groups together, or one for each group, quantile of each, share of rows
-        on top, or stratum.
-    among : {"everyone", "outliers", "inliers", "flagged"}
-        The rows that it rests on.
-    """
-
-    words: str
-    even: float | None = None
-    worse: Literal["high", "low"] | None = None
+    words: str  # the measure in plain words
+    even: float | None = None  # its value where all groups are treated alike; a level (a mean, a rate) has none
+    worse: Literal["high", "low"] | None = None  # the side on which it is unfair, where it is tested
+    # How noise enters, which decides on the interval. "none": no interval.
     shape: Literal["level", "rate", "squared", "gap", "extremes", "none"] = "level"
-    largest: float = np.inf
-    compares: str | None = None
-    rest: bool = False
+    largest: float = np.inf  # the largest value that a gap can have; the smallest is 0
+    compares: str | None = None  # for "extremes": the measure per group whose highest and lowest value are compared
+    rest: bool = False  # for "extremes": one less that measure is compared
+    # Tests of the same question are corrected together: one asked more of does not weaken the others.
     question: Literal["scores", "labels", "strata", "individuals", "features"] = "scores"
-    note: str = ""
-    tested_as: str | None = None
+    note: str = ""  # what to keep in mind with every such value
+    tested_as: str | None = None  # the measure whose test answers the same question; no second test is made or counted
+    # The p-value is that at which the interval just holds the even value. Shuffled groups would keep unequal shares of
+    # outliers, and answer whether there is more than these explain, which the interval does not ask.
     by_interval: bool = False
-    twin: str | None = None
-    about_rows: bool = False
-    headline: bool = False
+    twin: str | None = None  # another estimate of the same quantity, whose interval serves both
+    about_rows: bool = False  # says more about the number of rows than about scores: batches are not compared by it
+    headline: bool = False  # the printed text shows it
+    # Its values (b, w) from the counts of its question, such as `evenout.auditing.counted.ScoreCut`. One that compares
+    # follows from that measure; one without either is measured by its family.
     of: Callable[[Any], FloatArray] | None = None
+    # The gap if groups differed by no more than drawn counts, the first argument, do from those that they were drawn
+    # from, the second. Intervals of gaps are made of it.
     noise: Callable[[Any, Any], FloatArray] | None = None
+    # Its columns: one for all groups, or one per group, quantile of each group, share of rows on top, or stratum.
     per: Literal["all", "groups", "quantiles", "tops", "strata"] = "all"
-    among: Literal["everyone", "outliers", "inliers", "flagged"] = "everyone"
+    among: Literal["everyone", "outliers", "inliers", "flagged"] = "everyone"  # the rows that it rests on
 
 
 def p_value(kind: Meaning, value: FloatArray, permuted: FloatArray) -> FloatArray:

@@ -155,17 +155,7 @@ def conditional_disparity(hit: FloatArray, spared: FloatArray, all_hit: FloatArr
 
 @dataclass(frozen=True)
 class Practice:
-    """One practice.
-
-    Parameters
-    ----------
-    title : str
-    counted : tuple of str
-        What the columns are, in sentences.
-    sources : tuple of str
-    limits : tuple of str
-        What the table does not establish.
-    """
+    """One practice: what the columns are, in sentences, its sources, and what the table does not establish."""
 
     title: str
     counted: tuple[str, ...]

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
@@ -261,14 +261,7 @@ class AuditResult(_Pages):
         return text.audit_text(self)
 
 
-class _Finding(Protocol):
-    @property
-    def verdict(self) -> tuple[str, ...]: ...
-    def to_frame(self) -> pd.DataFrame: ...
-    def to_dict(self) -> dict[str, Any]: ...
-
-
-Found = TypeVar("Found", bound=_Finding)
+Found = TypeVar("Found", bound="AuditResult | DriftResult")
 
 
 class PerAttribute(dict[str, Found]):

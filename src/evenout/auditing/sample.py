@@ -223,10 +223,6 @@ class Labels:
         """Whether somebody chose the rows, in a way that nobody tells."""
         return self.partial and self.weight is None
 
-    def of(self, rows: BoolArray) -> "Labels":
-        """Some of the rows."""
-        return replace(self, values=self.values[rows], weight=None if self.weight is None else self.weight[rows])
-
 
 class FlaggedRows(NamedTuple):
     """Who is flagged, shape (n,).
@@ -351,6 +347,9 @@ def read_audit_inputs(
         attributes = read_attributes(coded.sensitive, n)
         everyone = AllRows(values, flagged.flagged, attributes, alike, clusters is not None)
     known = np.asarray(grouped.sample.members.weights.sum(axis=1)).ravel() > 0
+    if known_labels is not None:
+        by_chance = None if known_labels.weight is None else known_labels.weight[known]
+        known_labels = Labels(known_labels.values[known], by_chance, known_labels.partial)
     left_out, small = {}, np.zeros(n, dtype=bool)
     if grouped.small is not None:  # rows and flagged rows; those expected, where groups share rows
         phi = grouped.small.weights
@@ -365,7 +364,7 @@ def read_audit_inputs(
         values,
         *grouped[:4],
         flagged._replace(flagged=flagged.flagged[known]),
-        None if known_labels is None else known_labels.of(known),
+        known_labels,
         None if features is None else features[known].reset_index(drop=True),
         None if alike is None else alike.of(known),
         values[~known],

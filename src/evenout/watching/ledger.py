@@ -6,10 +6,10 @@ another mix of groups. Batches add up by how much each says. Nothing that is kep
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -45,40 +45,19 @@ def pairs_of(n_groups: int) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """The start of a watch: what later rows are ranked among and held against.
+    """The start of a watch: what later rows are ranked among and held against."""
 
-    Parameters
-    ----------
-    knots : array of shape (m,)
-        Means of scores next to each other, ascending, each of `_ROWS` rows or more.
-    rows : int
-    threshold : float
-        Rows that score above are flagged.
-    labels : tuple of str
-        Groups that are compared.
-    counts : array of shape (G,)
-        Rows of each.
-    ranks, flagged : array of shape (G,)
-        Mean rank and flag rate of each.
-    low, high : array of shape (Q,)
-        Ends of the gap of mean ranks of each pair of groups, the first less the second.
-    left_out : dict of str to int
-        Groups with fewer than `FEWEST` people, and their rows.
-    name : str
-        What the rows are called, if they were a batch.
-    """
-
-    knots: Annotated[FloatArray, "m"]
+    knots: Annotated[FloatArray, "m"]  # means of scores next to each other, ascending, each of `_ROWS` rows or more
     rows: Annotated[int, Within(1, MOST_ROWS)]
-    threshold: Annotated[float, FINITE]
-    labels: tuple[str, ...]
+    threshold: Annotated[float, FINITE]  # rows that score above are flagged
+    labels: tuple[str, ...]  # groups that are compared; of each its rows, mean rank and flag rate:
     counts: Annotated[IntArray, "G", Within(FEWEST, MOST_ROWS)]
     ranks: Annotated[FloatArray, "G", Within(0, 1)]
     flagged: Annotated[FloatArray, "G", Within(0, 1)]
-    low: Annotated[FloatArray, "Q", Within(-1, 1)]
-    high: Annotated[FloatArray, "Q", Within(-1, 1)]
-    left_out: Mapping[str, Annotated[int, Within(0, MOST_ROWS)]]
-    name: str = ""
+    low: Annotated[FloatArray, "Q", Within(-1, 1)]  # ends of the gap of mean ranks of each pair of groups,
+    high: Annotated[FloatArray, "Q", Within(-1, 1)]  # the first less the second
+    left_out: Mapping[str, Annotated[int, Within(0, MOST_ROWS)]]  # groups of fewer than `FEWEST` people, and their rows
+    name: str = ""  # of the rows, if they were a batch
 
     def check(self) -> None:
         """Groups have a name each, and pairs of them an interval."""
@@ -139,28 +118,18 @@ def rank_among(knots: FloatArray, scores: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class BatchSums:
-    """One batch, in sums of each of G groups.
+    """One batch, in sums of each of G groups; all 0 for a group with fewer than `FEWEST` people.
 
-    Parameters
-    ----------
-    name : str
-    place : int
-        Which batch it was where it was counted, from 1.
-    sums : array of shape (6, G)
-        `SUMS`: rows, their ranks, those flagged, squared distances of ranks and of flags from what was guessed before
-        the batch came, and people, 0 if they are not known. All 0 for a group with fewer than `FEWEST` people.
-    signed : array of shape (2, G, S)
-        Sums of ranks and of flags less their means in the batch and group, with the signs of the persons; S is 0 if
-        these are not known.
-    others : dict
-        Rows that are not compared; those without a group are under "".
+    `SUMS` are rows, their ranks, those flagged, squared distances of ranks and flags from what was guessed before the
+    batch came, and people, 0 if they are not known. ``signed`` has sums of ranks and of flags less their means in the
+    batch and group, with the signs of the persons; S is 0 if these are not known.
     """
 
     name: str
-    place: int
-    sums: FloatArray
-    signed: FloatArray
-    others: Mapping[str, int]
+    place: int  # which batch it was where it was counted, from 1
+    sums: FloatArray  # (6, G)
+    signed: FloatArray  # (2, G, S)
+    others: Mapping[str, int]  # rows that are not compared; those without a group are under ""
 
     def same(self, other: "BatchSums") -> bool:
         """Whether both are of the same rows: guesses may differ, rows do not."""
@@ -214,21 +183,18 @@ class Contrast:
     people: FloatArray
     signed: FloatArray
 
+    def __getitem__(self, which: Any) -> "Contrast":
+        """Some of the places, or of the pairs."""
+        return Contrast(*(part[which] for part in vars(self).values()))
+
     def until(self) -> "Contrast":
         """Up to each place: everything that came before is added."""
-        return replace(self._each(lambda part: part.cumsum(axis=0)), people=np.maximum.accumulate(self.people))
+        people = np.maximum.accumulate(self.people)
+        return replace(Contrast(*(part.cumsum(axis=0) for part in vars(self).values())), people=people)
 
     def since(self) -> "Contrast":
         """From each place on: everything that came later is added."""
-        return self._each(lambda part: part[::-1]).until()._each(lambda part: part[::-1])
-
-    def last(self) -> "Contrast":
-        """The last place alone."""
-        return self._each(lambda part: part[-1:])
-
-    def pair(self, q: int) -> "Contrast":
-        """One pair alone."""
-        return self._each(lambda part: part[:, [q]])
+        return self[::-1].until()[::-1]
 
     def reach(self, level: FloatArray | float) -> FloatArray:
         """How far sums may be off, with a chance of ``level`` at most."""
@@ -248,9 +214,6 @@ class Contrast:
     def mean(self) -> FloatArray:
         """The difference itself, NaN where nothing is known."""
         return ratio(self.sums, self.weight)
-
-    def _each(self, change: Callable[[FloatArray], FloatArray]) -> "Contrast":
-        return Contrast(**{name: change(part) for name, part in vars(self).items()})
 
 
 class Ledger:
@@ -401,7 +364,7 @@ class Findings:
         ratio, level = self.settings.flag_rate_ratio, 0.5 * self.level
         assert ratio is not None
         (_, high), (low, _) = (
-            self.ledger.contrast("flagged", **part).until().last().interval(level)
+            self.ledger.contrast("flagged", **part).until()[-1:].interval(level)
             for part in ({"own": ratio}, {"rest": ratio})
         )
         return bool((high <= 0).all() and (low >= 0).all())
@@ -412,7 +375,7 @@ class Findings:
         if not len(self.ledger.places):
             means = self.reference.ranks
             return means[self.first] - means[self.second], self.reference.low, self.reference.high
-        whole = self.ledger.contrast("ranks").until().last()
+        whole = self.ledger.contrast("ranks").until()[-1:]
         low, high = whole.interval(0.5 * self.level)
         return whole.mean[0], low[0], high[0]
 
@@ -441,12 +404,12 @@ class Findings:
         else:
             exceeded = log_evidence(np.maximum(beyond, 0.0), since.spread, level) > -np.log(level)
         for q in np.flatnonzero(exceeded.any(axis=0)).tolist():
-            one, at = since.pair(q), tested.pair(q)
+            one, at = since[:, [q]], tested[:, [q]]
             least = float(((beyond[:, [q]] - one.reach(level)) / np.where(one.weight > 0, one.weight, np.inf)).max())
             noise = max(float(at.spread.sum() / at.weight.sum()), 1e-12)
             excess = (sign * at.sums - bound[q] * at.weight)[:, 0]
             began = change_range(excess / noise, at.weight[:, 0] / noise, free=self.ledger.by_person)
-            low, high = (float(sign * end[began[1], 0]) for end in shown.since().pair(q).interval(level))
+            low, high = (float(sign * end[began[1], 0]) for end in shown.since()[:, [q]].interval(level))
             group, than = (self.reference.labels[g] for g in (self.first[q], self.second[q])[:: int(sign)])
             earliest, best, latest, raised = map(self.ledger.names, (*began, len(self.ledger.places) - 1))
             ends = sorted((low, high))

@@ -310,7 +310,12 @@ class FairnessMonitor(RefusesOldNames):
         codes, others = _read_codes(sensitive_features, len(values), self.reference.labels, self.settings)
         persons = None if person is None else _read_persons(person, scores, len(values))
         place = max((b.place for b in self._batches.values()), default=0) + 1
-        sums, signed, few = sum_rows(values, codes, persons, self.reference, self._guesses())
+        # Mean rank and flag rate of each group before this batch: what was seen, with one row of the start.
+        ledger, counts = self.findings.ledger, self.reference.counts
+        share = float(self.reference.flagged @ counts / counts.sum())
+        guesses = np.array([ledger.total("ranks") + 0.5, ledger.total("flagged") + share])
+        guesses /= ledger.total("counts") + 1.0
+        sums, signed, few = sum_rows(values, codes, persons, self.reference, guesses)
         self._batches[name] = BatchSums(name, place, sums, signed, others | few)
         return self._look()
 
@@ -502,13 +507,6 @@ class FairnessMonitor(RefusesOldNames):
 
     def _forget(self) -> None:
         self.__dict__.pop("findings", None)
-
-    def _guesses(self) -> FloatArray:
-        """Mean rank and flag rate of each group before the next batch: what was seen, with one row of the start."""
-        assert self.reference is not None
-        ledger, counts = self.findings.ledger, self.reference.counts
-        n, share = ledger.total("counts") + 1.0, float(self.reference.flagged @ counts / counts.sum())
-        return np.array([ledger.total("ranks") + 0.5, ledger.total("flagged") + share]) / n
 
 
 def _read_scores(scores: Any, sensitive_features: Any) -> FloatArray:
