@@ -186,8 +186,8 @@ def roc_auc(y_true: Any, scores: Any) -> Any:
     n_outliers = int(outlier.sum())
     pairs = n_outliers * (len(outlier) - n_outliers) or np.nan
     ranks = rankdata(scores, axis=0)[outlier].sum(axis=0)
-    found = (ranks - n_outliers * (n_outliers + 1) / 2) / pairs
-    return found if np.ndim(found) else float(found)
+    auc = (ranks - n_outliers * (n_outliers + 1) / 2) / pairs
+    return auc if np.ndim(auc) else float(auc)
 
 
 def average_precision(y_true: Any, scores: Any) -> float:

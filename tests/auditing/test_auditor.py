@@ -7,7 +7,7 @@ import pytest
 from evenout import Groups, metrics
 from evenout.auditing import audit
 from evenout.auditing import measures as families
-from evenout.auditing.inference import MEANINGS
+from evenout.auditing.counted import MEANINGS
 from evenout.core.intervals import holm
 from evenout.exceptions import SmallGroupWarning
 

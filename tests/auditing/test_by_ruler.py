@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from evenout import GroupProbabilities, Groups, audit
 from evenout.auditing.by_ruler import score_family
-from evenout.auditing.measures import Settings
+from evenout.auditing.measures import AuditSettings
 from evenout.auditing.result import AttributeAudits
 from evenout.auditing.sample import read_audit_inputs
 from evenout.cli import main
@@ -79,7 +79,7 @@ def test_intervals_cover_a_population_and_the_test_keeps_its_level():
     truth = float(share @ (mean - share @ mean) ** 2 / y.var())
     covered, mean_covered, rejected = 0, 0, 0
     rules = {"groups": Groups(min_size=30, small="leave_out", unknown="error", continuous=("age",))}
-    settings, rng = Settings(0.1, 400, 1, 0.95, "minmax"), np.random.default_rng(9)
+    settings, rng = AuditSettings(0.1, 400, 0.95, "minmax"), np.random.default_rng(9)
     for seed in range(200):
         for place, slope in enumerate((trend, 0.0)):
             people, y = drawn(1500, (3, seed, place), slope)

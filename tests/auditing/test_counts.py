@@ -36,12 +36,6 @@ def test_fisher_of_the_lady_tasting_tea():
     assert counts.fisher(3, 4, 1, 4) == pytest.approx(2 * 17 / 70)
 
 
-def test_shortfall_by_hand():
-    """Of 200 people 120 were approved; at the other group's 75 % it had been 150."""
-    assert counts.shortfall(120, 200, 0.75) == 30
-    assert counts.shortfall(160, 200, 0.75) == 0
-
-
 def test_standardised_difference_by_hand():
     found = counts.standardised_difference(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 2.0]), 2.0, 0.95)
     assert found.value == 0.5

@@ -16,7 +16,7 @@ def drive(scores, features, groups, resamples=300, seed=0):
         rng=np.random.default_rng(seed),
         test_rows=np.arange(len(scores)),
     )
-    return {driver.feature: driver for driver in drivers}
+    return {driver.detail: driver for driver in drivers}
 
 
 def test_share_explained_by_hand():
@@ -41,7 +41,7 @@ def test_share_explained_by_least_squares_with_dummies():
     gaps = [((m[p] - m[q]), (e[p] - e[q])) for p in range(3) for q in range(p)]
     expected = sum(a * b for a, b in gaps) / sum(a * a for a, _ in gaps)
     driver = drive(y, pd.DataFrame({"bin": bins}), groups, 0)["bin"]
-    assert driver.share == pytest.approx(expected)
+    assert driver.value == pytest.approx(expected)
     assert np.isnan([driver.low, driver.high, driver.p]).all()
 
 
@@ -65,19 +65,19 @@ def planted():
 
 
 def test_a_driver_is_told_from_idle_and_even_features(planted):
-    assert planted["driver"].share == pytest.approx(1 / 1.5, abs=0.1)
+    assert planted["driver"].value == pytest.approx(1 / 1.5, abs=0.1)
     assert planted["driver"].low < 1 / 1.5 < planted["driver"].high
     assert planted["driver"].low > 0.4
     assert planted["driver"].p == 1 / 301
     for name in ("even", "idle"):
         assert planted[name].low < 0 < planted[name].high
         assert planted[name].p > 0.05
-    assert 0.2 < planted["text"].share < planted["driver"].share
+    assert 0.2 < planted["text"].value < planted["driver"].value
     assert next(iter(planted)) == "driver"
 
 
 def test_a_feature_that_restates_the_group_explains_nothing(planted):
-    assert planted["restates"].share == pytest.approx(0.0, abs=1e-6)
+    assert planted["restates"].value == pytest.approx(0.0, abs=1e-6)
 
 
 def test_bootstrap_on_tables_spreads_like_one_on_rows():
@@ -87,7 +87,7 @@ def test_bootstrap_on_tables_spreads_like_one_on_rows():
     y = x + 0.8 * groups + rng.normal(size=200)
 
     def share(rows):
-        return drive(y[rows], pd.DataFrame({"x": x[rows]}), groups[rows], 0)["x"].share
+        return drive(y[rows], pd.DataFrame({"x": x[rows]}), groups[rows], 0)["x"].value
 
     rows = [np.r_[rng.integers(0, 120, 120), rng.integers(120, 200, 80)] for _ in range(300)]
     low, high = np.quantile([share(r) for r in rows], [0.025, 0.975])

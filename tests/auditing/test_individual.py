@@ -82,9 +82,9 @@ def test_any_weights_by_slow_formula(sample):
 def test_shuffled_groups_centre_on_all_pairs_and_a_gap_stands_out(sample):
     scores, X, groups = sample
     biased = PairMeasures(scores + 3.0 * (groups == 0), X, groups, 3, "minmax")
-    permuted = biased.permutations(200, np.random.default_rng(0))["individual_unfairness"]
+    permuted = biased.resampled(200, np.random.default_rng(0), shuffled=True)["individual_unfairness"]
     assert (biased.value()["individual_unfairness"] > permuted).all()
-    bootstrap = biased.bootstrap(200, np.random.default_rng(0))["individual_unfairness"]
+    bootstrap = biased.resampled(200, np.random.default_rng(0))["individual_unfairness"]
     low, high = np.quantile(bootstrap, [0.01, 0.99])
     assert low < biased.value()["individual_unfairness"].item() < high
 

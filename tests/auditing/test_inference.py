@@ -5,9 +5,8 @@ from scipy.optimize import brentq
 
 from evenout import Groups
 from evenout.auditing import audit
-from evenout.auditing.counted import score_measures
+from evenout.auditing.counted import MEANINGS, score_measures
 from evenout.auditing.inference import (
-    MEANINGS,
     Meaning,
     extremes_interval,
     gap_interval,

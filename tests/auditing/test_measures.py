@@ -4,7 +4,15 @@ from scipy.stats import chi2_contingency, f_oneway
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from evenout import Groups, audit, metrics
-from evenout.auditing.counted import chi_square, label_measures, largest_gap, score_measures, strata_measures
+from evenout.auditing.counted import (
+    MEANINGS,
+    chi_square,
+    label_measures,
+    largest_gap,
+    score_measures,
+    strata_measures,
+)
+from evenout.auditing.inference import Meaning
 from evenout.core.resampling import class_table, level_table
 
 HAND_SCORES = np.array([1.0, 2.0, 3.0, 4.0, 3.0, 5.0])
@@ -268,3 +276,29 @@ def test_what_strata_explain_is_the_literal_decomposition():
         within = sum((mine & s).sum() / mine.sum() * (y[mine & s].mean() - y[s].mean()) for s in parts)
         assert found.get("apart_by_strata", str(g)).value == pytest.approx(explained / y.std(), abs=1e-12)
         assert found.get("mean_apart", str(g)).value == pytest.approx((explained + within) / y.std(), abs=1e-12)
+
+
+def test_a_measure_is_added_by_one_entry(monkeypatch):
+    """Words, test, interval and function of a measure are one entry: audit, text and page need nothing else."""
+
+    def off_centre(cut):
+        """Largest less smallest share of a group below the median level of all rows."""
+        middle = (cut.total >= cut.total[:, -1:] / 2).argmax(axis=1)
+        return np.ptp(np.take_along_axis(cut.below, middle[:, None, None], axis=2)[..., 0], axis=1)[:, None]
+
+    entry = Meaning(
+        "gap of the shares below the median", 0.0, "high", "gap", 1.0, headline=True,
+        of=off_centre, noise=lambda cut, there: np.ptp(cut.below - there.below, axis=1).max(axis=1)[:, None],
+    )  # fmt: skip
+    monkeypatch.setitem(MEANINGS, "below_median_gap", entry)
+    groups = np.repeat(["a", "b"], 200)
+    scores = np.random.default_rng(0).normal(size=400) + (groups == "b")
+    result = audit(scores, sensitive_features=groups, resamples=99)
+    gap = result.get("below_median_gap")
+    below = [(scores[groups == g] <= np.sort(scores)[199]).mean() for g in "ab"]
+    assert gap.value == pytest.approx(below[0] - below[1])
+    assert gap.low < gap.value < gap.high
+    assert gap.p == 1 / 100
+    assert gap.p < gap.p_adjusted < 1  # corrected with the other tests of scores
+    assert "gap of the shares below the median" in repr(result)
+    assert "gap of the shares below the median" in result.to_html()

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from evenout import GroupProbabilities, Groups, audit
 from evenout.auditing import by_ruler
-from evenout.auditing.measures import Settings
+from evenout.auditing.measures import AuditSettings
 from evenout.auditing.sample import read_audit_inputs
 
 RULES = {"groups": Groups(min_size=30, small="leave_out", unknown="error")}
@@ -46,7 +46,7 @@ class Tally:
 def score_measures(y, sensitive, share=0.1, **more):
     """The measures of scores alone, by the ruler: quick."""
     inputs = read_audit_inputs(y, sensitive, contamination=share, **more, **RULES)
-    settings = Settings(share, 100, 1, 0.95, "minmax")
+    settings = AuditSettings(share, 100, 0.95, "minmax")
     found = by_ruler.score_family(inputs, settings, np.random.default_rng(0))
     return {(m.measure, m.group): m for m in found}
 
@@ -119,7 +119,7 @@ def labelled(tally, replicates, gap, n=3000):
     shift = np.array([1.2, 1.2 - gap])
     cut = brentq(lambda t: 0.85 * norm.sf(t) + 0.15 * np.average(norm.sf(t - shift), weights=[0.6, 0.4]) - 0.1, 0, 5)
     rate = norm.sf(cut - shift)
-    settings = Settings(0.1, 100, 1, 0.95, "minmax")
+    settings = AuditSettings(0.1, 100, 0.95, "minmax")
     for seed in range(replicates):
         rng = np.random.default_rng(seed)
         group, outlier = (rng.random(n) < 0.4).astype(int), rng.random(n) < 0.15
@@ -148,7 +148,7 @@ CURVES = {
 
 def income(tally, replicates, gap, n=2000, curve="log", noise=0.5):
     """The score depends on income, and so does the group; beyond that there is the gap."""
-    settings = Settings(0.1, 100, 1, 0.95, "minmax")
+    settings = AuditSettings(0.1, 100, 0.95, "minmax")
     for seed in range(replicates):
         rng = np.random.default_rng(seed)
         u = rng.lognormal(0, 0.8, n)

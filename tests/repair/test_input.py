@@ -95,7 +95,7 @@ def test_bad_scores_and_parameters_are_clear_errors(simulated):
     y, groups = simulated()
     with pytest.raises(ValueError, match=r"scores must have one number per row"):
         ScoreRepair().fit(y[:, None], sensitive_features=groups)
-    with pytest.raises(ValueError, match="scores has missing or infinite values"):
+    with pytest.raises(ValueError, match="scores has missing or infinite values in"):
         ScoreRepair().fit(np.where(y > 3, np.nan, y), sensitive_features=groups)
     with pytest.raises(ValueError, match="at most one of them"):
         ScoreRepair(strength=0.5, bias_reduction=0.5).fit(y, sensitive_features=groups)

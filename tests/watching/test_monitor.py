@@ -327,7 +327,7 @@ def test_a_person_counts_once_however_the_rows_are_dealt():
         monitor.update(scores, sensitive_features=groups, person=np.arange(n))
         ranks = rank_among(monitor.reference.knots, scores)
         sums += ranks - np.array([ranks[groups == g].mean() for g in groups])
-    contrast = monitor.findings.ledger.contrast("ranks").until().last()
+    contrast = monitor.findings.ledger.contrast("ranks").until()[-1:]
     found = (contrast.signed.sum(axis=-2) ** 2).mean()
     assert found == pytest.approx(((sums * 0.5) ** 2).sum(), rel=0.5)
     assert found > 3 * contrast.spread.item()  # rows taken for independent
@@ -467,7 +467,7 @@ def test_merging_adds_the_sums_and_twice_is_once(person):
     if person is None:  # guesses differ, since each machine knew less: so do spreads, a little
         assert frame["low"].to_numpy() == pytest.approx(both.to_frame()["low"].to_numpy(), abs=1e-3)
     else:  # the other watch has looked more often, and each look takes its share of the rate
-        contrasts = [each.findings.ledger.contrast("ranks").until().last() for each in (merged, both)]
+        contrasts = [each.findings.ledger.contrast("ranks").until()[-1:] for each in (merged, both)]
         assert contrasts[0].signed == pytest.approx(contrasts[1].signed)
 
 

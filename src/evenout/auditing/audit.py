@@ -1,17 +1,18 @@
 """Audit any score: gaps between groups with intervals and tests."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import Any, overload
 
 import numpy as np
+import pandas as pd
 
 from evenout.auditing import by_ruler
 from evenout.auditing import measures as families
+from evenout.auditing.counted import MEANINGS
 from evenout.auditing.drivers import MAX_ROWS, TEST_ROWS, gap_drivers, pair_limit, sample_rows
-from evenout.auditing.inference import MEANINGS
-from evenout.auditing.measures import Settings
+from evenout.auditing.measures import AuditSettings
 from evenout.auditing.result import AttributeAudits, AuditResult, LeftOut, Measure
 from evenout.auditing.sample import AuditInputs, read_audit_inputs, who_is_flagged
 from evenout.auditing.text import TOO_FEW
@@ -37,94 +38,8 @@ from evenout.tables.parameters import (
 )
 from evenout.tables.rows import as_seed
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 MIN_FLAGGED = 10  # a flag rate that rests on fewer flagged rows is called rough
 
-
-def with_note(m: Measure, min_size: int) -> Measure:
-    """The measure with a warning where it rests on few rows."""
-    notes = [note for note in (m.note, MEANINGS[m.measure].note) if note]
-    if m.n < min_size:
-        notes.append(f"only {m.n} rows")
-    if m.measure == "flag_rate" and round(m.value * m.n) < MIN_FLAGGED:
-        notes.append(f"only {round(m.value * m.n)} flagged")
-    return replace(m, note="; ".join(notes))
-
-
-def of_left_out(groups: tuple[LeftOut, ...]) -> list[Measure]:
-    """Rows and flagged rows of groups that are too small for anything else."""
-    nan = float("nan")
-    return [
-        Measure(name, group.name, None, float(value), nan, nan, nan, nan, group.rows, TOO_FEW)
-        for group in groups
-        for name, value in (("left_out_rows", group.rows), ("left_out_flagged", group.flagged))
-    ]
-
-
-def rough_groups(names: Sequence[str], counts: list[int], flagged: list[int]) -> list[str]:
-    """Groups whose flag rates rest on few flagged rows, in words."""
-    return [
-        f"{name!r} ({n:,} rows, {k:,} flagged)"
-        for name, n, k in zip(names, counts, flagged, strict=True)
-        if k < MIN_FLAGGED
-    ]
-
-
-def notes(inputs: AuditInputs, settings: Settings, tests: Iterable[int], *, gap_found: bool) -> list[str]:
-    """What was rounded, sampled or could not be shown; ``tests`` are the numbers that are corrected together."""
-    n, found = len(inputs.scores), _soft_notes(inputs)
-    levels = len(np.unique(inputs.scores))
-    if levels == 1:
-        found.append("all scores are equal: there is nothing to compare")
-    if levels > MAX_LEVELS and inputs.grouped.whole:
-        found.append(f"intervals and tests use the scores rounded to {MAX_LEVELS:,} levels at most")
-    if inputs.features is not None:
-        limit = pair_limit(len(inputs.names))
-        if n > limit:
-            found.append(f"individual unfairness: the value is of {min(n, MAX_ROWS):,} rows, the interval of {limit:,}")
-        if not gap_found:
-            found.append("no gap in mean scores can be told from noise, so no features behind it are listed")
-        elif inputs.clusters is not None:
-            found.append("features are not tested where rows come in clusters: their intervals say how sure they are")
-        elif n > TEST_ROWS:
-            found.append(f"tests of single features use {TEST_ROWS:,} rows")
-    for asked in tests if inputs.grouped.whole else ():
-        least = asked / (1 + settings.resamples)
-        if least > 1 - settings.confidence:
-            enough = int(np.ceil(asked / (1 - settings.confidence)))
-            found.append(
-                f"{settings.resamples} permutations are too few for {asked} tests: no corrected p-value "
-                f"can be small; set resamples={enough} or more"
-            )
-    return found
-
-
-def _soft_notes(inputs: AuditInputs) -> list[str]:
-    """What it means that groups share rows, or that rows do not count alike."""
-    found = []
-    if inputs.grouped.curves:
-        named = ", ".join(repr(curve.name) for curve in inputs.grouped.curves)
-        found.append(f"bands of {named} overlap: a row between two counts in both, by how near it is")
-        found.append("squared gaps between bands are the share of the scores' variance that lies between them")
-    if inputs.probable is not None and inputs.probable.sufficient:
-        found.append("groups are known by probability, and taken at your word to know all that the score uses")
-    elif inputs.probable is not None:
-        found.append(probable_words(inputs.probable.bound()))
-        found.append("intervals of probable groups hold all that the probabilities leave open, and nothing is tested")
-    if inputs.sample.weight is not None:
-        found.append("rows count by their weights; counts of rows do not")
-    if inputs.labels is not None and inputs.labels.partial:
-        known = int((~np.isnan(inputs.labels.values)).sum())
-        how = "by chances that are unknown" if inputs.labels.chosen else "each counted by one over its chance"
-        found.append(f"{known:,} of {len(inputs.scores):,} rows have a label, {how}")
-    return found
-
-
-# Tests that are corrected together, each with the place of its audit.
-Questions: TypeAlias = list[list[tuple[int, Measure]]]
 
 _RULES = {
     "contamination": ENSEMBLE["contamination"],
@@ -245,7 +160,7 @@ def audit(
     Scores differ between groups: ...
     """
     rules = Groups.read(groups)
-    options = {
+    options: dict[str, Any] = {
         "contamination": contamination,
         "threshold": threshold,
         "resamples": resamples,
@@ -260,170 +175,191 @@ def audit(
         raise InputError("{@threshold} does not go with {@flags}: both say who is flagged; give one")
     beside = {"labels": labels, "label_propensity": label_propensity, "X": X, "given": given, "clusters": clusters}
     beside |= {"sample_weight": sample_weight, "flags": flags}
-    taken = [_Taken.of(scores, columns, _own(rules, columns), options, beside) for columns in parts.values()]
-    asked = _questions([one.measures for one in taken])
-    corrected = _corrected([one.measures for one in taken], asked)
-    results = [one.result(measures, asked) for one, measures in zip(taken, corrected, strict=True)]
+    audits = []
+    for columns in parts.values():
+        own = rules
+        if rules.cross is not True:
+            names = {str(name) for name in getattr(columns, "columns", ())}
+            own = rules.but(continuous=[name for name in rules.continuous if name in names])
+        flagged = {name: options[name] for name in ("contamination", "threshold")}
+        inputs = read_audit_inputs(scores, columns, **beside, **flagged, groups=own)
+        share = flagged_share(plain, len(inputs.scores) + len(inputs.background))
+        settings = AuditSettings(share, resamples, float(confidence), length_scale)
+        measures = _measures(inputs, settings, options["random_state"])
+        for m in measures:
+            if m.measure == "effective_pairs":
+                warn_few_pairs(m.value)
+        small = {name: size for name, (size, *_) in inputs.left_out.items()}
+        warn_left_out(small, len(inputs.names), own.min_size, "rows" if clusters is None else "clusters")
+        audits.append((inputs, settings, own, measures))
+    corrected, tests = _correct([measures for *_, measures in audits])
+    results = [
+        _result(inputs, settings, own, measures, options, tests)
+        for (inputs, settings, own, _), measures in zip(audits, corrected, strict=True)
+    ]
     return results[0] if parts.keys() == {""} else AttributeAudits(dict(zip(parts, results, strict=True)))
 
 
 def _attributes(sensitive: Any, rules: Groups) -> dict[str, Any]:
     """The columns of each audit by its name; one audit of all columns has none."""
-    import pandas as pd
-
     single = sensitive is None or isinstance(sensitive, GroupProbabilities) or getattr(sensitive, "ndim", 1) != 2
     if rules.cross is True or single or sensitive.shape[1] == 1:
         return {"": sensitive}
     frame = pd.DataFrame(sensitive)
     require_protected(rules.continuous, [str(name) for name in frame.columns])
-    each = {str(name): frame.iloc[:, [place]] for place, name in enumerate(frame.columns)}
+    each = {str(name): frame.iloc[:, [j]] for j, name in enumerate(frame.columns)}
     return each | ({" & ".join(each): frame} if rules.cross == "both" else {})
-
-
-def _own(rules: Groups, columns: Any) -> Groups:
-    """The rules of one audit of several: of the numbers those that it has."""
-    names = {str(name) for name in getattr(columns, "columns", ())}
-    return rules if rules.cross is True else rules.but(continuous=[name for name in rules.continuous if name in names])
-
-
-@dataclass(frozen=True)
-class _Taken:
-    """What an audit has measured, before the correction for many tests."""
-
-    inputs: AuditInputs
-    settings: Settings
-    measures: list[Measure]
-    rules: Groups
-    options: dict[str, Any]
-
-    @classmethod
-    def of(
-        cls, scores: Any, sensitive: Any, rules: Groups, options: dict[str, Any], beside: Mapping[str, Any]
-    ) -> "_Taken":
-        flagged = {name: options[name] for name in ("contamination", "threshold")}
-        inputs = read_audit_inputs(scores, sensitive, **beside, **flagged, groups=rules)
-        share = flagged_share(options["contamination"], len(inputs.scores) + len(inputs.background))
-        drawn = {name: options[name] for name in ("resamples", "length_scale")}
-        settings = Settings(share, confidence=float(options["confidence"]), **drawn)
-        measures = _measures(inputs, settings, options["random_state"])
-        for m in measures:
-            if m.measure == "effective_pairs":
-                warn_few_pairs(m.value)
-        unit = "rows" if beside["clusters"] is None else "clusters"
-        small = {name: int(size) for name, size in inputs.grouped.left_out.items()}
-        warn_left_out(small, len(inputs.names), rules.min_size, unit)
-        return cls(inputs, settings, measures, rules, options)
-
-    def result(self, corrected: list[Measure], asked: Questions) -> AuditResult:
-        """With the measures as they are after the correction for all tests that were asked together."""
-        return _result(self.inputs, corrected, self.settings, self.rules, self.options, asked)
 
 
 def _result(
     inputs: AuditInputs,
-    measures: list[Measure],
-    settings: Settings,
+    settings: AuditSettings,
     rules: Groups,
+    measures: list[Measure],
     options: dict[str, Any],
-    asked: Questions,
+    tests: list[int],
 ) -> AuditResult:
+    """The result, with the measures as they are after the correction for all tests that were asked together."""
     flagged_counts = np.rint(inputs.sample.members.weights.T @ inputs.flags.flagged.astype(float)).astype(np.intp)
-    left_out = tuple(LeftOut(name, *found) for name, found in inputs.left_out.items())
+    left_out = tuple(LeftOut(name, rows, flagged) for name, (_, rows, flagged) in inputs.left_out.items())
     noted = [with_note(m, rules.min_size) for m in measures]
+    for group in left_out:
+        for name, value in (("left_out_rows", group.rows), ("left_out_flagged", group.flagged)):
+            noted.append(Measure(name, group.name, None, float(value), n=group.rows, note=TOO_FEW))
+    each = zip(inputs.names, inputs.counts.tolist(), flagged_counts.tolist(), strict=True)
     return AuditResult(
-        measures=(*noted, *of_left_out(left_out)),
+        measures=tuple(noted),
         group_names=inputs.names,
         group_counts=inputs.counts,
         flagged_counts=flagged_counts,
         n_clusters=None if inputs.clusters is None else inputs.units(),
         left_out=left_out,
         settings=options | {"groups": rules.get_params(deep=False)},
-        rough=tuple(rough_groups(inputs.names, inputs.counts.tolist(), flagged_counts.tolist())),
-        notes=(*inputs.notes, *notes(inputs, settings, map(len, asked), gap_found=gap_found(measures, settings))),
+        rough=tuple(f"{name!r} ({n:,} rows, {k:,} flagged)" for name, n, k in each if k < MIN_FLAGGED),
+        notes=(*inputs.notes, *notes(inputs, settings, tests, gap_found=gap_found(measures, settings))),
         scores=inputs.scores,
         groups=inputs.codes,
-        shared=not inputs.grouped.whole,
+        shared=not inputs.whole,
         curves=by_ruler.measure_curves(inputs, settings),
         everyone=inputs.everyone,
         flag_words=inputs.flags.words,
         bounded=inputs.bounded,
         weighted=inputs.sample.weight is not None,
         chosen=inputs.labels is not None and inputs.labels.chosen,
-        alike_in=() if inputs.alike is None else inputs.alike.named,
+        alike_in=() if inputs.alike is None else inputs.alike.numbers_named,
     )
 
 
-def _measures(inputs: AuditInputs, settings: Settings, seed: int) -> list[Measure]:
+def with_note(m: Measure, min_size: int) -> Measure:
+    """The measure with a warning where it rests on few rows."""
+    notes = [note for note in (m.note, MEANINGS[m.measure].note) if note]
+    if m.n < min_size:
+        notes.append(f"only {m.n} rows")
+    if m.measure == "flag_rate" and round(m.value * m.n) < MIN_FLAGGED:
+        notes.append(f"only {round(m.value * m.n)} flagged")
+    return replace(m, note="; ".join(notes))
+
+
+def notes(inputs: AuditInputs, settings: AuditSettings, tests: Iterable[int], *, gap_found: bool) -> list[str]:
+    """What was rounded, sampled or could not be shown; ``tests`` are the numbers that are corrected together."""
+    n, said, levels = len(inputs.scores), [], len(np.unique(inputs.scores))
+    if inputs.curves:
+        named = ", ".join(repr(curve.name) for curve in inputs.curves)
+        said.append(f"bands of {named} overlap: a row between two counts in both, by how near it is")
+        said.append("squared gaps between bands are the share of the scores' variance that lies between them")
+    if inputs.probable is not None and inputs.probable.sufficient:
+        said.append("groups are known by probability, and taken at your word to know all that the score uses")
+    elif inputs.probable is not None:
+        said.append(probable_words(inputs.probable.bound()))
+        said.append("intervals of probable groups hold all that the probabilities leave open, and nothing is tested")
+    if inputs.sample.weight is not None:
+        said.append("rows count by their weights; counts of rows do not")
+    if inputs.labels is not None and inputs.labels.partial:
+        known = int((~np.isnan(inputs.labels.values)).sum())
+        how = "by chances that are unknown" if inputs.labels.chosen else "each counted by one over its chance"
+        said.append(f"{known:,} of {n:,} rows have a label, {how}")
+    if levels == 1:
+        said.append("all scores are equal: there is nothing to compare")
+    if levels > MAX_LEVELS and inputs.whole:
+        said.append(f"intervals and tests use the scores rounded to {MAX_LEVELS:,} levels at most")
+    if inputs.features is not None:
+        limit = pair_limit(len(inputs.names))
+        if n > limit:
+            said.append(f"individual unfairness: the value is of {min(n, MAX_ROWS):,} rows, the interval of {limit:,}")
+        if not gap_found:
+            said.append("no gap in mean scores can be told from noise, so no features behind it are listed")
+        elif inputs.clusters is not None:
+            said.append("features are not tested where rows come in clusters: their intervals say how sure they are")
+        elif n > TEST_ROWS:
+            said.append(f"tests of single features use {TEST_ROWS:,} rows")
+    for asked in tests if inputs.whole else ():
+        if asked / (1 + settings.resamples) > 1 - settings.confidence:
+            enough = int(np.ceil(asked / (1 - settings.confidence)))
+            said.append(
+                f"{settings.resamples} permutations are too few for {asked} tests: no corrected p-value "
+                f"can be small; set resamples={enough} or more"
+            )
+    return said
+
+
+def _measures(inputs: AuditInputs, settings: AuditSettings, seed: int) -> list[Measure]:
     """All families, each with random numbers of its own, so that asking for more does not change the rest."""
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(5)]
-    whole, labels, alike = inputs.grouped.whole, inputs.labels, inputs.alike
-    score_family = families.score_family if whole else by_ruler.score_family
-    measures = score_family(inputs, settings, streams[0])
+    whole, labels, alike = inputs.whole, inputs.labels, inputs.alike
+    measures = (families if whole else by_ruler).score_family(inputs, settings, streams[0])
     if labels is not None and whole and not labels.partial:
         measures += families.label_family(inputs, labels.values.astype(np.intp), settings, streams[1])
     elif labels is not None:
         measures += by_ruler.label_family(inputs, labels, settings)
-    if alike is not None and whole and alike.numbers is None:
-        measures += families.strata_family(inputs, alike.strata, settings, streams[2])
-    elif alike is not None:
-        measures += by_ruler.strata_family(inputs, alike, settings, streams[2])
+    if alike is not None:
+        by_counts = whole and alike.numbers is None
+        measures += (families if by_counts else by_ruler).strata_family(inputs, alike, settings, streams[2])
     if inputs.features is not None:
         measures += families.individual_family(inputs, inputs.features, settings, streams[3])
         if gap_found(measures, settings):
-            measures += _driver_family(inputs, inputs.features, settings, streams[4])
+            measures += gap_drivers(
+                inputs.scores,
+                inputs.features,
+                inputs.codes,
+                len(inputs.names),
+                resamples=settings.resamples,
+                confidence=settings.confidence,
+                rng=streams[4],
+                test_rows=sample_rows(inputs.codes, len(inputs.names), TEST_ROWS, streams[4]),
+                clusters=inputs.clusters,
+            )
     return measures
 
 
-def _driver_family(
-    inputs: AuditInputs, features: "pd.DataFrame", settings: Settings, rng: np.random.Generator
-) -> list[Measure]:
-    codes, G = inputs.codes, len(inputs.names)
-    drivers = gap_drivers(
-        inputs.scores,
-        features,
-        codes,
-        G,
-        resamples=settings.resamples,
-        confidence=settings.confidence,
-        rng=rng,
-        test_rows=sample_rows(codes, G, TEST_ROWS, rng),
-        clusters=inputs.clusters,
-    )
-    return [
-        Measure("gap_explained", None, d.feature, d.share, d.low, d.high, d.p, float("nan"), len(codes), "")
-        for d in drivers
-    ]
-
-
-def gap_found(measures: list[Measure], settings: Settings) -> bool:
+def gap_found(measures: list[Measure], settings: AuditSettings) -> bool:
     """Whether there is a gap for features to explain: by permutation, or by Welch's test without permutations."""
     gap = next(m for m in measures if m.measure == "demographic_parity")
     welch = next(m for m in measures if m.measure == "welch_test")
     return (welch.value if np.isnan(gap.p) else gap.p) <= 1 - settings.confidence
 
 
-def _corrected(audits: Sequence[list[Measure]], asked: Questions) -> list[list[Measure]]:
-    """Holm's correction within each set of questions; a measure tested as another shares that one's p-value."""
-    adjusted: dict[tuple[int, str, str | None], float] = {}
-    for together in asked:
-        for (place, m), p in zip(together, holm(np.array([m.p for _, m in together])), strict=True):
-            adjusted[place, m.measure, m.detail] = float(p)
+def _correct(audits: Sequence[list[Measure]]) -> tuple[list[list[Measure]], list[int]]:
+    """Holm's correction within each question, over all audits together, and the number of tests of each.
 
-    def corrected(place: int, m: Measure) -> Measure:
-        key = place, MEANINGS[m.measure].tested_as or m.measure, m.detail
-        return replace(m, p_adjusted=adjusted.get(key, float("nan")))
-
-    return [[corrected(place, m) for m in measures] for place, measures in enumerate(audits)]
-
-
-def _questions(audits: Sequence[list[Measure]]) -> Questions:
-    """The tests made, each with the place of its audit, by the question that they are corrected with."""
+    A measure tested as another shares that one's p-value.
+    """
     asked: dict[str, list[tuple[int, Measure]]] = {}
-    for place, measures in enumerate(audits):
+    for audited, measures in enumerate(audits):
         for m in measures:
             if MEANINGS[m.measure].tested_as is None and not np.isnan(m.p):
-                asked.setdefault(MEANINGS[m.measure].question, []).append((place, m))
-    return list(asked.values())
+                asked.setdefault(MEANINGS[m.measure].question, []).append((audited, m))
+    adjusted: dict[tuple[int, str, str | None], float] = {}
+    for together in asked.values():
+        for (audited, m), p in zip(together, holm(np.array([m.p for _, m in together])), strict=True):
+            adjusted[audited, m.measure, m.detail] = float(p)
+    corrected = [
+        [
+            replace(m, p_adjusted=adjusted.get((audited, MEANINGS[m.measure].tested_as or m.measure, m.detail), np.nan))
+            for m in measures
+        ]
+        for audited, measures in enumerate(audits)
+    ]
+    return corrected, [len(together) for together in asked.values()]
 
 
 MetricFunction = Callable[[Any, Any], float]
@@ -452,24 +388,20 @@ def metric_functions(scores: Any, *, contamination: float = 0.1) -> dict[str, Me
     values = np.asarray(scores, dtype=float)
     threshold = float(values[who_is_flagged(values, None, contamination).flagged].min(initial=np.inf))
 
-    def rate(y_true: Any, y_pred: Any, label: int) -> float:
-        return _mean((np.asarray(y_pred) >= threshold)[np.asarray(y_true) == label])
+    def mean(values: Any) -> float:
+        return float(np.mean(values)) if len(values) else float("nan")
 
-    def precision(y_true: Any, y_pred: Any) -> float:
-        return _mean((np.asarray(y_true) == 1)[np.asarray(y_pred) >= threshold])
+    def rate(y_true: Any, y_pred: Any, label: int) -> float:
+        return mean((np.asarray(y_pred) >= threshold)[np.asarray(y_true) == label])
 
     return {
-        "mean_score": lambda _, y_pred: _mean(np.asarray(y_pred)),
-        "flag_rate": lambda _, y_pred: _mean(np.asarray(y_pred) >= threshold),
+        "mean_score": lambda _, y_pred: mean(np.asarray(y_pred)),
+        "flag_rate": lambda _, y_pred: mean(np.asarray(y_pred) >= threshold),
         "auc": roc_auc,
         "average_precision": lambda y_true, y_pred: (
             average_precision(y_true, y_pred) if len(np.unique(y_true)) == 2 else float("nan")
         ),
         "true_positive_rate": lambda y_true, y_pred: rate(y_true, y_pred, 1),
         "false_positive_rate": lambda y_true, y_pred: rate(y_true, y_pred, 0),
-        "precision": precision,
+        "precision": lambda y_true, y_pred: mean((np.asarray(y_true) == 1)[np.asarray(y_pred) >= threshold]),
     }
-
-
-def _mean(values: Any) -> float:
-    return float(np.mean(values)) if len(values) else float("nan")

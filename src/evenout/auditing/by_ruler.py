@@ -13,10 +13,11 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
-from evenout.auditing.inference import MEANINGS, POWER, gap_interval
-from evenout.auditing.measures import Column, Resamples, Settings, plain_measure, seen_mean_gap, seen_rate_gap
+from evenout.auditing.counted import MEANINGS
+from evenout.auditing.inference import POWER, gap_interval
+from evenout.auditing.measures import AuditSettings, MeasureColumn, Resamples, seen_mean_gap, seen_rate_gap
 from evenout.auditing.result import Curve, Measure
-from evenout.auditing.sample import Alike, AuditInputs, Labels
+from evenout.auditing.sample import AuditInputs, Labels, Strata
 from evenout.core.intervals import extreme_ends, normal_value, wilson_interval
 from evenout.core.membership import Comparison, Membership
 from evenout.core.ruler import (
@@ -82,10 +83,6 @@ class _Measured:
         low, high = mean_bounds(sample, z)
         return cls(means, null, np.fmin(low, means.mean), np.fmax(high, means.mean), bounded=True)
 
-    @property
-    def error(self) -> FloatArray:
-        return np.sqrt(np.maximum(np.diag(self.means.cov), 0.0))
-
     def p_value(self, *, null: bool = True) -> float:
         """Of no difference; NaN where probabilities alone cannot tell."""
         return NAN if self.bounded else (self.null if null else self.means).p_value()
@@ -93,7 +90,8 @@ class _Measured:
     def ends(self, z: float, *, rate: bool) -> tuple[FloatArray, FloatArray]:
         """Interval of each group's mean, with z standard deviations to each side."""
         if not rate:
-            reach = stdtrit(np.maximum(self.means.size - 1.0, 1.0), ndtr(z)) * self.error
+            error = np.sqrt(np.maximum(np.diag(self.means.cov), 0.0))
+            reach = stdtrit(np.maximum(self.means.size - 1.0, 1.0), ndtr(z)) * error
             return self.low - reach, self.high + reach
         rows = np.maximum(self.means.rows_worth(), 1.0)
         return wilson_interval(self.low, rows, z)[0], wilson_interval(self.high, rows, z)[1]
@@ -127,30 +125,43 @@ class _Measured:
         return float(np.ptp(value)), min(max(low, 0.0), float(np.ptp(value))), high
 
 
-def score_family(inputs: AuditInputs, settings: Settings, rng: np.random.Generator) -> list[Measure]:
+def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Generator) -> list[Measure]:
     """Measures of scores and groups, by the names that they have where rows are counted."""
     confidence, names, weight = settings.confidence, inputs.names, inputs.sample.weight
     centre = float(np.average(inputs.scores, weights=weight))
     variance = float(np.average((inputs.scores - centre) ** 2, weights=weight))
     scores = _Measured.of(inputs, inputs.scores - centre)
     flags = _Measured.of(inputs, inputs.flags.flagged, flags=True)
-    groups, everyone = _columns(inputs), Column(None, None, len(inputs.scores), inputs.units())
+    groups, everyone = _columns(inputs), MeasureColumn(None, None, len(inputs.scores), inputs.units())
     welch = scores.p_value(null=False)
     p_mean, p_flag = (welch, flags.p_value()) if settings.resamples else (NAN, NAN)
-    found = _levels("mean_score", scores, groups, settings, shift=centre)
-    found += _levels("flag_rate", flags, groups, settings, rate=True)
+    measures = _levels("mean_score", scores, groups, settings, shift=centre)
+    measures += _levels("flag_rate", flags, groups, settings, rate=True)
     for name, rates in (("flag_rate_ratio", flags), ("unflagged_rate_ratio", flags.rest())):
-        found.append(_measure(name, everyone, rates.ratio(confidence), p_flag, settings))
+        measures.append(_measure(name, everyone, rates.ratio(confidence), p_flag, settings))
     gaps = _squared(scores, inputs.sample.total, variance, settings, rng)
-    found += [_measure(f"demographic_parity{more}", everyone, gap, p_mean, settings) for more, gap in gaps.items()]
+    measures += [_measure(f"demographic_parity{more}", everyone, gap, p_mean, settings) for more, gap in gaps.items()]
     if settings.resamples and not inputs.bounded:
-        found += [_test("mean_score_test", everyone, p_mean, scores), _test("flag_rate_test", everyone, p_flag, flags)]
-        found += _detectable(scores, flags, names, settings, everyone.n, variance)
-    found.append(plain_measure("welch_test", everyone, welch))
-    return [*_shares(inputs, groups, confidence), *found]
+        measures += [
+            _test("mean_score_test", everyone, p_mean, scores),
+            _test("flag_rate_test", everyone, p_flag, flags),
+        ]
+        # the smallest differences that the tests would have seen, the groups taken as if they shared no rows
+        size = scores.means.size
+        spread = (np.diag(scores.means.cov) * size)[None]
+        moments = GroupMoments(size, scores.means.mean[None], spread, np.array([variance]))
+        drawn = _chi_squares("mean_score", scores)
+        measures.append(seen_mean_gap(drawn, moments, names, confidence, everyone.n))
+        measures.append(_seen_rates("flag_rate", flags, names, settings))
+    measures.append(Measure("welch_test", None, None, float(welch), n=everyone.n))
+    everything = replace(inputs.sample, members=Membership.of_codes(np.zeros(len(inputs.scores), dtype=np.intp), 1))
+    shares = np.clip(inputs.sample.total / everything.total[0], 0.0, 1.0)
+    low, high = wilson_interval(shares, np.full(len(shares), everything.size[0]), normal_value(confidence))
+    ends = zip(groups, shares.tolist(), low.tolist(), high.tolist(), strict=True)
+    return [*(Measure("group_share", at.group, None, v, lo, hi, n=at.n) for at, v, lo, hi in ends), *measures]
 
 
-def label_family(inputs: AuditInputs, labels: Labels, settings: Settings) -> list[Measure]:
+def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -> list[Measure]:
     """How well known outliers are found; rows that were looked at count by the chance of that, where it is known."""
     y, flagged = np.nan_to_num(labels.values), inputs.flags.flagged.astype(float)
     looked_at = (~np.isnan(labels.values)).astype(float) * (1.0 if labels.weight is None else labels.weight)
@@ -160,25 +171,25 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: Settings) -> lis
         "false_positive_rate": (looked_at * (1.0 - y), flagged),
         "precision": (looked_at * flagged, y),
     }
-    found, silent = [], labels.chosen or settings.resamples == 0
+    measures, silent = [], labels.chosen or settings.resamples == 0
     for name, (counted, z) in among.items():
         used, of_flags = counted > 0, name.endswith("positive_rate")
         measured = _Measured.of(inputs, z, counted=counted, flags=of_flags)
-        found += _levels(name, measured, _columns(inputs, used), settings, rate=True)
+        measures += _levels(name, measured, _columns(inputs, used), settings, rate=True)
         if name == "outlier_rate":
             continue
-        at, p = Column(None, None, int(used.sum()), inputs.units(used)), NAN if silent else measured.p_value()
-        found.append(_measure(f"{name}_gap", at, measured.gap(settings.confidence), p, settings))
+        at, p = MeasureColumn(None, None, int(used.sum()), inputs.units(used)), NAN if silent else measured.p_value()
+        measures.append(_measure(f"{name}_gap", at, measured.gap(settings.confidence), p, settings))
         if of_flags and not np.isnan(p):
-            found.append(_test(f"{name}_test", at, p, measured))
+            measures.append(_test(f"{name}_test", at, p, measured))
         if name == "true_positive_rate" and not np.isnan(p):
-            found.append(_seen_rates(name, measured, inputs.names, settings))
+            measures.append(_seen_rates(name, measured, inputs.names, settings))
     if not inputs.bounded:
-        auc, at = _auc(inputs, looked_at, y), Column(None, None, int((looked_at > 0).sum()), inputs.units())
-        found += _levels("auc", auc, _columns(inputs, looked_at > 0), settings, rate=True)
+        auc, at = _auc(inputs, looked_at, y), MeasureColumn(None, None, int((looked_at > 0).sum()), inputs.units())
+        measures += _levels("auc", auc, _columns(inputs, looked_at > 0), settings, rate=True)
         p = NAN if silent else auc.p_value()
-        found.append(_measure("auc_gap", at, auc.gap(settings.confidence), p, settings))
-    return [replace(m, note=CHOSEN) for m in found] if labels.chosen else found
+        measures.append(_measure("auc_gap", at, auc.gap(settings.confidence), p, settings))
+    return [replace(m, note=CHOSEN) for m in measures] if labels.chosen else measures
 
 
 def _auc(inputs: AuditInputs, looked_at: FloatArray, y: FloatArray) -> _Measured:
@@ -191,26 +202,28 @@ def _auc(inputs: AuditInputs, looked_at: FloatArray, y: FloatArray) -> _Measured
         out, rest = own * y[rows], own * (1.0 - y[rows])
         if not (out.sum() > 0 and rest.sum() > 0):
             continue
-        levels, place = np.unique(inputs.scores[rows], return_inverse=True)
+        levels, level = np.unique(inputs.scores[rows], return_inverse=True)
         out, rest = out / out.sum(), rest / rest.sum()
-        of_rest, of_out = (np.bincount(place, part, minlength=len(levels)) for part in (rest, out))
+        of_rest, of_out = (np.bincount(level, part, minlength=len(levels)) for part in (rest, out))
         below, above = np.cumsum(of_rest) - 0.5 * of_rest, 1.0 - np.cumsum(of_out) + 0.5 * of_out
         value[g], e[g] = float(of_out @ below), 1.0 / (out**2).sum()
-        psi[rows, g] = out * (below[place] - value[g]) + rest * (above[place] - value[g])
+        psi[rows, g] = out * (below[level] - value[g]) + rest * (above[level] - value[g])
     psi *= np.sqrt(np.where(e > 1.0, e / np.maximum(e - 1.0, 1e-9), 0.0))
     means = Means(value, sample.covariance(csc_array(psi)), e, sample.compared)
     return _Measured(means, means, value, value)
 
 
-def strata_family(inputs: AuditInputs, alike: Alike, settings: Settings, rng: np.random.Generator) -> list[Measure]:
+def strata_family(
+    inputs: AuditInputs, alike: Strata, settings: AuditSettings, rng: np.random.Generator
+) -> list[Measure]:
     """Gaps among rows alike in what was given, numbers taken out within each stratum."""
-    inside = alike.strata.codes >= 0
-    inputs, alike = replace(inputs, scores=inputs.scores[inside], grouped=inputs.grouped.of(inside)), alike.of(inside)
-    sample, strata, numbers = inputs.sample, alike.strata.codes, alike.numbers
-    if len(alike.strata.names) * len(inputs.names) > _MOST_CELLS:
+    inside = alike.codes >= 0
+    inputs, alike = inputs.of(inside), alike.of(inside)
+    sample, strata, numbers = inputs.sample, alike.codes, alike.numbers
+    if len(alike.names) * len(inputs.names) > _MOST_CELLS:
         raise InputError(
             "{@given} has {n} strata, too many for {groups} groups by weights or numbers; give fewer columns",
-            n=len(alike.strata.names), groups=len(inputs.names),
+            n=len(alike.names), groups=len(inputs.names),
         )  # fmt: skip
     mean = float(np.average(inputs.scores, weights=sample.weight))
     spread = float(np.sqrt(np.average((inputs.scores - mean) ** 2, weights=sample.weight)))
@@ -221,22 +234,22 @@ def strata_family(inputs: AuditInputs, alike: Alike, settings: Settings, rng: np
     measured = _Measured.bound(inputs, inner, left, within, null)
     silent = inputs.bounded or settings.resamples == 0 or not spread > 0
     p = NAN if silent else _strata_p(null, inner.total, len(inputs.names))
-    at = Column(None, None, len(z), inputs.units())
+    at = MeasureColumn(None, None, len(z), inputs.units())
     gaps = _squared(measured, inner.total, 1.0, settings, rng)
-    found = [_measure(f"conditional_parity{more}", at, gaps[more], p, settings) for more in ("", "_corrected")]
-    sizes = np.bincount(strata, minlength=len(alike.strata.names)).tolist()
-    for part, (name, size) in enumerate(zip(alike.strata.names, sizes, strict=True)):
+    measures = [_measure(f"conditional_parity{more}", at, gaps[more], p, settings) for more in ("", "_corrected")]
+    sizes = np.bincount(strata, minlength=len(alike.names)).tolist()
+    for part, (name, size) in enumerate(zip(alike.names, sizes, strict=True)):
         alone = _part(measured, part, len(inputs.names))
         gap = _squared(alone, np.ones(len(inputs.names)), 1.0, settings, rng)[""]
         own = NAN if silent else alone.p_value()
-        found.append(_measure("parity_within", Column(None, name, size, size), gap, own, settings))
+        measures.append(_measure("parity_within", MeasureColumn(None, name, size, size), gap, own, settings))
     everyone, columns = np.zeros(len(z), dtype=np.intp), _columns(inputs)
     for name, column in (("mean_apart", z), ("apart_by_strata", z - left)):
         apart = sample.among_alike(column, everyone)
-        found += _levels(name, _Measured.bound(inputs, sample, column, apart, apart), columns, settings)
+        measures += _levels(name, _Measured.bound(inputs, sample, column, apart, apart), columns, settings)
     if not silent:
-        found += [_test("strata_test", at, p, measured), _seen_within(null, inputs.names, settings, at.n)]
-    return found
+        measures += [_test("strata_test", at, p, measured), _seen_within(null, inputs.names, settings, at.n)]
+    return measures
 
 
 def _part(measured: _Measured, part: int, n_groups: int) -> _Measured:
@@ -261,10 +274,10 @@ def _strata_p(null: Means, total: FloatArray, n_groups: int) -> float:
     return Means(mean, pool @ null.cov @ pool.T, size, Comparison.of_all(n_groups)).p_value()
 
 
-def measure_curves(inputs: AuditInputs, settings: Settings) -> tuple[Curve, ...]:
+def measure_curves(inputs: AuditInputs, settings: AuditSettings) -> tuple[Curve, ...]:
     """Mean score and flag rate at the knots of each number, with pointwise intervals."""
     z, curves = normal_value(settings.confidence), []
-    for curve in inputs.grouped.curves:
+    for curve in inputs.curves:
         score = replace(inputs.sample, members=curve.members).measure(inputs.scores)
         rate = _Measured.of(inputs, inputs.flags.flagged, members=curve.members, flags=True)
         reach = z * np.sqrt(np.diag(score.cov))
@@ -275,7 +288,7 @@ def measure_curves(inputs: AuditInputs, settings: Settings) -> tuple[Curve, ...]
 
 
 def _squared(
-    measured: _Measured, rows: FloatArray, variance: float, settings: Settings, rng: np.random.Generator
+    measured: _Measured, rows: FloatArray, variance: float, settings: AuditSettings, rng: np.random.Generator
 ) -> dict[str, Interval]:
     """The squared gap raw, over the variance (""), and that less noise, each with its interval."""
     means, known = measured.means, measured.means.known
@@ -291,10 +304,7 @@ def _squared(
     ends = gap_interval(MEANINGS["demographic_parity"], np.array([value]), drawn, alone, settings.confidence)
     low, high = float(ends[0][0]), float(ends[1][0])
     if measured.bounded:
-        push, most = (
-            float(np.sqrt(np.quantile(alone, settings.confidence))),
-            bounded_gap(L, measured.low, measured.high),
-        )
+        push, most = np.sqrt(np.quantile(alone, settings.confidence)), bounded_gap(L, measured.low, measured.high)
         low, high = max(np.sqrt(most[0]) - push, 0.0) ** 2, (np.sqrt(most[1]) + push) ** 2
     unit = variance if variance > 0 else NAN
     of = {"_raw": (value, 1.0), "": (value, unit), "_corrected": (value - noise, unit)}
@@ -302,50 +312,46 @@ def _squared(
 
 
 def _levels(
-    name: str, measured: _Measured, columns: list[Column], settings: Settings, *, shift: float = 0.0, rate: bool = False
+    name: str,
+    measured: _Measured,
+    columns: list[MeasureColumn],
+    settings: AuditSettings,
+    *,
+    shift: float = 0.0,
+    rate: bool = False,
 ) -> list[Measure]:
     low, high = measured.ends(normal_value(settings.confidence), rate=rate)
     ends = zip((measured.means.mean + shift).tolist(), (low + shift).tolist(), (high + shift).tolist(), strict=True)
     return [_measure(name, at, interval, NAN, settings) for at, interval in zip(columns, ends, strict=True)]
 
 
-def _measure(name: str, at: Column, interval: Interval, p: float, settings: Settings) -> Measure:
+def _measure(name: str, at: MeasureColumn, interval: Interval, p: float, settings: AuditSettings) -> Measure:
     """A measure with its interval; one that leaves evenness out while the test does not is stretched to it."""
     (value, low, high), even = interval, MEANINGS[name].even
     if settings.resamples == 0 or np.isnan(value):
         low = high = NAN
     elif even is not None and p > 1 - settings.confidence:
         low, high = min(low, even), max(high, even)
-    return Measure(name, at.group, at.detail, float(value), float(low), float(high), float(p), NAN, at.n, "")
+    return Measure(name, at.group, at.detail, float(value), float(low), float(high), float(p), n=at.n)
 
 
-def _test(name: str, at: Column, p: float, measured: _Measured) -> Measure:
+def _test(name: str, at: MeasureColumn, p: float, measured: _Measured) -> Measure:
     compares, blocks = measured.means.compares, measured.means.compared.blocks
     freedom = sum(max(int(compares[list(block.groups)].any(axis=1).sum()) - 1, 0) for block in blocks)
-    return Measure(name, None, None, float(chdtri(max(freedom, 1), max(p, 1e-300))), NAN, NAN, p, NAN, at.n, "")
+    return Measure(name, None, None, float(chdtri(max(freedom, 1), max(p, 1e-300))), p=p, n=at.n)
 
 
-def _detectable(
-    scores: _Measured, flags: _Measured, names: tuple[str, ...], settings: Settings, n: int, variance: float
-) -> list[Measure]:
-    """The smallest differences that the tests would have seen, the groups taken as if they shared no rows."""
-    size = scores.means.size
-    moments = GroupMoments(
-        size, scores.means.mean[None], (np.diag(scores.means.cov) * size)[None], np.array([variance])
-    )
-    found = Resamples({"mean_score": scores.means.mean[None]}, {}, {"mean_score_test": _chi_squares(len(names))})
-    return [
-        seen_mean_gap(found, moments, names, settings.confidence, n),
-        _seen_rates("flag_rate", flags, names, settings),
-    ]
+def _seen_rates(name: str, rates: _Measured, names: tuple[str, ...], settings: AuditSettings) -> Measure:
+    return seen_rate_gap(name, _chi_squares(name, rates), rates.means.rows_worth(), names, settings.confidence)
 
 
-def _seen_rates(name: str, rates: _Measured, names: tuple[str, ...], settings: Settings) -> Measure:
-    found = Resamples({name: rates.means.mean[None]}, {}, {f"{name}_test": _chi_squares(len(names))})
-    return seen_rate_gap(name, found, rates.means.rows_worth(), names, settings.confidence)
+def _chi_squares(name: str, measured: _Measured) -> Resamples:
+    """Means, and a chi-square's distribution in place of the permutations of their test."""
+    chi = chdtri(max(len(measured.means.mean) - 1, 1), (np.arange(_TESTS) + 0.5) / _TESTS)[:, None]
+    return Resamples({name: measured.means.mean[None]}, {}, {f"{name}_test": chi})
 
 
-def _seen_within(means: Means, names: tuple[str, ...], settings: Settings, n: int) -> Measure:
+def _seen_within(means: Means, names: tuple[str, ...], settings: AuditSettings, n: int) -> Measure:
     """The gap between the two largest groups, the same in every stratum, that its mean shows with 80 % power."""
     G = len(names)
     size = means.size.reshape(-1, G)
@@ -356,24 +362,11 @@ def _seen_within(means: Means, names: tuple[str, ...], settings: Settings, n: in
     error = np.sqrt(max(float(contrast.ravel() @ np.nan_to_num(means.cov) @ contrast.ravel()), 0.0))
     gap = float(error * (normal_value(settings.confidence) + ndtri(POWER)))
     held = f"between '{names[one]}' and '{names[two]}'; the same in every stratum, sizes as they are"
-    return Measure("conditional_detectable", None, None, gap, NAN, NAN, NAN, NAN, n, held)
+    return Measure("conditional_detectable", None, None, gap, n=n, note=held)
 
 
-def _chi_squares(n_groups: int) -> FloatArray:
-    return chdtri(max(n_groups - 1, 1), (np.arange(_TESTS) + 0.5) / _TESTS)[:, None]
-
-
-def _columns(inputs: AuditInputs, used: BoolArray | None = None) -> list[Column]:
+def _columns(inputs: AuditInputs, used: BoolArray | None = None) -> list[MeasureColumn]:
     """A column per group: the rows that it is expected to have, of those used."""
     phi = inputs.sample.members.weights
     rows = np.asarray(phi.T @ (np.ones(phi.shape[0]) if used is None else used.astype(float)))
-    return [Column(name, None, round(n), round(n)) for name, n in zip(inputs.names, rows.tolist(), strict=True)]
-
-
-def _shares(inputs: AuditInputs, groups: list[Column], confidence: float) -> list[Measure]:
-    """Share of each group among the rows, by weight."""
-    everyone = replace(inputs.sample, members=Membership.of_codes(np.zeros(len(inputs.scores), dtype=np.intp), 1))
-    shares = np.clip(inputs.sample.total / everyone.total[0], 0.0, 1.0)
-    low, high = wilson_interval(shares, np.full(len(shares), everyone.size[0]), normal_value(confidence))
-    at = zip(groups, shares, low, high, strict=True)
-    return [plain_measure("group_share", place, *ends) for place, *ends in at]
+    return [MeasureColumn(name, None, round(n), round(n)) for name, n in zip(inputs.names, rows.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""Measures that are functions of counts, overall and within strata.
+"""All measures, one entry each in `MEANINGS`, and those that are functions of counts, overall and within strata.
 
 ``counts`` has shape (b, G, ...): b tables, the rows themselves being a batch of one. Each function answers with arrays
 of shape (b, w), a column per group, per share of rows or, for a measure between all groups, one column.
@@ -9,13 +9,14 @@ it would be if the groups differed by no more than the drawn table does from tha
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import rel_entr
 
+from evenout.auditing.inference import Meaning
 from evenout.core.flags import flag_threshold, rate_ratio
-from evenout.core.ruler import GroupMoments
+from evenout.core.ruler import GroupMoments, ratio
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 Values = dict[str, FloatArray]
@@ -34,25 +35,12 @@ def score_measures(
     around: IntArray | None = None,
     fixed: bool = False,
 ) -> Values:
-    """Measures of scores and groups alone.
+    """Measures of scores and groups alone, from rows of each group (b, G, L) at levels with ``values`` (L,), ascending.
 
-    Parameters
-    ----------
-    counts : array of shape (b, G, L)
-        Rows of each group at each score level.
-    values : array of shape (L,)
-        Scores of the levels, ascending.
-    contamination : float
-        Share of rows that is flagged: those above the percentile of `evenout.core.flags`.
-    shares : sequence of float
-        Shares of the highest rows whose group mix is compared with that of all rows.
-    quantiles : sequence of float
-        Quantiles of each group's scores; group by group in one row of ``score_quantile``.
-    background : array of shape (L,), optional
-        Rows of no group that is compared: they count towards the thresholds alone.
-    around : array of shape (G, L), optional
-    fixed : bool
-        Flags are fixed in advance: counts have each level twice, shape (b, G, 2 L), those of flagged rows last.
+    The highest ``contamination`` of the rows is flagged, ties as in `evenout.core.flags`. The group mix of the highest
+    ``shares`` is compared with that of all rows; ``quantiles`` are of each group, group by group in one row. Rows in
+    ``background`` (L,) belong to no group that is compared, and count towards thresholds alone. Where flags are
+    ``fixed`` in advance, counts have each level twice, shape (b, G, 2 L), those of flagged rows last.
 
     Notes
     -----
@@ -62,51 +50,22 @@ def score_measures(
     ``flag_rate_test``: Pearson's chi-square of groups and flags. ``mean_score_test``: ``sum_g (m_g - m)^2 n_g / s_g^2``
     with m the mean of the group means by the same weights (Cochran 1937), of which Welch's test is a refinement.
     """
-    by_rule: IntArray | None = None
+    hits: IntArray | None = None
     if fixed:
         apart = counts.reshape(*counts.shape[:2], 2, -1)
-        counts, by_rule, values = apart.sum(axis=2), apart[:, :, 1].sum(axis=-1), values[: apart.shape[-1]]
+        counts, hits, values = apart.sum(axis=2), apart[:, :, 1].sum(axis=-1), values[: apart.shape[-1]]
         around = None if around is None else around.reshape(len(around), 2, -1).sum(axis=1)
-    drawn = _cut(counts, values, (contamination, *shares), background)
-    hits = drawn.above[..., 0] if by_rule is None else by_rule
-    flagged = hits / drawn.sizes
-    per_level = np.diff(drawn.total, axis=-1, prepend=0) / drawn.total[:, -1:]
-    found = {
-        "mean_score": drawn.moments.mean,
-        "score_quantile": group_quantiles(drawn.reached, values, quantiles),
-        **_parity(drawn),
-        "mean_score_test": _mean_test(drawn),
-        "flag_rate": flagged,
-        "flag_rate_ratio": rate_ratio(flagged.T)[:, None],
-        "unflagged_rate_ratio": rate_ratio(1 - flagged.T)[:, None],
-        "flag_rate_test": chi_square(hits, drawn.sizes)[:, None],
-        "threshold_free_gap": np.einsum("bl,bl->b", np.ptp(drawn.below, axis=1), per_level)[:, None],
-        "top_share_drift": rel_entr(drawn.mix, drawn.shares[..., None]).sum(axis=1),
-    }
-    if around is None:
-        return found
-    there = _cut(around[None], values, (contamination, *shares), background)
-    squared = mean_squared_gap(drawn.moments.mean - there.moments.mean)
-    off = np.ptp(drawn.below - there.below, axis=1)
-    return found | {
-        "noise of demographic_parity_raw": squared[:, None],
-        "noise of demographic_parity": over(squared, drawn.moments.total_variance)[:, None],
-        "noise of threshold_free_gap": np.einsum("bl,bl->b", off, per_level)[:, None],
-        "noise of top_share_drift": ((drawn.mix - there.mix) ** 2 / there.shares[..., None]).sum(axis=1) / 2,
-    }
+    drawn, there = (
+        None if table is None else _cut(table, values, (contamination, *shares), background, marked, quantiles)
+        for table, marked in ((counts, hits), (None if around is None else around[None], None))
+    )
+    return evaluate("scores", drawn, there)
 
 
 def label_measures(
     counts: IntArray, contamination: float, *, background: IntArray | None = None, fixed: bool = False
 ) -> Values:
     """How well each group's outliers are found, and the largest difference between groups in each of these.
-
-    Parameters
-    ----------
-    counts : array of shape (b, G, 2, L), or (b, G, 2, 2, L) where flags are ``fixed`` in advance, flagged rows last
-        Rows of each group, inliers then outliers, at each score level, ascending.
-    contamination : float
-    background : array of shape (L,), optional
 
     Notes
     -----
@@ -118,30 +77,25 @@ def label_measures(
     by_rule = counts[..., 1, :].sum(axis=-1).astype(float) if fixed else None
     counts = counts.sum(axis=3) if fixed else counts
     reached = np.cumsum(counts, axis=-1)
-    n = reached[..., -1].astype(float)  # (b, G, 2)
-    below, inliers, outliers = reached[:, :, 0], counts[:, :, 0], counts[:, :, 1]
-    ordered = np.einsum("bgl,bgl->bg", outliers, below - 0.5 * inliers)
-    at_or_above = n[..., None] - reached + counts
-    precision_at = at_or_above[:, :, 1] / np.maximum(at_or_above.sum(axis=2), 1.0)
+    n = reached[..., -1].astype(float)
     total = reached.sum(axis=(1, 2)) + (0 if background is None else np.cumsum(background))
     cut = _cuts(total, (contamination,))
     flagged = n - np.take_along_axis(reached, cut[:, None, None], axis=-1)[..., 0] if by_rule is None else by_rule
-    found = {
-        "auc": over(ordered, n[..., 0] * n[..., 1]),
-        "average_precision": over(np.einsum("bgl,bgl->bg", outliers, precision_at), n[..., 1]),
-        "true_positive_rate": over(flagged[..., 1], n[..., 1]),
-        "false_positive_rate": over(flagged[..., 0], n[..., 0]),
-        "precision": over(flagged[..., 1], flagged.sum(axis=-1)),
-    }
-    gaps = {f"{name}_gap": largest_gap(value)[:, None] for name, value in found.items()}
-    tests = {
-        f"{name}_test": np.where(np.isnan(gaps[f"{name}_gap"]), np.nan, chi_square(k, of)[:, None])
-        for name, k, of in (
-            ("true_positive_rate", flagged[..., 1], n[..., 1]),
-            ("false_positive_rate", flagged[..., 0], n[..., 0]),
-        )
-    }
-    return {"outlier_rate": n[..., 1] / n.sum(axis=-1), **found, **gaps, **tests}
+    return evaluate("labels", LabelCut(counts, reached, n, flagged))
+
+
+def evaluate(question: str, drawn: Any, there: Any = None) -> Values:
+    """Values (b, w) of all measures of one question; with ``there``, what was drawn from, also the noise of gaps."""
+    values: Values = {}
+    for name, kind in MEANINGS.items():
+        if kind.question == question and kind.of is not None:
+            values[name] = kind.of(drawn)
+        elif kind.question == question and kind.compares is not None:
+            levels = 1 - values[kind.compares] if kind.rest else values[kind.compares]
+            values[name] = (rate_ratio(levels.T) if kind.even == 1.0 else largest_gap(levels))[:, None]
+        if kind.question == question and kind.noise is not None and there is not None:
+            values[f"noise of {name}"] = kind.noise(drawn, there)
+    return values
 
 
 def largest_gap(values: FloatArray) -> FloatArray:
@@ -176,57 +130,86 @@ def chi_square(hits: FloatArray | IntArray, sizes: FloatArray | IntArray) -> Flo
 @lru_cache(maxsize=8)  # the same for every batch of resamples
 def threshold_ranks(n_rows: int, shares: tuple[float, ...]) -> IntArray:
     """Place, from 0 in ascending order, of the row above whose score the highest ``share`` of the rows lie."""
-    places = np.arange(n_rows, dtype=float)
-    return np.array([int(flag_threshold(places, share)) for share in shares], dtype=np.intp)
-
-
-def table_moments(counts: IntArray, values: FloatArray) -> GroupMoments:
-    """Means and variances of each group's scores in each table; ``count`` is that of the first."""
-    return _moments(counts, values)[0]
+    positions = np.arange(n_rows, dtype=float)
+    return np.array([int(flag_threshold(positions, share)) for share in shares], dtype=np.intp)
 
 
 def group_quantiles(reached: IntArray, values: FloatArray, quantiles: Sequence[float]) -> FloatArray:
     """Quantiles of each group's scores, interpolated as in numpy, shape (b, G Q)."""
     columns = []
     for group in range(reached.shape[1]):
-        place = (reached[:, group, -1:] - 1) * np.asarray(quantiles, dtype=float)
-        low = np.floor(place).astype(np.intp)
-        part = place - low
-        lower, upper = (_locate(reached[:, group], at) for at in (low, np.ceil(place).astype(np.intp)))
+        position = (reached[:, group, -1:] - 1) * np.asarray(quantiles, dtype=float)
+        low = np.floor(position).astype(np.intp)
+        part = position - low
+        lower, upper = (_locate(reached[:, group], at) for at in (low, np.ceil(position).astype(np.intp)))
         columns.append((1 - part) * values[lower] + part * values[upper])
     return np.concatenate(columns, axis=1)
 
 
-class _Cut(NamedTuple):
-    """What the measures of scores are made of: rows below each level, rows above each threshold, moments."""
+class ScoreCut(NamedTuple):
+    """Counts of b tables that measures of scores are made of: rows below each level, above each threshold, moments."""
 
     sizes: IntArray  # (b, G)
     reached: IntArray  # (b, G, L), rows at or below a level
     total: IntArray  # (b, L)
     below: FloatArray  # (b, G, L), as a share of the group
     above: IntArray  # (b, G, m), rows above a threshold
+    hits: IntArray  # (b, G), rows that are flagged
+    values: FloatArray  # (L,), scores of the levels
+    quantiles: tuple[float, ...]
     moments: GroupMoments
     noise: FloatArray  # (b, G), squared error of each group's mean
-
-    @property
-    def shares(self) -> FloatArray:
-        """Share of each group among the rows."""
-        return self.sizes / self.sizes.sum(axis=1, keepdims=True)
-
-    @property
-    def mix(self) -> FloatArray:
-        """Share of each group above each threshold but the first, shape (b, G, m - 1)."""
-        return over(self.above[..., 1:], self.above[..., 1:].sum(axis=1, keepdims=True))
+    shares: FloatArray  # (b, G), of each group among the rows
+    mix: FloatArray  # (b, G, m - 1), of each group above each threshold but the first
 
 
-def _cut(counts: IntArray, values: FloatArray, shares: tuple[float, ...], background: IntArray | None) -> _Cut:
-    sizes = counts.sum(axis=-1)
-    reached = np.cumsum(counts, axis=-1)
+def _cut(
+    counts: IntArray,
+    values: FloatArray,
+    shares: tuple[float, ...],
+    background: IntArray | None,
+    hits: IntArray | None,
+    quantiles: Sequence[float],
+) -> ScoreCut:
+    sizes, reached = counts.sum(axis=-1), np.cumsum(counts, axis=-1)
     total = reached.sum(axis=1)
-    everyone = total if background is None else total + np.cumsum(background)
-    cuts = _cuts(everyone, shares)
+    cuts = _cuts(total if background is None else total + np.cumsum(background), shares)
     above = sizes[..., None] - np.take_along_axis(reached, cuts[:, None], axis=-1)
-    return _Cut(sizes, reached, total, reached / sizes[..., None], above, *_moments(counts, values))
+    hits, below = above[..., 0] if hits is None else hits, reached / sizes[..., None]
+    return ScoreCut(
+        sizes, reached, total, below, above, hits, values, tuple(quantiles), *_moments(counts, values),
+        shares=sizes / sizes.sum(axis=1, keepdims=True),
+        mix=ratio(above[..., 1:], above[..., 1:].sum(axis=1, keepdims=True)),
+    )  # fmt: skip
+
+
+class LabelCut(NamedTuple):
+    """Counts of b tables by label: inliers, then outliers."""
+
+    counts: IntArray  # (b, G, 2, L)
+    reached: IntArray  # (b, G, 2, L), rows at or below a level
+    n: FloatArray  # (b, G, 2)
+    flagged: FloatArray  # (b, G, 2)
+
+    def auc(self) -> FloatArray:
+        """Share of pairs in order, ties half, shape (b, G)."""
+        below = self.reached[:, :, 0] - 0.5 * self.counts[:, :, 0]
+        return ratio(np.einsum("bgl,bgl->bg", self.counts[:, :, 1], below), self.n[..., 0] * self.n[..., 1])
+
+    def average_precision(self) -> FloatArray:
+        """Precision at each outlier, averaged, shape (b, G)."""
+        at_or_above = self.n[..., None] - self.reached + self.counts
+        precision_at = at_or_above[:, :, 1] / np.maximum(at_or_above.sum(axis=2), 1.0)
+        return ratio(np.einsum("bgl,bgl->bg", self.counts[:, :, 1], precision_at), self.n[..., 1])
+
+    def rate(self, label: int) -> FloatArray:
+        """Share that is flagged of the rows with this label, shape (b, G)."""
+        return ratio(self.flagged[..., label], self.n[..., label])
+
+    def test(self, label: int) -> FloatArray:
+        """Chi-square of groups and flags among these rows, shape (b, 1); NaN with fewer than two groups."""
+        known = ~np.isnan(largest_gap(self.rate(label)))
+        return np.where(known, chi_square(self.flagged[..., label], self.n[..., label]), np.nan)[:, None]
 
 
 def _moments(counts: IntArray, values: FloatArray) -> tuple[GroupMoments, FloatArray]:
@@ -241,26 +224,21 @@ def _moments(counts: IntArray, values: FloatArray) -> tuple[GroupMoments, FloatA
     return moments, moments.variance / sizes
 
 
-def _parity(drawn: _Cut) -> Values:
-    """Mean squared gap of the group means: raw, over the variance, and that less the noise of the gaps."""
-    squared = mean_squared_gap(drawn.moments.mean)
-    # in the mean over pairs every group's noise counts 2 / G times
-    less_noise = squared - 2.0 * drawn.noise.mean(axis=1)
-    return {
-        "demographic_parity_raw": squared[:, None],
-        "demographic_parity": over(squared, drawn.moments.total_variance)[:, None],
-        "demographic_parity_corrected": over(less_noise, drawn.moments.total_variance)[:, None],
-    }
-
-
-def _mean_test(drawn: _Cut) -> FloatArray:
+def _mean_test(drawn: ScoreCut) -> FloatArray:
     half = np.frexp(drawn.moments.total_variance[:, None])[1] // 2  # powers of two: exact, and no weight overflows
     variance = np.ldexp(drawn.moments.total_variance[:, None], -2 * half)
     least = _LEAST_SPREAD * variance / drawn.sizes.sum(axis=1, keepdims=True)
-    weight = over(1.0, np.maximum(np.ldexp(drawn.noise, -2 * half), least))
+    noise = np.maximum(np.ldexp(drawn.noise, -2 * half), least)
+    weight = ratio(np.ones_like(noise), noise)
     mean = np.ldexp(drawn.moments.mean - drawn.moments.mean.mean(axis=1, keepdims=True), -half)
     mean = mean - (weight * mean).sum(axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
     return np.where(variance > 0, (weight * mean**2).sum(axis=1, keepdims=True), np.nan)
+
+
+def _over_thresholds(drawn: ScoreCut, below: FloatArray) -> FloatArray:
+    """Largest less smallest share below each level, averaged over the rows, shape (b, 1)."""
+    per_level = np.diff(drawn.total, axis=-1, prepend=0) / drawn.total[:, -1:]
+    return np.einsum("bl,bl->b", np.ptp(below, axis=1), per_level)[:, None]
 
 
 def _cuts(reached: IntArray, shares: tuple[float, ...]) -> IntArray:
@@ -268,9 +246,9 @@ def _cuts(reached: IntArray, shares: tuple[float, ...]) -> IntArray:
     nearer to the share; all rather than that nobody is flagged.
     """  # noqa: D205
     n = reached[:, -1:]
-    places = _ranks(n[:, 0], shares)
-    cuts = _locate(reached, places)
-    asked, above = n - 1 - places, n - np.take_along_axis(reached, cuts, axis=1)
+    positions = _ranks(n[:, 0], shares)
+    cuts = _locate(reached, positions)
+    asked, above = n - 1 - positions, n - np.take_along_axis(reached, cuts, axis=1)
     tied = n - np.take_along_axis(reached, np.maximum(cuts - 1, 0), axis=1)
     nearer = (cuts > 0) & ((tied - asked < asked - above) | (above == 0)) & (tied < n)
     return cuts - nearer
@@ -278,15 +256,15 @@ def _cuts(reached: IntArray, shares: tuple[float, ...]) -> IntArray:
 
 def _ranks(n_rows: IntArray, shares: tuple[float, ...]) -> IntArray:
     """`threshold_ranks` of each table, shape (b, m)."""
-    sizes, place = np.unique(n_rows, return_inverse=True)
+    sizes, of_size = np.unique(n_rows, return_inverse=True)
     if len(sizes) > 4:  # clusters of unequal size: rounding in the last place does not matter there
         return np.floor((n_rows[:, None] - 1) * (1.0 - np.array(shares)) + 1e-9).astype(np.intp)
-    return np.stack([threshold_ranks(int(n), shares) for n in sizes])[place]
+    return np.stack([threshold_ranks(int(n), shares) for n in sizes])[of_size]
 
 
-def _locate(reached: IntArray, places: IntArray) -> IntArray:
+def _locate(reached: IntArray, positions: IntArray) -> IntArray:
     """The level of the rows at the given places (from 0, ascending) in each table, shape (b, m)."""
-    return np.stack([np.searchsorted(row, at, side="right") for row, at in zip(reached, places, strict=True)])
+    return np.stack([np.searchsorted(row, at, side="right") for row, at in zip(reached, positions, strict=True)])
 
 
 def standardised(counts: IntArray, values: FloatArray) -> tuple[FloatArray, float, float]:
@@ -303,14 +281,8 @@ def variance_of_all(n_rows: FloatArray, sums: FloatArray, squares: FloatArray) -
     return np.maximum(square - mean**2, 0.0)
 
 
-def over(numerator: float | FloatArray | IntArray, denominator: FloatArray | IntArray) -> FloatArray:
-    """Quotient that is NaN, without a warning, where the denominator is 0."""
-    positive = np.asarray(denominator) > 0
-    return np.where(positive, numerator, np.nan) / np.where(positive, denominator, 1.0)
-
-
 def strata_measures(counts: IntArray, values: FloatArray, edges: IntArray, *, around: IntArray | None = None) -> Values:
-    """Group gaps among rows of the same stratum.
+    """Group gaps among rows of the same stratum; stratum s has the cells ``edges[s]..edges[s + 1] - 1``.
 
     ``conditional_parity``: the mean squared gap of group means within a stratum over the pairs of groups there,
     divided by the variance of all scores; the mean over strata by their size. A group takes part in a stratum with two
@@ -319,46 +291,88 @@ def strata_measures(counts: IntArray, values: FloatArray, edges: IntArray, *, ar
     variance within the stratum, all groups there counted by their rows. ``mean_apart``: a group's mean less that of all
     rows, in standard deviations, and ``apart_by_strata`` the part of it that goes with the strata that the group's rows
     are in, ``sum_s (p_gs - p_s) m_s``; the rest is what differs within strata (Kitagawa 1955).
-
-    Parameters
-    ----------
-    counts : array of shape (b, G, C)
-    values : array of shape (C,)
-    edges : array of shape (S + 1,)
-        Stratum s has the cells ``edges[s]..edges[s + 1] - 1``.
-    around : array of shape (G, C), optional
-        The table that the others were drawn from: adds ``noise of`` each gap.
     """
     z, _, unit = standardised((counts[0] if around is None else around).sum(axis=0), values)
-    drawn = _within(counts, z, unit, edges)
-    weight = np.where(drawn.usable, drawn.n.sum(axis=1), 0.0)
-    weight = over(weight, weight.sum(axis=1, keepdims=True))
-    scale_free = over(_mean_squared_gap(drawn, drawn.mean), drawn.variance)
-    correction = over(
-        np.where(drawn.usable, (drawn.k - 1) * drawn.noise.sum(axis=1) / drawn.pairs, 0.0), drawn.variance
-    )
-    parity = (weight * scale_free).sum(axis=1)[:, None]
-    found = {
-        "conditional_parity": parity,
-        "conditional_parity_corrected": parity - (weight * correction).sum(axis=1)[:, None],
-        "parity_within": np.where(drawn.usable, scale_free, np.nan),
-        "strata_test": np.where(np.isnan(parity), np.nan, _between(drawn)[:, None]),
-        **_apart(drawn),
-    }
-    if around is None:
-        return found
-    there = _within(around[None], z, unit, edges)
-    # drawn from n rows of a cell, a mean varies by (n - 1) / n of what it does drawn from the population
-    small = np.sqrt(there.n / np.maximum(there.n - 1, 1))
-    mean = drawn.sums / np.maximum(drawn.n, 1)
-    off = np.where(there.part & (drawn.n > 0), small * (mean - there.mean), 0.0)
-    noise = over(_mean_squared_gap(there, off), drawn.variance)
-    weight = np.where(there.usable, there.n.sum(axis=1), 0.0)
-    weight = over(weight, weight.sum(axis=1, keepdims=True))
-    return found | {
-        "noise of conditional_parity": (weight * noise).sum(axis=1)[:, None],
-        "noise of parity_within": np.where(there.usable, noise, np.nan),
-    }
+    there = None if around is None else _within(around[None], z, unit, edges)
+    return evaluate("strata", _within(counts, z, unit, edges), there)
+
+
+class StrataCut(NamedTuple):
+    """Rows, standardised sums, means and noise of each group in each stratum, shape (b, G, S)."""
+
+    n: FloatArray
+    sums: FloatArray
+    mean: FloatArray  # 0 for groups that take no part
+    noise: FloatArray
+    part: BoolArray
+    k: IntArray  # (b, S), groups that take part
+    pairs: FloatArray  # (b, S)
+    usable: BoolArray  # (b, S)
+    spread: FloatArray  # (b, S), variance of all rows of the stratum
+    variance: FloatArray  # (b, 1), of all rows
+    unit: float  # of the standardised scores
+    weight: FloatArray  # (b, S), share of the rows of usable strata
+
+    def squared_gap(self, mean: FloatArray, variance: FloatArray) -> FloatArray:
+        """Of means (b, G, S), over the pairs of groups in a stratum, shape (b, S); 0 where there are none."""
+        squared = (self.k * (mean**2).sum(axis=1) - mean.sum(axis=1) ** 2) / self.pairs
+        return ratio(np.where(self.usable, np.maximum(squared, 0.0), 0.0), variance)
+
+    def parity(self, *, corrected: bool = False) -> FloatArray:
+        """Squared gap within strata, averaged over them by their size, shape (b, 1)."""
+        parity = (self.weight * self.squared_gap(self.mean, self.variance)).sum(axis=1)[:, None]
+        if not corrected:
+            return parity
+        noise = np.where(self.usable, (self.k - 1) * self.noise.sum(axis=1) / self.pairs, 0.0)
+        return parity - (self.weight * ratio(noise, self.variance)).sum(axis=1)[:, None]
+
+    def noise_around(self, there: "StrataCut") -> FloatArray:
+        """The squared gap in each stratum if groups were off by no more than these rows are, shape (b, S)."""
+        # drawn from n rows of a cell, a mean varies by (n - 1) / n of what it does drawn from the population
+        small = np.sqrt(there.n / np.maximum(there.n - 1, 1))
+        mean = self.sums / np.maximum(self.n, 1)
+        off = np.where(there.part & (self.n > 0), small * (mean - there.mean), 0.0)
+        return there.squared_gap(off, self.variance)
+
+    def test(self) -> FloatArray:
+        """Squares between groups over the variance, summed over the usable strata, shape (b, 1)."""
+        squares = (self.sums**2 / np.maximum(self.n, 1)).sum(axis=1)
+        squares -= self.sums.sum(axis=1) ** 2 / np.maximum(self.n.sum(axis=1), 1)
+        counted = self.usable & (self.spread > 0)
+        chi = (np.where(counted, squares, 0.0) / np.where(counted, self.spread, 1.0)).sum(axis=1)[:, None]
+        return np.where(np.isnan(self.parity()), np.nan, chi)
+
+    def apart(self) -> FloatArray:
+        """How far each group's mean is from that of all rows, shape (b, G)."""
+        everyone = self.sums.sum(axis=(1, 2))[:, None] / self.n.sum(axis=(1, 2))[:, None]
+        return ratio(ratio(self.sums.sum(axis=2), self.n.sum(axis=2)) - everyone, np.sqrt(self.variance))
+
+    def apart_by_strata(self) -> FloatArray:
+        """The part of `apart` that goes with the strata, shape (b, G)."""
+        rows, total = self.n.sum(axis=1), self.n.sum(axis=(1, 2))[:, None]
+        stratum_mean = self.sums.sum(axis=1) / np.maximum(rows, 1)
+        share = ratio(self.n, self.n.sum(axis=2, keepdims=True)) - (rows / total)[:, None]
+        return ratio((share * stratum_mean[:, None]).sum(axis=2), np.sqrt(self.variance))
+
+
+def _within(counts: IntArray, z: FloatArray, unit: float, edges: IntArray) -> StrataCut:
+    n, sums, squares = (np.add.reduceat(counts * z**power, edges[:-1], axis=-1) for power in (0, 1, 2))
+    part = n >= 2
+    mean = np.where(part, sums / np.maximum(n, 1), 0.0)
+    noise = np.where(part, (squares - n * mean**2) / np.maximum(n * (n - 1), 1), 0.0)
+    k = part.sum(axis=1)
+    rows, all_sums, all_squares = (x.sum(axis=1) for x in (n, sums, squares))
+    spread = np.maximum(all_squares - all_sums**2 / np.maximum(rows, 1), 0.0) / np.maximum(rows - 1, 1)
+    weight = np.where(k >= 2, rows, 0.0)
+    return StrataCut(
+        n, sums, mean, noise, part, k,
+        pairs=np.where(k >= 2, k * (k - 1) / 2, 1.0),
+        usable=k >= 2,
+        spread=np.where(spread > 1e-12, spread, 0.0),
+        variance=variance_of_all(n.sum(axis=(1, 2)), sums, squares)[:, None],
+        unit=unit,
+        weight=ratio(weight, weight.sum(axis=1, keepdims=True)),
+    )  # fmt: skip
 
 
 def strata_precision(counts: IntArray, values: FloatArray, edges: IntArray) -> tuple[FloatArray, int]:
@@ -379,60 +393,131 @@ def strata_precision(counts: IntArray, values: FloatArray, edges: IntArray) -> t
     return (n / np.where(spread > 0, spread, 1.0)).sum(axis=-1), freedom
 
 
-class _Within(NamedTuple):
-    """Rows, standardised sums, means and noise of each group in each stratum, shape (b, G, S)."""
+_SQUARED: dict[str, Any] = {"even": 0.0, "worse": "high", "shape": "squared"}
+_GAP: dict[str, Any] = {"even": 0.0, "worse": "high", "shape": "extremes", "largest": 1.0, "question": "labels"}
+_GAP |= {"headline": True}
+_LABELLED: dict[str, Any] = {"per": "groups", "question": "labels"}
+_STRATUM: dict[str, Any] = {"per": "groups", "question": "strata"}
+_ABOUT_ROWS: dict[str, Any] = {"shape": "none", "about_rows": True}
+_TEST: dict[str, Any] = _ABOUT_ROWS | {"worse": "high"}
+_FLAGS: dict[str, Any] = {"even": 1.0, "worse": "low", "shape": "extremes", "largest": 1.0, "compares": "flag_rate"}
+_FLAGS |= {"tested_as": "flag_rate_test", "headline": True}
+_RATES = "also reflects unequal shares of outliers"
+_NOISE = "  the same less sampling noise"
 
-    n: FloatArray
-    sums: FloatArray
-    mean: FloatArray  # 0 for groups that take no part
-    noise: FloatArray
-    part: BoolArray
-    k: IntArray  # (b, S), groups that take part
-    pairs: FloatArray  # (b, S)
-    usable: BoolArray  # (b, S)
-    spread: FloatArray  # (b, S), variance of all rows of the stratum
-    variance: FloatArray  # (b, 1), of all rows
-    unit: float  # of the standardised scores
-
-
-def _within(counts: IntArray, z: FloatArray, unit: float, edges: IntArray) -> _Within:
-    n, sums, squares = (np.add.reduceat(counts * z**power, edges[:-1], axis=-1) for power in (0, 1, 2))
-    part = n >= 2
-    mean = np.where(part, sums / np.maximum(n, 1), 0.0)
-    noise = np.where(part, (squares - n * mean**2) / np.maximum(n * (n - 1), 1), 0.0)
-    k = part.sum(axis=1)
-    rows, all_sums, all_squares = (x.sum(axis=1) for x in (n, sums, squares))
-    spread = np.maximum(all_squares - all_sums**2 / np.maximum(rows, 1), 0.0) / np.maximum(rows - 1, 1)
-    return _Within(
-        n, sums, mean, noise, part, k,
-        pairs=np.where(k >= 2, k * (k - 1) / 2, 1.0),
-        usable=k >= 2,
-        spread=np.where(spread > 1e-12, spread, 0.0),
-        variance=variance_of_all(n.sum(axis=(1, 2)), sums, squares)[:, None],
-        unit=unit,
-    )  # fmt: skip
-
-
-def _apart(drawn: _Within) -> Values:
-    """How far each group's mean is from that of all rows, and what of it goes with strata, shape (b, G) each."""
-    n, spread = drawn.n, np.sqrt(drawn.variance)
-    rows, total = n.sum(axis=1), n.sum(axis=(1, 2))[:, None]
-    stratum_mean = drawn.sums.sum(axis=1) / np.maximum(rows, 1)
-    share = over(n, n.sum(axis=2, keepdims=True)) - (rows / total)[:, None]
-    apart = over(drawn.sums.sum(axis=2), n.sum(axis=2)) - drawn.sums.sum(axis=(1, 2))[:, None] / total
-    by_strata = (share * stratum_mean[:, None]).sum(axis=2)
-    return {"mean_apart": over(apart, spread), "apart_by_strata": over(by_strata, spread)}
-
-
-def _mean_squared_gap(drawn: _Within, mean: FloatArray) -> FloatArray:
-    """Over the pairs of groups that take part in a stratum, shape (b, S); 0 where there are none."""
-    squared = (drawn.k * (mean**2).sum(axis=1) - mean.sum(axis=1) ** 2) / drawn.pairs
-    return np.where(drawn.usable, np.maximum(squared, 0.0), 0.0)
-
-
-def _between(drawn: _Within) -> FloatArray:
-    """Squares between groups over the variance, summed over the usable strata, shape (b,)."""
-    squares = (drawn.sums**2 / np.maximum(drawn.n, 1)).sum(axis=1)
-    squares -= drawn.sums.sum(axis=1) ** 2 / np.maximum(drawn.n.sum(axis=1), 1)
-    counted = drawn.usable & (drawn.spread > 0)
-    return (np.where(counted, squares, 0.0) / np.where(counted, drawn.spread, 1.0)).sum(axis=1)
+# A measure is one entry: its words, test, interval and function. It is measured and listed in this order.
+MEANINGS: dict[str, Meaning] = {
+    "group_share": Meaning("share of the rows"),
+    "left_out_rows": Meaning("rows of a group left out", **_ABOUT_ROWS),
+    "left_out_flagged": Meaning("of these flagged", **_ABOUT_ROWS),
+    "mean_score": Meaning("mean score", per="groups", of=lambda c: c.moments.mean),
+    "score_quantile": Meaning(
+        "quantile of the scores", of=lambda c: group_quantiles(c.reached, c.values, c.quantiles), per="quantiles"
+    ),
+    "flag_rate": Meaning("flag rate", per="groups", of=lambda c: c.hits / c.sizes, shape="rate"),
+    "flag_rate_ratio": Meaning("lowest / highest flag rate (1 is even)", **_FLAGS),
+    "unflagged_rate_ratio": Meaning("lowest / highest rate of not being flagged", **_FLAGS, rest=True),
+    "flag_rate_test": Meaning(
+        "chi-square of groups and flags", **_TEST, of=lambda c: chi_square(c.hits, c.sizes)[:, None]
+    ),
+    "demographic_parity_raw": Meaning(
+        "squared gap of mean scores", **_SQUARED, tested_as="mean_score_test",
+        of=lambda c: mean_squared_gap(c.moments.mean)[:, None],
+        noise=lambda c, there: mean_squared_gap(c.moments.mean - there.moments.mean)[:, None],
+    ),
+    "demographic_parity": Meaning(
+        "squared gap of mean scores / variance", **_SQUARED, tested_as="mean_score_test", headline=True,
+        of=lambda c: ratio(mean_squared_gap(c.moments.mean), c.moments.total_variance)[:, None],
+        noise=lambda c, there: ratio(
+            mean_squared_gap(c.moments.mean - there.moments.mean), c.moments.total_variance
+        )[:, None],
+    ),
+    "demographic_parity_corrected": Meaning(
+        _NOISE, **_SQUARED, tested_as="mean_score_test", twin="demographic_parity", headline=True,
+        # in the mean over pairs every group's noise counts 2 / G times
+        of=lambda c: ratio(
+            mean_squared_gap(c.moments.mean) - 2.0 * c.noise.mean(axis=1), c.moments.total_variance
+        )[:, None],
+    ),
+    "mean_score_test": Meaning("chi-square of mean scores, each by its precision", **_TEST, of=_mean_test),
+    "mean_score_detectable": Meaning("gap of mean scores seen with 80% power", **_ABOUT_ROWS),
+    "flag_rate_detectable": Meaning("difference of flag rates seen with 80% power", **_ABOUT_ROWS),
+    "welch_test": Meaning("p-value of equal mean scores (Welch)", **_ABOUT_ROWS),
+    "threshold_free_gap": Meaning(
+        "flag-rate gap, mean over all thresholds", 0.0, "high", "gap", 1.0, headline=True,
+        of=lambda c: _over_thresholds(c, c.below), noise=lambda c, there: _over_thresholds(c, c.below - there.below),
+    ),
+    "top_share_drift": Meaning(
+        "drift of the group mix on top (KL)", **_SQUARED, per="tops",
+        of=lambda c: rel_entr(c.mix, c.shares[..., None]).sum(axis=1),
+        noise=lambda c, there: ((c.mix - there.mix) ** 2 / there.shares[..., None]).sum(axis=1) / 2,
+    ),
+    "individual_unfairness_raw": Meaning("squared gap of similar rows", question="individuals"),
+    "individual_unfairness": Meaning("squared gap of similar rows / variance", question="individuals", headline=True),
+    "individual_unfairness_shuffled": Meaning(
+        "  the same with shuffled groups", shape="none", question="individuals", headline=True
+    ),
+    "effective_pairs": Meaning(
+        "pairs of similar rows it rests on", **_ABOUT_ROWS, question="individuals", headline=True
+    ),
+    "outlier_rate": Meaning(
+        "share of known outliers", **_LABELLED, of=lambda c: c.n[..., 1] / c.n.sum(axis=-1), shape="rate"
+    ),
+    "auc": Meaning("AUC", **_LABELLED, of=LabelCut.auc),
+    "average_precision": Meaning(
+        "average precision", **_LABELLED, of=LabelCut.average_precision, among="outliers"
+    ),
+    "true_positive_rate": Meaning(
+        "outliers flagged", **_LABELLED, of=lambda c: c.rate(1), shape="rate", among="outliers"
+    ),
+    "false_positive_rate": Meaning(
+        "inliers flagged", **_LABELLED, of=lambda c: c.rate(0), shape="rate", among="inliers"
+    ),
+    "precision": Meaning(
+        "flagged that are outliers", **_LABELLED, of=lambda c: ratio(c.flagged[..., 1], c.flagged.sum(axis=-1)),
+        shape="rate", among="flagged",
+    ),
+    "auc_gap": Meaning("gap in AUC", **_GAP, compares="auc", by_interval=True),
+    "average_precision_gap": Meaning(
+        "gap in average precision", **_GAP, compares="average_precision", note=_RATES, by_interval=True,
+        among="outliers",
+    ),
+    "true_positive_rate_gap": Meaning(
+        "gap in outliers flagged", **_GAP, compares="true_positive_rate", tested_as="true_positive_rate_test",
+        among="outliers",
+    ),
+    "true_positive_rate_test": Meaning(
+        "chi-square of groups and flagged outliers", **_TEST, of=lambda c: c.test(1), question="labels",
+        among="outliers",
+    ),
+    "false_positive_rate_gap": Meaning(
+        "gap in inliers flagged", **_GAP, compares="false_positive_rate", tested_as="false_positive_rate_test",
+        among="inliers",
+    ),
+    "false_positive_rate_test": Meaning(
+        "chi-square of groups and flagged inliers", **_TEST, of=lambda c: c.test(0), question="labels", among="inliers"
+    ),
+    "precision_gap": Meaning(
+        "gap in flagged that are outliers", **_GAP, compares="precision", note=_RATES, by_interval=True, among="flagged"
+    ),
+    "true_positive_rate_detectable": Meaning("difference of outliers flagged seen with 80% power", **_ABOUT_ROWS),
+    "conditional_detectable": Meaning("gap within strata seen with 80% power", **_ABOUT_ROWS),
+    "conditional_parity": Meaning(
+        "squared gap within strata / variance", **_SQUARED, tested_as="strata_test", question="strata", headline=True,
+        of=StrataCut.parity,
+        noise=lambda c, there: (there.weight * c.noise_around(there)).sum(axis=1)[:, None],
+    ),
+    "conditional_parity_corrected": Meaning(
+        _NOISE, **_SQUARED, tested_as="strata_test", twin="conditional_parity", question="strata", headline=True,
+        of=lambda c: c.parity(corrected=True),
+    ),
+    "strata_test": Meaning("chi-square of mean scores within strata", **_TEST, of=StrataCut.test, question="strata"),
+    "parity_within": Meaning(
+        "squared gap in one stratum / variance", **_SQUARED, question="strata", per="strata",
+        of=lambda c: np.where(c.usable, c.squared_gap(c.mean, c.variance), np.nan),
+        noise=lambda c, there: np.where(there.usable, c.noise_around(there), np.nan),
+    ),
+    "mean_apart": Meaning("mean score less that of all rows, in deviations", **_STRATUM, of=StrataCut.apart),
+    "apart_by_strata": Meaning("part of that which goes with the strata", **_STRATUM, of=StrataCut.apart_by_strata),
+    "gap_explained": Meaning("part of the gap that goes with a feature", question="features"),
+}  # fmt: skip

@@ -1,20 +1,17 @@
 """A later batch against an earlier one: drift of the scores, of the bias and of the group mix."""
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import chi2_contingency, ks_2samp, wasserstein_distance
 
-from evenout.auditing.inference import MEANINGS
-from evenout.auditing.result import AuditResult, Measure
+from evenout.auditing.counted import MEANINGS
+from evenout.auditing.result import AuditResult
 from evenout.auditing.text import between, chance, number, shown
 from evenout.core.intervals import holm
-from evenout.core.types import FloatArray, IntArray
 from evenout.storage.output import finite
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _EXACT_KS = 1_000  # batches up to here get the exact p-value
 
@@ -81,12 +78,34 @@ class DriftResult:
     @property
     def verdict(self) -> tuple[str, ...]:
         """What changed, in sentences."""
-        return (self._scores(), self._mix(), self._bias())
+        shift, mix, level = self.get("score_shift"), self.get("group_mix"), 1 - self.confidence
+        moved = [c.group for c in self.changes if c.measure == "score_shift" and c.group and c.p_adjusted <= level]
+        far = f"{shift.change:.2g} standard deviations on average; corrected p {chance(shift.p_adjusted)}"
+        mixed = f"(corrected p {chance(mix.p_adjusted)})"
+        if np.isnan(shift.p):
+            scores = f"Drift of the scores, not tested: {shift.change:.2g} standard deviations on average."
+        elif shift.p_adjusted <= level or moved:
+            within = ", and within " + ", ".join(f"'{shown(name)}'" for name in moved) if moved else ""
+            scores = f"The scores have moved ({far}){within}."
+        else:
+            scores = f"No drift of the scores can be told from noise ({far})."
+        if np.isnan(mix.p):
+            groups = f"Change in the mix of groups, not tested: Cramér's V is {mix.change:.2g}."
+        elif mix.p_adjusted <= level:
+            groups = f"The mix of groups has changed {mixed}."
+        else:
+            groups = f"No change in the mix of groups can be told from noise {mixed}."
+        biases = [c for c in self.changes if c.measure in _BIASES and not np.isnan(c.low)]
+        names = [MEANINGS[c.measure].words.split(" (")[0] for c in biases if c.low > 0 or c.high < 0]
+        bias = "No change in bias can be told from noise."
+        if not biases:
+            bias = "The change in bias has no interval, so it cannot be told from noise."
+        elif names:
+            bias = f"Bias has changed (0 lies outside the interval of the change): {'; '.join(names)}."
+        return scores, groups, bias
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """One row per change: measure, group, detail, earlier, later, change, low, high, p, p_adjusted."""
-        import pandas as pd
-
         return pd.DataFrame([asdict(change) for change in self.changes])
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,41 +129,6 @@ class DriftResult:
         verdict = [f"* {sentence}" for sentence in self.verdict]
         notes = [f"Note: {note}." for note in self.notes]
         return "\n\n".join("\n".join(part) for part in ([head], lines, verdict, notes) if part)
-
-    def _scores(self) -> str:
-        shift = self.get("score_shift")
-        if np.isnan(shift.p):
-            return f"Drift of the scores, not tested: {shift.change:.2g} standard deviations on average."
-        far = f"{shift.change:.2g} standard deviations on average; corrected p {chance(shift.p_adjusted)}"
-        moved = [
-            f"'{shown(c.group)}'"
-            for c in self.changes
-            if c.measure == "score_shift" and c.group is not None and self._sure(c)
-        ]
-        groups = f", and within {', '.join(moved)}" if moved else ""
-        if self._sure(shift) or moved:
-            return f"The scores have moved ({far}){groups}."
-        return f"No drift of the scores can be told from noise ({far})."
-
-    def _mix(self) -> str:
-        mix = self.get("group_mix")
-        if np.isnan(mix.p):
-            return f"Change in the mix of groups, not tested: Cramér's V is {mix.change:.2g}."
-        if self._sure(mix):
-            return f"The mix of groups has changed (corrected p {chance(mix.p_adjusted)})."
-        return f"No change in the mix of groups can be told from noise (corrected p {chance(mix.p_adjusted)})."
-
-    def _bias(self) -> str:
-        biases = [c for c in self.changes if c.measure in _BIASES and not np.isnan(c.low)]
-        if not biases:
-            return "The change in bias has no interval, so it cannot be told from noise."
-        names = [MEANINGS[c.measure].words.split(" (")[0] for c in biases if c.low > 0 or c.high < 0]
-        if names:
-            return f"Bias has changed (0 lies outside the interval of the change): {'; '.join(names)}."
-        return "No change in bias can be told from noise."
-
-    def _sure(self, change: Change) -> bool:
-        return change.p_adjusted <= 1 - self.confidence
 
 
 _BIASES = ("flag_rate_ratio", "demographic_parity", "threshold_free_gap", "conditional_parity")
@@ -176,9 +160,21 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
     common = [name for name in later.group_names if name in earlier.group_names]
     if not common:
         raise ValueError("the two audits have no group in common; give both batches the same group names")
-    tested = [_shift(later.scores, earlier.scores, None, earlier)]
-    tested += [_shift(_scores(later, name), _scores(earlier, name), name, earlier) for name in common]
-    tested.append(_mix(later, earlier))
+    unit = float(earlier.scores.std()) or 1.0
+    tested = []
+    for group in (None, *common):
+        new, old = (
+            audit.scores if group is None else audit.scores[audit.groups == audit.group_names.index(group)]
+            for audit in (later, earlier)
+        )
+        method = "exact" if max(len(new), len(old)) <= _EXACT_KS else "asymp"
+        p = float(ks_2samp(new, old, method=method).pvalue)
+        tested.append(_change("score_shift", group, float(wasserstein_distance(new, old)) / unit, p))
+    names = sorted({*later.group_names, *earlier.group_names})
+    sizes = [dict(zip(audit.group_names, audit.group_counts.tolist(), strict=True)) for audit in (later, earlier)]
+    table = np.array([[size.get(name, 0) for name in names] for size in sizes])
+    test = chi2_contingency(table, correction=False)
+    tested.append(_change("group_mix", None, float(np.sqrt(test.statistic / table.sum())), float(test.pvalue)))
     clustered = later.n_clusters is not None or earlier.n_clusters is not None
     if clustered:
         tested = [replace(change, p=float("nan")) for change in tested]
@@ -188,7 +184,14 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
     for m in later.measures:
         key = (m.measure, m.group, m.detail)
         if key in before and not MEANINGS[m.measure].about_rows:
-            changes.append(_change(m, before[key]))
+            old = before[key]
+            below, above = (
+                np.hypot(m.value - m.low, old.high - old.value),
+                np.hypot(m.high - m.value, old.value - old.low),
+            )
+            change = _change(m.measure, m.group, m.value - old.value, float("nan"))
+            low, high = float(change.change - below), float(change.change + above)
+            changes.append(replace(change, detail=m.detail, earlier=old.value, later=m.value, low=low, high=high))
     only = [
         f"group {shown(name)!r} is in the {which} batch only, so the gaps are between different groups"
         for which, here, there in (("later", later, earlier), ("earlier", earlier, later))
@@ -204,50 +207,6 @@ def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
     )
 
 
-def _shift(later: FloatArray, earlier: FloatArray, group: str | None, baseline: AuditResult) -> Change:
-    exact = max(len(later), len(earlier)) <= _EXACT_KS
-    p = float(ks_2samp(later, earlier, method="exact" if exact else "asymp").pvalue)
-    unit = float(baseline.scores.std()) or 1.0
-    return _distance("score_shift", group, float(wasserstein_distance(later, earlier)) / unit, p)
-
-
-def _mix(later: AuditResult, earlier: AuditResult) -> Change:
-    names = sorted({*later.group_names, *earlier.group_names})
-    table = np.array([_counts(result, names) for result in (later, earlier)])
-    test = chi2_contingency(table, correction=False)
-    strength = float(np.sqrt(test.statistic / table.sum()))
-    return _distance("group_mix", None, strength, float(test.pvalue))
-
-
-def _distance(measure: str, group: str | None, distance: float, p: float) -> Change:
+def _change(measure: str, group: str | None, change: float, p: float) -> Change:
     nan = float("nan")
-    return Change(measure, group, None, nan, nan, distance, nan, nan, p, nan)
-
-
-def _counts(result: AuditResult, names: list[str]) -> list[int]:
-    counts = dict(zip(result.group_names, result.group_counts.tolist(), strict=True))
-    return [counts.get(name, 0) for name in names]
-
-
-def _scores(result: AuditResult, group: str) -> FloatArray:
-    members: IntArray = np.flatnonzero(result.groups == result.group_names.index(group))
-    return result.scores[members]
-
-
-def _change(later: Measure, earlier: Measure) -> Change:
-    change = later.value - earlier.value
-    below = np.hypot(later.value - later.low, earlier.high - earlier.value)
-    above = np.hypot(later.high - later.value, earlier.value - earlier.low)
-    nan = float("nan")
-    return Change(
-        later.measure,
-        later.group,
-        later.detail,
-        earlier.value,
-        later.value,
-        change,
-        float(change - below),
-        float(change + above),
-        nan,
-        nan,
-    )
+    return Change(measure, group, None, nan, nan, change, nan, nan, p, nan)

@@ -1,53 +1,38 @@
 """Which features drive a gap, and how rows that are alike score."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 import scipy.sparse
 from scipy.spatial.distance import cdist
 from scipy.stats import chi2_contingency
 
 from evenout.auditing.counted import Values
 from evenout.auditing.inference import percentiles
+from evenout.auditing.result import Measure
 from evenout.auditing.sample import bin_column
 from evenout.core.individual import LengthScale
 from evenout.core.types import FloatArray, IntArray
 from evenout.metrics import individual_unfairness
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 TEST_ROWS = 30_000  # rows in the permutations
 _BINS = 10
 _BLOCK = 100  # permutations at once
 
 
-class Driver(NamedTuple):
-    """Share of the gap of mean scores that one feature explains, with its interval and p-value."""
+class _Cells(NamedTuple):
+    """Rows of each group in each bin of one feature, and mean and variance of their scores, shape (G, B) each."""
 
-    feature: str
-    share: float
-    low: float
-    high: float
-    p: float
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """Rows of each group in each bin of one feature: count, mean and variance of their scores, shape (G, B) each."""
-
-    count: FloatArray
+    rows: FloatArray
     mean: FloatArray
     variance: FloatArray
 
 
 def gap_drivers(
     scores: FloatArray,
-    features: "pd.DataFrame",
+    features: pd.DataFrame,
     groups: IntArray,
     n_groups: int,
     *,
@@ -56,27 +41,14 @@ def gap_drivers(
     rng: np.random.Generator,
     test_rows: IntArray,
     clusters: IntArray | None = None,
-) -> list[Driver]:
+) -> list[Measure]:
     """Each feature's share of the gap of mean scores, largest share first.
 
     The scores are fitted by ``y = a_group + h(bin)``, the bins being the feature's values or ten quantile bins. With
     ``e_g`` the mean of h in group g, the part of the group's mean that its mix of bins accounts for, and ``m_g`` the
     mean score, the share is ``sum_{p<q} (m_p - m_q)(e_p - e_q) / sum_{p<q} (m_p - m_q)^2``: 1 if the gap is all
-    composition (Kitagawa 1955, Oaxaca 1973; group effects in the fit as in Jann 2008).
-
-    Parameters
-    ----------
-    scores : array of shape (n,)
-    features : frame of shape (n, d)
-    groups : array of shape (n,)
-    n_groups, resamples : int
-    confidence : float
-    rng : numpy Generator
-    test_rows : array of int
-        The rows used in the permutations.
-    clusters : array of shape (n,), optional
-        Codes of clusters of rows, each within one group: whole ones are drawn by the bootstrap. There are no p-values
-        then, because both tests take rows as independent.
+    composition (Kitagawa 1955, Oaxaca 1973; group effects in the fit as in Jann 2008). Permutations use ``test_rows``.
+    Clusters, each within one group, are drawn whole; there are no p-values then, as tests take rows as independent.
 
     Notes
     -----
@@ -108,10 +80,14 @@ def gap_drivers(
             else _cluster_shares(y, codes, groups, n_groups, clusters, times)
         )
         low, high = percentiles(drawn[:, None], confidence)
-        share = float(_shares(cells.count, cells.count * cells.mean)[0])
-        p = float("nan") if np.isnan(p) else max(float(p), _mix_p(cells.count))
-        drivers.append(Driver(str(name), share, float(low[0]), float(high[0]), p))
-    return sorted(drivers, key=lambda driver: -driver.share)
+        share = float(_shares(cells.rows, cells.rows * cells.mean)[0])
+        used = cells.rows[:, cells.rows.sum(axis=0) > 0]
+        # of "all groups have the same mix of bins"
+        mix_p = float(chi2_contingency(used, correction=False).pvalue) if used.shape[1] > 1 else 1.0
+        p = float("nan") if np.isnan(p) else max(float(p), mix_p)
+        ends = float(low[0]), float(high[0])
+        drivers.append(Measure("gap_explained", None, str(name), share, *ends, p, n=len(scores)))
+    return sorted(drivers, key=lambda driver: -driver.value)
 
 
 def cluster_draws(clusters: IntArray, groups: IntArray, n_groups: int, size: int, rng: np.random.Generator) -> IntArray:
@@ -127,10 +103,10 @@ def cluster_draws(clusters: IntArray, groups: IntArray, n_groups: int, size: int
 
 def _cells(scores: FloatArray, bins: IntArray, groups: IntArray, n_groups: int) -> _Cells:
     n_bins = int(bins.max()) + 1
-    place, size = groups * n_bins + bins, n_groups * n_bins
-    count = np.bincount(place, minlength=size).astype(float)
-    mean = np.bincount(place, weights=scores, minlength=size) / np.maximum(count, 1)
-    variance = np.bincount(place, weights=(scores - mean[place]) ** 2, minlength=size) / np.maximum(count, 1)
+    cell, size = groups * n_bins + bins, n_groups * n_bins
+    count = np.bincount(cell, minlength=size).astype(float)
+    mean = np.bincount(cell, weights=scores, minlength=size) / np.maximum(count, 1)
+    variance = np.bincount(cell, weights=(scores - mean[cell]) ** 2, minlength=size) / np.maximum(count, 1)
     return _Cells(*(part.reshape(n_groups, n_bins) for part in (count, mean, variance)))
 
 
@@ -157,7 +133,7 @@ def _shares(count: FloatArray, sums: FloatArray) -> FloatArray:
 
 def _resampled_shares(cells: _Cells, size: int, rng: np.random.Generator) -> FloatArray:
     count = np.stack(
-        [rng.multinomial(int(row.sum()), row / row.sum(), size=size) for row in cells.count], axis=1
+        [rng.multinomial(int(row.sum()), row / row.sum(), size=size) for row in cells.rows], axis=1
     ).astype(float)
     sums = count * cells.mean + np.sqrt(count * cells.variance) * rng.standard_normal(count.shape)
     return _shares(count, sums)
@@ -173,9 +149,9 @@ def _cluster_shares(
 ) -> FloatArray:
     """Share explained in each resample of clusters, shape (size,)."""
     n_bins = int(bins.max()) + 1
-    shape, places = (n_groups * n_bins, len(times)), (groups * n_bins + bins, clusters)
+    shape, cells = (n_groups * n_bins, len(times)), (groups * n_bins + bins, clusters)
     count, sums = (
-        np.asarray(scipy.sparse.coo_array((values, places), shape=shape).tocsr() @ times, dtype=float).T
+        np.asarray(scipy.sparse.coo_array((values, cells), shape=shape).tocsr() @ times, dtype=float).T
         for values in (np.ones(len(bins)), scores)
     )
     return _shares(count.reshape(-1, n_groups, n_bins), sums.reshape(-1, n_groups, n_bins))
@@ -194,7 +170,13 @@ def _permutation_p(
         return np.full(len(bins), np.nan)
     order = np.argsort(groups, kind="stable")
     y, edges = scores[order], np.searchsorted(groups[order], np.arange(n_groups + 1))
-    member = [_indicator(groups[order], codes[order], n_groups) for codes in bins]
+    member = [
+        scipy.sparse.csr_array(
+            (np.ones(len(order)), (groups[order] * (codes.max() + 1) + codes[order], np.arange(len(order)))),
+            shape=(n_groups * (codes.max() + 1), len(order)),
+        )
+        for codes in bins
+    ]
     counts = [np.asarray(m.sum(axis=1), dtype=float).reshape(n_groups, -1) for m in member]
 
     def shares(shuffled: FloatArray) -> FloatArray:
@@ -211,19 +193,6 @@ def _permutation_p(
     return (1 + as_large) / (1 + size)
 
 
-def _indicator(groups: IntArray, bins: IntArray, n_groups: int) -> scipy.sparse.csr_array:
-    """Which rows lie in which cell, shape (G B, n)."""
-    n, n_bins = len(bins), int(bins.max()) + 1
-    places = (groups * n_bins + bins, np.arange(n))
-    return scipy.sparse.csr_array((np.ones(n), places), shape=(n_groups * n_bins, n))
-
-
-def _mix_p(count: FloatArray) -> float:
-    """p-value of "all groups have the same mix of bins" (chi-square)."""
-    used = count[:, count.sum(axis=0) > 0]
-    return float(chi2_contingency(used, correction=False).pvalue) if used.shape[1] > 1 else 1.0
-
-
 MAX_ROWS = 20_000  # rows in the value itself, whose cost is their square
 _PAIR_ROWS = 1_000  # rows in the resamples
 _BATCH = 250  # resamples at once
@@ -234,17 +203,6 @@ class PairMeasures:
 
     As in `evenout.metrics.individual_unfairness`, with the likeness fixed to that of the rows as they are:
     ``sum M_ij (y_i - y_j)^2 / (n_p n_q)`` and ``sum M (y_i - y_j)^2 / sum M / Var(y)``, means over pairs of groups.
-
-    Parameters
-    ----------
-    scores : array of shape (m,)
-    rows : array of shape (m, d)
-        Features as of `evenout.core.individual.comparable_rows`.
-    groups : array of shape (m,)
-    n_groups : int
-    scale : "minmax" or float
-    clusters : array of shape (m,), optional
-        Rows with the same code, all of one group, are drawn and shuffled together; each row by itself if left out.
     """
 
     def __init__(
@@ -288,34 +246,20 @@ class PairMeasures:
         """Measures of the sampled rows themselves."""
         return self(self._indicator(self.groups[None]))
 
-    def bootstrap(self, size: int, rng: np.random.Generator) -> Values:
-        """Measures of resamples, drawn within each group with replacement."""
-        owner = self.groups[self._first]
-
-        def weights(batch: int) -> FloatArray:
-            times = np.zeros((batch, len(owner)))
-            for group in range(self.n_groups):
-                units = np.flatnonzero(owner == group)
-                times[:, units] = rng.multinomial(len(units), np.full(len(units), 1 / len(units)), size=batch)
-            return self._indicator(self.groups[None]) * times[:, None, self._unit_of]
-
-        return self._in_batches(weights, size)
-
-    def permutations(self, size: int, rng: np.random.Generator) -> Values:
-        """Measures with the group labels shuffled."""
-        owner = self.groups[self._first]
-
-        def weights(batch: int) -> FloatArray:
-            return self._indicator(rng.permuted(np.tile(owner, (batch, 1)), axis=1)[:, self._unit_of])
-
-        return self._in_batches(weights, size)
-
-    def _in_batches(self, weights: Callable[[int], FloatArray], size: int) -> Values:
-        parts = [self(weights(min(_BATCH, size - start))) for start in range(0, size, _BATCH)]
-        return {
-            name: np.concatenate([np.empty((0, 1)), *(part[name] for part in parts)])
-            for name in ("individual_unfairness_raw", "individual_unfairness")
-        }
+    def resampled(self, size: int, rng: np.random.Generator, *, shuffled: bool = False) -> Values:
+        """Measures of resamples, drawn within each group with replacement, or with the group labels shuffled."""
+        owner, members = self.groups[self._first], self._indicator(self.groups[None])
+        parts: list[Values] = []
+        for start in range(0, size, _BATCH):
+            batch = min(_BATCH, size - start)
+            if shuffled:
+                labels = rng.permuted(np.tile(owner, (batch, 1)), axis=1)
+                parts.append(self(self._indicator(labels[:, self._unit_of])))
+            else:
+                times = cluster_draws(self._unit_of, self.groups, self.n_groups, batch, rng).T
+                parts.append(self(members * times[:, None, self._unit_of]))
+        names = ("individual_unfairness_raw", "individual_unfairness")
+        return {name: np.concatenate([np.empty((0, 1)), *(part[name] for part in parts)]) for name in names}
 
     def _indicator(self, groups: IntArray) -> FloatArray:
         return (groups[:, None] == np.arange(self.n_groups)[:, None]).astype(float)

@@ -1,4 +1,4 @@
-"""What each measure means, and its tests, intervals and power.
+"""What is said of a measure, and its tests, intervals and power.
 
 The tests of the audit are chi-squares under shuffled groups. Of G groups two differ, the others lie between them where
 they add nothing to the chi-square. Then it is ``(d / error + sqrt(r) z)^2`` plus a central chi-square with one degree
@@ -20,140 +20,39 @@ from evenout.core.types import FloatArray
 
 @dataclass(frozen=True)
 class Meaning:
-    """One measure.
+    """One measure: what is said of it, how it is tested, and what it is made of."""
 
-    Parameters
-    ----------
-    words : str
-        The measure in plain words.
-    even : float, optional
-        Its value where all groups are treated alike. A level (a mean, a rate) has none.
-    worse : {"high", "low"}, optional
-        The side on which it is unfair, where it is tested.
-    shape : {"level", "rate", "squared", "gap", "extremes", "none"}
-        How noise enters, which decides on the interval; see `evenout.auditing.inference`. ``"none"``: no interval.
-    largest : float
-        The largest value a gap can have; the smallest is 0.
-    compares : str, optional
-        For ``"extremes"``: the measure per group whose highest and lowest value are compared.
-    rest : bool
-        For ``"extremes"``: one less that measure is compared.
-    question : str
-        Tests of the same question are corrected together: one asked more of does not weaken the others.
-    note : str
-        What to keep in mind with every such value.
-    tested_as : str, optional
-        The measure whose test answers the same question; no second test is made or counted.
-    by_interval : bool
-        Whether its p-value is that at which its interval just holds the even value. Shuffled groups would keep unequal
-        shares of outliers, and answer whether there is more than these explain, which the interval does not ask.
-    twin : str, optional
-        Another estimate of the same quantity, whose interval serves both.
-    about_rows : bool
-        Whether it says more about the number of rows than about the scores, so that batches are not compared by it.
-    """
-
-    words: str
-    even: float | None = None
-    worse: Literal["high", "low"] | None = None
+    words: str  # the measure in plain words
+    even: float | None = None  # its value where all groups are treated alike; a level (a mean, a rate) has none
+    worse: Literal["high", "low"] | None = None  # the side on which it is unfair, where it is tested
+    # How noise enters, which decides on the interval. "none": no interval.
     shape: Literal["level", "rate", "squared", "gap", "extremes", "none"] = "level"
-    largest: float = np.inf
-    compares: str | None = None
-    rest: bool = False
+    largest: float = np.inf  # the largest value that a gap can have; the smallest is 0
+    compares: str | None = None  # for "extremes": the measure per group whose highest and lowest value are compared
+    rest: bool = False  # for "extremes": one less that measure is compared
+    # Tests of the same question are corrected together: one asked more of does not weaken the others.
     question: Literal["scores", "labels", "strata", "individuals", "features"] = "scores"
-    note: str = ""
-    tested_as: str | None = None
+    note: str = ""  # what to keep in mind with every such value
+    tested_as: str | None = None  # the measure whose test answers the same question; no second test is made or counted
+    # The p-value is that at which the interval just holds the even value. Shuffled groups would keep unequal shares of
+    # outliers, and answer whether there is more than these explain, which the interval does not ask.
     by_interval: bool = False
-    twin: str | None = None
-    about_rows: bool = False
-
-
-def _squared(words: str, **more: Any) -> Meaning:
-    return Meaning(words, 0.0, "high", "squared", **more)
-
-
-def _difference(words: str, compares: str, **more: Any) -> Meaning:
-    by_interval = "tested_as" not in more
-    return Meaning(words, 0.0, "high", "extremes", 1.0, compares, question="labels", by_interval=by_interval, **more)
-
-
-def _ratio(words: str, **more: Any) -> Meaning:
-    return Meaning(words, 1.0, "low", "extremes", 1.0, "flag_rate", tested_as="flag_rate_test", **more)
-
-
-def _test(words: str, **more: Any) -> Meaning:
-    return Meaning(words, worse="high", shape="none", about_rows=True, **more)
-
-
-def _seen(words: str) -> Meaning:
-    return Meaning(words, shape="none", about_rows=True)
-
-
-_RATES = "also reflects unequal shares of outliers"
-_NOISE = "  the same less sampling noise"
-
-MEANINGS: dict[str, Meaning] = {
-    "group_share": Meaning("share of the rows"),
-    "left_out_rows": Meaning("rows of a group left out", shape="none", about_rows=True),
-    "left_out_flagged": Meaning("of these flagged", shape="none", about_rows=True),
-    "mean_score": Meaning("mean score"),
-    "score_quantile": Meaning("quantile of the scores"),
-    "flag_rate": Meaning("flag rate", shape="rate"),
-    "flag_rate_ratio": _ratio("lowest / highest flag rate (1 is even)"),
-    "unflagged_rate_ratio": _ratio("lowest / highest rate of not being flagged", rest=True),
-    "flag_rate_test": _test("chi-square of groups and flags"),
-    "demographic_parity_raw": _squared("squared gap of mean scores", tested_as="mean_score_test"),
-    "demographic_parity": _squared("squared gap of mean scores / variance", tested_as="mean_score_test"),
-    "demographic_parity_corrected": _squared(_NOISE, tested_as="mean_score_test", twin="demographic_parity"),
-    "mean_score_test": _test("chi-square of mean scores, each by its precision"),
-    "mean_score_detectable": _seen("gap of mean scores seen with 80% power"),
-    "flag_rate_detectable": _seen("difference of flag rates seen with 80% power"),
-    "welch_test": Meaning("p-value of equal mean scores (Welch)", shape="none", about_rows=True),
-    "threshold_free_gap": Meaning("flag-rate gap, mean over all thresholds", 0.0, "high", "gap", 1.0),
-    "top_share_drift": _squared("drift of the group mix on top (KL)"),
-    "individual_unfairness_raw": Meaning("squared gap of similar rows", question="individuals"),
-    "individual_unfairness": Meaning("squared gap of similar rows / variance", question="individuals"),
-    "individual_unfairness_shuffled": Meaning("  the same with shuffled groups", shape="none", question="individuals"),
-    "effective_pairs": Meaning(
-        "pairs of similar rows it rests on", shape="none", question="individuals", about_rows=True
-    ),
-    "outlier_rate": Meaning("share of known outliers", shape="rate"),
-    "auc": Meaning("AUC"),
-    "average_precision": Meaning("average precision"),
-    "true_positive_rate": Meaning("outliers flagged", shape="rate"),
-    "false_positive_rate": Meaning("inliers flagged", shape="rate"),
-    "precision": Meaning("flagged that are outliers", shape="rate"),
-    "auc_gap": _difference("gap in AUC", "auc"),
-    "average_precision_gap": _difference("gap in average precision", "average_precision", note=_RATES),
-    "true_positive_rate_gap": _difference(
-        "gap in outliers flagged", "true_positive_rate", tested_as="true_positive_rate_test"
-    ),
-    "false_positive_rate_gap": _difference(
-        "gap in inliers flagged", "false_positive_rate", tested_as="false_positive_rate_test"
-    ),
-    "precision_gap": _difference("gap in flagged that are outliers", "precision", note=_RATES),
-    "true_positive_rate_test": _test("chi-square of groups and flagged outliers", question="labels"),
-    "false_positive_rate_test": _test("chi-square of groups and flagged inliers", question="labels"),
-    "true_positive_rate_detectable": _seen("difference of outliers flagged seen with 80% power"),
-    "conditional_detectable": _seen("gap within strata seen with 80% power"),
-    "conditional_parity": _squared("squared gap within strata / variance", tested_as="strata_test"),
-    "conditional_parity_corrected": _squared(_NOISE, tested_as="strata_test", twin="conditional_parity"),
-    "mean_apart": Meaning("mean score less that of all rows, in deviations"),
-    "apart_by_strata": Meaning("part of that which goes with the strata"),
-    "strata_test": _test("chi-square of mean scores within strata", question="strata"),
-    "parity_within": _squared("squared gap in one stratum / variance", question="strata"),
-    "gap_explained": Meaning("part of the gap that goes with a feature", question="features"),
-}
+    twin: str | None = None  # another estimate of the same quantity, whose interval serves both
+    about_rows: bool = False  # says more about the number of rows than about scores: batches are not compared by it
+    headline: bool = False  # the printed text shows it
+    # Its values (b, w) from the counts of its question, such as `evenout.auditing.counted.ScoreCut`. One that compares
+    # follows from that measure; one without either is measured by its family.
+    of: Callable[[Any], FloatArray] | None = None
+    # The gap if groups differed by no more than drawn counts, the first argument, do from those that they were drawn
+    # from, the second. Intervals of gaps are made of it.
+    noise: Callable[[Any, Any], FloatArray] | None = None
+    # Its columns: one for all groups, or one per group, quantile of each group, share of rows on top, or stratum.
+    per: Literal["all", "groups", "quantiles", "tops", "strata"] = "all"
+    among: Literal["everyone", "outliers", "inliers", "flagged"] = "everyone"  # the rows that it rests on
 
 
 def p_value(kind: Meaning, value: FloatArray, permuted: FloatArray) -> FloatArray:
     """Share of permutations that are more unfair than the value, which counts as one of them, and half of the ties.
-
-    Parameters
-    ----------
-    kind : Meaning
-    value : array of shape (w,)
-    permuted : array of shape (P, w)
 
     Returns
     -------
@@ -195,15 +94,6 @@ def level_interval(
     A rate has Wilson's interval, with as many rows as the bootstrap's spread stands for: what the common threshold or
     clusters do to it is in there. Where nobody or everybody is counted the bootstrap knows no spread, and ``units``
     decide. Other levels have the percentiles of the resamples.
-
-    Parameters
-    ----------
-    kind : Meaning
-    value : array of shape (w,)
-    drawn : array of shape (B, w)
-    units : array of shape (w,)
-        Independent units that each value rests on: rows, or clusters of them.
-    z : float
     """
     low, high = percentiles(drawn, float(2 * ndtr(z) - 1))
     if kind.shape != "rate" or len(drawn) == 0:
@@ -226,14 +116,6 @@ def gap_interval(
     the norm of the noise itself: the low end is the value less what that norm stays below with the confidence asked
     for. The high end is the upper percentile of the resamples, which noise has pushed up twice. ``"squared"`` gaps are
     taken by their roots. No test has a say in it.
-
-    Parameters
-    ----------
-    kind : Meaning
-    value : array of shape (w,)
-    drawn, noise : arrays of shape (B, w)
-        Resamples of the gap, and of what it is if the groups differ by their resampling errors alone.
-    confidence : float
     """
     _, high = percentiles(drawn, confidence)
     # One-sided: where the gap is 0, the high end cannot miss it.
@@ -251,20 +133,7 @@ def extremes_interval(
     drawn: FloatArray,
     confidence: float,
 ) -> tuple[float, float]:
-    """Interval of the largest difference, or of the smallest ratio, between values of G groups (`extreme_ends`).
-
-    Parameters
-    ----------
-    kind : Meaning
-        A ratio if its even value is 1, else a difference.
-    value : array of shape (G,)
-        NaN for groups without the rows needed.
-    ends : function
-        Interval of each group's value, for a critical value z.
-    drawn : array of shape (B, G)
-        Resamples of the values, for their correlation.
-    confidence : float
-    """
+    """Interval of the largest difference, or of the smallest ratio, between values of G groups (`extreme_ends`)."""
     known = np.flatnonzero(~np.isnan(value))
     if len(known) < 2 or len(drawn) == 0:
         return float("nan"), float("nan")
@@ -282,7 +151,7 @@ def interval_p_value(
 ) -> float:
     """The p-value at which the interval of the largest difference (`extremes_interval`) just holds 0.
 
-    No smaller than one of the resamples. The parameters are those of `extremes_interval`.
+    No smaller than one of the resamples.
     """
     known = np.flatnonzero(~np.isnan(value))
     if len(known) < 2 or len(drawn) == 0:
@@ -312,7 +181,7 @@ POWER = 0.8
 _GRID = ndtri((np.arange(2000) + 0.5) / 2000)  # a normal distribution, in equal parts
 
 
-class Seen(NamedTuple):
+class Detectable(NamedTuple):
     """The smallest difference found with 80 % power, or NaN if there is none and the power at the largest possible."""
 
     difference: float
@@ -320,19 +189,7 @@ class Seen(NamedTuple):
 
 
 def mean_gap(error: float, permuted: FloatArray, freedom: int, confidence: float) -> float:
-    """The smallest gap of two means that is found with 80 % power, in the unit of ``error``; NaN if none ever is.
-
-    Parameters
-    ----------
-    error : float
-        Standard error of the difference of the two means.
-    permuted : array of shape (P,)
-        The test's chi-square under shuffled groups.
-    freedom : int
-        Its degrees of freedom.
-    confidence : float
-        The test rejects at ``1 - confidence``.
-    """
+    """The smallest gap of two means that is found with 80 % power, in the unit of ``error``; NaN if none ever is."""
     critical, _ = _critical(permuted, freedom, confidence)
     if not np.isfinite(critical) or not error > 0:
         return float("nan")
@@ -342,25 +199,18 @@ def mean_gap(error: float, permuted: FloatArray, freedom: int, confidence: float
     return float(gap) * error
 
 
-def rate_gap(n_low: float, n_high: float, share: float, permuted: FloatArray, freedom: int, confidence: float) -> Seen:
+def rate_gap(
+    n_low: float, n_high: float, share: float, permuted: FloatArray, freedom: int, confidence: float
+) -> Detectable:
     """The smallest difference of two rates that is found with 80 % power, at the same rate of both together.
 
     The group with the lower rate has ``share - d n_high / (n_low + n_high)``, the other ``share + d n_low / (n_low +
     n_high)``: sizes and the overall share stay as they are.
-
-    Parameters
-    ----------
-    n_low, n_high : float
-        Rows of the two groups.
-    share : float
-        Rate of all rows.
-    permuted, freedom, confidence
-        As in `mean_gap`.
     """
     critical, unit = _critical(permuted, freedom, confidence)
     null = share * (1 - share) * (1 / n_low + 1 / n_high)
     if not np.isfinite(critical) or not null > 0:
-        return Seen(float("nan"), float("nan"))
+        return Detectable(float("nan"), float("nan"))
     n = n_low + n_high
 
     def power(d: float) -> float:
@@ -370,12 +220,12 @@ def rate_gap(n_low: float, n_high: float, share: float, permuted: FloatArray, fr
 
     most = min(share * n / n_high, (1 - share) * n / n_low)
     if power(most) < POWER:
-        return Seen(float("nan"), power(most))
+        return Detectable(float("nan"), power(most))
     steps = np.linspace(0.0, most, 65)
     first = int(np.argmax([power(d) >= POWER for d in steps]))
     if first == 0:
-        return Seen(0.0, POWER)
-    return Seen(float(brentq(lambda d: power(d) - POWER, steps[first - 1], steps[first])), POWER)
+        return Detectable(0.0, POWER)
+    return Detectable(float(brentq(lambda d: power(d) - POWER, steps[first - 1], steps[first])), POWER)
 
 
 def _critical(permuted: FloatArray, freedom: int, confidence: float) -> tuple[float, float]:

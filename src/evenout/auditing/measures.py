@@ -1,17 +1,23 @@
 """Families of measures, summed up with intervals and tests."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from evenout.auditing.counted import Values, label_measures, score_measures, strata_measures, strata_precision
+from evenout.auditing.counted import (
+    MEANINGS,
+    Values,
+    label_measures,
+    score_measures,
+    strata_measures,
+    strata_precision,
+)
 from evenout.auditing.drivers import MAX_ROWS, PairMeasures, individual_values, pair_rows, sample_rows
 from evenout.auditing.inference import (
-    MEANINGS,
+    Detectable,
     Meaning,
-    Seen,
     extremes_interval,
     gap_interval,
     interval_p_value,
@@ -33,9 +39,14 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+TOP_SHARES = (0.05, 0.1, 0.15, 0.2)
+_NAME = 40  # of a group's name
+_SHUFFLES = 100  # of groups, for the mean of individual unfairness
+
 
 @dataclass(frozen=True)
-class Settings:
+class AuditSettings:
     """How to audit: see `evenout.audit`. ``share`` is the share of all rows that is flagged."""
 
     share: float
@@ -44,7 +55,7 @@ class Settings:
     length_scale: LengthScale
 
 
-class Column(NamedTuple):
+class MeasureColumn(NamedTuple):
     """What one column of a measure's values belongs to, and the rows and independent units that it rests on."""
 
     group: str | None
@@ -61,282 +72,199 @@ class Resamples(NamedTuple):
     permuted: Values
 
 
-def summarise(found: Resamples, columns: Mapping[str, Sequence[Column]], settings: Settings) -> list[Measure]:
-    """Turn values and resamples into measures with intervals and p-values."""
-    measures = []
-    for name, places in columns.items():
-        kind, value = MEANINGS[name], found.value[name][0]
-        if kind.by_interval:
-            p = _interval_p(found, kind, columns, settings)
-        else:
-            p = _p_value(found, kind.tested_as or name, len(value))
-        low, high = within_range(kind, value, *_interval(found, name, columns, settings))
+def summarise(
+    sampled: Resamples, columns: Callable[[Meaning], Sequence[MeasureColumn]], settings: AuditSettings
+) -> list[Measure]:
+    """Turn values and resamples into measures with intervals and p-values; ``columns`` are those of a measure."""
+    measures, z = [], normal_value(settings.confidence)
+
+    def level_ends(name: str, z: float) -> tuple[FloatArray, FloatArray]:
+        units = np.array([at.units for at in columns(MEANINGS[name])], dtype=float)
+        return level_interval(MEANINGS[name], sampled.value[name][0], sampled.drawn[name], units, z)
+
+    for name, (value, *_) in sampled.value.items():
+        kind, drawn, tested = MEANINGS[name], sampled.drawn[name], MEANINGS[name].tested_as or name
+        p = low = high = np.full(len(value), np.nan)
+        if tested in sampled.permuted and not kind.by_interval:
+            p = p_value(MEANINGS[tested], sampled.value[tested][0], sampled.permuted[tested])
+        if kind.compares is not None and len(drawn):
+            levels, resampled = sampled.value[kind.compares][0], sampled.drawn[kind.compares]
+            levels = 1 - levels if kind.rest else levels
+
+            def ends(z: float, kind: Meaning = kind) -> tuple[FloatArray, FloatArray]:
+                low, high = level_ends(str(kind.compares), z)
+                return (1 - high, 1 - low) if kind.rest else (low, high)
+
+            interval = extremes_interval(kind, levels, ends, resampled, settings.confidence)
+            low, high = (np.array([end]) for end in interval)
+            p = np.array([interval_p_value(levels, ends, resampled)]) if kind.by_interval else p
+        elif kind.shape in ("squared", "gap") and len(drawn):
+            source = kind.twin or name
+            noise, gap = sampled.drawn[f"noise of {source}"], sampled.value[source][0]
+            low, high = gap_interval(kind, gap, sampled.drawn[source], noise, settings.confidence)
+        elif kind.shape != "none" and len(drawn):
+            low, high = level_ends(name, z)
+        low, high = within_range(kind, value, low, high)
         if kind.even is not None:  # the rare interval that leaves evenness out while the test does not
             open_still = p > 1 - settings.confidence
             low, high = (np.where(open_still, end(x, kind.even), x) for end, x in ((np.fmin, low), (np.fmax, high)))
-        notes = _undefined(found.drawn[name])
-        measures += [
-            Measure(name, at.group, at.detail, float(v), float(lo), float(hi), float(pv), np.nan, at.n, note)
-            for at, v, lo, hi, pv, note in zip(places, value, low, high, p, notes, strict=True)
-        ]
+        undefined = np.isnan(drawn).mean(axis=0) if len(drawn) else np.zeros(len(value))
+        for at, v, lo, hi, pv, share in zip(columns(kind), value, low, high, p, undefined, strict=True):
+            note = f"undefined in {share:.0%} of the resamples" if share > 0.05 else ""
+            numbers = float(v), float(lo), float(hi), float(pv)
+            measures.append(Measure(name, at.group, at.detail, *numbers, n=at.n, note=note))
     return measures
 
 
-def _p_value(found: Resamples, name: str, width: int) -> FloatArray:
-    if name not in found.permuted:  # tested otherwise
-        return np.full(width, np.nan)
-    return p_value(MEANINGS[name], found.value[name][0], found.permuted[name])
+def _lowest_and_highest(values: FloatArray) -> tuple[int, int]:
+    return int(np.nanargmin(values)), int(np.nanargmax(values))
 
 
-def plain_measure(name: str, at: Column, value: float, low: float = np.nan, high: float = np.nan) -> Measure:
-    """A measure that is not resampled."""
-    nan = float("nan")
-    return Measure(name, at.group, at.detail, float(value), float(low), float(high), nan, nan, at.n, "")
-
-
-def _interval(
-    found: Resamples, name: str, columns: Mapping[str, Sequence[Column]], settings: Settings
-) -> tuple[FloatArray, FloatArray]:
-    kind, value, drawn = MEANINGS[name], found.value[name][0], found.drawn[name]
-    if kind.shape == "none" or len(drawn) == 0:
-        return np.full(len(value), np.nan), np.full(len(value), np.nan)
-    if kind.compares is not None:
-        return _extremes(found, kind, kind.compares, columns[kind.compares], settings.confidence)
-    source = kind.twin or name
-    if kind.shape in ("squared", "gap"):
-        noise = found.drawn[f"noise of {source}"]
-        return gap_interval(kind, found.value[source][0], found.drawn[source], noise, settings.confidence)
-    units = np.array([at.units for at in columns[name]], dtype=float)
-    return level_interval(kind, value, drawn, units, normal_value(settings.confidence))
-
-
-def _extremes(
-    found: Resamples, kind: Meaning, compared: str, places: Sequence[Column], confidence: float
-) -> tuple[FloatArray, FloatArray]:
-    value, drawn = found.value[compared][0], found.drawn[compared]
-    ends = _ends(found, kind, compared, places)
-    of_groups = 1 - value if kind.rest else value
-    low, high = extremes_interval(kind, of_groups, ends, drawn, confidence)
-    return np.array([low]), np.array([high])
-
-
-def _ends(
-    found: Resamples, kind: Meaning, compared: str, places: Sequence[Column]
-) -> Callable[[float], tuple[FloatArray, FloatArray]]:
-    """Interval of each group's value, for a critical value z."""
-    units = np.array([at.units for at in places], dtype=float)
-
-    def ends(z: float) -> tuple[FloatArray, FloatArray]:
-        low, high = level_interval(MEANINGS[compared], found.value[compared][0], found.drawn[compared], units, z)
-        return (1 - high, 1 - low) if kind.rest else (low, high)
-
-    return ends
-
-
-def _interval_p(
-    found: Resamples, kind: Meaning, columns: Mapping[str, Sequence[Column]], settings: Settings
-) -> FloatArray:
-    assert kind.compares is not None
-    if settings.resamples == 0:
-        return np.array([np.nan])
-    ends = _ends(found, kind, kind.compares, columns[kind.compares])
-    return np.array([interval_p_value(found.value[kind.compares][0], ends, found.drawn[kind.compares])])
-
-
-def _undefined(drawn: FloatArray) -> list[str]:
-    """A note for each column that many resamples leave undefined, for want of rows."""
-    share = np.isnan(drawn).mean(axis=0) if len(drawn) else np.zeros(drawn.shape[1])
-    return [f"undefined in {part:.0%} of the resamples" if part > 0.05 else "" for part in share]
-
-
-_NAME = 40  # of a group's name
-
-
-class Pair(NamedTuple):
-    """Two of the groups: those with the lowest and the highest value."""
-
-    low: int
-    high: int
-
-
-def lowest_and_highest(values: FloatArray) -> Pair:
-    """The groups with the lowest and the highest value; NaN is neither."""
-    return Pair(int(np.nanargmin(values)), int(np.nanargmax(values)))
+def _note(compared: str, names: tuple[str, ...], pair: tuple[int, int], held: str, others: str) -> str:
+    """What is compared, with the names of two groups, and what is held fixed."""
+    quoted = [f"'{shown(names[g], _NAME)}'" for g in pair]
+    return f"{compared.format(*quoted)}; {held}{f', other groups {others}' if len(names) > 2 else ''}"
 
 
 def seen_mean_gap(
-    found: Resamples, moments: GroupMoments, names: tuple[str, ...], confidence: float, n: int
+    sampled: Resamples, moments: GroupMoments, names: tuple[str, ...], confidence: float, n: int
 ) -> Measure:
     """Between the groups with the lowest and the highest mean, in standard deviations of all n scores."""
-    pair = lowest_and_highest(found.value["mean_score"][0])
+    pair = _lowest_and_highest(sampled.value["mean_score"][0])
     noise = moments.variance[0] / moments.count
-    permuted = found.permuted["mean_score_test"][:, 0]
-    spread = float(np.sqrt(moments.total_variance[0]))
-    gap = float("nan")
+    spread, gap = float(np.sqrt(moments.total_variance[0])), float("nan")
     if spread > 0:
-        error = float(np.sqrt(noise[pair.low] + noise[pair.high]))
-        gap = mean_gap(error, permuted, len(names) - 1, confidence) / spread
-    held = "sizes and spreads of the groups as they are" + _others(names, "in between")
-    return _measure("mean_score_detectable", gap, f"{_between(names, pair)}; {held}", n)
+        error = float(np.sqrt(noise[pair[0]] + noise[pair[1]]))
+        gap = mean_gap(error, sampled.permuted["mean_score_test"][:, 0], len(names) - 1, confidence) / spread
+    note = _note("between {} and {}", names, pair, "sizes and spreads of the groups as they are", "in between")
+    return Measure("mean_score_detectable", None, None, gap, n=n, note=note)
 
 
 def seen_rate_gap(
-    measure: str, found: Resamples, sizes: FloatArray, names: tuple[str, ...], confidence: float
+    measure: str, sampled: Resamples, sizes: FloatArray, names: tuple[str, ...], confidence: float
 ) -> Measure:
     """Between the groups with the lowest and the highest rate, ``measure``, of groups with ``sizes`` rows."""
-    rates, n = found.value[measure][0], int(sizes.sum())
-    known = ~np.isnan(rates)
-    if known.sum() < 2:
-        return _measure(f"{measure}_detectable", float("nan"), "", n)
-    pair = lowest_and_highest(rates)
-    if pair.low == pair.high:  # all the same
-        first, second = np.flatnonzero(known)[:2].tolist()
-        pair = Pair(first, second)
+    rates, n = sampled.value[measure][0], int(sizes.sum())
+    known = np.flatnonzero(~np.isnan(rates))
+    if len(known) < 2:
+        return Measure(f"{measure}_detectable", None, None, float("nan"), n=n)
+    low, high = _lowest_and_highest(rates)
+    if low == high:  # all the same
+        low, high = known[:2].tolist()
     share = float((rates[known] * sizes[known]).sum() / sizes[known].sum())
-    permuted = found.permuted[f"{measure}_test"][:, 0]
 
-    def seen(low: int, high: int) -> Seen:
-        sized = float(sizes[low]), float(sizes[high])
-        return rate_gap(*sized, share, permuted, int(known.sum()) - 1, confidence)
+    def seen(low: int, high: int) -> Detectable:
+        permuted = sampled.permuted[f"{measure}_test"][:, 0]
+        return rate_gap(float(sizes[low]), float(sizes[high]), share, permuted, len(known) - 1, confidence)
 
-    first, above = seen(*pair), f"{_quoted(names[pair.high])} above {_quoted(names[pair.low])}"
-    held = "sizes of the groups and rate of all rows as they are" + _others(names, "at that rate")
+    first, held = seen(low, high), "sizes of the groups and rate of all rows as they are"
     if np.isnan(first.difference) and not np.isnan(first.power):
-        none = f"even none in {_quoted(names[pair.low])} is seen only {first.power:.0%} of the time"
-        held = f"the other way round {none}; {held}"
-        first, above = (
-            seen(pair.high, pair.low),
-            f"{_quoted(names[pair.low])} above {_quoted(names[pair.high])}",
-        )
-    return _measure(f"{measure}_detectable", first.difference, f"{above}; {held}", n)
+        none = f"even none in '{shown(names[low], _NAME)}' is seen only {first.power:.0%} of the time"
+        low, high, held = high, low, f"the other way round {none}; {held}"
+        first = seen(low, high)
+    note = _note("{1} above {0}", names, (low, high), held, "at that rate")
+    return Measure(f"{measure}_detectable", None, None, first.difference, n=n, note=note)
 
 
 def seen_strata_gap(
-    found: Resamples, table: Table, means: FloatArray, names: tuple[str, ...], confidence: float
+    sampled: Resamples, table: Table, means: FloatArray, names: tuple[str, ...], confidence: float
 ) -> Measure:
     """The same gap in every stratum, between the groups with the lowest and the highest mean.
 
     If these do not meet in any stratum, between the two groups of which the strata tell most.
     """
     precision, freedom = strata_precision(table.counts, table.values, table.edges)
-    pair = lowest_and_highest(means)
+    pair = _lowest_and_highest(means)
     if not precision[pair] > 0:
-        pair = Pair(*divmod(int(precision.argmax()), len(names)))
-    n, rows = int(table.counts.sum()), table.counts.sum(axis=0)
-    spread = float(np.sqrt(np.cov(table.values, fweights=rows, ddof=0)))
+        pair = divmod(int(precision.argmax()), len(names))
+    spread = float(np.sqrt(np.cov(table.values, fweights=table.counts.sum(axis=0), ddof=0)))
     gap = float("nan")
     if precision[pair] > 0 and spread > 0:
-        permuted = found.permuted["strata_test"][:, 0]
+        permuted = sampled.permuted["strata_test"][:, 0]
         unit = max(float(permuted.mean()) / max(freedom, 1), 1.0) if len(permuted) else 1.0
         gap = mean_gap(float(np.sqrt(unit / precision[pair])), permuted, freedom, confidence) / spread
-    held = "the same in every stratum, sizes as they are" + _others(names, "in between")
-    return _measure("conditional_detectable", gap, f"{_between(names, pair)}; {held}", n)
+    note = _note("between {} and {}", names, pair, "the same in every stratum, sizes as they are", "in between")
+    return Measure("conditional_detectable", None, None, gap, n=int(table.counts.sum()), note=note)
 
 
-def _measure(name: str, value: float, note: str, n: int) -> Measure:
-    nan = float("nan")
-    return Measure(name, None, None, value, nan, nan, nan, nan, n, note)
-
-
-def _between(names: tuple[str, ...], pair: Pair) -> str:
-    return f"between {_quoted(names[pair.low])} and {_quoted(names[pair.high])}"
-
-
-def _quoted(name: str) -> str:
-    return f"'{shown(name, _NAME)}'"
-
-
-def _others(names: tuple[str, ...], where: str) -> str:
-    return f", other groups {where}" if len(names) > 2 else ""
-
-
-QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-TOP_SHARES = (0.05, 0.1, 0.15, 0.2)
-_SHUFFLES = 100  # of groups, for the mean of individual unfairness
-_OF_ALL_GROUPS = (
-    "flag_rate_ratio",
-    "unflagged_rate_ratio",
-    "flag_rate_test",
-    "demographic_parity_raw",
-    "demographic_parity",
-    "demographic_parity_corrected",
-    "mean_score_test",
-    "threshold_free_gap",
-)
-
-
-def score_family(inputs: AuditInputs, settings: Settings, rng: np.random.Generator) -> list[Measure]:
+def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Generator) -> list[Measure]:
     """Measures of scores and groups alone; groups are shuffled among all rows."""
-    n, fixed = len(inputs.scores), inputs.flags.fixed
-    exact, rounded = _level_tables(inputs)
-
-    def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:
-        shares = (settings.share, TOP_SHARES, QUANTILES)
-        around = table.counts if noise else None
-        return score_measures(counts, table.values, *shares, background=table.background, around=around, fixed=fixed)
-
-    groups, everyone = _columns(inputs, np.ones(n, dtype=bool)), Column(None, None, n, inputs.units())
+    n, names = len(inputs.scores), inputs.names
+    groups, everyone = _columns(inputs), MeasureColumn(None, None, n, inputs.units())
+    every = np.concatenate([inputs.scores, inputs.background])
+    on_top = [int(who_is_flagged(every, None, share).flagged[:n].sum()) for share in TOP_SHARES]
     columns = {
-        "mean_score": groups,
-        "score_quantile": [at._replace(detail=f"{q:g}") for at in groups for q in QUANTILES],
-        "flag_rate": groups,
-        **{name: [everyone] for name in _OF_ALL_GROUPS},
-        "top_share_drift": [_on_top(inputs, share) for share in TOP_SHARES],
+        "all": [everyone],
+        "groups": groups,
+        "quantiles": [at._replace(detail=f"{q:g}") for at in groups for q in QUANTILES],
+        "tops": [MeasureColumn(None, f"top {share:.0%}", k, k) for share, k in zip(TOP_SHARES, on_top, strict=True)],
     }
-    found = _resample(measure, exact, rounded, settings, rng)
-    measures = summarise(found, columns, settings)
-    moments = _moments(inputs)
-    measures.append(plain_measure("welch_test", everyone, no_gap_p_value(moments)[0]))
-    if settings.resamples:
-        names, sizes = inputs.names, inputs.counts.astype(float)
-        measures.append(seen_mean_gap(found, moments, names, settings.confidence, n))
-        measures.append(seen_rate_gap("flag_rate", found, sizes, names, settings.confidence))
-    return [*_group_shares(inputs, groups, settings.confidence), *measures]
-
-
-def _moments(inputs: AuditInputs) -> GroupMoments:
-    """Mean and variance of each group's scores, such that ``variance / count`` is the squared error of the mean."""
+    sampled = _resample(
+        lambda counts, table, noise: score_measures(
+            counts,
+            table.values,
+            settings.share,
+            TOP_SHARES,
+            QUANTILES,
+            background=table.background,
+            around=table.counts if noise else None,
+            fixed=inputs.flags.fixed,
+        ),
+        *_level_tables(inputs),
+        settings,
+        rng,
+    )
+    measures = summarise(sampled, lambda kind: columns[kind.per], settings)
     centre = inputs.scores.mean()
     means = inputs.sample.measure(inputs.scores - centre)
     variance = np.diag(means.cov) * means.size
-    return GroupMoments(means.size, (centre + means.mean)[None], variance[None], np.array([inputs.scores.var()]))
-
-
-def label_family(inputs: AuditInputs, labels: IntArray, settings: Settings, rng: np.random.Generator) -> list[Measure]:
-    """Measures against known outliers; groups are shuffled among rows of the same label."""
-    G, fixed = len(inputs.names), inputs.flags.fixed
-    exact, rounded = _level_tables(inputs, labels)
-
-    def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:  # noqa: ARG001
-        by_label = counts.reshape(len(counts), G, 2, 2, -1) if fixed else counts.reshape(len(counts), G, 2, -1)
-        return label_measures(by_label, settings.share, background=table.background, fixed=fixed)
-
-    everyone = np.ones(len(labels), dtype=bool)
-    rows = {
-        "outlier_rate": everyone,
-        "auc": everyone,
-        "average_precision": labels == 1,
-        "true_positive_rate": labels == 1,
-        "false_positive_rate": labels == 0,
-        "precision": inputs.flags.flagged,
-    }
-    columns = {name: _columns(inputs, used) for name, used in rows.items()}
-    for name, used in rows.items():
-        at = Column(None, None, int(used.sum()), inputs.units(used))
-        columns |= {} if name == "outlier_rate" else {f"{name}_gap": [at]}
-        columns |= {f"{name}_test": [at]} if name in ("true_positive_rate", "false_positive_rate") else {}
-    found = _resample(measure, exact, rounded, settings, rng)
-    measures = summarise(found, columns, settings)
+    moments = GroupMoments(means.size, (centre + means.mean)[None], variance[None], np.array([inputs.scores.var()]))
+    measures.append(Measure("welch_test", None, None, float(no_gap_p_value(moments)[0]), n=n))
     if settings.resamples:
-        outliers = np.array([at.n for at in columns["true_positive_rate"]], dtype=float)
-        measures.append(seen_rate_gap("true_positive_rate", found, outliers, inputs.names, settings.confidence))
+        measures.append(seen_mean_gap(sampled, moments, names, settings.confidence, n))
+        measures.append(seen_rate_gap("flag_rate", sampled, inputs.counts.astype(float), names, settings.confidence))
+    # clusters of rows count as n^2 / sum of their squared sizes rows
+    rows = float(n) if inputs.clusters is None else float(n) ** 2 / float((np.bincount(inputs.clusters) ** 2).sum())
+    low, high = wilson(inputs.counts.astype(float) * (rows / n), rows, settings.confidence)
+    ends = zip(groups, low.tolist(), high.tolist(), strict=True)
+    return [*(Measure("group_share", at.group, None, at.n / n, lo, hi, n=at.n) for at, lo, hi in ends), *measures]
+
+
+def label_family(
+    inputs: AuditInputs, labels: IntArray, settings: AuditSettings, rng: np.random.Generator
+) -> list[Measure]:
+    """Measures against known outliers; groups are shuffled among rows of the same label."""
+    rows = {"outliers": labels == 1, "inliers": labels == 0, "flagged": inputs.flags.flagged}
+    rows |= {"everyone": np.ones(len(labels), dtype=bool)}
+    columns = {("groups", among): _columns(inputs, used) for among, used in rows.items()}
+    columns |= {
+        ("all", among): [MeasureColumn(None, None, int(used.sum()), inputs.units(used))] for among, used in rows.items()
+    }
+    shape = (len(inputs.names), *(2,) * (1 + inputs.flags.fixed), -1)
+    sampled = _resample(
+        lambda counts, table, _: label_measures(
+            counts.reshape(len(counts), *shape),
+            settings.share,
+            background=table.background,
+            fixed=inputs.flags.fixed,
+        ),
+        *_level_tables(inputs, labels),
+        settings,
+        rng,
+    )
+    measures = summarise(sampled, lambda kind: columns[kind.per, kind.among], settings)
+    if settings.resamples:
+        outliers = np.array([at.n for at in columns["groups", "outliers"]], dtype=float)
+        measures.append(seen_rate_gap("true_positive_rate", sampled, outliers, inputs.names, settings.confidence))
     return measures
 
 
-def strata_family(inputs: AuditInputs, strata: Strata, settings: Settings, rng: np.random.Generator) -> list[Measure]:
+def strata_family(
+    inputs: AuditInputs, strata: Strata, settings: AuditSettings, rng: np.random.Generator
+) -> list[Measure]:
     """Gaps among rows of the same stratum; groups are shuffled within strata."""
     inside = strata.codes >= 0
-    inputs = replace(inputs, scores=inputs.scores[inside], grouped=inputs.grouped.of(inside))
+    inputs = inputs.of(inside)
     codes, G, S = inputs.codes, len(inputs.names), len(strata.names)
     # many rows: the levels of all strata together are about as many as elsewhere
     limit = MAX_LEVELS if len(inputs.scores) <= MAX_LEVELS else max(MAX_LEVELS // S, 100)
@@ -346,28 +274,31 @@ def strata_family(inputs: AuditInputs, strata: Strata, settings: Settings, rng: 
         for levels in (None, limit)
     )
 
-    def measure(counts: IntArray, table: Table, *, noise: bool) -> Values:
-        return strata_measures(counts, table.values, table.edges, around=table.counts if noise else None)
-
     n = np.add.reduceat(exact.counts, exact.edges[:-1], axis=1)  # (G, S)
-    used = (n >= 2).sum(axis=0) >= 2
-    everyone = [Column(None, None, int(n[:, used].sum()), int(n[:, used].sum()))]
-    names = ("conditional_parity", "conditional_parity_corrected", "strata_test")
-    columns = dict.fromkeys(names, everyone)
-    columns["parity_within"] = [
-        Column(None, name, int(size), int(size)) for name, size in zip(strata.names, n.sum(axis=0), strict=True)
-    ]
-    columns |= dict.fromkeys(("mean_apart", "apart_by_strata"), _columns(inputs, np.ones(len(codes), dtype=bool)))
-    found = _resample(measure, exact, rounded, settings, rng)
-    measures = summarise(found, columns, settings)
+    compared, sizes = int(n[:, (n >= 2).sum(axis=0) >= 2].sum()), n.sum(axis=0).tolist()
+    columns = {
+        "all": [MeasureColumn(None, None, compared, compared)],
+        "strata": [MeasureColumn(None, name, size, size) for name, size in zip(strata.names, sizes, strict=True)],
+        "groups": _columns(inputs),
+    }
+    sampled = _resample(
+        lambda counts, table, noise: strata_measures(
+            counts, table.values, table.edges, around=table.counts if noise else None
+        ),
+        exact,
+        rounded,
+        settings,
+        rng,
+    )
+    measures = summarise(sampled, lambda kind: columns[kind.per], settings)
     if settings.resamples:
         means = inputs.sample.means(inputs.scores)
-        measures.append(seen_strata_gap(found, exact, means, inputs.names, settings.confidence))
+        measures.append(seen_strata_gap(sampled, exact, means, inputs.names, settings.confidence))
     return measures
 
 
 def individual_family(
-    inputs: AuditInputs, features: "pd.DataFrame", settings: Settings, rng: np.random.Generator
+    inputs: AuditInputs, features: "pd.DataFrame", settings: AuditSettings, rng: np.random.Generator
 ) -> list[Measure]:
     """Individual unfairness; resampled on m of the n rows, the interval narrowed by ``sqrt(m / n)`` accordingly.
 
@@ -386,80 +317,60 @@ def individual_family(
     sample = rows[part]
     pairs = PairMeasures(inputs.scores[sample], comparable[part], codes[sample], G, scale, units[sample])
     there = pairs.value()
-    drawn = pairs.bootstrap(settings.resamples, rng)
+    drawn = pairs.resampled(settings.resamples, rng)
     narrow = np.sqrt(len(np.unique(units[sample])) / inputs.units())
     resamples = Resamples(value, {name: value[name] + narrow * (drawn[name] - there[name]) for name in value}, {})
-    everyone = Column(None, None, len(rows), inputs.units())
-    measures = summarise(resamples, {name: [everyone] for name in value}, settings)
+    everyone = MeasureColumn(None, None, len(rows), inputs.units())
+    measures = summarise(resamples, lambda _: [everyone], settings)
     if settings.resamples > 0:
-        permuted = pairs.permutations(min(settings.resamples, _SHUFFLES), rng)["individual_unfairness"]
+        permuted = pairs.resampled(min(settings.resamples, _SHUFFLES), rng, shuffled=True)["individual_unfairness"]
         shuffled = float(value["individual_unfairness"][0, 0] + (permuted - there["individual_unfairness"]).mean())
-        measures.append(plain_measure("individual_unfairness_shuffled", everyone, shuffled))
+        measures.append(Measure("individual_unfairness_shuffled", None, None, shuffled, n=len(rows)))
     alike = effective_pairs(comparable, codes[rows], scale) * (n / len(rows)) ** 2
-    return [*measures, plain_measure("effective_pairs", everyone, alike)]
-
-
-class _MeasureTables(Protocol):
-    def __call__(self, counts: IntArray, table: Table, *, noise: bool) -> Values: ...
+    return [*measures, Measure("effective_pairs", None, None, float(alike), n=len(rows))]
 
 
 def _resample(
-    measure: _MeasureTables, exact: Table, rounded: Table, settings: Settings, rng: np.random.Generator
+    measure: Callable[[IntArray, Table, bool], Values],
+    exact: Table,
+    rounded: Table,
+    settings: AuditSettings,
+    rng: np.random.Generator,
 ) -> Resamples:
-    """The measures of the rows as they are, and of tables drawn from the rounded scores."""
-    value = measure(exact.counts[None], exact, noise=False)
+    """Measure the rows as they are, and tables drawn from the rounded scores."""
+    value = measure(exact.counts[None], exact, False)
 
-    def joined(tables: Iterable[IntArray], *, noise: bool) -> Values:
-        batches = [measure(counts, rounded, noise=noise) for counts in tables]
+    def joined(tables: Iterable[IntArray], noise: bool) -> Values:
+        batches = [measure(counts, rounded, noise) for counts in tables]
         if not batches:
             return {name: v[:0] for name, v in value.items()}
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
-    return Resamples(
-        value,
-        joined(rounded.bootstrap(settings.resamples, rng), noise=True),
-        joined(rounded.permutations(settings.resamples, rng), noise=False),
-    )
+    drawn = joined(rounded.bootstrap(settings.resamples, rng), True)
+    return Resamples(value, drawn, joined(rounded.permutations(settings.resamples, rng), False))
 
 
-def _columns(inputs: AuditInputs, used: BoolArray) -> list[Column]:
-    """A column per group, of those rows that are used."""
-    of_group = [used & (inputs.codes == g) for g in range(len(inputs.names))]
-    return [
-        Column(name, None, int(mine.sum()), inputs.units(mine))
-        for name, mine in zip(inputs.names, of_group, strict=True)
-    ]
+def _columns(inputs: AuditInputs, used: BoolArray | None = None) -> list[MeasureColumn]:
+    """A column per group, of all rows or of those that are used."""
+    rows = np.ones(len(inputs.codes), dtype=bool) if used is None else used
+    of_group = [rows & (inputs.codes == g) for g in range(len(inputs.names))]
+    each = zip(inputs.names, of_group, strict=True)
+    return [MeasureColumn(name, None, int(mine.sum()), inputs.units(mine)) for name, mine in each]
 
 
 def _level_tables(inputs: AuditInputs, labels: IntArray | None = None) -> tuple[Table, Table]:
     """The table of the rows as they are, and of rounded scores; by label where there are any."""
-    classes = () if labels is None else (labels, 2)
-    units = None if inputs.clusters is None else joined_clusters(inputs.clusters, inputs.codes)
     exact, rounded = (
         level_table(
             inputs.scores,
             inputs.codes,
             len(inputs.names),
-            *classes,
+            *(() if labels is None else (labels, 2)),
             background=inputs.background,
-            clusters=units,
+            clusters=None if inputs.clusters is None else joined_clusters(inputs.clusters, inputs.codes),
             flagged=inputs.flags.flagged if inputs.flags.fixed else None,
             max_levels=levels,
         )
         for levels in (None, MAX_LEVELS)
     )
     return exact, rounded
-
-
-def _group_shares(inputs: AuditInputs, groups: list[Column], confidence: float) -> list[Measure]:
-    """Shares of the groups; clusters of rows count as ``n^2 / sum of their squared sizes`` rows."""
-    n = float(len(inputs.scores))
-    rows = n if inputs.clusters is None else n**2 / float((np.bincount(inputs.clusters) ** 2).sum())
-    low, high = wilson(inputs.counts.astype(float) * (rows / n), rows, confidence)
-    return [plain_measure("group_share", at, at.n / n, lo, hi) for at, lo, hi in zip(groups, low, high, strict=True)]
-
-
-def _on_top(inputs: AuditInputs, share: float) -> Column:
-    every = np.concatenate([inputs.scores, inputs.background])
-    n = int(who_is_flagged(every, None, share).flagged[: len(inputs.scores)].sum())
-    return Column(None, f"top {share:.0%}", n, n)

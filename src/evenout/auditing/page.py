@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import evenout
-from evenout.auditing import practice as practice_text
-from evenout.auditing import text as sentences
-from evenout.auditing.inference import MEANINGS
-from evenout.auditing.text import between, chance, flagged_words, number, shown
+from evenout.auditing.counted import MEANINGS
+from evenout.auditing.practice import HEADS, PracticeTable, cell
+from evenout.auditing.text import between, chance, flagged_words, grade, number, shown
 from evenout.pages import html_table, policy, safe, static, style, template
 from evenout.storage.output import atomic_file
 
 if TYPE_CHECKING:
-    from evenout.auditing.practice import PracticeTable
-    from evenout.auditing.result import AuditResult, Measure
+    from evenout.auditing.result import AuditResult
 
 _NAME = 80  # characters of a group's name
 _PACKAGES = ("numpy", "scipy", "pandas")
@@ -43,26 +41,14 @@ _ANSWERS = ("not tested", "yes, more than chance explains", "likely, but not set
 
 def audit_page(
     results: "Mapping[str, AuditResult]",
-    tables: "Sequence[PracticeTable]" = (),
+    tables: Sequence[PracticeTable] = (),
     *,
     title: str | None = None,
     source: str | None = None,
     input_sha256: str | None = None,
     date: datetime | None = None,
 ) -> str:
-    """The page as a string; ``results`` by attribute, under "" if there is one of all.
-
-    Parameters
-    ----------
-    results : mapping of str to AuditResult
-    tables : sequence of PracticeTable
-    title, source : str, optional
-        The page's title, and where the data came from.
-    input_sha256 : str, optional
-        Hash of the data file; by default that of scores and groups.
-    date : datetime, optional
-        By default now.
-    """
+    """The page as a string; ``results`` by attribute, under "" if there is one of all."""
     first = next(iter(results.values()))
     moment = (date or datetime.now(UTC)).astimezone(UTC)
     return template("evenout.auditing", "audit.html.j2").render(
@@ -86,30 +72,36 @@ def audit_page(
 
 def write_audit_page(path: Path, page: str) -> None:
     """Write the page: whole or not at all."""
-    with atomic_file(path) as place:
-        place.write_text(page, encoding="utf-8", newline="\n")
+    with atomic_file(path) as file:
+        file.write_text(page, encoding="utf-8", newline="\n")
 
 
 def notebook(result: "AuditResult") -> str:
     """The groups and what was found, for a notebook."""
     groups = [
-        [row["name"], row["rows"], row["mean"], row["flagged"], row["rate"], row["interval"]] for row in _groups(result)
+        [row[name] for name in ("name", "rows", "mean", "flagged", "rate", "interval")] for row in _groups(result)
     ]
     heads = ["group", "rows", "mean score", "flagged", "flag rate", "interval"]
-    found = html_table(["found"], [[sentence] for sentence in result.verdict])
+    verdict = html_table(["found"], [[sentence] for sentence in result.verdict])
     caption = f"Audit of {len(result.scores):,} rows in {len(result.group_names)} groups, {flagged_words(result)}"
-    return html_table(heads, groups[:50], caption) + found
+    return html_table(heads, groups[:50], caption) + verdict
 
 
 def _part(name: str, result: "AuditResult") -> dict[str, Any]:
     """One audit in words."""
+    comparisons = []
+    for m in result.measures:
+        kind = MEANINGS[m.measure]
+        if m.group is None and m.detail is None and kind.shape not in ("level", "rate", "none"):
+            p = ("", "") if kind.twin or kind.rest else (chance(m.p), chance(m.p_adjusted))
+            comparisons.append((kind.words.strip(), number(m.value), between(m.low, m.high), *p, m.note))
     return {
         "name": shown(name, _NAME),
         "verdict": [shown(sentence) for sentence in result.verdict],
         "questions": _questions(result),
         "groups": _groups(result),
         "left_out": [(shown(g.name, _NAME), f"{g.rows:,}", f"{g.flagged:,}") for g in result.left_out],
-        "comparisons": [_comparison(m) for m in result.measures if _compares(m)],
+        "comparisons": comparisons,
         "features": [
             (shown(str(m.detail), _NAME), f"{m.value:.0%}", _percents(m.low, m.high), chance(m.p_adjusted))
             for m in result.measures
@@ -126,13 +118,13 @@ def _questions(result: "AuditResult") -> list[dict[str, str]]:
         if not result.has(measure):
             continue
         m, least = result.get(measure), result.get(seen) if result.has(seen) else None
-        grade = sentences.grade(m, result)
+        told = grade(m, result)
         times = 100.0 if unit == "percentage points" else 1.0
         size = "nothing reliably" if least is None or np.isnan(least.value) else f"{number(times * least.value)} {unit}"
         rows.append({
             "words": words,
-            "answer": _ANSWERS[grade] if not np.isnan(m.value) else "cannot tell",
-            "tone": ("none", "found", "likely", "open")[grade],
+            "answer": _ANSWERS[told] if not np.isnan(m.value) else "cannot tell",
+            "tone": ("none", "found", "likely", "open")[told],
             "p": chance(m.p_adjusted) or "–",
             "seen": size,
             "held": least.note if least is not None else "",
@@ -160,25 +152,13 @@ def _groups(result: "AuditResult") -> list[dict[str, Any]]:
     return rows
 
 
-def _compares(m: "Measure") -> bool:
-    kind = MEANINGS[m.measure]
-    return m.group is None and m.detail is None and kind.shape not in ("level", "rate", "none")
-
-
-def _comparison(m: "Measure") -> tuple[str, ...]:
-    kind = MEANINGS[m.measure]
-    p = ("", "") if kind.twin or kind.rest else (chance(m.p), chance(m.p_adjusted))
-    return kind.words.strip(), number(m.value), between(m.low, m.high), *p, m.note
-
-
-def _table(table: "PracticeTable") -> dict[str, Any]:
+def _table(table: PracticeTable) -> dict[str, Any]:
     """A table to hand over, one block per attribute."""
-    columns = practice_text.heads(table.kind)
+    columns = HEADS[table.kind]
     blocks = []
     for attribute, rows in table.frame.groupby("attribute", sort=False):
         lines = [
-            (shown(row["group"], _NAME), [practice_text.cell(row, how) for _, how in columns])
-            for row in rows.to_dict("records")
+            (shown(row["group"], _NAME), [cell(row, how) for _, how in columns]) for row in rows.to_dict("records")
         ]
         blocks.append((shown(str(attribute), _NAME), lines))
     return {
@@ -186,19 +166,14 @@ def _table(table: "PracticeTable") -> dict[str, Any]:
         "favourable": table.favourable,
         "heads": [head for head, _ in columns],
         "blocks": blocks,
-        "strata": None if table.strata is None else _strata(table),
+        "strata": None if table.strata is None else [
+            (shown(f"{row['attribute']}: {row['group']}", _NAME), shown(row["stratum"], _NAME), f"{row['people']:,}",
+             f"{row['favoured']:,}", cell(row, "rate%"))
+            for row in table.strata.to_dict("records")
+            if row["people"]
+        ],
         "notes": [shown(note) for note in table.notes],
-    }
-
-
-def _strata(table: "PracticeTable") -> list[tuple[str, str, str, str, str]]:
-    assert table.strata is not None
-    return [
-        (shown(f"{row['attribute']}: {row['group']}", _NAME), shown(row["stratum"], _NAME), f"{row['people']:,}",
-         f"{row['favoured']:,}", practice_text.cell(row, "rate%"))
-        for row in table.strata.to_dict("records")
-        if row["people"]
-    ]  # fmt: skip
+    }  # fmt: skip
 
 
 def _percents(low: float, high: float) -> str:

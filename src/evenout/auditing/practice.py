@@ -4,23 +4,20 @@ No table says that anything meets or fails a rule: they count, and name what the
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
 from scipy.stats import fisher_exact
 
-from evenout.auditing.sample import AuditedAttribute, Everyone
+from evenout.auditing.sample import AllRows, Strata
 from evenout.auditing.text import between, chance, number, shown
 from evenout.core.intervals import holm, normal_value, wilson_interval
 from evenout.core.types import BoolArray, FloatArray
 from evenout.exceptions import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from evenout.storage.output import finite
 
 NAN = float("nan")
 
@@ -58,8 +55,8 @@ def ratio(k: float, n: float, k_other: float, n_other: float, confidence: float)
     value = (k / n) / (k_other / n_other)
     if k == 0:
         return Estimate(value, NAN, NAN)
-    reach = normal_value(confidence) * np.sqrt(max(1.0 / k - 1.0 / n + 1.0 / k_other - 1.0 / n_other, 0.0))
-    return Estimate(value, float(value * np.exp(-reach)), float(value * np.exp(reach)))
+    error = np.sqrt(max(1.0 / k - 1.0 / n + 1.0 / k_other - 1.0 / n_other, 0.0))
+    return _log_interval(value, error, normal_value(confidence))
 
 
 def z_of_rates(k: float, n: float, k_other: float, n_other: float) -> float:
@@ -78,19 +75,14 @@ def fisher(k: float, n: float, k_other: float, n_other: float) -> float:
     return float(fisher_exact([[int(k), int(n - k)], [int(k_other), int(n_other - k_other)]])[1])
 
 
-def shortfall(k: float, n: float, other_rate: float) -> float:
-    """How many more people the outcome would have reached at the other group's rate; 0 if none."""
-    return max(n * other_rate - k, 0.0)
-
-
 def standardised_difference(values: FloatArray, other: FloatArray, deviation: float, confidence: float) -> Estimate:
     """The difference of two means in standard deviations of all, with Welch's error."""
     if min(len(values), len(other)) < 2 or not deviation > 0:
         return NOTHING
-    found = (values.mean() - other.mean()) / deviation
+    apart = (values.mean() - other.mean()) / deviation
     error = np.sqrt(values.var(ddof=1) / len(values) + other.var(ddof=1) / len(other)) / deviation
     reach = normal_value(confidence) * error
-    return Estimate(float(found), float(found - reach), float(found + reach))
+    return Estimate(float(apart), float(apart - reach), float(apart + reach))
 
 
 class Stratified(NamedTuple):
@@ -163,17 +155,7 @@ def conditional_disparity(hit: FloatArray, spared: FloatArray, all_hit: FloatArr
 
 @dataclass(frozen=True)
 class Practice:
-    """One practice.
-
-    Parameters
-    ----------
-    title : str
-    counted : tuple of str
-        What the columns are, in sentences.
-    sources : tuple of str
-    limits : tuple of str
-        What the table does not establish.
-    """
+    """One practice: what the columns are, in sentences, its sources, and what the table does not establish."""
 
     title: str
     counted: tuple[str, ...]
@@ -284,20 +266,16 @@ class PracticeTable:
     kind: str
     practice: Practice
     favourable: str
-    frame: "pd.DataFrame"
-    strata: "pd.DataFrame | None"
+    frame: pd.DataFrame
+    strata: pd.DataFrame | None
     notes: tuple[str, ...]
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """The table as a frame."""
         return self.frame
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, of types that JSON has."""
-        from dataclasses import asdict
-
-        from evenout.storage.output import finite
-
         return {
             "kind": self.kind,
             **asdict(self.practice),
@@ -308,7 +286,6 @@ class PracticeTable:
         }
 
     def __repr__(self) -> str:
-
         return practice_text(self)
 
 
@@ -316,7 +293,7 @@ class PracticeTable:
 class _Outcome:
     """What is favourable, and how intervals are made."""
 
-    people: Everyone
+    people: AllRows
     favoured: BoolArray
     bad: bool
     confidence: float
@@ -325,38 +302,32 @@ class _Outcome:
         """Favoured among the members, and members."""
         return int(self.favoured[members].sum()), int(members.sum())
 
-    def rate(self, members: BoolArray) -> Estimate:
-        """The favourable rate of the members."""
-        return self.sure(rate(*self.count(members), self.confidence))
-
     def ratio(self, members: BoolArray, others: BoolArray) -> Estimate:
         """The favourable rate of the members over that of the others."""
-        return self.sure(ratio(*self.count(members), *self.count(others), self.confidence))
+        return ratio(*self.count(members), *self.count(others), self.confidence)
 
     def flag_rate(self, members: BoolArray) -> float:
         """The share of the members that is flagged."""
         return float(self.people.flagged[members].mean()) if members.any() else NAN
 
-    def sure(self, found: Estimate) -> Estimate:
-        """The estimate, without its interval where rows are no independent people."""
-        return Estimate(found.value, NAN, NAN) if self.people.clustered else found
+    def columns(self, name: str, estimate: Estimate, ends: str | None = None) -> dict[str, float]:
+        """An estimate, without its interval where rows are no independent people."""
+        low, high = (NAN, NAN) if self.people.clustered else estimate[1:]
+        return {name: estimate.value, f"{ends or name}_low": low, f"{ends or name}_high": high}
+
+    def per_stratum(self, members: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Favoured members and members, of each stratum."""
+        strata = self.people.strata
+        assert strata is not None
+        size, members = len(strata.names), members & (strata.codes >= 0)
+        k = np.bincount(strata.codes[members & self.favoured], minlength=size).astype(float)
+        return k, np.bincount(strata.codes[members], minlength=size).astype(float)
 
 
 def practice_table(
-    people: Everyone, kind: str, *, flag_means: str = "bad", reference: Sequence[str] = (), confidence: float = 0.95
+    people: AllRows, kind: str, *, flag_means: str = "bad", reference: Sequence[str] = (), confidence: float = 0.95
 ) -> PracticeTable:
-    """A table of one kind.
-
-    Parameters
-    ----------
-    people : Everyone
-    kind : {"hiring", "lending", "strata"}
-    flag_means : {"bad", "good"}
-        Whether being flagged is the harm, so that *not* being flagged is favourable, or the benefit.
-    reference : sequence of str
-        Groups to compare with ("lending", "strata"), at most one of an attribute; by default that which is best off.
-    confidence : float
-    """
+    """A table of one kind."""
     if kind not in PRACTICES:
         raise InputError("{kind!r} is no table; use 'hiring', 'lending' or 'strata'", kind=kind)
     if flag_means not in ("bad", "good"):
@@ -369,178 +340,143 @@ def practice_table(
             raise InputError("{name!r} is no group of any attribute, so nothing can be compared with it", name=name)
     bad = flag_means == "bad"
     outcome = _Outcome(people, ~people.flagged if bad else people.flagged, bad, confidence)
-    rows = [row for attribute in people.attributes for row in _ROWS[kind](outcome, attribute, reference)]
-    import pandas as pd
-
-    strata = pd.DataFrame(_by_stratum(outcome)) if kind == "strata" else None
-    favourable = "not being flagged" if bad else "being flagged"
-    frame = pd.DataFrame(rows)
-    return PracticeTable(kind, PRACTICES[kind], favourable, frame, strata, tuple(_notes(people)))
-
-
-def _notes(people: Everyone) -> list[str]:
-    notes = []
+    by_stratum, notes = [], []
+    for attribute in people.attributes if kind == "strata" else ():
+        counts = [outcome.per_stratum(attribute.codes == group) for group in range(len(attribute.names))]
+        by_stratum += [
+            {"attribute": attribute.name, "stratum": stratum, "group": group, "people": int(n[part]),
+             "favoured": int(k[part]), **outcome.columns("rate", rate(int(k[part]), int(n[part]), confidence))}
+            for part, stratum in enumerate(people.strata.names if people.strata else ())
+            for group, (k, n) in zip(attribute.names, counts, strict=True)
+        ]  # fmt: skip
     if people.clustered:
         notes.append("rows come in clusters, so intervals and tests that take rows as independent are left out")
     if people.strata is not None and (missing := int((people.strata.codes < 0).sum())):
         notes.append(f"{missing:,} people have a missing value in what was given: they are in no stratum")
-    for attribute in people.attributes:
-        unknown = int((attribute.codes < 0).sum())
-        if unknown:
-            notes.append(f"{attribute.name}: {unknown:,} of {len(attribute.codes):,} people have no known group")
-    return notes
+    notes += [
+        f"{attribute.name}: {unknown:,} of {len(attribute.codes):,} people have no known group"
+        for attribute in people.attributes
+        if (unknown := int((attribute.codes < 0).sum()))
+    ]
+    frame = pd.DataFrame([row for attribute in people.attributes for row in _ROWS[kind](outcome, attribute, reference)])
+    strata = pd.DataFrame(by_stratum) if kind == "strata" else None
+    favourable = "not being flagged" if bad else "being flagged"
+    return PracticeTable(kind, PRACTICES[kind], favourable, frame, strata, tuple(notes))
 
 
-def _groups(outcome: _Outcome, attribute: AuditedAttribute) -> Iterator[tuple[dict[str, Any], BoolArray]]:
+def _groups(outcome: _Outcome, attribute: Strata) -> Iterator[tuple[dict[str, Any], BoolArray]]:
     """What every table begins with, for each group and, last, for people without one."""
     n = len(attribute.codes)
     for group in (*range(len(attribute.names)), -1):
-        members = attribute.members(group)
+        members = attribute.codes == group
         if group < 0 and not members.any():
             return
         k, size = outcome.count(members)
-        found = outcome.rate(members)
-        note = "" if group >= 0 else UNKNOWN
-        if group >= 0 and size < SMALL * n:
-            note = f"under {SMALL:.0%} of all people"
-        yield {
-            "attribute": attribute.name,
-            "group": attribute.names[group] if group >= 0 else "unknown",
-            "people": size,
-            "share": size / n,
-            "favoured": k,
-            "rate": found.value, "rate_low": found.low, "rate_high": found.high,
-            "note": note,
-        }, members  # fmt: skip
+        yield (
+            {
+                "attribute": attribute.name,
+                "group": attribute.names[group] if group >= 0 else "unknown",
+                "people": size,
+                "share": size / n,
+                "favoured": k,
+                **outcome.columns("rate", rate(k, size, outcome.confidence)),
+                "note": UNKNOWN if group < 0 else f"under {SMALL:.0%} of all people" if size < SMALL * n else "",
+            },
+            members,
+        )
 
 
-def _hiring(outcome: _Outcome, attribute: AuditedAttribute, reference: Sequence[str]) -> list[dict[str, Any]]:  # noqa: ARG001
+def _hiring(outcome: _Outcome, attribute: Strata, reference: Sequence[str]) -> list[dict[str, Any]]:  # noqa: ARG001
     """Rates against the best-off group, by the outcome and by the side of the median."""
-    rows, median = [*_groups(outcome, attribute)], float(np.median(outcome.people.scores))
-    side = outcome.people.scores < median if outcome.bad else outcome.people.scores > median
-    known = [(row, members) for row, members in rows if row["note"] != UNKNOWN]
-    compared = [(row, members) for row, members in known if not row["note"]] or known
+    rows, scores = [*_groups(outcome, attribute)], outcome.people.scores
+    side = scores < float(np.median(scores)) if outcome.bad else scores > float(np.median(scores))
+    known = [i for i, (row, _) in enumerate(rows) if row["note"] != UNKNOWN]
+    compared = [i for i in known if not rows[i][0]["note"]] or known
     if not known:
         return [row for row, _ in rows]
-    best, best_members = max(compared, key=lambda pair: pair[0]["rate"])
-    sides = {id(row): float(side[members].mean()) for row, members in rows}
-    best_side = max(sides[id(row)] for row, _ in compared)
-    flags = {id(row): outcome.flag_rate(members) for row, members in rows}
-    best_flags = (min if outcome.bad else max)(flags[id(row)] for row, _ in compared)
-    for row, members in rows:
-        there = row["note"] != UNKNOWN
-        found = outcome.ratio(members, best_members) if there else NOTHING
-        if row is best:
-            found, row["note"] = Estimate(1.0, NAN, NAN), "best off"
-        own, other = (best_flags, flags[id(row)]) if outcome.bad else (flags[id(row)], best_flags)
+    best = max(compared, key=lambda i: float(rows[i][0]["rate"]))
+    sides = [float(side[members].mean()) for _, members in rows]
+    flags = [outcome.flag_rate(members) for _, members in rows]
+    best_side = max(sides[i] for i in compared)
+    best_flags = (min if outcome.bad else max)(flags[i] for i in compared)
+    for i, (row, members) in enumerate(rows):
+        ratio_best = outcome.ratio(members, rows[best][1]) if i in known else NOTHING
+        if i == best:
+            ratio_best, row["note"] = Estimate(1.0, NAN, NAN), "best off"
+        own, other = (best_flags, flags[i]) if outcome.bad else (flags[i], best_flags)
         row |= {
-            "ratio": found.value, "ratio_low": found.low, "ratio_high": found.high,
-            "median_rate": sides[id(row)],
-            "median_ratio": _divided(sides[id(row)], best_side) if there else NAN,
-            "flag_rate": flags[id(row)],
-            "flag_ratio": _divided(own, other) if there else NAN,
-        }  # fmt: skip
+            **outcome.columns("ratio", ratio_best),
+            "median_rate": sides[i],
+            "median_ratio": _divided(sides[i], best_side) if i in known else NAN,
+            "flag_rate": flags[i],
+            "flag_ratio": _divided(own, other) if i in known else NAN,
+        }
     return [row for row, _ in rows]
 
 
-def _lending(outcome: _Outcome, attribute: AuditedAttribute, reference: Sequence[str]) -> list[dict[str, Any]]:
+def _lending(outcome: _Outcome, attribute: Strata, reference: Sequence[str]) -> list[dict[str, Any]]:
     """Rates, scores and tests against one reference group."""
     scores = outcome.people.scores
-    with_whom, chosen = _reference(outcome, attribute, reference)
-    rows, others = [], attribute.members(with_whom)
-    deviation = float(scores[attribute.codes >= 0].std(ddof=1)) if (attribute.codes >= 0).sum() > 1 else NAN
-    tested = []
+    known, (with_whom, chosen) = attribute.codes >= 0, _reference(outcome, attribute, reference)
+    rows, others = [], attribute.codes == with_whom
+    deviation = float(scores[known].std(ddof=1)) if known.sum() > 1 else NAN
+    flag_rate, (k_other, n_other) = outcome.flag_rate(others), outcome.count(others)
     for row, members in _groups(outcome, attribute):
+        counts = (*outcome.count(members), k_other, n_other)
         compared = row["note"] != UNKNOWN and row["group"] != attribute.names[with_whom]
-        found = outcome.ratio(members, others) if compared else NOTHING
         apart = standardised_difference(scores[members], scores[others], deviation, outcome.confidence)
-        apart = outcome.sure(apart) if compared else NOTHING
         sure = compared and not outcome.people.clustered
+        own = outcome.flag_rate(members)
+        missing = max(counts[1] * _divided(k_other, n_other) - counts[0], 0.0)
         row |= {
-            "ratio": found.value, "ratio_low": found.low, "ratio_high": found.high,
-            "flag_rate": outcome.flag_rate(members),
-            "flag_ratio": _divided(outcome.flag_rate(members), outcome.flag_rate(others)) if compared else NAN,
-            "score_difference": apart.value, "score_low": apart.low, "score_high": apart.high,
-            "z": z_of_rates(*outcome.count(members), *outcome.count(others)) if sure else NAN,
-            "p": fisher(*outcome.count(members), *outcome.count(others)) if sure else NAN,
-            "shortfall": shortfall(*outcome.count(members), outcome.rate(others).value)
-            if compared else NAN,
-        }  # fmt: skip
+            **outcome.columns("ratio", outcome.ratio(members, others) if compared else NOTHING),
+            "flag_rate": own,
+            "flag_ratio": _divided(own, flag_rate) if compared else NAN,
+            **outcome.columns("score_difference", apart if compared else NOTHING, "score"),
+            "z": z_of_rates(*counts) if sure else NAN,
+            "p": fisher(*counts) if sure else NAN,
+            "shortfall": missing if compared else NAN,
+        }
         if row["group"] == attribute.names[with_whom] and row["note"] != UNKNOWN:
             row["note"] = "; ".join(filter(None, (chosen, row["note"])))
         rows.append(row)
-        tested.append(row["p"])
-    return _corrected(rows, tested)
+    return _corrected(rows)
 
 
-def _strata(outcome: _Outcome, attribute: AuditedAttribute, reference: Sequence[str]) -> list[dict[str, Any]]:
+def _strata(outcome: _Outcome, attribute: Strata, reference: Sequence[str]) -> list[dict[str, Any]]:
     """Rates against one reference group among people alike in what was given."""
-    (with_whom, chosen), rows, tested = _reference(outcome, attribute, reference), [], []
-    known = attribute.codes >= 0
-    k0, n0 = _per_stratum(outcome, attribute.members(with_whom))
-    all_k, all_n = _per_stratum(outcome, known)
+    (with_whom, chosen), rows = _reference(outcome, attribute, reference), []
+    others = attribute.codes == with_whom
+    all_k, all_n = outcome.per_stratum(attribute.codes >= 0)
     for row, members in _groups(outcome, attribute):
         if row["note"] == UNKNOWN:
             continue
-        k, n = _per_stratum(outcome, members)
+        k, n = outcome.per_stratum(members)
         compared = row["group"] != attribute.names[with_whom]
-        found = mantel_haenszel(k, n, k0, n0, outcome.confidence)
-        risk, odds = (outcome.sure(x) if compared else NOTHING for x in (found.risk, found.odds))
+        within = mantel_haenszel(k, n, *outcome.per_stratum(others), outcome.confidence)
         sure = compared and not outcome.people.clustered
         row |= {
-            "strata": found.used,
-            "ratio_all": outcome.ratio(members, attribute.members(with_whom)).value if compared else NAN,
-            "ratio": risk.value, "ratio_low": risk.low, "ratio_high": risk.high,
-            "odds_ratio": odds.value, "odds_low": odds.low, "odds_high": odds.high,
-            "statistic": found.statistic if sure else NAN,
-            "p": found.p if sure else NAN,
+            "strata": within.used,
+            "ratio_all": outcome.ratio(members, others).value if compared else NAN,
+            **outcome.columns("ratio", within.risk if compared else NOTHING),
+            **outcome.columns("odds_ratio", within.odds if compared else NOTHING, "odds"),
+            "statistic": within.statistic if sure else NAN,
+            "p": within.p if sure else NAN,
             "disparity": conditional_disparity(n - k, k, all_n - all_k, all_k),
-        }  # fmt: skip
+        }
         row["note"] = "; ".join(filter(None, ("" if compared else chosen, row["note"])))
         rows.append(row)
-        tested.append(row["p"])
-    return _corrected(rows, tested)
+    return _corrected(rows)
 
 
-def _by_stratum(outcome: _Outcome) -> list[dict[str, Any]]:
-    strata, rows = outcome.people.strata, []
-    assert strata is not None
-    for attribute in outcome.people.attributes:
-        known, shape = (attribute.codes >= 0) & (strata.codes >= 0), (len(strata.names), max(len(attribute.names), 1))
-        place = strata.codes * shape[1] + attribute.codes
-        n = np.bincount(place[known], minlength=shape[0] * shape[1]).reshape(shape)
-        k = np.bincount(place[known & outcome.favoured], minlength=shape[0] * shape[1]).reshape(shape)
-        for s, g in np.ndindex(len(strata.names), len(attribute.names)):
-            found = outcome.sure(rate(int(k[s, g]), int(n[s, g]), outcome.confidence))
-            rows.append({
-                "attribute": attribute.name, "stratum": strata.names[s], "group": attribute.names[g],
-                "people": int(n[s, g]), "favoured": int(k[s, g]),
-                "rate": found.value, "rate_low": found.low, "rate_high": found.high,
-            })  # fmt: skip
-    return rows
-
-
-def _per_stratum(outcome: _Outcome, members: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Favoured members and members, of each stratum."""
-    strata = outcome.people.strata
-    assert strata is not None
-    size, members = len(strata.names), members & (strata.codes >= 0)
-    k = np.bincount(strata.codes[members & outcome.favoured], minlength=size).astype(float)
-    return k, np.bincount(strata.codes[members], minlength=size).astype(float)
-
-
-def _corrected(rows: list[dict[str, Any]], tested: list[float]) -> list[dict[str, Any]]:
+def _corrected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """p-values by Holm's method within an attribute."""
-    p = np.array(tested)
-    adjusted = np.full(len(p), np.nan)
-    if (~np.isnan(p)).any():
-        adjusted[~np.isnan(p)] = holm(p[~np.isnan(p)])
-    for row, value in zip(rows, adjusted.tolist(), strict=True):
-        row["p_adjusted"] = value
+    for row, p in zip(rows, holm(np.array([row["p"] for row in rows])).tolist(), strict=True):
+        row["p_adjusted"] = p
     return rows
 
 
-def _reference(outcome: _Outcome, attribute: AuditedAttribute, asked: Sequence[str]) -> tuple[int, str]:
+def _reference(outcome: _Outcome, attribute: Strata, asked: Sequence[str]) -> tuple[int, str]:
     """The group to compare with: that which was asked for, or the best-off one of those that are not small."""
     named = [attribute.names.index(name) for name in asked if name in attribute.names]
     if len(named) > 1:
@@ -558,7 +494,7 @@ def _divided(value: float, by: float) -> float:
     return value / by if by > 0 else NAN
 
 
-_ROWS: dict[str, Callable[[_Outcome, AuditedAttribute, Sequence[str]], list[dict[str, Any]]]] = {
+_ROWS: dict[str, Callable[[_Outcome, Strata, Sequence[str]], list[dict[str, Any]]]] = {
     "hiring": _hiring,
     "lending": _lending,
     "strata": _strata,
@@ -568,14 +504,10 @@ _ROWS: dict[str, Callable[[_Outcome, AuditedAttribute, Sequence[str]], list[dict
 _NAME = 32  # of a group or an attribute
 _MOST = 40  # rows shown of one table; all are in to_frame()
 
-Column = tuple[str, str]
-
-
-def heads(kind: str) -> list[Column]:
-    """Headings of a table's columns, each with how it is shown: see `cell`."""
-    first = [("people", "people"), ("favoured", "favoured"), ("rate", "rate%")]
-    ratio = [("ratio", "ratio±")]
-    more = {
+# Headings of a table's columns, each with how it is shown: see `cell`.
+HEADS: dict[str, list[tuple[str, str]]] = {
+    kind: [("people", "people"), ("favoured", "favoured"), ("rate", "rate%"), ("ratio", "ratio±"), *more, ("", "note")]
+    for kind, more in {
         "hiring": [("median rate", "median_rate%"), ("median ratio", "median_ratio"), ("flag ratio", "flag_ratio")],
         "lending": [
             ("flag ratio", "flag_ratio"), ("score difference", "score_difference±score"), ("z", "z"),
@@ -585,8 +517,8 @@ def heads(kind: str) -> list[Column]:
             ("ratio of all", "ratio_all"), ("ratio of odds", "odds_ratio±odds"), ("p", "p?"),
             ("p, corrected", "p_adjusted?"), ("disparity", "disparity"),
         ],
-    }  # fmt: skip
-    return [*first, *ratio, *more[kind], ("", "note")]
+    }.items()
+}  # fmt: skip
 
 
 def cell(row: Any, how: str) -> str:
@@ -614,7 +546,7 @@ def cell(row: Any, how: str) -> str:
 def practice_text(table: "PracticeTable") -> str:
     """Title, one block per attribute, what was counted, sources, limits."""
     parts = [[f"{table.practice.title}; favourable is {table.favourable}"]]
-    columns = heads(table.kind)
+    columns = HEADS[table.kind]
     for attribute, rows in table.frame.groupby("attribute", sort=False):
         lines = [[shown(str(attribute), _NAME), *(head for head, _ in columns)]]
         lines += [
@@ -622,21 +554,12 @@ def practice_text(table: "PracticeTable") -> str:
             for row in rows[:_MOST].to_dict("records")
         ]
         more = [f"... {len(rows) - _MOST} more groups"] if len(rows) > _MOST else []
-        parts.append([*_aligned(lines), *more])
+        widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
+        sides = [str.ljust, *[str.rjust] * (len(widths) - 2), str.ljust]
+        aligned = ["  ".join(f(text, n) for f, text, n in zip(sides, line, widths, strict=True)) for line in lines]
+        parts.append([*map(str.rstrip, aligned), *more])
     parts.append([f"* {sentence}" for sentence in table.practice.counted])
     parts.append(["Follows:", *(f"* {source}." for source in table.practice.sources)])
     parts.append(["Does not establish:", *(f"* {limit}" for limit in table.practice.limits)])
     parts.append([f"Note: {note}." for note in table.notes])
     return "\n\n".join("\n".join(part) for part in parts if part)
-
-
-def _aligned(lines: list[list[str]]) -> list[str]:
-    widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
-    last = len(widths) - 1
-    return [
-        "  ".join(
-            text.ljust(width) if j in (0, last) else text.rjust(width)
-            for j, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]

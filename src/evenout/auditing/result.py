@@ -1,25 +1,24 @@
 """The result of an audit."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pandas as pd
 
 from evenout.auditing import text
-from evenout.auditing import text as sentences
 from evenout.auditing.text import TOO_FEW
 from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import InputError
 from evenout.storage.output import finite
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evenout.auditing.drift import DriftResult
     from evenout.auditing.practice import PracticeTable
-    from evenout.auditing.sample import Everyone
+    from evenout.auditing.sample import AllRows
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Measure:
     Parameters
     ----------
     measure : str
-        A name of `evenout.auditing.inference.MEANINGS`.
+        A name of `evenout.auditing.counted.MEANINGS`.
     group : str or None
         The group it belongs to; None for a comparison of groups.
     detail : str or None
@@ -48,12 +47,12 @@ class Measure:
     group: str | None
     detail: str | None
     value: float
-    low: float
-    high: float
-    p: float
-    p_adjusted: float
-    n: int
-    note: str
+    low: float = float("nan")
+    high: float = float("nan")
+    p: float = float("nan")
+    p_adjusted: float = float("nan")
+    n: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,15 +74,12 @@ class Curve:
     mean_score: FloatArray
     flag_rate: FloatArray
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """One row per value of the number: mean_score, low and high end, flag_rate, low and high end."""
-        import pandas as pd
-
-        found = {"mean_score": self.mean_score, "flag_rate": self.flag_rate}
         columns = {
-            name + end: values[place]
-            for name, values in found.items()
-            for place, end in enumerate(("", "_low", "_high"))
+            name + end: values
+            for name in ("mean_score", "flag_rate")
+            for end, values in zip(("", "_low", "_high"), getattr(self, name), strict=True)
         }
         return pd.DataFrame(columns, index=pd.Index(self.at, name=self.name))
 
@@ -97,8 +93,37 @@ class LeftOut:
     flagged: int
 
 
+class _Pages:
+    """Pages of one audit, or of several by attribute."""
+
+    def to_html(self, *, tables: Sequence[str] = (), **options: Any) -> str:
+        """One self-contained page to hand over, as a string; see `save`."""
+        from evenout.auditing.page import audit_page
+
+        results: Any = self if isinstance(self, Mapping) else {"": self}
+        of_tables = {name: options.pop(name) for name in ("flag_means", "reference") if name in options}
+        return audit_page(results, [self.table(kind, **of_tables) for kind in tables], **options)  # type: ignore[attr-defined]
+
+    def save(self, path: "str | PathLike[str]", *, tables: Sequence[str] = (), **options: Any) -> None:
+        """Write a page to hand over: one HTML file without scripts that asks for nothing. It appears whole or not.
+
+        Parameters
+        ----------
+        path : str or path
+        tables : sequence of {"hiring", "lending", "strata"}
+            What to put in; ``flag_means`` and ``reference`` as in `table`.
+        title, source, input_sha256 : str, optional
+            The page's title, where the data came from, and the hash of the data file.
+        date : datetime, optional
+            By default now.
+        """
+        from evenout.auditing.page import write_audit_page
+
+        write_audit_page(Path(path), self.to_html(tables=tables, **options))
+
+
 @dataclass(frozen=True, repr=False, eq=False)
-class AuditResult:
+class AuditResult(_Pages):
     """What `evenout.audit` found; prints as a short text.
 
     Attributes
@@ -124,7 +149,7 @@ class AuditResult:
         Whether groups share rows, as bands of a number and probable groups do, or rows do not count alike.
     curves : tuple of Curve
         For each protected column that is a number, such as age.
-    everyone : Everyone or None
+    everyone : AllRows or None
         All rows, compared or not, by each attribute alone and crossed: what `table` counts.
     flag_words : str
         Who is flagged, where it is not the share that was asked for.
@@ -151,7 +176,7 @@ class AuditResult:
     groups: IntArray
     shared: bool = False
     curves: tuple[Curve, ...] = ()
-    everyone: "Everyone | None" = None
+    everyone: "AllRows | None" = None
     flag_words: str = ""
     bounded: bool = False
     weighted: bool = False
@@ -177,12 +202,10 @@ class AuditResult:
     @property
     def verdict(self) -> tuple[str, ...]:
         """What was found, in sentences."""
-        return sentences.verdict(self)
+        return text.verdict(self)
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """One row per measure: measure, group, detail, value, low, high, p, p_adjusted, n, note."""
-        import pandas as pd
-
         return pd.DataFrame([asdict(m) for m in self.measures])
 
     def to_dict(self) -> dict[str, Any]:
@@ -223,30 +246,6 @@ class AuditResult:
         confidence = self.settings["confidence"]
         return practice_table(self.everyone, kind, flag_means=flag_means, reference=reference, confidence=confidence)
 
-    def to_html(self, *, tables: Sequence[str] = (), **options: Any) -> str:
-        """One self-contained page to hand over, as a string; see `save`."""
-        from evenout.auditing.page import audit_page
-
-        of_tables = {name: options.pop(name) for name in ("flag_means", "reference") if name in options}
-        return audit_page({"": self}, [self.table(kind, **of_tables) for kind in tables], **options)
-
-    def save(self, path: "str | PathLike[str]", *, tables: Sequence[str] = (), **options: Any) -> None:
-        """Write a page to hand over: one HTML file without scripts that asks for nothing. It appears whole or not.
-
-        Parameters
-        ----------
-        path : str or path
-        tables : sequence of {"hiring", "lending", "strata"}
-            What to put in; ``flag_means`` and ``reference`` as in `table`.
-        title, source, input_sha256 : str, optional
-            The page's title, where the data came from, and the hash of the data file.
-        date : datetime, optional
-            By default now.
-        """
-        from evenout.auditing.page import write_audit_page
-
-        write_audit_page(Path(path), self.to_html(tables=tables, **options))
-
     def _repr_html_(self) -> str:
         from evenout.auditing.page import notebook
 
@@ -262,48 +261,24 @@ class AuditResult:
         return text.audit_text(self)
 
 
-class _Finding(Protocol):
-    @property
-    def verdict(self) -> tuple[str, ...]: ...
-    def to_frame(self) -> "pd.DataFrame": ...
-    def to_dict(self) -> dict[str, Any]: ...
+Found = TypeVar("Found", bound="AuditResult | DriftResult")
 
 
-Found = TypeVar("Found", bound=_Finding)
-
-
-class PerAttribute(Mapping[str, Found]):
+class PerAttribute(dict[str, Found]):
     """A result for each protected column, by its name."""
 
-    def __init__(self, results: Mapping[str, Found]) -> None:
-        self._results = dict(results)
-
-    def __getitem__(self, name: str) -> Found:
-        if name not in self._results:
-            raise KeyError(f"no attribute {name!r}; there are {', '.join(map(repr, self._results))}")
-        return self._results[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._results)
-
-    def __len__(self) -> int:
-        return len(self._results)
+    def __missing__(self, name: str) -> Found:
+        raise KeyError(f"no attribute {name!r}; there are {', '.join(map(repr, self))}")
 
     @property
     def verdict(self) -> tuple[str, ...]:
         """What was found, in sentences, each with its column."""
         return tuple(f"{name}: {sentence}" for name, result in self.items() for sentence in result.verdict)
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """The rows of each result, with the column in front."""
-        import pandas as pd
-
-        frames = []
-        for name, result in self.items():
-            frame = result.to_frame()
-            frame.insert(0, "attribute", name)
-            frames.append(frame)
-        return pd.concat(frames, ignore_index=True)
+        frames = {name: result.to_frame() for name, result in self.items()}
+        return pd.concat(frames, names=["attribute"]).reset_index("attribute").reset_index(drop=True)
 
     def to_dict(self) -> dict[str, Any]:
         """Each result, of types that JSON has."""
@@ -313,7 +288,7 @@ class PerAttribute(Mapping[str, Found]):
         return "\n\n".join(f"{name}\n{'=' * len(name)}\n{result!r}" for name, result in self.items())
 
 
-class AttributeAudits(PerAttribute[AuditResult]):
+class AttributeAudits(_Pages, PerAttribute[AuditResult]):
     """An audit for each protected column, by its name, and perhaps one for their crossing.
 
     Corrected p-values are corrected for the tests of all columns together.
@@ -338,27 +313,12 @@ class AttributeAudits(PerAttribute[AuditResult]):
 
     def table(self, kind: str, *, flag_means: str = "bad", reference: str | Sequence[str] = ()) -> "PracticeTable":
         """One table of all columns; see `AuditResult.table`."""
-        from dataclasses import replace
-
         from evenout.auditing.practice import practice_table
 
-        parts = [found.everyone for found in self.values() if found.everyone is not None]
+        parts = [audit.everyone for audit in self.values() if audit.everyone is not None]
         people = replace(parts[0], attributes=tuple(part.attributes[-1] for part in parts))
         confidence = next(iter(self.values())).settings["confidence"]
         return practice_table(people, kind, flag_means=flag_means, reference=reference, confidence=confidence)
-
-    def to_html(self, *, tables: Sequence[str] = (), **options: Any) -> str:
-        """One page of all columns, as a string; see `AuditResult.save`."""
-        from evenout.auditing.page import audit_page
-
-        of_tables = {name: options.pop(name) for name in ("flag_means", "reference") if name in options}
-        return audit_page(self, [self.table(kind, **of_tables) for kind in tables], **options)
-
-    def save(self, path: "str | PathLike[str]", *, tables: Sequence[str] = (), **options: Any) -> None:
-        """Write a page of all columns to hand over; see `AuditResult.save`."""
-        from evenout.auditing.page import write_audit_page
-
-        write_audit_page(Path(path), self.to_html(tables=tables, **options))
 
     def _repr_html_(self) -> str:
         return "".join(result._repr_html_() for result in self.values())

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import combinations, product
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import csc_array
 
 from evenout.core.flags import flag_threshold, flagged_share, weighted_quantile
@@ -22,37 +23,31 @@ from evenout.metrics import read_labels
 from evenout.tables.rows import (
     LARGEST,
     read_clusters,
-    read_numbers,
-    read_outcomes,
-    read_propensity,
+    read_known_labels,
     read_sample_weight,
-    refuse_lone_propensity,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 CURVE_POINTS = 12  # where the curve of a number is measured
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Strata:
-    """One code per row, 0.., -1 for none, and a name per code."""
+    """Parts of the rows: values of what was given, or of one protected attribute."""
 
-    codes: IntArray
+    codes: IntArray  # 0, 1, ... in the order of the names; -1 for none
     names: tuple[str, ...]
+    name: str = ""  # of the attribute, or of all of them crossed
+    numbers: FloatArray | None = None  # (n, k), that were cut: rows of one stratum still differ in them
+    numbers_named: tuple[str, ...] = ()
 
     def of(self, rows: BoolArray) -> "Strata":
-        """The same of some of the rows, by the codes that these have."""
-        codes = self.codes[rows]
-        used, place = np.unique(codes[codes >= 0], return_inverse=True)
-        found = np.full(len(codes), -1, dtype=np.intp)
-        found[codes >= 0] = place
-        return Strata(found, tuple(self.names[u] for u in used))
+        """Some of the rows, by the codes that these have."""
+        used, codes = np.unique(np.append(-1, self.codes[rows]), return_inverse=True)
+        names, numbers = tuple(self.names[u] for u in used[1:]), None if self.numbers is None else self.numbers[rows]
+        return replace(self, codes=codes[1:] - 1, names=names, numbers=numbers)
 
 
-class Curve(NamedTuple):
+class CurveGrid(NamedTuple):
     """A number among the protected columns: where its curve is measured, and how much each row belongs there."""
 
     name: str
@@ -60,46 +55,18 @@ class Curve(NamedTuple):
     members: Membership
 
 
-@dataclass(frozen=True)
-class Grouped:
-    """How much each of n rows belongs to the groups that are compared.
+class Grouped(NamedTuple):
+    """How much each of n rows belongs to the groups that are compared; see `AuditInputs`.
 
-    Parameters
-    ----------
-    names : tuple of str
-    sample : Sample
-        Rows, their weights and clusters.
-    left_out : dict of str to float
-        The size of each group that is too small.
-    small : Membership or None
-        How much rows belong to these.
-    whole : bool
-        Whether groups are hard, rows count alike and each cluster lies within a group: rows can be counted and drawn.
-    curves : tuple of Curve
+    ``left_out`` has the size of each group that is too small, and ``small`` how much rows belong to these.
     """
 
     names: tuple[str, ...]
     sample: Sample
-    left_out: dict[str, float]
-    small: Membership | None
     whole: bool
-    curves: tuple[Curve, ...] = ()
-
-    @property
-    def codes(self) -> IntArray:
-        """The group that each row belongs to most, shape (n,); -1 for none."""
-        return self.sample.members.codes
-
-    def of(self, rows: BoolArray) -> "Grouped":
-        """The same of some of the rows."""
-        if rows.all():
-            return self
-        places = np.flatnonzero(rows)
-        curves = tuple(curve._replace(members=curve.members.among(places)) for curve in self.curves)
-        sample = self.sample.of(rows)
-        if sample.clusters is not None:
-            sample = replace(sample, clusters=np.unique(sample.clusters, return_inverse=True)[1])
-        return replace(self, sample=sample, curves=curves)
+    curves: tuple[CurveGrid, ...]
+    left_out: dict[str, int]
+    small: Membership | None
 
 
 def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | None, rules: Groups) -> Grouped:
@@ -117,7 +84,7 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
     whole = coded.whole and weight is None and nested
     sizes = every.expected if whole else np.minimum(every.size, every.expected)
     tally = {name: max(int(size + 1e-9), 1) for name, size in zip(names, sizes, strict=True)}
-    least, unit = rules.min_size, "rows" if clusters is None else "clusters"
+    unit = "rows" if clusters is None else "clusters"
     groups = settle(tally, rules, unit)
     if len(groups.labels) < 2:
         named = ", ".join(f"{name!r} ({size})" for name, size in [*groups.left_out.items()][:10])
@@ -125,16 +92,22 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
         raise InputError(
             "fewer than two groups have {least} {unit} or more, so nothing can be compared; "
             "too small: {named}; lower {@min_size}, set {small='merge'}, or give more rows",
-            least=least, unit=unit, named=named,
+            least=rules.min_size, unit=unit, named=named,
         )  # fmt: skip
-    place = np.array([groups.code_of[name] for name in names], dtype=np.intp)
-    kept, out = place >= 0, np.flatnonzero(place < 0)
-    joined = csc_array(phi[:, kept] @ _indicator(place[kept], len(groups.labels)))
+    code = np.array([groups.code_of[name] for name in names], dtype=np.intp)
+    kept, out = np.flatnonzero(code >= 0), np.flatnonzero(code < 0)
+    joins = csc_array((np.ones(len(kept)), (np.arange(len(kept)), code[kept])), shape=(len(kept), len(groups.labels)))
+    joined = csc_array(phi[:, kept] @ joins)
     joined.eliminate_zeros()
-    members = Membership(joined, _compared(coded, len(groups.labels), whole or coded.whole))
+    G = len(groups.labels)
+    compared = Comparison.of_all(G)
+    if not coded.whole:  # bands of a number are compared by their size
+        bands = any(attribute.knots is not None for attribute in coded.coder.attributes)
+        compared = Comparison(G, (Block(tuple(range(G)), by_size=bands),), tuple(combinations(range(G), 2)))
+    members = Membership(joined, compared)
     left = Membership(csc_array(phi[:, out]), Comparison.of_all(len(out))) if len(out) else None
-    sized = {names[g]: float(sizes[g]) for g in out}
-    return Grouped(groups.labels, replace(every, members=members), sized, left, whole, _curves(coded))
+    sizes_out = {names[g]: int(sizes[g]) for g in out}
+    return Grouped(groups.labels, replace(every, members=members), whole, _curves(coded), sizes_out, left)
 
 
 def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
@@ -150,11 +123,11 @@ def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
         rows.append(np.flatnonzero((key >= 0) & (share > 0)))
         keys.append(key[rows[-1]])
         shares.append(share[rows[-1]])
-    found, columns = np.unique(np.concatenate(keys), return_inverse=True)
+    occurring, columns = np.unique(np.concatenate(keys), return_inverse=True)
     at = np.concatenate(rows), columns
-    phi = csc_array((np.concatenate(shares), at), shape=(len(numbers), len(found)))
+    phi = csc_array((np.concatenate(shares), at), shape=(len(numbers), len(occurring)))
     phi.sum_duplicates()
-    values = np.stack(np.unravel_index(found, sizes), axis=1).tolist()
+    values = np.stack(np.unravel_index(occurring, sizes), axis=1).tolist()
     named = [
         group_name(
             [attribute.name for attribute in coder.attributes],
@@ -165,20 +138,7 @@ def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
     return named, phi
 
 
-def _indicator(place: IntArray, width: int) -> csc_array:
-    return csc_array((np.ones(len(place)), (np.arange(len(place)), place)), shape=(len(place), width))
-
-
-def _compared(coded: Coded, n_groups: int, hard: bool) -> Comparison:
-    """Each group with each other; bands of a number by their size."""
-    if hard:
-        return Comparison.of_all(n_groups)
-    bands = any(attribute.knots is not None for attribute in coded.coder.attributes)
-    overlaps = tuple((g, h) for g in range(n_groups) for h in range(g + 1, n_groups))
-    return Comparison(n_groups, (Block(tuple(range(n_groups)), by_size=bands),), overlaps)
-
-
-def _curves(coded: Coded) -> tuple[Curve, ...]:
+def _curves(coded: Coded) -> tuple[CurveGrid, ...]:
     """Finer bands of each number, for its curve."""
     curves = []
     for attribute, numbers in coded.coder.by_attribute(coded.numbers):
@@ -186,68 +146,40 @@ def _curves(coded: Coded) -> tuple[Curve, ...]:
             values = numbers[:, 0]
             fine = Attribute.of_bands(attribute.name, QuantileSketch.of(values[~np.isnan(values)]), CURVE_POINTS)
             assert fine.knots is not None
-            curves.append(Curve(attribute.name, fine.knots, Membership.of_bands(values, fine.knots)))
+            curves.append(CurveGrid(attribute.name, fine.knots, Membership.of_bands(values, fine.knots)))
     return tuple(curves)
 
 
 @dataclass(frozen=True, eq=False)
-class AuditedAttribute:
-    """One protected attribute, or all of them crossed.
-
-    ``codes`` has the place of each row's group in ``names``, -1 where it is unknown.
-    """
-
-    name: str
-    codes: IntArray
-    names: tuple[str, ...]
-
-    def members(self, group: int) -> BoolArray:
-        """Whether each row belongs to a group."""
-        return self.codes == group
-
-
-@dataclass(frozen=True, eq=False)
-class Everyone:
-    """All rows, also those that are not compared because their group is small or unknown.
-
-    Parameters
-    ----------
-    scores : array of shape (n,)
-    flagged : array of shape (n,)
-    attributes : tuple of Attribute
-        Each column of the sensitive features and, if there are several, last, all crossed.
-    strata : Strata or None
-    clustered : bool
-        Whether rows belong together, so that they are no independent people.
-    """
+class AllRows:
+    """All rows, also those that are not compared because their group is small or unknown."""
 
     scores: FloatArray
     flagged: BoolArray
-    attributes: tuple[AuditedAttribute, ...]
+    attributes: tuple[Strata, ...]  # each column of the sensitive features and, if there are several, last, all crossed
     strata: Strata | None
-    clustered: bool
+    clustered: bool  # rows belong together, so that they are no independent people
 
 
-def read_attributes(sensitive_features: Any, n_rows: int) -> tuple[AuditedAttribute, ...]:
-    """The attributes of rows whose groups have been checked.
+def read_attributes(sensitive_features: Any, n_rows: int) -> tuple[Strata, ...]:
+    """The attributes of rows whose groups have been checked, and last, if there are several, all crossed.
 
     >>> [(a.name, a.names) for a in read_attributes([["f", "old"], ["m", "old"]], 2)]
     [('attribute 1', ('f', 'm')), ('attribute 2', ('old',)), ('all crossed', ('f & old', 'm & old'))]
     """
-    import pandas as pd
-
     frame = pd.DataFrame(sensitive_features).reset_index(drop=True)
-    plain = [isinstance(name, str) and bool(name) for name in frame.columns]
-    names = [str(name) if all(plain) else f"attribute {j + 1}" for j, name in enumerate(frame.columns)]
-    if len(names) == 1:
-        return (_attribute("group" if not plain[0] else names[0], frame, n_rows),)
-    each = [_attribute(name, frame.iloc[:, [j]], n_rows) for j, name in enumerate(names)]
-    return (*each, _attribute("all crossed" if not all(plain) else " & ".join(names), frame, n_rows))
-
-
-def _attribute(name: str, columns: "pd.DataFrame", n_rows: int) -> AuditedAttribute:
-    groups = label_rows(columns, n_rows, unknown="ignore")
-    return AuditedAttribute(name, groups.codes, groups.labels)
+    plain = all(isinstance(name, str) and bool(name) for name in frame.columns)
+    names = [str(name) if plain else f"attribute {j + 1}" for j, name in enumerate(frame.columns)]
+    parts = [(name, frame.iloc[:, [j]]) for j, name in enumerate(names)]
+    if len(parts) == 1:
+        parts = [(names[0] if plain else "group", frame)]
+    else:
+        parts.append((" & ".join(names) if plain else "all crossed", frame))
+    attributes = []
+    for name, columns in parts:
+        groups = label_rows(columns, n_rows, unknown="ignore")
+        attributes.append(Strata(groups.codes, groups.labels, name))
+    return tuple(attributes)
 
 
 STRATUM_BINS = 5  # a numeric column with more distinct values is cut at its quantiles into so many strata
@@ -274,25 +206,8 @@ class Labels:
         """Whether somebody chose the rows, in a way that nobody tells."""
         return self.partial and self.weight is None
 
-    def of(self, rows: BoolArray) -> "Labels":
-        """The same of some of the rows."""
-        return Labels(self.values[rows], None if self.weight is None else self.weight[rows], self.partial)
 
-
-@dataclass(frozen=True)
-class Alike:
-    """Strata of rows alike in what was given, -1 for none, and the numbers that rows of one still differ in."""
-
-    strata: Strata
-    numbers: FloatArray | None
-    named: tuple[str, ...]
-
-    def of(self, rows: BoolArray) -> "Alike":
-        """The same of some of the rows."""
-        return Alike(self.strata.of(rows), None if self.numbers is None else self.numbers[rows], self.named)
-
-
-class Flags(NamedTuple):
+class FlaggedRows(NamedTuple):
     """Who is flagged, shape (n,).
 
     ``fixed`` says whether the rule is fixed in advance, as by a threshold, and not by these rows' share. ``words`` say
@@ -306,35 +221,27 @@ class Flags(NamedTuple):
 
 @dataclass(frozen=True)
 class AuditInputs:
-    """What is audited: n rows with a score and a group each; labels, features and strata where given.
-
-    ``background`` has the scores of rows that are not compared, because their group is unknown or small: they count
-    towards the share flagged alone. ``left_out`` has rows and flagged rows of small groups, by name. ``grouped`` says
-    how much rows belong to groups; ``codes`` is what they belong to most. ``everyone`` has all rows, compared or not,
-    for tables.
-    """
+    """n rows with a score and a group each; labels, features and strata where given."""
 
     scores: FloatArray
-    grouped: Grouped
-    flags: Flags
+    names: tuple[str, ...]  # of the groups that are compared
+    sample: Sample  # how much rows belong to groups; their weights and clusters
+    whole: bool  # groups are hard, rows count alike, each cluster lies within a group: rows can be counted and drawn
+    curves: tuple[CurveGrid, ...]
+    flags: FlaggedRows
     labels: Labels | None
-    features: "pd.DataFrame | None"
-    alike: Alike | None
-    background: FloatArray
-    left_out: dict[str, tuple[int, int]]
+    features: pd.DataFrame | None
+    alike: Strata | None
+    background: FloatArray  # scores of rows of unknown or small groups, which count towards the share flagged alone
+    left_out: dict[str, tuple[int, int, int]]  # size, rows and flagged rows of each small group
     notes: tuple[str, ...]
     probable: GroupProbabilities | None
-    everyone: Everyone | None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the groups."""
-        return self.grouped.names
+    everyone: AllRows | None
 
     @cached_property
     def codes(self) -> IntArray:
         """The group that each row belongs to most, shape (n,)."""
-        return self.grouped.codes
+        return self.sample.members.codes
 
     @cached_property
     def counts(self) -> IntArray:
@@ -342,19 +249,24 @@ class AuditInputs:
         return np.rint(np.asarray(self.sample.members.weights.sum(axis=0)).ravel()).astype(np.intp)
 
     @property
-    def sample(self) -> Sample:
-        """The rows as they are measured."""
-        return self.grouped.sample
-
-    @property
     def clusters(self) -> IntArray | None:
         """Codes, 0.., of the clusters that the rows belong to."""
-        return self.grouped.sample.clusters
+        return self.sample.clusters
 
     @property
     def bounded(self) -> bool:
         """Whether groups are known by probabilities that need not know all that the score uses."""
         return self.probable is not None and not self.probable.sufficient and not self.sample.members.hard
+
+    def of(self, rows: BoolArray) -> "AuditInputs":
+        """Scores and groups of some of the rows."""
+        if rows.all():
+            return self
+        curves = tuple(curve._replace(members=curve.members.among(np.flatnonzero(rows))) for curve in self.curves)
+        sample = self.sample.of(rows)
+        if sample.clusters is not None:
+            sample = replace(sample, clusters=np.unique(sample.clusters, return_inverse=True)[1])
+        return replace(self, scores=self.scores[rows], sample=sample, curves=curves)
 
     def units(self, used: BoolArray | None = None) -> int:
         """Independent units among all rows, or those used: the clusters that these belong to, or the rows."""
@@ -398,49 +310,50 @@ def read_audit_inputs(
     grouped = group_rows(coded, members, weight, groups)
     probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
     known_labels = read_known(labels, label_propensity, scores, n)
-    if X is not None:
-        _refuse_features(grouped, probable, weight)
+    # X compares single rows: not where these have no one group, or do not count alike
+    spanning = members is not None and not grouped.whole and not grouped.curves
+    beside = "{@sample_weight}" if weight is not None else "{@clusters} that span groups" if spanning else ""
+    beside = "{@sensitive_features} that are probabilities" if probable is not None else beside
+    if X is not None and beside:
+        raise InputError(f"{{@X}} does not go with {beside}: it compares single rows of known groups; leave it out")
     features, unused = (None, []) if X is None else _features(aligned(X, "X", scores, n))
-    alike = None if given is None else read_alike(aligned(given, "given", scores, n))
+    alike = None if given is None else read_strata(aligned(given, "given", scores, n))
     column = None if flags is None else aligned(flags, "flags", scores, n)
     flagged = who_is_flagged(values, weight, contamination, threshold, column)
     notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in unused]
-    if alike is not None and (missing := int((alike.strata.codes < 0).sum())):
+    if alike is not None and (missing := int((alike.codes < 0).sum())):
         notes.append(f"{missing:,} of {n:,} rows have a missing value in given: they are in no stratum")
     everyone = None
     if probable is None and weight is None:
-        strata = None if alike is None else alike.strata
         attributes = read_attributes(coded.sensitive, n)
-        everyone = Everyone(values, flagged.flagged, attributes, strata, clusters is not None)
+        everyone = AllRows(values, flagged.flagged, attributes, alike, clusters is not None)
     known = np.asarray(grouped.sample.members.weights.sum(axis=1)).ravel() > 0
-    small = (
-        np.zeros(n, dtype=bool) if grouped.small is None else np.asarray(grouped.small.weights.sum(axis=1)).ravel() > 0
-    )
+    if known_labels is not None:
+        by_chance = None if known_labels.weight is None else known_labels.weight[known]
+        known_labels = Labels(known_labels.values[known], by_chance, known_labels.partial)
+    left_out, small = {}, np.zeros(n, dtype=bool)
+    if grouped.small is not None:  # rows and flagged rows; those expected, where groups share rows
+        phi = grouped.small.weights
+        small = np.asarray(phi.sum(axis=1)).ravel() > 0
+        rows, hit = (np.asarray(phi.T @ z.astype(float)).tolist() for z in (np.ones(n), flagged.flagged))
+        sizes = zip(grouped.left_out.items(), rows, hit, strict=True)
+        left_out = {name: (size, round(a), round(b)) for (name, size), a, b in sizes}
     unknown = int((~known & ~small).sum())
     if unknown:
         notes.append(f"{unknown} of {n} rows have no known group: not compared, but counted when flagging")
     return AuditInputs(
-        values[known],
-        grouped.of(known),
+        values,
+        *grouped[:4],
         flagged._replace(flagged=flagged.flagged[known]),
-        None if known_labels is None else known_labels.of(known),
+        known_labels,
         None if features is None else features[known].reset_index(drop=True),
         None if alike is None else alike.of(known),
         values[~known],
-        _left_out(grouped, flagged.flagged),
+        left_out,
         tuple(notes),
         probable,
         everyone,
-    )
-
-
-def _left_out(grouped: Grouped, flagged: BoolArray) -> dict[str, tuple[int, int]]:
-    """Rows and flagged rows of each group that is too small; those expected, where groups share rows."""
-    if grouped.small is None:
-        return {}
-    phi = grouped.small.weights
-    rows, hit = (np.asarray(phi.T @ z.astype(float)) for z in (np.ones(len(flagged)), flagged))
-    return {name: (round(float(a)), round(float(b))) for name, a, b in zip(grouped.left_out, rows, hit, strict=True)}
+    ).of(known)
 
 
 def who_is_flagged(
@@ -449,18 +362,19 @@ def who_is_flagged(
     contamination: float,
     threshold: float | None = None,
     flags: Any = None,
-) -> Flags:
+) -> FlaggedRows:
     """Who is flagged: by a column, by a threshold, or the share of rows or of weight nearest to the one asked for.
 
     >>> who_is_flagged(np.array([1.0, 2.0, 3.0, 3.0]), None, 0.25)
-    Flags(flagged=array([False, False,  True,  True]), fixed=True, words='50% flagged (25% asked for: ties)')
+    FlaggedRows(flagged=array([False, False,  True,  True]), fixed=True, words='50% flagged (25% asked for: ties)')
     """
     if flags is not None:
         flagged = read_labels(flags, name=Message("{@flags}"))
-        return Flags(flagged, fixed=True, words=f"{_share(flagged, weight)} flagged by the column given")
+        return FlaggedRows(flagged, fixed=True, words=f"{_share(flagged, weight)} flagged by the column given")
     if threshold is not None:
         flagged = scores >= threshold
-        return Flags(flagged, fixed=True, words=f"{_share(flagged, weight)} flagged: score of {threshold:g} or more")
+        words = f"{_share(flagged, weight)} flagged: score of {threshold:g} or more"
+        return FlaggedRows(flagged, fixed=True, words=words)
     if weight is not None and isinstance(contamination, Integral):
         raise InputError(
             "{contamination=} is a count of rows, which does not go with {@sample_weight}; give a share",
@@ -468,8 +382,8 @@ def who_is_flagged(
         )
     n = len(scores)
     if weight is None:
-        place = int(flag_threshold(np.arange(n, dtype=float), flagged_share(contamination, n)))
-        cut, asked = float(np.partition(scores, place)[place]), float(n - 1 - place)
+        last = int(flag_threshold(np.arange(n, dtype=float), flagged_share(contamination, n)))
+        cut, asked = float(np.partition(scores, last)[last]), float(n - 1 - last)
     else:
         asked = float(contamination * weight.sum())
         cut = weighted_quantile(scores, weight, 1.0 - contamination)
@@ -478,11 +392,11 @@ def who_is_flagged(
     nearer = above + tied - asked < asked - above or above == 0.0
     flagged = scores >= cut if nearer and above + tied < own.sum() else scores > cut
     if tied <= max(_COARSE * asked, 1.5 * float(own.max())) or not flagged.any():
-        return Flags(flagged, fixed=False)
+        return FlaggedRows(flagged, fixed=False)
     wanted = f"{contamination:,} rows" if isinstance(contamination, Integral) else f"{100 * contamination:.3g}%"
     reached = f"{int(flagged.sum()):,} rows" if isinstance(contamination, Integral) else _share(flagged, weight)
     words = f"{reached} flagged ({wanted} asked for: ties)" if reached != wanted else ""
-    return Flags(flagged, fixed=True, words=words)
+    return FlaggedRows(flagged, fixed=True, words=words)
 
 
 def _share(flagged: BoolArray, weight: FloatArray | None) -> str:
@@ -491,109 +405,74 @@ def _share(flagged: BoolArray, weight: FloatArray | None) -> str:
 
 def read_known(labels: Any, label_propensity: Any, scores: Any, n: int) -> Labels | None:
     """Labels, which may have gaps, and the chance with which each row got one."""
-    if labels is None:
-        refuse_lone_propensity(labels, label_propensity)
+    read = read_known_labels(
+        None if labels is None else aligned(labels, "labels", scores, n), label_propensity, n, learn=False
+    )
+    if read is None:
         return None
-    values = read_outcomes(aligned(labels, "labels", scores, n))
+    values, chances = read
     gaps = np.isnan(values)
     if gaps.all():
         raise InputError("{@labels} has no label at all; give some, or leave {@labels} out")
     if not gaps.any():
-        read_labels(labels, both=True)
-    if not gaps.any() or label_propensity is None:
-        return Labels(values, None, bool(gaps.any()))
-    return Labels(values, 1.0 / read_propensity(label_propensity, n), partial=True)
-
-
-def _refuse_features(grouped: Grouped, probable: GroupProbabilities | None, weight: FloatArray | None) -> None:
-    """Refuse what compares single rows, where these have no one group, or do not count alike."""
-    spanning = grouped.sample.clusters is not None and not grouped.whole and not grouped.curves
-    beside = "{@sample_weight}" if weight is not None else "{@clusters} that span groups" if spanning else ""
-    beside = "{@sensitive_features} that are probabilities" if probable is not None else beside
-    if beside:
-        raise InputError(f"{{@X}} does not go with {beside}: it compares single rows of known groups; leave it out")
-
-
-def read_alike(given: Any) -> Alike:
-    """Strata of rows alike in the columns given, and the numbers among these that were cut.
-
-    Texts are told apart by value, numbers too if they are few, else they are cut at quantiles. A missing value puts a
-    row in no stratum.
-    """
-    frame = _frame(given, "given")
-    strata, numbers, named = read_strata(frame), [], []
-    for j in range(frame.shape[1]):
-        column = frame.iloc[:, j]
-        if _is_cut(column):
-            numbers.append(column.to_numpy(dtype=float, na_value=np.nan))
-            named.append("the number given" if isinstance(frame.columns[j], int) else str(frame.columns[j]))
-    return Alike(strata, np.nan_to_num(np.stack(numbers, axis=1)) if numbers else None, tuple(named))
+        read_labels(values.astype(int), both=True)
+    return Labels(values, None if chances is None or not gaps.any() else 1.0 / chances, bool(gaps.any()))
 
 
 def read_strata(given: Any) -> Strata:
     """Strata of equal rows: texts by value, numbers by value if few, else cut at quantiles; none where one is missing.
 
-    >>> read_strata(["b", "a", "b"])
-    Strata(codes=array([1, 0, 1]), names=('a', 'b'))
+    >>> strata = read_strata(["b", "a", "b"])
+    >>> strata.codes.tolist(), strata.names
+    ([1, 0, 1], ('a', 'b'))
     """
     frame = _frame(given, "given")
-    numbers = sum(_is_cut(frame.iloc[:, j]) for j in range(frame.shape[1]))
-    bins = min(STRATUM_BINS, int(_MOST_PARTS ** (1 / max(numbers, 1)) + 1e-9))
-    columns = [
-        bin_column(frame.iloc[:, j], bins if _is_cut(frame.iloc[:, j]) else STRATUM_BINS) for j in range(frame.shape[1])
-    ]
+    columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
+    cut = [j for j, column in enumerate(columns) if _is_number(column) and column.nunique() > STRATUM_BINS]
+    bins = min(STRATUM_BINS, int(_MOST_PARTS ** (1 / max(len(cut), 1)) + 1e-9))
+    parts = [bin_column(column, bins if j in cut else STRATUM_BINS) for j, column in enumerate(columns)]
     named = not all(isinstance(name, int) for name in frame.columns)
-    table = np.column_stack([column.codes for column in columns])
+    table = np.column_stack([part.codes for part in parts])
     known = (table >= 0).all(axis=1)
-    combos, place = np.unique(table[known], axis=0, return_inverse=True)
+    combos, part_of = np.unique(table[known], axis=0, return_inverse=True)
     codes = np.full(len(table), -1, dtype=np.intp)
-    codes[known] = place.ravel()
-    names = [
+    codes[known] = part_of.ravel()
+    names = tuple(
         " & ".join(
-            f"{frame.columns[j]} {column.names[c]}" if named else column.names[c]
-            for j, (column, c) in enumerate(zip(columns, combo, strict=True))
+            f"{frame.columns[j]} {part.names[c]}" if named else part.names[c]
+            for j, (part, c) in enumerate(zip(parts, combo, strict=True))
         )
         for combo in combos
-    ]
-    return Strata(codes, tuple(names))
+    )
+    if not cut:
+        return Strata(codes, names)
+    numbers = np.stack([columns[j].to_numpy(dtype=float, na_value=np.nan) for j in cut], axis=1)
+    of_numbers = ["the number given" if isinstance(frame.columns[j], int) else str(frame.columns[j]) for j in cut]
+    return Strata(codes, names, numbers=np.nan_to_num(numbers), numbers_named=tuple(of_numbers))
 
 
-def _is_cut(column: "pd.Series") -> bool:
-    """Whether a column is a number of so many values that it is cut at its quantiles."""
-    import pandas as pd
-
-    plain = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-    return bool(plain and column.nunique() > STRATUM_BINS)
+def _is_number(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
-def bin_column(column: "pd.Series", n_bins: int) -> Strata:
+def bin_column(column: pd.Series, n_bins: int) -> Strata:
     """Codes of one column: its values, or quantile bins ``low to high`` of a numeric one with more than ``n_bins``."""
-    import pandas as pd
-
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+    if _is_number(column) and column.nunique() > n_bins:
         numbers = column.to_numpy(dtype=float, na_value=np.nan)
         present = numbers[~np.isnan(numbers)]
-        if len(np.unique(present)) > n_bins:
-            return _quantile_bins(numbers, present, n_bins)
+        cuts = np.unique(np.quantile(present, np.arange(1, n_bins) / n_bins))
+        _, bins = np.unique(np.searchsorted(cuts, present), return_inverse=True)
+        ends = [(present[bins == b].min(), present[bins == b].max()) for b in range(bins.max() + 1)]
+        codes = np.full(len(numbers), -1, dtype=np.intp)
+        codes[~np.isnan(numbers)] = bins
+        return Strata(codes, tuple(f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends))
     codes, values = pd.factorize(column, sort=True, use_na_sentinel=True)
     names = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     return Strata(codes.astype(np.intp), tuple(names))
 
 
-def _quantile_bins(numbers: FloatArray, present: FloatArray, n_bins: int) -> Strata:
-    cuts = np.unique(np.quantile(present, np.arange(1, n_bins) / n_bins))
-    _, codes = np.unique(np.searchsorted(cuts, present), return_inverse=True)
-    ends = [(present[codes == c].min(), present[codes == c].max()) for c in range(codes.max() + 1)]
-    names = [f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends]
-    everyone = np.full(len(numbers), -1, dtype=np.intp)
-    everyone[~np.isnan(numbers)] = codes
-    return Strata(everyone, tuple(names))
-
-
-def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:
+def _features(X: Any) -> tuple[pd.DataFrame, list[str]]:
     """Features as a frame with text names, and the names of text columns with too many values, left out."""
-    import pandas as pd
-
     frame = _frame(X, "X")
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
     if frame.columns.has_duplicates:
@@ -618,9 +497,7 @@ def _features(X: Any) -> tuple["pd.DataFrame", list[str]]:
     return frame, left_out
 
 
-def _frame(values: Any, name: str) -> "pd.DataFrame":
-    import pandas as pd
-
+def _frame(values: Any, name: str) -> pd.DataFrame:
     if isinstance(values, str) or np.ndim(values) not in (1, 2):
         raise ValueError(f"{name} must hold one value per row (n,), or several (n, columns)")
     frame = pd.DataFrame(values)
@@ -641,8 +518,8 @@ def aligned(values: Any, name: str, scores: Any, n_rows: int) -> Any:
     """The values, if they have one row per score and, where both carry an index, the same order."""
     length = len(values) if hasattr(values, "__len__") else -1
     if length != n_rows:
-        found = f"has {length} rows" if length >= 0 else "has no rows"
-        raise ValueError(f"{name} {found}, but scores has {n_rows}; give one row per score")
+        got = f"has {length} rows" if length >= 0 else "has no rows"
+        raise ValueError(f"{name} {got}, but scores has {n_rows}; give one row per score")
     if shuffled(values, scores):
         raise ValueError(
             f"{name} and scores have the same index in a different order; align them first, "

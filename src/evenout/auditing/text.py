@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenout.auditing.inference import MEANINGS
+from evenout.auditing.counted import MEANINGS
 
 if TYPE_CHECKING:
     from evenout.auditing.result import AuditResult, Measure
@@ -43,9 +43,7 @@ _NAMED = 3  # groups named with what they have beyond equal rates
 
 def verdict(result: "AuditResult") -> tuple[str, ...]:
     """What was found, one sentence or two per question."""
-    sentences = (
-        [_possible_means(result), _possible_flags(result)] if result.bounded else [_means(result), _flags(result)]
-    )
+    sentences = [_means(result), _flags(result)]
     if result.has("true_positive_rate_gap"):
         sentences.append(_labels(result))
     if result.has("conditional_parity"):
@@ -66,6 +64,8 @@ def _means(result: "AuditResult") -> str:
     gap = result.get("demographic_parity")
     if np.isnan(gap.value):
         return "All scores are equal, so the groups cannot differ."
+    if result.bounded:
+        return _possible_means(gap)
     low, high = _ends(result, "mean_score")
     spread = np.sqrt(result.get("demographic_parity_raw").value / gap.value) if gap.value > 0 else np.nan
     apart = (high.value - low.value) / spread if spread > 0 else 0.0
@@ -82,11 +82,8 @@ def _means(result: "AuditResult") -> str:
 _NO_MORE = "probabilities alone cannot say more"
 
 
-def _possible_means(result: "AuditResult") -> str:
+def _possible_means(gap: "Measure") -> str:
     """What probabilities of groups leave open, of mean scores."""
-    gap = result.get("demographic_parity")
-    if np.isnan(gap.value):
-        return "All scores are equal, so the groups cannot differ."
     if np.isnan(gap.low):
         return f"Mean scores of groups known by probability: {_NO_MORE} than bounds, and no intervals were asked for."
     least, most = (np.sqrt(max(end, 0.0)) for end in (gap.low, gap.high))
@@ -94,15 +91,9 @@ def _possible_means(result: "AuditResult") -> str:
     return f"{sure}: a typical gap between {least:.2g} and {most:.2g} standard deviations is possible; {_NO_MORE}."
 
 
-def _possible_flags(result: "AuditResult") -> str:
+def _possible_flags(ratio: "Measure", who: str) -> str:
     """What probabilities of groups leave open, of flag rates."""
-    ratio = result.get("flag_rate_ratio")
-    low, high = _ends(result, "flag_rate")
-    if high.value == 0:
-        return "Nobody is flagged."
-    who = (
-        f"by its probabilities {_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}"
-    )
+    who = f"by its probabilities {who}"
     if np.isnan(ratio.low):
         return f"Flag rates of groups known by probability: {who}."
     sure = "Flag rates differ, whoever the members are" if ratio.high < 1 else "Whether flag rates differ is open"
@@ -117,20 +108,25 @@ def _flags(result: "AuditResult") -> str:
     low, high = _ends(result, "flag_rate")
     if high.value == 0:
         return "Nobody is flagged."
-    found = (
+    who = f"{_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}"
+    if result.bounded:
+        return _possible_flags(ratio, who)
+    verdict = (
         "Flag rates, not tested",
         f"Flag rates differ by more than chance explains ({_p(ratio)})",
         f"Flag rates are likely to differ, but that is not settled ({_p(ratio)})",
         f"No difference in flag rates can be told from noise ({_p(ratio)})",
     )[grade(ratio, result)]
     unseen = f" {_seen(result, 'flag_rate')}" if grade(ratio, result) == _NOISE else ""
-    who = f"{_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}"
     if low.value == high.value:
         who = f"all groups are flagged {low.value:.1%} of the time"
+    shares = [
+        f"{m.value:.2f} of the highest{'' if np.isnan(m.low) else f' (interval {m.low:.2f} to {m.high:.2f})'}"
+        for m in (ratio, rest)
+    ]
     return (
-        f"{found}: {who}. "
-        f"The lowest flag rate is {_of_the_highest(ratio)}; the lowest rate of not being flagged is "
-        f"{_of_the_highest(rest)}.{'' if result.weighted else ' ' + _people(result)}{unseen}"
+        f"{verdict}: {who}. The lowest flag rate is {shares[0]}; the lowest rate of not being flagged is {shares[1]}."
+        f"{'' if result.weighted else ' ' + _people(result)}{unseen}"
     )
 
 
@@ -226,14 +222,9 @@ def _seen(result: "AuditResult", what: str) -> str:
 
 def _ends(result: "AuditResult", measure: str) -> tuple["Measure", "Measure"]:
     """The groups with the lowest and the highest value."""
-    found = [result.get(measure, name) for name in result.group_names]
-    known = [m for m in found if not np.isnan(m.value)]
+    measures = [result.get(measure, name) for name in result.group_names]
+    known = [m for m in measures if not np.isnan(m.value)]
     return min(known, key=lambda m: m.value), max(known, key=lambda m: m.value)
-
-
-def _of_the_highest(ratio: "Measure") -> str:
-    ends = "" if np.isnan(ratio.low) else f" (interval {ratio.low:.2f} to {ratio.high:.2f})"
-    return f"{ratio.value:.2f} of the highest{ends}"
 
 
 def grade(m: "Measure", result: "AuditResult") -> int:
@@ -244,8 +235,8 @@ def grade(m: "Measure", result: "AuditResult") -> int:
 
 def _graded(m: "Measure", result: "AuditResult", what: str, *sentences: str) -> str:
     """The sentence for the grade of a test; after noise, what would have been seen."""
-    found = grade(m, result)
-    return sentences[found] + (f" {_seen(result, what)}" if found == _NOISE else "")
+    told = grade(m, result)
+    return sentences[told] + (f" {_seen(result, what)}" if told == _NOISE else "")
 
 
 def _quoted(m: "Measure") -> str:
@@ -259,24 +250,6 @@ def _p(m: "Measure") -> str:
 
 _WIDTH = 42  # of the column of words
 _DRIVERS = 5  # features shown
-
-_HEADLINES = (
-    "flag_rate_ratio",
-    "unflagged_rate_ratio",
-    "threshold_free_gap",
-    "demographic_parity",
-    "demographic_parity_corrected",
-    "conditional_parity",
-    "conditional_parity_corrected",
-    "individual_unfairness",
-    "individual_unfairness_shuffled",
-    "effective_pairs",
-    "auc_gap",
-    "average_precision_gap",
-    "true_positive_rate_gap",
-    "false_positive_rate_gap",
-    "precision_gap",
-)
 
 
 def audit_text(result: "AuditResult") -> str:
@@ -317,8 +290,8 @@ def _groups(result: "AuditResult") -> list[str]:
 def _comparisons(result: "AuditResult") -> list[str]:
     lines = [f"{'between groups':<{_WIDTH}} {'value':>9}  {'interval':<19} {'p':<8} corrected"]
     for m in result.measures:
-        if m.measure in _HEADLINES:
-            kind, ends = MEANINGS[m.measure], between(m.low, m.high)
+        kind, ends = MEANINGS[m.measure], between(m.low, m.high)
+        if kind.headline:
             p, corrected = ("", "") if kind.twin or kind.rest else (chance(m.p), chance(m.p_adjusted))
             p = "labelled rows alone" if result.chosen and kind.question == "labels" else p
             value = f"{m.value:,.0f}" if m.measure == "effective_pairs" else number(m.value)
@@ -327,13 +300,13 @@ def _comparisons(result: "AuditResult") -> list[str]:
 
 
 def _drivers(result: "AuditResult") -> list[str]:
-    found = [m for m in result.measures if m.measure == "gap_explained"]
-    if not found:
+    drivers = [m for m in result.measures if m.measure == "gap_explained"]
+    if not drivers:
         return []
     lines = [f"{'part of the gap that goes with a feature':<{_WIDTH}} {'value':>9}  {'interval':<19} p, corrected"]
     lines += [
         f"{shown(str(m.detail), _WIDTH):<{_WIDTH}} {m.value:>9.0%}  "
         f"{'' if np.isnan(m.low) else f'{m.low:.0%} to {m.high:.0%}':<19} {chance(m.p_adjusted)}".rstrip()
-        for m in found[:_DRIVERS]
+        for m in drivers[:_DRIVERS]
     ]
-    return [*lines, f"({len(found) - _DRIVERS} more)"] if len(found) > _DRIVERS else lines
+    return [*lines, f"({len(drivers) - _DRIVERS} more)"] if len(drivers) > _DRIVERS else lines

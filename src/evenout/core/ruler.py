@@ -121,7 +121,9 @@ def wald_test(
     return float(fdtrc(r, many / (3.0 * doubt), F))
 
 
-def ratio(numerator: FloatArray, denominator: FloatArray | float, otherwise: float = np.nan) -> FloatArray:
+def ratio(
+    numerator: FloatArray | IntArray, denominator: FloatArray | IntArray | float, otherwise: float = np.nan
+) -> FloatArray:
     """Quotient that is NaN, or ``otherwise``, without a warning, where the denominator is not above 0."""
     positive = np.asarray(denominator) > 0
     return np.where(positive, numerator, otherwise) / np.where(positive, denominator, 1.0)

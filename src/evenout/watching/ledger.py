@@ -5,10 +5,11 @@ another mix of groups. Batches add up by how much each says. Nothing that is kep
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -24,11 +25,8 @@ from evenout.core.intervals import (
     upper_bound,
 )
 from evenout.core.membership import Membership
-from evenout.core.ruler import Sample
+from evenout.core.ruler import Sample, ratio
 from evenout.core.types import BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FEWEST = 5  # people of a group, at the start and in a batch, of whom anything is kept
 KNOTS = 1024  # at most so many means of scores are kept of the start,
@@ -46,41 +44,20 @@ def pairs_of(n_groups: int) -> tuple[IntArray, IntArray]:
 
 
 @dataclass(frozen=True, eq=False)
-class Reference:
-    """The start of a watch: what later rows are ranked among and held against.
+class Baseline:
+    """The start of a watch: what later rows are ranked among and held against."""
 
-    Parameters
-    ----------
-    knots : array of shape (m,)
-        Means of scores next to each other, ascending, each of `_ROWS` rows or more.
-    rows : int
-    threshold : float
-        Rows that score above are flagged.
-    labels : tuple of str
-        Groups that are compared.
-    counts : array of shape (G,)
-        Rows of each.
-    ranks, flagged : array of shape (G,)
-        Mean rank and flag rate of each.
-    low, high : array of shape (Q,)
-        Ends of the gap of mean ranks of each pair of groups, the first less the second.
-    left_out : dict of str to int
-        Groups with fewer than `FEWEST` people, and their rows.
-    name : str
-        What the rows are called, if they were a batch.
-    """
-
-    knots: Annotated[FloatArray, "m"]
+    knots: Annotated[FloatArray, "m"]  # means of scores next to each other, ascending, each of `_ROWS` rows or more
     rows: Annotated[int, Within(1, MOST_ROWS)]
-    threshold: Annotated[float, FINITE]
-    labels: tuple[str, ...]
+    threshold: Annotated[float, FINITE]  # rows that score above are flagged
+    labels: tuple[str, ...]  # groups that are compared; of each its rows, mean rank and flag rate:
     counts: Annotated[IntArray, "G", Within(FEWEST, MOST_ROWS)]
     ranks: Annotated[FloatArray, "G", Within(0, 1)]
     flagged: Annotated[FloatArray, "G", Within(0, 1)]
-    low: Annotated[FloatArray, "Q", Within(-1, 1)]
-    high: Annotated[FloatArray, "Q", Within(-1, 1)]
-    left_out: Mapping[str, Annotated[int, Within(0, MOST_ROWS)]]
-    name: str = ""
+    low: Annotated[FloatArray, "Q", Within(-1, 1)]  # ends of the gap of mean ranks of each pair of groups,
+    high: Annotated[FloatArray, "Q", Within(-1, 1)]  # the first less the second
+    left_out: Mapping[str, Annotated[int, Within(0, MOST_ROWS)]]  # groups of fewer than `FEWEST` people, and their rows
+    name: str = ""  # of the rows, if they were a batch
 
     def check(self) -> None:
         """Groups have a name each, and pairs of them an interval."""
@@ -103,26 +80,25 @@ class Reference:
         people: IntArray | None,
         level: float,
         name: str = "",
-    ) -> "Reference":
+    ) -> "Baseline":
         """Sum up rows with a rank, a flag, a group, -1 for none, and perhaps a person.
 
         Gaps have errors by person, and each end is missed with a chance of ``level`` (Student's t). One more row of a
         uniform rank, 1/12, counts towards a group's error, so that five equal rows are not taken for a law.
         """
         sample = Sample(Membership.of_codes(codes, len(labels)), clusters=people)
-        found, first, second = sample.measure(ranks), *pairs_of(len(labels))
-        counts, size = np.bincount(codes[codes >= 0]), np.maximum(found.size, 2.0)
-        noise = np.diag(found.cov) + 1.0 / (12.0 * size * (size - 1.0))
-        noise = noise[first] + noise[second] - 2.0 * found.cov[first, second]
+        means, first, second = sample.measure(ranks), *pairs_of(len(labels))
+        counts, size = np.bincount(codes[codes >= 0]), np.maximum(means.size, 2.0)
+        noise = np.diag(means.cov) + 1.0 / (12.0 * size * (size - 1.0))
+        noise = noise[first] + noise[second] - 2.0 * means.cov[first, second]
         reach = -stdtrit(np.minimum(size[first], size[second]) - 1.0, level) * np.sqrt(np.maximum(noise, 0.0))
-        gap = found.mean[first] - found.mean[second]
+        gap, rates = means.mean[first] - means.mean[second], sample.means(flagged)
         low, high = np.maximum(gap - reach, -1.0), np.minimum(gap + reach, 1.0)
-        rates = sample.means(flagged)
-        return cls(knots, len(ranks), threshold, labels, counts, found.mean, rates, low, high, left_out, name)
+        return cls(knots, len(ranks), threshold, labels, counts, means.mean, rates, low, high, left_out, name)
 
     @property
     def digest(self) -> str:
-        """The same for two watches that began alike, and the salt of their persons."""
+        """Equal for two watches that began alike, and the salt of their persons."""
         told = hashlib.sha256(self.knots.tobytes() + self.counts.astype(np.int64).tobytes())
         told.update(repr((self.rows, self.threshold, self.labels)).encode() + self.low.tobytes() + self.high.tobytes())
         return told.hexdigest()
@@ -142,28 +118,18 @@ def rank_among(knots: FloatArray, scores: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class BatchSums:
-    """One batch, in sums of each of G groups.
+    """One batch, in sums of each of G groups; all 0 for a group with fewer than `FEWEST` people.
 
-    Parameters
-    ----------
-    name : str
-    place : int
-        Which batch it was where it was counted, from 1.
-    sums : array of shape (6, G)
-        `SUMS`: rows, their ranks, those flagged, squared distances of ranks and of flags from what was guessed before
-        the batch came, and people, 0 if they are not known. All 0 for a group with fewer than `FEWEST` people.
-    signed : array of shape (2, G, S)
-        Sums of ranks and of flags less their means in the batch and group, with the signs of the persons; S is 0 if
-        these are not known.
-    others : dict
-        Rows that are not compared; those without a group are under "".
+    `SUMS` are rows, their ranks, those flagged, squared distances of ranks and flags from what was guessed before the
+    batch came, and people, 0 if they are not known. ``signed`` has sums of ranks and of flags less their means in the
+    batch and group, with the signs of the persons; S is 0 if these are not known.
     """
 
     name: str
-    place: int
-    sums: FloatArray
-    signed: FloatArray
-    others: Mapping[str, int]
+    place: int  # which batch it was where it was counted, from 1
+    sums: FloatArray  # (6, G)
+    signed: FloatArray  # (2, G, S)
+    others: Mapping[str, int]  # rows that are not compared; those without a group are under ""
 
     def same(self, other: "BatchSums") -> bool:
         """Whether both are of the same rows: guesses may differ, rows do not."""
@@ -172,7 +138,7 @@ class BatchSums:
 
 
 def sum_rows(
-    scores: FloatArray, codes: IntArray, persons: Persons | None, start: Reference, guesses: FloatArray
+    scores: FloatArray, codes: IntArray, persons: Persons | None, start: Baseline, guesses: FloatArray
 ) -> tuple[FloatArray, FloatArray, dict[str, int]]:
     """See `BatchSums`: both kinds of sums, and the rows of groups with too few people.
 
@@ -217,34 +183,24 @@ class Contrast:
     people: FloatArray
     signed: FloatArray
 
+    def __getitem__(self, which: Any) -> "Contrast":
+        """Some of the places, or of the pairs."""
+        return Contrast(*(part[which] for part in vars(self).values()))
+
     def until(self) -> "Contrast":
         """Up to each place: everything that came before is added."""
-        sums = [part.cumsum(axis=0) for part in (self.sums, self.weight, self.spread)]
-        return Contrast(sums[0], sums[1], sums[2], np.maximum.accumulate(self.people), self.signed.cumsum(axis=0))
+        people = np.maximum.accumulate(self.people)
+        return replace(Contrast(*(part.cumsum(axis=0) for part in vars(self).values())), people=people)
 
     def since(self) -> "Contrast":
         """From each place on: everything that came later is added."""
-        return self._each(lambda part: part[::-1]).until()._each(lambda part: part[::-1])
-
-    def last(self) -> "Contrast":
-        """The last place alone."""
-        return self._each(lambda part: part[-1:])
-
-    def pair(self, q: int) -> "Contrast":
-        """One pair alone."""
-        return self._each(lambda part: part[:, [q]])
+        return self[::-1].until()[::-1]
 
     def reach(self, level: FloatArray | float) -> FloatArray:
         """How far sums may be off, with a chance of ``level`` at most."""
         if not self.signed.shape[-1]:
             return upper_bound(self.spread, level)
         return np.where(self.people.min(axis=-1) >= _PEOPLE, reach_by_person(self.signed, self.people, level), np.inf)
-
-    def exceeded(self, beyond: FloatArray, level: FloatArray) -> BoolArray:
-        """Where ``beyond`` is more than the reach."""
-        if self.signed.shape[-1]:
-            return beyond > self.reach(level)
-        return log_evidence(np.maximum(beyond, 0.0), self.spread, level) > -np.log(level)
 
     def interval(self, level: FloatArray | float) -> tuple[FloatArray, FloatArray]:
         """Ends of the difference, each missed with a chance of ``level`` at most; -1 and 1 where nothing is known."""
@@ -257,10 +213,7 @@ class Contrast:
     @property
     def mean(self) -> FloatArray:
         """The difference itself, NaN where nothing is known."""
-        return np.divide(self.sums, self.weight, out=np.full(self.sums.shape, np.nan), where=self.weight > 0)
-
-    def _each(self, change: Callable[[FloatArray], FloatArray]) -> "Contrast":
-        return Contrast(**{name: change(part) for name, part in vars(self).items()})
+        return ratio(self.sums, self.weight)
 
 
 class Ledger:
@@ -327,7 +280,7 @@ class Ledger:
 
 
 @dataclass(frozen=True)
-class Settings:
+class WatchSettings:
     """The arguments of `FairnessMonitor`, checked."""
 
     tolerance: float | str | dict[str, float]
@@ -384,38 +337,22 @@ class Shift(NamedTuple):
 class Findings:
     """All figures of a watch, from its start and its sums, at one look."""
 
-    def __init__(self, reference: Reference, ledger: Ledger, settings: Settings, look: int) -> None:
-        self.reference, self.ledger, self.settings, self.look = reference, ledger, settings, max(look, 1)
+    def __init__(self, reference: Baseline, ledger: Ledger, settings: WatchSettings, look: int) -> None:
+        self.reference, self.ledger, self.settings = reference, ledger, settings
         self.first, self.second = pairs_of(len(reference.labels))
-
-    @cached_property
-    def promised(self) -> tuple[FloatArray, FloatArray]:
-        """The gaps of ranks that are within the promise: ends for each pair, (Q,) each, with 0 between them.
-
-        Two groups may be as far apart as the larger of their tolerances, or as at the start, or nearer.
-        """
-        given, labels = self.settings.tolerance, self.reference.labels
-        if given == "start":
-            return np.minimum(self.reference.low, 0.0), np.maximum(self.reference.high, 0.0)
-        each = np.array([given.get(label, 0.0) if isinstance(given, Mapping) else given for label in labels], float)
+        given, labels = settings.tolerance, reference.labels
+        own = given if isinstance(given, Mapping) else dict.fromkeys(labels, 0.0 if given == "start" else given)
+        each = np.array([own.get(label, 0.0) for label in labels], dtype=float)
         most = np.maximum(each[self.first], each[self.second])
-        return -most, most
-
-    @property
-    def level(self) -> float:
-        """The false-alarm rate of one pair, promise and direction, at this look where persons are known."""
-        rate = self.settings.false_alarms * (0.5 if self.settings.tolerance == "start" else 1.0)
-        n_promises = (self.settings.tolerance != 1) + (self.settings.flag_rate_ratio is not None)
-        return rate * self._spent / (2.0 * max(n_promises, 1) * len(self.first))
-
-    @property
-    def _spent(self) -> float:
-        return look_share(self.look) if self.ledger.by_person else 1.0
-
-    @property
-    def _rate(self) -> float:
-        """The rate of what is said beside alarms, at this look."""
-        return self.settings.false_alarms * self._spent
+        # Gaps of ranks within the promise, ends for each pair (Q,): as far apart as the larger of two tolerances, or
+        # as at the start, or nearer.
+        self.promised = -most, most
+        if given == "start":
+            self.promised = np.minimum(reference.low, 0.0), np.maximum(reference.high, 0.0)
+        # The rate of what is said beside alarms, at this look, and that of one pair, promise and direction.
+        self._rate = settings.false_alarms * (look_share(max(look, 1)) if ledger.by_person else 1.0)
+        n_promises = (given != 1) + (settings.flag_rate_ratio is not None)
+        self.level = self._rate * (0.5 if given == "start" else 1.0) / (2.0 * max(n_promises, 1) * len(self.first))
 
     def kept(self, promise: str) -> bool:
         """Whether all batches together show that no two groups are further apart than promised: "ranks" or "flags"."""
@@ -427,7 +364,7 @@ class Findings:
         ratio, level = self.settings.flag_rate_ratio, 0.5 * self.level
         assert ratio is not None
         (_, high), (low, _) = (
-            self.ledger.contrast("flagged", **part).until().last().interval(level)
+            self.ledger.contrast("flagged", **part).until()[-1:].interval(level)
             for part in ({"own": ratio}, {"rest": ratio})
         )
         return bool((high <= 0).all() and (low >= 0).all())
@@ -438,15 +375,9 @@ class Findings:
         if not len(self.ledger.places):
             means = self.reference.ranks
             return means[self.first] - means[self.second], self.reference.low, self.reference.high
-        whole = self.ledger.contrast("ranks").until().last()
+        whole = self.ledger.contrast("ranks").until()[-1:]
         low, high = whole.interval(0.5 * self.level)
         return whole.mean[0], low[0], high[0]
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Ends of the largest gap, whichever its direction."""
-        _, low, high = self.gaps
-        return float(np.maximum(np.maximum(low, -high), 0.0).max()), float(np.maximum(-low, high).max())
 
     def alarms(self) -> list[Alarm]:
         """Pairs of groups whose gap, since one batch or another, is certain to be too large; the surest first."""
@@ -454,12 +385,12 @@ class Findings:
             return []
         (low, high), ratio, contrast = self.promised, self.settings.flag_rate_ratio, self.ledger.contrast
         ranks = contrast("ranks")
-        found = self._beyond("ranks", ranks, 1.0, high, ranks) + self._beyond("ranks", ranks, -1.0, -low, ranks)
+        alarms = self._beyond("ranks", ranks, 1.0, high, ranks) + self._beyond("ranks", ranks, -1.0, -low, ranks)
         if ratio is not None:
             flags, none = contrast("flagged"), np.zeros(len(self.first))
-            found += self._beyond("flags", contrast("flagged", own=ratio), 1.0, none, flags)
-            found += self._beyond("flags", contrast("flagged", rest=ratio), -1.0, none, flags)
-        return [alarm for _, alarm in sorted(found, key=lambda each: -each[0])]
+            alarms += self._beyond("flags", contrast("flagged", own=ratio), 1.0, none, flags)
+            alarms += self._beyond("flags", contrast("flagged", rest=ratio), -1.0, none, flags)
+        return [alarm for _, alarm in sorted(alarms, key=lambda each: -each[0])]
 
     def _beyond(
         self, promise: str, tested: Contrast, sign: float, bound: FloatArray, shown: Contrast
@@ -467,19 +398,23 @@ class Findings:
         """Alarms in one direction, where ``sign * tested`` is certain to be above the bound; with the least excess."""
         since, level = tested.since(), self.level * start_shares(self.ledger.places)[:, None]
         beyond = sign * since.sums - bound * since.weight
-        found = []
-        for q in np.flatnonzero(since.exceeded(beyond, level).any(axis=0)).tolist():
-            one, at = since.pair(q), tested.pair(q)
+        alarms = []
+        if self.ledger.by_person:
+            exceeded = beyond > since.reach(level)
+        else:
+            exceeded = log_evidence(np.maximum(beyond, 0.0), since.spread, level) > -np.log(level)
+        for q in np.flatnonzero(exceeded.any(axis=0)).tolist():
+            one, at = since[:, [q]], tested[:, [q]]
             least = float(((beyond[:, [q]] - one.reach(level)) / np.where(one.weight > 0, one.weight, np.inf)).max())
             noise = max(float(at.spread.sum() / at.weight.sum()), 1e-12)
             excess = (sign * at.sums - bound[q] * at.weight)[:, 0]
             began = change_range(excess / noise, at.weight[:, 0] / noise, free=self.ledger.by_person)
-            low, high = (float(sign * end[began[1], 0]) for end in shown.since().pair(q).interval(level))
+            low, high = (float(sign * end[began[1], 0]) for end in shown.since()[:, [q]].interval(level))
             group, than = (self.reference.labels[g] for g in (self.first[q], self.second[q])[:: int(sign)])
             earliest, best, latest, raised = map(self.ledger.names, (*began, len(self.ledger.places) - 1))
             ends = sorted((low, high))
-            found.append((least, Alarm(promise, group, than, best, earliest, latest, raised, ends[0], ends[1])))
-        return found
+            alarms.append((least, Alarm(promise, group, than, best, earliest, latest, raised, ends[0], ends[1])))
+        return alarms
 
     @cached_property
     def flag_rates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -505,67 +440,23 @@ class Findings:
         before, level = counts / counts.sum(), self._rate / (4.0 * len(n))
         reach = upper_bound(n * (1.0 - before) ** 2 + (n.sum() - n) * before**2, level)
         ends = zip(before, (n - reach) / n.sum(), (n + reach) / n.sum(), strict=True)
-        found = [self._shift(p, counts.sum(), max(low, 0.0), min(high, 1.0), level) for p, low, high in ends]
-        return dict(zip(self.reference.labels, found, strict=True))
+        shifts = [self._shift(p, counts.sum(), max(low, 0.0), min(high, 1.0), level) for p, low, high in ends]
+        return dict(zip(self.reference.labels, shifts, strict=True))
 
     @property
     def others(self) -> dict[str, int]:
         """Rows that are not compared, by group; those without one under ""."""
-        found: dict[str, int] = {}
-        for name, n in [(name, n) for batch in self.ledger.batches for name, n in batch.others.items()]:
-            found[name] = found.get(name, 0) + n
-        return found
+        return dict(sum((Counter(batch.others) for batch in self.ledger.batches), Counter()))
 
     @cached_property
     def farthest(self) -> list[tuple[int, int, float]]:
         """For each group the one that it is furthest from, the place of the pair, and the pair's sign for the group."""
-        found = []
+        pairs = []
         for g in range(len(self.reference.labels)):
             own = np.flatnonzero((self.first == g) | (self.second == g))
             q = int(own[np.nan_to_num(np.abs(self.gaps[0][own])).argmax()])
-            found.append((int(self.first[q] + self.second[q] - g), q, 1.0 if self.first[q] == g else -1.0))
-        return found
-
-    def groups(self) -> "pd.DataFrame":
-        """See `FairnessMonitor.to_frame`."""
-        import pandas as pd
-
-        counts, n, labels = self.reference.counts, self.ledger.total("counts"), self.reference.labels
-        now = n if len(self.ledger.places) else counts.astype(float)
-        (gap, low, high), (least, most) = self.gaps, self.promised
-        rate, rate_low, rate_high = self.flag_rates
-        turned = [
-            (s * gap[q], *sorted((s * low[q], s * high[q])), *sorted((s * least[q], s * most[q])))
-            for _, q, s in self.farthest
-        ]
-        names = ("gap", "low", "high", "promised_low", "promised_high")
-        return pd.DataFrame({
-            "group": labels,
-            "rows": n.astype(int),
-            "share_at_start": counts / counts.sum(),
-            "share": now / max(now.sum(), 1.0),
-            "against": [labels[h] for h, _, _ in self.farthest],
-            **dict(zip(names, np.array(turned).T + 0.0, strict=True)),  # no -0.0
-            "flag_rate": rate, "flag_low": rate_low, "flag_high": rate_high,
-        })  # fmt: skip
-
-    def history(self) -> "pd.DataFrame":
-        """See `FairnessMonitor.history`."""
-        import pandas as pd
-
-        labels, until = self.reference.labels, self.ledger.contrast("ranks").until()
-        low, high = until.interval(0.5 * self.level)
-        n, ranks, flagged = (self.ledger.by_place(self.ledger.column(name)) for name in ("counts", "ranks", "flagged"))
-        rows = []
-        for p in range(len(self.ledger.places)):
-            for g, (h, q, s) in enumerate(self.farthest):
-                size, ends = n[p, g] or np.nan, sorted((s * low[p, q], s * high[p, q]))
-                rows.append({
-                    "batch": self.ledger.names(p), "group": labels[g], "rows": int(n[p, g]),
-                    "mean_rank": ranks[p, g] / size, "flag_rate": flagged[p, g] / size,
-                    "against": labels[h], "gap": s * until.mean[p, q], "low": ends[0], "high": ends[1],
-                })  # fmt: skip
-        return pd.DataFrame(rows)
+            pairs.append((int(self.first[q] + self.second[q] - g), q, 1.0 if self.first[q] == g else -1.0))
+        return pairs
 
     @staticmethod
     def _shift(before: float, rows: float, low: float, high: float, level: float) -> Shift:

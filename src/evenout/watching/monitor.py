@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
@@ -43,12 +44,12 @@ from evenout.watching.ledger import (
     FEWEST,
     SUMS,
     Alarm,
+    Baseline,
     BatchSums,
     Findings,
     Ledger,
     Persons,
-    Reference,
-    Settings,
+    WatchSettings,
     pairs_of,
     rank_among,
     sum_rows,
@@ -56,8 +57,6 @@ from evenout.watching.ledger import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evenout.fitting.result import FitResult
 
 FORMAT = 2
@@ -81,10 +80,10 @@ class WatchFile:
 
     watch: int
     evenout: str
-    settings: Settings
+    settings: WatchSettings
     columns: dict[str, tuple[str, ...]]
     looks: Annotated[int, Within(0, 2**31)]
-    start: Reference
+    start: Baseline
     names: tuple[str, ...]
     places: Annotated[IntArray, "B", Within(1, 2**31)]
     sums: Annotated[FloatArray, f"B {len(SUMS)} G"]
@@ -139,7 +138,7 @@ class FairnessMonitor(RefusesOldNames):
         Whether everything promised is known to be kept, on average over all batches, and there was no alarm.
     interval : tuple of float
         Ends of the largest gap between two groups, on average over all batches.
-    reference : Reference or None
+    reference : Baseline or None
         What is kept of the start.
     columns : dict of str to list of str
         Names of columns that the command line reads; saved with the watch, and not used here.
@@ -193,8 +192,8 @@ class FairnessMonitor(RefusesOldNames):
         rules.refuse({"continuous": (), "cross": True}, "a watch, which compares crossed groups")
         if rules.small == "merge":
             raise InputError("{small='merge'} does not go with a watch, to which every batch brings other groups")
-        self.settings = Settings(**given, min_size=rules.min_size, small=rules.small, unknown=rules.unknown)
-        self.reference: Reference | None = None
+        self.settings = WatchSettings(**given, min_size=rules.min_size, small=rules.small, unknown=rules.unknown)
+        self.reference: Baseline | None = None
         self.alarms: tuple[Alarm, ...] = ()
         self.columns: dict[str, list[str]] = {}
         self._batches: dict[str, BatchSums] = {}
@@ -210,10 +209,10 @@ class FairnessMonitor(RefusesOldNames):
         too, and the lower end of the ratio on such rows is watched. Its own threshold says who is flagged.
         """
         check_parameters({"false_alarms": false_alarms}, {"false_alarms": _RULES["false_alarms"]})
-        ensemble, found = _fitted(model)
-        ranks, asked = _unseen_ranks(found, ensemble.judged_on), ensemble.flag_rate_ratio
+        ensemble, result = _fitted(model)
+        ranks, asked = _unseen_ranks(result, ensemble.judged_on), ensemble.flag_rate_ratio
         rules = Groups.read(Groups(min_size=FEWEST) if groups is None else groups)
-        codes, labels, left_out = _large_enough(found.groups, found.counts, rules.min_size)
+        codes, labels, left_out = _large_enough(result.groups, result.counts, rules.min_size)
         known, n_pairs = codes >= 0, len(pairs_of(len(labels))[0])
         flagged, ratio = ranks > 1.0 - flagged_share(ensemble.contamination, len(ranks)), None
         level = 0.25 * false_alarms / (n_pairs * (1 if asked is None else 2))
@@ -226,9 +225,9 @@ class FairnessMonitor(RefusesOldNames):
             contamination=ensemble.contamination,
             groups=Groups(min_size=rules.min_size, unknown=rules.unknown),
         )
-        knots = summarise(found.mixture.apply(found.seen.S, found.seen.t))
-        start = Reference.of(knots, found.threshold, labels, left_out, ranks, flagged, codes, None, level)
-        counts = found.counts[[found.groups.labels.index(label) for label in labels]] * (len(ranks) / found.n_rows)
+        knots = summarise(result.mixture.apply(result.seen.S, result.seen.t))
+        start = Baseline.of(knots, result.threshold, labels, left_out, ranks, flagged, codes, None, level)
+        counts = result.counts[[result.groups.labels.index(label) for label in labels]] * (len(ranks) / result.n_rows)
         monitor.reference = replace(start, counts=np.maximum(counts.round().astype(np.int64), FEWEST))
         return monitor
 
@@ -267,11 +266,14 @@ class FairnessMonitor(RefusesOldNames):
         wrong = [name for name in tolerance if name not in labels] if isinstance(tolerance, dict) else []
         if wrong:
             raise InputError("{@tolerance} names {name!r}, which is no group of the start", name=wrong[0])
-        above = _between(values, self.settings.contamination) if threshold is None else float(threshold)
+        above = float(flag_threshold(values, self.settings.contamination) if threshold is None else threshold)
+        flagged = values > above
+        if threshold is None and flagged.any():  # half-way between the last row that is not flagged and the first
+            above = float(values[~flagged].max() + values[flagged].min()) / 2.0
         knots = summarise(values)
         level = 0.25 * self.settings.false_alarms / len(pairs_of(len(labels))[0])
         ranks, name = rank_among(knots, values), str(batch or "")
-        self.reference = Reference.of(knots, above, labels, left_out, ranks, values > above, codes, who, level, name)
+        self.reference = Baseline.of(knots, above, labels, left_out, ranks, values > above, codes, who, level, name)
         self._forget()
         return self
 
@@ -292,7 +294,8 @@ class FairnessMonitor(RefusesOldNames):
         """
         if self.reference is None:
             return self.start(scores, sensitive_features=sensitive_features, batch=batch, person=person)
-        name = self._next_name() if batch is None else str(batch)
+        free = (f"batch {n}" for n in count(len(self._batches) + 1) if f"batch {n}" not in self)
+        name = next(free) if batch is None else str(batch)
         if name in self:
             raise InputError(
                 "batch {name!r} has been counted already; leave it out, or give it another name", name=name
@@ -307,7 +310,12 @@ class FairnessMonitor(RefusesOldNames):
         codes, others = _read_codes(sensitive_features, len(values), self.reference.labels, self.settings)
         persons = None if person is None else _read_persons(person, scores, len(values))
         place = max((b.place for b in self._batches.values()), default=0) + 1
-        sums, signed, few = sum_rows(values, codes, persons, self.reference, self._guesses())
+        # Mean rank and flag rate of each group before this batch: what was seen, with one row of the start.
+        ledger, counts = self.findings.ledger, self.reference.counts
+        share = float(self.reference.flagged @ counts / counts.sum())
+        guesses = np.array([ledger.total("ranks") + 0.5, ledger.total("flagged") + share])
+        guesses /= ledger.total("counts") + 1.0
+        sums, signed, few = sum_rows(values, codes, persons, self.reference, guesses)
         self._batches[name] = BatchSums(name, place, sums, signed, others | few)
         return self._look()
 
@@ -318,7 +326,7 @@ class FairnessMonitor(RefusesOldNames):
         once, so that merging twice changes nothing. All is as if the batches had come here, and the false-alarm rate
         is that of this one watch; alarms of the others stay theirs.
         """
-        taken = dict(self._batches)
+        batches = dict(self._batches)
         for other in others:
             if self.reference is None or other.reference is None or self.reference.digest != other.reference.digest:
                 raise InputError(
@@ -327,17 +335,17 @@ class FairnessMonitor(RefusesOldNames):
                 )
             if other.settings != self.settings:
                 raise InputError("two watches can be merged only if they promise the same; begin both with one setting")
-            if len({batch.signed.shape for batch in (*taken.values(), *other._batches.values())}) > 1:
+            if len({batch.signed.shape for batch in (*batches.values(), *other._batches.values())}) > 1:
                 raise InputError("a watch with {@person} and one without it cannot be merged; give it to both or none")
             for name, batch in other._batches.items():
-                if not taken.setdefault(name, batch).same(batch):
+                if not batches.setdefault(name, batch).same(batch):
                     raise InputError(
                         "both watches have a batch {name!r}, with different rows; give each batch a name of its own",
                         name=name,
                     )
-        if taken.keys() == self._batches.keys():
+        if batches.keys() == self._batches.keys():
             return self
-        self._batches = taken
+        self._batches = batches
         return self._look()
 
     def save(self, path: str | Path) -> None:
@@ -368,23 +376,24 @@ class FairnessMonitor(RefusesOldNames):
         try:
             data = read_plain(Path(path))
             written = data.get("watch") if isinstance(data, dict) else None
-            if not isinstance(written, int) or written != FORMAT:
-                raise ModelFileError(_other_format(written))
+            if not isinstance(written, int) or isinstance(written, bool):
+                raise ModelFileError("its watch is missing: it is no watch")
+            if written < FORMAT:
+                raise ModelFileError(f"its watch is format {written}, of evenout 0.2: begin another watch")
+            if written > FORMAT:
+                raise ModelFileError("its watch is of a later version: update evenout")
             state = read(WatchFile, data, "watch")
             given = dict(vars(state.settings))
             rules = {name: given.pop(name) for name in ("min_size", "small", "unknown")}
-            return sound("watch.settings", lambda: cls(**given, groups=Groups(**rules)))._take(state)
+            monitor = sound("watch.settings", lambda: cls(**given, groups=Groups(**rules)))
         except ModelFileError as error:
             words = str(error).replace("model file", "file of a watch").replace("model", "watch")
             raise ModelFileError(f"{path} cannot be loaded: {words}") from None
-
-    def _take(self, state: WatchFile) -> "FairnessMonitor":
-        """Go on where a watch was saved."""
-        self.reference, self.alarms, self._looks = state.start, state.alarms, state.looks
-        self.columns = {name: list(columns) for name, columns in state.columns.items()}
+        monitor.reference, monitor.alarms, monitor._looks = state.start, state.alarms, state.looks
+        monitor.columns = {name: list(columns) for name, columns in state.columns.items()}
         each = zip(state.names, state.places.tolist(), state.sums, state.signed, state.others, strict=True)
-        self._batches = {batch[0]: BatchSums(*batch) for batch in each}
-        return self
+        monitor._batches = {batch[0]: BatchSums(*batch) for batch in each}
+        return monitor
 
     @property
     def batches(self) -> tuple[str, ...]:
@@ -409,7 +418,8 @@ class FairnessMonitor(RefusesOldNames):
     @property
     def interval(self) -> tuple[float, float]:
         """Ends of the largest gap of ranks, on average over all batches; of the start before there is any."""
-        return self.findings.interval
+        _, low, high = self.findings.gaps
+        return float(np.maximum(np.maximum(low, -high), 0.0).max()), float(np.maximum(-low, high).max())
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -423,19 +433,52 @@ class FairnessMonitor(RefusesOldNames):
             raise InputError("the watch has not begun; call start() or update() first")
         return Findings(self.reference, Ledger(self._batches, len(self.reference.labels)), self.settings, self._looks)
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """One row per group: rows, share and flag rate; the gap of ranks to the group that is furthest away.
 
         Gap, flag rate and their intervals are of all batches, or of the start before there is any.
         """
-        return self.findings.groups()
+        findings = self.findings
+        counts, n, labels = findings.reference.counts, findings.ledger.total("counts"), findings.reference.labels
+        now = n if len(findings.ledger.places) else counts.astype(float)
+        (gap, low, high), (least, most) = findings.gaps, findings.promised
+        rate, rate_low, rate_high = findings.flag_rates
+        turned = [
+            (s * gap[q], *sorted((s * low[q], s * high[q])), *sorted((s * least[q], s * most[q])))
+            for _, q, s in findings.farthest
+        ]
+        names = ("gap", "low", "high", "promised_low", "promised_high")
+        return pd.DataFrame({
+            "group": labels,
+            "rows": n.astype(int),
+            "share_at_start": counts / counts.sum(),
+            "share": now / max(now.sum(), 1.0),
+            "against": [labels[h] for h, _, _ in findings.farthest],
+            **dict(zip(names, np.array(turned).T + 0.0, strict=True)),  # no -0.0
+            "flag_rate": rate, "flag_low": rate_low, "flag_high": rate_high,
+        })  # fmt: skip
 
-    def history(self) -> "pd.DataFrame":
+    def history(self) -> pd.DataFrame:
         """One row per batch and group: its mean rank and flag rate; gap and interval of all batches until then.
 
         The gap is to the group that is furthest away now.
         """
-        return self.findings.history()
+        findings = self.findings
+        labels, until = findings.reference.labels, findings.ledger.contrast("ranks").until()
+        low, high = until.interval(0.5 * findings.level)
+        n, ranks, flagged = (
+            findings.ledger.by_place(findings.ledger.column(name)) for name in ("counts", "ranks", "flagged")
+        )
+        rows = []
+        for p in range(len(findings.ledger.places)):
+            for g, (h, q, s) in enumerate(findings.farthest):
+                size, ends = n[p, g] or np.nan, sorted((s * low[p, q], s * high[p, q]))
+                rows.append({
+                    "batch": findings.ledger.names(p), "group": labels[g], "rows": int(n[p, g]),
+                    "mean_rank": ranks[p, g] / size, "flag_rate": flagged[p, g] / size,
+                    "against": labels[h], "gap": s * until.mean[p, q], "low": ends[0], "high": ends[1],
+                })  # fmt: skip
+        return pd.DataFrame(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the history, of types that JSON has."""
@@ -453,9 +496,6 @@ class FairnessMonitor(RefusesOldNames):
     def __repr__(self) -> str:
         return text.watch_text(self) if self.reference is not None else "FairnessMonitor(), not begun"
 
-    def _next_name(self) -> str:
-        return next(name for n in count(len(self._batches) + 1) if (name := f"batch {n}") not in self)
-
     def _look(self) -> Self:
         """See what the sums say now; an alarm stays."""
         self._looks += 1
@@ -467,13 +507,6 @@ class FairnessMonitor(RefusesOldNames):
 
     def _forget(self) -> None:
         self.__dict__.pop("findings", None)
-
-    def _guesses(self) -> FloatArray:
-        """Mean rank and flag rate of each group before the next batch: what was seen, with one row of the start."""
-        assert self.reference is not None
-        ledger, counts = self.findings.ledger, self.reference.counts
-        n, share = ledger.total("counts") + 1.0, float(self.reference.flagged @ counts / counts.sum())
-        return np.array([ledger.total("ranks") + 0.5, ledger.total("flagged") + share]) / n
 
 
 def _read_scores(scores: Any, sensitive_features: Any) -> FloatArray:
@@ -487,8 +520,6 @@ def _read_scores(scores: Any, sensitive_features: Any) -> FloatArray:
 
 def _read_persons(person: Any, scores: Any, n_rows: int) -> Persons:
     """Who each row is of: codes, and names as text."""
-    import pandas as pd
-
     column = pd.Series(aligned(person, "person", scores, n_rows)).reset_index(drop=True)
     if column.isna().any():
         raise InputError(
@@ -500,7 +531,7 @@ def _read_persons(person: Any, scores: Any, n_rows: int) -> Persons:
 
 
 def _read_codes(
-    sensitive_features: Any, n_rows: int, labels: tuple[str, ...], settings: Settings
+    sensitive_features: Any, n_rows: int, labels: tuple[str, ...], settings: WatchSettings
 ) -> tuple[IntArray, dict[str, int]]:
     """The place of each row's group in ``labels``, -1 for others; and how many rows of which others, "" for none."""
     matched = match_groups(sensitive_features, n_rows, labels, unknown=settings.unknown, unseen="ignore")
@@ -524,13 +555,6 @@ def _large_enough(
     return codes, tuple(names[~small]), dict(zip(names[small], groups.counts[small].tolist(), strict=True))
 
 
-def _between(values: FloatArray, contamination: float) -> float:
-    """A threshold half-way between the last row that is not flagged and the first that is: the score of neither."""
-    above = flag_threshold(values, contamination)
-    flagged = values > above
-    return float(values[~flagged].max() + values[flagged].min()) / 2.0 if flagged.any() else float(above)
-
-
 def _fitted(model: Any) -> "tuple[Any, FitResult]":
     """The ensemble and its fit, if it compares crossed groups; else the line says what does not go with a watch."""
     from sklearn.pipeline import Pipeline
@@ -545,17 +569,17 @@ def _fitted(model: Any) -> "tuple[Any, FitResult]":
             "{kind} makes no promise that can be read; {otherwise}", kind=type(model).__name__, otherwise=otherwise
         )
     check_is_fitted(ensemble)
-    found: FitResult = ensemble._result
-    found.require_rows("FairnessMonitor.of")
-    if found.beyond_crossed:
+    result: FitResult = ensemble._result
+    result.require_rows("FairnessMonitor.of")
+    if result.beyond_crossed:
         raise InputError(
-            f"FairnessMonitor.of and a model with {found.beyond_crossed} do not go together: what it left to crossed "
+            f"FairnessMonitor.of and a model with {result.beyond_crossed} do not go together: what it left to crossed "
             "groups is not known; {otherwise}",
             otherwise=otherwise,
         )
-    if len(found.groups.labels) < 2:
+    if len(result.groups.labels) < 2:
         raise InputError("the model compares fewer than two groups, so it promises nothing that could be watched")
-    return ensemble, found
+    return ensemble, result
 
 
 def _least_ratio(flagged: BoolArray, codes: IntArray, z: float) -> float:
@@ -567,21 +591,12 @@ def _least_ratio(flagged: BoolArray, codes: IntArray, z: float) -> float:
     return float(np.exp(-far.max()))
 
 
-def _unseen_ranks(found: "FitResult", target: Any) -> FloatArray:
+def _unseen_ranks(result: "FitResult", target: Any) -> FloatArray:
     """The rank in (0, 1) of each row's score among those of its fold, which have weights of their own."""
-    seen, V = found.seen, found.path.fold_weights(np.array([found.choice.alpha]), target)[:, 0]
+    seen, V = result.seen, result.path.fold_weights(np.array([result.choice.alpha]), target)[:, 0]
     folds = seen.folds if len(V) > 1 else np.zeros_like(seen.folds)
     Z, ranks = np.column_stack([seen.S, seen.t]), np.zeros(len(seen.t))
     for fold, weights in enumerate(V):
         rows = np.flatnonzero(folds == fold)
         ranks[rows] = (rankdata(Z[rows] @ weights) - 0.5) / max(len(rows), 1)
     return ranks
-
-
-def _other_format(written: Any) -> str:
-    """Why a file is not read, in the words of one that does not fit."""
-    if not isinstance(written, int) or isinstance(written, bool):
-        return "its watch is missing: it is no watch"
-    if written < FORMAT:
-        return f"its watch is format {written}, of evenout 0.2: begin another watch"
-    return "its watch is of a later version: update evenout"

@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from evenout.watching.monitor import FairnessMonitor
 
 _NAME = 40  # of a group's name
+_KEPT = ("no alarm; whether the promise is kept cannot be told yet", "no alarm, and the promise is kept")
 _WIDTH = 24  # of the same in the table
 _MOST = 12  # groups in the table; all are in to_frame()
 
 
 def watch_text(monitor: "FairnessMonitor") -> str:
     """The whole text: groups, then what is known."""
-    found = monitor.findings
-    n, batches, start = int(found.ledger.total("counts").sum()), len(found.ledger.batches), found.reference
+    findings = monitor.findings
+    n, batches, start = int(findings.ledger.total("counts").sum()), len(findings.ledger.batches), findings.reference
     if batches:
         head = f"Watch over {batches:,} batches, {n:,} rows in {len(start.labels)} groups"
     else:
@@ -30,20 +31,25 @@ def watch_text(monitor: "FairnessMonitor") -> str:
 
 def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
     """Sentences: the promises about ranks and flags, scores, mix, rows that are not compared, what the rate needs."""
-    found, ratio = monitor.findings, monitor.settings.flag_rate_ratio
-    if not found.ledger.batches:
+    findings, ratio = monitor.findings, monitor.settings.flag_rate_ratio
+    if not findings.ledger.batches:
         said = [f"No batch has been counted yet. Promised is {_promised(monitor)}."]
         said += [] if ratio is None else [f"Promised is a ratio of flag rates of {number(ratio)}, too."]
         if monitor.settings.tolerance == 0:
             said.append('To hold later batches to the gaps of the start, begin with a tolerance of "start".')
-        return (*said, *_others(monitor, found.reference.left_out), _condition(monitor))
+        return (*said, *_others(monitor, findings.reference.left_out), _condition(monitor))
     alarmed = {alarm.promise for alarm in monitor.alarms}
     said = [_alarm(alarm, monitor) for alarm in monitor.alarms]
     said += [] if "ranks" in alarmed or monitor.settings.tolerance == 1 else [_ranks(monitor)]
     said += [] if ratio is None or "flags" in alarmed else [_flags(monitor, ratio)]
-    said += [_scores(found.shifts("ranks"), even="ranks" not in alarmed), *_flagged(found.shifts("flagged"))]
-    said += _mix(found.mix)
-    return (*said, *_others(monitor, found.others), _condition(monitor))
+    said.append(_scores(findings.shifts("ranks"), even="ranks" not in alarmed))
+    if flagged := _often(findings.shifts("flagged"), figures=True):
+        said.append(f"Flagged since the start: {flagged}.")
+    if mixed := _often(findings.mix):
+        said.append(f"The mix of groups has changed, which is no gap between them: {mixed}.")
+    elif findings.mix:
+        said.append("No change in the mix of groups can be told from noise.")
+    return (*said, *_others(monitor, findings.others), _condition(monitor))
 
 
 def _promised(monitor: "FairnessMonitor") -> str:
@@ -77,7 +83,7 @@ def _alarm(alarm: Alarm, monitor: "FairnessMonitor") -> str:
 def _ranks(monitor: "FairnessMonitor") -> str:
     low, high = monitor.interval
     return (
-        f"Ranks: {_told(monitor.findings.kept('ranks'))}. The largest gap of mean ranks, over all batches, is "
+        f"Ranks: {_KEPT[monitor.findings.kept('ranks')]}. The largest gap of mean ranks, over all batches, is "
         f"between {number(low)} and {number(high)}; promised is {_promised(monitor)}."
     )
 
@@ -88,11 +94,7 @@ def _flags(monitor: "FairnessMonitor", ratio: float) -> str:
     so_far = (
         f"The lowest rate is {number(lowest / highest)} of the highest so far" if highest > 0 else "Nobody is flagged"
     )
-    return f"Flag rates: {_told(monitor.findings.kept('flags'))}. {so_far}; promised is {number(ratio)}."
-
-
-def _told(kept: bool) -> str:
-    return "no alarm, and the promise is kept" if kept else "no alarm; whether the promise is kept cannot be told yet"
+    return f"Flag rates: {_KEPT[monitor.findings.kept('flags')]}. {so_far}; promised is {number(ratio)}."
 
 
 def _scores(shifts: Mapping[str, Shift], *, even: bool) -> str:
@@ -111,25 +113,14 @@ def _scores(shifts: Mapping[str, Shift], *, even: bool) -> str:
     )
 
 
-def _flagged(shifts: Mapping[str, Shift]) -> list[str]:
-    moved = [
-        f"'{shown(name, _NAME)}' {'more' if shift.moved > 0 else 'less'} often ({_ends(shift.since, 100)}%, was "
-        f"{number(50 * sum(shift.before))}%)"
+def _often(shifts: Mapping[str, Shift], *, figures: bool = False) -> str:
+    """Groups that come, or are flagged, more or less often than at the start."""
+    return _listed(
+        f"'{shown(name, _NAME)}' {'more' if shift.moved > 0 else 'less'} often"
+        + (f" ({_ends(shift.since, 100)}%, was {number(50 * sum(shift.before))}%)" if figures else "")
         for name, shift in shifts.items()
         if shift.moved
-    ]
-    return [f"Flagged since the start: {_listed(moved)}."] if moved else []
-
-
-def _mix(mix: Mapping[str, Shift]) -> list[str]:
-    moved = [
-        f"'{shown(name, _NAME)}' {'more' if shift.moved > 0 else 'less'} often"
-        for name, shift in mix.items()
-        if shift.moved
-    ]
-    if not mix or not moved:
-        return ["No change in the mix of groups can be told from noise."] if mix else []
-    return [f"The mix of groups has changed, which is no gap between them: {_listed(moved)}."]
+    )
 
 
 def _others(monitor: "FairnessMonitor", others: Mapping[str, int]) -> list[str]:
