@@ -18,17 +18,18 @@ from evenout.core.ruler import RatioEstimate
 from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import AttributeWarning, InputError, warn
-from evenout.fitting.choose import Request
+from evenout.fitting.choose import choose_place, settle
 from evenout.fitting.drift import Drift, Recent
 from evenout.fitting.learnt import Learnt
 from evenout.fitting.score_model import ScoreModel
+from evenout.fitting.settings import Settings
 from evenout.groups.read import Codes
 from evenout.metrics import average_precision, roc_auc
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from evenout.fitting.update import Maps
+    from evenout.fitting.update import UpdateMaps
 
 
 SHARES = np.array([0, 0.1, 0.2, 0.5, *range(1, 100), 99.5, 99.8, 99.9, 100]) / 100.0
@@ -275,7 +276,7 @@ class FitResult:
         What learning from labels has made of the base score's gap.
     rank_error : float
         What the ranks behind the row weights may be off, as a share of the rows.
-    maps : Maps or None
+    maps : UpdateMaps or None
         What folds new rows in; None where the groups of the rows were not saved.
     background : Background or None
         The features of the rows in memory, for reasons; None in models that were saved before there were any.
@@ -305,7 +306,7 @@ class FitResult:
     flag_rates: Annotated[FloatArray, "G 2", ANY]
     learnt: Learnt
     rank_error: Annotated[float, FINITE]
-    maps: "Maps | None" = None
+    maps: "UpdateMaps | None" = None
     background: Background | None = None
     recent: Recent | None = None
     drift: Drift | None = None
@@ -388,40 +389,40 @@ class FitResult:
         rows = self.seen.narrowed(share)
         return float(rows.ratio(rows.flagged(rows.base(), share))[0]) if rows.compares.any() else float("nan")
 
-    def at(self, request: Request) -> "FitResult":
+    def at(self, settings: Settings) -> "FitResult":
         """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these."""
         if len(self.seen.t) < len(self.target):
-            return self._at_without_groups(request)
-        path, choice, ratio, price = request.settle(self.path, self.seen)
+            return self._at_without_groups(settings)
+        path, choice, ratio, price = settle(settings, self.path, self.seen)
         choice = choice if self.drift is None else self.drift.doubted(choice)
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
-        choice.announced(list_kept(self.target, fair, request.contamination), asked=request.asked)
-        warn_rising(attribute_bias(path, choice.alpha, request.judged_on))
+        choice.announced(list_kept(self.target, fair, settings.contamination), asked=settings.asked)
+        warn_rising(attribute_bias(path, choice.alpha, settings.judged_on))
         both = np.column_stack([self.target, fair])
         sample = self.seen.sample
-        above = top_threshold(both, self.seen.share(request.contamination), sample.weight)
+        above = top_threshold(both, self.seen.share(settings.contamination), sample.weight)
         rates = sample.means(both > above)
         found: dict[str, Any] = {"path": path, "choice": choice, "mixture": mixture, "flag_ratio": ratio}
         found |= {"base_threshold": float(above[0]), "threshold": float(above[1])}
         return replace(self, **found, flag_price=price, flag_rates=rates)
 
-    def _at_without_groups(self, request: Request) -> "FitResult":
+    def _at_without_groups(self, settings: Settings) -> "FitResult":
         """The same where the groups of the rows were not saved: flag rates are not known then.
 
         Rows that count unequally, or whose groups are in doubt, would be needed for what is stated of them.
         """
-        if request.flag_rate_ratio is not None:
+        if settings.flag_rate_ratio is not None:
             self.require_rows("at(flag_rate_ratio=...)")
         cells = self.path.cross.whole
         if cells.compared is not None or cells.spread is not None or self.n_rows != len(self.target):
             self.require_rows("at()")
         path = self.path.towards(None) if self.path.rule is not None else self.path
-        choice = request.choose(path, self.seen)
+        choice = choose_place(settings, path, self.seen)
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
-        choice.announced(list_kept(self.target, fair, request.contamination), asked=request.asked)
-        base_line, line = flag_threshold(np.column_stack([self.target, fair]), request.contamination)
+        choice.announced(list_kept(self.target, fair, settings.contamination), asked=settings.asked)
+        base_line, line = flag_threshold(np.column_stack([self.target, fair]), settings.contamination)
         return replace(
             self, path=path, choice=choice, mixture=mixture, flag_ratio=RatioEstimate.unknown(), flag_price={},
             threshold=float(line), base_threshold=float(base_line), flag_rates=np.full_like(self.flag_rates, np.nan),
