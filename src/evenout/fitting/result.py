@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 
 from evenout.core.cells import unit_target
 from evenout.core.checks import ANY, FINITE, MOST_ROWS, Within, entries_of, require
 from evenout.core.content import row_order
-from evenout.core.flags import FlagRows, flag_threshold, top_threshold
+from evenout.core.flags import FlagRows, flag_threshold, flagged_share, top_threshold
 from evenout.core.parallel import map_columns, sorted_columns
 from evenout.core.parity import DemographicParity
 from evenout.core.path import Choice, Target, TradeoffPath
@@ -390,42 +390,35 @@ class FitResult:
         return float(rows.ratio(rows.flagged(rows.base(), share))[0]) if rows.compares.any() else float("nan")
 
     def at(self, settings: Settings) -> "FitResult":
-        """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these."""
-        if len(self.seen.t) < len(self.target):
-            return self._at_without_groups(settings)
-        path, choice, ratio, price = settle(settings, self.path, self.seen)
-        choice = choice if self.drift is None else self.drift.doubted(choice)
-        mixture = path.mixture(choice.alpha)
-        fair = mixture.apply(self.S, self.target)
-        choice.announced(list_kept(self.target, fair, settings.contamination), asked=settings.asked)
-        warn_rising(attribute_bias(path, choice.alpha, settings.judged_on))
-        both = np.column_stack([self.target, fair])
-        sample = self.seen.sample
-        above = top_threshold(both, self.seen.share(settings.contamination), sample.weight)
-        rates = sample.means(both > above)
-        found: dict[str, Any] = {"path": path, "choice": choice, "mixture": mixture, "flag_ratio": ratio}
-        found |= {"base_threshold": float(above[0]), "threshold": float(above[1])}
-        return replace(self, **found, flag_price=price, flag_rates=rates)
+        """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these.
 
-    def _at_without_groups(self, settings: Settings) -> "FitResult":
-        """The same where the groups of the rows were not saved: flag rates are not known then.
-
-        Rows that count unequally, or whose groups are in doubt, would be needed for what is stated of them.
+        Where the groups of the rows were not saved, flag rates are not known; rows that count unequally, or whose
+        groups are in doubt, would be needed for what is stated of them.
         """
-        if settings.flag_rate_ratio is not None:
-            self.require_rows("at(flag_rate_ratio=...)")
-        cells = self.path.cross.whole
-        if cells.compared is not None or cells.spread is not None or self.n_rows != len(self.target):
-            self.require_rows("at()")
-        path = self.path.towards(None) if self.path.rule is not None else self.path
-        choice = choose_place(settings, path, self.seen)
+        saved, ratio, price = len(self.seen.t) == len(self.target), RatioEstimate.unknown(), {}
+        sample, rates = self.seen.sample, np.full_like(self.flag_rates, np.nan)
+        if saved:
+            path, choice, ratio, price = settle(settings, self.path, self.seen)
+            choice = choice if self.drift is None else self.drift.doubted(choice)
+        else:
+            if settings.flag_rate_ratio is not None:
+                self.require_rows("at(flag_rate_ratio=...)")
+            cells = self.path.cross.whole
+            if cells.compared is not None or cells.spread is not None or self.n_rows != len(self.target):
+                self.require_rows("at()")
+            path = self.path.towards(None) if self.path.rule is not None else self.path
+            choice = choose_place(settings, path, self.seen)
         mixture = path.mixture(choice.alpha)
-        fair = mixture.apply(self.S, self.target)
-        choice.announced(list_kept(self.target, fair, settings.contamination), asked=settings.asked)
-        base_line, line = flag_threshold(np.column_stack([self.target, fair]), settings.contamination)
+        both = np.column_stack([self.target, mixture.apply(self.S, self.target)])
+        choice.announced(list_kept(*both.T, settings.contamination), asked=settings.asked)
+        share = flagged_share(settings.contamination, self.n_rows)
+        above = top_threshold(both, share, sample.weight if saved else None)
+        if saved:
+            warn_rising(attribute_bias(path, choice.alpha, settings.judged_on))
+            rates = sample.means(both > above)
         return replace(
-            self, path=path, choice=choice, mixture=mixture, flag_ratio=RatioEstimate.unknown(), flag_price={},
-            threshold=float(line), base_threshold=float(base_line), flag_rates=np.full_like(self.flag_rates, np.nan),
+            self, path=path, choice=choice, mixture=mixture, flag_ratio=ratio, flag_price=price, flag_rates=rates,
+            base_threshold=float(above[0]), threshold=float(above[1]),
         )  # fmt: skip
 
 
