@@ -153,11 +153,10 @@ class FlagRows:
         n_folds = int(self.folds.max(initial=-1)) + 1
         require(self.nested is None or len(self.nested) >= n_folds, "nested", "has too few folds")
 
-    def none(self) -> "FlagRows":
-        """None of the rows."""
-        sample = Sample(self.sample.members.among(np.zeros(0, dtype=np.intp)), doubt=self.sample.doubt)
-        nested = None if self.nested is None else self.nested[:, :0]
-        return FlagRows(self.S[:0], self.t[:0], sample, self.folds[:0], nested, self.n_rows)
+    def among(self, rows: BoolArray | slice, sample: Sample, n_rows: int | None) -> "FlagRows":
+        """Some of the rows, which are measured by ``sample``."""
+        nested = None if self.nested is None else self.nested[:, rows]
+        return FlagRows(self.S[rows], self.t[rows], sample, self.folds[rows], nested, n_rows)
 
     @cached_property
     def compares(self) -> BoolArray:

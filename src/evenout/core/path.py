@@ -363,16 +363,12 @@ class TradeoffPath:
         if self.cross.whole.n_groups < 2:
             return np.full(len(alphas), np.nan)
         V = _in_units(self.fold_weights(alphas, target))
-        parts = [
-            weight * self._one(notion, V, target, choosing) / self._unit_bias(notion, target)
-            for notion, weight in self.notions
-        ]
+        parts = []
+        for notion, weight in self.notions:
+            measure = notion.choice if choosing else notion.bias
+            bias = notion.training_bias(self.cross.whole, V[0]) if target == "training" else measure(self.cross, V)
+            parts.append(weight * bias / self._unit_bias(notion, target))
         return np.sum(parts, axis=0) / sum(self.fairness.values())
-
-    def _one(self, notion: Notion, V: FloatArray, target: Target, choosing: bool) -> FloatArray:
-        if target == "training":
-            return notion.training_bias(self.cross.whole, V[0])
-        return notion.choice(self.cross, V) if choosing else notion.bias(self.cross, V)
 
     def _of_target(self, target: Target) -> FloatArray:
         """The base score's bias, shape (1,); 1 by definition of the mean of several notions."""

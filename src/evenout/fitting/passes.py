@@ -129,21 +129,16 @@ class Scorer:
 
     def read(self, part: Partition) -> Ready:
         """Read and clean a partition, in one thread, and number its groups and folds."""
-        self._require_device()
+        if self.device != "cpu":  # refuse a machine that cannot score the rows, by its name: others may have the device
+            try:
+                gpu.check_device(self.device)
+            except InputError as error:
+                raise InputError("machine {machine!r}: {error}", machine=platform.node(), error=error) from None
         rows = read_rows(part, self.coder)
         labels, content = rows.labels() if rows.names else None, self.pool.inside(rows.X)
         codes, folds = rows.codes(self.codes), hashed_folds(content, self.seed)
         beside = np.column_stack([rows.numbers, self.known(rows, content, codes), codes, folds])
         return Ready(part, rows.X, content, labels, beside)
-
-    def _require_device(self) -> None:
-        """Refuse to read rows on a machine that cannot score them, by its name: others may have the device."""
-        if self.device == "cpu":
-            return
-        try:
-            gpu.check_device(self.device)
-        except InputError as error:
-            raise InputError("machine {machine!r}: {error}", machine=platform.node(), error=error) from None
 
     def score(self, ready: Ready) -> FloatArray:
         """Raw scores, columns as numbers, what is `known`, and last the codes of groups and the folds."""
@@ -159,11 +154,6 @@ class Scorer:
             place = _place(row_numbers(ready.content, self.seed), numbers)
             raw[-1][place >= 0] = unseen[place[place >= 0]]
         return np.column_stack([*raw, ready.beside])
-
-    @property
-    def width(self) -> int:
-        """Columns of `known`."""
-        return 0 if self.seen is None else 4
 
     def known(self, rows: PartitionRows, content: FloatArray, codes: IntArray) -> FloatArray:
         """What is known of labels, (m, 4): label, propensity, a number in [0, 1] by content, and place in ``seen``.
@@ -195,7 +185,7 @@ class Scorer:
     def blocks(self, table: FloatArray) -> Iterator[ScoredBlock]:
         """The rows of a partition that is scored."""
         k = self.n_columns
-        last = table.shape[1] - 2 - self.width
+        last = table.shape[1] - 2 - (0 if self.seen is None else 4)
         for start in range(0, len(table), BLOCK):
             block = np.array(table[start : start + BLOCK])
             codes, folds = block[:, -2:].T.astype(np.intp)

@@ -14,9 +14,9 @@ from evenout.core.parallel import map_columns, sorted_columns
 from evenout.core.parity import DemographicParity
 from evenout.core.path import Choice, Target, TradeoffPath
 from evenout.core.problem import Mixture
-from evenout.core.ruler import RatioEstimate
+from evenout.core.ruler import RatioEstimate, Sample
 from evenout.core.sketch import average_ranks, values_below
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import AttributeWarning, InputError, warn
 from evenout.fitting.choose import choose_place, settle
 from evenout.fitting.drift import Drift, Recent
@@ -94,9 +94,20 @@ class Background:
 
 
 def category_runs(X: FloatArray) -> list[tuple[int, int]]:
-    """First and last column, plus 1, of every run of one-hot columns."""
+    """First and last column, plus 1, of every run of one-hot columns: of 0 and 1 that sum to 1 in every row."""
     truth = np.array([((column == 0.0) | (column == 1.0)).all() for column in X.T]) & (np.ptp(X, axis=0) > 0)
-    return _runs(X, truth)
+    runs, start = [], 0
+    while start < X.shape[1]:
+        total, stop = np.zeros(len(X)), start
+        while stop < X.shape[1] and truth[stop] and total.min() < 1.0:
+            total = total + X[:, stop]
+            stop += 1
+            if total.max() > 1.0:
+                break
+        complete = (total == 1.0).all()
+        runs += [(start, stop)] if complete else []
+        start = stop if complete else start + 1
+    return runs
 
 
 def told(column: FloatArray, levels: FloatArray, codes: IntArray, folds: IntArray, n_groups: int) -> float:
@@ -148,24 +159,6 @@ def _kin(X: FloatArray) -> IntArray:
     size = np.sqrt((centred**2).sum(axis=0))
     correlation = (centred.T @ centred) / np.maximum(np.outer(size, size), 1.0)
     return connected_components(np.abs(correlation) >= ALIKE, directed=False)[1].astype(np.int64)
-
-
-def _runs(X: FloatArray, candidates: BoolArray) -> list[tuple[int, int]]:
-    """First and last column, plus 1, of every run of columns of 0 and 1 that sum to 1 in every row."""
-    found, start = [], 0
-    while start < X.shape[1]:
-        total, stop = np.zeros(len(X)), start
-        while stop < X.shape[1] and candidates[stop] and total.min() < 1.0:
-            total = total + X[:, stop]
-            stop += 1
-            if total.max() > 1.0:
-                break
-        if (total == 1.0).all():
-            found.append((start, stop))
-            start = stop
-        else:
-            start += 1
-    return found
 
 
 _CLEAR = 0.02  # changes below this share of the largest bias are no matter
@@ -348,8 +341,10 @@ class FitResult:
 
     def without_groups(self) -> "FitResult":
         """What a file holds of the fit that tells the group of no row."""
-        groups = replace(self.groups, codes=self.groups.codes[:0])
-        return replace(self, groups=groups, seen=self.seen.none(), maps=None, recent=None)
+        groups, seen = replace(self.groups, codes=self.groups.codes[:0]), self.seen
+        nobody = Sample(seen.sample.members.among(np.zeros(0, dtype=np.intp)), doubt=seen.sample.doubt)
+        none = seen.among(slice(0), nobody, seen.n_rows)
+        return replace(self, groups=groups, seen=none, maps=None, recent=None)
 
     def require_rows(self, what: str) -> None:
         """Refuse what needs the groups of the rows where they were not saved."""
@@ -395,7 +390,8 @@ class FitResult:
         Where the groups of the rows were not saved, flag rates are not known; rows that count unequally, or whose
         groups are in doubt, would be needed for what is stated of them.
         """
-        saved, ratio, price = len(self.seen.t) == len(self.target), RatioEstimate.unknown(), {}
+        saved, ratio = len(self.seen.t) == len(self.target), RatioEstimate.unknown()
+        price: dict[str, float] = {}
         sample, rates = self.seen.sample, np.full_like(self.flag_rates, np.nan)
         if saved:
             path, choice, ratio, price = settle(settings, self.path, self.seen)
@@ -409,8 +405,9 @@ class FitResult:
             path = self.path.towards(None) if self.path.rule is not None else self.path
             choice = choose_place(settings, path, self.seen)
         mixture = path.mixture(choice.alpha)
-        both = np.column_stack([self.target, mixture.apply(self.S, self.target)])
-        choice.announced(list_kept(*both.T, settings.contamination), asked=settings.asked)
+        fair = mixture.apply(self.S, self.target)
+        both = np.column_stack([self.target, fair])
+        choice.announced(list_kept(self.target, fair, settings.contamination), asked=settings.asked)
         share = flagged_share(settings.contamination, self.n_rows)
         above = top_threshold(both, share, sample.weight if saved else None)
         if saved:

@@ -8,7 +8,7 @@ those of the fit. What comes out is what solving on all rows by the same maps gi
 from dataclasses import dataclass, replace
 from functools import reduce
 from numbers import Integral
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -193,7 +193,6 @@ def _latest(more: FitResult, window: Recent, settings: Settings) -> FitResult:
     last = np.arange(len(more.target)) >= len(more.target) - window.kept
     rows, groups = more.seen, Codes(more.groups.codes[last], more.groups.labels, more.groups.left_out)
     counts, n_rows = window.cells.group_counts[0].astype(np.intp), int(window.cells.counts[0])
-    nested = None if rows.nested is None else rows.nested[:, last]
     sample = replace(rows.sample.of(last), weight=stands_for(groups, counts, n_rows))
     return replace(
         more,
@@ -202,7 +201,7 @@ def _latest(more: FitResult, window: Recent, settings: Settings) -> FitResult:
         groups=groups,
         counts=counts,
         n_rows=n_rows,
-        seen=FlagRows(rows.S[last], rows.t[last], sample, rows.folds[last], nested, n_rows),
+        seen=rows.among(last, sample, n_rows),
         path=open_tradeoffs(settings, cross_of(window.cells, more.path.cross), more.path.columns.resembling),
     )
 
@@ -296,7 +295,10 @@ def _joined(
     """Old and new rows together, as far as they stay in memory; the path is still that of the old ones."""
     every = Codes(np.append(found.groups.codes[old], codes[new]), found.groups.labels, left_out)
     counts, n_rows = found.counts + np.bincount(codes[codes >= 0], minlength=len(found.counts)), found.n_rows + len(t)
-    members = Membership.of_codes(every.codes, len(counts))
+    sample = Sample(Membership.of_codes(every.codes, len(counts)), stands_for(every, counts, n_rows))
+    before, more, nested = found.seen.among(old, sample, n_rows), seen.among(new, sample, n_rows), None
+    if before.nested is not None and more.nested is not None:
+        nested = np.concatenate([before.nested, more.nested], axis=1)
     return replace(
         found,
         S=np.concatenate([found.S[old], S[new]]),
@@ -305,20 +307,14 @@ def _joined(
         counts=counts,
         n_rows=n_rows,
         seen=FlagRows(
-            np.concatenate([found.seen.S[old], seen.S[new]]),
-            np.append(found.seen.t[old], seen.t[new]),
-            Sample(members, stands_for(every, counts, n_rows)),
-            np.append(found.seen.folds[old], seen.folds[new]),
-            _nested(found.seen.nested, old, seen.nested, new),
+            np.concatenate([before.S, more.S]),
+            np.append(before.t, more.t),
+            sample,
+            np.append(before.folds, more.folds),
+            nested,
             n_rows,
         ),
     )
-
-
-def _nested(before: FloatArray | None, old: BoolArray, more: FloatArray | None, new: BoolArray) -> FloatArray | None:
-    if before is None or more is None:
-        return None
-    return np.concatenate([before[:, old], more[:, new]], axis=1)
 
 
 def _thinned(found: FitResult, codes: IntArray, room: int) -> tuple[BoolArray, BoolArray]:
@@ -352,14 +348,13 @@ def _warn_aged(moved: FloatArray, names: tuple[str, ...]) -> None:
 
 def _distances(S: FloatArray, columns: FloatArray) -> FloatArray:
     """The largest difference of two distributions, column by column, at the quantiles of one: shape (k,)."""
+
+    def share(values: FloatArray, at: FloatArray, side: Literal["left", "right"]) -> FloatArray:
+        return np.searchsorted(values, at, side=side) / len(values)
+
     far = np.empty(S.shape[1])
     for j in range(S.shape[1]):
         new, old = np.sort(S[:, j]), columns[:, j]
-        apart = [np.abs(_share(new, old, side) - _share(old, old, side)).max() for side in ("left", "right")]
-        far[j] = max(apart)
+        left = np.abs(share(new, old, "left") - share(old, old, "left")).max()
+        far[j] = max(left, np.abs(share(new, old, "right") - share(old, old, "right")).max())
     return far
-
-
-def _share(values: FloatArray, at: FloatArray, side: str) -> FloatArray:
-    """The share of the sorted values below each point, or up to it."""
-    return np.searchsorted(values, at, side=side) / len(values)  # type: ignore[call-overload]
