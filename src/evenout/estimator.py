@@ -284,9 +284,7 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
         """
         check_is_fitted(self)
         validate_data(self, engine.header, reset=False, skip_check_array=True)
-        found, names = self._result, self._result.groups.labels
-        told = found.scores, found.mixture, found.threshold, names, scores_to, coder, self.device
-        return score_partitions(engine, *told)
+        return score_partitions(engine, self._result, scores_to, coder, self.device)
 
 
 class FairOutlierEnsemble(FittedScores):

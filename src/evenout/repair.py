@@ -15,7 +15,7 @@ from evenout.core.content import N_FOLDS, assign_folds
 from evenout.core.flags import flag_threshold, flagged_share, top_threshold
 from evenout.core.path import SIGNIFICANCE, Choice, TradeoffPath
 from evenout.core.registry import GROUP_NOTIONS, NOTIONS
-from evenout.core.ruler import GroupMoments, no_gap_p_value, parity_from_moments
+from evenout.core.ruler import GroupMoments, RatioEstimate, no_gap_p_value, parity_from_moments
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.adapt import outlier_labels
 from evenout.exceptions import InputError, NoGapWarning, TargetNotReachedWarning, warn
@@ -707,7 +707,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         self.gap_detected_, self.request_met_, self.alpha_ = gap, choice.met, choice.alpha
         self.bias_reduction_ = float("nan") if path is None else found.prices.reduction(path)
         self.bias_reduction_interval_ = choice.interval
-        state = FlagState.unknown(len(names)) if found.flags is None else found.flags
+        state = found.flags or FlagState(np.full((len(names), 2), np.nan), RatioEstimate.unknown(), {})
         self.flag_rates_, self.flag_price_ = state.rates, state.cost
         self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
         self.outcome_ = Outcome.of(choice, state.ratio, self.get_params(deep=False), path)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,9 @@ from evenout.groups.read import Codes
 from evenout.out_of_core.engines import Engine
 from evenout.out_of_core.survey import count_again, draw_reference, learn_units, settle_groups, survey_rows
 from evenout.tables.rows import column_names, require_labels
+
+if TYPE_CHECKING:
+    from evenout.fitting.result import FitResult
 
 EXACT_ROWS = 1_000_000
 
@@ -269,30 +272,20 @@ def _sums(
 
 
 def score_partitions(
-    engine: Engine,
-    scores: ScoreModel,
-    mixture: Mixture,
-    threshold: float,
-    groups: tuple[str, ...],
-    scores_to: Path,
-    coder: Coder | None = None,
-    device: str = "cpu",
+    engine: Engine, fit: "FitResult", scores_to: Path, coder: Coder | None = None, device: str = "cpu"
 ) -> IntArray:
     """Write the scores of all rows, new ones too, into a folder: one file per partition (`parquet.scores_file`).
 
     ``coder`` names the groups where they are not values of columns, such as bands of a number. ``device`` is where
-    detectors score, on the machine that has a partition.
-
-    Returns
-    -------
-    array of shape (G + 1, 2)
-        Rows and flagged rows of each group of the fit; the last entry is for rows of other groups, or of none.
+    detectors score, on the machine that has a partition. Returns the rows and flagged rows of each group of the fit,
+    shape (G + 1, 2); the last entry is for rows of other groups, or of none.
     """
-    codes = {name: code for code, name in enumerate(groups)}
-    machine: dict[str, Any] = {"n_threads": engine.n_threads, "device": device}
-    scorer = Scorer(scores.pool, codes, seed=0, scratch=Path, coder=coder, resemblance=scores.resemblance, **machine)
+    labels = fit.groups.labels
+    codes = {name: code for code, name in enumerate(labels)}
+    machine: dict[str, Any] = {"n_threads": engine.n_threads, "device": device, "scratch": Path, "seed": 0}
+    scorer = Scorer(fit.scores.pool, codes, coder=coder, resemblance=fit.scores.resemblance, **machine)
     walks = Walks(engine, engine.share(scorer), engine.share({}), kept=False)  # scored when they are walked through
-    shared = scores.without_detectors(), mixture, (np.inf, threshold), groups, scores_to
+    shared = fit.scores.without_detectors(), fit.mixture, (np.inf, fit.threshold), labels, scores_to
     return walks.walk(flag_part, np.add, *shared)[:, ::2].astype(np.intp)
 
 

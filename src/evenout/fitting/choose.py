@@ -420,11 +420,6 @@ class FlagState:
     ratio: RatioEstimate
     cost: dict[str, float]
 
-    @classmethod
-    def unknown(cls, n_groups: int) -> "FlagState":
-        """Nothing is compared."""
-        return cls(np.full((n_groups, 2), np.nan), RatioEstimate.unknown(), {})
-
 
 @dataclass(frozen=True)
 class Repaired:
