@@ -220,6 +220,7 @@ def warn_rising(found: dict[str, AttributeBias]) -> None:
 
 
 _MOST_TRAINED = 4  # times the rows in memory: an update thins them where there is no room for all
+_MOST_BEFORE = 2_000_000  # rows before a drift that a file may claim: those in memory are the latest alone
 
 NO_ROWS = (
     "{what} needs the groups of the training rows, which this file does not hold; save the fitted model by "
@@ -334,7 +335,8 @@ class FitResult:
             with entries_of("scores.resemblance"):
                 resemblance.fits(n_features)
         with entries_of("scores.pool"):
-            pool = self.scores.pool.filled(n_features, _MOST_TRAINED * len(self.target))
+            before = 0 if self.drift is None else min(self.drift.before, _MOST_BEFORE)
+            pool = self.scores.pool.filled(n_features, _MOST_TRAINED * (len(self.target) + before))
         ranked = self.scores.scaling.sorted_scores
         require(len(ranked) in (0, pool.n_rows), "scores.scaling.sorted_scores", "has the wrong length")
         return replace(self, scores=replace(self.scores, pool=pool))
