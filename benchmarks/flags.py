@@ -34,7 +34,8 @@ from evenout import FairOutlierEnsemble, Groups, Resemblance
 from evenout.core.flags import flag_threshold, group_rates, rate_ratio
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.datasets import list_scenarios
-from evenout.fitting.choose import Request
+from evenout.fitting.choose import open_tradeoffs
+from evenout.fitting.settings import Settings
 from evenout.metrics import average_precision, demographic_parity, roc_auc
 from halves import load
 
@@ -168,9 +169,9 @@ def fitted(rows: Half, seed: int, settings: dict[str, Any]) -> FairOutlierEnsemb
 def corrected(model: FairOutlierEnsemble, settings: dict[str, str]) -> FairOutlierEnsemble:
     """Results of a fit with other settings; detectors, resemblance and sums are not computed again."""
     other = copy(model).set_params(**settings)
-    found, request = model._result, Request.read(other.get_params(deep=False))
+    found, asked = model._result, Settings.read(other.get_params(deep=False))
     resembling = found.scores.width - found.scores.n_detectors
-    other._result = replace(found, path=request.path(found.path.cross, resembling))
+    other._result = replace(found, path=open_tradeoffs(asked, found.path.cross, resembling))
     return other
 
 

@@ -19,11 +19,11 @@ from evenout.core.path import Target
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.adapt import OutlierScorer
 from evenout.exceptions import InputError
-from evenout.fitting.beyond import EXACT_ROWS, Beyond, Plan, open_source, score_partitions
-from evenout.fitting.choose import Request
+from evenout.fitting.beyond import EXACT_ROWS, Partitions, open_partitions, score_partitions
 from evenout.fitting.fit import fit_rows
 from evenout.fitting.result import FitResult, attribute_bias, cost_table
-from evenout.fitting.rows import Memory, Source, TrainingRows
+from evenout.fitting.rows import TrainingRows
+from evenout.fitting.settings import Settings
 from evenout.fitting.update import update_fit
 from evenout.groups.model import Coder
 from evenout.groups.rules import Groups, Resemblance, TakesSettings
@@ -32,7 +32,7 @@ from evenout.out_of_core.dask_engine import collection_engine, is_collection, sc
 from evenout.out_of_core.engines import Engine
 from evenout.outcome import Outcome
 from evenout.pages import html_table
-from evenout.tables.parameters import ENSEMBLE, check_parameters, without_old_names
+from evenout.tables.parameters import without_old_names
 from evenout.tables.rows import as_seed, new_rows, on_index
 
 if TYPE_CHECKING:
@@ -85,17 +85,11 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
             "alpha": alpha,
             "confidence": confidence,
         }
-        request = Request.read(self._parameters(**asked))
+        settings = Settings.read(self.get_params(deep=False) | asked)
         found, nan = self._result, float("nan")
         if found.drift is not None:  # what would be said of all rows is known for the request of the update alone
             found = replace(found, drift=replace(found.drift, reached=nan, interval=(nan, nan)))
-        return copy(self).set_params(**asked)._take(found.at(request))
-
-    def _parameters(self, **changes: Any) -> dict[str, Any]:
-        """The parameters, checked; ``groups`` are rules even where None was given."""
-        parameters = self.get_params(deep=False) | changes
-        check_parameters(parameters, ENSEMBLE)
-        return parameters | {"groups": Groups.read(parameters["groups"])}
+        return copy(self).set_params(**asked)._take(found.at(settings))
 
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + self._fitted_html()
@@ -145,10 +139,8 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
         check_is_fitted(self)
         if is_collection(X):
             raise InputError("an update takes rows in memory; give the partitions of {@X} one after the other")
-        parameters = self._parameters()
-        rows, n_threads = new_rows(self, X), effective_n_jobs(self.n_jobs)
-        request = Request.read(parameters)
-        return self._take(update_fit(self._result, request, parameters, rows, sensitive_features, n_threads))
+        settings = Settings.read(self.get_params(deep=False))
+        return self._take(update_fit(self._result, settings, new_rows(self, X), sensitive_features))
 
     def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The fair score of new rows, shape (m,), higher = more outlying."""
@@ -293,9 +285,7 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
         """
         check_is_fitted(self)
         validate_data(self, engine.header, reset=False, skip_check_array=True)
-        found, names = self._result, self._result.groups.labels
-        told = found.scores, found.mixture, found.threshold, names, scores_to, coder, self.device
-        return score_partitions(engine, *told)
+        return score_partitions(engine, self._result, scores_to, coder, self.device)
 
 
 class FairOutlierEnsemble(FittedScores):
@@ -545,22 +535,20 @@ class FairOutlierEnsemble(FittedScores):
         sample_weight : array of shape (n,), optional
             How many rows each row counts for in misfit, bias and errors. Detectors see each row once.
         """
-        parameters = self._parameters()
-        request = Request.read(parameters)
-        if self.device != "cpu":
-            gpu.check_device(self.device)
-        if y is not None and labels is None and (self.learn or any(notion.needs_labels for notion in request.fairness)):
+        settings = self._settings()
+        known = self.learn or any(notion.needs_labels for notion in settings.fairness)
+        if y is not None and labels is None and known:
             raise InputError("{@labels} is missing: y is ignored, as in all outlier detectors; pass labels=y")
         if is_collection(X):
             if clusters is not None or sample_weight is not None:
                 raise ValueError("clusters and sample_weight need rows in memory; leave them out for Dask collections")
             engine = collection_engine(X, sensitive_features, given, labels, label_propensity)
             return self.fit_partitions(engine, sufficient=getattr(sensitive_features, "sufficient", False))
-        seed = as_seed(self.random_state)
+        settings = replace(settings, seed=as_seed(self.random_state))
         beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
         beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
-        rows = TrainingRows.read(self, X, parameters, request.fairness, **beside)
-        return self._fit(Memory.of(rows, parameters, seed), request, seed, X)
+        rows = TrainingRows.read(self, X, settings, **beside)
+        return self._take_fit(fit_rows(rows, settings), X)
 
     def fit_partitions(
         self,
@@ -584,22 +572,25 @@ class FairOutlierEnsemble(FittedScores):
         sufficient : bool
             Of probabilities of groups; see `evenout.GroupProbabilities`.
         """
-        parameters = self._parameters()
-        request = Request.read(parameters)
-        if self.device != "cpu":  # of this machine, on which the reference is fitted; others are asked later
-            gpu.check_device(self.device)
-        seed = as_seed(self.random_state)
+        settings = replace(self._settings(), seed=as_seed(self.random_state))
         with engine.scratch() as scratch:
-            plan = Plan(engine, scratch, exact_rows, scores_to, sufficient)
-            source = open_source(plan, parameters, seed, request.fairness)
-            self._fit(source, request, seed, engine.header)
-        if scores_to is not None and not isinstance(source, Beyond):
-            self.score_partitions(engine, scores_to, coder=source.rows.coder)
+            partitions = Partitions(engine, scratch, exact_rows, scores_to, sufficient)
+            rows, more = open_partitions(partitions, settings)
+            self._take_fit(fit_rows(rows, settings, more), engine.header)
+        if scores_to is not None and more is None:
+            coder = None if rows.grouping is None else rows.grouping.coder
+            self.score_partitions(engine, scores_to, coder=coder)
         return self
 
-    def _fit(self, source: Source, request: Request, seed: int, X: Any) -> Self:
-        """Nothing is stored before everything has succeeded: a failed refit leaves the model as it was."""
-        result = fit_rows(source, request, self._parameters(), seed=seed, n_threads=effective_n_jobs(self.n_jobs))
+    def _settings(self) -> Settings:
+        settings = Settings.read(self.get_params(deep=False))
+        if settings.device != "cpu":  # of this machine, on which a reference is fitted; others are asked later
+            gpu.check_device(settings.device)
+        return settings
+
+    def _take_fit(self, result: FitResult, X: Any) -> Self:
+        """A new fit; nothing is stored before everything has succeeded: a failed refit leaves the model as it was."""
+        self._lessons: tuple[Any, ...] = ()
         return self._take(result, X)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:

@@ -26,7 +26,7 @@ from evenout.core.types import AnyArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.fitting.choose import Repaired
 from evenout.fitting.result import FitResult
-from evenout.fitting.update import Maps
+from evenout.fitting.update import UpdateMaps
 from evenout.repair import BlindRepair, GroupMaps, ScoreRepair
 from evenout.storage.archive import ModelFileError, plain, read_plain, write_plain
 from evenout.storage.output import atomic_file
@@ -43,7 +43,7 @@ _MODELS: dict[str, tuple[Any, Any]] = {
     "blind": (BlindRepair, Repaired),
     "aware": (ScoreRepair, GroupMaps),
 }
-_NAMES = {"Maps": Maps}  # classes that annotations name in quotes
+_NAMES = {"UpdateMaps": UpdateMaps}  # classes that annotations name in quotes
 _SETTINGS = ("Groups", "Individual", "Resemblance")  # our own small objects that may be parameters
 _OURS = ("evenout.detectors.adapt.Foreign", "evenout.detectors.adapt.GroupAware")
 _MACHINE = ("n_jobs", "device")  # parameters that belong to the machine, not to the model

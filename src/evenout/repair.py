@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy.optimize import brentq
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.metadata_routing import UNUSED
@@ -12,27 +13,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from evenout.core.checks import FINITE, MOST_ROWS, Within, require
 from evenout.core.content import N_FOLDS, assign_folds
 from evenout.core.flags import flag_threshold, flagged_share, top_threshold
-from evenout.core.path import HALF_SHARED, SIGNIFICANCE, TradeoffPath, choose
+from evenout.core.path import SIGNIFICANCE, Choice, TradeoffPath
 from evenout.core.registry import GROUP_NOTIONS, NOTIONS
-from evenout.core.ruler import GroupMoments, Sample, no_gap_p_value, parity_from_moments
+from evenout.core.ruler import GroupMoments, RatioEstimate, no_gap_p_value, parity_from_moments
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.adapt import outlier_labels
 from evenout.exceptions import InputError, NoGapWarning, TargetNotReachedWarning, warn
-from evenout.fitting.choose import (
-    DEFAULT_REDUCTION,
-    FlagState,
-    Prices,
-    Repaired,
-    doubted,
-    flag_prices,
-    fold_weights,
-    mean_prices,
-    no_prices,
-    require_compared,
-)
-from evenout.fitting.resemblance import CrossFitted, cross_fit_resemblance, warn_proxy
+from evenout.fitting.choose import FlagState, Prices, Repaired, settle_repair
+from evenout.fitting.resemblance import cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import list_kept
 from evenout.fitting.rows import TrainingRows, expected_rows
+from evenout.fitting.settings import Settings
 from evenout.groups.model import ColumnTally
 from evenout.groups.read import (
     Codes,
@@ -420,7 +411,6 @@ _BLIND_RULES = {name: ENSEMBLE[name] for name in _SHARED} | {
     "fairness": one_of(GROUP_NOTIONS),
     "classifier": CLASSIFIER,
 }
-_SILENT = 0.01  # share of a group's indicator that is predicted, up to which nothing is known
 
 
 class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
@@ -599,25 +589,28 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         sample_weight : array of shape (n,), optional
             How much each row counts, as in a survey; the scale does not matter.
         """
-        rules = self._check_parameters()
-        t, seed = read_numbers(scores, "scores"), as_seed(self.random_state)
-        parameters = {"groups": rules, "n_jobs": self.n_jobs, "learn": False, "standardize": False}
+        settings = self._settings()
+        t = read_numbers(scores, "scores")
+        settings = replace(settings, seed=as_seed(self.random_state))
         beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
         beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
-        rows = TrainingRows.read(self, X, parameters, [NOTIONS[self.fairness]], **beside)
+        rows = TrainingRows.read(self, X, settings, **beside)
         _refuse_other_length(t, rows.X)
         sample, names, share = rows.sample, rows.names, flagged_share(self.contamination, len(t))
-        prices, model, path, flags, cross = no_prices(0, len(names)), None, None, None, None
+        nan, model, path, flags, known = float("nan"), None, None, None, np.full(len(names), np.nan)
+        untouched = Choice(nan, nan, False, nan, (nan, nan), 1.0)
+        prices, repaired = Prices(np.zeros(len(names)), np.zeros((0, len(names))), untouched), t.copy()
         if len(names) >= 2:
             Z = np.column_stack([rows.X, t])
-            folds = assign_folds(Z, rows.groups.codes, N_FOLDS, seed, rows.clusters)
-            settings: dict[str, Any] = {"seed": seed, "n_jobs": self.n_jobs, "stands_for": sample.weight}
-            cross = cross_fit_resemblance(self.classifier, Z, sample.members, folds, **settings)
-            path = TradeoffPath(cross.sums(t, sample), {NOTIONS[self.fairness]: 1.0}, noise_aware=True)
-            prices, flags = self._solve(cross, path, t, sample, share)
-            model = cross.model
-        repaired = t.copy() if cross is None else prices.apply(t, cross.own)
-        known = np.full(len(names), np.nan) if cross is None else cross.known
+            folds = assign_folds(Z, rows.groups.codes, N_FOLDS, settings.seed, rows.clusters)
+            machine: dict[str, Any] = {"seed": settings.seed, "n_jobs": self.n_jobs, "stands_for": sample.weight}
+            cross = cross_fit_resemblance(self.classifier, Z, sample.members, folds, **machine)
+            path = TradeoffPath(cross.sums(t, sample), settings.fairness, noise_aware=True)
+            prices, flags = settle_repair(settings, path, cross, t, sample)
+            model, known, repaired = cross.model, cross.known, prices.apply(t, cross.own)
+            prices.choice.announced(list_kept(t, repaired, self.contamination), asked=settings.asked)
+            if prices.own.any():
+                warn_proxy(known)
         # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
         return self._take(
             Repaired(
@@ -679,7 +672,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         """Fit, and repair the training scores, each by a classifier that has not seen the row."""
         return self.fit(scores, X, **beside).scores_
 
-    def _check_parameters(self) -> Groups:
+    def _settings(self) -> Settings:
         check_parameters(self.get_params(deep=False), _BLIND_RULES)
         if self.bias_reduction is not None and self.flag_rate_ratio is not None:
             raise InputError("{@bias_reduction} and {@flag_rate_ratio} were given; give at most one of them")
@@ -692,29 +685,9 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
             raise InputError(
                 "{min_size=} is not allowed; use an integer of at least {least}", min_size=rules.min_size, least=N_FOLDS
             )
-        return rules
-
-    def _solve(
-        self, cross: CrossFitted, path: TradeoffPath, t: FloatArray, sample: Sample, share: float
-    ) -> tuple[Prices, FlagState]:
-        """What to take off, announced, and whom that flags."""
-        known, by_flags = float(cross.known.max()), self.flag_rate_ratio is not None
-        require_compared(cross.held(t, sample, share), sample, asked=by_flags)
-        if self.flag_rate_ratio is not None:
-            prices = flag_prices(cross, t, sample, share, self.flag_rate_ratio, f"Other {_more(known)}")
-        else:
-            asked = DEFAULT_REDUCTION if self.bias_reduction is None else self.bias_reduction
-            choice = choose(path, asked, "unseen", self.confidence, least=HALF_SHARED, more=_more(known), anyway="")
-            prices = mean_prices(path, choice, cross.model)
-        flags = FlagState.of(cross, t, sample, prices, share, other=by_flags)
-        rows, V = cross.held(t, sample, share), fold_weights(prices.without)
-        choice, ratio = doubted(prices.choice, flags.ratio, rows, V, share, self.flag_rate_ratio)
-        prices, flags = replace(prices, choice=choice), replace(flags, ratio=ratio)
-        asked = (self.bias_reduction, self.flag_rate_ratio, self.confidence) != (None,) * 3
-        choice.announced(list_kept(t, prices.apply(t, cross.own), self.contamination), asked=asked)
-        if prices.own.any():
-            warn_proxy(cross.known)
-        return prices, flags
+        asked: dict[str, Any] = {name: getattr(self, name) for name in _SHARED if name != "n_jobs"}
+        rest: dict[str, Any] = {"correction": "resemblance", "classifier": self.classifier, "groups": rules}
+        return Settings({NOTIONS[self.fairness]: 1.0}, **asked, **rest, n_threads=effective_n_jobs(self.n_jobs))
 
     def _take(self, found: Repaired, X: Any) -> Self:
         """What a fit, new or saved, has learnt; without two groups to compare, nothing."""
@@ -733,17 +706,11 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         self.gap_detected_, self.request_met_, self.alpha_ = gap, choice.met, choice.alpha
         self.bias_reduction_ = float("nan") if path is None else found.prices.reduction(path)
         self.bias_reduction_interval_ = choice.interval
-        state = FlagState.unknown(len(names)) if found.flags is None else found.flags
+        state = found.flags or FlagState(np.full((len(names), 2), np.nan), RatioEstimate.unknown(), {})
         self.flag_rates_, self.flag_price_ = state.rates, state.cost
         self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
         self.outcome_ = Outcome.of(choice, state.ratio, self.get_params(deep=False), path)
         return self
-
-
-def _more(known: float) -> str:
-    """What may reach more, after the word "other"."""
-    silent = " (these say next to nothing of the groups)" if known < _SILENT else ""
-    return f"features{silent}, or ScoreRepair where the group may be used, may reach more."
 
 
 def _refuse_other_length(t: FloatArray, X: FloatArray) -> None:

@@ -7,7 +7,7 @@ from scipy.optimize import lsq_linear, minimize
 from tests.conftest import make_problem
 
 from evenout.core.path import TradeoffPath
-from evenout.core.problem import Columns, Rule, constrain
+from evenout.core.problem import Columns, FlagRule, constrain
 
 
 def _squares(k=5, seed=0):
@@ -62,7 +62,7 @@ def test_only_columns_that_may_move_do(correction):
 def test_the_way_to_a_rule_is_straight_and_measured_like_any_path():
     problem = make_problem((120, 80, 60), k=4)
     rng = np.random.default_rng(0)
-    rule = Rule(rng.normal(size=4) * 0.1, rng.normal(size=(problem.cross.n_folds, 4)) * 0.1)
+    rule = FlagRule(rng.normal(size=4) * 0.1, rng.normal(size=(problem.cross.n_folds, 4)) * 0.1)
     means = TradeoffPath(problem.cross, {"demographic_parity": 1.0})
     path = means.towards(rule)
     assert_array_equal(path.weights(1.0), rule.own)

@@ -246,3 +246,27 @@ def test_each_block_is_evened_out_by_itself():
     assert rates[0] / rates[1] == pytest.approx(0.9, abs=0.05)
     assert rates[2] / rates[3] == pytest.approx(0.9, abs=0.03)
     assert rates[:2].max() < 0.5 * rates[2:].min()  # what the stratum explains stays
+
+
+def test_steps_that_do_not_settle_are_no_solution(monkeypatch):
+    """Else the multipliers of a dual that was left half way would pass for a rule."""
+    t, r, codes, _ = _hard((600, 300, 100))
+    monkeypatch.setattr("evenout.core.flags._STEPS", 1)
+    monkeypatch.setattr("evenout.core.flags._PASSES", 1)
+    assert_array_equal(even_flags(t, r, _sample(codes), flagged=0.1, ratio=0.9), np.zeros(3))
+    assert np.isnan(most_kept(t, r, _sample(codes), flagged=0.1, ratio=0.9)).all()
+
+
+def test_what_a_ratio_lacks_at_many_groups_is_the_rounding_to_whole_rows():
+    """The smoothed rule has the ratio; cut at its threshold, each of the groups is off by up to a row of ten."""
+    rng = np.random.default_rng(1)
+    codes = rng.integers(80, size=8000)
+    n = np.bincount(codes)
+    t, r = rng.normal(size=8000) + 0.6 * rng.normal(size=80)[codes], np.eye(80)[codes] * 8000 / n
+    programme = _Programme(t, r, 0.1, 0.9, np.full(8000, 1 / 8000), np.zeros(80, dtype=np.intp))
+    smoothed = programme.rates(programme.rule(programme.solve(np.ones(80))))
+    assert smoothed.min() / smoothed.max() == pytest.approx(0.9, abs=0.001)
+    y = t - r @ even_flags(t, r, _sample(codes), flagged=0.1, ratio=0.9)
+    counted = np.bincount(codes, y > flag_threshold(y, 0.1))
+    assert np.abs(counted - n * smoothed).max() < 1.0
+    assert 0.7 < rate_ratio(counted / n) < 0.85

@@ -41,7 +41,7 @@ AUDIT = (
 )  # fmt: skip
 TOP = {
     "AuditResult", "BlindRepair", "FairLOF", "FairOutlierEnsemble", "FairnessMonitor", "GroupProbabilities", "Groups",
-    "Individual", "Resemblance", "ScoreRepair", "TableEncoder", "__version__", "audit",
+    "Individual", "InvestigationPlan", "Resemblance", "ScoreRepair", "TableEncoder", "__version__", "audit",
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def draw(n, rng, shares):
 def stated_and_true(seed, n, shares):
     rng = np.random.default_rng([seed, len(shares)])
     S, t, groups = draw(n, rng, shares)
-    even, rule = even_columns(FlagRows(S, t, hard(groups), np.arange(n) % 5), np.arange(6), SHARE, ASKED, "")
+    even, rule, _ = even_columns(FlagRows(S, t, hard(groups), np.arange(n) % 5), np.arange(6), SHARE, ASKED, "")
     S, t, groups = draw(60_000, rng, shares)
     y = t + S @ rule.own
     truth = float(rate_ratio(group_rates(y > flag_threshold(y, SHARE), groups, len(shares))))

@@ -9,7 +9,8 @@ from evenout.core.flags import flag_rates, rate_ratio
 from evenout.core.membership import Membership
 from evenout.core.ruler import Sample
 from evenout.exceptions import ManyColumnsWarning, NoGapWarning, TargetNotReachedWarning
-from evenout.fitting.choose import FlagRows, Request, flag_p_value
+from evenout.fitting.choose import FlagRows, flag_p_value
+from evenout.fitting.settings import Settings
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_flags_asked_for_on_training_rows_are_those_of_the_training_scores():
 
 
 def read(**changes):
-    return Request.read(FairOutlierEnsemble(**changes).get_params(deep=False))
+    return Settings.read(FairOutlierEnsemble(**changes).get_params(deep=False))
 
 
 @pytest.mark.parametrize(

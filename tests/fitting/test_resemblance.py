@@ -10,7 +10,7 @@ from tests.conftest import probable, side_by_side
 
 from evenout.core.content import assign_folds
 from evenout.core.membership import Membership
-from evenout.fitting.resemblance import Calibration, cross_fit_resemblance, layers_of
+from evenout.fitting.resemblance import Calibration, cross_fit_resemblance, disjoint_groups
 
 
 class Memory(ClassifierMixin, BaseEstimator):
@@ -145,7 +145,7 @@ def test_strata_share_a_classifier_and_rows_outside_are_a_class():
     codes, strata = rng.integers(2, size=2000), rng.integers(-1, 2, size=2000)
     Z = np.column_stack([codes, strata]) + rng.normal(size=(2000, 2))
     members = Membership.of_codes(codes, 2).within(strata)
-    layer, *more = layers_of(members)
+    layer, *more = disjoint_groups(members)
     assert not more
     assert layer.rest
     assert_allclose(layer.actual.sum(axis=1), 1.0)

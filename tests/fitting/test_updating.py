@@ -12,7 +12,8 @@ from evenout import FairOutlierEnsemble, Groups
 from evenout.core.cells import Cells, CrossFit, collect_cells
 from evenout.core.content import row_numbers
 from evenout.exceptions import AgedDetectorsWarning, InputError
-from evenout.fitting.choose import Request
+from evenout.fitting.choose import open_tradeoffs, settle
+from evenout.fitting.settings import Settings
 from evenout.persistence import load_model, save_model
 
 SETTINGS = [
@@ -89,8 +90,8 @@ def test_an_update_is_what_solving_on_all_rows_by_the_same_maps_gives(settings):
     folds = (row_numbers(new[0], 3) % np.uint64(5)).astype(int)
     cross = solved_on_all(first, old, new, folds, settings.get("weighting", "rank"))
     model = updated(fitted(**settings), new)
-    request = Request.read(model.get_params(deep=False))
-    path = request.path(cross)
+    settings = Settings.read(model.get_params(deep=False))
+    path = open_tradeoffs(settings, cross)
     for mine, theirs in ((model.path_.cross.whole, cross.whole), (model.path_.cross.training, cross.training),
                          (model.path_.cross.held, cross.held)):  # fmt: skip
         np.testing.assert_allclose(mine.plain, theirs.plain, rtol=1e-11, atol=1e-9)
@@ -98,7 +99,7 @@ def test_an_update_is_what_solving_on_all_rows_by_the_same_maps_gives(settings):
     np.testing.assert_allclose(model.path_.cross.training.weighted, cross.training.weighted, rtol=1e-11, atol=1e-9)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        path, choice, *_ = request.settle(path, model._result.seen)
+        path, choice, *_ = settle(settings, path, model._result.seen)
     assert model._result.choice.alpha == pytest.approx(choice.alpha, rel=1e-9)
     np.testing.assert_allclose(model.weights_, path.weights(choice.alpha), rtol=1e-9, atol=1e-9)
     scores = model.outlier_scores(np.vstack([old[0], new[0]]))

@@ -65,7 +65,7 @@ def test_flags_are_even_among_all_rows_and_new_ones(rows, correction):
 def test_what_is_stated_is_counted_among_all_rows(rows):
     """The stated ratio by a slow formula: each row by the weights that were solved without its fold."""
     from evenout.core.content import N_FOLDS
-    from evenout.fitting.passes import hashed_folds
+    from evenout.fitting.rows import hashed_folds
 
     model = fit(rows, flag_rate_ratio=0.7, reference_size=3000)
     V, found = model.path_.fold_weights(np.ones(1), "unseen")[:, 0], model._result

@@ -12,9 +12,9 @@ from evenout import FairOutlierEnsemble, Groups
 from evenout.core.stacking import label_coverage, learn_stack
 from evenout.detectors.pool import cross_fit_pool
 from evenout.exceptions import LabelCoverageWarning
-from evenout.fitting.beyond import Plan, open_source
-from evenout.fitting.choose import Request
-from evenout.fitting.passes import hashed_folds
+from evenout.fitting.beyond import Partitions, Pass, open_partitions
+from evenout.fitting.rows import hashed_folds
+from evenout.fitting.settings import Settings
 from evenout.metrics import roc_auc
 from evenout.out_of_core.engines import LocalEngine, Partition
 from evenout.persistence import load_model, save_model
@@ -117,18 +117,16 @@ def test_labels_sharpen_the_base_score_of_a_named_pool_beyond_its_reference():
 def test_each_model_learns_by_the_formula_for_all_rows_in_memory():
     """Rows of the reference scored by detectors without the fold, others by all detectors; then one plain stack."""
     model, engine = _make(reference_size=REFERENCE), _engine(4, chances=CHANCES)
-    parameters = model._parameters()
+    settings = Settings.read(model.get_params(deep=False), seed=3)
     with engine.scratch() as scratch:
-        plan = Plan(engine, scratch, 10**6, None)
-        source = open_source(plan, parameters, 3, Request.read(parameters).fairness)
-        rows = source.rows
-        settings = {"seed": 3, "units": rows.units, "sides": True, "feature_names": list(X)}
-        pool, raw, without = cross_fit_pool("paper", rows.X, source.folds, **settings)
-        views = source.views(pool, raw, without)
+        rows, partitions = open_partitions(Partitions(engine, scratch, 10**6, None), settings)
+        beside = {"seed": 3, "units": rows.units, "sides": True, "feature_names": list(X)}
+        pool, raw, without = cross_fit_pool("paper", rows.X, rows.folds, **beside)
+        views = Pass.over(partitions, rows, settings, pool, raw, without)
     place = {row.tobytes(): i for i, row in enumerate(rows.X)}
     home = np.array([place.get(row.tobytes(), -1) for row in X.to_numpy()])
     assert (home >= 0).sum() == len(rows.X) < N / 2
-    folds = hashed_folds(pool.inside(X.to_numpy()), source.seed)
+    folds = hashed_folds(pool.inside(X.to_numpy()), rows.seed)
     for fold in range(-1, 5):
         found = views.models[fold + 1]
         scores = np.where((home >= 0)[:, None], views.reference(fold)[home], pool.score(X.to_numpy()))

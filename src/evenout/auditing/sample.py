@@ -24,6 +24,7 @@ from evenout.tables.rows import (
     LARGEST,
     read_clusters,
     read_known_labels,
+    read_numbers,
     read_sample_weight,
 )
 

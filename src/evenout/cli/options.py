@@ -14,7 +14,7 @@ from evenout.core.pairwise import METHODS
 from evenout.core.registry import NOTIONS
 from evenout.detectors.pool import POOLS
 from evenout.estimator import FairOutlierEnsemble
-from evenout.fitting.choose import CORRECTIONS
+from evenout.fitting.settings import CORRECTIONS
 from evenout.groups.rules import Groups
 
 Command = TypeVar("Command", bound=Callable[..., Any])

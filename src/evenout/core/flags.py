@@ -12,7 +12,8 @@ dual is solved, which has two multipliers for each group and one threshold, what
 smoothed, ``f = expit((y - threshold) / width)``, a logarithm keeps the multipliers above 0, and Newton steps follow the
 solution while the width falls. Only rows in a band around the threshold matter to a step, and a pass over all rows
 renews the band. The total score of the smoothed rule is below the best one by a term of the order of ``width ** 2``,
-less than a thousandth at the last width.
+less than a thousandth at the last width. A rule that is cut at its threshold flags whole rows: each group is off by up
+to one, and the ratio of small groups by as much, however exactly the programme is solved.
 
 Resemblance need not hold among the flagged as it does among all rows. So the rates of the rule are counted by the
 groups themselves, each ``r_g`` is multiplied by how far the count is off, and the programme is solved again.
@@ -87,16 +88,12 @@ def flag_rates(scores: FloatArray, groups: IntArray, n_groups: int, contaminatio
     >>> flag_rates(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 1, 1]), n_groups=2, contamination=0.25).tolist()
     [0.0, 0.5]
     """
-    flagged = scores > flag_threshold(scores, contamination)
-    return group_rates(flagged, groups, n_groups)
+    return group_rates(scores > flag_threshold(scores, contamination), groups, n_groups)
 
 
 def group_rates(marked: BoolArray, groups: IntArray, n_groups: int) -> FloatArray:
     """Share of the marked rows, (n,) or (n, m), in each group, shape (G,) or (G, m)."""
-    rates = np.zeros((n_groups, *marked.shape[1:]))
-    for group in range(n_groups):
-        rates[group] = marked[groups == group].mean(axis=0)
-    return rates
+    return np.array([marked[groups == group].mean(axis=0) for group in range(n_groups)])
 
 
 def rate_ratio(rates: FloatArray) -> FloatArray:
@@ -156,11 +153,10 @@ class FlagRows:
         n_folds = int(self.folds.max(initial=-1)) + 1
         require(self.nested is None or len(self.nested) >= n_folds, "nested", "has too few folds")
 
-    def none(self) -> "FlagRows":
-        """None of the rows."""
-        sample = Sample(self.sample.members.among(np.zeros(0, dtype=np.intp)), doubt=self.sample.doubt)
-        nested = None if self.nested is None else self.nested[:, :0]
-        return FlagRows(self.S[:0], self.t[:0], sample, self.folds[:0], nested, self.n_rows)
+    def among(self, rows: BoolArray | slice, sample: Sample, n_rows: int | None) -> "FlagRows":
+        """Some of the rows, which are measured by ``sample``."""
+        nested = None if self.nested is None else self.nested[:, rows]
+        return FlagRows(self.S[rows], self.t[rows], sample, self.folds[rows], nested, n_rows)
 
     @cached_property
     def compares(self) -> BoolArray:
@@ -316,7 +312,7 @@ def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, 
     flagged : float
         Share of the rows that is flagged.
     ratio : float
-        Smallest over largest flag rate of the groups that are compared.
+        Smallest over largest flag rate of the groups that are compared; above 0.998, that is solved for.
     """
     held, block = _compared(sample)
     compares = sample.compared.pairs & (sample.total > 0) & (sample.total > 0)[:, None]
@@ -472,9 +468,10 @@ class _Programme:
         self.typical = np.einsum("ig,ig,i->g", r, r, mass) / size  # how much members resemble their own group
 
     def solve(self, factor: FloatArray, start: _Dual | None = None) -> _Dual | None:
-        """Solve it with the columns of r times ``factor`` (G,); None if no rule is even.
+        """Solve it with the columns of r times ``factor`` (G,); None if no rule is even, or none was found.
 
-        ``start`` is the solution of a programme that hardly differs.
+        ``start`` is the solution of a programme that hardly differs. Steps that have not settled at the last width are
+        no solution: mostly there is none, and the dual falls without end.
         """
         unit, G, mix = self.unit, len(self.block), self.mix * factor
         rates = factor * self.rates(self.top)
@@ -496,6 +493,8 @@ class _Programme:
             else:
                 if not cold:  # the start was too far away
                     return self.solve(factor)
+                if last:
+                    return None
         return dual
 
     def rates(self, flags: FloatArray | BoolArray) -> FloatArray:

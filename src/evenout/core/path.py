@@ -23,7 +23,7 @@ from evenout.core.checks import FINITE, Within, require
 from evenout.core.intervals import expected_shortfall, noncentral_interval, normal_interval, ratio_interval
 from evenout.core.notions import Notion, combined_form
 from evenout.core.parity import DemographicParity
-from evenout.core.problem import CROWDED_RIDGE, RIDGE, Columns, Method, Mixture, Rule, Solutions, Weights, solve
+from evenout.core.problem import CROWDED_RIDGE, RIDGE, Columns, FlagRule, Method, Mixture, Solutions, Weights, solve
 from evenout.core.registry import PARITY, weighted_notions
 from evenout.core.types import FloatArray
 from evenout.exceptions import EvenoutWarning, NoGapWarning, TargetNotReachedWarning, UnknownOutcomeWarning, warn
@@ -61,7 +61,7 @@ class TradeoffPath:
         Any weights, weights of at least 0, or such weights of a fixed sum.
     columns : Columns
         Which columns may move a score away from the target.
-    rule : Rule, optional
+    rule : FlagRule, optional
         A score that was solved for elsewhere: the path leads straight to it from the base score, alpha from 0 to 1.
 
     Notes
@@ -80,7 +80,7 @@ class TradeoffPath:
     noise_aware: bool
     constraint: Weights
     columns: Columns
-    rule: Rule | None
+    rule: FlagRule | None
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class TradeoffPath:
         noise_aware: bool = False,
         constraint: Weights = "free",
         columns: Columns = Columns(),  # noqa: B008
-        rule: Rule | None = None,
+        rule: FlagRule | None = None,
     ) -> None:
         self.cross = cross
         self.notions = tuple(weighted_notions(notions))
@@ -131,7 +131,7 @@ class TradeoffPath:
         """The score at one alpha, ready for rows."""
         return self._solution.mixture(float(_checked(alpha)))
 
-    def towards(self, rule: Rule | None) -> "TradeoffPath":
+    def towards(self, rule: FlagRule | None) -> "TradeoffPath":
         """The straight way from the base score to a rule, or back to the path of solutions."""
         settings: dict[str, Any] = {"method": self.method, "noise_aware": self.noise_aware}
         settings |= {"constraint": self.constraint, "columns": self.columns, "rule": rule}
@@ -363,16 +363,12 @@ class TradeoffPath:
         if self.cross.whole.n_groups < 2:
             return np.full(len(alphas), np.nan)
         V = _in_units(self.fold_weights(alphas, target))
-        parts = [
-            weight * self._one(notion, V, target, choosing) / self._unit_bias(notion, target)
-            for notion, weight in self.notions
-        ]
+        parts = []
+        for notion, weight in self.notions:
+            measure = notion.choice if choosing else notion.bias
+            bias = notion.training_bias(self.cross.whole, V[0]) if target == "training" else measure(self.cross, V)
+            parts.append(weight * bias / self._unit_bias(notion, target))
         return np.sum(parts, axis=0) / sum(self.fairness.values())
-
-    def _one(self, notion: Notion, V: FloatArray, target: Target, choosing: bool) -> FloatArray:
-        if target == "training":
-            return notion.training_bias(self.cross.whole, V[0])
-        return notion.choice(self.cross, V) if choosing else notion.bias(self.cross, V)
 
     def _of_target(self, target: Target) -> FloatArray:
         """The base score's bias, shape (1,); 1 by definition of the mean of several notions."""

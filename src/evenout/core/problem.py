@@ -316,7 +316,7 @@ def _least_squares(A: FloatArray, b: FloatArray, eps: float) -> tuple[FloatArray
 
 
 @dataclass(frozen=True)
-class Rule:
+class FlagRule:
     """Where a straight path leads: weights (k,) added to the base score, and as solved without each fold, (K, k)."""
 
     own: Annotated[FloatArray, "k"]

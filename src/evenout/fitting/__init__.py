@@ -1,1 +1,1 @@
-"""From rows to a fitted model, in the order of the data: sources, scores, the fit, the request, the result."""
+"""From rows to a fitted model, in the order of the data: settings, rows, scores, the fit, the choice, the result."""

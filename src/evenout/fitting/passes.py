@@ -36,6 +36,7 @@ from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.pool import FittedPool
 from evenout.exceptions import InputError, warn
 from evenout.fitting.resemblance import FittedResemblance
+from evenout.fitting.rows import hashed_folds
 from evenout.fitting.score_model import KnownLabels, ScoreModel
 from evenout.groups.model import Coder, Grouping
 from evenout.out_of_core.engines import Engine, Partition, PartitionRows, Staged, read_rows
@@ -45,7 +46,7 @@ BLOCK = 65536  # rows of kept scores that are worked on together
 _ON_DEVICE = Lock()  # threads of a worker take turns: side by side they would be no faster, and need its memory twice
 
 
-class Block(NamedTuple):
+class ScoredBlock(NamedTuple):
     """Consecutive rows: raw scores (b, k), columns as numbers (b, c), codes of the groups (b,), folds (b,), labels.
 
     What is known of labels has the columns of `Scorer.known`, (b, 4), or none.
@@ -78,11 +79,6 @@ class Ready(NamedTuple):
     content: FloatArray
     labels: Any
     beside: FloatArray
-
-
-def hashed_folds(X: FloatArray, seed: int) -> IntArray:
-    """The fold of each row, by its content and the seed: rows need not be together to be dealt out."""
-    return (row_numbers(X, seed) % np.uint64(N_FOLDS)).astype(np.intp)
 
 
 def content_in_group(content: FloatArray, codes: IntArray, seed: int) -> npt.NDArray[np.uint64]:
@@ -133,21 +129,16 @@ class Scorer:
 
     def read(self, part: Partition) -> Ready:
         """Read and clean a partition, in one thread, and number its groups and folds."""
-        self._require_device()
+        if self.device != "cpu":  # refuse a machine that cannot score the rows, by its name: others may have the device
+            try:
+                gpu.check_device(self.device)
+            except InputError as error:
+                raise InputError("machine {machine!r}: {error}", machine=platform.node(), error=error) from None
         rows = read_rows(part, self.coder)
         labels, content = rows.labels() if rows.names else None, self.pool.inside(rows.X)
         codes, folds = rows.codes(self.codes), hashed_folds(content, self.seed)
         beside = np.column_stack([rows.numbers, self.known(rows, content, codes), codes, folds])
         return Ready(part, rows.X, content, labels, beside)
-
-    def _require_device(self) -> None:
-        """Refuse to read rows on a machine that cannot score them, by its name: others may have the device."""
-        if self.device == "cpu":
-            return
-        try:
-            gpu.check_device(self.device)
-        except InputError as error:
-            raise InputError("machine {machine!r}: {error}", machine=platform.node(), error=error) from None
 
     def score(self, ready: Ready) -> FloatArray:
         """Raw scores, columns as numbers, what is `known`, and last the codes of groups and the folds."""
@@ -163,11 +154,6 @@ class Scorer:
             place = _place(row_numbers(ready.content, self.seed), numbers)
             raw[-1][place >= 0] = unseen[place[place >= 0]]
         return np.column_stack([*raw, ready.beside])
-
-    @property
-    def width(self) -> int:
-        """Columns of `known`."""
-        return 0 if self.seen is None else 4
 
     def known(self, rows: PartitionRows, content: FloatArray, codes: IntArray) -> FloatArray:
         """What is known of labels, (m, 4): label, propensity, a number in [0, 1] by content, and place in ``seen``.
@@ -196,14 +182,14 @@ class Scorer:
             return self.read(part)
         return table
 
-    def blocks(self, table: FloatArray) -> Iterator[Block]:
+    def blocks(self, table: FloatArray) -> Iterator[ScoredBlock]:
         """The rows of a partition that is scored."""
         k = self.n_columns
-        last = table.shape[1] - 2 - self.width
+        last = table.shape[1] - 2 - (0 if self.seen is None else 4)
         for start in range(0, len(table), BLOCK):
             block = np.array(table[start : start + BLOCK])
             codes, folds = block[:, -2:].T.astype(np.intp)
-            yield Block(block[:, :k], block[:, k:last], codes, folds, block[:, last:-2])
+            yield ScoredBlock(block[:, :k], block[:, k:last], codes, folds, block[:, last:-2])
 
 
 def _place(numbers: npt.NDArray[np.uint64], among: npt.NDArray[np.uint64]) -> IntArray:
@@ -282,60 +268,6 @@ class Walks:
     files: Mapping[int, Path]
     kept: bool
 
-    def base_scores(self, models: Sequence[ScoreModel], capacity: int | None) -> list[BaseScores]:
-        """The base score by each model, of the rows that it was learnt on."""
-        return self.walk(_base_part, _added, _light(models), capacity)
-
-    def cells(
-        self, models: Sequence[ScoreModel], ranks: Sequence[QuantileSketch] | None, groups: Grouping | int
-    ) -> Cells:
-        """Sums as each model sees them, the rows outside of its fold and those inside: 2 (K + 1) sets.
-
-        ``beta = exp(rank / n)`` by the sketches, 1 without them. Groups are those of the codes, so many, or by columns.
-        """
-        return self.walk(_cells_part, Cells.__add__, _light(models), ranks, groups)
-
-    def fair_scores(self, model: ScoreModel, mixture: Mixture, capacity: int | None) -> QuantileSketch:
-        """Sketch of the fair score."""
-        return self.walk(_fair_part, QuantileSketch.__add__, model.without_detectors(), mixture, capacity)
-
-    def unseen_scores(
-        self, models: Sequence[ScoreModel], V: FloatArray, capacity: int | None
-    ) -> list[list[QuantileSketch]]:
-        """Sketches of m scores of the rows of each fold, by the model without it and weights V (K, m, k + 1)."""
-        return self.walk(_unseen_part, _merged, _light(models), V, capacity)
-
-    def unseen_flags(
-        self, models: Sequence[ScoreModel], V: FloatArray, above: FloatArray, groups: Grouping | int
-    ) -> FloatArray:
-        """Rows of each group whose scores lie above the thresholds (K, m) of their fold: shape (G, m)."""
-        return self.walk(_above_part, np.add, _light(models), V, above, groups)
-
-    def flag_rows(
-        self,
-        model: ScoreModel,
-        mixture: Mixture,
-        above: tuple[float, float],
-        labels: tuple[str, ...],
-        to: Path | None,
-        grouping: Grouping | None = None,
-    ) -> FloatArray:
-        """Count rows, rows flagged by the base score and rows flagged by the fair one, by group: shape (G + 1, 3).
-
-        The last entry is for rows of no group. With a grouping, groups are its own, without such an entry.
-
-        Parameters
-        ----------
-        above : pair of float
-            The thresholds of base and fair score.
-        labels : tuple of str
-        to : Path or None
-            A folder for one Parquet file per partition: ``source`` and ``row`` say which row of the input it is;
-            ``group`` (null where it is not known, or too small to be compared), ``base_score``, ``fair_score``,
-            ``flagged``.
-        """
-        return self.walk(_flag_part, np.add, model.without_detectors(), mixture, above, labels, to, grouping)
-
     def walk(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
         """``work(part, blocks, *shared)`` for every partition, merged."""
         ready = (self.scorer, self.files, *map(self.engine.share, shared))
@@ -349,17 +281,9 @@ def score_all(engine: Engine, scorer: Scorer) -> tuple[RawScores, Walks]:
     return raw, Walks(engine, shared, engine.share(raw.files), raw.kept)
 
 
-def score_anew(engine: Engine, scorer: Scorer) -> Walks:
-    """Partitions that are scored when they are walked through."""
-    return Walks(engine, engine.share(scorer), engine.share({}), kept=False)
-
-
-def _light(models: Sequence[ScoreModel]) -> list[ScoreModel]:
+def light(models: Sequence[ScoreModel]) -> list[ScoreModel]:
+    """Models for scores that are at hand already."""
     return [model.without_detectors() for model in models]
-
-
-def _added(first: list[BaseScores], second: list[BaseScores]) -> list[BaseScores]:
-    return [one + two for one, two in zip(first, second, strict=True)]
 
 
 def _read_part(part: Partition, scorer: Scorer) -> Ready:
@@ -414,102 +338,127 @@ def _walk_part(part: Partition, *given: Any) -> Any:
     return _SCORING_WALK(part, *given)
 
 
-def _base_part(
+# What is done with each partition: ``part`` and ``blocks`` come from the walk, all else is shared.
+
+
+def base_part(
     part: Partition,  # noqa: ARG001
-    blocks: Iterable[Block],
+    blocks: Iterable[ScoredBlock],
     models: Sequence[ScoreModel],
     capacity: int | None,
 ) -> list[BaseScores]:
-    found = [BaseScores.of(np.empty(0), capacity) for _ in models]
+    """The base score by each model, of the rows that it was learnt on."""
+    scores = [BaseScores.of(np.empty(0), capacity) for _ in models]
     for block in blocks:
-        parts = [
-            BaseScores.of(model.of_raw(block.raw[block.folds != place - 1])[1], capacity)
-            for place, model in enumerate(models)
-        ]
-        found = _added(found, parts)
-    return found
+        outside = [block.raw[block.folds != fold] for fold in range(-1, len(models) - 1)]
+        more = [BaseScores.of(model.of_raw(raw)[1], capacity) for model, raw in zip(models, outside, strict=True)]
+        scores = merge_each(scores, more)
+    return scores
 
 
-def _cells_part(
+def merge_each(first: list[Any], second: list[Any]) -> list[Any]:
+    """Add what two partitions gave, one by one; lists within are added likewise."""
+    pairs = zip(first, second, strict=True)
+    return [merge_each(one, two) if isinstance(one, list) else one + two for one, two in pairs]
+
+
+def cells_part(
     part: Partition,  # noqa: ARG001
-    blocks: Iterable[Block],
+    blocks: Iterable[ScoredBlock],
     models: Sequence[ScoreModel],
     ranks: Sequence[QuantileSketch] | None,
     groups: Grouping | int,
 ) -> Cells:
-    def of(block: Block) -> Cells:
-        members, parts = _members(block, groups), []
-        for place, model in enumerate(models):
-            S, t = model.of_raw(block.raw)
-            beta = np.ones(len(t)) if ranks is None else ranks_weights(ranks[place], t)
-            inside = (block.folds == place - 1).astype(np.intp)
-            parts.append(collect_cells(S, t, beta, members, inside, n_groups=members.n_groups, n_sets=2))
-        return Cells.stacked(parts)
+    """Sums as each model sees the rows; groups are those of the codes, so many, or by columns."""
+
+    def of(block: ScoredBlock) -> Cells:
+        members = _members(block, groups)
+        return sums_by_models(models, ranks, block.raw, block.folds, members, members.n_groups)
 
     nobody = np.empty(0, dtype=np.intp)
     width = 0 if isinstance(groups, int) else groups.coder.width
     nothing = np.empty((0, models[0].width))
-    total = of(Block(nothing, np.empty((0, width)), nobody, nobody, nothing))
+    total = of(ScoredBlock(nothing, np.empty((0, width)), nobody, nobody, nothing))
     for block in blocks:
         total = total + of(block)
     return total
 
 
-def ranks_weights(ranks: QuantileSketch, t: FloatArray) -> FloatArray:
+def sums_by_models(
+    models: Sequence[ScoreModel],
+    ranks: Sequence[QuantileSketch] | None,
+    raw: FloatArray,
+    folds: IntArray,
+    members: Membership | IntArray,
+    n_groups: int,
+) -> Cells:
+    """Sums as K + 1 models see rows, outside of the fold of each and inside: 2 (K + 1) sets.
+
+    ``beta = exp(rank / n)`` by the sketches, 1 without them.
+    """
+    parts = []
+    for i, model in enumerate(models):
+        S, t = model.of_raw(raw)
+        beta = np.ones(len(t)) if ranks is None else rank_weights_by(ranks[i], t)
+        inside = (folds == i - 1).astype(np.intp)
+        parts.append(collect_cells(S, t, beta, members, inside, n_groups=n_groups, n_sets=2))
+    return Cells.stacked(parts)
+
+
+def rank_weights_by(ranks: QuantileSketch, t: FloatArray) -> FloatArray:
     """``beta = exp(rank / n)`` by a sketch of the base score."""
     return np.exp(ranks.ranks(t) / ranks.count)
 
 
-def _fair_part(
+def fair_part(
     part: Partition,  # noqa: ARG001
-    blocks: Iterable[Block],
+    blocks: Iterable[ScoredBlock],
     model: ScoreModel,
     mixture: Mixture,
     capacity: int | None,
 ) -> QuantileSketch:
+    """Sketch of the fair score."""
     sketch = QuantileSketch.of(np.empty(0), capacity)
     for block in blocks:
         sketch = sketch + QuantileSketch.of(mixture.apply(*model.of_raw(block.raw)), capacity)
     return sketch
 
 
-def _unseen(block: Block, fold: int, model: ScoreModel, weights: FloatArray) -> FloatArray:
+def _unseen(block: ScoredBlock, fold: int, model: ScoreModel, weights: FloatArray) -> FloatArray:
     """Scores of the rows of a fold, shape (b, m)."""
     S, t = model.of_raw(block.raw[block.folds == fold])
     return np.column_stack([S, t]) @ weights.T
 
 
-def _members(block: Block, groups: Grouping | int) -> Membership:
+def _members(block: ScoredBlock, groups: Grouping | int) -> Membership:
     """How much each row belongs to each group: those of the codes, so many, or by columns."""
     return Membership.of_codes(block.codes, groups) if isinstance(groups, int) else groups.members(block.numbers)
 
 
-def _merged(first: list[list[QuantileSketch]], second: list[list[QuantileSketch]]) -> list[list[QuantileSketch]]:
-    return [[a + b for a, b in zip(one, two, strict=True)] for one, two in zip(first, second, strict=True)]
-
-
-def _unseen_part(
+def unseen_part(
     part: Partition,  # noqa: ARG001
-    blocks: Iterable[Block],
+    blocks: Iterable[ScoredBlock],
     models: Sequence[ScoreModel],
     V: FloatArray,
     capacity: int | None,
 ) -> list[list[QuantileSketch]]:
-    found = [[QuantileSketch.of(np.empty(0), capacity) for _ in weights] for weights in V]
+    """Sketches of m scores of the rows of each fold, by the model without it and weights V (K, m, k + 1)."""
+    sketches = [[QuantileSketch.of(np.empty(0), capacity) for _ in weights] for weights in V]
     for block in blocks:
         scores = [_unseen(block, fold, model, V[fold]) for fold, model in enumerate(models)]
-        found = _merged(found, [[QuantileSketch.of(y, capacity) for y in part.T] for part in scores])
-    return found
+        sketches = merge_each(sketches, [[QuantileSketch.of(y, capacity) for y in part.T] for part in scores])
+    return sketches
 
 
-def _above_part(
+def above_part(
     part: Partition,  # noqa: ARG001
-    blocks: Iterable[Block],
+    blocks: Iterable[ScoredBlock],
     models: Sequence[ScoreModel],
     V: FloatArray,
     above: FloatArray,
     groups: Grouping | int,
 ) -> FloatArray:
+    """Rows of each group whose scores lie above the thresholds (K, m) of their fold: shape (G, m)."""
     counts = np.zeros((groups if isinstance(groups, int) else len(groups.columns), V.shape[1]))
     for block in blocks:
         over = np.zeros((len(block.folds), V.shape[1]))
@@ -519,16 +468,23 @@ def _above_part(
     return counts
 
 
-def _flag_part(
+def flag_part(
     part: Partition,
-    blocks: Iterable[Block],
+    blocks: Iterable[ScoredBlock],
     model: ScoreModel,
     mixture: Mixture,
     above: tuple[float, float],
     labels: tuple[str, ...],
     to: Path | None,
-    grouping: Grouping | None,
+    grouping: Grouping | None = None,
 ) -> FloatArray:
+    """Count rows, rows flagged by the base score and rows flagged by the fair one, by group: shape (G + 1, 3).
+
+    The last entry is for rows of no group. With a grouping, groups are its own, without such an entry. ``above`` are
+    the thresholds of base and fair score, and ``to`` is a folder for one Parquet file per partition: ``source`` and
+    ``row`` say which row of the input it is; ``group`` (null where it is not known, or too small to be compared),
+    ``base_score``, ``fair_score``, ``flagged``.
+    """
     counts = np.zeros((len(labels) + 1 if grouping is None else len(grouping.columns), 3))
     row = part.first_row
     with nullcontext() if to is None else scores_file(to, part, labels) as write:
@@ -563,7 +519,7 @@ class Labelled:
     most: int
 
     @classmethod
-    def of(cls, block: Block, most: int) -> "Labelled":
+    def of(cls, block: ScoredBlock, most: int) -> "Labelled":
         """Those of some rows."""
         there = ~np.isnan(block.known[:, 0])
         return cls(block.raw[there], block.known[there], block.folds[there], int(there.sum()), most)._shortened()
@@ -621,7 +577,7 @@ def teach(
     return model.taught(S, t, known, coverage=coverage, population=population), coverage
 
 
-def _labelled_part(part: Partition, blocks: Iterable[Block], n_columns: int, most: int) -> Labelled:  # noqa: ARG001
+def _labelled_part(part: Partition, blocks: Iterable[ScoredBlock], n_columns: int, most: int) -> Labelled:  # noqa: ARG001
     nobody = np.empty(0, dtype=np.intp)
     found = Labelled(np.empty((0, n_columns)), np.empty((0, 4)), nobody, 0, most)
     for block in blocks:

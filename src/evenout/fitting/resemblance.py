@@ -171,7 +171,7 @@ class Calibration:
         return np.exp(_log_softmax(self.slope * _logarithm(p) + self.offset))
 
 
-class Layer(NamedTuple):
+class DisjointGroups(NamedTuple):
     """Groups that one classifier tells apart.
 
     ``groups`` are their places; ``actual`` (n, G' + 1) is how much each row belongs to each of them and, last, to none;
@@ -208,13 +208,13 @@ class Layer(NamedTuple):
         return Calibration.fit(p[rows], self.actual[rows, : self.classes], weight)
 
 
-def layers_of(members: Membership, stands_for: FloatArray | None = None) -> list[Layer]:
+def disjoint_groups(members: Membership, stands_for: FloatArray | None = None) -> list[DisjointGroups]:
     """Blocks of groups, as many together as leave no row in more than one group."""
     phi = members.weights.toarray()
     if members.compared.simple and members.hard:  # a row without a group says nothing
         known = phi.sum(axis=1) > 0
         actual = np.column_stack([phi, np.zeros(len(phi))])
-        return [Layer(np.arange(phi.shape[1]), actual, known, False, stands_for)]
+        return [DisjointGroups(np.arange(phi.shape[1]), actual, known, False, stands_for)]
     found: list[tuple[list[int], FloatArray]] = []
     for block in members.compared.blocks:
         own = phi[:, list(block.groups)].sum(axis=1)
@@ -230,7 +230,7 @@ def layers_of(members: Membership, stands_for: FloatArray | None = None) -> list
     for groups, used in found:
         none = np.where(used < 1.0 - 1e-9, 1.0 - used, 0.0)
         actual = np.column_stack([phi[:, groups], none])
-        parts.append(Layer(np.array(groups), actual, every, bool(none.any()), stands_for))
+        parts.append(DisjointGroups(np.array(groups), actual, every, bool(none.any()), stands_for))
     return parts
 
 
@@ -248,7 +248,7 @@ _TELLING = 0.9  # share of a group's indicator that is predicted, from which on 
 
 
 @dataclass(frozen=True)
-class Told:
+class GroupClassifier:
     """What tells the groups of one layer apart.
 
     Parameters
@@ -290,11 +290,11 @@ class FittedResemblance:
 
     Parameters
     ----------
-    parts : tuple of Told
+    parts : tuple of GroupClassifier
     n_groups : int
     """
 
-    parts: tuple[Told, ...]
+    parts: tuple[GroupClassifier, ...]
     n_groups: Annotated[int, Within(2, 2**31 - 1)]
 
     def check(self) -> None:
@@ -422,10 +422,11 @@ def cross_fit_resemblance(
     """
     K, G = int(folds.max()) + 1, members.n_groups
     left_out = [(), *((f,) for f in range(K)), *combinations(range(K), 2)]
-    layers = layers_of(members, stands_for)
-    tasks = [
-        delayed(_fit_without)(_fresh(classifier, seed), Z, layer, folds, out) for layer in layers for out in left_out
-    ]
+    layers = disjoint_groups(members, stands_for)
+    unfitted = default_classifier() if classifier is None else clone(classifier)
+    given = unfitted.get_params(deep=True).items()
+    unfitted.set_params(**{key: seed for key, value in given if key.endswith("random_state") and value is None})
+    tasks = [delayed(_fit_without)(clone(unfitted), Z, layer, folds, out) for layer in layers for out in left_out]
     fits = iter(Parallel(n_jobs=n_jobs, prefer="threads")(tasks))
     own, without, known = np.ones((len(Z), G)), np.ones((K, len(Z), G)), np.zeros(G)
     parts, every = [], np.ones(len(Z), dtype=bool)
@@ -433,7 +434,7 @@ def cross_fit_resemblance(
         found = {out: next(fits) for out in left_out}
         p = _put_together([(folds == f, found[(f,)][1][f]) for f in range(K)])
         calibration = layer.calibrated(p, every)
-        told = Told(layer.groups, found[()][0], calibration, layer.shares(every))
+        told = GroupClassifier(layer.groups, found[()][0], calibration, layer.shares(every))
         own[:, layer.groups] = calibration.apply(p)[:, : len(layer.groups)] / told.shares
         for f in range(K):
             without[f][:, layer.groups] = _seen_without(f, found, layer, folds)
@@ -442,16 +443,9 @@ def cross_fit_resemblance(
     return CrossFitted(FittedResemblance(tuple(parts), G), own, without, folds, known)
 
 
-def _fresh(classifier: Any, seed: int) -> Any:
-    """A clone, with every random state that was left open set from ``seed``."""
-    fresh = default_classifier() if classifier is None else clone(classifier)
-    settings = fresh.get_params(deep=True).items()
-    return fresh.set_params(**{key: seed for key, value in settings if key.endswith("random_state") and value is None})
-
-
 @one_openmp_thread()
 def _fit_without(
-    classifier: Any, Z: FloatArray, layer: Layer, folds: IntArray, out: Sequence[int]
+    classifier: Any, Z: FloatArray, layer: DisjointGroups, folds: IntArray, out: Sequence[int]
 ) -> tuple[Any, dict[int, FloatArray]]:
     """A classifier fitted without some folds, and the probabilities that it gives their rows."""
     rows = layer.learnt & ~np.isin(folds, out)
@@ -472,7 +466,7 @@ def _fit_without(
     return fitted, {f: _probabilities(fitted, Z[folds == f], layer.classes) for f in out}
 
 
-def _seen_without(f: int, found: Mapping[tuple[int, ...], Any], layer: Layer, folds: IntArray) -> FloatArray:
+def _seen_without(f: int, found: Mapping[tuple[int, ...], Any], layer: DisjointGroups, folds: IntArray) -> FloatArray:
     """Resemblance of all rows by what can be known without fold f."""
     others = sorted(set(folds.tolist()) - {f})
     parts = [(folds == g, found[(min(f, g), max(f, g))][1][g]) for g in others]
@@ -487,7 +481,7 @@ def _put_together(parts: list[tuple[BoolArray, FloatArray]]) -> FloatArray:
     return whole
 
 
-def _known(p: FloatArray, layer: Layer) -> FloatArray:
+def _known(p: FloatArray, layer: DisjointGroups) -> FloatArray:
     """Share of the variance of each group's indicator that is predicted."""
     actual = layer.actual[layer.learnt, :-1]
     missed = ((p[layer.learnt] - actual) ** 2).mean(axis=0)

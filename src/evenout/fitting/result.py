@@ -2,33 +2,34 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 
 from evenout.core.cells import unit_target
 from evenout.core.checks import ANY, FINITE, MOST_ROWS, Within, entries_of, require
 from evenout.core.content import row_order
-from evenout.core.flags import FlagRows, flag_threshold, top_threshold
+from evenout.core.flags import FlagRows, flag_threshold, flagged_share, top_threshold
 from evenout.core.parallel import map_columns, sorted_columns
 from evenout.core.parity import DemographicParity
 from evenout.core.path import Choice, Target, TradeoffPath
 from evenout.core.problem import Mixture
-from evenout.core.ruler import RatioEstimate
+from evenout.core.ruler import RatioEstimate, Sample
 from evenout.core.sketch import average_ranks, values_below
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import AttributeWarning, InputError, warn
-from evenout.fitting.choose import Request
+from evenout.fitting.choose import choose_place, settle
 from evenout.fitting.drift import Drift, Recent
 from evenout.fitting.learnt import Learnt
 from evenout.fitting.score_model import ScoreModel
+from evenout.fitting.settings import Settings
 from evenout.groups.read import Codes
 from evenout.metrics import average_precision, roc_auc
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from evenout.fitting.update import Maps
+    from evenout.fitting.update import UpdateMaps
 
 
 SHARES = np.array([0, 0.1, 0.2, 0.5, *range(1, 100), 99.5, 99.8, 99.9, 100]) / 100.0
@@ -93,9 +94,20 @@ class Background:
 
 
 def category_runs(X: FloatArray) -> list[tuple[int, int]]:
-    """First and last column, plus 1, of every run of one-hot columns."""
+    """First and last column, plus 1, of every run of one-hot columns: of 0 and 1 that sum to 1 in every row."""
     truth = np.array([((column == 0.0) | (column == 1.0)).all() for column in X.T]) & (np.ptp(X, axis=0) > 0)
-    return _runs(X, truth)
+    runs, start = [], 0
+    while start < X.shape[1]:
+        total, stop = np.zeros(len(X)), start
+        while stop < X.shape[1] and truth[stop] and total.min() < 1.0:
+            total = total + X[:, stop]
+            stop += 1
+            if total.max() > 1.0:
+                break
+        complete = (total == 1.0).all()
+        runs += [(start, stop)] if complete else []
+        start = stop if complete else start + 1
+    return runs
 
 
 def told(column: FloatArray, levels: FloatArray, codes: IntArray, folds: IntArray, n_groups: int) -> float:
@@ -147,24 +159,6 @@ def _kin(X: FloatArray) -> IntArray:
     size = np.sqrt((centred**2).sum(axis=0))
     correlation = (centred.T @ centred) / np.maximum(np.outer(size, size), 1.0)
     return connected_components(np.abs(correlation) >= ALIKE, directed=False)[1].astype(np.int64)
-
-
-def _runs(X: FloatArray, candidates: BoolArray) -> list[tuple[int, int]]:
-    """First and last column, plus 1, of every run of columns of 0 and 1 that sum to 1 in every row."""
-    found, start = [], 0
-    while start < X.shape[1]:
-        total, stop = np.zeros(len(X)), start
-        while stop < X.shape[1] and candidates[stop] and total.min() < 1.0:
-            total = total + X[:, stop]
-            stop += 1
-            if total.max() > 1.0:
-                break
-        if (total == 1.0).all():
-            found.append((start, stop))
-            start = stop
-        else:
-            start += 1
-    return found
 
 
 _CLEAR = 0.02  # changes below this share of the largest bias are no matter
@@ -226,6 +220,7 @@ def warn_rising(found: dict[str, AttributeBias]) -> None:
 
 
 _MOST_TRAINED = 4  # times the rows in memory: an update thins them where there is no room for all
+_MOST_BEFORE = 2_000_000  # rows before a drift that a file may claim: those in memory are the latest alone
 
 NO_ROWS = (
     "{what} needs the groups of the training rows, which this file does not hold; save the fitted model by "
@@ -275,7 +270,7 @@ class FitResult:
         What learning from labels has made of the base score's gap.
     rank_error : float
         What the ranks behind the row weights may be off, as a share of the rows.
-    maps : Maps or None
+    maps : UpdateMaps or None
         What folds new rows in; None where the groups of the rows were not saved.
     background : Background or None
         The features of the rows in memory, for reasons; None in models that were saved before there were any.
@@ -305,7 +300,7 @@ class FitResult:
     flag_rates: Annotated[FloatArray, "G 2", ANY]
     learnt: Learnt
     rank_error: Annotated[float, FINITE]
-    maps: "Maps | None" = None
+    maps: "UpdateMaps | None" = None
     background: Background | None = None
     recent: Recent | None = None
     drift: Drift | None = None
@@ -340,15 +335,18 @@ class FitResult:
             with entries_of("scores.resemblance"):
                 resemblance.fits(n_features)
         with entries_of("scores.pool"):
-            pool = self.scores.pool.filled(n_features, _MOST_TRAINED * len(self.target))
+            before = 0 if self.drift is None else min(self.drift.before, _MOST_BEFORE)
+            pool = self.scores.pool.filled(n_features, _MOST_TRAINED * (len(self.target) + before))
         ranked = self.scores.scaling.sorted_scores
         require(len(ranked) in (0, pool.n_rows), "scores.scaling.sorted_scores", "has the wrong length")
         return replace(self, scores=replace(self.scores, pool=pool))
 
     def without_groups(self) -> "FitResult":
         """What a file holds of the fit that tells the group of no row."""
-        groups = replace(self.groups, codes=self.groups.codes[:0])
-        return replace(self, groups=groups, seen=self.seen.none(), maps=None, recent=None)
+        groups, seen = replace(self.groups, codes=self.groups.codes[:0]), self.seen
+        nobody = Sample(seen.sample.members.among(np.zeros(0, dtype=np.intp)), doubt=seen.sample.doubt)
+        none = seen.among(slice(0), nobody, seen.n_rows)
+        return replace(self, groups=groups, seen=none, maps=None, recent=None)
 
     def require_rows(self, what: str) -> None:
         """Refuse what needs the groups of the rows where they were not saved."""
@@ -388,43 +386,38 @@ class FitResult:
         rows = self.seen.narrowed(share)
         return float(rows.ratio(rows.flagged(rows.base(), share))[0]) if rows.compares.any() else float("nan")
 
-    def at(self, request: Request) -> "FitResult":
-        """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these."""
-        if len(self.seen.t) < len(self.target):
-            return self._at_without_groups(request)
-        path, choice, ratio, price = request.settle(self.path, self.seen)
-        choice = choice if self.drift is None else self.drift.doubted(choice)
-        mixture = path.mixture(choice.alpha)
-        fair = mixture.apply(self.S, self.target)
-        choice.announced(list_kept(self.target, fair, request.contamination), asked=request.asked)
-        warn_rising(attribute_bias(path, choice.alpha, request.judged_on))
-        both = np.column_stack([self.target, fair])
-        sample = self.seen.sample
-        above = top_threshold(both, self.seen.share(request.contamination), sample.weight)
-        rates = sample.means(both > above)
-        found: dict[str, Any] = {"path": path, "choice": choice, "mixture": mixture, "flag_ratio": ratio}
-        found |= {"base_threshold": float(above[0]), "threshold": float(above[1])}
-        return replace(self, **found, flag_price=price, flag_rates=rates)
+    def at(self, settings: Settings) -> "FitResult":
+        """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these.
 
-    def _at_without_groups(self, request: Request) -> "FitResult":
-        """The same where the groups of the rows were not saved: flag rates are not known then.
-
-        Rows that count unequally, or whose groups are in doubt, would be needed for what is stated of them.
+        Where the groups of the rows were not saved, flag rates are not known; rows that count unequally, or whose
+        groups are in doubt, would be needed for what is stated of them.
         """
-        if request.flag_rate_ratio is not None:
-            self.require_rows("at(flag_rate_ratio=...)")
-        cells = self.path.cross.whole
-        if cells.compared is not None or cells.spread is not None or self.n_rows != len(self.target):
-            self.require_rows("at()")
-        path = self.path.towards(None) if self.path.rule is not None else self.path
-        choice = request.choose(path, self.seen)
+        saved, ratio = len(self.seen.t) == len(self.target), RatioEstimate.unknown()
+        price: dict[str, float] = {}
+        sample, rates = self.seen.sample, np.full_like(self.flag_rates, np.nan)
+        if saved:
+            path, choice, ratio, price = settle(settings, self.path, self.seen)
+            choice = choice if self.drift is None else self.drift.doubted(choice)
+        else:
+            if settings.flag_rate_ratio is not None:
+                self.require_rows("at(flag_rate_ratio=...)")
+            cells = self.path.cross.whole
+            if cells.compared is not None or cells.spread is not None or self.n_rows != len(self.target):
+                self.require_rows("at()")
+            path = self.path.towards(None) if self.path.rule is not None else self.path
+            choice = choose_place(settings, path, self.seen)
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
-        choice.announced(list_kept(self.target, fair, request.contamination), asked=request.asked)
-        base_line, line = flag_threshold(np.column_stack([self.target, fair]), request.contamination)
+        both = np.column_stack([self.target, fair])
+        choice.announced(list_kept(self.target, fair, settings.contamination), asked=settings.asked)
+        share = flagged_share(settings.contamination, self.n_rows)
+        above = top_threshold(both, share, sample.weight if saved else None)
+        if saved:
+            warn_rising(attribute_bias(path, choice.alpha, settings.judged_on))
+            rates = sample.means(both > above)
         return replace(
-            self, path=path, choice=choice, mixture=mixture, flag_ratio=RatioEstimate.unknown(), flag_price={},
-            threshold=float(line), base_threshold=float(base_line), flag_rates=np.full_like(self.flag_rates, np.nan),
+            self, path=path, choice=choice, mixture=mixture, flag_ratio=ratio, flag_price=price, flag_rates=rates,
+            base_threshold=float(above[0]), threshold=float(above[1]),
         )  # fmt: skip
 
 

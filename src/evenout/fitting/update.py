@@ -5,17 +5,15 @@ ensemble, ranks and folds are *maps* that the fit has stored; through them new r
 those of the fit. What comes out is what solving on all rows by the same maps gives.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from numbers import Integral
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from evenout.core.cells import Cells, CrossFit, collect_cells
+from evenout.core.cells import Cells, CrossFit
 from evenout.core.checks import MOST_ROWS, Within, require
-from evenout.core.content import row_numbers
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.notions import pairs_notion
@@ -24,11 +22,13 @@ from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import AgedDetectorsWarning, DriftWarning, InputError, warn
-from evenout.fitting.choose import Request
+from evenout.fitting.choose import open_tradeoffs, settle
 from evenout.fitting.drift import FALSE_ALARMS, Drift, Recent, cross_of, group_p_values
+from evenout.fitting.passes import sums_by_models
 from evenout.fitting.result import NO_ROWS, FitResult
-from evenout.fitting.rows import stands_for
+from evenout.fitting.rows import hashed_folds, stands_for
 from evenout.fitting.score_model import ScoreModel
+from evenout.fitting.settings import Settings
 from evenout.groups.read import Codes, match_groups
 
 KNOTS = 512  # quantiles that are kept of each detector's scores
@@ -39,7 +39,7 @@ _CERTAIN = 0.01  # the chance that any of the detectors is said to have aged and
 
 
 @dataclass(frozen=True, eq=False)
-class Maps:
+class UpdateMaps:
     """What makes sums of new rows.
 
     Parameters
@@ -80,24 +80,15 @@ class Maps:
 
     def folds(self, content: FloatArray) -> IntArray:
         """The fold of each new row, by its content and the seed."""
-        return (row_numbers(content, self.seed) % np.uint64(max(len(self.models) - 1, 1))).astype(np.intp)
+        return hashed_folds(content, self.seed, max(len(self.models) - 1, 1))
 
     def cells(self, raw: FloatArray, codes: IntArray, folds: IntArray, n_groups: int, n_threads: int = 1) -> Cells:
         """Sums as each model sees the rows, outside of its fold and inside: 2 (K + 1) sets."""
 
         def of(rows: slice) -> Cells:
-            return self._block(raw[rows], codes[rows], folds[rows], n_groups)
+            return sums_by_models(self.models, self.ranks, raw[rows], folds[rows], codes[rows], n_groups)
 
         return reduce(Cells.__add__, map_blocks(of, len(raw), _BLOCK, n_threads))
-
-    def _block(self, raw: FloatArray, codes: IntArray, folds: IntArray, n_groups: int) -> Cells:
-        parts = []
-        for place, model in enumerate(self.models):
-            S, t = model.of_raw(raw)
-            beta = np.ones(len(t)) if self.ranks is None else _weights(self.ranks[place], t)
-            inside = (folds == place - 1).astype(np.intp)
-            parts.append(collect_cells(S, t, beta, codes, inside, n_groups=n_groups, n_sets=2))
-        return Cells.stacked(parts)
 
     def moved(self, S: FloatArray, fresh: FloatArray) -> FloatArray:
         """How far each detector's scores of n new rows have moved since the fit, in ranks, (k,); 0 if by chance.
@@ -114,61 +105,59 @@ class Maps:
 
 
 def keep_columns(S: FloatArray, *, n_threads: int = 1) -> FloatArray:
-    """Quantiles of each column, for `Maps`."""
+    """Quantiles of each column, for `UpdateMaps`."""
     q = min(len(S), KNOTS)
     shares = (np.arange(q) + 0.5) / q
     kept = map_columns(lambda j: values_below(np.sort(S[:, j]), shares), range(S.shape[1]), len(S), n_threads)
     return np.column_stack(kept)
 
 
-def update_fit(
-    found: FitResult, request: Request, parameters: Mapping[str, Any], X: FloatArray, sensitive: Any, n_threads: int
-) -> FitResult:
-    """The fit with more rows, of shape (m, d); ``parameters`` are those of the estimator.
+def update_fit(found: FitResult, settings: Settings, X: FloatArray, sensitive: Any) -> FitResult:
+    """The fit with more rows, of shape (m, d).
 
     Where the latest rows differ from those before (`evenout.fitting.drift`), the fit is that of the latest alone.
     """
-    maps = _maps(found)
-    codes, left_out = _codes(sensitive, len(X), found.groups, parameters["groups"].unknown)
+    maps, n_threads = _maps(found), settings.n_threads
+    codes, left_out = _codes(sensitive, len(X), found.groups, settings.groups.unknown)
     pool = found.scores.pool
-    raw = pool.score(X, n_threads=n_threads, sensitive_features=sensitive, device=parameters["device"])
+    raw = pool.score(X, n_threads=n_threads, sensitive_features=sensitive, device=settings.device)
     alike = found.scores.resemblance
     raw = raw if alike is None else np.column_stack([raw, alike.of(X)])
     folds = maps.folds(pool.inside(X))
     cells = maps.cells(raw, codes, folds, len(found.groups.labels), n_threads)
     S, t = found.scores.of_raw(raw)
+    held_S, held_t = S.copy(), t.copy()
+    for fold, model in enumerate(maps.models[1:]):
+        rows = folds == fold
+        held_S[rows], held_t[rows] = model.of_raw(raw[rows])
     k, nested = len(pool.names), None
     if found.seen.nested is not None:
         nested = np.stack([S[:, k:]] * len(found.seen.nested))
-    sample = Sample(Membership.of_codes(codes, len(found.counts)))
-    fresh = FlagRows(S.copy(), t.copy(), sample, folds, nested)
-    for fold, model in enumerate(maps.models[1:]):
-        rows = folds == fold
-        fresh.S[rows], fresh.t[rows] = model.of_raw(raw[rows])
-    _warn_aged(maps.moved(S[:, :k], fresh.S[:, :k]), pool.names)
-    seen = fresh if request.judged_on == "unseen" else FlagRows(S, t, sample, folds, nested)
-    old, new = _thinned(found, codes, int(parameters["reference_size"]))
+    _warn_aged(maps.moved(S[:, :k], held_S[:, :k]), pool.names)
+    judged = (held_S, held_t) if settings.judged_on == "unseen" else (S, t)
+    seen = FlagRows(*judged, Sample(Membership.of_codes(codes, len(found.counts))), folds, nested)
+    old, new = _thinned(found, codes, settings.reference_size)
     more = _joined(found, S, t, seen, codes, left_out, old, new)
     resembling = 0 if alike is None else alike.n_groups
-    more = replace(more, path=request.path(_added(found.path.cross, cells), resembling))
+    more = replace(more, path=open_tradeoffs(settings, _added(found.path.cross, cells), resembling))
     before = found.recent
     batch = Recent(cells, int(new.sum()), 1)
     since = batch
     if before is not None:
         kept = int(old[len(old) - before.kept :].sum()) + batch.kept
         since = Recent(before.cells + cells, kept, before.updates + (found.drift is None or found.drift.followed))
-    return _followed(found, replace(more, recent=since), batch, request, parameters["groups"].min_size)
+    return _followed(found, replace(more, recent=since), batch, settings, settings.groups.min_size)
 
 
-def _followed(found: FitResult, more: FitResult, batch: Recent, request: Request, least: int) -> FitResult:
+def _followed(found: FitResult, more: FitResult, batch: Recent, settings: Settings, least: int) -> FitResult:
     """The fit of all rows or, where the latest differ from those before, of the latest alone.
 
     Groups of fewer than ``least`` rows are too small to be solved for.
     """
     since = more.recent
     if since is None or found.path.cross.n_folds == 0:
-        return more.at(request)
-    share = found.seen.share(request.contamination)
+        return more.at(settings)
+    share = found.seen.share(settings.contamination)
     windows = [since] if since.updates == 1 or since.kept == batch.kept else [since, batch]
     level = FALSE_ALARMS / (since.updates * (since.updates + 1) * len(windows))
     tested = [(group_p_values(found, more, window.kept, share), window) for window in windows]
@@ -177,17 +166,17 @@ def _followed(found: FitResult, more: FitResult, batch: Recent, request: Request
         earlier = found.drift
         if earlier is not None:
             earlier = replace(earlier, now=more.n_rows) if earlier.followed else None
-        return replace(more, drift=earlier).at(request)
+        return replace(more, drift=earlier).at(settings)
     labels = more.groups.labels
-    _, choice, ratio, _ = request.settle(more.path, more.seen)
-    said = (choice.reached, choice.interval) if request.flag_rate_ratio is None else (ratio.value, ratio.interval)
+    _, choice, ratio, _ = settle(settings, more.path, more.seen)
+    said = (choice.reached, choice.interval) if settings.flag_rate_ratio is None else (ratio.value, ratio.interval)
     now = int(window.cells.counts[0])
     moved = (p[0] if p[0].min() <= level else p.min(axis=0)) <= level  # by themselves or, if none is, against others
     groups = tuple(name for name, own in zip(labels, moved, strict=True) if own)
     drift = Drift(groups, more.n_rows - now, now, True, *said)
-    latest = _latest(more, window, request)
-    if _too_few(latest, found.path.gap_detected, found.path.target_bias(), least, request.contamination):
-        return replace(more, recent=window, drift=replace(drift, followed=False)).at(request)
+    latest = _latest(more, window, settings)
+    if _too_few(latest, found.path.gap_detected, found.path.target_bias(), least, settings.contamination):
+        return replace(more, recent=window, drift=replace(drift, followed=False)).at(settings)
     warn(
         DriftWarning(
             "rows of {groups} differ from those before by more than chance explains (p = {p:.2g}): the rule is solved "
@@ -196,15 +185,14 @@ def _followed(found: FitResult, more: FitResult, batch: Recent, request: Request
             groups=drift.named, p=float(p.min()), now=now,
         )
     )  # fmt: skip
-    return replace(latest, recent=None, drift=drift).at(request)
+    return replace(latest, recent=None, drift=drift).at(settings)
 
 
-def _latest(more: FitResult, window: Recent, request: Request) -> FitResult:
+def _latest(more: FitResult, window: Recent, settings: Settings) -> FitResult:
     """The fit of the latest rows alone, not yet solved."""
     last = np.arange(len(more.target)) >= len(more.target) - window.kept
     rows, groups = more.seen, Codes(more.groups.codes[last], more.groups.labels, more.groups.left_out)
     counts, n_rows = window.cells.group_counts[0].astype(np.intp), int(window.cells.counts[0])
-    nested = None if rows.nested is None else rows.nested[:, last]
     sample = replace(rows.sample.of(last), weight=stands_for(groups, counts, n_rows))
     return replace(
         more,
@@ -213,8 +201,8 @@ def _latest(more: FitResult, window: Recent, request: Request) -> FitResult:
         groups=groups,
         counts=counts,
         n_rows=n_rows,
-        seen=FlagRows(rows.S[last], rows.t[last], sample, rows.folds[last], nested, n_rows),
-        path=request.path(cross_of(window.cells, more.path.cross), more.path.columns.resembling),
+        seen=rows.among(last, sample, n_rows),
+        path=open_tradeoffs(settings, cross_of(window.cells, more.path.cross), more.path.columns.resembling),
     )
 
 
@@ -226,7 +214,7 @@ def _too_few(latest: FitResult, had_gap: bool, bias: float, least: int, contamin
     return had_gap and not latest.path.gap_detected and latest.path.target_interval()[1] >= bias
 
 
-def _maps(found: FitResult) -> Maps:
+def _maps(found: FitResult) -> UpdateMaps:
     """The maps of a fit whose sums add; others are refused."""
     cells = found.path.cross.whole
     if name := pairs_notion(notion for notion, _ in found.path.notions):
@@ -280,7 +268,10 @@ def _joined(
     """Old and new rows together, as far as they stay in memory; the path is still that of the old ones."""
     every = Codes(np.append(found.groups.codes[old], codes[new]), found.groups.labels, left_out)
     counts, n_rows = found.counts + np.bincount(codes[codes >= 0], minlength=len(found.counts)), found.n_rows + len(t)
-    members = Membership.of_codes(every.codes, len(counts))
+    sample = Sample(Membership.of_codes(every.codes, len(counts)), stands_for(every, counts, n_rows))
+    before, more, nested = found.seen.among(old, sample, n_rows), seen.among(new, sample, n_rows), None
+    if before.nested is not None and more.nested is not None:
+        nested = np.concatenate([before.nested, more.nested], axis=1)
     return replace(
         found,
         S=np.concatenate([found.S[old], S[new]]),
@@ -289,20 +280,14 @@ def _joined(
         counts=counts,
         n_rows=n_rows,
         seen=FlagRows(
-            np.concatenate([found.seen.S[old], seen.S[new]]),
-            np.append(found.seen.t[old], seen.t[new]),
-            Sample(members, stands_for(every, counts, n_rows)),
-            np.append(found.seen.folds[old], seen.folds[new]),
-            _nested(found.seen.nested, old, seen.nested, new),
+            np.concatenate([before.S, more.S]),
+            np.append(before.t, more.t),
+            sample,
+            np.append(before.folds, more.folds),
+            nested,
             n_rows,
         ),
     )
-
-
-def _nested(before: FloatArray | None, old: BoolArray, more: FloatArray | None, new: BoolArray) -> FloatArray | None:
-    if before is None or more is None:
-        return None
-    return np.concatenate([before[:, old], more[:, new]], axis=1)
 
 
 def _thinned(found: FitResult, codes: IntArray, room: int) -> tuple[BoolArray, BoolArray]:
@@ -336,18 +321,13 @@ def _warn_aged(moved: FloatArray, names: tuple[str, ...]) -> None:
 
 def _distances(S: FloatArray, columns: FloatArray) -> FloatArray:
     """The largest difference of two distributions, column by column, at the quantiles of one: shape (k,)."""
+
+    def share(values: FloatArray, at: FloatArray, side: Literal["left", "right"]) -> FloatArray:
+        return np.searchsorted(values, at, side=side) / len(values)
+
     far = np.empty(S.shape[1])
     for j in range(S.shape[1]):
         new, old = np.sort(S[:, j]), columns[:, j]
-        apart = [np.abs(_share(new, old, side) - _share(old, old, side)).max() for side in ("left", "right")]
-        far[j] = max(apart)
+        left = np.abs(share(new, old, "left") - share(old, old, "left")).max()
+        far[j] = max(left, np.abs(share(new, old, "right") - share(old, old, "right")).max())
     return far
-
-
-def _share(values: FloatArray, at: FloatArray, side: str) -> FloatArray:
-    """The share of the sorted values below each point, or up to it."""
-    return np.searchsorted(values, at, side=side) / len(values)  # type: ignore[call-overload]
-
-
-def _weights(ranks: QuantileSketch, t: FloatArray) -> FloatArray:
-    return np.exp(ranks.ranks(t) / ranks.count)
