@@ -711,7 +711,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         choice, ratio = doubted(prices.choice, flags.ratio, rows, V, share, self.flag_rate_ratio)
         prices, flags = replace(prices, choice=choice), replace(flags, ratio=ratio)
         asked = (self.bias_reduction, self.flag_rate_ratio, self.confidence) != (None,) * 3
-        choice.announced(list_kept(t, prices.apply(t, cross.own), self.contamination), asked=asked)
+        choice.announced(list_kept(t, prices.apply(t, cross.own), self.contamination), asked=asked, ratio=ratio)
         if prices.own.any():
             warn_proxy(cross.known)
         return prices, flags

@@ -398,8 +398,7 @@ class _Tried:
         return Even(self.own, self.without, self.ratio, met, message)
 
     def missed(self, more: str) -> str:
-        """What was reached, at which price; a template."""
-        low, high = self.ratio.interval
+        """What was reached, at which price; a template, filled with the figures of the outcome."""
         if not self.own.any():
             found = (
                 "no step away from the base score is worth its own standard error and leaves the flagged standing out, "
@@ -407,7 +406,7 @@ class _Tried:
             )
         else:
             found = (
-                f"the estimate is {self.ratio.value:.2f} (95 % interval {low:.2f} to {high:.2f}), where the flagged "
+                "the estimate is {ratio:.2f} (95 % interval {low:.2f} to {high:.2f}), where the flagged "
                 f"stand out by {self.stands_out:.0%} of what they did{{price}}"
             )
         return f"{{flag_rate_ratio=:g}} cannot be promised on unseen rows: {found}. {more}"
@@ -734,9 +733,8 @@ class Request:
             alphas = close_alphas(path)
             flagged = rows.flagged(path.fold_weights(alphas, self.judged_on), share)
             alpha = float(alphas[first_even(rows, flagged)])
-        reached = float(ratios(np.array([alpha]))[0])
         given = self._given(path, alpha)
-        message = "" if met else _missed(reached, given, self.judged_on)
+        message = "" if met else _missed(given, self.judged_on)
         return Choice(alpha, asked, met, given.reached, given.interval, given.correlation, message)
 
 
@@ -749,9 +747,9 @@ class Settled(NamedTuple):
     price: dict[str, float]
 
 
-def _missed(reached: float, given: Choice, judged_on: Target) -> str:
+def _missed(given: Choice, judged_on: Target) -> str:
     return (
-        f"{{flag_rate_ratio=:g}} is not reached on {judged_on} rows with these detectors: {reached:.2f} is, at "
+        f"{{flag_rate_ratio=:g}} is not reached on {judged_on} rows with these detectors: {{ratio:.2f}} is, at "
         f"{{alpha=:.4g}}, where the score's correlation with the base score is {given.correlation:.2f}"
         "{price}; "
         "going on would gain less than its own standard error, or lose the base score. Other detectors "

@@ -73,7 +73,7 @@ def fit_rows(
     path, choice, ratio, price = request.settle(path, seen, views.counter(seen))
     model, S, t, _ = whole.view
     mixture = path.mixture(choice.alpha)
-    choice.announced(list_kept(t, mixture.apply(S, t), request.contamination), asked=request.asked)
+    choice.announced(list_kept(t, mixture.apply(S, t), request.contamination), asked=request.asked, ratio=ratio)
     warn_rising(attribute_bias(path, choice.alpha, request.judged_on))
     learnt = _learnt(views, whole, request) if n_folds and parameters["learn"] else Learnt()
     learnt.announced(choice.reached)

@@ -396,7 +396,7 @@ class FitResult:
         choice = choice if self.drift is None else self.drift.doubted(choice)
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
-        choice.announced(list_kept(self.target, fair, request.contamination), asked=request.asked)
+        choice.announced(list_kept(self.target, fair, request.contamination), asked=request.asked, ratio=ratio)
         warn_rising(attribute_bias(path, choice.alpha, request.judged_on))
         both = np.column_stack([self.target, fair])
         sample = self.seen.sample
