@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenout.cli.messages import Announce, plain_messages, progress
-from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options, read_names
+from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options, finding_options, read_names
 from evenout.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _Tolerance(FiniteRange):
         return value if value == "start" else super().convert(value, param, ctx)
 
 
-@click.command(epilog=_EXAMPLES, short_help="Watch a score in use, batch after batch.")
+@click.command(epilog=_EXAMPLES)
 @click.argument("files", type=NonEmptyPath(), nargs=-1)
 @click.option("--state", required=True, type=NonEmptyPath(), metavar="FILE", help="What has been counted so far.")
 @click.option(
@@ -89,8 +89,7 @@ class _Tolerance(FiniteRange):
     help="State of another machine to take in; repeatable.",
 )
 @click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write the history, one row per batch and group.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-@click.option("--quiet", is_flag=True, help="Print nothing but the findings.")
+@finding_options
 @click.pass_context
 def watch(
     ctx: click.Context, /, files: Sequence[Path], state: Path, merge: Sequence[Path], out: Path | None, as_json: bool,
