@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenout.cli.messages import Announce, plain_messages, progress
-from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options, finding_options, read_names
+from evenout.cli.options import (
+    FiniteRange,
+    NonEmptyPath,
+    columns_option,
+    estimator_options,
+    finding_options,
+    read_names,
+)
 from evenout.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -29,9 +36,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("file", type=NonEmptyPath())
 @click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
-@click.option(
-    "--sensitive", required=True, callback=read_names, multiple=True, metavar="COL[,COL...]", help="Protected columns."
-)
+@columns_option("--sensitive", help="Protected columns.", required=True, callback=read_names)
 @click.option("--probable", is_flag=True, help="The protected columns are probabilities, one for each group.")
 @click.option("--sufficient", is_flag=True, help="With --probable: they know all that the score uses.")
 @click.option("--label", metavar="COL", help="Column with known labels, 1 = outlier, 0 = inlier, empty = unknown.")
@@ -39,27 +44,20 @@ Examples:
     "--label-propensity", metavar="CHANCE|COL",
     help="The chance that a row was labelled: a number for a random draw, or a column.",
 )  # fmt: skip
+@columns_option(
+    "--features", help="Features: which go with the gap, and are similar rows scored alike?", callback=read_names
+)
+@columns_option(
+    "--given", help="Columns that may justify a difference: gaps among rows alike in them.", callback=read_names
+)
 @click.option(
-    "--features", callback=read_names, multiple=True, metavar="COL[,COL...]",
-    help="Features: which go with the gap, and are similar rows scored alike?",
-)  # fmt: skip
-@click.option(
-    "--given", callback=read_names, multiple=True, metavar="COL[,COL...]",
-    help="Columns that may justify a difference: gaps among rows alike in them.",
-)  # fmt: skip
-@click.option(
-    "--clusters",
-    metavar="COL",
-    help="Rows with the same value belong together, such as several rows of one person.",
+    "--clusters", metavar="COL", help="Rows with the same value belong together, such as several rows of one person."
 )
 @click.option("--sample-weight", metavar="COL", help="How many people each row stands for, as in a survey.")
 @click.option("--threshold", type=float, metavar="NUMBER", help="Flag this score and more, instead of a share.")
 @click.option("--flagged", metavar="COL", help="Column with 1 for the rows that are flagged, instead of a share.")
 @click.option(
-    "--baseline",
-    type=NonEmptyPath(),
-    metavar="FILE",
-    help="An earlier batch with the same columns to compare with.",
+    "--baseline", type=NonEmptyPath(), metavar="FILE", help="An earlier batch with the same columns to compare with."
 )
 @click.option(
     "--confidence", type=FiniteRange(0.5, 1, max_open=True), default=0.95, show_default=True, metavar="SHARE",
@@ -121,7 +119,11 @@ def audit(
         made = [result.table(kind, flag_means=flag_means, reference=reference) for kind in dict.fromkeys(tables)]
         if page is not None:
             results = {"": result} if isinstance(result, AuditResult) else result
-            origin = {"title": f"Audit of {file.name}", "source": str(file), "input_sha256": sha256(file)}
+            origin: dict[str, Any] = {
+                "title": f"Audit of {file.name}",
+                "source": str(file),
+                "input_sha256": sha256(file),
+            }
             write_audit_page(page, audit_page(results, made, **origin))
         if out is not None:
             frames = [
@@ -141,22 +143,10 @@ def audit(
 
 
 def _audit_file(
-    file: Path,
-    step: Announce,
-    *,
-    score: str,
-    sensitive: Sequence[str],
-    probable: bool,
-    sufficient: bool,
-    label: str | None,
-    label_propensity: str | None,
-    features: Sequence[str],
-    given: Sequence[str],
-    clusters: str | None,
-    sample_weight: str | None,
-    flagged: str | None,
-    **options: Any,
-) -> "AuditResult | AttributeAudits":
+    file: Path, step: Announce, *, score: str, sensitive: Sequence[str], probable: bool, sufficient: bool,
+    label: str | None, label_propensity: str | None, features: Sequence[str], given: Sequence[str],
+    clusters: str | None, sample_weight: str | None, flagged: str | None, **options: Any,
+) -> "AuditResult | AttributeAudits":  # fmt: skip
     from evenout.auditing import audit as run_audit
     from evenout.cli.inputs import label_column
     from evenout.groups.read import GroupProbabilities
@@ -164,16 +154,9 @@ def _audit_file(
 
     step(f"Reading {file}")
     table = read_table(file, text={clusters or ""} if probable else {*sensitive, clusters or ""})
-    asked = {
-        "--score": [score],
-        "--sensitive": sensitive,
-        "--label": [label] if label else [],
-        "--features": features,
-        "--given": given,
-        "--clusters": [clusters] if clusters else [],
-        "--sample-weight": [sample_weight] if sample_weight else [],
-        "--flagged": [flagged] if flagged else [],
-    }
+    single = {"--score": score, "--label": label, "--clusters": clusters, "--sample-weight": sample_weight}
+    asked = {use: [name] for use, name in (single | {"--flagged": flagged}).items() if name}
+    asked |= {"--sensitive": [*sensitive], "--features": [*features], "--given": [*given]}
     if sufficient and not probable:
         raise ValueError("--sufficient goes with --probable: it is about probabilities of groups")
     chance: Any = label_propensity

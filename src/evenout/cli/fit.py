@@ -201,16 +201,17 @@ def _fit_file(
     if told["reasons"] is not None:
         frame = with_reasons(frame, table, model, inputs.features, **told)
     write_table(frame, scores)
-    probable = isinstance(inputs.sensitive, GroupProbabilities)
+    known: Any = inputs.sensitive
+    probable = isinstance(known, GroupProbabilities)
     facts = {
         "source": {"name": inputs.name, "sha256": inputs.sha256},
         "columns": {
-            "sensitive": [*map(str, inputs.sensitive.names if probable else inputs.sensitive.columns)],
+            "sensitive": [*map(str, known.names if probable else known.columns)],
             "given": [] if inputs.given is None else [*map(str, inputs.given.columns)],
             "clusters": [] if inputs.clusters is None else [str(inputs.clusters.name)],
         },
         "labels": inputs.labels,
-        "probable_bound": inputs.sensitive.bound() if probable else None,
+        "probable_bound": known.bound() if probable else None,
     }
     return Pipeline([("table", table), ("ensemble", model)]), facts, inputs
 

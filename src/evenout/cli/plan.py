@@ -118,13 +118,9 @@ def plan(
     "--people", type=NonEmptyPath(), metavar="FILE", help="Read --sensitive from here, by --id: all rows planned for."
 )
 @click.option(
-    "--id",
-    "id_column",
-    metavar="COL",
-    default="id",
-    show_default=True,
+    "--id", "id_column", metavar="COL", default="id", show_default=True,
     help="Column of ids in --outcomes and --people.",
-)
+)  # fmt: skip
 @click.option(
     "--confidence", type=FiniteRange(0.5, 0.999), default=0.95, show_default=True, metavar="SHARE",
     help="Of the intervals.",
@@ -171,15 +167,9 @@ def _kept(frame: "pd.DataFrame", table: Any, fitted: Any, roles: Any, names: Seq
 
 
 def _column(
-    table: "pd.DataFrame",
-    plan_file: Path,
-    file: Path | None,
-    columns: list[str],
-    id_column: str,
-    use: str,
-    *,
+    table: "pd.DataFrame", plan_file: Path, file: Path | None, columns: list[str], id_column: str, use: str, *,
     every: bool,
-) -> "pd.DataFrame":
+) -> "pd.DataFrame":  # fmt: skip
     """Columns of the plan, or of another file in the order of the plan."""
     from evenout.storage.output import inert
     from evenout.tables.files import read_table, require_columns

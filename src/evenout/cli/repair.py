@@ -148,7 +148,7 @@ def _json(summary: dict[str, Any]) -> str:
     from evenout.storage.output import finite
 
     def plain(value: Any) -> Any:
-        return finite((value.before, value.after) if isinstance(value, BeforeAfter) else value.tolist())
+        return finite(vars(value) if isinstance(value, BeforeAfter) else value.tolist())
 
     return json.dumps(finite(summary), indent=2, ensure_ascii=False, default=plain)
 

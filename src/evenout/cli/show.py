@@ -259,13 +259,10 @@ def show_results(
 def flag_rows(groups: dict[str, int], rates: dict[str, BeforeAfter], where: str = "") -> list[Row]:
     """Flag rates of the largest groups; ``where`` says of which rows."""
     largest = sorted(groups, key=lambda group: -groups[group])[:_GROUPS]
-    shown = {name: rate for name, rate in rates.items() if name in largest}
-    rows = [(f"Flagged{where}: {name}", *(percent(x, 1) for x in (y.before, y.after))) for name, y in shown.items()]
-    return (
-        [*rows, (f"... {len(groups) - _GROUPS} smaller groups: summary.json", "", "")]
-        if len(groups) > _GROUPS
-        else rows
-    )
+    shown = [(name, rate) for name, rate in rates.items() if name in largest]
+    rows = [(f"Flagged{where}: {name}", percent(rate.before, 1), percent(rate.after, 1)) for name, rate in shown]
+    hidden = len(groups) - _GROUPS
+    return [*rows, (f"... {hidden} smaller groups: summary.json", "", "")] if hidden > 0 else rows
 
 
 def _both(change: Any) -> tuple[str, str]:

@@ -26,9 +26,9 @@ from evenout.outcome import gap_words, number, percent
 from evenout.pages import policy, safe, static, style, template, versions
 from evenout.report import words
 from evenout.report.compared import collect_compared
-from evenout.report.data import Fitted, Origin, Person, ReportData, Score, Section, Step
+from evenout.report.data import Fitted, Origin, ReportData, Score, Section, Step
 from evenout.report.groups import EDGES, People, gather, shortened, show_labels
-from evenout.report.people import Namer, list_moves, ranks_of
+from evenout.report.people import Namer, Person, list_moves, ranks_of
 from evenout.report.privacy import SMALLEST_CELL
 from evenout.report.why import gap_features, reasoned_people
 from evenout.storage.output import atomic_file
@@ -141,7 +141,7 @@ def _measure(
         crossings.append((rows, ranks_of(fair, rows)))
     listed, moves = list_moves(crossings, base, flagged, name, people.smallest)
     f1, f2 = path.f1(alphas), path.f2(alphas)
-    looks = model._result.scores.resemblance
+    looks, listed_before = model._result.scores.resemblance, max(int(flagged.sum()), 1)
     row_weight = float(path.cross.whole.weighted[0, 0, 0])
     steps = [
         Step(
@@ -152,7 +152,7 @@ def _measure(
             weights=tuple(weights[m, :k].tolist()),
             score=scores[m],
             moves=moves[m],
-            kept=tuple(max(1.0 - left / max(int(flagged.sum()), 1), 0.0) for left in reversed(moves[m].leave)),
+            kept=(max(1.0 - moves[m].leave[1] / listed_before, 0.0), 1.0 - moves[m].leave[0] / listed_before),
             prices=() if looks is None else tuple(looks.levelled(-weights[m, k:]).tolist()),
             taken=taken[m],
         )

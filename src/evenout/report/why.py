@@ -78,12 +78,12 @@ def gap_features(fitted: Fitted) -> GapFeatures | None:
     gaps = parts[:first].mean(axis=0) - parts[first:].mean(axis=0)
     order = np.argsort(-np.abs(gaps).max(axis=1), kind="stable")
     features = [
-        GapFeature(shortened(told.feature_names[j]), *gaps[j].tolist(), bool(told.tells[j] >= PROXY))
+        GapFeature(shortened(told.feature_names[j]), float(gaps[j, 0]), float(gaps[j, 1]), bool(told.tells[j] >= PROXY))
         for j in order[:_FEATURES]
     ]
     others = gaps[order[_FEATURES:]].sum(axis=0)
     if len(order) > _FEATURES:
-        features.append(GapFeature(f"{len(order) - _FEATURES} others", *others.tolist(), False))
+        features.append(GapFeature(f"{len(order) - _FEATURES} others", float(others[0]), float(others[1]), False))
     before, after = gaps.sum(axis=0).tolist()
     names = shortened(people.names[high]), shortened(people.names[low])
     return GapFeatures(names[0], names[1], len(parts), before, after, tuple(features))
@@ -113,7 +113,8 @@ def reasoned_people(fitted: Fitted) -> dict[str, tuple[Reasoned, ...]] | None:
     for place, row in enumerate(every.tolist()):
         texts = [short_name(text, _TEXT) for text in told.texts(place)][: told.n_given(place)]
         identity, group = fitted.name(row)
-        each.append(Reasoned(identity, *ranks[place].tolist(), tuple(texts), told.move_words(place), group))
+        was, now = ranks[place].tolist()
+        each.append(Reasoned(identity, was, now, tuple(texts), told.move_words(place), group))
     ends = np.cumsum([len(rows) for rows in chosen.values()]).tolist()
     return {which: tuple(each[end - len(rows) : end]) for (which, rows), end in zip(chosen.items(), ends, strict=True)}
 
@@ -126,5 +127,5 @@ def _explained(fitted: Fitted, places: IntArray, n_reasons: int, **settings: Any
     """The reasons of some rows."""
     X, used = fitted.X, fitted.used
     some = X.iloc[places] if hasattr(X, "iloc") else np.asarray(X)[places]
-    beside = {"table": fitted.table, "sensitive_features": None if used is None else used[places]}
+    beside: dict[str, Any] = {"table": fitted.table, "sensitive_features": None if used is None else used[places]}
     return explain_rows(fitted.model, some, n_reasons, **beside, **settings)

@@ -117,9 +117,9 @@ def rate_text(rate: Range) -> str:
     return f"at most {high}" if rate[0] == 0 else f"{low}–{high}"
 
 
-def ratio_text(ratio: Range, asked: float = math.inf) -> str:
-    """Lowest over highest rate, or what may be said of it; with a third digit near what was asked for."""
-    low, high = (f"{end:.3f}" if 0 < abs(end - asked) < 0.005 else f"{end:.2f}" for end in ratio)
+def ratio_text(ratio: Range) -> str:
+    """Lowest over highest rate, or what may be said of it."""
+    low, high = (f"{end:.2f}" for end in ratio)
     if low == high:
         return low
     if ratio[1] >= 1:
