@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evenout.auditing import AuditResult, audit
+    from evenout.auditing.audit import audit
+    from evenout.auditing.result import AuditResult
     from evenout.core.individual import Individual
     from evenout.detectors.fairlof import FairLOF
     from evenout.estimator import FairOutlierEnsemble

@@ -39,7 +39,7 @@ from evenout.pages import versions
 from evenout.storage.output import finite
 
 SCHEMA = 1  # of summary.json, counted up when a key changes its meaning or goes
-LIBRARIES = ("evenout", "numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow", "skops")
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow", "skops")
 _FEATURES = 12  # that are named
 _EVEN = 0.8  # a ratio of flag rates below calls for more
 _NOTES = 20  # columns of which is told what was done with them

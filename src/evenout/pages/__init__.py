@@ -9,6 +9,8 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
+from evenout import __version__
+
 __all__ = ["html_table", "policy", "safe", "static", "style", "template", "versions"]
 
 
@@ -67,5 +69,6 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str
 
 
 def versions(python: str, *packages: str) -> dict[str, str]:
-    """Versions that a result depends on: of Python, under the name ``python``, and of packages."""
-    return {python: platform.python_version(), **{name: version(name) for name in packages}}
+    """Versions that a result depends on: of Python, under the name ``python``, of evenout and of packages."""
+    own = {python: platform.python_version(), "evenout": __version__}
+    return own | {name: version(name) for name in packages}

@@ -49,7 +49,7 @@ SECTIONS = (  # rows of the page; those of one row stand side by side
     (Section("origin"),),
 )
 _GRID = 38  # with 0 and the chosen alpha: 40 steps
-_PACKAGES = ("evenout", "numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
 
 
 def collect(
