@@ -47,7 +47,7 @@ def measure() -> dict[str, float]:
         fit = command_line.get_command(context, "fit")
         assert fit is not None
         sections = fit.get_help(click.Context(fit)).split("\n\n")
-    first = next((part for part in sections if "--sensitive" in part), "")
+    first = next((part for part in sections if re.search(r"^  --sensitive", part, re.MULTILINE)), "")
     pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
     return {
         "parameters": len(inspect.signature(evenout.FairOutlierEnsemble).parameters),

@@ -1,18 +1,23 @@
 """Fair outlier detection: one score from many detectors that treats protected groups evenly.
 
-Warnings and errors are in `evenout.exceptions`.
+Warnings and errors are in `evenout.exceptions`. Names are loaded when first used, so that ``evenout --help`` is quick.
 """
 
-from evenout.auditing import AuditResult, audit
-from evenout.core.individual import Individual
-from evenout.detectors.fairlof import FairLOF
-from evenout.estimator import FairOutlierEnsemble
-from evenout.groups.read import GroupProbabilities
-from evenout.groups.rules import Groups, Resemblance
-from evenout.planning import InvestigationPlan
-from evenout.repair import BlindRepair, ScoreRepair
-from evenout.tables.encoder import TableEncoder
-from evenout.watching import FairnessMonitor
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evenout.auditing.audit import audit
+    from evenout.auditing.result import AuditResult
+    from evenout.core.individual import Individual
+    from evenout.detectors.fairlof import FairLOF
+    from evenout.estimator import FairOutlierEnsemble
+    from evenout.groups.read import GroupProbabilities
+    from evenout.groups.rules import Groups, Resemblance
+    from evenout.planning import InvestigationPlan
+    from evenout.repair import BlindRepair, ScoreRepair
+    from evenout.tables.encoder import TableEncoder
+    from evenout.watching import FairnessMonitor
 
 __version__ = "0.3.0"
 
@@ -32,3 +37,31 @@ __all__ = [
     "__version__",
     "audit",
 ]
+
+_HOMES = {
+    "auditing": ("AuditResult", "audit"),
+    "core.individual": ("Individual",),
+    "detectors.fairlof": ("FairLOF",),
+    "estimator": ("FairOutlierEnsemble",),
+    "groups.read": ("GroupProbabilities",),
+    "groups.rules": ("Groups", "Resemblance"),
+    "planning": ("InvestigationPlan",),
+    "repair": ("BlindRepair", "ScoreRepair"),
+    "tables.encoder": ("TableEncoder",),
+    "watching": ("FairnessMonitor",),
+}
+_MODULES = ("datasets", "displays", "exceptions", "metrics", "persistence", "reasons", "report")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"evenout.{name}")
+    for home, names in _HOMES.items():
+        if name in names:
+            globals()[name] = value = getattr(import_module(f"evenout.{home}"), name)
+            return value
+    raise AttributeError(f"module 'evenout' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -1,26 +1,138 @@
-"""What came of a fit: one object, and the one sentence about it that terminal, report and notebooks show.
+"""What came of a fit: its figures, the sentences about them, and how numbers and names are written.
 
-Only of a uniform bound (`confidence`) is "reached" said. Everything else is an estimate, and is told with its interval.
+Terminal, report, notebooks and ``summary.json`` take values and words from here. Only of a uniform bound
+(`confidence`) is "reached" said. Everything else is an estimate, and is told with its interval.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+
+from evenout.core.flags import beyond_equal_rates, rate_ratio
 from evenout.core.path import Choice, TradeoffPath
+from evenout.core.registry import NOTIONS
 from evenout.core.ruler import RatioEstimate
+from evenout.core.types import FloatArray
 from evenout.exceptions import NoGapWarning, UnknownOutcomeWarning
 from evenout.fitting.choose import DEFAULT_REDUCTION
 from evenout.fitting.drift import Drift
 from evenout.fitting.learnt import Learnt, beside_unlearnt
-from evenout.fitting.words import gap_words
+from evenout.groups.rules import Groups
 
 Status = Literal["assured", "on_target", "short", "no_gap", "unknown", "fixed"]
 Kind = Literal["bias_reduction", "flag_rate_ratio", "alpha"]
 
+NOBODY = "Fewer than two groups have enough rows to be compared: the scores are the base scores."
 _SAME = 0.02  # a ratio of flag rates that moves by less is called unchanged
 _EVEN_ENOUGH = 0.8  # a ratio that may stay as it is without a word
 _LOSS = 0.05  # of AUC, that is said
+_NAMED = 5  # groups in a sentence
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def number(value: float | None) -> str:
+    """Four decimals for small numbers, three digits that count for the others; a true minus."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if abs(value) >= 1e6:
+        return scientific(value)
+    digits = 4 if abs(value) < 0.1 else 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    text = f"{value:,.{digits}f}"
+    return (text[1:] if float(text.replace(",", "")) == 0 and value < 0 else text).replace("-", "−")
+
+
+def scientific(value: float) -> str:
+    """``2.33 × 10⁶`` for large and small numbers, three digits otherwise."""
+    if value == 0 or 1e-3 <= abs(value) < 1e4:
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share in per cent; a dash where there is none."""
+    return "–" if math.isnan(share) else f"{100 * share:.{digits}f}%"
+
+
+def with_interval(value: float, ends: tuple[float, float] = (math.nan, math.nan)) -> str:
+    """A figure with two decimals, and its interval where there is one.
+
+    >>> with_interval(0.8, (0.626, 1.0)), with_interval(0.8), with_interval(math.nan)
+    ('0.80 (0.63–1.00)', '0.80', '–')
+    """
+    if math.isnan(value):
+        return "–"
+    return f"{value:.2f}" if math.isnan(ends[0]) else f"{value:.2f} ({ends[0]:.2f}–{ends[1]:.2f})"
+
+
+def short_name(name: object, length: int = 40) -> str:
+    """A name of at most so many characters."""
+    text = str(name)
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def some_of(shown: Mapping[str, str]) -> str:
+    """The first few of these, each with its figure, and how many more there are."""
+    first = [f"{short_name(name)} {figure}" for name, figure in [*shown.items()][:_NAMED]]
+    return ", ".join([*first, *([f"{len(shown) - _NAMED} more in summary.json"] if len(shown) > _NAMED else [])])
+
+
+def gap_words(notions: Sequence[str]) -> str:
+    """What the bias of these notions measures."""
+    if len(notions) > 1:
+        return "unfairness"
+    return NOTIONS[notions[0]].words if notions[0] in NOTIONS else f"bias by {notions[0]}"
+
+
+def compared_words(notions: Sequence[str], rules: Groups, attributes: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Whom the fit holds against whom, where that is not simply each group against each other.
+
+    Parameters
+    ----------
+    notions : names of the notions of fairness
+    rules : which groups are compared
+    attributes, given : names of the protected columns, and of those that may justify a difference
+    """
+    found = []
+    if given:
+        found.append(
+            f"People are compared with others who have the same {listed(given)}: a difference that goes with "
+            f"{'these columns' if len(given) > 1 else 'this column'} counts as justified."
+        )
+    numbers = [name for name in attributes if name in rules.continuous]
+    if numbers:
+        bands = f"overlapping bands of it are compared, at most {rules.bands}"
+        counted = "where people are counted by band, each is in the nearest one"
+        found.append(f"{listed(numbers).capitalize()} counts as a number: {bands}; {counted}.")
+    if len(attributes) > 1 and rules.cross is not True:
+        crossed = ", and once more crossed" if rules.cross == "both" else ""
+        found.append(f"{listed(attributes).capitalize()} are compared each by itself{crossed}, and count alike.")
+    among = [NOTIONS[name].whom for name in notions if name in NOTIONS and NOTIONS[name].whom]
+    if among:
+        found.append(f"Only {listed(among)} are compared; all others are scored.")
+    return found
+
+
+def probable_words(bound: Mapping[str, float]) -> str:
+    """What it means that groups are known by probability; ``bound`` is `evenout.GroupProbabilities.bound`."""
+    off = ", ".join(f"{name!r} {size:.2g}" for name, size in bound.items())
+    return (
+        "groups are known by probability: if these are calibrated (of people with 0.7, 70 % are members), mean scores "
+        f"may be off by at most so many standard deviations: {off}; a gap may be understated"
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b and c``.
+
+    >>> listed(["sex"]), listed(["sex", "age", "region"])
+    ('sex', 'sex, age and region')
+    """
+    first, last = list(names[:-1]), names[-1]
+    return f"{', '.join(first)} and {last}" if first else str(last)
 
 
 def flags_verdict(before: float, after: float) -> str:
@@ -43,14 +155,14 @@ def detection_verdict(before: float, after: float) -> str:
     """Say so where known outliers are found no better than by chance, or much worse than before: two AUCs.
 
     >>> detection_verdict(0.564, 0.492)
-    'AUC falls from 0.564 to 0.492, no better than chance at finding known outliers.'
+    'AUC falls from 0.56 to 0.49, no better than chance at finding known outliers.'
     >>> detection_verdict(0.93, 0.87), detection_verdict(0.93, 0.92)
-    ('AUC falls from 0.930 to 0.870.', '')
+    ('AUC falls from 0.93 to 0.87.', '')
     """
     if not (after <= 0.5 or after <= before - _LOSS):
         return ""
     chance = ", no better than chance at finding known outliers" if after <= 0.5 else ""
-    return f"AUC {'falls' if after < before else 'goes'} from {before:.3f} to {after:.3f}{chance}."
+    return f"AUC {'falls' if after < before else 'goes'} from {before:.2f} to {after:.2f}{chance}."
 
 
 @dataclass(frozen=True)
@@ -234,3 +346,187 @@ class Outcome:
 
     def _figure(self, value: float) -> str:
         return f"{value:.2f}" if self.kind == "flag_rate_ratio" else f"{value:.0%}"
+
+
+@dataclass(frozen=True)
+class BeforeAfter:
+    """A figure of the base score (before) and of the fair score (after), with standard errors where known."""
+
+    before: float
+    after: float
+    before_error: float | None = None
+    after_error: float | None = None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a fitted model has reached.
+
+    Attributes
+    ----------
+    outcome : Outcome
+        What came of the request.
+    notions : tuple of str
+        Notions of fairness that are pursued.
+    groups, left_out_groups : dict of str to int
+        Rows of each group that is compared, and of each that is too small for that.
+    alpha : float
+    gap_detected : bool
+    gap_p_value : float
+        Of "the groups have the same mean base score".
+    gap_in_standard_deviations : float
+        Largest difference of two groups' mean base scores, over the standard deviation of the base score.
+    bias_reduction : float
+        Share of the base score's bias that is gone on the rows that ``outcome.judged_on`` names.
+    bias_reduction_interval : pair of float
+        Its 95 % interval.
+    unseen_estimate : {"everything refitted", "weights only"}
+        What has not seen the rows that stand for unseen ones.
+    bias_unseen, bias_training : BeforeAfter
+        Scale-free bias, on unseen rows and on the training rows.
+    bias_unseen_interval : dict of str to pair of float
+        95 % intervals, ``before`` and ``after``.
+    flag_rates : dict of str to BeforeAfter
+        By group, of training rows.
+    flag_rate_ratio, unflagged_rate_ratio : BeforeAfter
+        Lowest over highest rate of being flagged, and of not being flagged, among training rows.
+    flag_rate_ratio_unseen : BeforeAfter
+        Lowest over highest flag rate on unseen rows.
+    flag_rate_ratio_unseen_interval : pair of float
+        95 % interval of the one after.
+    flagged_in_groups : BeforeAfter
+        Flagged rows of all groups that are compared.
+    flagged_beyond_equal_rates : BeforeAfter
+        How many of them are there beyond what equal rates would give.
+    correlation : float
+        Of base and fair score.
+    """
+
+    outcome: Outcome
+    notions: tuple[str, ...]
+    groups: dict[str, int]
+    left_out_groups: dict[str, int]
+    alpha: float
+    gap_detected: bool
+    gap_p_value: float
+    gap_in_standard_deviations: float
+    bias_reduction: float
+    bias_reduction_interval: tuple[float, float]
+    unseen_estimate: str
+    bias_unseen: BeforeAfter
+    bias_unseen_interval: dict[str, tuple[float, float]]
+    bias_training: BeforeAfter
+    flag_rates: dict[str, BeforeAfter]
+    flag_rate_ratio: BeforeAfter
+    unflagged_rate_ratio: BeforeAfter
+    flag_rate_ratio_unseen: BeforeAfter
+    flag_rate_ratio_unseen_interval: tuple[float, float]
+    flagged_in_groups: BeforeAfter
+    flagged_beyond_equal_rates: BeforeAfter
+    correlation: float
+
+    @classmethod
+    def of(cls, model: Any) -> "Figures":
+        """From a fitted `evenout.FairOutlierEnsemble`."""
+        path, alpha, names, rates = model.path_, model._result.choice.alpha, model.group_names_, model.flag_rates_
+        flagged = rates * model.group_counts_[:, None]
+        low, high = path.interval(alpha)
+        compared = len(names) >= 2
+        return cls(
+            outcome=model.outcome_,
+            notions=tuple(path.fairness),
+            groups=dict(zip(names, model.group_counts_.tolist(), strict=True)),
+            left_out_groups=dict(model.left_out_groups_),
+            alpha=float(model.alpha_),
+            gap_detected=bool(model.gap_detected_),
+            gap_p_value=float(path.gap_p_value),
+            gap_in_standard_deviations=float(path.cross.whole.widest_gaps()[0]),
+            bias_reduction=float(model.bias_reduction_),
+            bias_reduction_interval=model.bias_reduction_interval_,
+            unseen_estimate="everything refitted" if path.cross.refitted else "weights only",
+            bias_unseen=BeforeAfter(
+                path.target_bias("unseen"),
+                float(path.bias(alpha, "unseen")),
+                path.target_standard_error(),
+                float(path.standard_error(alpha)),
+            ),
+            bias_unseen_interval={"before": path.target_interval(), "after": (float(low), float(high))},
+            bias_training=BeforeAfter(path.target_bias("training"), float(path.bias(alpha, "training"))),
+            flag_rates={name: BeforeAfter(*rates[g].tolist()) for g, name in enumerate(names)},
+            flag_rate_ratio=_change(rate_ratio(rates) if compared else None),
+            unflagged_rate_ratio=_change(rate_ratio(1.0 - rates) if compared else None),
+            flag_rate_ratio_unseen=BeforeAfter(
+                model._result.base_flag_ratio(model.contamination), float(model.flag_rate_ratio_)
+            ),
+            flag_rate_ratio_unseen_interval=model.flag_rate_ratio_interval_,
+            flagged_in_groups=_change(flagged.sum(axis=0)),
+            flagged_beyond_equal_rates=_change(beyond_equal_rates(flagged, model.group_counts_)),
+            correlation=float(path.correlation(alpha)),
+        )
+
+    @property
+    def bias_shown(self) -> BeforeAfter:
+        """``bias_unseen`` within its intervals: an estimate without bias may be below 0, where no gap can be."""
+        unseen, ends = self.bias_unseen, self.bias_unseen_interval
+        return BeforeAfter(max(unseen.before, ends["before"][0]), max(unseen.after, ends["after"][0]))
+
+    @property
+    def flags_verdict(self) -> str:
+        """See `evenout.outcome.flags_verdict`; nothing where the scores are the base scores."""
+        ratio = self.flag_rate_ratio_unseen
+        return flags_verdict(ratio.before, ratio.after) if self.correlation < 1.0 - 1e-12 else ""
+
+    @property
+    def words(self) -> list[str]:
+        """Which groups are too small, how large the gap was, in people, and what came of the request."""
+        small = dict(sorted(self.left_out_groups.items(), key=lambda each: -each[1]))
+        beyond, flagged = self.flagged_beyond_equal_rates, self.flagged_in_groups
+        before = f"{beyond.before:,.0f} of {flagged.before:,.0f} flagged people were beyond equal rates"
+        return [
+            f"Too few rows to compare: {some_of({name: f'({n:,})' for name, n in small.items()})}." if small else "",
+            "" if math.isnan(self.gap_in_standard_deviations) else f"In training, {before}; now {beyond.after:,.0f}.",
+            NOBODY if len(self.groups) < 2 else self.outcome.words,
+        ]
+
+
+def _change(pair: FloatArray | None) -> BeforeAfter:
+    return BeforeAfter(*(np.full(2, np.nan) if pair is None else pair).tolist())
+
+
+def labels_learnt(model: Any) -> dict[str, Any] | None:
+    """What labels have taught the base score; None where it was not to learn.
+
+    Rows with a label, outliers among them, the weight of what was learnt, and the bias of the base score before and
+    after.
+    """
+    stack, (before, after) = model._result.scores.stack, model.label_gap_
+    if stack is None:
+        return None
+    counts = {"known": stack.n_labels, "outliers": stack.n_positive}
+    return counts | {"weight": model.label_weight_, "bias_before": before, "bias_after": after}
+
+
+def labels_words(labels: dict[str, Any] | None) -> str:
+    """How much the base score has learnt from labels, and what that did to its bias; see `labels_learnt`."""
+    if labels is None:
+        return ""
+    told = f"Labels: {labels['known']:,} rows, {labels['outliers']:,} of them outliers; weight {labels['weight']:.2f}"
+    if not labels["weight"] > 0:
+        return f"{told}: too few, or they say nothing, so it is as without."
+    if labels["bias_before"] is None or math.isnan(labels["bias_before"]):
+        return f"{told}."
+    return (
+        f"{told}; bias of the base score {labels['bias_before']:.2f} before labels, {labels['bias_after']:.2f} after."
+    )
+
+
+def resemblance_words(prices: Mapping[str, float]) -> str:
+    """What looking like a group costs, where the score is corrected by that.
+
+    >>> resemblance_words({"f": 0.02, "m": -0.02})
+    'Taken off for looking like a group, whoever belongs to it: f 0.0200, m -0.0200.'
+    """
+    largest = sorted(prices, key=lambda name: -abs(prices[name]))
+    kept = [*(name for name in prices if name in largest[:_NAMED]), *largest[_NAMED:]]
+    shown = some_of({name: f"{prices[name]:.4f}" for name in kept})
+    return f"Taken off for looking like a group, whoever belongs to it: {shown}." if prices else ""

@@ -23,6 +23,11 @@ COLUMNS = [
 ROLE = {"person": "id", "sex": "group", "fraud": "label", "risk": "score"}
 
 
+def command_of(name):
+    """The command, which is loaded when it is asked for."""
+    return main.get_command(click.Context(main), name)
+
+
 def asked(way, roles=None, model=True, **settings):
     roles = {column["name"]: "feature" for column in COLUMNS} | ROLE | (roles or {})
     return Request(way, "people.csv", COLUMNS, roles, settings, model=model)
@@ -89,7 +94,7 @@ def test_what_is_missing_is_said_in_one_sentence(way, roles, line):
 @pytest.mark.parametrize("way", WAYS)
 def test_the_command_line_takes_every_choice_of_every_control(way):
     """Options and values are those of the command, so that a new name there is noticed here."""
-    command = main.commands[way]
+    command = command_of(way)
     choices = [
         {name: value}
         for name in WAYS[way].settings
@@ -104,7 +109,7 @@ def test_the_command_line_takes_every_choice_of_every_control(way):
 
 def test_options_of_the_table_exist():
     for name, way in WAYS.items():
-        options = {text for option in main.commands[name].params for text in option.opts}
+        options = {text for option in command_of(name).params for text in option.opts}
         assert {*way.roles.values(), *way.outputs[::2]} <= options
         assert {SETTINGS[setting].option for setting in way.settings} - {""} <= options
         assert "evenness" not in way.settings or {option for option, *_ in MEASURES.values()} <= options
@@ -131,7 +136,7 @@ def test_strange_names_stay_one_word():
     roles = {"s": "group", "r": "score", "-x": "out", "a b": "out", "$(id)": "out", "new\nline": "given", "'": "given"}
     request = Request("fit", "t.csv", columns, roles, {})
     assert shlex.split(request.command())[1:] == request.arguments()
-    with main.commands["fit"].make_context("fit", request.arguments()[1:]) as context:
+    with command_of("fit").make_context("fit", request.arguments()[1:]) as context:
         assert isinstance(context, click.Context)
         assert context.params["drop"] == ("-x,a b,$(id),r",)
     tree = ast.parse(request.code())

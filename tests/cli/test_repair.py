@@ -89,6 +89,7 @@ def test_options_that_do_not_go_together_are_refused(run, tmp_path):
     for more, words in {
         ("--aware", "--given", "job"): "--aware does not go with --given; leave one of them out",
         ("--aware", "--flag-rate-ratio", "0.9"): "--aware does not go with --flag-rate-ratio",
+        ("--aware", "--bands", "7"): "--aware does not go with --bands; leave one of them out",
         ("--score", "income"): "--score is given more than once",
         ("--drop", "risk", "--keep", "risk"): "column 'risk' is given as --drop and as --keep",
         ("--id", "risk"): "'risk' is given as --id and as --score; choose one",

@@ -283,4 +283,4 @@ def test_the_terminal_says_first_that_detection_is_no_better_than_chance(run):
     lines = result.stdout.splitlines()
     verdict = next(place for place, line in enumerate(lines) if "no better than chance" in line)
     assert lines[verdict].startswith("AUC ")
-    assert verdict < next(place for place, line in enumerate(lines) if line.startswith("Group bias: "))
+    assert verdict < next(place for place, line in enumerate(lines) if line.startswith("In training, "))

@@ -18,7 +18,7 @@ LAYERS = [
     {"fitting", "outcome"},
     {"reasons", "planning"},
     {"repair", "estimator"},
-    {"auditing", "persistence", "watching", "figures"},
+    {"auditing", "persistence", "watching"},
     {"report", "reproduce", "displays"},
     {"cli", "app", "__main__"},
 ]

@@ -164,3 +164,20 @@ def test_where_nothing_was_asked_for_nothing_is_missed():
     assert (model.outcome_.status, model.outcome_.asked) == ("short", None)
     with pytest.warns(TargetNotReachedWarning):
         FairOutlierEnsemble("precomputed", bias_reduction=0.8, random_state=0).fit(S, sensitive_features=group)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_the_warning_has_the_figures_of_the_outcome(seed):
+    """Both round the same estimate: of the rule as it is handed over, not as it stood while it was looked for."""
+    rng = np.random.default_rng(seed)
+    groups = rng.choice(["a", "b", "c"], 6000, p=[0.6, 0.3, 0.1])
+    scores = rng.gamma(2.0, size=(6000, 6))
+    scores[:, 0] += 1.5 * (groups == "b")
+    scores[:, 1] += groups == "c"
+    model = FairOutlierEnsemble("precomputed", flag_rate_ratio=1.0, random_state=0)
+    with pytest.warns(TargetNotReachedWarning) as said:
+        outcome = model.fit(scores, sensitive_features=groups).outcome_
+    low, high = outcome.interval
+    assert f"the estimate is {outcome.reached:.2f} (95 % interval {low:.2f} to {high:.2f})" in str(said[0].message)
+    assert f"{outcome.reached:.2f} of the highest on" in outcome.words
+    assert f"(95% interval {low:.2f} to {high:.2f})" in outcome.words

@@ -5,6 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from evenout.metrics import flag_rates
+from evenout.outcome import number
 from evenout.report import words, write_report
 
 pytestmark = pytest.mark.browser
@@ -73,8 +74,9 @@ def test_slider_moves_bias_rates_and_list_to_what_python_computes(page, case, da
         rates = flag_rates(refitted.outlier_scores_, sensitive_features=case.sensitive)
         shown = [live(page, f"rates.{g}") for g in range(3)]
         assert shown == [f"{100 * rates[name]:.1f}%" for name in names]
-        assert live(page, "bias") == words.number(float(path.bias(step.alpha)))
-        assert live(page, "interval") == " to ".join(words.number(float(end)) for end in path.interval(step.alpha))
+        low, high = map(float, path.interval(step.alpha))
+        assert live(page, "bias") == number(max(float(path.bias(step.alpha)), low))
+        assert live(page, "interval") == f"{number(low)} to {number(high)}"
         before, now = target > np.percentile(target, 90), refitted.predict(case.X) == -1
         assert listed(page) == {f"<b>{row}</b>" for row in np.flatnonzero(before != now)}
         assert live(page, "enter") == str(int((now & ~before).sum()))

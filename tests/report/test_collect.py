@@ -191,16 +191,16 @@ def test_weights_are_those_of_the_sum_or_of_what_is_added_to_the_base_score(make
 
 
 def test_request_tells_asked_and_reached(make):
-    even = make(alpha=None, bias_reduction=0.5, judged_on="training").collect().request
-    assert (even.kind, even.asked, even.met) == ("bias_reduction", 0.5, True)
+    even = make(alpha=None, bias_reduction=0.5, judged_on="training").collect().outcome
+    assert (even.kind, even.asked, even.status) == ("bias_reduction", 0.5, "on_target")
     assert even.reached == pytest.approx(0.5, abs=1e-4)
     unseen = make(alpha=None, bias_reduction=0.5)
-    request = unseen.collect().request
-    assert (request.words, request.met) == (unseen.model.outcome_.words, True)
+    request = unseen.collect().outcome
+    assert request is unseen.model.outcome_
     ratio = make(alpha=None, flag_rate_ratio=0.5, judged_on="training").collect()
-    assert ratio.request.reached == pytest.approx(ratio.steps[ratio.chosen].score.flags.ratio[0])
-    assert ratio.request.reached >= 0.5
-    assert make().collect().request.reached is None
+    assert ratio.outcome.reached == pytest.approx(ratio.steps[ratio.chosen].score.flags.ratio[0])
+    assert ratio.outcome.reached >= 0.5
+    assert make().collect().outcome.status == "fixed"
 
 
 @pytest.mark.parametrize("constraint", ["nonnegative", "simplex"])
@@ -249,6 +249,6 @@ def test_detectors_that_use_the_group_are_reported(columns):
     data = collect(model, X=X, sensitive_features=groups, reasons=2, show_small_cells=True)
     assert data.detectors == ("fairlof", "isolationforest")
     assert data.rows == 200
-    (_, people), *_ = [entry for entry in data.reasoned if entry[0] == "stay"]
+    people = data.parts["reasons"]["stay"]
     assert people[0].reasons
-    assert [feature.name for feature in data.gap_features.features]
+    assert [feature.name for feature in data.parts["why"].features]

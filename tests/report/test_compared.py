@@ -32,14 +32,16 @@ def test_strata_curve_and_attributes_are_those_of_the_audit_and_of_the_model(peo
     settings = {"groups": Groups(continuous=("age",), cross=False)}
     model, data = collected(X, columns, product, **settings)
     found = audit(model.outlier_scores_, sensitive_features=columns, given=product, resamples=0, **settings)
-    now = {line.group: line.now for line in data.compared.strata}
+    now = {line.group: line.now for line in data.parts["compared"].strata}
     for attribute in ("age", "sex"):
         for group in found[attribute].group_names:
             apart, explained = (found[attribute].get(name, group).value for name in ("mean_apart", "apart_by_strata"))
             assert now[group] == pytest.approx(apart - explained, abs=1e-12)
-    (curve,) = data.compared.curves
+    (curve,) = data.parts["compared"].curves
     np.testing.assert_allclose(curve.after, found["age"].curves[0].mean_score)
-    assert [line.after for line in data.compared.attributes] == [bias.after for bias in model.attribute_bias_.values()]
+    assert [after for _, after in data.parts["compared"].attributes.values()] == [
+        bias.after for bias in model.attribute_bias_.values()
+    ]
     page = render(data)
     assert "others who have the same product: a difference that goes with this column counts as justified" in page
     assert "Age counts as a number" in page
@@ -49,7 +51,7 @@ def test_strata_curve_and_attributes_are_those_of_the_audit_and_of_the_model(peo
 def test_plain_groups_have_no_such_panel(people):
     X, columns, _ = people
     _, data = collected(X, columns["sex"])
-    assert data.compared is None
+    assert data.parts["compared"] is None
     assert "Who is compared with whom" not in render(data)
 
 
@@ -58,18 +60,18 @@ def test_few_people_have_no_curve(people):
     rows, rules = slice(0, 100), Groups(continuous=("age",), bands=2)
     for smallest in (False, True):
         _, data = collected(X[rows], columns[["age"]][rows], smallest=smallest, groups=rules)
-        assert len(data.compared.curves) == smallest
+        assert len(data.parts["compared"].curves) == smallest
 
 
 def test_outcomes_and_probabilities_are_said_in_words(people):
     X, columns, _ = people
     labels = (np.abs(X).max(axis=1) > 3).astype(int)
     _, data = collected(X, columns["sex"], labels=labels, fairness="equal_false_alarms")
-    assert data.compared.words == ("Only people known to be no outliers are compared; all others are scored.",)
+    assert data.parts["compared"].words == ("Only people known to be no outliers are compared; all others are scored.",)
     assert "gap between known inliers of different groups" in render(data)
     sure = np.where(columns["sex"] == "f", 0.8, 0.3)
     _, data = collected(X, GroupProbabilities(pd.DataFrame({"f": sure, "m": 1 - sure})))
-    assert "Groups are known by probability" in data.compared.words[0]
+    assert "Groups are known by probability" in data.parts["compared"].words[0]
 
 
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (-3e-9, 8e-9), (1e6, 1.2e6), (5.0, 5.0)])

@@ -25,7 +25,7 @@ def credit_like(date):
 
 def test_the_features_behind_the_gap_add_up_to_it(credit_like):
     model, given, group = credit_like
-    gap = collect(model, **given).gap_features
+    gap = collect(model, **given).parts["why"]
     assert (gap.high, gap.low, gap.rows) == ("a", "b", 700)
     for scores, total, which in ((model.target_, gap.base, "base"), (model.outlier_scores_, gap.fair, "fair")):
         expected = scores[group == "a"].mean() - scores[group == "b"].mean()
@@ -38,10 +38,10 @@ def test_the_features_behind_the_gap_add_up_to_it(credit_like):
 def test_values_of_people_are_shown_only_if_reasons_are_asked_for(credit_like):
     model, given, _ = credit_like
     plain = collect(model, **given)
-    assert plain.reasoned == ()
+    assert plain.parts["reasons"] is None
     assert 'data-test="reasons"' not in render(plain)
     told = collect(model, **given, reasons=2)
-    lists = dict(told.reasoned)
+    lists = told.parts["reasons"]
     assert len(lists["stay"]) == 20
     assert lists["stay"][0].rank_now < lists["stay"][1].rank_now
     best = int(np.argmax(np.where(model.target_ > np.percentile(model.target_, 90), model.outlier_scores_, -np.inf)))
@@ -56,8 +56,8 @@ def test_values_of_people_are_shown_only_if_reasons_are_asked_for(credit_like):
 
 def test_nobody_is_named_where_few_enter_or_leave(credit_like):
     model, given, _ = credit_like
-    guarded = dict(collect(model, **given, reasons=1).reasoned)
-    shown = dict(collect(model, **given, reasons=1, show_small_cells=True).reasoned)
+    guarded = collect(model, **given, reasons=1).parts["reasons"]
+    shown = collect(model, **given, reasons=1, show_small_cells=True).parts["reasons"]
     moved = int(((model.target_ > np.percentile(model.target_, 90)) != (model.predict(given["X"]) == -1)).sum())
     assert len(shown["enter"]) + len(shown["leave"]) == moved
     for which in ("enter", "leave"):
@@ -71,5 +71,5 @@ def test_a_model_without_a_background_has_a_page_without_the_panel(credit_like):
     old = FairOutlierEnsemble(**model.get_params())
     old.__dict__.update(model.__dict__ | {"_result": replace(model._result, background=None)})
     data = collect(old, **given)
-    assert data.gap_features is None
+    assert data.parts["why"] is None
     assert "Which features make the gap" not in render(data)

@@ -21,11 +21,11 @@ from evenout.core.individual import DEFAULT_LENGTH, LengthScale, warn_few_pairs
 from evenout.core.intervals import holm
 from evenout.core.resampling import MAX_LEVELS
 from evenout.exceptions import InputError
-from evenout.fitting.words import probable_words
 from evenout.groups.model import require_protected
 from evenout.groups.read import GroupProbabilities, warn_left_out
 from evenout.groups.rules import Groups
 from evenout.metrics import average_precision, roc_auc
+from evenout.outcome import probable_words
 from evenout.tables.parameters import (
     CONFIDENCE,
     ENSEMBLE,

@@ -5,15 +5,7 @@ import sys
 import click
 
 import evenout
-from evenout.cli.app import app
-from evenout.cli.audit import audit
-from evenout.cli.fit import fit
 from evenout.cli.messages import Commands
-from evenout.cli.plan import estimate, plan
-from evenout.cli.repair import repair
-from evenout.cli.reproduce import reproduce
-from evenout.cli.score import explain, score
-from evenout.cli.watch import watch
 
 _EXAMPLES = """
 \b
@@ -32,7 +24,7 @@ Examples:
       any score, ours or not: gaps between groups, with intervals and tests
   evenout watch new/ --state watch.skops --score fair_score --sensitive sex
       batch after batch, whether a gap has come; an alarm if one has
-  evenout plan fair/model.skops week.csv --id person --budget 200 --out plan.csv
+  evenout plan fair/model.skops new.csv --id person --budget 200 --out p.csv
       whom to look into next, some by chance; then estimate what was missed
   evenout app people.csv
       the same without a command line: a page on this machine
@@ -70,7 +62,3 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show ends no run
-
-
-for command in (fit, score, repair, explain, audit, watch, plan, estimate, app, reproduce):
-    main.add_command(command)

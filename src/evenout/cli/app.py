@@ -9,7 +9,7 @@ from evenout.cli.messages import plain_messages
 from evenout.cli.options import NonEmptyPath
 
 
-@click.command(short_help="Open a local page, for people who do not program.")
+@click.command()
 @click.argument("file", type=NonEmptyPath(), required=False)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="NUMBER", help="[default: any that is free]")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenout.cli.messages import Announce, plain_messages, progress
-from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options, read_names
+from evenout.cli.options import (
+    FiniteRange,
+    NonEmptyPath,
+    columns_option,
+    estimator_options,
+    finding_options,
+    read_names,
+)
 from evenout.exceptions import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evenout.auditing import AttributeAudits, AuditResult
-    from evenout.auditing.practice import PracticeTable
 
 _EXAMPLES = """
 \b
@@ -29,12 +33,10 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Measure any score for gaps between groups.")
+@click.command(epilog=_EXAMPLES)
 @click.argument("file", type=NonEmptyPath())
 @click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
-@click.option(
-    "--sensitive", required=True, callback=read_names, multiple=True, metavar="COL[,COL...]", help="Protected columns."
-)
+@columns_option("--sensitive", help="Protected columns.", required=True, callback=read_names)
 @click.option("--probable", is_flag=True, help="The protected columns are probabilities, one for each group.")
 @click.option("--sufficient", is_flag=True, help="With --probable: they know all that the score uses.")
 @click.option("--label", metavar="COL", help="Column with known labels, 1 = outlier, 0 = inlier, empty = unknown.")
@@ -42,27 +44,20 @@ Examples:
     "--label-propensity", metavar="CHANCE|COL",
     help="The chance that a row was labelled: a number for a random draw, or a column.",
 )  # fmt: skip
+@columns_option(
+    "--features", help="Features: which go with the gap, and are similar rows scored alike?", callback=read_names
+)
+@columns_option(
+    "--given", help="Columns that may justify a difference: gaps among rows alike in them.", callback=read_names
+)
 @click.option(
-    "--features", callback=read_names, multiple=True, metavar="COL[,COL...]",
-    help="Features: which go with the gap, and are similar rows scored alike?",
-)  # fmt: skip
-@click.option(
-    "--given", callback=read_names, multiple=True, metavar="COL[,COL...]",
-    help="Columns that may justify a difference: gaps among rows alike in them.",
-)  # fmt: skip
-@click.option(
-    "--clusters",
-    metavar="COL",
-    help="Rows with the same value belong together, such as several rows of one person.",
+    "--clusters", metavar="COL", help="Rows with the same value belong together, such as several rows of one person."
 )
 @click.option("--sample-weight", metavar="COL", help="How many people each row stands for, as in a survey.")
 @click.option("--threshold", type=float, metavar="NUMBER", help="Flag this score and more, instead of a share.")
 @click.option("--flagged", metavar="COL", help="Column with 1 for the rows that are flagged, instead of a share.")
 @click.option(
-    "--baseline",
-    type=NonEmptyPath(),
-    metavar="FILE",
-    help="An earlier batch with the same columns to compare with.",
+    "--baseline", type=NonEmptyPath(), metavar="FILE", help="An earlier batch with the same columns to compare with."
 )
 @click.option(
     "--confidence", type=FiniteRange(0.5, 1, max_open=True), default=0.95, show_default=True, metavar="SHARE",
@@ -92,8 +87,7 @@ Examples:
 @click.option(
     "--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write every measure, or the tables, to this file."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-@click.option("--quiet", is_flag=True, help="Print nothing but the findings.")
+@finding_options
 def audit(
     file: Path, baseline: Path | None, tables: Sequence[str], flag_means: str, reference: Sequence[str],
     page: Path | None, out: Path | None, as_json: bool, quiet: bool, **options: Any,
@@ -103,78 +97,56 @@ def audit(
     Group sizes and means, how evenly groups are flagged and spared, gaps free of scale and of sampling noise, and with
     labels the rates of error by group; with intervals, and with tests that are corrected for how many there are.
     """
+    import pandas as pd
+
+    from evenout.auditing import AuditResult
+    from evenout.auditing.page import audit_page, write_audit_page
     from evenout.cli.inputs import check_out
-    from evenout.storage.output import atomic_file, write_table
+    from evenout.storage.output import atomic_file, require_apart, write_table
+    from evenout.tables.files import sha256
 
     with plain_messages():
         if out is not None:
             check_out(out, *filter(None, (file, baseline)))
         if page is not None:
-            _check_page(page, file)
+            if page.suffix.lower() not in (".html", ".htm"):
+                raise ValueError(f"--page {page} must end in .html")
+            require_apart(page, file, option="--page")
         with progress(quiet=quiet or as_json) as step:
             result = _audit_file(file, step, **options)
             earlier = None if baseline is None else _audit_file(baseline, step, **options)
             drift = None if earlier is None else result.compare(earlier)  # type: ignore[arg-type]  # both of one kind
-        found = [result.table(kind, flag_means=flag_means, reference=reference) for kind in dict.fromkeys(tables)]
+        made = [result.table(kind, flag_means=flag_means, reference=reference) for kind in dict.fromkeys(tables)]
         if page is not None:
-            _write_page(page, result, found, file)
+            results = {"": result} if isinstance(result, AuditResult) else result
+            origin: dict[str, Any] = {
+                "title": f"Audit of {file.name}",
+                "source": str(file),
+                "input_sha256": sha256(file),
+            }
+            write_audit_page(page, audit_page(results, made, **origin))
         if out is not None:
-            with atomic_file(out) as place:
-                write_table(_joined(found) if found else result.to_frame(), place)
+            frames = [
+                pd.DataFrame({"table": table.kind}, table.to_frame().index).join(table.to_frame()) for table in made
+            ]
+            with atomic_file(out) as target:
+                write_table(pd.concat(frames) if made else result.to_frame(), target)
     if as_json:
         record: dict[str, Any] = {"audit": result.to_dict()} | ({} if drift is None else {"drift": drift.to_dict()})
-        record |= {"tables": [table.to_dict() for table in found]} if found else {}
+        record |= {"tables": [table.to_dict() for table in made]} if made else {}
         click.echo(json.dumps(record, indent=2))
     elif quiet:
         click.echo("\n".join([*result.verdict, *(drift.verdict if drift else ())]))
     else:
-        shown: list[Any] = [*found] or [result]
+        shown: list[Any] = [*made] or [result]
         click.echo("\n\n".join(repr(part) for part in (*shown, drift) if part is not None))
 
 
-def _check_page(page: Path, file: Path) -> None:
-    if page.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"--page {page} must end in .html")
-    if page.exists() and file.exists() and page.samefile(file):
-        raise ValueError(f"--page {page} would replace the file that it is computed from; choose another place")
-
-
-def _write_page(page: Path, result: "AuditResult | AttributeAudits", tables: "list[PracticeTable]", file: Path) -> None:
-    from evenout.auditing import AuditResult
-    from evenout.auditing.page import audit_page, write_audit_page
-    from evenout.tables.files import sha256
-
-    results = {"": result} if isinstance(result, AuditResult) else result
-    title, digest = f"Audit of {file.name}", sha256(file)
-    write_audit_page(page, audit_page(results, tables, title=title, source=str(file), input_sha256=digest))
-
-
-def _joined(tables: "list[PracticeTable]") -> "pd.DataFrame":
-    """All tables in one, told apart by a first column."""
-    import pandas as pd
-
-    return pd.concat([table.to_frame().assign(table=table.kind) for table in tables]).pipe(
-        lambda frame: frame[["table", *(name for name in frame.columns if name != "table")]]
-    )
-
-
 def _audit_file(
-    file: Path,
-    step: Announce,
-    *,
-    score: str,
-    sensitive: Sequence[str],
-    probable: bool,
-    sufficient: bool,
-    label: str | None,
-    label_propensity: str | None,
-    features: Sequence[str],
-    given: Sequence[str],
-    clusters: str | None,
-    sample_weight: str | None,
-    flagged: str | None,
-    **options: Any,
-) -> "AuditResult | AttributeAudits":
+    file: Path, step: Announce, *, score: str, sensitive: Sequence[str], probable: bool, sufficient: bool,
+    label: str | None, label_propensity: str | None, features: Sequence[str], given: Sequence[str],
+    clusters: str | None, sample_weight: str | None, flagged: str | None, **options: Any,
+) -> "AuditResult | AttributeAudits":  # fmt: skip
     from evenout.auditing import audit as run_audit
     from evenout.cli.inputs import label_column
     from evenout.groups.read import GroupProbabilities
@@ -182,21 +154,17 @@ def _audit_file(
 
     step(f"Reading {file}")
     table = read_table(file, text={clusters or ""} if probable else {*sensitive, clusters or ""})
-    asked = {
-        "--score": [score],
-        "--sensitive": sensitive,
-        "--label": [label] if label else [],
-        "--features": features,
-        "--given": given,
-        "--clusters": [clusters] if clusters else [],
-        "--sample-weight": [sample_weight] if sample_weight else [],
-        "--flagged": [flagged] if flagged else [],
-    }
+    single = {"--score": score, "--label": label, "--clusters": clusters, "--sample-weight": sample_weight}
+    asked = {use: [name] for use, name in (single | {"--flagged": flagged}).items() if name}
+    asked |= {"--sensitive": [*sensitive], "--features": [*features], "--given": [*given]}
     if sufficient and not probable:
         raise ValueError("--sufficient goes with --probable: it is about probabilities of groups")
-    chance = _chance(label_propensity)
-    if label_propensity is not None and chance is None:
-        asked["--label-propensity"] = [label_propensity]
+    chance: Any = label_propensity
+    if label_propensity is not None:
+        try:
+            chance = float(label_propensity)
+        except ValueError:
+            asked["--label-propensity"] = [label_propensity]
     for use, names in asked.items():
         require_columns(names, table.columns, where=str(file), use=use)
     step(f"Auditing {len(table):,} rows")
@@ -206,7 +174,7 @@ def _audit_file(
             table[score],
             sensitive_features=GroupProbabilities(protected, sufficient=sufficient) if probable else protected,
             labels=label_column(label, table[label], gaps=bool(table[label].isna().any())) if label else None,
-            label_propensity=table[label_propensity] if label_propensity and chance is None else chance,
+            label_propensity=table[chance] if isinstance(chance, str) else chance,
             X=table[list(features)] if features else None,
             given=table[list(given)] if given else None,
             clusters=table[clusters] if clusters else None,
@@ -216,11 +184,3 @@ def _audit_file(
         )
     except ValueError as error:
         raise InputError("{file}: {error}", file=file, error=error) from None
-
-
-def _chance(text: str | None) -> float | None:
-    """A number, where the text is one."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None

@@ -1,24 +1,24 @@
 """evenout fit: a file, a folder or a bundled data set."""
 
-import glob
-import json
-import os
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from evenout.cli.messages import one_line, plain_messages, progress
+from evenout.cli.messages import Announce, plain_messages, progress
 from evenout.cli.options import (
-    NonEmptyPath,
+    Sectioned,
+    column_options,
     columns_option,
     common_options,
+    engine_options,
     estimator_options,
+    id_option,
+    out_option,
     reasons_option,
+    sensitive_option,
     split_names,
 )
 from evenout.exceptions import GroupGivenAwayWarning, warn
@@ -28,193 +28,11 @@ if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
     from evenout.cli.inputs import FitInputs
-    from evenout.cli.show import FitSummary
     from evenout.core.types import FloatArray
     from evenout.groups.model import Crossed
 
-
-class Giveaways:
-    """What a fit has warned of; the ensemble itself sees encoded columns, which have no names."""
-
-    def __init__(self) -> None:
-        self.names: Sequence[str] = ()
-        self.found: dict[str, float] = {}
-
-    def name(self, features: Sequence[str]) -> None:
-        """Name the features of the fit."""
-        self.names = features
-
-
-@contextmanager
-def noticed_giveaways() -> Iterator[Giveaways]:
-    """Keep what the fit inside warns of, and warn by name; other warnings pass."""
-    from evenout.groups.giveaways import warn_giveaways
-
-    giveaways = Giveaways()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield giveaways
-        finally:
-            said = list(caught)
-    for each in said:
-        if isinstance(each.message, GroupGivenAwayWarning):
-            found = each.message.fields["found"]
-            giveaways.found = {str(giveaways.names[one.feature]): one.share for one in found}
-            warn_giveaways(found, giveaways.names)
-        else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def is_folder(data: str) -> bool:
-    """Whether the argument names many files: a folder, or a pattern."""
-    pattern = not Path(data).exists() and any(mark in data for mark in "*?[")
-    return pattern or (data != "" and Path(data).is_dir())
-
-
-def engine_options(command: Command) -> Command:
-    """Who works on the files of a folder."""
-    for option in (
-        click.option("--scheduler", metavar="ADDRESS", help="Folders: a Dask scheduler.  [default: this machine]"),
-        click.option("--engine", type=click.Choice(["local", "dask"]), default="local", show_default=True,
-                     help="Folders: this process, a file part for each thread, or Dask workers."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def fit_folder(
-    data: str, out: Path, *, sensitive: Sequence[str], drop: Sequence[str], keep: Sequence[str], given: Sequence[str],
-    probable: bool, label: str | None, engine: str, scheduler: str | None, quiet: bool, as_json: bool,
-    reasons: int | None = None, everybody: bool = False, updatable: bool = False, **settings: Any,
-) -> None:  # fmt: skip
-    """Fit, write ``scores/*.parquet``, ``model.skops`` and ``summary.json``, and show flag rates by group."""
-    from joblib import effective_n_jobs
-    from sklearn.pipeline import Pipeline
-
-    from evenout.cli.inputs import note_doubts, refuse_two_roles
-    from evenout.cli.show import show_fit, summarise
-    from evenout.estimator import FairOutlierEnsemble
-    from evenout.out_of_core.parquet import encoded, learn_table, open_folder
-    from evenout.persistence import save_model
-    from evenout.reasons import explain_partitions
-    from evenout.storage.output import atomic_folder
-    from evenout.tables.files import require_columns, sha256
-
-    _require_settings(data, out, sensitive, label, settings)
-    listed = {"sensitive": sensitive, "exclude": drop, "given": given}
-    columns: dict[str, Any] = {use: split_names(names) for use, names in listed.items()}
-    roles = {"--sensitive": columns["sensitive"], "--label": [label] if label else [], "--drop": columns["exclude"]}
-    refuse_two_roles(roles | {"--keep": split_names(keep)})
-    columns |= {"label": label, "probable": probable}
-    workers = {"engine": engine, "scheduler": scheduler, "n_threads": effective_n_jobs(settings["n_jobs"])}
-    model = FairOutlierEnsemble(**settings)
-    with (
-        progress(quiet=quiet) as step,
-        atomic_folder(out, stale=("scores/scores-*.parquet", "scores/reasons-*.parquet")) as folder,
-    ):
-        step(f"Fitting over {data}")
-        (folder / "scores").mkdir()
-        scores = settings["detectors"] == "precomputed"
-        with open_folder(data, **columns, **workers, text=not scores) as source, noticed_giveaways() as giveaways:
-            names = [*source.header.columns]
-            kept = split_names(keep, names)
-            require_columns(kept, names, where=data, use="--keep")
-            table = learn_table(source, names if scores else kept)
-            note_doubts(table, labelled=label is not None)
-            giveaways.name(table.get_feature_names_out().tolist())
-            model.fit_partitions(encoded(source, table), scores_to=folder / "scores")
-            if reasons is not None:
-                step("Finding reasons")
-                where = folder / "scores"
-                explain_partitions(encoded(source, table), model, reasons, where, table=table, everybody=everybody)
-        pipeline = Pipeline([("table", table), ("ensemble", model)])
-        save_model(pipeline, folder / "model.skops", updatable=updatable)
-        roles = {"sensitive": columns["sensitive"], "given": columns["given"], "clusters": []}
-        source_name = {"name": data, "sha256": None}
-        summary = summarise(pipeline, source_name, roles, giveaways.found, sha256(folder / "model.skops"))
-        (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
-    if as_json:
-        click.echo(summary.to_json())
-    elif not quiet:
-        show_fit(summary, str(out), ["scores", "model.skops", "summary.json"])
-
-
-def _require_settings(
-    data: str, out: Path, sensitive: Sequence[str], label: str | None, settings: dict[str, Any]
-) -> None:
-    """Refuse what cannot be fitted before the folder is opened."""
-    from evenout.cli.inputs import require_label
-    from evenout.gpu import check_device
-
-    if not split_names(sensitive):
-        raise ValueError(f"{data}: --sensitive is missing; name the column of the protected group")
-    if settings["learn"]:
-        require_label(data, label)
-    if settings["device"] != "cpu":
-        check_device(settings["device"])
-    _require_apart(out, out / "scores", data)
-
-
-def score_folder(
-    model: Path, data: str, out: Path, *, device: str, engine: str, scheduler: str | None, n_jobs: int, quiet: bool,
-    as_json: bool, reasons: int | None = None, everybody: bool = False, trusted: Sequence[str] = (),
-) -> None:  # fmt: skip
-    """Write one Parquet file of scores per part of the input into the folder ``out``."""
-    from joblib import effective_n_jobs
-
-    from evenout.cli.inputs import feature_names, parts_of, require_ensemble
-    from evenout.out_of_core.parquet import count_unknown, encoded, open_folder
-    from evenout.persistence import load_model
-    from evenout.reasons import explain_partitions
-    from evenout.storage.output import atomic_folder
-
-    _require_apart(out, out, data)
-    table, ensemble = parts_of(load_model(model, trusted=trusted))
-    require_ensemble(ensemble, model, "a folder").set_params(device=device)
-    names = feature_names(table or ensemble, model)
-    workers: dict[str, Any] = {
-        "engine": engine,
-        "scheduler": scheduler,
-        "n_threads": effective_n_jobs(n_jobs),
-    }
-    with progress(quiet=quiet) as step, atomic_folder(out, stale=("scores-*.parquet", "reasons-*.parquet")) as folder:
-        step(f"Scoring {data}")
-        with open_folder(data, features=names, text=table is not None, **workers) as source:
-            rows = source if table is None else encoded(source, table)
-            n_rows, flagged = ensemble.score_partitions(rows, folder).sum(axis=0).tolist()
-            if not n_rows:
-                raise ValueError(f"{data} has no rows in any file")
-            unknown = {} if table is None else count_unknown(source, table)
-            if reasons is not None:
-                step("Finding reasons")
-                explain_partitions(rows, ensemble, reasons, folder, table=table, everybody=everybody)
-    for name, count in unknown.items():
-        warnings.warn(
-            f"column {name!r}: {count} of {n_rows} rows have text that the training table did not have; "
-            "it counts as none of the known values",
-            stacklevel=2,
-        )
-    if as_json:
-        found = {"rows": n_rows, "flagged": flagged, "unknown_values": unknown}
-        click.echo(json.dumps({"input": data, **found, "out": str(out)}, indent=2, ensure_ascii=False))
-    elif not quiet:
-        click.echo(one_line(f"{n_rows:,} rows, {flagged:,} flagged ({flagged / n_rows:.1%}): {out}"))
-
-
-def _require_apart(out: Path, results: Path, data: str) -> None:
-    """Refuse to write into the folder that is read, where results would replace rows or be read as rows next time."""
-    pattern = str(Path(glob.escape(data), "**", "*.parquet")) if Path(data).is_dir() else data
-    sources = {os.path.realpath(Path(file).parent) for file in glob.glob(pattern, recursive=True)}  # noqa: PTH207
-    nested = Path(data).is_dir() and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(data))
-    if sources and (nested or os.path.realpath(results) in sources):
-        raise ValueError(f"--out {out} lies in the folder of the rows, {data}; choose a place outside of it")
-
-
 _RESULTS = ("scores.csv", "model.skops", "summary.json", "report.html")
+_PARTS = ("scores/scores-*.parquet", "scores/reasons-*.parquet")
 
 _HELP = """\
 Fit a fair outlier ensemble on DATA, and show what fairness costs.
@@ -269,23 +87,16 @@ Examples:
 """
 
 
-@click.command(help=_HELP, epilog=_EXAMPLES, short_help="Fit a fair model on a file or a bundled data set.")
+@click.command(cls=Sectioned, help=_HELP, epilog=_EXAMPLES)
 @click.argument("data")
-@columns_option("--sensitive", help="The protected group; several columns are crossed.")
+@sensitive_option
+@click.option("--probable", is_flag=True, help="The protected columns are probabilities, one column for each group.")
+@out_option
+@id_option
 @click.option(
-    "--probable", is_flag=True,
-    help="The protected columns are probabilities, one column for each group.",
-)  # fmt: skip
-@click.option(
-    "--out", type=NonEmptyPath(), default=Path("evenout-out"), show_default=True, metavar="DIR",
-    help="Folder for the results.",
-)  # fmt: skip
-@click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
-@click.option(
-    "--label",
-    metavar="COL",
+    "--label", metavar="COL",
     help="Known outliers (1) and inliers (0): for evaluation, for notions of fairness that need them, or with --learn.",
-)
+)  # fmt: skip
 @columns_option(
     "--given",
     help="What may justify a difference: compare rows that are alike in these columns. They stay features.",
@@ -293,164 +104,195 @@ Examples:
 @click.option(
     "--clusters", metavar="COL", help="Rows of one value here belong together, such as several of one person."
 )
-@columns_option("--drop", help="Columns to leave out.")
-@columns_option("--keep", help="Features even if they look like ids.")
+@column_options
 @click.option(
-    "--show-small-cells",
-    is_flag=True,
+    "--show-small-cells", is_flag=True,
     help="Report: also show counts of fewer than 10 people, and the group beside each id.",
-)
-@click.option(
-    "--updatable", is_flag=True,
-    help="Keep the group of every row in model.skops, for updates in Python, other flag rates, and 'evenout watch'.",
 )  # fmt: skip
+@click.option(
+    "--updatable",
+    is_flag=True,
+    help="Keep the group of every row in model.skops, for updates in Python, other flag rates, and 'evenout watch'.",
+)
 @reasons_option
 @estimator_options()
 @engine_options
 @common_options
 def fit(
-    data: str, sensitive: Sequence[str], probable: bool, out: Path, id_column: str | None, label: str | None,
-    given: Sequence[str], clusters: str | None, drop: Sequence[str], keep: Sequence[str],
-    show_small_cells: bool, updatable: bool, reasons: int | None, everybody: bool, engine: str,
-    scheduler: str | None, n_jobs: int, quiet: bool, as_json: bool, **settings: Any,
+    data: str, out: Path, show_small_cells: bool, updatable: bool, reasons: int | None, everybody: bool, engine: str,
+    scheduler: str | None, quiet: bool, as_json: bool, sensitive: Sequence[str], probable: bool, label: str | None,
+    given: Sequence[str], drop: Sequence[str], keep: Sequence[str], id_column: str | None, clusters: str | None,
+    **settings: Any,
 ) -> None:  # fmt: skip
-    """Fit on a file or a bundled data set; write the results whole, then show them."""
-    with plain_messages():
-        if is_folder(data):
-            if clusters is not None:
-                raise ValueError(f"{data}: --clusters needs the rows in memory; give one file, not a folder")
-            fit_folder(
-                data, out, sensitive=sensitive, drop=[*drop, *filter(None, [id_column])], keep=keep,
-                given=given, probable=probable, label=label, engine=engine, scheduler=scheduler, quiet=quiet,
-                as_json=as_json, n_jobs=n_jobs, reasons=reasons, everybody=everybody, updatable=updatable, **settings,
-            )  # fmt: skip
-            return
-        from evenout.cli.inputs import offer_bands, read_fit_inputs
-        from evenout.cli.show import show_fit
-        from evenout.core.registry import needs_labels
+    """Fit on a file, a folder or a bundled data set; write the results whole, then show them."""
+    with plain_messages() as said:
+        from evenout.cli.inputs import is_folder, require_outside
+        from evenout.cli.show import show_fit, summarise
+        from evenout.gpu import check_device
+        from evenout.persistence import save_model
         from evenout.storage.output import atomic_folder, require_apart
+        from evenout.tables.files import sha256
 
-        for name in _RESULTS:
+        many = is_folder(data)
+        if settings["learn"] and label is None:
+            raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
+        if settings["device"] != "cpu":
+            check_device(settings["device"])
+        columns: dict[str, Any] = {"sensitive": sensitive, "probable": probable, "label": label, "given": given}
+        columns |= {"drop": drop, "keep": keep, "id_column": id_column, "clusters": clusters}
+        told = {"reasons": reasons, "everybody": everybody}
+        if many:
+            require_outside(out, out / "scores", data)
+        for name in () if many else _RESULTS:
             require_apart(out / name, Path(data))
-        with progress(quiet=quiet) as step, atomic_folder(out, stale="report.html") as folder:
-            step(f"Reading {data}")
-            inputs = read_fit_inputs(
-                data, sensitive=sensitive, label=label, id_column=id_column, clusters=clusters, drop=drop, given=given,
-                keep=keep, probable=probable, learn=settings["learn"], gaps=needs_labels(settings["fairness"]),
-            )  # fmt: skip
-            offer_bands(inputs.sensitive, settings["groups"].continuous)
-            step(f"Fitting on {len(inputs.features):,} rows")
-            with noticed_giveaways() as giveaways:
-                pipeline, crossed = _fit(inputs, settings | {"n_jobs": n_jobs})
-                giveaways.name(pipeline["table"].get_feature_names_out().tolist())
-            step("Writing results")
-            told = {"everybody": everybody, "updatable": updatable}
-            summary = _write(folder, inputs, pipeline, crossed, giveaways, reasons, **told)
-            step("Writing the report")
-            try:
-                shown = {"show_small_cells": show_small_cells, "reasons": reasons or 0}
-                _write_report(folder / "report.html", inputs, pipeline, summary, shown)
-            except ImportError as missing:
-                warn(f"report.html is not written: {missing}")
-            files = [name for name in _RESULTS if (folder / name).exists()]
+        with progress(quiet=quiet) as step, atomic_folder(out, stale=_PARTS if many else "report.html") as folder:
+            inputs = None
+            if many:
+                workers = {"engine": engine, "scheduler": scheduler}
+                pipeline, facts = _fit_folder(folder / "scores", data, columns, settings, workers, told, step)
+            else:
+                pipeline, facts, inputs = _fit_file(folder / "scores.csv", data, columns, settings, told, step)
+            save_model(pipeline, folder / "model.skops", updatable=updatable)
+            warned = [each.message for each in said if isinstance(each.message, GroupGivenAwayWarning)]
+            given_away = {name: share for warning in warned for name, share in warning.fields["shares"].items()}
+            summary = summarise(pipeline, given_away, sha256(folder / "model.skops"), **facts)
+            (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
+            if inputs is not None:
+                step("Writing the report")
+                hashes = {"input_sha256": summary.input["sha256"], "model_sha256": summary.model["sha256"]}
+                _write_report(folder, inputs, pipeline, reasons or 0, show_small_cells=show_small_cells, **hashes)
+            files = [name for name in ("scores", *_RESULTS) if (folder / name).exists()]
         if as_json:
             click.echo(summary.to_json())
         elif not quiet:
             show_fit(summary, str(out), files)
 
 
-def _fit(inputs: "FitInputs", settings: dict[str, Any]) -> "tuple[Pipeline, Crossed]":
-    """Encoder and ensemble, fitted one after the other, and the groups by which they were fitted."""
+def _fit_file(
+    scores: Path, data: str, columns: dict[str, Any], settings: dict[str, Any], told: dict[str, Any], step: Announce
+) -> "tuple[Pipeline, dict[str, Any], FitInputs]":
+    """Fit on a table in memory and write its scores; the model, facts for the summary, and the table."""
     from sklearn.pipeline import Pipeline
 
-    from evenout.cli.inputs import note_doubts, refuse_text
+    from evenout.cli.inputs import note_doubts, offer_bands, read_fit_inputs, refuse_text
+    from evenout.cli.score import with_reasons
+    from evenout.core.registry import needs_labels
     from evenout.estimator import FairOutlierEnsemble
     from evenout.groups.model import read_crossed
+    from evenout.groups.read import GroupProbabilities
+    from evenout.storage.output import write_table
     from evenout.tables.encoder import TableEncoder
 
-    scores = settings["detectors"] == "precomputed"
-    table = TableEncoder(keep=list(inputs.features.columns) if scores else inputs.keep).fit(inputs.features)
-    if scores:
+    step(f"Reading {data}")
+    inputs = read_fit_inputs(data, **columns, learn=settings["learn"], gaps=needs_labels(settings["fairness"]))
+    offer_bands(inputs.sensitive, settings["groups"].continuous)
+    step(f"Fitting on {len(inputs.features):,} rows")
+    ready = settings["detectors"] == "precomputed"
+    table = TableEncoder(keep=list(inputs.features.columns) if ready else inputs.keep).fit(inputs.features)
+    if ready:
         refuse_text(table)
     note_doubts(table, labelled=inputs.known is not None)
-    ensemble = FairOutlierEnsemble(**settings)
+    model = FairOutlierEnsemble(**settings)
     crossed = read_crossed(inputs.sensitive, settings["groups"], len(inputs.features))
-    rows = table.transform(inputs.features)
     beside = {"clusters": inputs.clusters, "given": inputs.given, "labels": inputs.known}
-    ensemble.fit(rows, sensitive_features=inputs.sensitive, **beside)
-    return Pipeline([("table", table), ("ensemble", ensemble)]), crossed
-
-
-def _write(
-    folder: Path,
-    inputs: "FitInputs",
-    pipeline: "Pipeline",
-    crossed: "Crossed",
-    giveaways: Giveaways,
-    reasons: int | None,
-    *,
-    everybody: bool,
-    updatable: bool,
-) -> "FitSummary":
-    from evenout.cli.show import summarise
-    from evenout.groups.read import GroupProbabilities
-    from evenout.persistence import save_model
-    from evenout.storage.output import write_table
-    from evenout.tables.files import sha256
-
-    model = pipeline["ensemble"]
-    scores = score_table(inputs, crossed, model.target_, model.outlier_scores_, -model.offset_)
-    if reasons is not None:
-        from evenout.cli.score import with_reasons
-
-        scores = with_reasons(
-            scores, pipeline["table"], pipeline["ensemble"], inputs.features, reasons, everybody=everybody
-        )
-    write_table(scores, folder / "scores.csv")
-    save_model(pipeline, folder / "model.skops", updatable=updatable)
-    given, clusters, probable = inputs.given, inputs.clusters, None
-    if isinstance(inputs.sensitive, GroupProbabilities):
-        probable, sensitive = inputs.sensitive.bound(), [*inputs.sensitive.names]
-    else:
-        sensitive = [*map(str, inputs.sensitive.columns)]
-    columns = {
-        "sensitive": sensitive,
-        "given": [] if given is None else [*map(str, given.columns)],
-        "clusters": [] if clusters is None else [str(clusters.name)],
+    model.fit(table.transform(inputs.features), sensitive_features=inputs.sensitive, **beside)
+    step("Writing results")
+    frame = score_table(inputs, crossed, model.target_, model.outlier_scores_, -model.offset_)
+    if told["reasons"] is not None:
+        frame = with_reasons(frame, table, model, inputs.features, **told)
+    write_table(frame, scores)
+    known: Any = inputs.sensitive
+    probable = isinstance(known, GroupProbabilities)
+    facts = {
+        "source": {"name": inputs.name, "sha256": inputs.sha256},
+        "columns": {
+            "sensitive": [*map(str, known.names if probable else known.columns)],
+            "given": [] if inputs.given is None else [*map(str, inputs.given.columns)],
+            "clusters": [] if inputs.clusters is None else [str(inputs.clusters.name)],
+        },
+        "labels": inputs.labels,
+        "probable_bound": known.bound() if probable else None,
     }
-    summary = summarise(
-        pipeline, {"name": inputs.name, "sha256": inputs.sha256}, columns, giveaways.found,
-        sha256(folder / "model.skops"), labels=inputs.labels, probable_bound=probable,
-    )  # fmt: skip
-    (folder / "summary.json").write_text(summary.to_json() + "\n", encoding="utf-8")
-    return summary
+    return Pipeline([("table", table), ("ensemble", model)]), facts, inputs
 
 
-def _write_report(
-    path: Path, inputs: "FitInputs", pipeline: "Pipeline", summary: "FitSummary", shown: dict[str, Any]
-) -> None:
-    """The page for colleagues and regulators."""
+def _fit_folder(
+    scores: Path, data: str, columns: dict[str, Any], settings: dict[str, Any], workers: dict[str, Any],
+    told: dict[str, Any], step: Announce,
+) -> "tuple[Pipeline, dict[str, Any]]":  # fmt: skip
+    """Fit over Parquet files and write ``scores/*.parquet``; the model and facts for the summary."""
+    from joblib import effective_n_jobs
+    from sklearn.pipeline import Pipeline
+
+    from evenout.cli.inputs import note_doubts, refuse_two_roles, require_sensitive
+    from evenout.estimator import FairOutlierEnsemble
+    from evenout.out_of_core.parquet import encoded, learn_table, open_folder
+    from evenout.reasons import explain_partitions
+    from evenout.tables.files import require_columns
+
+    if columns["clusters"] is not None:
+        raise ValueError(f"{data}: --clusters needs the rows in memory; give one file, not a folder")
+    require_sensitive(data, columns["sensitive"])
+    sensitive, given = split_names(columns["sensitive"]), split_names(columns["given"])
+    dropped = split_names([*columns["drop"], *filter(None, [columns["id_column"]])])
+    label, ready = columns["label"], settings["detectors"] == "precomputed"
+    roles = {"--sensitive": sensitive, "--label": [label] if label else [], "--drop": dropped}
+    refuse_two_roles(roles | {"--keep": split_names(columns["keep"])})
+    read = {"sensitive": sensitive, "exclude": dropped, "given": given, "probable": columns["probable"]}
+    workers |= {"n_threads": effective_n_jobs(settings["n_jobs"])}
+    model = FairOutlierEnsemble(**settings)
+    step(f"Fitting over {data}")
+    scores.mkdir()
+    with open_folder(data, **read, label=label, **workers, text=not ready) as source:
+        names = [*source.header.columns]
+        kept = split_names(columns["keep"], names)
+        require_columns(kept, names, where=data, use="--keep")
+        table = learn_table(source, names if ready else kept)
+        note_doubts(table, labelled=label is not None)
+        rows = encoded(source, table)
+        model.fit_partitions(rows, scores_to=scores)
+        if told["reasons"] is not None:
+            step("Finding reasons")
+            explain_partitions(rows, model, told["reasons"], scores, table=table, everybody=told["everybody"])
+    facts = {
+        "source": {"name": data, "sha256": None},
+        "columns": {"sensitive": sensitive, "given": given, "clusters": []},
+    }
+    return Pipeline([("table", table), ("ensemble", model)]), facts
+
+
+def _write_report(folder: Path, inputs: "FitInputs", pipeline: "Pipeline", reasons: int, **shown: Any) -> None:
+    """Write the page for colleagues and regulators; without the extra that it needs, a note says so."""
     from evenout.report import write_report
 
-    write_report(
-        pipeline["ensemble"], path, X=pipeline["table"].transform(inputs.features), ids=inputs.ids,
-        labels=inputs.labels, sensitive_features=inputs.sensitive, given=inputs.given, title=inputs.name,
-        source=inputs.name,
-        table=pipeline["table"], input_sha256=summary.input["sha256"], model_sha256=summary.model["sha256"], **shown,
-    )  # fmt: skip
+    try:
+        write_report(
+            pipeline["ensemble"], folder / "report.html", X=pipeline["table"].transform(inputs.features),
+            ids=inputs.ids, labels=inputs.labels, sensitive_features=inputs.sensitive, given=inputs.given,
+            title=inputs.name, source=inputs.name, table=pipeline["table"], reasons=reasons, **shown,
+        )  # fmt: skip
+    except ImportError as missing:
+        warn(f"report.html is not written: {missing}")
 
 
 def score_table(
     inputs: "FitInputs", crossed: "Crossed", before: "FloatArray", after: "FloatArray", threshold: float
 ) -> "pd.DataFrame":
-    """What ``scores.csv`` holds: scores, ranks and flags of all rows; higher scores and lower ranks stand out."""
+    """What ``scores.csv`` holds: scores, ranks and flags of all rows; higher scores and lower ranks stand out.
+
+    A row has its group also where that has too few rows to be compared, and none where it is not known.
+    """
     import pandas as pd
 
-    base, fair = pd.Series(before), pd.Series(after)
+    from evenout.groups.read import EVERY, read_groups
+
+    groups, base, fair = crossed.groups, pd.Series(before), pd.Series(after)
+    every = read_groups(crossed.sensitive, len(base), EVERY)
+    compared, named = (np.array([*each.labels, ""], dtype=object)[each.codes] for each in (groups, every))
     return pd.DataFrame(
         {
             "id": inputs.ids,
-            "group": _group_names(crossed),
+            "group": np.where(groups.codes >= 0, compared, named),
             "base_score": base,
             "fair_score": fair,
             "base_rank": base.rank(ascending=False, method="min").astype(int),
@@ -458,13 +300,3 @@ def score_table(
             "flagged": (fair > threshold).astype(int),
         }
     )
-
-
-def _group_names(crossed: "Crossed") -> Any:
-    """The group of each row, also where it has too few rows to be compared; empty where it is not known."""
-    from evenout.groups.read import EVERY, read_groups
-
-    groups, named = crossed.groups, crossed.sensitive
-    each = read_groups(named, len(named), EVERY)
-    compared = np.array([*groups.labels, ""], dtype=object)[groups.codes]
-    return np.where(groups.codes >= 0, compared, np.array([*each.labels, ""], dtype=object)[each.codes])

@@ -1,5 +1,7 @@
 """The data of ``evenout fit``: a bundled data set, or a file whose columns have been told apart."""
 
+import glob
+import os
 import re
 import shlex
 import warnings
@@ -77,34 +79,22 @@ class FitInputs:
 
 
 def read_fit_inputs(
-    data: str,
-    *,
-    sensitive: Sequence[str],
-    label: str | None,
-    id_column: str | None,
-    clusters: str | None = None,
-    drop: Sequence[str],
-    given: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    probable: bool = False,
-    learn: bool = False,
-    gaps: bool = False,
-    score: str | None = None,
-) -> FitInputs:
+    data: str, *, sensitive: Sequence[str], label: str | None, id_column: str | None, clusters: str | None = None,
+    drop: Sequence[str], given: Sequence[str] = (), keep: Sequence[str] = (), probable: bool = False,
+    learn: bool = False, gaps: bool = False, score: str | None = None,
+) -> FitInputs:  # fmt: skip
     """Read ``data``, a bundled name or a file.
 
     To ``learn``, and where ``gaps`` are allowed, labels may be missing. Labels to learn from, and those with gaps, are
     not there to evaluate by.
     """
-    if learn:
-        require_label(data, label)
     if probable and data in list_datasets():
         raise ValueError(f"{data} is bundled, with groups that are known; leave --probable out")
     if score is not None and data in list_datasets():
         raise ValueError(f"{data} is bundled, and has no finished score; give a file")
     if data in list_datasets():
         return _bundled(data, sensitive, drop, given, keep, label or id_column or clusters)
-    if not _names_a_file(data):
+    if data == "" or not (Path(data).exists() or Path(data).name != data or "." in data):
         near = get_close_matches(data.lower(), list_datasets(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
         raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
@@ -114,10 +104,25 @@ def read_fit_inputs(
     return replace(inputs, labels=inputs.labels if whole else None, known=inputs.labels)
 
 
-def require_label(data: str, label: str | None) -> None:
-    """Refuse to learn without labels."""
-    if label is None:
-        raise ValueError(f"{data}: --learn needs --label, the column with 1, 0, and gaps where nobody knows")
+def is_folder(data: str) -> bool:
+    """Whether the argument names many files: a folder, or a pattern."""
+    pattern = not Path(data).exists() and any(mark in data for mark in "*?[")
+    return pattern or (data != "" and Path(data).is_dir())
+
+
+def require_outside(out: Path, results: Path, data: str) -> None:
+    """Refuse to write into the folder that is read, where results would replace rows or be read as rows next time."""
+    pattern = str(Path(glob.escape(data), "**", "*.parquet")) if Path(data).is_dir() else data
+    sources = {os.path.realpath(Path(file).parent) for file in glob.glob(pattern, recursive=True)}  # noqa: PTH207
+    nested = Path(data).is_dir() and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(data))
+    if sources and (nested or os.path.realpath(results) in sources):
+        raise ValueError(f"--out {out} lies in the folder of the rows, {data}; choose a place outside of it")
+
+
+def require_sensitive(data: object, sensitive: Sequence[str]) -> None:
+    """Refuse rows without a protected group."""
+    if not split_names(sensitive):
+        raise ValueError(f"{data}: --sensitive is missing; name the column of the protected group")
 
 
 def row_ids(frame: "pd.DataFrame", id_column: str | None) -> Any:
@@ -134,18 +139,10 @@ def row_ids(frame: "pd.DataFrame", id_column: str | None) -> Any:
     return frame[id_column].to_numpy()
 
 
-def _names_a_file(data: str) -> bool:
-    return data != "" and (Path(data).exists() or Path(data).name != data or "." in data)
-
-
 def _bundled(
-    name: str,
-    sensitive: Sequence[str],
-    drop: Sequence[str],
-    given: Sequence[str],
-    keep: Sequence[str],
+    name: str, sensitive: Sequence[str], drop: Sequence[str], given: Sequence[str], keep: Sequence[str],
     other: str | None,
-) -> FitInputs:
+) -> FitInputs:  # fmt: skip
     import pandas as pd
 
     if other:
@@ -170,21 +167,17 @@ def _bundled(
 
 
 def _from_file(
-    path: Path,
-    sensitive: Sequence[str],
-    roles: dict[str, str | None],
-    drop: Sequence[str],
-    given: Sequence[str],
-    keep: Sequence[str],
-    *,
-    gaps: bool,
-    probable: bool,
-) -> FitInputs:
+    path: Path, sensitive: Sequence[str], roles: dict[str, str | None], drop: Sequence[str], given: Sequence[str],
+    keep: Sequence[str], *, gaps: bool, probable: bool,
+) -> FitInputs:  # fmt: skip
     label, id_column, clusters, score = roles.values()
-    if not split_names(sensitive):
-        raise ValueError(f"{path}: --sensitive is missing; name the column of the protected group")
+    require_sensitive(path, sensitive)
     # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
-    groups, left_out = (_possible_names(names) for names in (sensitive, drop))
+    # Before the columns are known, a list may stand for each of these names.
+    groups, left_out = (
+        {*names, *(part for text in names for part in text.split(",")), *split_names(names)}
+        for names in (sensitive, drop)
+    )
     text = {clusters or ""} if probable else {*groups, clusters or ""}
     named = {*groups, *left_out, *text, *filter(None, roles.values())}
     frame = read_table(path, text=text, verbatim={id_column or ""}, once=named)
@@ -233,11 +226,6 @@ def score_column(name: str, frame: "pd.DataFrame") -> "pd.Series":
     if values.isna().any():
         raise ValueError(f"column {name!r} (--score) is empty in row {int(values.isna().argmax()) + 1}; fill it in")
     return values
-
-
-def _possible_names(given: Sequence[str]) -> set[str]:
-    """Every name that a list may stand for, before the columns are known."""
-    return {*given, *(part for text in given for part in text.split(",")), *split_names(given)}
 
 
 def refuse_two_roles(used: dict[str, list[str]]) -> None:

@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 from typing import Any, ClassVar, Protocol, TextIO
 
@@ -17,7 +18,6 @@ import click
 
 from evenout.core.stages import listening
 from evenout.exceptions import Message, Speech
-from evenout.tables.parameters import RENAMED
 
 STAGES = "EVENOUT_STAGES"  # environment variable
 _TERMINATED = 128 + signal.SIGTERM  # exit status
@@ -32,8 +32,46 @@ class Failure(click.ClickException):
     exit_code = 2
 
 
+_COMMANDS = {  # what each does, and the module that it is loaded from when it is called
+    "fit": ("fit", "Fit a fair model on a file or a bundled data set."),
+    "score": ("score", "Score new rows with a fitted model."),
+    "repair": ("repair", "Even out a finished score, of any model."),
+    "explain": ("score", "Say why a row stands out, and what fairness changed."),
+    "audit": ("audit", "Measure any score for gaps between groups."),
+    "watch": ("watch", "Watch a score in use, batch after batch."),
+    "plan": ("plan", "List whom to look into next, some of them by chance."),
+    "estimate": ("plan", "Say what a plan's outcomes tell: found, missed, by group."),
+    "app": ("app", "Open a local page, for people who do not program."),
+    "reproduce": ("reproduce", "Rerun the paper's experiments and judge its claims."),
+}
+
+
 class Commands(click.Group):
-    """Commands whose wrong options end in one line too, instead of a summary of the usage before it."""
+    """Commands that are loaded when called, and whose wrong options end in one line instead of a usage summary."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """See `click.Group.list_commands`."""
+        return [*_COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """See `click.Group.get_command`."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"evenout.cli.{_COMMANDS[cmd_name][0]}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """See `click.Group.format_commands`; no command is loaded for its one line."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """See `click.Group.shell_complete`; the same for its one line."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in _COMMANDS if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=_COMMANDS[name][1]) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:
         """See `click.Command.make_context`."""
@@ -68,12 +106,12 @@ class Announce(Protocol):
 
 
 @contextmanager
-def plain_messages() -> Iterator[None]:
-    """Turn bad input into one line and status 2, and each warning of the library into one line."""
+def plain_messages() -> Iterator[list[warnings.WarningMessage]]:
+    """Turn bad input into one line and status 2, and each warning into one line; yield the warnings so far."""
     with warnings.catch_warnings(record=True) as caught, _orderly_end():
         warnings.simplefilter("always", UserWarning)
         try:
-            yield
+            yield caught
         except (ValueError, OSError) as error:
             raise Failure(one_line(_words(error))) from None
         except ImportError as error:  # an optional package, named with how to install it
@@ -175,6 +213,8 @@ def _renamed(option: str) -> str:
     >>> _renamed("--min-group-size"), _renamed("--method"), _renamed("--colour")
     ('--min-size', '--correction published', '')
     """
+    from evenout.tables.parameters import RENAMED
+
     new = RENAMED.get(option.removeprefix("--").replace("-", "_"), "")
     name, _, value = re.sub(r"\w+=\w+\((\w+)=...\)", r"\1", new).partition("=")
     return f"--{name.replace('_', '-')} {value.replace(chr(34), '')}".strip() if name else ""

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import reduce, wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,8 +45,39 @@ class NonEmptyPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-_OF_GROUPS = tuple(Groups().get_params())
-_DEFAULTS = FairOutlierEnsemble().get_params() | Groups().get_params() | Individual().get_params()
+_SECTIONS = {
+    "Most used": (
+        "sensitive", "out", "id_column", "label", "drop", "bias_reduction", "flag_rate_ratio", "given", "learn",
+        "random_state",
+    ),
+    "Fairness": (
+        "alpha", "confidence", "judged_on", "fairness", "length_scale", "pairs", "correction", "weighting",
+    ),
+    "Groups": ("probable", "clusters", "continuous", "bands", "cross", "min_size", "small", "unknown"),
+    "Detectors and flags": ("contamination", "detectors", "standardize", "combination", "scaling", "keep"),
+    "Results": ("reasons", "everybody", "show_small_cells", "updatable", "as_json", "quiet"),
+    "Folders and hardware": ("reference_size", "engine", "scheduler", "device", "n_jobs"),
+}  # fmt: skip
+
+
+class Sectioned(click.Command):
+    """A command that shows its options in sections, first those that most people need."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `click.Command.format_options`."""
+        rest = {str(option.name): option.get_help_record(ctx) for option in self.get_params(ctx)}
+        sections = [(title, [rest.pop(name) for name in names]) for title, names in _SECTIONS.items()]
+        for title, records in [*sections, ("Other", [*rest.values()])]:
+            with formatter.section(title):
+                formatter.write_dl([record for record in records if record])
+
+
+_OF_GROUPS = tuple(signature(Groups).parameters)
+_DEFAULTS = {
+    name: parameter.default
+    for takes in (FairOutlierEnsemble, Groups, Individual)
+    for name, parameter in signature(takes).parameters.items()
+}
 _SHARE = FiniteRange(0, 1)
 _POSITIVE_SHARE = FiniteRange(0, 1, min_open=True)
 
@@ -74,12 +106,7 @@ def read_length_scale(ctx: click.Context, param: click.Parameter, value: str) ->
         raise click.BadParameter(f"{value!r} is not minmax, a number, or median:FACTOR.", ctx, param) from None
 
 
-CROSS: dict[str, bool | str] = {"yes": True, "no": False, "both": "both"}
-
-
-def read_cross(ctx: click.Context, param: click.Parameter, value: str) -> bool | str:  # noqa: ARG001
-    """The words of the command line for what `Groups` knows."""
-    return CROSS[value]
+_CROSS: dict[str, bool | str] = {"yes": True, "no": False, "both": "both"}
 
 
 def split_names(given: Sequence[str], columns: Sequence[str] = ()) -> list[str]:
@@ -133,11 +160,6 @@ def _option(name: str, flag: str | None = None, **settings: Any) -> tuple[str, C
     return name, click.option(flag or f"--{name.replace('_', '-')}", name, **settings)
 
 
-def length_scale_text(value: LengthScale) -> str:
-    """A length scale as the option reads it."""
-    return f"median:{value[1]:g}" if isinstance(value, tuple) else str(value)
-
-
 _OPTIONS = dict([
     _option(
         "bias_reduction", type=_SHARE, metavar="SHARE",
@@ -149,7 +171,7 @@ _OPTIONS = dict([
     ),
     _option(
         "alpha", type=FiniteRange(0), metavar="NUMBER",
-        help="Instead: the trade-off parameter itself; 0 is no fairness.",
+        help="In place of --bias-reduction: the trade-off parameter itself; 0 is no fairness.",
     ),
     _option(
         "confidence", type=FiniteRange(0.5, 1, max_open=True), metavar="SHARE",
@@ -166,7 +188,7 @@ _OPTIONS = dict([
     ),
     _option(
         "length_scale", callback=read_length_scale, metavar="SCALE",
-        default=length_scale_text(_DEFAULTS["length_scale"]),
+        default=":".join(map(str, _DEFAULTS["length_scale"])),
         help="Individual fairness: the distance at which rows stop being similar; a multiple of the median distance, "
         "a number, or minmax (the paper).",
     ),
@@ -215,7 +237,7 @@ _OPTIONS = dict([
         help="Bands of a continuous column.",
     ),
     _option(
-        "cross", type=click.Choice([*CROSS]), default="yes", callback=read_cross,
+        "cross", type=click.Choice([*_CROSS]), default="yes", callback=lambda _, __, word: _CROSS[word],
         help="Several protected columns: cross them, take each by itself (no), or both.",
     ),
     _option(
@@ -259,7 +281,14 @@ def estimator_options(*names: str) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @wraps(command)
         def gathered(*args: Any, **options: Any) -> Any:
-            return command(*args, **_gathered(options, every))
+            rules = {name: options.pop(name) for name in every if name in _OF_GROUPS}
+            options |= {"groups": Groups(**rules)} if rules else {}
+            if "pairs" in every:
+                notion, asked = Individual(options.pop("length_scale"), options.pop("pairs")), options["fairness"]
+                if isinstance(asked, dict):
+                    asked = {notion if name == notion.name else name: weight for name, weight in asked.items()}
+                options["fairness"] = notion if asked == notion.name else asked
+            return command(*args, **options)
 
         for name in reversed(every):
             gathered = _OPTIONS[name](gathered)
@@ -268,58 +297,53 @@ def estimator_options(*names: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def _gathered(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Options of one object joined in it."""
-    rules = {name: options.pop(name) for name in names if name in _OF_GROUPS}
-    options |= {"groups": Groups(**rules)} if rules else {}
-    if "pairs" in names:
-        notion = Individual(options.pop("length_scale"), options.pop("pairs"))
-        asked = options["fairness"]
-        if isinstance(asked, dict):
-            options["fairness"] = {notion if name == notion.name else name: weight for name, weight in asked.items()}
-        elif asked == notion.name:
-            options["fairness"] = notion
-    return options
+def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one."""
+    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
-def common_options(command: Command) -> Command:
-    """Threads and how much is said: for every command that computes."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table."),
-        click.option("--quiet", is_flag=True, help="Print nothing but notes and errors."),
-        click.option(
-            "--n-jobs",
-            type=int,
-            default=-1,
-            show_default=True,
-            metavar="THREADS",
-            callback=_threads,
-            help="-1: all cores.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def trust_option(command: Command) -> Command:
-    """Types of other libraries that a model file may bring back."""
-    return click.option(
-        "--trust", multiple=True, metavar="TYPE", callback=read_names,
-        help="Load objects of this type from MODEL, such as a detector of another library, which can run code. "
-        "Repeatable.",
-    )(command)  # fmt: skip
-
-
-def reasons_option(command: Command) -> Command:
-    """Reasons beside the scores."""
-    for option in (
-        click.option(
-            "--everybody", is_flag=True, help="With --reasons: for all rows, flagged or not, which takes longer."
-        ),
-        click.option(
-            "--reasons", type=click.IntRange(1, 20), metavar="N",
-            help="Add N reasons in words for each row that is flagged, before or after fairness.",
-        ),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+sensitive_option = columns_option("--sensitive", help="The protected group; several columns are crossed.")
+id_option = click.option(
+    "--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]"
+)
+score_option = click.option(
+    "--score", metavar="COL", help="Repairs: the score.  [default: the column it was learnt from]"
+)
+new_groups_option = columns_option("--sensitive", help="Models that use the group of new rows: its columns.")
+out_option = click.option(
+    "--out", type=NonEmptyPath(), default=Path("evenout-out"), show_default=True, metavar="DIR",
+    help="Folder for the results.",
+)  # fmt: skip
+column_options = _all(
+    columns_option("--drop", help="Columns to leave out."),
+    columns_option("--keep", help="Features even if they look like ids."),
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+common_options = _all(
+    click.option(
+        "--n-jobs", type=int, default=-1, show_default=True, metavar="THREADS", callback=_threads,
+        help="-1: all cores.",
+    ),
+    click.option("--quiet", is_flag=True, help="Print nothing but notes and errors."),
+    json_option,
+)  # fmt: skip
+finding_options = _all(json_option, click.option("--quiet", is_flag=True, help="Print nothing but the findings."))
+engine_options = _all(
+    click.option(
+        "--engine", type=click.Choice(["local", "dask"]), default="local", show_default=True,
+        help="Folders: this process, a file part for each thread, or Dask workers.",
+    ),
+    click.option("--scheduler", metavar="ADDRESS", help="Folders: a Dask scheduler.  [default: this machine]"),
+)  # fmt: skip
+trust_option = click.option(
+    "--trust", multiple=True, metavar="TYPE", callback=read_names,
+    help="Load objects of this type from MODEL, such as a detector of another library, which can run code. "
+    "Repeatable.",
+)  # fmt: skip
+reasons_option = _all(
+    click.option(
+        "--reasons", type=click.IntRange(1, 20), metavar="N",
+        help="Add N reasons in words for each row that is flagged, before or after fairness.",
+    ),
+    click.option("--everybody", is_flag=True, help="With --reasons: for all rows, flagged or not, which takes longer."),
+)  # fmt: skip

@@ -15,6 +15,9 @@ from evenout.cli.options import (
     columns_option,
     common_options,
     estimator_options,
+    id_option,
+    json_option,
+    score_option,
     split_names,
     trust_option,
 )
@@ -43,7 +46,7 @@ Examples:
 """
 
 
-@click.command(epilog=_PLAN_EXAMPLES, short_help="List whom to look into next, some of them by chance.")
+@click.command(epilog=_PLAN_EXAMPLES)
 @click.argument("model", type=NonEmptyPath())
 @click.argument("file", type=NonEmptyPath())
 @click.option("--budget", type=click.IntRange(1), default=200, show_default=True, metavar="ROWS", help="Looks in all.")
@@ -52,8 +55,8 @@ Examples:
     help="Share of the looks that goes by chance; 0: none, and nothing can be known of those not looked into.",
 )  # fmt: skip
 @click.option("--out", required=True, type=NonEmptyPath(), metavar="FILE", help="The plan, as .csv.")
-@click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
-@click.option("--score", metavar="COL", help="Repairs: the score.  [default: the column it was learnt from]")
+@id_option
+@score_option
 @columns_option("--sensitive", help="Groups: each gets its share of the looks by chance.")
 @estimator_options("random_state")
 @trust_option
@@ -69,8 +72,10 @@ def plan(
     empty what has not come back. Columns of FILE that the model does not use, and that have at most 20 values, such as
     groups, are kept beside.
     """
+    import pandas as pd
+
     from evenout.cli.inputs import check_out, parts_of
-    from evenout.cli.score import Roles, read_rows, row_scores
+    from evenout.cli.score import Roles, read_rows, row_scores, set_machine
     from evenout.persistence import load_model
     from evenout.planning import InvestigationPlan
     from evenout.tables.files import require_columns
@@ -85,11 +90,11 @@ def plan(
             names = split_names(sensitive)
             frame = read_rows(file, model, table, fitted, roles, text=names)
             require_columns(names, frame.columns, where=str(file), use="--sensitive")
-            if "n_jobs" in fitted.get_params(deep=False):
-                fitted.set_params(n_jobs=n_jobs)
+            set_machine(fitted, n_jobs=n_jobs)
             scores = row_scores(table, fitted, frame, roles, step(f"Scoring {len(frame):,} rows", total=len(frame)))
+            ids = pd.RangeIndex(1, len(frame) + 1) if id_column is None else pd.Index(frame[id_column].astype(str))
             made = InvestigationPlan.of(
-                _on_ids(scores, frame, id_column), budget=budget, explore=explore, random_state=random_state,
+                pd.Series(scores, index=ids), budget=budget, explore=explore, random_state=random_state,
                 sensitive_features=None if not names else frame[names].to_numpy(dtype=object),
             )  # fmt: skip
             made.save(out, _kept(frame, table, fitted, roles, names))
@@ -102,7 +107,7 @@ def plan(
                 click.echo(one_line(line))
 
 
-@click.command(epilog=_ESTIMATE_EXAMPLES, short_help="What a plan's outcomes say: found, missed, by group.")
+@click.command(epilog=_ESTIMATE_EXAMPLES)
 @click.argument("plan_file", metavar="PLAN", type=NonEmptyPath())
 @click.option("--outcome", required=True, metavar="COL", help="Column with 1 for an outlier, 0 for none, or nothing.")
 @click.option(
@@ -113,18 +118,14 @@ def plan(
     "--people", type=NonEmptyPath(), metavar="FILE", help="Read --sensitive from here, by --id: all rows planned for."
 )
 @click.option(
-    "--id",
-    "id_column",
-    metavar="COL",
-    default="id",
-    show_default=True,
+    "--id", "id_column", metavar="COL", default="id", show_default=True,
     help="Column of ids in --outcomes and --people.",
-)
+)  # fmt: skip
 @click.option(
     "--confidence", type=FiniteRange(0.5, 0.999), default=0.95, show_default=True, metavar="SHARE",
     help="Of the intervals.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@json_option
 def estimate(
     plan_file: Path, outcome: str, outcome_file: Path | None, sensitive: Sequence[str], people: Path | None,
     id_column: str, confidence: float, as_json: bool,
@@ -155,14 +156,6 @@ def estimate(
                 click.echo("".join(c if c.isprintable() else "?" for c in line))
 
 
-def _on_ids(scores: Any, frame: "pd.DataFrame", id_column: str | None) -> "pd.Series":
-    """Scores by the ids of the rows; numbers from 1 where no column has ids."""
-    import pandas as pd
-
-    index = pd.RangeIndex(1, len(frame) + 1) if id_column is None else pd.Index(frame[id_column].astype(str))
-    return pd.Series(scores, index=index)
-
-
 def _kept(frame: "pd.DataFrame", table: Any, fitted: Any, roles: Any, names: Sequence[str]) -> "pd.DataFrame":
     """Columns of the file that are no features, such as groups, and have few values; those named in any case."""
     from evenout.planning.plan import COLUMNS
@@ -174,15 +167,9 @@ def _kept(frame: "pd.DataFrame", table: Any, fitted: Any, roles: Any, names: Seq
 
 
 def _column(
-    table: "pd.DataFrame",
-    plan_file: Path,
-    file: Path | None,
-    columns: list[str],
-    id_column: str,
-    use: str,
-    *,
+    table: "pd.DataFrame", plan_file: Path, file: Path | None, columns: list[str], id_column: str, use: str, *,
     every: bool,
-) -> "pd.DataFrame":
+) -> "pd.DataFrame":  # fmt: skip
     """Columns of the plan, or of another file in the order of the plan."""
     from evenout.storage.output import inert
     from evenout.tables.files import read_table, require_columns

@@ -3,15 +3,22 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from evenout.cli.messages import one_line, plain_messages, progress
-from evenout.cli.options import NonEmptyPath, columns_option, common_options, estimator_options
+from evenout.cli.messages import plain_messages, progress
+from evenout.cli.options import (
+    NonEmptyPath,
+    column_options,
+    columns_option,
+    common_options,
+    estimator_options,
+    id_option,
+    out_option,
+)
 
 if TYPE_CHECKING:
     from evenout.cli.inputs import FitInputs
@@ -36,7 +43,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Even out a finished score, of any model.")
+@click.command(epilog=_EXAMPLES)
 @click.argument("file", type=NonEmptyPath())
 @click.option("--score", required=True, metavar="COL", help="Column with the score, higher = more outlying.")
 @columns_option("--sensitive", required=True, help="The protected group; several columns are crossed.")
@@ -45,15 +52,11 @@ Examples:
     help="Use the group of each row, of new ones too: all groups get the same distribution of scores, or with "
     "--bias-reduction go that far towards it.",
 )  # fmt: skip
-@click.option(
-    "--out", type=NonEmptyPath(), default=Path("evenout-out"), show_default=True, metavar="DIR",
-    help="Folder for the results.",
-)  # fmt: skip
-@click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
+@out_option
+@id_option
 @click.option("--label", metavar="COL", help="Known outliers (1) and inliers (0), for evaluation or for --fairness.")
 @columns_option("--given", help="What may justify a difference: compare rows that are alike in these columns.")
-@columns_option("--drop", help="Columns to leave out.")
-@columns_option("--keep", help="Features even if they look like ids.")
+@column_options
 @estimator_options(*_SETTINGS)
 @common_options
 @click.pass_context
@@ -90,7 +93,7 @@ def repair(
         if as_json:
             click.echo(_json(summary))
         elif not quiet:
-            _show(summary, f"Written to {out}: {', '.join(_RESULTS)}")
+            _show(summary, out)
 
 
 def _chosen(ctx: click.Context, settings: dict[str, Any], *, aware: bool) -> dict[str, Any]:
@@ -100,9 +103,9 @@ def _chosen(ctx: click.Context, settings: dict[str, Any], *, aware: bool) -> dic
     from evenout.repair import ScoreRepair
 
     known = ScoreRepair().get_params()
-    for name in (*settings, "given"):
-        source = ctx.get_parameter_source(name)
-        if name not in known and name != "random_state" and source is not click.core.ParameterSource.DEFAULT:
+    for name in (*settings, "given", "bands"):  # other options of groups are refused by the repair itself
+        given = ctx.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT)
+        if given and name != "random_state" and name not in known:
             raise ValueError(f"--aware does not go with --{name.replace('_', '-')}; leave one of them out")
     return {name: value for name, value in settings.items() if name in known}
 
@@ -141,24 +144,21 @@ def _repair(inputs: "FitInputs", settings: dict[str, Any], n_jobs: int, folder: 
 
 
 def _json(summary: dict[str, Any]) -> str:
-    from evenout.storage.archive import plain
+    from evenout.outcome import BeforeAfter
     from evenout.storage.output import finite
 
-    return json.dumps(finite(plain(_records(summary))), indent=2, ensure_ascii=False)
+    def plain(value: Any) -> Any:
+        return finite(vars(value) if isinstance(value, BeforeAfter) else value.tolist())
 
-
-def _records(value: Any) -> Any:
-    """Figures with a ``before`` and an ``after``, as in the summary of a fit."""
-    if isinstance(value, dict):
-        return {key: _records(item) for key, item in value.items()}
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    return json.dumps(finite(summary), indent=2, ensure_ascii=False, default=plain)
 
 
 def _summary(inputs: "FitInputs", model: Any, after: "FloatArray", table: Any, codes: "IntArray") -> dict[str, Any]:
     """What came of the repair; biases and flag rates are of unseen rows, where the group is not used."""
-    from evenout.cli.show import moved, plain_settings, versions
+    from evenout.cli.show import LIBRARIES, moved, plain_settings
     from evenout.core.flags import flag_rates, rate_ratio
-    from evenout.figures import BeforeAfter
+    from evenout.outcome import BeforeAfter
+    from evenout.pages import versions
     from evenout.repair import BlindRepair
 
     base: FloatArray = np.asarray(inputs.score, dtype=float)
@@ -177,12 +177,13 @@ def _summary(inputs: "FitInputs", model: Any, after: "FloatArray", table: Any, c
             "given": [] if inputs.given is None else [str(name) for name in inputs.given.columns],
         },
         "column_notes": {} if table is None else table.notes_,
-        "versions": versions(),
+        "versions": versions("python", *LIBRARIES),
         "groups": dict(zip(names, model.group_counts_.tolist(), strict=True)),
         "left_out_groups": model.left_out_groups_,
         "gap_detected": bool(model.gap_detected_),
         "bias_reduction": model.bias_reduction_,
         "bias_reduction_interval": model.bias_reduction_interval_ if blind else (np.nan, np.nan),
+        "outcome": model.outcome_.to_dict() if blind else None,
         "request_met": bool(model.request_met_) if blind else None,
         "flag_rates": {name: BeforeAfter(*pair) for name, pair in zip(names, rates.tolist(), strict=True)},
         "flag_rate_ratio": BeforeAfter(*ratio.tolist()),
@@ -193,44 +194,27 @@ def _summary(inputs: "FitInputs", model: Any, after: "FloatArray", table: Any, c
     }
 
 
-def _show(summary: dict[str, Any], written: str) -> None:
-    """The same in a table and a few sentences."""
-    from evenout.cli.show import (
-        before_after,
-        detection_rows,
-        features_line,
-        flag_rows,
-        notes_lines,
-        resemblance_sentence,
-        terminal,
-    )
+def _show(summary: dict[str, Any], out: Path) -> None:
+    """Print the summary as a table and a few sentences."""
+    from evenout.cli.show import flag_rows, show_results
+    from evenout.outcome import NOBODY, percent, resemblance_words, with_interval
 
-    console, width = terminal()
-    rows = f"{summary['input']['rows']:,} rows, {len(summary['groups'])} groups"
-    console.print(one_line(f"{summary['input']['name']}: {rows} by {' and '.join(summary['columns']['sensitive'])}"))
-    figures = flag_rows(summary["groups"], summary["flag_rates"], summary["flag_rate_ratio"])
-    console.print(before_after([*figures, *detection_rows(summary)], width))
+    ratio, (low, high) = summary["flag_rate_ratio"], summary["flag_rate_ratio_interval"]
+    rows = flag_rows(summary["groups"], summary["flag_rates"])
+    rows.append(("Lowest / highest flag rate", with_interval(ratio.before), with_interval(ratio.after)))
+    if len(summary["groups"]) < 2:
+        told = [NOBODY]
+    elif summary["outcome"] is None and not summary["gap_detected"] and not summary["strength"]:
+        told = ["No gap between groups can be told from noise: the scores are as they were."]
+    elif summary["outcome"] is None:
+        gone = summary["bias_reduction"]
+        told = [
+            "" if math.isnan(gone) else f"{percent(gone)} of the gap between mean scores is gone on unseen rows.",
+            "Flag rates are those of this file. The group is used, and needed for new rows.",
+        ]
+    else:
+        ends = "" if math.isnan(low) else f"; 95% interval of lowest / highest: {low:.2f} to {high:.2f}"
+        told = [summary["outcome"]["words"], f"Flag rates are those of rows that the repair has not seen{ends}."]
     replaced = f"{summary['flagged'] - summary['flagged_kept']:,} of {summary['flagged']:,} flagged people replaced"
     price = f"Price: {replaced}, rank correlation with the score {summary['rank_correlation']:.2f}."
-    sentences = [*_reached(summary), resemblance_sentence(summary["resemblance"]), price]
-    features = features_line(summary["columns"]["features"])
-    for sentence in filter(None, [*sentences, features, *notes_lines(summary["column_notes"])]):
-        console.print(sentence)
-    console.print(one_line(written), soft_wrap=True)
-
-
-def _reached(summary: dict[str, Any]) -> list[str]:
-    """What became of the gap, and on which rows that is known."""
-    if len(summary["groups"]) < 2:
-        return ["Fewer than two groups have enough rows to be compared: the scores are as they were."]
-    if not summary["gap_detected"] and not summary["strength"]:
-        return ["No gap between groups can be told from noise: the scores are as they were."]
-    told, (low, high) = [], summary["bias_reduction_interval"]
-    if not math.isnan(summary["bias_reduction"]):
-        ends = "" if math.isnan(low) else f" (95% interval {low:.0%} to {high:.0%})"
-        told.append(f"Removed {summary['bias_reduction']:.0%} of the gap between mean scores on unseen rows{ends}.")
-    if summary["strength"] is not None:
-        return [*told, "Flag rates are those of this file. The group is used, and needed for new rows."]
-    low, high = summary["flag_rate_ratio_interval"]
-    ends = "" if math.isnan(low) else f"; 95% interval of lowest / highest: {low:.2f} to {high:.2f}"
-    return [*told, f"Flag rates are those of rows that the repair has not seen{ends}."]
+    show_results(summary, rows, [*told, resemblance_words(summary["resemblance"]), price], str(out), [*_RESULTS])

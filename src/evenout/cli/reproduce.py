@@ -24,7 +24,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Rerun the paper's experiments and judge its claims.")
+@click.command(epilog=_EXAMPLES)
 @click.option("--datasets", metavar="NAMES", help="Names of the paper's data sets, with commas.  [default: all eight]")
 @click.option(
     "--out", type=NonEmptyPath(), default=Path("results"), show_default=True, metavar="FOLDER",

@@ -1,6 +1,7 @@
 """evenout score and evenout explain."""
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from evenout.cli.fit import engine_options, is_folder, score_folder
 from evenout.cli.messages import Announce, one_line, plain_messages, progress
 from evenout.cli.options import (
     NonEmptyPath,
-    columns_option,
     common_options,
+    engine_options,
     estimator_options,
+    id_option,
+    new_groups_option,
     reasons_option,
+    score_option,
     split_names,
     trust_option,
 )
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from evenout.reasons import Explanation
     from evenout.tables.encoder import TableEncoder
 
-
 _BATCH = 65536  # rows scored between two moves of the progress bar
 
 _EXAMPLES = """
@@ -41,19 +43,15 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Score new rows with a fitted model.")
+@click.command(epilog=_EXAMPLES)
 @click.argument("model", type=NonEmptyPath())
 @click.argument("file", type=NonEmptyPath())
 @click.option(
-    "--out",
-    required=True,
-    type=NonEmptyPath(),
-    metavar="FILE",
-    help="The scores, as .csv; for folders, a folder.",
+    "--out", required=True, type=NonEmptyPath(), metavar="FILE", help="The scores, as .csv; for folders, a folder."
 )
-@click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
-@click.option("--score", metavar="COL", help="Repairs: the score.  [default: the column it was learnt from]")
-@columns_option("--sensitive", help="Models that use the group of new rows: its columns.")
+@id_option
+@score_option
+@new_groups_option
 @reasons_option
 @trust_option
 @estimator_options("device")
@@ -80,78 +78,100 @@ def score(
     and reasons of flagged rows are in reasons-*.parquet.
     """
     with plain_messages():
-        from evenout.cli.inputs import check_out
+        from evenout.cli.inputs import check_out, is_folder, parts_of, require_ensemble, require_outside
         from evenout.persistence import load_model
-        from evenout.storage.output import atomic_file
+        from evenout.storage.output import atomic_file, atomic_folder
         from evenout.tables.files import sha256
 
-        if is_folder(str(file)):
-            score_folder(
-                model, str(file), out, device=device, engine=engine, scheduler=scheduler, n_jobs=n_jobs, quiet=quiet,
-                as_json=as_json, reasons=reasons, everybody=everybody, trusted=trust,
-            )  # fmt: skip
-            return
-        check_out(out, model, file)
-        with progress(quiet=quiet) as step, atomic_file(out) as target:
+        many = is_folder(str(file))
+        if many:
+            require_outside(out, out, str(file))
+        else:
+            check_out(out, model, file)
+        stale = ("scores-*.parquet", "reasons-*.parquet")
+        with progress(quiet=quiet) as step, atomic_folder(out, stale=stale) if many else atomic_file(out) as target:
             step(f"Loading {model}")
-            saved = load_model(model, trusted=trust)
-            machine = {"n_jobs": n_jobs, "device": device}
-            columns = (id_column, score, sensitive)
-            result = _score(saved, model, file, target, columns, reasons, machine, step, everybody=everybody)
+            table, fitted = parts_of(load_model(model, trusted=trust))
+            for needs, what in ((many, "a folder"), (reasons is not None, "--reasons"), (device != "cpu", "--device")):
+                if needs:
+                    require_ensemble(fitted, model, what)
+            set_machine(fitted, n_jobs=n_jobs, device=device)
+            told = {"reasons": reasons, "everybody": everybody}
+            if many:
+                workers = {"engine": engine, "scheduler": scheduler}
+                result = _score_folder(table, fitted, model, str(file), target, n_jobs, workers, told, step)
+            else:
+                roles = Roles.of(fitted, model, id_column, score, sensitive)
+                result = _score_file(table, fitted, model, file, target, roles, told, step)
         if as_json:
-            hashes = {
-                "input": {"name": str(file), "sha256": sha256(file)},
-                "model": {"sha256": sha256(model)},
-            }
-            click.echo(json.dumps(hashes | result | {"out": str(out)}, indent=2, ensure_ascii=False))
+            result = {"input": {"name": str(file), "sha256": None if many else sha256(file)}} | result
+            result |= {"model": {"sha256": sha256(model)}, "out": str(out)}
+            click.echo(json.dumps(result, indent=2, ensure_ascii=False))
         elif not quiet:
             share = result["flagged"] / result["rows"]
             click.echo(one_line(f"{result['rows']:,} rows, {result['flagged']:,} flagged ({share:.1%}): {out}"))
 
 
-def _score(
-    saved: Any,
-    path: Path,
-    file: Path,
-    target: Path,
-    columns: tuple[str | None, str | None, Sequence[str]],
-    reasons: int | None,
-    machine: dict[str, Any],
-    step: Announce,
-    *,
-    everybody: bool,
-) -> dict[str, Any]:
-    """Write the scores to ``target``, by so many threads or a GPU; the figures to report."""
+def set_machine(model: Any, **settings: Any) -> None:
+    """Set how a model computes, as far as it knows these parameters."""
+    known = model.get_params(deep=False)
+    model.set_params(**{name: value for name, value in settings.items() if name in known})
+
+
+def _score_file(
+    table: "TableEncoder | None", model: Any, path: Path, file: Path, target: Path, roles: "Roles",
+    told: dict[str, Any], step: Announce,
+) -> dict[str, Any]:  # fmt: skip
+    """Write the scores of a table to ``target``; the figures to report."""
     import pandas as pd
 
-    from evenout.cli.inputs import parts_of, require_ensemble, row_ids
+    from evenout.cli.inputs import row_ids
     from evenout.storage.output import write_table
 
-    table, model = parts_of(saved)
-    if reasons is not None:
-        require_ensemble(model, path, "--reasons")
-    if machine["device"] != "cpu":
-        require_ensemble(model, path, "--device")
-    roles = Roles.of(model, path, *columns)
     step(f"Reading {file}")
     frame = read_rows(file, path, table, model, roles)
     ids, unknown = row_ids(frame, roles.id), {} if table is None else table.unknown_values(frame)
-    known = model.get_params(deep=False)
-    model.set_params(**{name: value for name, value in machine.items() if name in known})
     scores = row_scores(table, model, frame, roles, step(f"Scoring {len(frame):,} rows", total=len(frame)))
     threshold = model.threshold_ if hasattr(model, "threshold_") else -model.offset_
     flagged = (scores > threshold).astype(int)
-    told = pd.DataFrame({"id": ids, "fair_score": scores, "flagged": flagged})
-    if reasons is not None:
+    result = pd.DataFrame({"id": ids, "fair_score": scores, "flagged": flagged})
+    if told["reasons"] is not None:
         step("Finding reasons")
-        told = with_reasons(told, table, model, frame, reasons, roles.groups(frame), everybody=everybody)
-    write_table(told, target)
-    return {
-        "rows": len(frame),
-        "flagged": int(flagged.sum()),
-        "threshold": threshold,
-        "unknown_values": {name: sum(counts.values()) for name, counts in unknown.items()},
-    }
+        result = with_reasons(result, table, model, frame, roles.groups(frame), **told)
+    write_table(result, target)
+    counts = {name: sum(values.values()) for name, values in unknown.items()}
+    return {"rows": len(frame), "flagged": int(flagged.sum()), "threshold": threshold, "unknown_values": counts}
+
+
+def _score_folder(
+    table: "TableEncoder | None", model: Any, path: Path, data: str, target: Path, n_jobs: int,
+    workers: dict[str, Any], told: dict[str, Any], step: Announce,
+) -> dict[str, Any]:  # fmt: skip
+    """Write one Parquet file of scores per part of the input into the folder ``target``; the figures to report."""
+    from joblib import effective_n_jobs
+
+    from evenout.cli.inputs import feature_names
+    from evenout.out_of_core.parquet import count_unknown, encoded, open_folder
+    from evenout.reasons import explain_partitions
+
+    step(f"Scoring {data}")
+    workers |= {"features": feature_names(table or model, path), "n_threads": effective_n_jobs(n_jobs)}
+    with open_folder(data, text=table is not None, **workers) as source:
+        rows = source if table is None else encoded(source, table)
+        n_rows, flagged = model.score_partitions(rows, target).sum(axis=0).tolist()
+        if not n_rows:
+            raise ValueError(f"{data} has no rows in any file")
+        unknown = {} if table is None else count_unknown(source, table)
+        if told["reasons"] is not None:
+            step("Finding reasons")
+            explain_partitions(rows, model, told["reasons"], target, table=table, everybody=told["everybody"])
+    for name, count in unknown.items():
+        warnings.warn(
+            f"column {name!r}: {count} of {n_rows} rows have text that the training table did not have; "
+            "it counts as none of the known values",
+            stacklevel=2,
+        )
+    return {"rows": n_rows, "flagged": flagged, "threshold": -model.offset_, "unknown_values": unknown}
 
 
 @dataclass(frozen=True)
@@ -239,10 +259,10 @@ Examples:
 """
 
 
-@click.command(epilog=_EXPLAIN_EXAMPLES, short_help="Say why a row stands out, and what fairness changed.")
+@click.command(epilog=_EXPLAIN_EXAMPLES)
 @click.argument("model", type=NonEmptyPath())
 @click.argument("file", type=NonEmptyPath())
-@click.option("--id", "id_column", metavar="COL", help="Column that tells rows apart.  [default: row number from 1]")
+@id_option
 @click.option(
     "--person", "people", required=True, multiple=True, metavar="ID",
     help="Whom to explain, by the value of --id. Repeatable.",
@@ -252,7 +272,7 @@ Examples:
     "--baseline", type=click.Choice(["alike", "typical"]), default="alike", show_default=True,
     help="Hold the row against those most like it, or against the typical row of all.",
 )  # fmt: skip
-@columns_option("--sensitive", help="Models that use the group of new rows: its columns.")
+@new_groups_option
 @trust_option
 @common_options
 def explain(
@@ -265,37 +285,38 @@ def explain(
     The parts of all columns add up. A value that is common by itself is named with the column that makes it rare. No
     other row of the file, and nothing of the training table, is needed.
     """
-    from evenout.persistence import load_model
-
     with plain_messages():
+        from evenout.cli.inputs import parts_of, require_ensemble
+        from evenout.persistence import load_model
+        from evenout.reasons import explain as explain_rows
+        from evenout.tables.encoder import number_columns
+
         with progress(quiet=quiet) as step:
             step(f"Loading {model}")
-            saved = load_model(model, trusted=trust)
+            table, ensemble = parts_of(load_model(model, trusted=trust))
+            require_ensemble(ensemble, model, "evenout explain")
             step("Finding reasons")
-            columns = (id_column, None, sensitive)
-            found = _explain(saved, model, file, people, columns, n_jobs, n_reasons=reasons, baseline=baseline)
+            roles = Roles.of(ensemble, model, id_column, None, sensitive)
+            frame = read_rows(file, model, table, ensemble, roles)
+            chosen = frame.iloc[_places(frame, id_column, people, file)]
+            chosen.index = list(people)
+            ensemble.set_params(n_jobs=n_jobs)
+            rows = number_columns(chosen, ensemble.feature_names_in_) if table is None else chosen
+            beside = {"table": table, "sensitive_features": roles.groups(chosen)}
+            told = explain_rows(ensemble, rows, **beside, n_reasons=reasons, baseline=baseline)
         if as_json:
-            told = {"baseline": baseline, "rows": [_entry(found, row) for row in range(len(found))]}
-            click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+            entries = {"baseline": baseline, "rows": [_entry(told, row) for row in range(len(told))]}
+            click.echo(json.dumps(entries, indent=2, ensure_ascii=False))
         elif not quiet:
-            for row in range(len(found)):
-                for line in found.lines(row):
-                    click.echo(line[: len(line) - len(line.lstrip())] + one_line(line))
+            for line in [line for row in range(len(told)) for line in told.lines(row)]:
+                click.echo(line[: len(line) - len(line.lstrip())] + one_line(line))
 
 
 def with_reasons(
-    scores: "pd.DataFrame",
-    table: "TableEncoder | None",
-    ensemble: "FairOutlierEnsemble",
-    frame: "pd.DataFrame",
-    n_reasons: int,
-    sensitive_features: Any = None,
-    *,
-    everybody: bool = False,
-) -> "pd.DataFrame":
+    scores: "pd.DataFrame", table: "TableEncoder | None", ensemble: "FairOutlierEnsemble", frame: "pd.DataFrame",
+    sensitive_features: Any = None, *, reasons: int, everybody: bool,
+) -> "pd.DataFrame":  # fmt: skip
     """A table of scores with the columns ``change``, ``reason_1``, ...; ``frame`` has the rows, in the same order."""
-    import warnings
-
     import pandas as pd
 
     from evenout.exceptions import UnknownCategoryWarning
@@ -307,32 +328,8 @@ def with_reasons(
         names = getattr(ensemble, "feature_names_in_", [])
         rows = number_columns(frame, names) if table is None else table.transform(frame)
     beside = {"table": table, "frame": None if table is None else frame, "sensitive_features": sensitive_features}
-    found = reason_columns(ensemble, rows, n_reasons, **beside, everybody=everybody)
-    return pd.concat([scores.reset_index(drop=True), found], axis=1)
-
-
-def _explain(
-    saved: Any,
-    path: Path,
-    file: Path,
-    people: Sequence[str],
-    columns: tuple[str | None, None, Sequence[str]],
-    n_jobs: int,
-    **settings: Any,
-) -> "Explanation":
-    from evenout.cli.inputs import parts_of, require_ensemble
-    from evenout.reasons import explain as explain_rows
-    from evenout.tables.encoder import number_columns
-
-    table, ensemble = parts_of(saved)
-    require_ensemble(ensemble, path, "evenout explain")
-    roles = Roles.of(ensemble, path, *columns)
-    frame = read_rows(file, path, table, ensemble, roles)
-    chosen = frame.iloc[_places(frame, roles.id, people, file)]
-    chosen.index = list(people)
-    ensemble.set_params(n_jobs=n_jobs)
-    rows = number_columns(chosen, ensemble.feature_names_in_) if table is None else chosen
-    return explain_rows(ensemble, rows, table=table, sensitive_features=roles.groups(chosen), **settings)
+    added = reason_columns(ensemble, rows, reasons, **beside, everybody=everybody)
+    return pd.concat([scores.reset_index(drop=True), added], axis=1)
 
 
 def _places(frame: "pd.DataFrame", id_column: str | None, people: Sequence[str], file: Path) -> "IntArray":

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenout.cli.messages import Announce, plain_messages, progress
-from evenout.cli.options import FiniteRange, NonEmptyPath, estimator_options, read_names
+from evenout.cli.options import (
+    FiniteRange,
+    NonEmptyPath,
+    columns_option,
+    estimator_options,
+    finding_options,
+    split_names,
+)
 from evenout.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -36,9 +43,9 @@ Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrup
 """
 
 
-def _columns(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> list[str]:
+def _columns(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> list[str]:  # noqa: ARG001
     """Names of columns, as a state file keeps them."""
-    return [*read_names(ctx, param, value)]
+    return split_names(value)
 
 
 class _Tolerance(FiniteRange):
@@ -49,13 +56,13 @@ class _Tolerance(FiniteRange):
         return value if value == "start" else super().convert(value, param, ctx)
 
 
-@click.command(epilog=_EXAMPLES, short_help="Watch a score in use, batch after batch.")
+@click.command(epilog=_EXAMPLES)
 @click.argument("files", type=NonEmptyPath(), nargs=-1)
 @click.option("--state", required=True, type=NonEmptyPath(), metavar="FILE", help="What has been counted so far.")
 @click.option(
     "--score", callback=_columns, multiple=True, metavar="COL", help="Column of scores, higher = more outlying."
 )
-@click.option("--sensitive", callback=_columns, multiple=True, metavar="COL[,COL...]", help="Protected columns.")
+@columns_option("--sensitive", help="Protected columns.", callback=_columns)
 @click.option(
     "--person", callback=_columns, multiple=True, metavar="COL",
     help="Column that says who a row is of: needed where the same people come again. No person is kept.",
@@ -89,8 +96,7 @@ class _Tolerance(FiniteRange):
     help="State of another machine to take in; repeatable.",
 )
 @click.option("--out", type=NonEmptyPath(), metavar="FILE.csv", help="Write the history, one row per batch and group.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-@click.option("--quiet", is_flag=True, help="Print nothing but the findings.")
+@finding_options
 @click.pass_context
 def watch(
     ctx: click.Context, /, files: Sequence[Path], state: Path, merge: Sequence[Path], out: Path | None, as_json: bool,

@@ -25,6 +25,7 @@ from evenout.core.notions import Notion, combined_form
 from evenout.core.parity import DemographicParity
 from evenout.core.problem import CROWDED_RIDGE, RIDGE, Columns, FlagRule, Method, Mixture, Solutions, Weights, solve
 from evenout.core.registry import PARITY, weighted_notions
+from evenout.core.ruler import RatioEstimate
 from evenout.core.types import FloatArray
 from evenout.exceptions import EvenoutWarning, NoGapWarning, TargetNotReachedWarning, UnknownOutcomeWarning, warn
 
@@ -463,14 +464,16 @@ class Choice:
         """Whether a gap in flag rates was found, given whether anything was ``changed`` to even it out."""
         return self.kind is not NoGapWarning and (changed or self.kind is not UnknownOutcomeWarning)
 
-    def announced(self, price: str = "", *, asked: bool = True) -> "Choice":
-        """Give the message, with the price put in, as a warning; the choice itself.
+    def announced(self, price: str = "", *, asked: bool = True, ratio: RatioEstimate | None = None) -> "Choice":
+        """Give the message, with the price and the outcome's ratio put in, as a warning; the choice itself.
 
         Where nothing was ``asked`` for, there is nothing to miss.
         """
         if self.message and (asked or self.kind is not TargetNotReachedWarning):
-            aims = {"bias_reduction": self.asked, "flag_rate_ratio": self.asked}
-            warn(self.kind(self.message, alpha=self.alpha, price=price, **aims))
+            fields: dict[str, Any] = {"bias_reduction": self.asked, "flag_rate_ratio": self.asked}
+            if ratio is not None:
+                fields |= {"ratio": ratio.value, "low": ratio.interval[0], "high": ratio.interval[1]}
+            warn(self.kind(self.message, alpha=self.alpha, price=price, **fields))
         return self
 
 

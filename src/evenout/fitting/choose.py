@@ -206,15 +206,14 @@ class EvenRule:
         return missing <= SHORTFALL and low >= asked / 2.0 and self.stands_out >= _HALF
 
     def missed(self, hint: str) -> "EvenRule":
-        """The same, with what was reached, and at which price."""
-        low, high = self.ratio.interval
+        """The rule with a message: what was reached, as the outcome states it, and at which price."""
         reached = (
             "no step away from the base score is worth its own standard error and leaves the flagged standing out, "
             "so it is kept as it is"
         )
         if self.own.any():
             reached = (
-                f"the estimate is {self.ratio.value:.2f} (95 % interval {low:.2f} to {high:.2f}), where the flagged "
+                "the estimate is {ratio:.2f} (95 % interval {low:.2f} to {high:.2f}), where the flagged "
                 f"stand out by {self.stands_out:.0%} of what they did{{price}}"
             )
         message = f"{{flag_rate_ratio=:g}} cannot be promised on unseen rows: {reached}. {hint}"
@@ -621,9 +620,9 @@ def _by_flags(settings: Settings, path: TradeoffPath, rows: FlagRows, asked: flo
         alphas = close_alphas(path)
         flagged = rows.flagged(path.fold_weights(alphas, settings.judged_on), share)
         alpha = float(alphas[first_even(rows, flagged)])
-    reached, given = float(ratios(np.array([alpha]))[0]), _given(settings, path, alpha)
+    given = _given(settings, path, alpha)
     message = (
-        f"{{flag_rate_ratio=:g}} is not reached on {settings.judged_on} rows with these detectors: {reached:.2f} is, "
+        f"{{flag_rate_ratio=:g}} is not reached on {settings.judged_on} rows with these detectors: {{ratio:.2f}} is, "
         f"at {{alpha=:.4g}}, where the score's correlation with the base score is {given.correlation:.2f}{{price}}; "
         "going on would gain less than its own standard error, or lose the base score. Other detectors "
         "({detectors='diverse'}), or ScoreRepair where the group may be used, may reach more."

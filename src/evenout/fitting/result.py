@@ -409,7 +409,7 @@ class FitResult:
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
         both = np.column_stack([self.target, fair])
-        choice.announced(list_kept(self.target, fair, settings.contamination), asked=settings.asked)
+        choice.announced(list_kept(self.target, fair, settings.contamination), asked=settings.asked, ratio=ratio)
         share = flagged_share(settings.contamination, self.n_rows)
         above = top_threshold(both, share, sample.weight if saved else None)
         if saved:

@@ -79,7 +79,7 @@ def read_attributes(sensitive_features: Any, codes: IntArray) -> dict[str, IntAr
 
 
 def warn_giveaways(found: Sequence[Giveaway], names: Sequence[str]) -> None:
-    """Name the features; the fields of the warning hold all that was found."""
+    """Name the features; the field ``shares`` of the warning has the share of rows that each tells, by its name."""
     if not found:
         return
     first = sorted(found, key=lambda each: -each.share)
@@ -91,7 +91,7 @@ def warn_giveaways(found: Sequence[Giveaway], names: Sequence[str]) -> None:
         GroupGivenAwayWarning(
             "features nearly give the group away: {said}{more}. What is scored by them is scored by group; leave them "
             "out unless they are needed",
-            said=said, more=more, found=tuple(found),
+            said=said, more=more, shares={str(names[each.feature]): each.share for each in found},
         )
     )  # fmt: skip
 

@@ -2,12 +2,16 @@
 
 import base64
 import hashlib
+import platform
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["html_table", "policy", "safe", "static", "style", "template"]
+from evenout import __version__
+
+__all__ = ["html_table", "policy", "safe", "static", "style", "template", "versions"]
 
 
 def template(package: str, name: str, **filters: Any) -> Any:
@@ -62,3 +66,9 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str
     )
     titled = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table>{titled}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def versions(python: str, *packages: str) -> dict[str, str]:
+    """Versions that a result depends on: of Python, under the name ``python``, of evenout and of packages."""
+    own = {python: platform.python_version(), "evenout": __version__}
+    return own | {name: version(name) for name in packages}

@@ -1,14 +1,26 @@
 """Curves that stand still: plain SVG, drawn without scripts, in the colours of the page."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from evenout.report.data import CurvePair
-
+Ends: TypeAlias = tuple[tuple[float, ...], ...]
 WIDTH, HEIGHT = 460, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 10, 34
+
+
+@dataclass(frozen=True)
+class CurvePair:
+    """Mean score and flag rate against a number, before and after: value, low and high end at each place."""
+
+    name: str
+    at: tuple[float, ...]
+    before: Ends
+    after: Ends
+    rate_before: Ends
+    rate_after: Ends
 
 
 class Drawing(NamedTuple):
@@ -36,9 +48,6 @@ def draw_curves(pair: CurvePair) -> DrawnPair:
     score = _draw("Average score", pair, pair.before, pair.after, "{:.2f}")
     rate = _draw("Share flagged", pair, pair.rate_before, pair.rate_after, "{:.0%}")
     return DrawnPair(pair.name, (score, rate))
-
-
-Ends: TypeAlias = tuple[tuple[float, ...], ...]
 
 
 def _draw(title: str, pair: CurvePair, before: Ends, after: Ends, style: str) -> Drawing:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,33 +12,63 @@ from evenout.auditing.sample import CURVE_POINTS
 from evenout.core.types import FloatArray
 from evenout.estimator import FairOutlierEnsemble
 from evenout.exceptions import InputError
-from evenout.fitting.words import compared_words, probable_words
 from evenout.groups.read import GroupProbabilities
 from evenout.groups.rules import Groups
-from evenout.report.data import AttributeLine, Compared, CurvePair, StratumLine
+from evenout.outcome import compared_words, probable_words
+from evenout.report.charts import CurvePair, DrawnPair, draw_curves
+from evenout.report.data import Fitted
 from evenout.report.groups import shortened
 
 
-def collect_compared(
-    model: FairOutlierEnsemble, base: FloatArray, fair: FloatArray, sensitive: Any, given: Any, smallest: int
-) -> Compared | None:
+@dataclass(frozen=True)
+class StratumLine:
+    """How far a group's mean is from that of all people, in standard deviations of the score.
+
+    ``explained`` is the part that goes with the columns that may justify a difference, ``within`` the rest; ``now`` is
+    that rest after.
+    """
+
+    group: str
+    apart: float
+    explained: float
+    within: float
+    now: float
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Whom the fit compares, in words, and what comes of it for each attribute, within strata, along a number."""
+
+    words: tuple[str, ...]
+    judged_on: str
+    attributes: dict[str, tuple[float, float]]
+    strata: tuple[StratumLine, ...]
+    curves: tuple[CurvePair, ...]
+
+    @property
+    def drawings(self) -> list[DrawnPair]:
+        """The curves as pictures."""
+        return [draw_curves(pair) for pair in self.curves]
+
+
+def collect_compared(fitted: Fitted) -> Compared | None:
     """What the page says of it; None where each group is simply compared with each other."""
-    before, after = (_audits(model, scores, sensitive, given) for scores in (base, fair))
-    names = [] if isinstance(sensitive, GroupProbabilities) else _names(sensitive)
+    model, sensitive, given = fitted.model, fitted.sensitive, fitted.given
+    before, after = (_audits(model, scores, sensitive, given) for scores in fitted.scores)
+    probable = isinstance(sensitive, GroupProbabilities)
     numbers = tuple(curve.name for result in before.values() for curve in result.curves)  # named as such, or found
     rules = Groups.read(model.groups).but(continuous=numbers)
-    words = compared_words(tuple(model.path_.fairness), rules, names, _names(given))
-    if isinstance(sensitive, GroupProbabilities):
+    words = compared_words(tuple(model.path_.fairness), rules, [] if probable else _names(sensitive), _names(given))
+    if probable:
         note = probable_words(sensitive.bound())
         words.append(f"{note[0].upper()}{note[1:]}. What is shown by group goes by the likeliest group of each person.")
-    attributes = [
-        AttributeLine(shortened(name), bias.before, bias.after) for name, bias in model.attribute_bias_.items()
-    ]
-    curves = _curves(before, after) if len(base) >= CURVE_POINTS * max(smallest, 1) else ()
-    strata = _strata(before, after) if given is not None else ()
+    attributes = {shortened(name): (bias.before, bias.after) for name, bias in model.attribute_bias_.items()}
+    enough = len(fitted.scores[0]) >= CURVE_POINTS * max(fitted.people.smallest, 1)
+    curves = _curves(before, after) if enough else ()
     if not words and len(attributes) < 2 and not curves:
         return None
-    return Compared(tuple(words), tuple(attributes) if len(attributes) > 1 else (), strata, curves)
+    strata = _strata(before, after) if given is not None else ()
+    return Compared(tuple(words), model.judged_on, attributes if len(attributes) > 1 else {}, strata, curves)
 
 
 def _names(columns: Any) -> list[str]:

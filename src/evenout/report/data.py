@@ -4,46 +4,51 @@ Where a number of people must not be shown, a `Range` holds the lowest and the h
 away; exact values have two equal ends.
 """
 
-import math
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-Range: TypeAlias = tuple[float, float]
-Labels: TypeAlias = Literal["absent", "too few", "shown"]
+from evenout.core.types import FloatArray
+from evenout.estimator import FairOutlierEnsemble
+from evenout.outcome import Outcome
+from evenout.report.groups import Flags, Group, Labels, People, Spread
+from evenout.report.people import Moves, Namer, Person
+from evenout.report.privacy import Range
+
+if TYPE_CHECKING:
+    from evenout.tables.encoder import TableEncoder
 
 
 @dataclass(frozen=True)
-class Group:
-    """A protected group and its number of people."""
+class Fitted:
+    """What the sections of a page are collected from.
+
+    ``scores`` are those before and after fairness, ``used`` the groups of the rows where detectors use them, ``name``
+    gives the id of a row, and ``reasons`` is how many of them each person gets; the rest is as in `write_report`.
+    """
+
+    model: FairOutlierEnsemble
+    X: Any
+    sensitive: Any
+    given: Any
+    table: "TableEncoder | None"
+    used: Any
+    scores: tuple[FloatArray, FloatArray]
+    people: People
+    name: Namer
+    reasons: int
+
+
+class Section(NamedTuple):
+    """A part of the page.
+
+    ``collect`` gives what it shows as plain data, its ``part`` in the template; where that is None, it is left out.
+    Its template is ``template``, or the file of its name.
+    """
 
     name: str
-    size: Range
-
-
-@dataclass(frozen=True)
-class Flags:
-    """Flagged people of each group, their share of the group, and the lowest share over the highest.
-
-    ``unflagged`` is the lowest over the highest share of people who are not flagged.
-    """
-
-    counts: tuple[Range, ...]
-    rates: tuple[Range, ...]
-    ratio: Range
-    unflagged: Range
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Scores in standard deviations from the mean of all people.
-
-    ``means`` by group; ``heights`` by group, a density over the report's bins; ``threshold``: who lies above is
-    flagged. None for groups too small to show.
-    """
-
-    means: tuple[float | None, ...]
-    heights: tuple[tuple[float, ...] | None, ...]
-    threshold: float
+    collect: Callable[[Fitted], Any] | None = None
+    template: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,19 +73,6 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Moves:
-    """Who crosses the line between flagged and not flagged, against the base ensemble.
-
-    ``listed`` holds places in the report's ``people``, ``ranks`` the rank that each of them has now.
-    """
-
-    enter: Range
-    leave: Range
-    listed: tuple[int, ...]
-    ranks: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Step:
     """One trade-off parameter; ``distance``, the root of f1 per unit of row weight, is on the base score's scale.
 
@@ -102,68 +94,6 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Person:
-    """Someone who enters or leaves the flagged list at some alpha; rank 1 is the most outlying."""
-
-    id: str
-    rank: int
-    leaves: bool
-    group: str | None
-
-
-@dataclass(frozen=True)
-class GapFeature:
-    """A feature's share of the gap between two groups, before and after fairness; ``tells`` the group, from 0 to 1."""
-
-    name: str
-    base: float
-    fair: float
-    tells: float | None
-
-
-@dataclass(frozen=True)
-class GapFeatures:
-    """The two groups that lie furthest apart before fairness, their gap in ``rows`` of their people, by feature."""
-
-    high: str
-    low: str
-    rows: int
-    base: float
-    fair: float
-    features: tuple[GapFeature, ...]
-
-
-@dataclass(frozen=True)
-class Reasoned:
-    """A person with ranks before and after fairness, reasons, and what fairness did; ``group`` only where shown."""
-
-    id: str
-    rank_before: int
-    rank_now: int
-    reasons: tuple[str, ...]
-    moved: str
-    group: str | None
-
-
-@dataclass(frozen=True)
-class RequestOutcome:
-    """What the model was asked for, and what came of it on unseen rows (None for a given alpha, or without a gap).
-
-    ``met``: whether what is stated supports it. ``words``: what is known of it, in a sentence. ``explicit``: whether
-    anything was asked for at all; else ``asked`` is what the fit aims at by itself. ``flags``: lowest over highest flag
-    rate on unseen rows, before and after.
-    """
-
-    kind: Literal["bias_reduction", "flag_rate_ratio", "alpha"]
-    asked: float
-    reached: float | None
-    met: bool = True
-    words: str = ""
-    explicit: bool = True
-    flags: tuple[float, float] = (math.nan, math.nan)
-
-
-@dataclass(frozen=True)
 class Origin:
     """Where the page comes from; ``versions`` and ``settings`` as pairs of name and value."""
 
@@ -173,52 +103,6 @@ class Origin:
     source: str | None = None
     input_sha256: str | None = None
     model_sha256: str | None = None
-
-
-@dataclass(frozen=True)
-class AttributeLine:
-    """An attribute that is compared by itself, and the bias between its groups before and after."""
-
-    name: str
-    before: float
-    after: float
-
-
-@dataclass(frozen=True)
-class StratumLine:
-    """How far a group's mean is from that of all people, in standard deviations of the score.
-
-    ``explained`` is the part that goes with the columns that may justify a difference, ``within`` the rest; ``now`` is
-    that rest after.
-    """
-
-    group: str
-    apart: float
-    explained: float
-    within: float
-    now: float
-
-
-@dataclass(frozen=True)
-class CurvePair:
-    """Mean score and flag rate against a number, before and after: value, low and high end at each place."""
-
-    name: str
-    at: tuple[float, ...]
-    before: tuple[tuple[float, ...], ...]
-    after: tuple[tuple[float, ...], ...]
-    rate_before: tuple[tuple[float, ...], ...]
-    rate_after: tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Whom the fit compares, in words, and what comes of it for each attribute, within strata, along a number."""
-
-    words: tuple[str, ...]
-    attributes: tuple[AttributeLine, ...]
-    strata: tuple[StratumLine, ...]
-    curves: tuple[CurvePair, ...]
 
 
 @dataclass(frozen=True)
@@ -234,9 +118,8 @@ class ReportData:
     ``resembled`` are the groups that people may look like, where the score is corrected by that, and ``known`` is how
     much of who belongs to them the features tell. ``solved`` tells whether the steps lead straight to a rule that was
     solved for even flags. ``label_gap`` is the base score's gap before and after it has learnt from labels, where it
-    has. ``compared`` is None where each group is simply held against each other. ``gap_features`` and ``reasoned``,
-    people by what happens to them at the chosen setting, are of the setting alone; the latter is empty unless reasons
-    were asked for.
+    has. ``flag_ratio`` is the lowest over the highest flag rate on unseen rows, before and after. ``parts`` is what
+    the sections of the page show beside, by name.
     """
 
     title: str
@@ -248,8 +131,8 @@ class ReportData:
     left_out_groups: tuple[str, ...]
     contamination: float
     fairness: tuple[str, ...]
-    judged_on: str
-    request: RequestOutcome
+    outcome: Outcome
+    flag_ratio: tuple[float, float]
     gap_detected: bool
     gap_p_value: float
     refitted: bool
@@ -264,9 +147,7 @@ class ReportData:
     id_name: str
     smallest_cell: int
     label_gap: tuple[float, float] | None = None
-    compared: Compared | None = None
     resembled: tuple[str, ...] = ()
     known: tuple[float, ...] = ()
     solved: bool = False
-    gap_features: GapFeatures | None = None
-    reasoned: tuple[tuple[str, tuple[Reasoned, ...]], ...] = ()
+    parts: dict[str, Any] = field(default_factory=dict)

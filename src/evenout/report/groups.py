@@ -1,7 +1,7 @@
 """From one score of all rows to what the report shows of it."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -9,8 +9,10 @@ from evenout.core.flags import beyond_equal_rates, flag_threshold
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.groups.read import Codes
 from evenout.metrics import read_labels
-from evenout.report.data import Flags, Group, Labels, Spread
-from evenout.report.privacy import guard_counts, pool_bins
+from evenout.outcome import short_name
+from evenout.report.privacy import Range, guard_counts, pool_bins
+
+Labels: TypeAlias = Literal["absent", "too few", "shown"]
 
 _LISTED_GROUPS = 40  # shown one by one; of the others the largest flag-rate difference alone
 _NAME_LENGTH = 80
@@ -18,6 +20,40 @@ SMALL = "too few people to compare"
 UNKNOWN = "group not known"
 _LOW, _HIGH, _BINS = -3.0, 5.0, 40  # in standard deviations; the end bins hold what lies beyond
 EDGES = np.linspace(_LOW, _HIGH, _BINS + 1)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A protected group and its number of people."""
+
+    name: str
+    size: Range
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flagged people of each group, their share of the group, and the lowest share over the highest.
+
+    ``unflagged`` is the lowest over the highest share of people who are not flagged.
+    """
+
+    counts: tuple[Range, ...]
+    rates: tuple[Range, ...]
+    ratio: Range
+    unflagged: Range
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Scores in standard deviations from the mean of all people.
+
+    ``means`` by group; ``heights`` by group, a density over the report's bins; ``threshold``: who lies above is
+    flagged. None for groups too small to show.
+    """
+
+    means: tuple[float | None, ...]
+    heights: tuple[tuple[float, ...] | None, ...]
+    threshold: float
 
 
 @dataclass(frozen=True)
@@ -55,9 +91,9 @@ class People:
         low, high = self._guarded_sizes()
         return tuple(Group(shortened(self.names[g]), (int(low[g]), int(high[g]))) for g in self.listed)
 
-    def threshold(self, scores: FloatArray) -> float:
-        """The score above which people are flagged."""
-        return float(flag_threshold(scores, self.contamination))
+    def flagged(self, scores: FloatArray) -> BoolArray:
+        """Who is flagged by a score."""
+        return scores > flag_threshold(scores, self.contamination)
 
     def flags(self, flagged: BoolArray) -> Flags:
         """Guarded counts and rates of each listed cell, and the ratios of rates over all groups."""
@@ -74,9 +110,10 @@ class People:
             unflagged=_ratio(1.0 - rate_high[known], 1.0 - rate_low[known]),
         )
 
-    def spread(self, scores: FloatArray, threshold: float) -> Spread:
+    def spread(self, scores: FloatArray) -> Spread:
         """Standardised scores by group."""
         mean, scale = scores.mean(), scores.std() or 1.0
+        threshold = flag_threshold(scores, self.contamination)
         z = (scores - mean) / scale
         means = np.bincount(self.codes, weights=z, minlength=len(self.sizes)) / np.maximum(self.sizes, 1)
         bins = np.clip((z - _LOW) * (_BINS / (_HIGH - _LOW)), 0, _BINS - 1).astype(np.intp)
@@ -151,9 +188,8 @@ def show_labels(labels: Any, n: int, smallest: int) -> tuple[BoolArray | None, L
 
 
 def shortened(text: object) -> str:
-    """A name of at most 80 characters."""
-    name = str(text)
-    return name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 1]}…"
+    """A name as the page shows it."""
+    return short_name(text, _NAME_LENGTH)
 
 
 def _ratio(low: FloatArray, high: FloatArray) -> tuple[float, float]:

@@ -3,12 +3,10 @@
 import json
 import math
 import os
-import platform
 import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache, reduce
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +22,13 @@ from evenout.groups.model import read_crossed
 from evenout.groups.read import EVERY, Codes, read_groups
 from evenout.groups.rules import Groups
 from evenout.metrics import average_precision, roc_auc
-from evenout.pages import policy, safe, static, style, template
-from evenout.reasons.words import PROXY
+from evenout.outcome import gap_words, number, percent
+from evenout.pages import policy, safe, static, style, template, versions
 from evenout.report import words
-from evenout.report.charts import draw_curves
 from evenout.report.compared import collect_compared
-from evenout.report.data import Origin, Person, Range, ReportData, RequestOutcome, Score, Step
+from evenout.report.data import Fitted, Origin, ReportData, Score, Section, Step
 from evenout.report.groups import EDGES, People, gather, shortened, show_labels
-from evenout.report.people import Namer, crossing, list_moves
+from evenout.report.people import Namer, Person, list_moves, ranks_of
 from evenout.report.privacy import SMALLEST_CELL
 from evenout.report.why import gap_features, reasoned_people
 from evenout.storage.output import atomic_file
@@ -41,38 +38,42 @@ if TYPE_CHECKING:
     from evenout.tables.encoder import TableEncoder
 
 
+SECTIONS = (  # rows of the page; those of one row stand side by side
+    (Section("tradeoff"),),
+    (Section("groups"),),
+    (Section("compared", collect_compared),),
+    (Section("detectors"), Section("people")),
+    (Section("why", gap_features),),
+    (Section("reasons", reasoned_people),),
+    (Section("limits"),),
+    (Section("origin"),),
+)
 _GRID = 38  # with 0 and the chosen alpha: 40 steps
-_PACKAGES = ("evenout", "numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
 
 
 def collect(
-    model: FairOutlierEnsemble,
-    *,
-    X: Any,
-    sensitive_features: Any,
-    labels: Any = None,
-    ids: Any = None,
-    given: Any = None,
-    show_small_cells: bool = False,
-    title: str | None = None,
-    reasons: int = 0,
-    table: "TableEncoder | None" = None,
-    **origin: Any,
-) -> ReportData:
+    model: FairOutlierEnsemble, *, X: Any, sensitive_features: Any, labels: Any = None, ids: Any = None,
+    given: Any = None, show_small_cells: bool = False, title: str | None = None, reasons: int = 0,
+    table: "TableEncoder | None" = None, **origin: Any,
+) -> ReportData:  # fmt: skip
     """Measure everything that the report of a fitted model shows; the parameters are those of `write_report`."""
     check_is_fitted(model)
     smallest = 0 if show_small_cells else SMALLEST_CELL
-    used = _used_groups(model, sensitive_features)
+    aware = any(isinstance(part, GroupAware) for part in model._result.scores.pool.parts)
+    used = np.asarray(sensitive_features, dtype=object) if aware else None
     S = _columns(model, X, used)
     groups = _groups(model, X, sensitive_features, len(S))
-    people = _people(model, groups, sensitive_features, smallest)
+    every = read_groups(read_crossed(sensitive_features, Groups.read(model.groups), len(S)).sensitive, len(S), EVERY)
+    people = gather(groups, every.codes >= 0, contamination=model.contamination, smallest=smallest)
     outlier, shown_labels = show_labels(labels, len(S), smallest)
     name, id_name = _namer(ids, people, len(S))
-    alphas = _alphas(model)
+    # 0, even steps on a log scale, and the model's own alpha
+    alphas = np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [model._result.choice.alpha]]))
     base, steps, listed = _measure(model, S, alphas, people, outlier, name)
-    chosen = int(np.flatnonzero(alphas == model._result.choice.alpha)[0])
-    before, after = _both(model, S)
-    asked: dict[str, Any] = {"n_reasons": reasons, "smallest": smallest, "table": table, "used": used}
+    before = model._result.scores.base(S)
+    scores = before, model._result.mixture.apply(S, before)
+    fitted = Fitted(model, X, sensitive_features, given, table, used, scores, people, name, reasons)
     return ReportData(
         title=shortened(title or origin.get("source") or "Fairness report"),
         origin=_origin(model, **origin),
@@ -83,8 +84,8 @@ def collect(
         left_out_groups=tuple(map(shortened, groups.left_out)),
         contamination=float(f"{flagged_share(model.contamination, len(S)):.3g}"),
         fairness=tuple(model.path_.fairness),
-        judged_on=model.judged_on,
-        request=_request(model),
+        outcome=model.outcome_,
+        flag_ratio=(model._result.base_flag_ratio(model.contamination), float(model.flag_rate_ratio_)),
         gap_detected=bool(model.gap_detected_),
         gap_p_value=float(model.path_.gap_p_value),
         refitted=model.path_.cross.refitted,
@@ -94,38 +95,24 @@ def collect(
         edges=tuple(EDGES.tolist()),
         base=base,
         steps=steps,
-        chosen=chosen,
+        chosen=int(np.flatnonzero(alphas == model._result.choice.alpha)[0]),
         people=listed,
         id_name=id_name,
         smallest_cell=smallest,
         label_gap=model.label_gap_ if model.label_weight_ > 0 else None,
-        compared=collect_compared(model, before, after, sensitive_features, given, smallest),
         resembled=tuple(map(shortened, model.group_known_)),
         known=tuple(model.group_known_.values()),
         solved=model.path_.rule is not None,
-        gap_features=gap_features(model, X, before, people, table, used),
-        reasoned=reasoned_people(model, X, (before, after), people, name, **asked),
+        parts={each.name: each.collect(fitted) for row in SECTIONS for each in row if each.collect is not None},
     )
-
-
-def _both(model: FairOutlierEnsemble, S: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Base and fair score."""
-    base = model._result.scores.base(S)
-    return base, model._result.mixture.apply(S, base)
-
-
-def _used_groups(model: FairOutlierEnsemble, sensitive_features: Any) -> Any:
-    """The groups of the rows, for detectors that use them; None where there are no such detectors."""
-    aware = any(isinstance(part, GroupAware) for part in model._result.scores.pool.parts)
-    return np.asarray(sensitive_features, dtype=object) if aware else None
 
 
 def _columns(model: FairOutlierEnsemble, X: Any, used: Any) -> FloatArray:
     """Scores of the rows by detectors, and how much they resemble groups by classifiers that have not seen them."""
-    S, found = model._columns(X, used), model._result
-    k = found.scores.n_detectors
-    fitted = S.shape == found.S.shape and np.allclose(S[:, :k], found.S[:, :k])
-    return np.column_stack([S[:, :k], found.S[:, k:]]) if fitted and S.shape[1] > k else S
+    S, result = model._columns(X, used), model._result
+    k = result.scores.n_detectors
+    fitted = S.shape == result.S.shape and np.allclose(S[:, :k], result.S[:, :k])
+    return np.column_stack([S[:, :k], result.S[:, k:]]) if fitted and S.shape[1] > k else S
 
 
 def _measure(
@@ -150,9 +137,11 @@ def _measure(
         taken.append(people.taken(-mixture.parts(S, base)[:, k:-1].sum(axis=1), base) if S.shape[1] > k else ())
         score, now_flagged = _score(people, fair, outlier, bias)
         scores.append(score)
-        crossings.append(crossing(fair, now_flagged, flagged))
+        rows = np.flatnonzero(now_flagged != flagged)
+        crossings.append((rows, ranks_of(fair, rows)))
     listed, moves = list_moves(crossings, base, flagged, name, people.smallest)
     f1, f2 = path.f1(alphas), path.f2(alphas)
+    looks, listed_before = model._result.scores.resemblance, max(int(flagged.sum()), 1)
     row_weight = float(path.cross.whole.weighted[0, 0, 0])
     steps = [
         Step(
@@ -163,8 +152,8 @@ def _measure(
             weights=tuple(weights[m, :k].tolist()),
             score=scores[m],
             moves=moves[m],
-            kept=_kept(moves[m].leave, int(flagged.sum())),
-            prices=_prices(model, weights[m, k:]),
+            kept=(max(1.0 - moves[m].leave[1] / listed_before, 0.0), 1.0 - moves[m].leave[0] / listed_before),
+            prices=() if looks is None else tuple(looks.levelled(-weights[m, k:]).tolist()),
             taken=taken[m],
         )
         for m in range(len(alphas))
@@ -172,24 +161,11 @@ def _measure(
     return base_score, tuple(steps), listed
 
 
-def _kept(leave: Range, flagged: int) -> Range:
-    """Share of the flagged list that is kept, as far as it may be shown."""
-    low, high = leave
-    return max(1.0 - high / max(flagged, 1), 0.0), 1.0 - low / max(flagged, 1)
-
-
-def _prices(model: FairOutlierEnsemble, weights: FloatArray) -> tuple[float, ...]:
-    """What is taken off for looking like each group."""
-    found = model._result.scores.resemblance
-    return () if found is None else tuple(found.levelled(-weights).tolist())
-
-
 def _score(
     people: People, scores: FloatArray, outlier: BoolArray | None, biases: tuple[float, float, float, float]
 ) -> tuple[Score, BoolArray]:
     """What is shown of one score, and whom it flags."""
-    threshold = people.threshold(scores)
-    flagged = scores > threshold
+    flagged = people.flagged(scores)
     bias, low, high, training_bias = map(float, biases)
     score = Score(
         bias=bias,
@@ -201,7 +177,7 @@ def _score(
         average_precision=None if outlier is None else average_precision(outlier, scores),
         precision=people.precision(flagged, outlier),
         flags=people.flags(flagged),
-        spread=people.spread(scores, threshold),
+        spread=people.spread(scores),
     )
     return score, flagged
 
@@ -222,19 +198,6 @@ def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int)
     return groups
 
 
-def _people(model: FairOutlierEnsemble, groups: Codes, sensitive_features: Any, smallest: int) -> People:
-    """The rows by group, small groups and unknown ones apart."""
-    n = len(groups.codes)
-    named = read_crossed(sensitive_features, Groups.read(model.groups), n).sensitive
-    every = read_groups(named, n, EVERY)
-    return gather(groups, every.codes >= 0, contamination=model.contamination, smallest=smallest)
-
-
-def _alphas(model: FairOutlierEnsemble) -> FloatArray:
-    """0, even steps on a log scale, and the model's own alpha."""
-    return np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [model._result.choice.alpha]]))
-
-
 def _namer(ids: Any, people: People, n: int) -> tuple[Namer, str]:
     """A function from a row to its id, and to its group where small cells may be shown; and what to call the ids."""
     values = np.arange(n) if ids is None else np.asarray(ids, dtype=object)
@@ -249,23 +212,12 @@ def _namer(ids: Any, people: People, n: int) -> tuple[Namer, str]:
     return name, "row" if ids is None else shortened(getattr(ids, "name", None) or "id")
 
 
-def _request(model: FairOutlierEnsemble) -> RequestOutcome:
-    """What was asked for, and what came of it."""
-    found = model.outcome_
-    reached = None if found.status in ("fixed", "no_gap") else float(found.reached)
-    asked = float(model.alpha) if model.alpha is not None else found.aim
-    flags = model._result.base_flag_ratio(model.contamination), float(model.flag_rate_ratio_)
-    met, explicit = bool(model.request_met_), found.asked is not None
-    return RequestOutcome(found.kind, asked, reached, met, found.words, explicit, flags)
-
-
 def _origin(model: FairOutlierEnsemble, *, date: datetime | None = None, **known: str | None) -> Origin:
     moment = (date or datetime.now(UTC)).astimezone(UTC)
-    versions = [("Python", platform.python_version()), *((name, version(name)) for name in _PACKAGES)]
     settings = model.get_params(deep=False).items()
     return Origin(
         date=moment.strftime("%Y-%m-%d %H:%M UTC"),
-        versions=tuple(versions),
+        versions=tuple(versions("Python", *_PACKAGES).items()),
         settings=tuple((name, _setting(value)) for name, value in settings),
         **known,
     )
@@ -284,33 +236,30 @@ _SCRIPTS = ("charts.js", "people.js", "report.js")
 
 def render(data: ReportData) -> str:
     """The page as a string; the same data give the same bytes."""
-    library, script = _plotting_library(), _own_script()
+    library = _plotting_library()
+    scripts = "\n".join(static("evenout.report", name) for name in _SCRIPTS)
+    script = f'(() => {{\n"use strict";\n{scripts}}})();'
     steps = [words.step_words(data, place) for place in range(len(data.steps))]
-    page = template(
-        "evenout.report", "report.html.j2", at=_at, percent=words.percent, people=words.people, number=words.number
-    )
+    page = template("evenout.report", "report.html.j2", at=_at, percent=percent, people=words.people, number=number)
+    env, sections = page.environment, []
+    for row in SECTIONS:
+        shown = [each for each in row if each.collect is None or data.parts.get(each.name)]
+        texts = [env.from_string(each.template) if each.template else f"{each.name}.html.j2" for each in shown]
+        sections.append([(each.name, text) for each, text in zip(shown, texts, strict=True)])
     return page.render(
         data=data,
+        sections=sections,
         headline=words.headline(data),
-        gap=words.gap_name(data),
+        gap=gap_words(data.fairness),
         base=words.score_words(data, data.base),
         steps=steps,
         now=steps[data.chosen],
-        curves=[draw_curves(pair) for pair in data.compared.curves] if data.compared else [],
-        proxy=PROXY,
-        widest=_widest(data),
         payload=_embedded(_payload(data, steps)),
         style=safe(style()),
         library=safe(library),
         script=safe(script),
         policy=policy(library, script),
     )
-
-
-def _widest(data: ReportData) -> float:
-    """The largest share of a feature in the gap, for the bars."""
-    features = () if data.gap_features is None else data.gap_features.features
-    return max((abs(share) for each in features for share in (each.base, each.fair)), default=0.0) or 1.0
 
 
 def _payload(data: ReportData, steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -350,11 +299,6 @@ def _plotting_library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, which puts ``vegaEmbed`` into the page."""
     vl_convert = from_extra("vl_convert", "pages", "the report")
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-
-
-def _own_script() -> str:
-    parts = "\n".join(static("evenout.report", name) for name in _SCRIPTS)
-    return f'(() => {{\n"use strict";\n{parts}}})();'
 
 
 @without_old_names

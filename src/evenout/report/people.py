@@ -7,24 +7,33 @@ from typing import TypeAlias
 import numpy as np
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.report.data import Moves, Person, Range
+from evenout.report.privacy import Range
 
 LISTED_PEOPLE = 1000
 Namer: TypeAlias = Callable[[int], tuple[str, str | None]]
 
 
 @dataclass(frozen=True)
-class Crossing:
-    """The rows that are flagged by one of two scores alone, shape (m,), and their ranks by the second one."""
+class Moves:
+    """Who crosses the line between flagged and not flagged, against the base ensemble.
 
-    rows: IntArray
-    ranks: IntArray
+    ``listed`` holds places in the report's ``people``, ``ranks`` the rank that each of them has now.
+    """
+
+    enter: Range
+    leave: Range
+    listed: tuple[int, ...]
+    ranks: tuple[int, ...]
 
 
-def crossing(scores: FloatArray, flagged: BoolArray, base_flagged: BoolArray) -> Crossing:
-    """Rows whose flag differs from that of the base ensemble."""
-    rows = np.flatnonzero(flagged != base_flagged)
-    return Crossing(rows, ranks_of(scores, rows))
+@dataclass(frozen=True)
+class Person:
+    """Someone who enters or leaves the flagged list at some alpha; rank 1 is the most outlying."""
+
+    id: str
+    rank: int
+    leaves: bool
+    group: str | None
 
 
 def ranks_of(scores: FloatArray, rows: IntArray) -> IntArray:
@@ -38,7 +47,7 @@ def ranks_of(scores: FloatArray, rows: IntArray) -> IntArray:
 
 
 def list_moves(
-    crossings: Sequence[Crossing],
+    crossings: Sequence[tuple[IntArray, IntArray]],
     base: FloatArray,
     base_flagged: BoolArray,
     name: Namer,
@@ -48,8 +57,8 @@ def list_moves(
 
     Parameters
     ----------
-    crossings : sequence of Crossing
-        One per step.
+    crossings : sequence of pairs of arrays of shape (m,)
+        Of each step, the rows whose flag differs from that of the base ensemble, and their ranks there.
     base, base_flagged : arrays of shape (n,)
         The base ensemble's score, and whom it flags.
     name : callable
@@ -57,46 +66,30 @@ def list_moves(
     smallest : int
         If fewer people enter, or leave, at a step, they are neither counted nor listed there.
     """
-    counts = [_count(c.rows, base_flagged) for c in crossings]
-    shown = [_shown(c, base_flagged, count, smallest) for c, count in zip(crossings, counts, strict=True)]
-    rows = np.unique(np.concatenate([c.rows for c in shown]))
-    base_ranks = ranks_of(base, rows)
-    moved = np.zeros(len(rows), dtype=np.intp)
-    for c in shown:
-        place = np.searchsorted(rows, c.rows)
-        moved[place] = np.maximum(moved[place], np.abs(c.ranks - base_ranks[place]))
+    counts, shown = [], []
+    for rows, ranks in crossings:
+        leaves = base_flagged[rows].astype(np.intp)
+        counts.append((len(rows) - int(leaves.sum()), int(leaves.sum())))
+        keep = np.array([n >= smallest for n in counts[-1]])[leaves]
+        shown.append((rows[keep], ranks[keep]))
+    every = np.unique(np.concatenate([rows for rows, _ in shown]))
+    base_ranks = ranks_of(base, every)
+    moved = np.zeros(len(every), dtype=np.intp)
+    for rows, ranks in shown:
+        at = np.searchsorted(every, rows)
+        moved[at] = np.maximum(moved[at], np.abs(ranks - base_ranks[at]))
     most = np.argsort(-moved, kind="stable")[:LISTED_PEOPLE]
     place_of = np.full(len(base), -1, dtype=np.intp)
-    place_of[rows[most]] = np.arange(len(most))
+    place_of[every[most]] = np.arange(len(most))
     people = []
-    for row, rank in zip(rows[most].tolist(), base_ranks[most].tolist(), strict=True):
+    for row, rank in zip(every[most].tolist(), base_ranks[most].tolist(), strict=True):
         identity, group = name(row)
         people.append(Person(identity, rank, bool(base_flagged[row]), group))
-    moves = [_moves(c, count, place_of, smallest) for c, count in zip(shown, counts, strict=True)]
+    moves = []
+    for (rows, ranks), count in zip(shown, counts, strict=True):
+        places = place_of[rows]
+        order = np.argsort(places)[(places < 0).sum() :]
+        # Nobody is nobody; a few are "fewer than".
+        enter, leave = ((1, smallest - 1) if 0 < n < smallest else (n, n) for n in count)
+        moves.append(Moves(enter, leave, tuple(places[order].tolist()), tuple(ranks[order].tolist())))
     return tuple(people), tuple(moves)
-
-
-def _count(rows: IntArray, base_flagged: BoolArray) -> tuple[int, int]:
-    """How many enter, how many leave."""
-    leave = int(base_flagged[rows].sum())
-    return len(rows) - leave, leave
-
-
-def _shown(c: Crossing, base_flagged: BoolArray, count: tuple[int, int], smallest: int) -> Crossing:
-    """The rows of each direction that has enough of them."""
-    enough = np.array([n >= smallest for n in count])
-    keep = enough[base_flagged[c.rows].astype(np.intp)]
-    return Crossing(c.rows[keep], c.ranks[keep])
-
-
-def _moves(c: Crossing, count: tuple[int, int], place_of: IntArray, smallest: int) -> Moves:
-    places = place_of[c.rows]
-    known = np.flatnonzero(places >= 0)
-    order = known[np.argsort(places[known])]
-    enter, leave = (_guarded(n, smallest) for n in count)
-    return Moves(enter, leave, tuple(places[order].tolist()), tuple(c.ranks[order].tolist()))
-
-
-def _guarded(count: int, smallest: int) -> Range:
-    """Nobody is nobody; a few are "fewer than"."""
-    return (1, smallest - 1) if 0 < count < smallest else (count, count)

@@ -1,10 +1,13 @@
 """What may be shown of small cells: ranges in place of counts, wide bins in place of narrow ones."""
 
+from typing import TypeAlias
+
 import numpy as np
 
 from evenout.core.types import FloatArray, IntArray
 
 SMALLEST_CELL = 10
+Range: TypeAlias = tuple[float, float]  # the lowest and the highest value that a page gives away
 
 
 def guard_counts(counts: IntArray, rest: IntArray, smallest: int) -> tuple[IntArray, IntArray]:

@@ -1,19 +1,18 @@
 """The features behind the gap between groups, and the reasons of people, where these are asked for."""
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from evenout.core.types import FloatArray, IntArray
-from evenout.estimator import FairOutlierEnsemble
+from evenout.core.types import IntArray
+from evenout.outcome import short_name
 from evenout.reasons.explain import explain_rows
 from evenout.reasons.explanation import Explanation
-from evenout.report.data import GapFeature, GapFeatures, Reasoned
-from evenout.report.groups import People, shortened
-from evenout.report.people import Namer, ranks_of
-
-if TYPE_CHECKING:
-    from evenout.tables.encoder import TableEncoder
+from evenout.reasons.words import PROXY
+from evenout.report.data import Fitted
+from evenout.report.groups import shortened
+from evenout.report.people import ranks_of
 
 _ROWS = 1000  # of each of two groups, at most
 _FEATURES = 10
@@ -21,96 +20,112 @@ _PEOPLE = 20  # in each list
 _TEXT = 400  # characters of a reason
 
 
-def gap_features(
-    model: FairOutlierEnsemble, X: Any, base: FloatArray, people: People, table: "TableEncoder | None", used: Any = None
-) -> GapFeatures | None:
-    """The two groups whose mean base scores (n,) lie furthest apart, and what each feature has to do with it.
+@dataclass(frozen=True)
+class GapFeature:
+    """A feature's share of the gap between two groups, before and after fairness, and whether it tells the group."""
 
-    ``used`` are the groups of the rows, where detectors use them.
+    name: str
+    base: float
+    fair: float
+    tells: bool
+
+
+@dataclass(frozen=True)
+class GapFeatures:
+    """The two groups that lie furthest apart before fairness, their gap in ``rows`` of their people, by feature."""
+
+    high: str
+    low: str
+    rows: int
+    base: float
+    fair: float
+    features: tuple[GapFeature, ...]
+
+    @property
+    def widest(self) -> float:
+        """The largest share, for the bars."""
+        return max((abs(share) for each in self.features for share in (each.base, each.fair)), default=0.0) or 1.0
+
+
+@dataclass(frozen=True)
+class Reasoned:
+    """A person with ranks before and after fairness, reasons, and what fairness did; ``group`` only where shown."""
+
+    id: str
+    rank_before: int
+    rank_now: int
+    reasons: tuple[str, ...]
+    moved: str
+    group: str | None
+
+
+def gap_features(fitted: Fitted) -> GapFeatures | None:
+    """The two groups whose mean base scores lie furthest apart, and what each feature has to do with it.
 
     Parts beside the typical row of all add up to scores, so their means in two groups add up to the gap of these.
     """
+    people, base = fitted.people, fitted.scores[0]
     sizes = people.sizes[: people.n_groups]
     shown = np.flatnonzero(sizes >= max(people.smallest, 2))
-    if len(shown) < 2 or model._result.background is None:
+    if len(shown) < 2 or fitted.model._result.background is None:
         return None
     means = np.bincount(people.codes, weights=base, minlength=len(people.sizes))[shown] / sizes[shown]
     high, low = int(shown[means.argmax()]), int(shown[means.argmin()])
     rows = [_evenly(np.flatnonzero(people.codes == group)) for group in (high, low)]
     every = np.concatenate(rows)
-    beside = {"table": table, "sensitive_features": _taken(used, every)}
-    found = explain_rows(model, _taken(X, every), 1, baseline="typical", **beside)
-    parts, first = found.parts.parts, len(rows[0])
+    told = _explained(fitted, every, 1, baseline="typical")
+    parts, first = told.parts.parts, len(rows[0])
     gaps = parts[:first].mean(axis=0) - parts[first:].mean(axis=0)
     order = np.argsort(-np.abs(gaps).max(axis=1), kind="stable")
     features = [
-        GapFeature(shortened(found.feature_names[j]), float(gaps[j, 0]), float(gaps[j, 1]), _known(found.tells[j]))
+        GapFeature(shortened(told.feature_names[j]), float(gaps[j, 0]), float(gaps[j, 1]), bool(told.tells[j] >= PROXY))
         for j in order[:_FEATURES]
     ]
     others = gaps[order[_FEATURES:]].sum(axis=0)
     if len(order) > _FEATURES:
-        features.append(GapFeature(f"{len(order) - _FEATURES} others", float(others[0]), float(others[1]), None))
+        features.append(GapFeature(f"{len(order) - _FEATURES} others", float(others[0]), float(others[1]), False))
     before, after = gaps.sum(axis=0).tolist()
     names = shortened(people.names[high]), shortened(people.names[low])
     return GapFeatures(names[0], names[1], len(parts), before, after, tuple(features))
 
 
-def _known(share: float) -> float | None:
-    return None if np.isnan(share) else float(share)
-
-
-def reasoned_people(
-    model: FairOutlierEnsemble,
-    X: Any,
-    scores: tuple[FloatArray, FloatArray],
-    people: People,
-    name: Namer,
-    *,
-    n_reasons: int,
-    smallest: int,
-    table: "TableEncoder | None",
-    used: Any = None,
-) -> tuple[tuple[str, tuple[Reasoned, ...]], ...]:
+def reasoned_people(fitted: Fitted) -> dict[str, tuple[Reasoned, ...]] | None:
     """Who enters the list, who leaves it and who stays, the most unusual first, each with reasons.
 
-    ``scores`` (n,) are those before and after fairness. Where fewer than ``smallest`` people enter or leave, nobody is
-    named; without reasons nobody at all.
+    Where too few people enter or leave, nobody is named; without reasons nobody at all.
     """
-    if not n_reasons:
-        return ()
-    before, after = (score > people.threshold(score) for score in scores)
+    people, scores = fitted.people, fitted.scores
+    if not fitted.reasons:
+        return None
+    before, after = map(people.flagged, scores)
     lists = {"enter": after & ~before, "leave": before & ~after, "stay": before & after}
     chosen = {}
-    for which, rows in lists.items():
-        places = np.flatnonzero(rows)
-        order = np.argsort(-scores[0 if which == "leave" else 1][places], kind="stable")[:_PEOPLE]
-        chosen[which] = places[order] if len(places) >= smallest else places[:0]
+    for which, flagged in lists.items():
+        rows = np.flatnonzero(flagged)
+        order = np.argsort(-scores[0 if which == "leave" else 1][rows], kind="stable")[:_PEOPLE]
+        chosen[which] = rows[order] if len(rows) >= people.smallest else rows[:0]
     every = np.concatenate([*chosen.values()])
     if not len(every):
-        return ()
-    beside = {"table": table, "sensitive_features": _taken(used, every)}
-    found = explain_rows(model, _taken(X, every), n_reasons, rows="people", **beside)
-    ranks = np.column_stack([ranks_of(score, every) for score in scores])
-    told, first = [], 0
-    for which, places in chosen.items():
-        last = first + len(places)
-        each = (_reasoned(found, row, name(int(every[row])), ranks[row]) for row in range(first, last))
-        told.append((which, tuple(each)))
-        first = last
-    return tuple(told)
-
-
-def _reasoned(found: Explanation, row: int, named: tuple[str, str | None], ranks: IntArray) -> Reasoned:
-    (identity, group), (before, now) = named, ranks.tolist()
-    texts = [text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…" for text in found.texts(row)]
-    return Reasoned(identity, before, now, tuple(texts[: found.n_given(row)]), found.move_words(row), group)
-
-
-def _evenly(places: IntArray) -> IntArray:
-    return places[np.linspace(0, len(places) - 1, min(_ROWS, len(places))).round().astype(np.intp)]
-
-
-def _taken(X: Any, places: IntArray) -> Any:
-    if X is None:
         return None
-    return X.iloc[places] if hasattr(X, "iloc") else np.asarray(X)[places]
+    told = _explained(fitted, every, fitted.reasons, rows="people")
+    ranks = np.column_stack([ranks_of(score, every) for score in scores])
+    each = []
+    for place, row in enumerate(every.tolist()):
+        texts = [short_name(text, _TEXT) for text in told.texts(place)][: told.n_given(place)]
+        identity, group = fitted.name(row)
+        was, now = ranks[place].tolist()
+        each.append(Reasoned(identity, was, now, tuple(texts), told.move_words(place), group))
+    ends = np.cumsum([len(rows) for rows in chosen.values()]).tolist()
+    return {which: tuple(each[end - len(rows) : end]) for (which, rows), end in zip(chosen.items(), ends, strict=True)}
+
+
+def _evenly(rows: IntArray) -> IntArray:
+    return rows[np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).round().astype(np.intp)]
+
+
+def _explained(fitted: Fitted, places: IntArray, n_reasons: int, **settings: Any) -> Explanation:
+    """The reasons of some rows."""
+    X, used = fitted.X, fitted.used
+    some = X.iloc[places] if hasattr(X, "iloc") else np.asarray(X)[places]
+    beside: dict[str, Any] = {"table": fitted.table, "sensitive_features": None if used is None else used[places]}
+    return explain_rows(fitted.model, some, n_reasons, **beside, **settings)

@@ -3,11 +3,9 @@
 import math
 from typing import Any, NamedTuple
 
-from evenout.fitting.words import gap_words
-from evenout.outcome import detection_verdict, flags_verdict
-from evenout.report.data import Range, ReportData, Score, Step
-
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+from evenout.outcome import detection_verdict, flags_verdict, gap_words, number, percent, scientific
+from evenout.report.data import ReportData, Score, Step
+from evenout.report.privacy import Range
 
 
 class Headline(NamedTuple):
@@ -20,33 +18,32 @@ class Headline(NamedTuple):
 
 def headline(data: ReportData) -> Headline:
     """What came of the fit, with what speaks against it said first."""
-    request = data.request
+    outcome, by_flags = data.outcome, data.outcome.kind == "flag_rate_ratio"
+    gap, asked = gap_words(data.fairness), outcome.asked is not None
     if data.n_groups < 2:
         text = "Fewer than two groups have enough people to be compared, so the scores are the base scores."
         return Headline("neutral", "There is nobody to compare", text)
-    if request.kind == "alpha":
+    if outcome.kind == "alpha":
         return Headline("neutral", "The fairness pressure was set by hand", _given_alpha(data))
     if not data.gap_detected:
-        gap = gap_name(data) if request.kind == "bias_reduction" else "gap in flag rates"
-        return Headline("neutral", f"No {gap} was detected", _no_gap(data))
+        return Headline("neutral", f"No {'gap in flag rates' if by_flags else gap} was detected", _no_gap(data))
     changed = data.steps[data.chosen].alpha > 0
-    verdict = flags_verdict(*request.flags) if changed else ""
-    if not request.met and request.reached is not None:
-        return Headline("caution", _missed_title(data), f"{verdict} {_missed(data)}".strip())
+    verdict = flags_verdict(*data.flag_ratio) if changed else ""
+    if outcome.status in ("short", "unknown"):
+        title = "Flag rates may be less even than asked for"
+        if not by_flags:
+            smaller = f"smaller, but perhaps not by as much as {'asked' if asked else 'aimed at'}"
+            title = f"The {gap} is {smaller if outcome.reached > 0 else 'not smaller'}"
+        text = f"{verdict} {outcome.words} {_cost(data)} Other or more detectors may do better."
+        return Headline("caution", title, text.strip())
     if not changed:
-        return Headline("neutral", "Already even enough", f"{request.words} No pressure was needed.")
+        return Headline("neutral", "Already even enough", f"{outcome.words} No pressure was needed.")
     if verdict:
         title = "Scores are more even, flags are " + ("less even" if "less even" in verdict else "not")
-        return Headline("caution", title, f"{verdict} {request.words} {_cost(data)}")
-    title = "Flag rates are" if request.kind == "flag_rate_ratio" else f"The {gap_name(data)} is"
-    change = "more even" if request.kind == "flag_rate_ratio" else "smaller"
-    change += ", as asked" if request.explicit else ""
-    return Headline("good", f"{title} {change}", f"{request.words} {_flags(data)} {_cost(data)}")
-
-
-def gap_name(data: ReportData) -> str:
-    """What the bias measures, in plain words."""
-    return gap_words(data.fairness)
+        return Headline("caution", title, f"{verdict} {outcome.words} {_cost(data)}")
+    title = "Flag rates are more even" if by_flags else f"The {gap} is smaller"
+    text = f"{outcome.words} {_flags(data)} {_cost(data)}"
+    return Headline("good", f"{title}, as asked" if asked else title, text)
 
 
 def step_words(data: ReportData, place: int) -> dict[str, Any]:
@@ -120,38 +117,14 @@ def rate_text(rate: Range) -> str:
     return f"at most {high}" if rate[0] == 0 else f"{low}–{high}"
 
 
-def ratio_text(ratio: Range, asked: float = math.inf) -> str:
-    """Lowest over highest rate, or what may be said of it; with a third digit near what was asked for."""
-    low, high = (f"{end:.3f}" if 0 < abs(end - asked) < 0.005 else f"{end:.2f}" for end in ratio)
+def ratio_text(ratio: Range) -> str:
+    """Lowest over highest rate, or what may be said of it."""
+    low, high = (f"{end:.2f}" for end in ratio)
     if low == high:
         return low
     if ratio[1] >= 1:
         return f"at least {low}" if ratio[0] > 0 else "not shown"
     return f"at most {high}" if ratio[0] == 0 else f"{low}–{high}"
-
-
-def number(value: float | None) -> str:
-    """Four decimals for small numbers, three digits that count for the others; a true minus."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    if abs(value) >= 1e6:
-        return scientific(value)
-    digits = 4 if abs(value) < 0.1 else 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
-    text = f"{value:,.{digits}f}"
-    return (text[1:] if float(text.replace(",", "")) == 0 and value < 0 else text).replace("-", "−")
-
-
-def scientific(value: float) -> str:
-    """``2.33 × 10⁶`` for large and small numbers, three digits otherwise."""
-    if value == 0 or 1e-3 <= abs(value) < 1e4:
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-    mantissa, exponent = f"{value:.2e}".split("e")
-    return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}"
-
-
-def percent(share: float) -> str:
-    """A share without decimals."""
-    return f"{100 * share:.0f}%"
 
 
 def _setting(data: ReportData, place: int) -> str:
@@ -165,8 +138,9 @@ def _summary(data: ReportData, place: int) -> str:
     setting = _setting(data, place).replace(" · ", ", ")
     opening = f"Alpha {scientific(step.alpha)}" + (f" ({setting})" if setting else "")
     parts = [
-        f"{opening}: the {gap_name(data)} is {number(bias_shown(step.score))} for unseen people (95% interval "
-        f"{_interval(step.score.interval)}); before: {number(bias_shown(base))} ({_interval(base.interval)}).",
+        f"{opening}: the {gap_words(data.fairness)} is {number(bias_shown(step.score))} for unseen people "
+        f"(95% interval {_interval(step.score.interval)}); before: {number(bias_shown(base))} "
+        f"({_interval(base.interval)}).",
         f"Lowest over highest flag rate: {ratio_text(step.score.flags.ratio)}; before: {ratio_text(base.flags.ratio)}. "
         f"Lowest over highest rate of not being flagged: {ratio_text(step.score.flags.unflagged)}; "
         f"before: {ratio_text(base.flags.unflagged)}.",
@@ -225,7 +199,7 @@ def _cost(data: ReportData) -> str:
 
 def _no_gap(data: ReportData) -> str:
     p, what = "", "flag rates"
-    if data.request.kind == "bias_reduction":
+    if data.outcome.kind == "bias_reduction":
         p = "" if math.isnan(data.gap_p_value) else f" (p = {data.gap_p_value:.2g} for “no gap”)"
         what = "average base scores"
     return (
@@ -238,28 +212,15 @@ def _given_alpha(data: ReportData) -> str:
     step = data.steps[data.chosen]
     doubt = "" if data.gap_detected else " But what differed before was within sampling noise."
     return (
-        f"Alpha {scientific(step.alpha)} was given. For unseen people the {gap_name(data)} goes from "
+        f"Alpha {scientific(step.alpha)} was given. For unseen people the {gap_words(data.fairness)} goes from "
         f"{number(bias_shown(data.base))} to {number(bias_shown(step.score))}.{doubt} {_cost(data)}"
     )
-
-
-def _missed_title(data: ReportData) -> str:
-    request = data.request
-    if request.kind == "flag_rate_ratio":
-        return "Flag rates may be less even than asked for"
-    smaller = request.reached is not None and request.reached > 0
-    goal = "asked" if request.explicit else "aimed at"
-    return f"The {gap_name(data)} is {f'smaller, but perhaps not by as much as {goal}' if smaller else 'not smaller'}"
-
-
-def _missed(data: ReportData) -> str:
-    return f"{data.request.words} {_cost(data)} Other or more detectors may do better."
 
 
 def _flags(data: ReportData) -> str:
     """How even the flags are: something else than even averages."""
     now, before = data.steps[data.chosen].score.flags, data.base.flags
-    even = "" if data.request.kind == "flag_rate_ratio" else "Equal averages are not equal flags. "
+    even = "" if data.outcome.kind == "flag_rate_ratio" else "Equal averages are not equal flags. "
     return (
         f"{even}Of the rows shown here {percent(data.contamination)} are flagged: the lowest flag rate is "
         f"{ratio_text(now.ratio)} of the highest, before {ratio_text(before.ratio)}; the lowest rate of not being "

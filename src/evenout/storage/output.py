@@ -66,11 +66,11 @@ def atomic_file(out: Path) -> Iterator[Path]:
         (work / out.name).replace(out)
 
 
-def require_apart(out: Path, *inputs: Path) -> None:
+def require_apart(out: Path, *inputs: Path, option: str = "--out") -> None:
     """Raise a ValueError if a result at ``out`` would replace one of the files that it is computed from."""
     for path in inputs:
         if out.exists() and path.exists() and out.samefile(path):
-            raise ValueError(f"--out {out} would replace the file that it is computed from; choose another place")
+            raise ValueError(f"{option} {out} would replace the file that it is computed from; choose another place")
 
 
 def finite(value: Any) -> Any:
