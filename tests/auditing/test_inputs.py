@@ -52,8 +52,8 @@ def quick(scores=SCORES, sensitive=GROUPS, **more):
             r"fewer than two groups have 30 .*too small: 'a' \(2\), 'b' \(2\)",
         ),
         (lambda: quick(labels=[0, 1, 1]), "labels has 3 rows, but scores has 4"),
-        (lambda: quick(labels=[-1, 1, 1, -1]), "labels is -1 in row 0; labels are 1 for an outlier, 0 for none"),
-        (lambda: quick(labels=["ja", "nein", "ja", "ja"]), "labels is 'ja' in row 0; labels are"),
+        (lambda: quick(labels=[-1, 1, 1, -1]), "labels is '-1' in row 0; labels must be 0, or 1 for an outlier"),
+        (lambda: quick(labels=["ja", "nein", "ja", "ja"]), "labels is 'ja' in row 0; labels must be"),
         (lambda: quick(labels=[None, np.nan, None, None]), "labels has no label at all"),
         (lambda: quick(label_propensity=0.5), "label_propensity goes with labels, which are missing"),
         (lambda: quick(labels=[0, 1, None, 1], label_propensity=0.0), "label_propensity must be a chance above 0"),
@@ -68,7 +68,7 @@ def quick(scores=SCORES, sensitive=GROUPS, **more):
         (lambda: quick(labels=[1, 1, 1, 1]), "labels is 1 in every row; to evaluate, both 0 and 1 must occur"),
         (
             lambda: quick(labels=[[0], [1], [1], [0]]),
-            "labels must hold one value per row, .4,., got shape .4, 1.",
+            "labels must hold one label per row, shape .4,., got shape .4, 1.",
         ),
         (lambda: quick(X=[[1.0], [2.0]]), "X has 2 rows, but scores has 4"),
         (
