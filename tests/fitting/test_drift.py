@@ -54,7 +54,7 @@ def test_what_is_said_is_about_the_people_of_now(gap, tmp_path):
     assert "rows like the last 1,500" in found.words
     assert "'b' changed after the first 8,000 rows" in found.words
     assert f"{found.drift.reached:.0%} of the gap between groups is gone on rows of then and now" in found.words
-    save_model(model, tmp_path / "model.skops")
+    save_model(model, tmp_path / "model.skops", updatable=True)
     again = load_model(tmp_path / "model.skops")
     assert again.outcome_ == found
     for one in (model, again):
@@ -117,7 +117,7 @@ def test_too_few_rows_of_now_leave_the_outcome_unknown_until_there_are_more(tmp_
         update(model, 70, 0, 2 * OTHER)
     assert (model.outcome_.status, model.outcome_.doubt, model.n_rows_) == ("unknown", "drift", 8070)
     assert "rows of 'a', 'b' have changed" in model.outcome_.words or "rows of 'b' have changed" in model.outcome_.words
-    save_model(model, tmp_path / "model.skops")
+    save_model(model, tmp_path / "model.skops", updatable=True)
     model = load_model(tmp_path / "model.skops")
     with pytest.warns(UnknownOutcomeWarning):
         assert model.at(bias_reduction=0.5).outcome_.doubt == "drift"
