@@ -397,7 +397,6 @@ class FitResult:
         sample, rates = self.seen.sample, np.full_like(self.flag_rates, np.nan)
         if saved:
             path, choice, ratio, price = settle(settings, self.path, self.seen)
-            choice = choice if self.drift is None else self.drift.doubted(choice)
         else:
             if settings.flag_rate_ratio is not None:
                 self.require_rows("at(flag_rate_ratio=...)")
@@ -406,6 +405,7 @@ class FitResult:
                 self.require_rows("at()")
             path = self.path.towards(None) if self.path.rule is not None else self.path
             choice = choose_place(settings, path, self.seen)
+        choice = choice if self.drift is None else self.drift.doubted(choice)
         mixture = path.mixture(choice.alpha)
         fair = mixture.apply(self.S, self.target)
         both = np.column_stack([self.target, fair])
