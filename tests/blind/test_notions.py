@@ -86,7 +86,7 @@ def test_known_outliers(rows, unseen):
     with pytest.raises(ValueError, match="labels is missing"):
         repair.fit(t, X, sensitive_features=people["group"])
     repair.fit(t, X, sensitive_features=people["group"], labels=label)
-    assert [*repair.lambda_] == ["0 among known outliers", "1 among known outliers"]
+    assert [*repair.lambda_] == ["group=0 among known outliers", "group=1 among known outliers"]
     of = unseen[4] == 1
     assert _gone(repair, unseen, unseen[2]["group"].to_numpy(), of=of) == pytest.approx(0.6, abs=0.2)
 

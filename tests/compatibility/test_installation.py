@@ -105,12 +105,12 @@ def test_fit_without_the_extra_for_pages_writes_all_but_the_report_and_says_so(t
 
 SMALL = """
 import numpy as np
-from evenout import FairOutlierEnsemble
+from evenout import FairOutlierEnsemble, Individual
 
 X, groups = np.random.default_rng(0).normal(size=(90, 3)), ["p", "q", "r"] * 30
-settings = {"alpha": 1.0, "random_state": 0, "length_scale": 1.0}
+settings = {"alpha": 1.0, "random_state": 0}
 detectors = [lambda X: X[:, 0] ** 2, lambda X: abs(X).sum(axis=1)]
-compiled = FairOutlierEnsemble(detectors, fairness="individual", **settings).fit(X, sensitive_features=groups)
+compiled = FairOutlierEnsemble(detectors, fairness=Individual(length_scale=1.0), **settings).fit(X, sensitive_features=groups)
 plain = FairOutlierEnsemble("precomputed", **settings).fit(X**2, sensitive_features=groups)
 """
 

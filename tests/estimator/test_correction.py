@@ -181,7 +181,7 @@ def test_a_saved_model_scores_the_same(tmp_path, classifier):
         "paper", correction=Resemblance(classifier=classifier, weights="free"), bias_reduction=0.5, random_state=0
     )
     model.fit(np.exp(X), sensitive_features=groups)
-    save_model(model, tmp_path / "m.skops")
+    save_model(model, tmp_path / "m.skops", updatable=True)
     again = load_model(tmp_path / "m.skops")
     X, _ = draw(200, 5)
     np.testing.assert_array_equal(again.outlier_scores(X), model.outlier_scores(X))

@@ -243,7 +243,7 @@ def test_scores_too_large_are_one_clear_error(size, make_table):
     table = make_table(20, 1)
     table.values[4, 0] = size
     scores, groups = table.values[:, 0], {"sensitive_features": table.names}
-    message = f"scores has {size:.3g} in row 4; rescale values above 1e+30 in magnitude"
+    message = f"scores has the value {size:.3g} (first: row 4); rescale values above 1e+30 in magnitude"
     for call in (
         lambda: metrics.demographic_parity(scores, **groups),
         lambda: metrics.individual_unfairness(scores, table.values, **groups),
