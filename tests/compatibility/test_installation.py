@@ -110,7 +110,8 @@ from evenout import FairOutlierEnsemble, Individual
 X, groups = np.random.default_rng(0).normal(size=(90, 3)), ["p", "q", "r"] * 30
 settings = {"alpha": 1.0, "random_state": 0}
 detectors = [lambda X: X[:, 0] ** 2, lambda X: abs(X).sum(axis=1)]
-compiled = FairOutlierEnsemble(detectors, fairness=Individual(length_scale=1.0), **settings).fit(X, sensitive_features=groups)
+alike = Individual(length_scale=1.0)
+compiled = FairOutlierEnsemble(detectors, fairness=alike, **settings).fit(X, sensitive_features=groups)
 plain = FairOutlierEnsemble("precomputed", **settings).fit(X**2, sensitive_features=groups)
 """
 
