@@ -20,7 +20,7 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).parents[1]
 
-KINDS = (".py", "/py.typed", ".csv.gz", ".j2", ".js", ".css", ".md")  # files of the package
+KINDS = (".py", "/py.typed", ".csv.gz", ".j2", ".js", ".css", ".md", ".toml")  # files of the package
 TOP = {  # of the source distribution
     *("benchmarks", "docs", "examples", "src", "tests", "tools", ".ci", ".gitignore", "Makefile", "conftest.py"),
     ".pre-commit-config.yaml",

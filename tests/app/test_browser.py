@@ -192,6 +192,13 @@ def test_the_way_to_a_fair_score_its_reasons_its_audit_and_new_rows(tab, people,
     finished(page)
     assert list(pd.read_csv(download(page, "scores.csv")).columns) == ["id", "fair_score", "flagged"]
     page.goto(result)
+    page.click(test_id("score-new"))
+    bring(page, tmp_path / "new.csv")
+    choose(page, "plan")
+    page.click(test_id("run"))
+    finished(page)
+    assert {"score", "chance"} <= {*pd.read_csv(download(page, "plan.csv"))["chosen by"]}
+    page.goto(result)
     page.click(test_id("audit-scores"))
     page.wait_for_selector(test_id("columns-done"))
     choose(page, "audit")
