@@ -150,8 +150,9 @@ def test_failure_leaves_the_old_page(case, tmp_path):
 def test_million_rows_stay_below_six_megabytes(tmp_path):
     n = 1_000_000
     rng = np.random.default_rng(0)
-    groups = rng.integers(0, 30, n)
-    X = rng.gamma(2.0, 1.0, (n, 3)) * (1 + 0.02 * groups[:, None])
+    number = rng.integers(0, 30, n)
+    X = rng.gamma(2.0, 1.0, (n, 3)) * (1 + 0.02 * number[:, None])
+    groups = number.astype(str)
     model = FairOutlierEnsemble("precomputed", combination="average", alpha=1e6, random_state=0)
     model.fit(X, sensitive_features=groups)
     ids = np.full(n, "x" * 200, dtype=object)
