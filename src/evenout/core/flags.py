@@ -205,19 +205,6 @@ class FlagRows:
         """Lowest over highest share of marked rows (n, m) of groups that are compared, shape (m,)."""
         return lowest_over_highest(self.sample.means(marked), self.compares)
 
-    def spread(self, V: FloatArray, share: float, counted: float | None = None) -> float:
-        """What other rows would make of a rule: the standard error of the log of its ratio of flag rates.
-
-        By the jackknife over folds: the rules V (K, 1, k + 1), each solved without a fold, flag the same rows. Where
-        more rows than these were ``counted``, only these have had a say in the rule, and the others show what it does.
-        """
-        if not self.compares.any():
-            return float("nan")
-        rules = np.stack([self.flagged(np.broadcast_to(rule, V.shape), share)[:, 0] for rule in V], axis=1)
-        ratio = np.log(np.maximum(self.ratio(rules), 1.0 / len(self.t)))
-        known = 1.0 if counted is None else min(1.0, self.sample.size.sum() / counted)
-        return float(np.sqrt((len(V) - 1) * ratio.var() * known))
-
     def without(self, fold: int) -> FloatArray:
         """The columns of all rows, as far as they can be known without a fold, shape (n, k)."""
         if self.nested is None:

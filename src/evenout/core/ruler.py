@@ -298,13 +298,11 @@ class Means:
         tested = [p for p in p_values if not np.isnan(p)]
         return min(1.0, len(tested) * min(tested)) if tested else float("nan")
 
-    def rows_worth(self, spread: float = 0.0) -> FloatArray:
-        """Independent rows that each rate is worth by its variance and that of a rule's own ``spread``, shape (G,)."""
+    def rows_worth(self) -> FloatArray:
+        """Independent rows that each rate is worth by its variance, shape (G,)."""
         binary, noise = self.mean * (1.0 - self.mean), np.diag(self.cov)
         some = (binary > 0) & (noise > 0)
-        rows = np.where(some, 1.0 + binary / np.where(some, noise, 1.0), self.size)
-        noise = np.where(binary > 0, binary / rows + (self.mean * spread) ** 2 / 2.0, 1.0)
-        return np.where(binary > 0, binary / noise, rows) if spread else rows
+        return np.where(some, 1.0 + binary / np.where(some, noise, 1.0), self.size)
 
     def correlation(self) -> FloatArray:
         """Of the means, shape (G, G)."""
@@ -533,11 +531,8 @@ def lowest_over_highest(means: FloatArray, compares: BoolArray) -> FloatArray:
     return worst
 
 
-def noisy_ratios(rates: Means, spread: float | None = None) -> FloatArray:
-    """What sampling noise makes of the ratio of counted rates, many times.
-
-    ``spread`` is the noise of the rule itself, in the logarithm of the ratio; see `evenout.core.flags.FlagRows.spread`.
-    """
+def noisy_ratios(rates: Means) -> FloatArray:
+    """Ratios of rates drawn around the counted ones, with their sampling noise."""
     rng, some = np.random.default_rng(0), np.flatnonzero(rates.compares.any(axis=0))
     rows, mean = rates.rows_worth()[some], rates.mean[some]
     shapes = mean * rows + 0.5, (1.0 - mean) * rows + 0.5
@@ -548,34 +543,30 @@ def noisy_ratios(rates: Means, spread: float | None = None) -> FloatArray:
         values, vectors = np.linalg.eigh(together)
         normal = rng.standard_normal((_DRAWS, len(some))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
         drawn = betaincinv(*shapes, ndtr(normal))
-    if spread is not None:
-        drawn *= np.exp(spread / np.sqrt(2.0) * rng.normal(size=drawn.shape))
     return lowest_over_highest(drawn.T, rates.compares[np.ix_(some, some)])
 
 
-def estimate_ratio(rates: Means, spread: float | None = None, confidence: float = 0.95) -> RatioEstimate:
+def estimate_ratio(rates: Means, *, solved: bool = False, confidence: float = 0.95) -> RatioEstimate:
     """Lowest over highest flag rate of groups that are compared, with its error and interval.
 
     Noise spreads rates, so a counted ratio is a little low, and a resampled one lower still: the interval is that of
     the most uneven pair (`extreme_ends`), which holds 1 where all groups are alike.
 
-    A rule that was *solved* for even counts evens out chance along with the gap: without each fold counts come out as
-    asked, and on new rows the rule is off by that chance, one way or the other. Its ratio is the median of what noise
-    makes of the counts; see `noisy_ratios` for its ``spread``.
+    A rule that was ``solved`` for even counts evens out chance along with the gap. Its counts on held-out folds come
+    out as asked, since a chance surplus in one fold is a shortfall in the folds that the rule was solved on. On new
+    rows the rule is off by that chance, one way or the other: its ratio is the median of `noisy_ratios`.
     """
     compares = rates.compares
     if not compares.any():
         return RatioEstimate.unknown()
-    again, counted = noisy_ratios(rates, spread), rates.ratio()
-    value, rows = counted if spread is None else float(np.median(again)), rates.rows_worth(spread or 0.0)
-    some = np.flatnonzero(compares.any(axis=0))
-
-    mean, worth, own = rates.mean[some], np.maximum(rows[some], 1.0), np.ix_(some, some)
+    again, value, some = noisy_ratios(rates), rates.ratio(), np.flatnonzero(compares.any(axis=0))
+    mean, worth, own = rates.mean[some], np.maximum(rates.rows_worth()[some], 1.0), np.ix_(some, some)
     low, high = extreme_ends(
         mean, lambda z: wilson_interval(mean, worth, z), rates.correlation()[own], confidence,
         of_ratio=True, compared=compares[own],
     )  # fmt: skip
-    if spread is not None:
+    if solved:
+        value = float(np.median(again))
         low = min(low, float(np.percentile(again, 50.0 * (1.0 - confidence))))
     return RatioEstimate(value, float(again.std()), (min(low, value), max(min(high, 1.0), value)))
 

@@ -87,7 +87,7 @@ def _stated(
     ``V`` (K, 1, k + 1) are the weights of what was chosen, as each fold has them, ``rates`` the flag rates by these,
     ``asked`` is the ratio that was asked for, if one was, and a rule that was ``solved`` for is itself noisy.
     """
-    ratio = estimate_ratio(rates, rows.spread(V, share, rates.size.sum()) if solved else None)
+    ratio = estimate_ratio(rates, solved=solved)
     doubt = rows.sample.doubt
     given = asked is None and np.isnan(choice.asked)  # a place on the path: nothing was asked for
     if not doubt or not rows.compares.any() or (doubt == "labels" and given):
@@ -192,8 +192,8 @@ class EvenRule:
         V = fold_weights(without)
         rates = rows.measured(V, share) if looks.count is None else looks.count(without)
         before, after = (_standing(rows, score, share) for score in (rows.t, rows.t - looks.own @ own))
-        spread = rows.spread(V, share, rates.size.sum()) if without.any() else None
-        counted, ratio, noisy = estimate_ratio(rates), estimate_ratio(rates, spread), noisy_ratios(rates, spread)
+        counted, ratio = estimate_ratio(rates), estimate_ratio(rates, solved=bool(without.any()))
+        noisy = noisy_ratios(rates)
         stands_out = after / before if before > 0 else 1.0
         return cls(own, without, rows.flagged(V, share), counted, ratio, noisy, stands_out)
 
