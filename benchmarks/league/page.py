@@ -47,12 +47,12 @@ class League:
 
 def render(league: League) -> str:
     """The verdicts and the losses, as Markdown; `write_csv` has every comparison."""
-    return "\n\n".join([headline(league), summary(league), standings(league), "### Losses", losses(league)])
+    return "\n\n".join([headline(league), standings(league), "### Losses", losses(league)])
 
 
 def first_lines(league: League) -> str:
     """The outcome against each class of methods, for the README."""
-    return f"{headline(league)}\n\n{summary(league, by_scores=False)}"
+    return f"{headline(league)}\n\n{summary(league)}"
 
 
 def headline(league: League) -> str:
@@ -64,29 +64,27 @@ def headline(league: League) -> str:
     )
 
 
-def summary(league: League, *, by_scores: bool = True) -> str:
+def summary(league: League) -> str:
     """One row for each class of methods: blind, aware, and aware on evenout's base score."""
-    ranks, scores = (league.duels[measure] for measure in MEASURES)
     rows = []
     for words, members in _classes(league).items():
         if members:
-            duels = [each for each in ranks if each.method in members]
-            again = [each for each in scores if each.method in members]
+            counts = tally(each for each in league.duels["rank_bias"] if each.method in members)
             names = ", ".join(member.removesuffix(OUR_BASE) for member in members)
-            counts = map(str, tally(duels).values())
-            rows.append([f"{words}: {names}", *counts, *([_slashed(again)] if by_scores else [])])
-    return _table(["compared with", *OUTCOMES, *(["by scores"] if by_scores else [])], rows)
+            rows.append([f"{words}: {names}", *map(str, counts.values())])
+    return _table(["compared with", *OUTCOMES], rows)
 
 
 def standings(league: League) -> str:
     """One row for each method: its duels, and what it does to its own base at its fairest setting."""
-    head = ["method", *OUTCOMES, "AUC lead", "from the bases", "bias removed", "AUC lost", "CPU s"]
+    head = ["method", *OUTCOMES, "AUC lead", "from the bases", "by scores", "bias removed", "AUC lost", "CPU s"]
     rows = []
     for peer in league.peers:
-        duels = [each for each in league.duels["rank_bias"] if each.method == peer]
+        duels, again = ([each for each in league.duels[measure] if each.method == peer] for measure in MEASURES)
         met = [*map(str, tally(duels).values()), _lead(duels), _lead(duels, "base_difference")]
+        met.append("/".join(map(str, tally(again).values())))
         rows.append([league.named(peer), *met, *_alone(league, peer), _seconds(league, peer)])
-    own = [""] * (len(OUTCOMES) + 2)
+    own = [""] * (len(OUTCOMES) + 3)
     rows.append([f"`{league.champion}`", *own, *_alone(league, league.champion), _seconds(league, league.champion)])
     return _table(head, rows)
 
@@ -210,10 +208,6 @@ def _alone(league: League, method: str) -> list[str]:
     found = np.array(list(_fairest(league, method))).reshape(-1, 2)
     removed, lost = np.median(found, axis=0) if len(found) else (np.nan, np.nan)
     return [f"{removed:.0%}", f"{lost:.3f}"] if len(found) else ["–", "–"]
-
-
-def _slashed(duels: Iterable[Duel]) -> str:
-    return "/".join(str(count) for count in tally(duels).values())
 
 
 def _unbroken(cell: str) -> str:
