@@ -3,7 +3,8 @@
     python tools/time_production.py [--rows 1500] [--json]
 
 Each command runs in a process of its own, in the current environment; each section of the page runs as it stands, with
-its made-up table replaced. A first fit, which may have to compile, is not counted.
+its made-up table replaced. CPU seconds are shown beside the seconds of the clock, since a busy machine stretches only
+the latter. First runs, which may have to compile, are not counted.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import time
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -58,8 +60,24 @@ def readme_command(name: str, names: dict[str, str], **files: str) -> list[str]:
     return [words.get(word, word) for word in shlex.split(command[1])]
 
 
-def time_commands(name: str, rows: int) -> dict[str, float]:
-    """Run the README's commands on one table, in the current folder; seconds by command."""
+class Time(NamedTuple):
+    """Seconds of the clock, and of the processors in this process and its children."""
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def now(cls) -> "Time":
+        """Read both clocks."""
+        return cls(time.perf_counter(), sum(os.times()[:4]))
+
+    def since(self, start: "Time") -> "Time":
+        """Give the seconds since an earlier reading."""
+        return Time(round(self.wall - start.wall, 3), round(self.cpu - start.cpu, 3))
+
+
+def time_commands(name: str, rows: int) -> dict[str, Time]:
+    """Run the README's commands on one table, in the current folder; times by command."""
     table, names = TABLES[name](rows, 0), NAMES[name]
     table.to_csv("mine.csv", index=False)
     Path("new").mkdir()
@@ -71,26 +89,26 @@ def time_commands(name: str, rows: int) -> dict[str, float]:
     return {f"evenout {command}": run(readme_command(command, names, **files)) for command in COMMANDS}
 
 
-def run(arguments: list[str]) -> float:
-    """Run a command in a process of its own and give its seconds; of the app, until it prints its address."""
+def run(arguments: list[str]) -> Time:
+    """Run a command in a process of its own and give its time; of the app, until it prints its address."""
     program = [sys.executable, "-m", "evenout", *arguments]
-    start = time.perf_counter()
+    start = Time.now()
     if arguments[0] == "app":
         with subprocess.Popen([*program, "--no-browser"], stdout=subprocess.PIPE, text=True) as app:
             assert app.stdout is not None
-            first, seconds = app.stdout.readline(), time.perf_counter() - start
+            first, ready = app.stdout.readline(), Time.now()
             app.terminate()
         if "http" not in first:
             raise SystemExit("evenout app did not start")
-        return seconds
+        return Time(ready.wall, Time.now().cpu).since(start)  # processors count when a process has ended
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 3):  # 3: an alarm of watch
         raise SystemExit(f"evenout {shlex.join(arguments)} ended with status {done.returncode}\n{done.stderr}")
-    return time.perf_counter() - start
+    return Time.now().since(start)
 
 
-def time_sections(name: str, rows: int) -> dict[str, float]:
-    """Run the sections of the page on one table, in the current folder; seconds by section."""
+def time_sections(name: str, rows: int) -> dict[str, Time]:
+    """Run the sections of the page on one table, in the current folder; times by section."""
     names = NAMES[name]
     table = TABLES[name](rows, 0).rename(columns={**COLUMNS[name], names["sex"]: "sex", names["age"]: "age"})
     table["fraud"] = table[names["outcome"]].isin(["yes", "Y"])
@@ -98,21 +116,21 @@ def time_sections(name: str, rows: int) -> dict[str, float]:
     person = people.astype(object).iloc[0].to_dict()  # of whom the service is asked
     space = {"__name__": "__main__", "np": np, "pd": pd, "people": people, "table": table, "person": person}
     page = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
-    seconds = {}
+    times = {}
     for section in re.split(r"^## ", page, flags=re.MULTILINE)[2:]:  # what comes first makes up the table
         blocks = [text for _, language, text in FENCE.findall(section) if language == "pycon"]
         if blocks:
-            start = time.perf_counter()
+            start = Time.now()
             for text in blocks:
                 for example in doctest.DocTestParser().get_examples(text):
                     source = re.sub(r"^ask\(.*?\)", "ask(**person)", example.source)
                     exec(compile(source, "production.md", "single"), space)  # the project's own page
-            seconds[section.partition("\n")[0]] = time.perf_counter() - start
-    return seconds
+            times[section.partition("\n")[0]] = Time.now().since(start)
+    return times
 
 
-def measure(rows: int) -> dict[str, dict[str, float]]:
-    """Seconds of every command and section, by table."""
+def measure(rows: int) -> dict[str, dict[str, Time]]:
+    """Time every command and section, by table."""
     found, here = {}, Path.cwd()
     for name in TABLES:
         with tempfile.TemporaryDirectory() as folder:
@@ -121,6 +139,7 @@ def measure(rows: int) -> dict[str, dict[str, float]]:
                 found[name] = time_commands(name, rows)
                 with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
                     warnings.simplefilter("ignore")
+                    time_sections(name, 300)
                     found[name] |= time_sections(name, rows)
             finally:
                 os.chdir(here)
@@ -128,13 +147,25 @@ def measure(rows: int) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Print the seconds."""
+    """Print the times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1500)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     found = measure(arguments.rows)
-    print(json.dumps(found) if arguments.json else pd.DataFrame(found).round(1).to_string())
+    if arguments.json:
+        print(
+            json.dumps({name: {what: each._asdict() for what, each in times.items()} for name, times in found.items()})
+        )
+    else:
+        frame = pd.DataFrame(
+            {
+                (name, each): pd.Series({what: getattr(time, each) for what, time in times.items()})
+                for name, times in found.items()
+                for each in Time._fields
+            }
+        )
+        print(frame.round(1).to_string())
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def losses(league: League) -> str:
         ]
         for each in sorted(lost, key=lambda each: each.difference)
     ]  # fmt: skip
-    return _table(head, rows)
+    return _table(head, rows, texts=3)
 
 
 def write_csv(league: League, folder: Path) -> list[Path]:
@@ -207,7 +207,7 @@ def _alone(league: League, method: str) -> list[str]:
         return ["–", "–"]
     found = np.array(list(_fairest(league, method))).reshape(-1, 2)
     removed, lost = np.median(found, axis=0) if len(found) else (np.nan, np.nan)
-    return [f"{removed:.0%}", f"{lost:.3f}"] if len(found) else ["–", "–"]
+    return [f"{round(removed, 2) + 0.0:.0%}", f"{lost:.3f}"] if len(found) else ["–", "–"]
 
 
 def _unbroken(cell: str) -> str:
@@ -220,6 +220,7 @@ def _seconds(league: League, method: str) -> str:
     return f"{np.median(each):.1f}" if each else "–"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
+    """Markdown with so many columns of text, which begin at the left, before those of numbers."""
+    lines = [head, ["---"] * texts + ["---:"] * (len(head) - texts), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
