@@ -42,8 +42,10 @@ def main() -> None:
 
 
 def keep_shown(page: Any, step: str) -> None:
-    """Keep the first screen of those steps that the documentation shows."""
-    if step in SHOWN:
+    """Keep the first screen of those steps that the documentation shows; of a task, its settings and its command."""
+    if step == "fit":
+        page.locator("#settings").screenshot(path=IMAGES / SHOWN[step])
+    elif step in SHOWN:
         page.screenshot(path=IMAGES / SHOWN[step])
 
 

@@ -18,7 +18,7 @@ from evenout.storage.output import atomic_file
 from league.contract import Method, find_methods
 from league.duels import CHAMPION, MEASURES, to_dict
 from league.judging import Plan, Result, play
-from league.page import League, first_lines, render, write_into
+from league.page import League, first_lines, render, write_csv, write_into
 from league.tables import Source, halve, known_source, list_tables, own_source
 
 CAPTION = "AUC and gap between groups of every method at all of its settings, on judged halves"
@@ -43,6 +43,8 @@ def main() -> None:
             write_into(options.into, text)
         if options.first:
             write_into(options.first, first_lines(found))
+        for path in write_csv(found, options.csv) if options.csv else ():
+            print(path)
     except ValueError as error:
         sys.exit(f"error: {error}")
     if options.json:
@@ -193,6 +195,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables between the marks of this page")
     parser.add_argument("--first", type=Path, metavar="PAGE", help="put the first lines between the marks of this page")
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="draw the frontiers into this folder")
+    parser.add_argument("--csv", type=Path, metavar="FOLDER", help="write every comparison to CSV files in this folder")
     parser.add_argument("--json", action="store_true", help="everything as one object on the last line")
     return parser
 

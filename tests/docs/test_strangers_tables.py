@@ -1,8 +1,9 @@
-"""Five tasks from the README on two tables that nobody tuned for, by the README's own commands."""
+"""The README's commands and the code of ``docs/production.md`` on two tables that nobody tuned for."""
 
 import importlib.util
 import re
-import shlex
+import sys
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -13,18 +14,6 @@ from evenout.cli import main
 
 ROOT = Path(__file__).parents[2]
 ROWS = 500
-# names of the README on the left, those of the table on the right
-ARRESTS = {"score": "decile_score", "sex": "sex", "age": "age", "person": "person_id", "outcome": "two_year_recid"}
-CLAIMS = {"score": "RiskScore", "sex": "Gender", "age": "Age", "person": "MemberID", "outcome": "FraudFound"}
-
-
-def readme_command(name, names, **files):
-    """The README's command with file and column names replaced."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    command = re.search(rf"`evenout ({name} [^`]*)`", text)[1]
-    words = {"risk": names["score"], "sex": names["sex"], "sex,age": f"{names['sex']},{names['age']}"}
-    words |= {"person": names["person"], **{key.replace("_", "."): value for key, value in files.items()}}
-    return [words.get(word, word) for word in shlex.split(command)]
 
 
 def printed(arguments, codes=(0,)):
@@ -35,16 +24,20 @@ def printed(arguments, codes=(0,)):
 
 
 @pytest.fixture(scope="module")
-def tables():
-    spec = importlib.util.spec_from_file_location("make_strangers", ROOT / "tools" / "make_strangers.py")
+def timing():
+    """The script that times the same commands; it has their names of files and columns, too."""
+    sys.path.append(str(ROOT / "tools"))
+    spec = importlib.util.spec_from_file_location("time_production", ROOT / "tools" / "time_production.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.TABLES
+    yield module
+    sys.path.remove(str(ROOT / "tools"))
 
 
-@pytest.mark.parametrize(("name", "names"), [("arrests", ARRESTS), ("claims", CLAIMS)])
-def test_five_tasks_of_the_readme(name, names, tables, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["arrests", "claims"])
+def test_tasks_of_the_readme(name, timing, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    readme_command, tables, names = timing.readme_command, timing.TABLES, timing.NAMES[name]
     table = tables[name](ROWS, 0)
     table.to_csv("mine.csv", index=False)
     blind = table.drop(columns=[names["sex"]]).head(50)
@@ -65,7 +58,7 @@ def test_five_tasks_of_the_readme(name, names, tables, tmp_path, monkeypatch):
     assert f"column '{names['outcome']}' looks like an outcome" in printed(
         readme_command("repair", names, vendor_csv="mine.csv")
     )
-    assert "50 rows" in printed([*readme_command("score", names, new_csv="unknown.csv"), "--out", "new.csv"])
+    assert "50 rows" in printed(readme_command("score", names, new_csv="unknown.csv"))
 
     # why this person, flagged or not
     for person in (table[names["person"]].iloc[0], table[names["person"]].iloc[17]):
@@ -78,11 +71,15 @@ def test_five_tasks_of_the_readme(name, names, tables, tmp_path, monkeypatch):
         tables[name](ROWS, month).to_csv(f"new/2026-{month:02d}.csv", index=False)
     assert "Watch over 1 batch" in printed(readme_command("watch", names), codes=(0, 3))
 
+    # whom to look into next
+    assert "200 of 500 rows to look into" in printed(readme_command("plan", names, new_csv="mine.csv"))
+    assert len(pd.read_csv("plan.csv")) == ROWS
+
 
 @pytest.mark.parametrize("protected", ["race", "labels"])
-def test_one_hot_columns_and_yes_or_no_labels(protected, tables, tmp_path, monkeypatch):
+def test_one_hot_columns_and_yes_or_no_labels(protected, timing, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    table = tables["arrests"](ROWS, 0)
+    table = timing.TABLES["arrests"](ROWS, 0)
     table.to_csv("mine.csv", index=False)
     races = [column for column in table if column.startswith("race_")]
     if protected == "race":
@@ -93,3 +90,13 @@ def test_one_hot_columns_and_yes_or_no_labels(protected, tables, tmp_path, monke
     else:
         command = ["audit", "mine.csv", "--score", "decile_score", "--sensitive", "sex", "--label", "two_year_recid"]
         assert "gap in outliers flagged" in printed(command)
+
+
+@pytest.mark.parametrize("name", ["arrests", "claims"])
+def test_sections_of_the_production_page_run_on_other_tables(name, timing, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        times = timing.time_sections(name, ROWS)
+    assert [*times][:3] == ["A pipeline", "Grid search", "Save and load"]
+    assert min(each.wall for each in times.values()) > 0

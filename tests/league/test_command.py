@@ -1,18 +1,21 @@
 """The command line, on a small table of one's own: what it prints, what it writes, and how it refuses."""
 
 import json
+import re
 import runpy
 import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from evenout.datasets import make_biased_outliers
 from league.duels import OUTCOMES
-from league.page import BEGIN, END, League, first_lines, render
+from league.page import BEGIN, END, League, first_lines, render, write_csv
 
-MAIN = Path(__file__).parents[2] / "benchmarks" / "league" / "__main__.py"
+ROOT = Path(__file__).parents[2]
+MAIN, DOCS = ROOT / "benchmarks" / "league" / "__main__.py", ROOT / "docs"
 
 
 @pytest.fixture
@@ -49,7 +52,8 @@ def test_a_table_of_ones_own_is_played_told_written_and_shown_again(run, table, 
     page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
     first = tmp_path / "first.md"
     first.write_text(f"{BEGIN}\n{END}\n")
-    again = run("--table", out, "--into", page, "--images", tmp_path / "images", "--first", first)
+    again = run("--table", out, "--into", page, "--images", tmp_path / "images", "--first", first, "--csv", tmp_path)
+    assert len((tmp_path / "league.csv").read_text().splitlines()) == 3
     assert first_lines(League(json.loads(out.read_text()))) in first.read_text()
     assert "### " not in first.read_text()
     assert render(League(json.loads(out.read_text()))) in again
@@ -114,19 +118,45 @@ def record(aucs):
     }
 
 
-def test_the_page_tells_wins_ties_and_losses_with_what_each_difference_is_made_of():
+def test_the_page_and_the_files_hold_wins_ties_and_losses_with_their_parts(tmp_path):
     league = League(record({"won": 0.7, "even": 0.801, "lost": 0.9}))
     assert league.tally("rank_bias") == dict(zip(OUTCOMES, (1, 1, 1, 0), strict=True))
     lines = render(league).replace("\N{NO-BREAK SPACE}", " ").splitlines()
-    assert any(line.startswith("| won | 0.050 | 0.800 | W +0.100 ± ") for line in lines)
-    assert any(line.startswith("| even | 0.050 | 0.800 | T -0.001 ± ") for line in lines)
-    loss = next(line for line in lines if line.startswith("| lost | peer\\* | fair |"))
-    assert [cell.strip() for cell in loss.split("|")[4:9] if "±" not in cell] == ["L", "-0.070", "0.050", "0.020"]
-    win = next(line for line in lines if line.startswith("| won | peer\\* | fair |"))
-    assert [cell.strip() for cell in win.split("|")[4:9] if "±" not in cell] == ["W", "+0.130", "0.050", "0.020"]
-    mean = next(line for line in lines if line.startswith("| peer\\* | 1 | 1 | 1 | 0 |"))
-    assert [cell.strip() for cell in mean.split("|")[6:9]] == ["-0.000", "+0.030", "-0.030"]
-    assert "| peer\\* | 3 | 3 | 80% | 0.020 | 90% |" in lines
+    assert "| **Use the group of each new row**\\*: peer | 1 | 1 | 1 | 0 |" in first_lines(league)
+    loss = next(line for line in lines if line.startswith("| lost | peer\\* | fair | -0.100 ± "))
+    assert [cell.strip() for cell in loss.split("|")[5:8]] == ["-0.070", "0.050", "0.020"]
+    assert "| peer\\* | 1 | 1 | 1 | 0 | -0.000 | +0.030 | 1/1/1/0 | 80% | 0.020 | 2.0 |" in lines
+    compared, tables = (pd.read_csv(path, index_col="table") for path in write_csv(league, tmp_path))
+    assert compared["outcome"].to_dict() == {"won": "win", "even": "tie", "lost": "loss"}
+    assert compared.loc["won", ["auc_lead", "from_bases", "price_of_evenout", "their_price"]].tolist() == [
+        0.1, 0.13, 0.05, 0.02,
+    ]  # fmt: skip
+    assert tables.loc["won", ["rank_bias_before", "rank_bias_after", "bias_removed"]].tolist() == [0.3, 0.05, 0.83]
+
+
+def test_a_method_that_was_never_as_fair_has_an_outcome_and_no_figures(tmp_path):
+    results = record({"unfair": 0.7})
+    for each in results["results"]:
+        each["rank_bias"] *= 10 if each["method"] == "peer" else 1
+    row = pd.read_csv(write_csv(League(results), tmp_path)[0]).iloc[0]
+    assert row["outcome"] == "never as fair"
+    assert row[["setting", "auc_lead", "their_price"]].isna().all()
+
+
+def test_the_published_page_agrees_with_the_published_comparisons():
+    """Counts and means of the tables in ``docs/league.md`` and the README follow from ``docs/_static/league.csv``."""
+    compared = pd.read_csv(DOCS / "_static" / "league.csv")
+    page, readme = ((DOCS / name).read_text(encoding="utf-8") for name in ("league.md", "../README.md"))
+    for method, rows in compared.groupby("method"):
+        cells = next(line for line in page.splitlines() if line.startswith((f"| {method} |", f"| {method}\\* |")))
+        shown = [cell.strip() for cell in cells.split("|")[2:8]]
+        assert list(map(int, shown[:4])) == [(rows["outcome"] == outcome).sum() for outcome in OUTCOMES]
+        assert list(map(float, shown[4:])) == pytest.approx(rows[["auc_lead", "from_bases"]].mean().tolist(), abs=1e-3)
+    found = re.findall(r"^\| \*\*[^|]*\| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", readme, re.MULTILINE)
+    counts = [(compared["outcome"] == outcome).sum() for outcome in OUTCOMES]
+    assert np.sum(np.array(found, dtype=int), axis=0).tolist() == counts
+    losses = compared[compared["outcome"] == "loss"]
+    assert page.split("### Losses")[1].count(" ± ".replace(" ", "\N{NO-BREAK SPACE}")) == len(losses) == 4
 
 
 def test_a_champion_who_did_not_play_is_told():
