@@ -239,7 +239,7 @@ class TradeoffPath:
         """Interval of the unseen `target_bias`."""
         bias, error = np.array([self.target_bias()]), np.array([self.target_standard_error()])
         low, high = normal_interval(bias, error, confidence)
-        chi_square = self._only.target_chi_square(self.cross) if self._only else None
+        chi_square = self._only.chi_square(self.cross) if self._only else None
         if chi_square is not None:
             ends = noncentral_interval(*chi_square, confidence)
             low, high = (np.where(np.isnan(end), normal, end) for end, normal in zip(ends, (low, high), strict=True))
