@@ -390,8 +390,7 @@ def _mass(weight: FloatArray | None, n: int) -> FloatArray:
 
 def _compared(sample: Sample) -> tuple[IntArray, IntArray]:
     """Groups with rows that are compared with others, and the block that each is of."""
-    blocks = [[g for g in block.groups if sample.total[g] > 0] for block in sample.compared.blocks]
-    blocks = [block for block in blocks if len(block) >= 2]
+    blocks = sample.compared.groups_among(sample.total > 0)
     held = np.array([g for block in blocks for g in block], dtype=np.intp)
     return held, np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
 

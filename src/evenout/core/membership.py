@@ -101,6 +101,11 @@ class Comparison:
             pairs[np.ix_(block.groups, block.groups)] = True
         return pairs & ~np.eye(self.n_groups, dtype=bool)
 
+    def groups_among(self, known: BoolArray) -> list[list[int]]:
+        """The ``known`` (G,) groups of each block that has two of them or more."""
+        blocks = [[g for g in block.groups if known[g]] for block in self.blocks]
+        return [groups for groups in blocks if len(groups) >= 2]
+
     def only(self, blocks: "Sequence[Block]") -> "tuple[Comparison, IntArray, IntArray]":
         """Some of the blocks by themselves, their groups' places here, and those of their pairs in `joint`."""
         groups = sorted({g for block in blocks for g in block.groups})

@@ -23,7 +23,7 @@ from evenout.core.cells import Cells, CrossFit, fold_variances, unit_target, var
 from evenout.core.membership import Comparison
 from evenout.core.notions import ChiSquare, Collector, Notion, NotionRows
 from evenout.core.parallel import one_blas_thread
-from evenout.core.ruler import ONE_ROW, ratio, small_sample, wald_test
+from evenout.core.ruler import ONE_ROW, ratio, small_sample, smallest_p_value, wald_test
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 Sums = TypeVar("Sums", Cells, CrossFit)
@@ -219,9 +219,8 @@ class DemographicParity(Notion):
         compared, cov = cells.comparison, np.zeros((cells.n_groups, cells.n_groups))
         cov[compared.joint] = mean_covariances(cells)[0, :, -1, -1]
         sets = {known.tobytes(): known for known in (e > ONE_ROW, e >= _SOUND)}.values()
-        p = np.array([wald_test(compared, known, cells.group_means[0, :, -1], cov, e, unit) for known in sets])
-        p = p[~np.isnan(p)]
-        return min(1.0, len(p) * float(p.min())) if len(p) else float("nan")
+        mean = cells.group_means[0, :, -1]
+        return smallest_p_value([wald_test(compared, known, mean, cov, e, unit) for known in sets])
 
 
 @dataclass(frozen=True)
