@@ -158,19 +158,15 @@ class Cells:
 
     def __add__(self, other: "Cells") -> "Cells":
         """Merge the sums of two chunks of rows; sums of notions do not merge, because pairs across chunks miss."""
-        return self._joined(other, 1.0)
+        if self.sums or other.sums:
+            raise ValueError("cells with sums of a notion cannot be added: pairs of rows across the chunks are missing")
+        plain, none = self.plain + other.plain, self.spread is None and other.spread is None
+        spread = None if none else self.joint_spread + other.joint_spread
+        return Cells(plain, self.weighted + other.weighted, spread, compared=self.compared)
 
     def __sub__(self, other: "Cells") -> "Cells":
         """Subtract the sums of some of the rows."""
-        return self._joined(other, -1.0)
-
-    def _joined(self, other: "Cells", sign: float) -> "Cells":
-        if self.sums or other.sums:
-            raise ValueError("cells with sums of a notion cannot be added: pairs of rows across the chunks are missing")
-        both = self.plain + sign * other.plain, self.weighted + sign * other.weighted
-        if self.spread is None and other.spread is None:
-            return Cells(*both, compared=self.compared)
-        return Cells(*both, self.joint_spread + sign * other.joint_spread, compared=self.compared)
+        return self + other._each(lambda arrays: -arrays[0])
 
 
 @dataclass(frozen=True)
@@ -205,10 +201,12 @@ class CrossFit:
         training = cells._each(  # never by subtraction, so that nothing cancels
             lambda arrays: np.stack([np.delete(arrays[0], f, axis=0).sum(axis=0) for f in range(cells.n_sets)])
         )
-        parts = [whole, training, cells]
+        held = cells
         if base is not None:
-            parts = [replace(part, base=np.repeat(base[None], part.n_sets, axis=0)) for part in parts]
-        return cls(*parts, refitted=False)
+            whole, training, held = (
+                replace(part, base=np.repeat(base[None], part.n_sets, axis=0)) for part in (whole, training, held)
+            )
+        return cls(whole, training, held, refitted=False)
 
     def only(self, wanted: Callable[[Block], bool]) -> "CrossFit":
         """Some of the blocks that are compared; see `Cells.only`."""
@@ -285,9 +283,7 @@ def fold_variances(cross: CrossFit, V: FloatArray) -> FloatArray:
 
 def unit_target(cells: Cells) -> FloatArray:
     """Weights of ``(s, t)`` that give the base score, for each set, shape (K, 1, k + 1)."""
-    V = np.zeros((cells.n_sets, 1, cells.n_detectors + 1))
-    V[:, :, -1] = 1.0
-    return V
+    return np.tile(np.eye(1, cells.n_detectors + 1, cells.n_detectors), (cells.n_sets, 1, 1))
 
 
 FEW = 32768  # rows up to which they are copied rather than summed by a kernel

@@ -197,9 +197,8 @@ class FlagRows:
 
     def base(self) -> FloatArray:
         """The weights of the base score, shape (K, 1, k + 1)."""
-        V = np.zeros((int(self.folds.max()) + 1, 1, self.S.shape[1] + 1))
-        V[..., -1] = 1.0
-        return V
+        k = self.S.shape[1]
+        return np.tile(np.eye(1, k + 1, k), (int(self.folds.max()) + 1, 1, 1))
 
     def ratio(self, marked: BoolArray) -> FloatArray:
         """Lowest over highest share of marked rows (n, m) of groups that are compared, shape (m,)."""
