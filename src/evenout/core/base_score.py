@@ -105,10 +105,10 @@ def _learn_in_place(raw: FloatArray, kept: BoolArray, n_threads: int) -> Scaling
     lows, highs, shares, squares = np.full(shape, np.inf), np.full(shape, -np.inf), np.zeros(shape), np.zeros(shape)
 
     def by_block(add: Callable[..., None], *known: FloatArray, into: Sequence[FloatArray]) -> None:
-        def work(rows: slice) -> None:
-            add(raw[rows], kept[rows], *known, *(total[rows.start // _BLOCK] for total in into))
-
-        map_blocks(work, len(raw), _BLOCK, n_threads)
+        map_blocks(
+            lambda rows: add(raw[rows], kept[rows], *known, *(total[rows.start // _BLOCK] for total in into)),
+            len(raw), _BLOCK, n_threads,
+        )  # fmt: skip
 
     by_block(add_extremes, into=(lows, highs))
     low, high = lows.min(axis=0), highs.max(axis=0)

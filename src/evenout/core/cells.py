@@ -128,15 +128,10 @@ class Cells:
 
     def _each(self, function: Callable[[list[FloatArray]], FloatArray], *others: "Cells") -> "Cells":
         """``function`` of each array of these cells, listed with the same arrays of ``others``."""
-
-        def made(arrays: list[FloatArray | None]) -> Any:
-            return None if arrays[0] is None else function(arrays)  # type: ignore[arg-type]
-
         parts = (self, *others)
-        arrays = {
-            name: made([getattr(part, name) for part in parts]) for name in ("plain", "weighted", "spread", "base")
-        }
-        return replace(self, **arrays, sums={name: made([part.sums[name] for part in parts]) for name in self.sums})
+        arrays = {name: [getattr(part, name) for part in parts] for name in ("plain", "weighted", "spread", "base")}
+        made: dict[str, Any] = {name: None if some[0] is None else function(some) for name, some in arrays.items()}
+        return replace(self, **made, sums={name: function([part.sums[name] for part in parts]) for name in self.sums})
 
     @classmethod
     def stacked(cls, parts: "Sequence[Cells]") -> "Cells":
@@ -186,13 +181,10 @@ class CrossFit:
     def check(self) -> None:
         """Require one set of all rows, and sets of the same folds, groups and columns."""
         require(self.whole.n_sets == 1, "whole", "has the wrong shape")
-
-        def kind(cells: Cells) -> tuple[Any, ...]:
-            return cells.plain.shape[1:], cells.spread is None, cells.base is None, cells.compared
-
+        kind = self.whole.plain.shape[1:], self.whole.spread is None, self.whole.base is None, self.whole.compared
         for name, cells in (("training", self.training), ("held", self.held)):
-            same = kind(cells) == kind(self.whole) and cells.n_sets == self.n_folds
-            require(same, name, "does not go with the rest")
+            same = kind == (cells.plain.shape[1:], cells.spread is None, cells.base is None, cells.compared)
+            require(same and cells.n_sets == self.n_folds, name, "does not go with the rest")
 
     @classmethod
     def of_folds(cls, cells: Cells, base: FloatArray | None = None) -> "CrossFit":

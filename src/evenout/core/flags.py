@@ -30,7 +30,7 @@ from scipy.special import chdtrc, expit
 from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.membership import Block
 from evenout.core.parallel import one_blas_thread
-from evenout.core.ruler import ONE_ROW, Means, Sample, lowest_over_highest
+from evenout.core.ruler import ONE_ROW, Means, Sample, lowest_over_highest, ratio
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
 
@@ -98,8 +98,7 @@ def group_rates(marked: BoolArray, groups: IntArray, n_groups: int) -> FloatArra
 
 def rate_ratio(rates: FloatArray) -> FloatArray:
     """Smallest over largest flag rate along the first axis; 1 if nobody is flagged."""
-    largest = rates.max(axis=0)
-    return np.where(largest > 0, rates.min(axis=0) / np.where(largest > 0, largest, 1.0), 1.0)
+    return ratio(rates.min(axis=0), rates.max(axis=0), 1.0)
 
 
 def beyond_equal_rates(flagged: FloatArray, rows: IntArray) -> FloatArray:
@@ -257,7 +256,8 @@ def flag_p_value(rows: FlagRows, share: float) -> float:
     else by the ruler's test, with the errors under equal rates.
     """
     sample, some = rows.sample, rows.compares.any(axis=0)
-    if not (sample.plain and sample.compared.simple):
+    plain = sample.weight is None and sample.clusters is None and sample.members.hard
+    if not (plain and sample.compared.simple):
         return rows.measured(rows.base(), share, null=True).p_value()
     n = sample.total[some]
     flagged = sample.means(rows.flagged(rows.base(), share)[:, 0])[some] * n

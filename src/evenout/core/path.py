@@ -24,7 +24,7 @@ from evenout.core.notions import Notion, combined_form
 from evenout.core.parity import DemographicParity
 from evenout.core.problem import CROWDED_RIDGE, RIDGE, Columns, FlagRule, Method, Mixture, Solutions, Weights, solve
 from evenout.core.registry import PARITY, weighted_notions
-from evenout.core.ruler import RatioEstimate
+from evenout.core.ruler import RatioEstimate, ratio
 from evenout.core.types import FloatArray
 from evenout.exceptions import EvenoutWarning, NoGapWarning, TargetNotReachedWarning, UnknownOutcomeWarning, warn
 
@@ -258,8 +258,7 @@ class TradeoffPath:
         """
         shape, alphas = np.shape(alpha), _checked(alpha).ravel()
         cov, bias, base = self.covariance(alphas), self.bias(alphas), self.target_bias()
-        spread = np.sqrt(np.maximum(np.diag(cov)[:-1] * cov[-1, -1], 0.0))
-        rho = np.where(spread > 0, cov[:-1, -1], 0.0) / np.where(spread > 0, spread, 1.0)
+        rho = ratio(cov[:-1, -1], np.sqrt(np.maximum(np.diag(cov)[:-1] * cov[-1, -1], 0.0)), 0.0)
         of_base, ends = self.target_interval(confidence), np.zeros((2, len(alphas)))
         for i, of_bias in enumerate(zip(*self.interval(alphas, confidence), strict=True)):
             if not self.is_target(alphas[i]):

@@ -362,11 +362,6 @@ class Sample:
         return self.members.compared
 
     @cached_property
-    def plain(self) -> bool:
-        """Whether groups are hard, and rows are independent and of equal weight."""
-        return self.weight is None and self.clusters is None and self.members.hard
-
-    @cached_property
     def counted(self) -> csc_array:
         """``w_i phi_ig``, shape (n, G)."""
         phi = self.members.weights
@@ -519,7 +514,7 @@ def lowest_over_highest(means: FloatArray, compares: BoolArray) -> FloatArray:
     worst, some = np.full(means.shape[1:], np.nan), compares.any(axis=1)
     for block in np.unique(compares[some] | np.eye(len(means), dtype=bool)[some], axis=0):
         least, most = means[block].min(axis=0), means[block].max(axis=0)
-        worst = np.fmin(worst, np.where(most > 0, least / np.where(most > 0, most, 1.0), 1.0))
+        worst = np.fmin(worst, ratio(least, most, 1.0))
     return worst
 
 
