@@ -12,10 +12,9 @@ import numpy as np
 from scipy.special import erf
 
 from evenout.core.cells import FEW, sum_products
-from evenout.core.checks import Within, require
 from evenout.core.content import counts_around
 from evenout.core.parallel import by_rows, map_blocks, map_columns, one_blas_thread, sorted_columns
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray, Within, require
 
 SCALINGS = ("minmax", "rank", "zscore", "gaussian")
 _FEW = 1000  # rows up to which a compiled pass does not pay

@@ -12,11 +12,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from evenout.core.checks import require
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.parallel import map_blocks, one_blas_thread
 from evenout.core.sketch import average_ranks
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import FloatArray, IntArray, require
 
 _TINY = np.finfo(float).tiny
 _ROWS_PER_COLUMN = 5  # outside of a fold, below which columns are many

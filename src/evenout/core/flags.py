@@ -27,11 +27,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from scipy.special import chdtrc, expit
 
-from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.membership import Block
 from evenout.core.parallel import one_blas_thread
 from evenout.core.ruler import ONE_ROW, Means, Sample, lowest_over_highest, ratio
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
 from evenout.exceptions import InputError
 
 ENOUGH = 10  # expected flagged rows of a group of a stratum, below which its rate is not compared

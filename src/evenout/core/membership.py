@@ -16,8 +16,7 @@ from typing import Annotated
 import numpy as np
 from scipy.sparse import csc_array, hstack
 
-from evenout.core.checks import FINITE, Within, require
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FINITE, BoolArray, FloatArray, IntArray, Within, require
 
 AMONG = ("all", "outliers", "inliers")
 

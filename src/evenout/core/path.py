@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpe
 import numpy as np
 
 from evenout.core.cells import Cells, CrossFit, unit_target
-from evenout.core.checks import FINITE, Within, require
 from evenout.core.intervals import expected_shortfall, noncentral_interval, normal_interval, ratio_interval
 from evenout.core.notions import Notion, combined_form
 from evenout.core.parity import DemographicParity
 from evenout.core.problem import CROWDED_RIDGE, RIDGE, Columns, FlagRule, Method, Mixture, Solutions, Weights, solve
 from evenout.core.registry import PARITY, weighted_notions
 from evenout.core.ruler import RatioEstimate, ratio
-from evenout.core.types import FloatArray
+from evenout.core.types import FINITE, FloatArray, Within, require
 from evenout.exceptions import EvenoutWarning, NoGapWarning, TargetNotReachedWarning, UnknownOutcomeWarning, warn
 
 if TYPE_CHECKING:

@@ -40,10 +40,9 @@ from scipy.linalg import eigh
 from scipy.optimize import brentq, nnls
 
 from evenout.core.cells import Cells
-from evenout.core.checks import FINITE, Within, require
 from evenout.core.parallel import one_blas_thread
 from evenout.core.ruler import ratio
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FINITE, BoolArray, FloatArray, IntArray, Within, require
 
 _FAR = 1e150  # larger alphas count as infinite
 

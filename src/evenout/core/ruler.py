@@ -32,10 +32,9 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 from scipy.special import betaincinv, fdtrc, ndtr
 
-from evenout.core.checks import Within, require
 from evenout.core.intervals import extreme_ends, normal_value, ratio_ends, tukey_value, wilson_interval
 from evenout.core.membership import Comparison, Membership
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray, Within, require
 
 ONE_ROW = 1.0 + 1e-9  # effective size up to which the noise of a group is unknown
 _LEAST_SPREAD = 1e-14  # of a group mean, in units of the largest, so that no weight is infinite

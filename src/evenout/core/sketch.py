@@ -12,9 +12,8 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.content import changes
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import MOST_ROWS, FloatArray, IntArray, Within, require
 
 LEVELS = 50  # in a file; each has twice the weight of the one before
 CAPACITY = 16384  # values per level: rank error below 1e-3 for up to 10^12 values

@@ -33,9 +33,8 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from evenout.core.checks import FINITE, MOST_ROWS, Within, require
 from evenout.core.flags import weighted_quantile
-from evenout.core.types import FloatArray
+from evenout.core.types import FINITE, MOST_ROWS, FloatArray, Within, require
 
 STRENGTHS = (0.7, 1.4)  # tau
 LEAST_BASE = 0.3
