@@ -214,17 +214,17 @@ def learn_combination(
     return Combination(kind, (usable,))
 
 
-def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE, *, n_threads: int = 1) -> IntArray:
+def select_greedily(S: FloatArray, *, n_threads: int = 1) -> IntArray:
     """Greedy model selection (Schubert et al. 2012): a small, diverse set of detectors that agrees with the pool.
 
-    The pool's opinion is the union of every detector's ``top_share`` highest rows. These rows have half of the weight,
+    The pool's opinion is the union of every detector's top tenth of the rows. These rows have half of the weight,
     the rest the other half. Start with the detector of highest weighted correlation to that opinion. Then try the
     detector least correlated with the running average, and keep it only if the average then correlates better.
 
     S is (n, k); returns the chosen columns, ascending.
     """
     n, k = S.shape
-    top = max(1, round(top_share * n))
+    top = max(1, round(_TOP_SHARE * n))
     highest = np.array(map_columns(lambda j: np.partition(S[:, j], n - top)[n - top], range(k), n, n_threads))
     opinion = by_rows(lambda rows: (highest <= rows).any(axis=1)[:, None], S, width=1, n_threads=n_threads)[:, 0]
     if opinion.all():  # heavy ties: the pool has no opinion, so all detectors stay

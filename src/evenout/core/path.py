@@ -157,7 +157,7 @@ class TradeoffPath:
     def f1(self, alphas: FloatArray) -> FloatArray:
         """``sum_i beta_i (y_i - t_i)^2``: the distance to the target; anchored, a shift of all scores is free."""
         if self.method == "published" and not self.noise_aware:
-            return self._solution.inner.f1(alphas)  # type: ignore[union-attr] (a straight path is anchored)
+            return self._solution.inner.f1(alphas)  # type: ignore[union-attr]  # straight paths are anchored
         total, V = self.cross.whole.weighted[0], self._solution.mixed(alphas)
         if self.method == "published":
             W = V[:, :-1]
