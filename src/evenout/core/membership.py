@@ -74,15 +74,14 @@ class Comparison:
     def beyond_crossed(self) -> str:
         """The argument, for a message, by which groups are not just crossed; empty if there is none."""
         kinds = [(block.of, block.among) for block in self.blocks]
-        if any(among != "all" for _, among in kinds):
-            return "{@labels}"
-        if any(block.by_size for block in self.blocks):
-            return "{@continuous}"
-        if len(set(kinds)) < len(kinds):
-            return "{@given}"
-        if len(kinds) > 1:
-            return "{@cross}"
-        return "GroupProbabilities" if self.overlaps else ""
+        holds = {
+            "{@labels}": any(among != "all" for _, among in kinds),
+            "{@continuous}": any(block.by_size for block in self.blocks),
+            "{@given}": len(set(kinds)) < len(kinds),
+            "{@cross}": len(kinds) > 1,
+            "GroupProbabilities": bool(self.overlaps),
+        }
+        return next((argument for argument in holds if holds[argument]), "")
 
     @cached_property
     def joint(self) -> tuple[IntArray, IntArray]:
