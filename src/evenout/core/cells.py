@@ -116,10 +116,9 @@ class Cells:
 
         NaN with fewer than two groups, or for a constant base score.
         """
-        total, n = self.total[:, [0, -1], -1], np.maximum(self.counts, _TINY)
-        deviation = np.sqrt(np.maximum(total[:, 1] / n - (total[:, 0] / n) ** 2, 0.0))
         if self.n_groups < 2:
             return np.full(self.n_sets, np.nan)
+        deviation = np.sqrt(variances(self, unit_target(self))[:, 0])
         means = np.where(self.group_counts > 0, self.group_means[:, :, -1], np.nan)
         blocks = [means[:, list(block.groups)] for block in self.comparison.blocks]
         widest = np.max([np.nanmax(block, axis=1) - np.nanmin(block, axis=1) for block in blocks], axis=0)

@@ -495,7 +495,7 @@ class _Programme:
         return dual
 
     def rates(self, flags: FloatArray | BoolArray) -> FloatArray:
-        """What resemblance says of flag rates, shape (G,)."""
+        """Flag rates by resemblance, shape (G,)."""
         return np.asarray(self.mix.T @ (self.columns.T @ (self.mass * flags)))
 
     def rule(self, dual: _Dual) -> FloatArray:

@@ -201,6 +201,6 @@ def map_columns(work: Callable[[int], T], columns: Sequence[int], n_rows: int, n
 
 def sorted_columns(X: FloatArray, n_threads: int) -> FloatArray:
     """``np.sort(X, axis=0)``, in the layout of X."""
-    out = X.copy(order="K")
-    map_columns(lambda j: out[:, j].sort(), range(X.shape[1]), len(X), n_threads)
+    out = np.empty_like(X)
+    map_columns(lambda j: np.copyto(out[:, j], np.sort(X[:, j])), range(X.shape[1]), len(X), n_threads)
     return out

@@ -317,21 +317,21 @@ class _KnownOutcomes(DemographicParity):
 
 
 class EqualOpportunity(_KnownOutcomes):
-    """Known outliers of all groups score alike: none is overlooked for the group."""
+    """Equal mean scores of the known outliers of all groups, so that none is overlooked for the group."""
 
     name, among, option = "equal_opportunity", ("outliers",), "equal means of known outliers"
     words, whom = "gap between known outliers of different groups", "people known to be outliers"
 
 
 class EqualFalseAlarms(_KnownOutcomes):
-    """Known inliers of all groups score alike: none is flagged wrongly for the group."""
+    """Equal mean scores of the known inliers of all groups, so that none is flagged wrongly for the group."""
 
     name, among, option = "equal_false_alarms", ("inliers",), "equal means of known inliers"
     words, whom = "gap between known inliers of different groups", "people known to be no outliers"
 
 
 class EqualizedOdds(_KnownOutcomes):
-    """Both: known outliers alike, and known inliers alike; the two count the same."""
+    """Equal mean scores of known outliers, and of known inliers; both have equal weight."""
 
     name, among = "equalized_odds", ("outliers", "inliers")
     option = "equal means of known outliers, and of known inliers"
