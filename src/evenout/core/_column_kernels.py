@@ -8,7 +8,7 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 def add_products(
     S: FloatArray, t: FloatArray, rows: IntArray, place: IntArray, share: FloatArray, z: FloatArray, total: FloatArray
 ) -> None:
-    """Add ``share z z'`` of each entry, with ``z = (1, s, t)`` of its row, to ``total[place]``; place -1 does not count.
+    """Add ``share z z'`` of each entry, with ``z = (1, s, t)`` of its row, to ``total[place]``; -1 does not count.
 
     The sums are symmetric, so only the lower triangle is filled.
     """

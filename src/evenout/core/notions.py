@@ -107,8 +107,8 @@ class Notion(ABC):
         return self.bias(cross, V)
 
     def target_bias(self, cross: CrossFit) -> FloatArray:
-        """The base score's bias on held-out rows, shape (1,)."""
-        return self.bias(cross, unit_target(cross.held))
+        """The base score's bias on held-out rows by `choice`, shape (1,): no weights were solved for."""
+        return self.choice(cross, unit_target(cross.held))
 
     def covariance(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """Covariance of `bias` of m scores and, last, of the base score, from the spread over the folds."""

@@ -157,10 +157,6 @@ class DemographicParity(Notion):
         pooled = _means(cross, V, cross.held).pooled
         return np.subtract(*pooled.squared)[0] if pooled.laplacian.any() else np.full(V.shape[1], np.nan)
 
-    def target_bias(self, cross: CrossFit) -> FloatArray:
-        """The base score's bias on held-out rows, shape (1,); no weights were solved for, so folds can be pooled."""
-        return self.choice(cross, unit_target(cross.held))
-
     def chi_square(self, cross: CrossFit, V: FloatArray | None = None) -> ChiSquare:
         """The bias of scores on held-out rows as ``a (X - freedom)``, X a noncentral chi-square; (m,) each.
 
