@@ -42,8 +42,7 @@ def row_order(X: FloatArray) -> tuple[IntArray, BoolArray]:
             break
         rows, run = order[at], np.cumsum(np.diff(run[at], prepend=run[at[0]]) > 0)  # numbers in steps of 0 or 1
         short = run.astype(np.uint16) if run[-1] < 1 << 16 else run  # 16 bits: sorted by radix
-        inside = np.lexsort((column[rows], short))
-        order[at] = rows[inside]
+        order[at] = rows[np.lexsort((column[rows], short))]
         new[at] |= changes(column[order[at]])
     return order, new
 

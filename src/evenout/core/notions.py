@@ -112,8 +112,7 @@ class Notion(ABC):
 
     def covariance(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """Covariance of `bias` of m scores and, last, of the base score, from the spread over the folds."""
-        both = np.concatenate([V, unit_target(cross.held)], axis=1)
-        by_fold = self.fold_biases(cross, both)
+        by_fold = self.fold_biases(cross, np.concatenate([V, unit_target(cross.held)], axis=1))
         return np.cov(by_fold.T, ddof=1).reshape((V.shape[1] + 1,) * 2) / len(by_fold)
 
     def chi_square(self, cross: CrossFit, V: FloatArray | None = None) -> ChiSquare | None:  # noqa: ARG002

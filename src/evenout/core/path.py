@@ -148,10 +148,10 @@ class TradeoffPath:
 
     def towards(self, rule: FlagRule | None) -> "TradeoffPath":
         """The straight path from the base score to a rule, or back to the path of solutions."""
-        settings: dict[str, Any] = {"method": self.method, "noise_aware": self.noise_aware}
         return TradeoffPath(
-            self.cross, self.notions, **settings, constraint=self.constraint, columns=self.columns, rule=rule
-        )
+            self.cross, self.notions, method=self.method, noise_aware=self.noise_aware,
+            constraint=self.constraint, columns=self.columns, rule=rule,
+        )  # fmt: skip
 
     @_of_any_shape
     def f1(self, alphas: FloatArray) -> FloatArray:
@@ -372,10 +372,8 @@ class TradeoffPath:
         ridge = self.noise_aware * (CROWDED_RIDGE if self.cross.crowded else RIDGE)
         settings: dict[str, Any] = {"method": self.method, "constraint": self.constraint, "columns": self.columns}
         return [
-            solve(cells, place, form, **settings, ridge=ridge, direction=direction)
-            for place, (form, direction) in enumerate(
-                zip(forms, directions if directions is not None else [None] * len(forms), strict=True)
-            )
+            solve(cells, i, form, **settings, ridge=ridge, direction=None if directions is None else directions[i])
+            for i, form in enumerate(forms)
         ]
 
     def _target_bias(self, notion: Notion, target: Target) -> float:

@@ -404,8 +404,7 @@ class Sample:
     def of(self, rows: BoolArray) -> "Sample":
         """Some of the rows."""
         weight, clusters = (None if part is None else part[rows] for part in (self.weight, self.clusters))
-        members = self.members.among(np.flatnonzero(rows))
-        return Sample(members, weight, clusters, self.doubt)  # type: ignore[arg-type]
+        return Sample(self.members.among(np.flatnonzero(rows)), weight, clusters, self.doubt)  # type: ignore[arg-type]
 
     def means(self, z: FloatArray | BoolArray) -> FloatArray:
         """Means of columns (n,) or (n, m) in each group, shape (G,) or (G, m); NaN for a group without rows."""
