@@ -21,8 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import evenout
-from evenout.core.checks import require
-from evenout.core.types import AnyArray
+from evenout.core.types import AnyArray, require
 from evenout.estimator import FairOutlierEnsemble
 from evenout.fitting.choose import Repaired
 from evenout.fitting.result import FitResult

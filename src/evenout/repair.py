@@ -10,13 +10,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evenout.core.checks import FINITE, MOST_ROWS, Within, require
 from evenout.core.content import N_FOLDS, assign_folds
 from evenout.core.flags import flag_threshold, flagged_share, top_threshold
 from evenout.core.path import SIGNIFICANCE, Choice, TradeoffPath
 from evenout.core.registry import GROUP_NOTIONS, NOTIONS
 from evenout.core.ruler import GroupMoments, RatioEstimate, no_gap_p_value, parity_from_moments
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import FINITE, MOST_ROWS, FloatArray, IntArray, Within, require
 from evenout.detectors.adapt import outlier_labels
 from evenout.exceptions import InputError, NoGapWarning, TargetNotReachedWarning, warn
 from evenout.fitting.choose import FlagState, Prices, Repaired, settle_repair

@@ -465,7 +465,7 @@ def test_chi_square_has_the_mean_and_the_variance_of_the_bias(problem):
     np.testing.assert_allclose(value - scale * freedom, PARITY.bias(problem.cross, V), rtol=1e-12)
     free = np.diag(_HeldOut.on(problem.cross, V).free_covariance())
     np.testing.assert_allclose(2 * scale**2 * freedom, free, rtol=1e-12)
-    value, scale, freedom = PARITY.target_chi_square(problem.cross)
+    value, scale, freedom = PARITY.chi_square(problem.cross)
     np.testing.assert_allclose(value - scale * freedom, PARITY.target_bias(problem.cross), rtol=1e-12)
 
 

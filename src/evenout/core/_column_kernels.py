@@ -8,9 +8,9 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 def add_products(
     S: FloatArray, t: FloatArray, rows: IntArray, place: IntArray, share: FloatArray, z: FloatArray, total: FloatArray
 ) -> None:
-    """Add ``share z z'`` of each entry, with ``z = (1, s, t)`` of its row, to ``total[place]``; to none at place -1.
+    """Add ``share z z'`` of each entry, with ``z = (1, s, t)`` of its row, to ``total[place]``; -1 does not count.
 
-    That is symmetric, so above the diagonal ``total`` stays as it is.
+    The sums are symmetric, so only the lower triangle is filled.
     """
     k = S.shape[1]
     z[0] = 1.0
@@ -29,10 +29,9 @@ def add_products(
 
 @compiled(bare=True)
 def count_around(known: FloatArray, values: FloatArray, below: IntArray, upto: IntArray) -> None:
-    """Write how many of the sorted ``known[:, j]`` are below ``values[i, j]``, and how many are at most that.
+    """Count the sorted ``known[:, j]`` that are below ``values[i, j]``, and those up to it.
 
-    What `np.searchsorted` finds on the left and on the right side, for all columns in one call: that is what counts
-    where one row is asked for.
+    The counts are those of `np.searchsorted`, left and right, for all columns in one call: much faster for one row.
     """
     n, k = known.shape
     for j in range(k):
@@ -58,7 +57,7 @@ def count_around(known: FloatArray, values: FloatArray, below: IntArray, upto: I
 
 @compiled()
 def add_extremes(raw: FloatArray, kept: BoolArray, low: FloatArray, high: FloatArray) -> None:
-    """Lower ``low`` and raise ``high`` to the extremes of the rows that are kept."""
+    """Lower ``low`` and raise ``high`` to the extremes of the kept rows."""
     for i in range(len(raw)):
         if kept[i]:
             for j in range(len(low)):
@@ -68,7 +67,7 @@ def add_extremes(raw: FloatArray, kept: BoolArray, low: FloatArray, high: FloatA
 
 @compiled()
 def add_shares(raw: FloatArray, kept: BoolArray, low: FloatArray, span: FloatArray, total: FloatArray) -> None:
-    """Add ``(raw - low) / span`` of the rows that are kept, one after the other."""
+    """Add ``(raw - low) / span`` of the kept rows, in their order."""
     for i in range(len(raw)):
         if kept[i]:
             for j in range(len(low)):
@@ -79,7 +78,7 @@ def add_shares(raw: FloatArray, kept: BoolArray, low: FloatArray, span: FloatArr
 def add_squares(
     raw: FloatArray, kept: BoolArray, low: FloatArray, span: FloatArray, mean: FloatArray, total: FloatArray
 ) -> None:
-    """Add ``((raw - low) / span - mean)^2`` of the rows that are kept, one after the other."""
+    """Add ``((raw - low) / span - mean)^2`` of the kept rows, in their order."""
     for i in range(len(raw)):
         if kept[i]:
             for j in range(len(low)):

@@ -1,9 +1,9 @@
 """Kernels over pairs of rows.
 
 A tile is a few hundred rows j of later groups, stored feature by feature so that every inner loop runs along j and is
-vectorised. It is met by four rows i at a time, so that each number loaded from it is used four times. Squared
-differences are summed as they are: the matrix-product formula for distances saves a sixth of their time at best, and
-loses half of the digits where two rows are close.
+vectorised. It is paired with four rows i at a time, so that each number loaded from it is used four times. Squared
+differences are summed directly: the matrix-product formula for distances saves a sixth of their time at best, and loses
+half of the digits where two rows are close.
 
 Rows are standardised: no coordinate is beyond 1. The number of columns of every array of rows is a multiple of four.
 """
@@ -13,9 +13,9 @@ import numpy as np
 from evenout.core.parallel import compiled
 from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
 
-TILE = 256  # columns met at a time: a tile and four rows of similarities stay in the first cache
-STEP = 16  # widths are rounded up to this, so that no vectorised loop is left with a remainder
-BEYOND = 1e30  # more than any squared distance; not infinity, which fast arithmetic may not meet
+TILE = 256  # rows of a tile: a tile and four rows of similarities stay in the first cache
+STEP = 16  # widths are rounded up to a multiple of this, so that no vectorised loop has a remainder
+BEYOND = 1e30  # more than any squared distance; not infinity, which fastmath does not allow
 
 # The polynomial that meets 2^(s - 1) at the Chebyshev nodes of [0, 1], lowest power first; no term is negative, so
 # nothing cancels.

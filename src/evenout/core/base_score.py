@@ -1,7 +1,7 @@
 """From raw detector scores to comparable columns S and the base score t.
 
-A column that is constant on the training rows says nothing and becomes 0 everywhere. New rows may leave the training
-range. They are not clipped, because that would tie the most outlying of them.
+A column that is constant on the training rows has no information and becomes 0 everywhere. Scores of new rows beyond
+the training range are not clipped, because that would tie the most outlying of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,14 +12,13 @@ import numpy as np
 from scipy.special import erf
 
 from evenout.core.cells import FEW, sum_products
-from evenout.core.checks import Within, require
 from evenout.core.content import counts_around
 from evenout.core.parallel import by_rows, map_blocks, map_columns, one_blas_thread, sorted_columns
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray, Within, require
 
 SCALINGS = ("minmax", "rank", "zscore", "gaussian")
-_FEW = 1000  # rows that are not worth a compiled pass
-_BLOCK = 32768  # rows that are summed up one after the other
+_FEW = 1000  # rows up to which a compiled pass does not pay
+_BLOCK = 32768  # rows that are summed sequentially
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Scaling:
     sorted_scores: Annotated[FloatArray, "n k"]
 
     def check(self) -> None:
-        """Ranks have scores to be ranked among, and nothing else has."""
+        """Require sorted scores for ranks, and for ranks alone."""
         require((self.kind == "rank") == (len(self.sorted_scores) > 0), "sorted_scores", "has the wrong shape")
 
     def transform(self, raw: FloatArray, *, n_threads: int = 1) -> FloatArray:
@@ -54,7 +53,7 @@ class Scaling:
         return by_rows(self._scaled, raw, n_threads=n_threads)
 
     def _scaled(self, raw: FloatArray) -> FloatArray:
-        if self.kind == "rank":  # outside the training range by the distance to it, in ranges
+        if self.kind == "rank":  # plus the distance to the training range, in units of the range
             below, upto = counts_around(self.sorted_scores, raw)
             span = np.where(self.varies, self.high - self.low, 1.0)
             outside = np.maximum(raw - self.high, 0.0) - np.maximum(self.low - raw, 0.0)
@@ -72,7 +71,7 @@ class Scaling:
 
 
 def learn_scaling(kind: str, raw: FloatArray, *, outside: BoolArray | None = None, n_threads: int = 1) -> Scaling:
-    """Learn a scaling from raw training scores of shape (n, k), of the rows that ``outside`` marks, if it is given.
+    """Learn a scaling from raw training scores of shape (n, k), or from the rows that ``outside`` marks.
 
     >>> learn_scaling("minmax", np.array([[1.0], [3.0]])).transform(np.array([[2.0], [5.0]])).ravel().tolist()
     [0.5, 2.0]
@@ -83,32 +82,32 @@ def learn_scaling(kind: str, raw: FloatArray, *, outside: BoolArray | None = Non
     raw = raw if outside is None else raw[outside]
     low, high = raw.min(axis=0), raw.max(axis=0)
     varies, span = _spans(low, high)
-    # Sums of sorted scores are the same, bit for bit, in any order of the rows.
+    # Sums of sorted scores do not depend on the order of the rows.
     ordered = raw if kind == "minmax" else sorted_columns(raw, n_threads)
     known = ordered if kind == "rank" else np.empty((0, raw.shape[1]))
-    unit = (ordered - low) / span  # moments in units of the range: no square leaves the floating-point range
+    unit = (ordered - low) / span  # moments in units of the range: no square overflows
     return Scaling(kind, low, high, low + span * unit.mean(axis=0), span * unit.std(axis=0), varies, known)
 
 
 def _spans(low: FloatArray, high: FloatArray) -> tuple[BoolArray, FloatArray]:
     """Which columns vary, and the range of those that do; 1 for the others."""
-    # A range at the level of rounding is no information; dividing by it would turn rounding into scores.
+    # A range at the level of rounding has no information; dividing by it would turn rounding into scores.
     varies = (high - low > 1e-13 * np.maximum(np.abs(low), np.abs(high))) & (high - low > 1e-250)
     return varies, np.where(varies, high - low, 1.0)
 
 
 def _learn_in_place(raw: FloatArray, kept: BoolArray, n_threads: int) -> Scaling:
-    """``"minmax"`` of the rows that are kept, without a copy of them; sums of blocks are added in their order."""
+    """``"minmax"`` of the kept rows, without a copy of them; sums of blocks are added in their order."""
     from evenout.core._column_kernels import add_extremes, add_shares, add_squares
 
     n, shape = int(kept.sum()), (-(-len(raw) // _BLOCK), raw.shape[1])
     lows, highs, shares, squares = np.full(shape, np.inf), np.full(shape, -np.inf), np.zeros(shape), np.zeros(shape)
 
     def by_block(add: Callable[..., None], *known: FloatArray, into: Sequence[FloatArray]) -> None:
-        def work(rows: slice) -> None:
-            add(raw[rows], kept[rows], *known, *(total[rows.start // _BLOCK] for total in into))
-
-        map_blocks(work, len(raw), _BLOCK, n_threads)
+        map_blocks(
+            lambda rows: add(raw[rows], kept[rows], *known, *(total[rows.start // _BLOCK] for total in into)),
+            len(raw), _BLOCK, n_threads,
+        )  # fmt: skip
 
     by_block(add_extremes, into=(lows, highs))
     low, high = lows.min(axis=0), highs.max(axis=0)
@@ -121,26 +120,26 @@ def _learn_in_place(raw: FloatArray, kept: BoolArray, n_threads: int) -> Scaling
 
 
 def unit_range(scores: FloatArray) -> FloatArray:
-    """One score vector scaled to [0, 1]; a constant one becomes 0."""
+    """Scale one score vector to [0, 1]; a constant one becomes 0."""
     return learn_scaling("minmax", scores[:, None]).transform(scores[:, None])[:, 0]
 
 
 Combiner: TypeAlias = Callable[[FloatArray], FloatArray]
 
 COMBINATIONS = ("average", "maximum", "median", "aom", "moa", "greedy")
-SILENT = "side"  # a family whose columns take part in what is learnt from labels, and have no say in the base score
-LINEAR = ("average", "greedy")  # those that are a mean of chosen detectors
+SILENT = "side"  # a family whose columns are used for learning from labels, but not in the base score
+LINEAR = ("average", "greedy")  # combinations that are a mean of chosen detectors
 _BUCKETS = 5
 _TOP_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class Combination:
-    """A base ensemble whose choice of detectors is fixed.
+    """A base ensemble of chosen detectors.
 
     ``kind`` is one of `COMBINATIONS`, or a function of the score matrix; ``buckets`` are the detectors in use, one
-    bucket, or several for ``"aom"`` and ``"moa"``; ``shares`` are what each detector of the bucket weighs in an
-    ``"average"``, None: all the same.
+    bucket, or several for ``"aom"`` and ``"moa"``; ``shares`` are the weights of the detectors in an ``"average"``,
+    None: equal weights.
     """
 
     kind: Annotated[str | Combiner, COMBINATIONS, {}]
@@ -148,7 +147,7 @@ class Combination:
     shares: Annotated[FloatArray, "*"] | None = None
 
     def check(self) -> None:
-        """There is a bucket, and a share of each of its detectors."""
+        """Require a bucket, and a share of each of its detectors."""
         require(self.buckets, "buckets", "is empty")
         fits = self.shares is None or len(self.shares) == len(self.buckets[0])
         require(fits, "shares", "has the wrong length")
@@ -160,7 +159,7 @@ class Combination:
         return by_rows(lambda rows: self._combined(rows)[:, None], S, width=1, n_threads=n_threads)[:, 0]
 
     def _combined(self, S: FloatArray) -> FloatArray:
-        buckets = [S.T.take(bucket, axis=0).T for bucket in self.buckets]  # columns that lie one behind the other
+        buckets = [S.T.take(bucket, axis=0).T for bucket in self.buckets]  # columns are contiguous
         if self.kind == "aom":
             return np.mean([columns.max(axis=1) for columns in buckets], axis=0)
         if self.kind == "moa":
@@ -174,9 +173,9 @@ class Combination:
 
 
 def _total(columns: FloatArray) -> FloatArray:
-    """Sum of the columns (m, c), one after the other: a row has the same sum alone as among others.
+    """Sum the columns (m, c) sequentially: a row has the same sum alone as among others.
 
-    Of columns that lie one behind the other ``sum`` adds one after the other, but not of the numbers of a single row.
+    ``sum`` adds contiguous columns sequentially, but not the numbers of a single row.
     """
     if len(columns) == 1:
         return np.cumsum(columns, axis=1)[:, -1]
@@ -194,9 +193,9 @@ def learn_combination(
 ) -> Combination:
     """Choose the detectors of a base ensemble from scaled training scores S (n, k).
 
-    ``usable`` are the columns that may take part (those that are not constant); ``seed`` decides the random buckets of
-    ``"aom"`` (average of maxima) and ``"moa"`` (maximum of averages). With the family of each column, ``"average"`` is
-    the mean over families of the mean within a family, so that many columns of one kind do not outvote a few of
+    ``usable`` are the columns that may take part (those that are not constant); ``seed`` is that of the random buckets
+    of ``"aom"`` (average of maxima) and ``"moa"`` (maximum of averages). With the family of each column, ``"average"``
+    is the mean over families of the mean within a family, so that many columns of one kind do not outvote a few of
     another.
     """
     usable = usable[[families[j] != SILENT for j in usable]] if families else usable
@@ -210,46 +209,35 @@ def learn_combination(
         known = S if len(usable) == S.shape[1] else S[:, usable]
         return Combination(kind, (usable[select_greedily(known, n_threads=n_threads)],))
     if kind == "average" and families:
-        return Combination(kind, (usable,), family_shares([families[j] for j in usable]))
+        _, family, size = np.unique([families[j] for j in usable], return_inverse=True, return_counts=True)
+        return Combination(kind, (usable,), 1.0 / (len(size) * size[family]))
     return Combination(kind, (usable,))
 
 
-def family_shares(families: Sequence[str]) -> FloatArray:
-    """Weights of columns by which every family weighs the same, and every column within one; they sum to 1.
-
-    >>> family_shares(["knn", "knn", "forest"]).tolist()
-    [0.25, 0.25, 0.5]
-    """
-    _, family, size = np.unique(np.array(families), return_inverse=True, return_counts=True)
-    return 1.0 / (len(size) * size[family])
-
-
-def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE, *, n_threads: int = 1) -> IntArray:
+def select_greedily(S: FloatArray, *, n_threads: int = 1) -> IntArray:
     """Greedy model selection (Schubert et al. 2012): a small, diverse set of detectors that agrees with the pool.
 
-    The pool's opinion is the union of every detector's ``top_share`` highest rows. Rows in it share half of the weight,
-    the rest the other half. Start with the detector of highest weighted correlation to that opinion. Then take the
+    The pool's opinion is the union of every detector's top tenth of the rows. These rows have half of the weight,
+    the rest the other half. Start with the detector of highest weighted correlation to that opinion. Then try the
     detector least correlated with the running average, and keep it only if the average then correlates better.
 
-    S is (n, k); the chosen columns ascend.
+    S is (n, k); returns the chosen columns, ascending.
     """
     n, k = S.shape
-    top = max(1, round(top_share * n))
+    top = max(1, round(_TOP_SHARE * n))
     highest = np.array(map_columns(lambda j: np.partition(S[:, j], n - top)[n - top], range(k), n, n_threads))
     opinion = by_rows(lambda rows: (highest <= rows).any(axis=1)[:, None], S, width=1, n_threads=n_threads)[:, 0]
-    if opinion.all():  # heavy ties: the pool has no opinion, so everyone stays in
+    if opinion.all():  # heavy ties: the pool has no opinion, so all detectors stay
         return np.arange(k)
     weight = np.where(opinion, 0.5 / opinion.sum(), 0.5 / (n - opinion.sum()))
     covariance = _weighted_covariance(S, opinion, weight, n_threads)
 
     def correlation(chosen: list[int], other: list[int]) -> float:
         """Weighted Pearson correlation of the averages of two sets of columns."""
-        block = np.ix_(chosen, other)
         scale = covariance[np.ix_(chosen, chosen)].sum() * covariance[np.ix_(other, other)].sum()
-        return float(covariance[block].sum() / np.sqrt(scale)) if scale > 0 else -1.0
+        return float(covariance[np.ix_(chosen, other)].sum() / np.sqrt(scale)) if scale > 0 else -1.0
 
-    agreement = [correlation([j], [k]) for j in range(k)]
-    chosen = [int(np.argmax(agreement))]
+    chosen = [int(np.argmax([correlation([j], [k]) for j in range(k)]))]
     left = [j for j in range(k) if j != chosen[0]]
     while left:
         candidate = min(left, key=lambda j: correlation([j], chosen))
@@ -260,7 +248,7 @@ def select_greedily(S: FloatArray, top_share: float = _TOP_SHARE, *, n_threads: 
 
 
 def _weighted_covariance(S: FloatArray, opinion: FloatArray, weight: FloatArray, n_threads: int) -> FloatArray:
-    """Of the columns of S and the opinion, (k + 1, k + 1); the weights add up to 1."""
+    """Covariance of the columns of S and the opinion, (k + 1, k + 1); the weights sum to 1."""
     if len(S) > FEW:
         rows, one = np.arange(len(S)), np.zeros(len(S), dtype=np.intp)
         sums = sum_products(S, opinion, rows, one, weight, 1, n_threads)[0]

@@ -2,8 +2,8 @@
 
 With ``z = (1, s_1, ..., s_k, t)`` the augmented row, a set of rows keeps ``sum phi_g z z'`` for each group g, where
 ``phi_g`` is how much a row belongs to it (`evenout.core.membership`), and ``sum z z'`` and ``sum beta z z'`` over all
-its rows. Three kinds of sets are needed (`CrossFit`): all rows; for each of K folds the rows outside it,
-scored by what was learnt on them; and the rows of the fold, scored by the same. Chunks of rows add.
+its rows. `CrossFit` has three kinds of sets: all rows; for each of K folds the rows outside it, scored by a model that
+was fitted to them; and the rows of the fold, scored by the same model. Sums over chunks of rows add.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,11 +12,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from evenout.core.checks import require
 from evenout.core.membership import Block, Comparison, Membership
 from evenout.core.parallel import map_blocks, one_blas_thread
 from evenout.core.sketch import average_ranks
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import FloatArray, IntArray, require
 
 _TINY = np.finfo(float).tiny
 _ROWS_PER_COLUMN = 5  # outside of a fold, below which columns are many
@@ -36,11 +35,11 @@ class Cells:
     spread : array of shape (K, P, k + 2, k + 2), optional
         ``sum_c u_cg u_ch'`` with ``u_cg = sum phi_g z`` over the rows of cluster c, by sample weight, for the P pairs
         of groups (g, h) that share rows: how much the group means vary together. The pairs are those of
-        `Comparison.joint`. Left out where groups are hard and each row is a cluster of weight 1: it is ``plain`` then.
+        `Comparison.joint`. None where groups are hard and each row is a cluster of weight 1: it equals ``plain`` then.
     compared : Comparison, optional
-        Which groups are compared; each with each other if left out, none sharing rows.
+        Which groups are compared; None: all of them, with no rows in common.
     sums : dict of arrays of shape (K, ...)
-        What fairness notions have collected for themselves, as ``"name of the notion.name of the sum"``.
+        Sums that fairness notions have collected, by ``"name of the notion.name of the sum"``.
     base : array of shape (K, k), optional
         Weights of the detectors in t, where t is linear in them.
     """
@@ -53,7 +52,7 @@ class Cells:
     compared: Comparison | None = None
 
     def check(self) -> None:
-        """All sums are of the same groups, columns and sets."""
+        """Require that all sums have the same groups, columns and sets."""
         require(self.n_groups >= 0 and self.n_detectors >= 0, "plain", "has the wrong shape")
         require(self.comparison.n_groups == self.n_groups, "compared", "has the wrong number of groups")
         require(self.base is None or self.base.shape[1] == self.n_detectors, "base", "has the wrong shape")
@@ -69,7 +68,7 @@ class Cells:
 
     @property
     def joint_spread(self) -> FloatArray:
-        """``spread``, also where it is left out, shape (K, P, k + 2, k + 2)."""
+        """``spread``, or ``plain`` where it is None, shape (K, P, k + 2, k + 2)."""
         return self.plain[:, :-1] if self.spread is None else self.spread
 
     @property
@@ -109,7 +108,7 @@ class Cells:
 
     @property
     def effective_counts(self) -> FloatArray:
-        """Independent rows that each group is worth, ``(sum w)^2 / sum w^2`` over clusters of weight w, (K, G)."""
+        """Effective number of independent rows of each group, ``(sum w)^2 / sum w^2`` over clusters, (K, G)."""
         return self.group_counts**2 / np.maximum(self.joint_spread[:, : self.n_groups, 0, 0], _TINY)
 
     def widest_gaps(self) -> FloatArray:
@@ -117,25 +116,29 @@ class Cells:
 
         NaN with fewer than two groups, or for a constant base score.
         """
-        total, n = self.total[:, [0, -1], -1], np.maximum(self.counts, _TINY)
-        deviation = np.sqrt(np.maximum(total[:, 1] / n - (total[:, 0] / n) ** 2, 0.0))
         if self.n_groups < 2:
             return np.full(self.n_sets, np.nan)
+        deviation = np.sqrt(variances(self, unit_target(self))[:, 0])
         means = np.where(self.group_counts > 0, self.group_means[:, :, -1], np.nan)
         blocks = [means[:, list(block.groups)] for block in self.comparison.blocks]
         widest = np.max([np.nanmax(block, axis=1) - np.nanmin(block, axis=1) for block in blocks], axis=0)
         return widest / np.where(deviation > 0, deviation, np.nan)
 
+    def _each(self, function: Callable[[list[FloatArray]], FloatArray], *others: "Cells") -> "Cells":
+        """``function`` of each array of these cells, listed with the same arrays of ``others``."""
+        parts = (self, *others)
+        arrays = {name: [getattr(part, name) for part in parts] for name in ("plain", "weighted", "spread", "base")}
+        made: dict[str, Any] = {name: None if some[0] is None else function(some) for name, some in arrays.items()}
+        return replace(self, **made, sums={name: function([part.sums[name] for part in parts]) for name in self.sums})
+
     @classmethod
     def stacked(cls, parts: "Sequence[Cells]") -> "Cells":
         """The sets of all parts, one after the other; all parts must have the same kinds of sums."""
+        return parts[0]._each(np.concatenate, *parts[1:])
 
-        def joined(name: str) -> Any:
-            arrays = [getattr(part, name) for part in parts if getattr(part, name) is not None]
-            return np.concatenate(arrays) if arrays else None
-
-        sums = {name: np.concatenate([part.sums[name] for part in parts]) for name in parts[0].sums}
-        return cls(joined("plain"), joined("weighted"), joined("spread"), sums, joined("base"), parts[0].compared)
+    def at(self, sets: slice) -> "Cells":
+        """Some of the sets."""
+        return self._each(lambda arrays: arrays[0][sets])
 
     def only(self, wanted: Callable[[Block], bool]) -> "Cells":
         """The sums of the groups in some of the blocks that are compared."""
@@ -146,35 +149,25 @@ class Cells:
         spread = None if self.spread is None else self.spread[:, pairs]
         return replace(self, plain=self.plain[:, [*groups, -1]], spread=spread, compared=compared)
 
-    def at(self, sets: slice) -> "Cells":
-        """Some of the sets."""
-        arrays = {name: getattr(self, name) for name in ("plain", "weighted", "spread", "base")}
-        some: dict[str, Any] = {name: None if array is None else array[sets] for name, array in arrays.items()}
-        return replace(self, sums={name: array[sets] for name, array in self.sums.items()}, **some)
-
     def __add__(self, other: "Cells") -> "Cells":
-        """Merge the sums of two chunks of rows; what notions have collected does not merge, as pairs across chunks."""
-        return self._joined(other, 1.0)
-
-    def __sub__(self, other: "Cells") -> "Cells":
-        """Take the sums of some of the rows away."""
-        return self._joined(other, -1.0)
-
-    def _joined(self, other: "Cells", sign: float) -> "Cells":
+        """Merge the sums of two chunks of rows; sums of notions do not merge, because pairs across chunks miss."""
         if self.sums or other.sums:
             raise ValueError("cells with sums of a notion cannot be added: pairs of rows across the chunks are missing")
-        both = self.plain + sign * other.plain, self.weighted + sign * other.weighted
-        if self.spread is None and other.spread is None:
-            return Cells(*both, compared=self.compared)
-        return Cells(*both, self.joint_spread + sign * other.joint_spread, compared=self.compared)
+        plain, none = self.plain + other.plain, self.spread is None and other.spread is None
+        spread = None if none else self.joint_spread + other.joint_spread
+        return Cells(plain, self.weighted + other.weighted, spread, compared=self.compared)
+
+    def __sub__(self, other: "Cells") -> "Cells":
+        """Subtract the sums of some of the rows."""
+        return self + other._each(lambda arrays: -arrays[0])
 
 
 @dataclass(frozen=True)
 class CrossFit:
-    """All rows, and for each fold the rows outside and inside of it, as seen by what was learnt outside.
+    """Sums over all rows, and for each fold over the rows outside and inside of it.
 
-    ``whole`` is one set: all rows, scored by what was learnt on all. ``training`` and ``held`` are K sets: the rows
-    outside each fold, and those of the fold, scored by what was learnt outside. ``refitted``: whether detectors,
+    ``whole`` is one set: all rows, scored by the model of all rows. ``training`` and ``held`` are K sets: the rows
+    outside each fold, and those of the fold, scored by the model of the rows outside. ``refitted``: whether detectors,
     scaling and target were learnt without the fold; if not, the weights alone were.
     """
 
@@ -184,25 +177,21 @@ class CrossFit:
     refitted: bool = True
 
     def check(self) -> None:
-        """All rows are one set, and both kinds of the others are of the same folds, groups and columns."""
+        """Require one set of all rows, and sets of the same folds, groups and columns."""
         require(self.whole.n_sets == 1, "whole", "has the wrong shape")
-        shape = self.whole.plain.shape[1:], self.whole.spread is None, self.whole.base is None, self.whole.compared
+        kind = self.whole.plain.shape[1:], self.whole.spread is None, self.whole.base is None, self.whole.compared
         for name, cells in (("training", self.training), ("held", self.held)):
-            same = cells.plain.shape[1:], cells.spread is None, cells.base is None, cells.compared
-            require(same == shape and cells.n_sets == self.n_folds, name, "does not go with the rest")
+            same = kind == (cells.plain.shape[1:], cells.spread is None, cells.base is None, cells.compared)
+            require(same and cells.n_sets == self.n_folds, name, "does not go with the rest")
 
     @classmethod
     def of_folds(cls, cells: Cells, base: FloatArray | None = None) -> "CrossFit":
-        """From one set for each fold, all rows scored by what was learnt on all: folds subtract. ``base`` is (k,)."""
-
-        def added(add: Callable[[FloatArray], FloatArray]) -> Cells:
-            spread = None if cells.spread is None else add(cells.spread)
-            return replace(cells, plain=add(cells.plain), weighted=add(cells.weighted), spread=spread)
-
-        def others(part: FloatArray) -> FloatArray:  # never by taking away, so that nothing cancels
-            return np.stack([np.delete(part, f, axis=0).sum(axis=0) for f in range(len(part))])
-
-        whole, training, held = added(lambda part: part.sum(axis=0, keepdims=True)), added(others), cells
+        """From one set for each fold, all rows scored by the same model; ``base`` is (k,)."""
+        whole = cells._each(lambda arrays: arrays[0].sum(axis=0, keepdims=True))
+        training = cells._each(  # never by subtraction, so that nothing cancels
+            lambda arrays: np.stack([np.delete(arrays[0], f, axis=0).sum(axis=0) for f in range(cells.n_sets)])
+        )
+        held = cells
         if base is not None:
             whole, training, held = (
                 replace(part, base=np.repeat(base[None], part.n_sets, axis=0)) for part in (whole, training, held)
@@ -215,32 +204,31 @@ class CrossFit:
 
     @property
     def n_folds(self) -> int:
-        """Number of folds K; 0 where nothing was left out."""
+        """Number of folds K; 0 without folds."""
         return self.held.n_sets
 
     @property
     def kept_share(self) -> FloatArray:
-        """Share of all rows that is outside each fold, shape (K,)."""
+        """Share of all rows outside each fold, shape (K,)."""
         return self.training.counts / self.whole.counts
 
     @property
     def rows_outside(self) -> float:
         """Independent rows outside of the fold that leaves the fewest; infinite without folds.
 
-        With clusters or weights, what the groups are worth, once for each time that a row is in one of them.
+        With clusters or weights, the effective rows of all groups, over the number of groups that a row belongs to.
         """
         cells = self.training
         if cells.spread is None:
             return float(cells.counts.min(initial=np.inf))
-        worth, times = cells.effective_counts.sum(axis=1), cells.group_counts.sum(axis=1) / cells.counts
-        return float((worth / np.maximum(times, 1.0)).min(initial=np.inf))
+        rows, times = cells.effective_counts.sum(axis=1), cells.group_counts.sum(axis=1) / cells.counts
+        return float((rows / np.maximum(times, 1.0)).min(initial=np.inf))
 
     @property
     def crowded(self) -> bool:
         """Whether there are fewer than five rows outside of a fold for each column.
 
-        Detectors and weights then know the rows that they were learnt on: these score further apart than new ones, and
-        weights that are free to follow them do.
+        Detectors and weights then overfit the rows that they were learnt on: these score further apart than new ones.
         """
         return self.rows_outside < _ROWS_PER_COLUMN * self.whole.n_detectors
 
@@ -271,10 +259,10 @@ def variances(cells: Cells, V: FloatArray) -> FloatArray:
 
 
 def fold_variances(cross: CrossFit, V: FloatArray) -> FloatArray:
-    """Variance of each score over all rows, those of the fold and those outside, as each fold's model sees them.
+    """Variance of each score over all rows, inside and outside of the fold, scored by each fold's model.
 
-    Where columns are many (`CrossFit.crowded`), it is the variance of held-out rows, as a share of that one the same
-    for all folds: a fold has few rows.
+    Where columns are many (`CrossFit.crowded`), it is the variance of held-out rows: that of all rows times a ratio
+    which is pooled over the folds, because a fold has few rows.
     """
     both = variances(Cells(cross.training.plain + cross.held.plain, cross.held.weighted), V)
     if not cross.crowded:
@@ -284,14 +272,12 @@ def fold_variances(cross: CrossFit, V: FloatArray) -> FloatArray:
 
 
 def unit_target(cells: Cells) -> FloatArray:
-    """The weights that make the base score of ``(s, t)``, for each set, shape (K, 1, k + 1)."""
-    V = np.zeros((cells.n_sets, 1, cells.n_detectors + 1))
-    V[:, :, -1] = 1.0
-    return V
+    """Weights of ``(s, t)`` that give the base score, for each set, shape (K, 1, k + 1)."""
+    return np.tile(np.eye(1, cells.n_detectors + 1, cells.n_detectors), (cells.n_sets, 1, 1))
 
 
-FEW = 32768  # rows up to which copies of them are no matter
-_PARTS = 64  # blocks at most, each of which has sums of its own
+FEW = 32768  # rows up to which they are copied rather than summed by a kernel
+_PARTS = 64  # blocks at most that are summed separately
 
 
 def collect_cells(
@@ -318,11 +304,11 @@ def collect_cells(
     sets : array of shape (n,)
         The set of each row, in 0..n_sets-1; -1 for a row of none.
     n_groups, n_sets : int
-        Given, not counted, so that chunks that miss a group or a set still add.
+        Not counted, so that chunks without a row of some group or set still add.
     sample_weight, clusters : arrays of shape (n,), optional
         How many rows each row counts for; codes of rows that belong together, such as those of one person.
     n_threads : int
-        Sums are the same whatever that number is.
+        The sums do not depend on it.
     """
     members = groups if isinstance(groups, Membership) else Membership.of_codes(groups, n_groups)
     compared, size = members.compared, S.shape[1] + 2
@@ -346,9 +332,9 @@ def collect_cells(
         plain[:, :-1] = summed(phi.indices, group, phi.data * weight[phi.indices], n_groups)
         entries = []
         for pair, (g, h) in enumerate(pairs):
-            (one, own), (two, other) = members.of(g), members.of(h)
-            first, second = _shared(one, two)
-            entries.append((one[first], np.full(len(first), pair), own[first] * other[second]))
+            (rows_g, phi_g), (rows_h, phi_h) = members.of(g), members.of(h)
+            first, second = _shared(rows_g, rows_h)
+            entries.append((rows_g[first], np.full(len(first), pair), phi_g[first] * phi_h[second]))
         if entries:
             rows, kind, share = (np.concatenate(part) for part in zip(*entries, strict=True))
             spread[:] = summed(rows, kind, share * weight[rows] ** 2, len(pairs))
@@ -376,18 +362,18 @@ def _few_sums(
     counted = Z if weight is None else Z * weight[:, None]
     plain, spread = np.empty((members.n_groups + 1, size, size)), np.empty((len(pairs), size, size))
     plain[-1] = Z.T @ counted
-    parts = []  # of each group: its rows, or clusters, in order, and what they sum to
+    parts = []  # of each group: its rows, or clusters, in order, and their sums
     for group in range(members.n_groups):
-        own, phi = members.of(group)
-        belongs = counted.take(own, axis=0)
+        units, phi = members.of(group)
+        belongs = counted.take(units, axis=0)
         belongs = belongs if hard else belongs * phi[:, None]
-        plain[group] = Z.take(own, axis=0).T @ belongs
-        if pairs and clusters is not None and len(own):
-            order = np.argsort(clusters[own], kind="stable")
-            own = clusters[own][order]
-            starts = np.flatnonzero(np.diff(own, prepend=-1))
-            own, belongs = own[starts], np.add.reduceat(belongs[order], starts, axis=0)
-        parts.append((own, belongs))
+        plain[group] = Z.take(units, axis=0).T @ belongs
+        if pairs and clusters is not None and len(units):
+            order = np.argsort(clusters[units], kind="stable")
+            units = clusters[units][order]
+            starts = np.flatnonzero(np.diff(units, prepend=-1))
+            units, belongs = units[starts], np.add.reduceat(belongs[order], starts, axis=0)
+        parts.append((units, belongs))
     for pair, (g, h) in enumerate(pairs):
         if g == h:
             spread[pair] = parts[g][1].T @ parts[g][1]
@@ -400,10 +386,10 @@ def _few_sums(
 
 
 def _shared(one: IntArray, two: IntArray) -> tuple[IntArray, IntArray]:
-    """Where two lists of codes, each in order, have those that are in both."""
-    place = np.searchsorted(one, two)
-    second = np.flatnonzero(np.append(one, -1)[place] == two)
-    return place[second], second
+    """Places of the codes that two sorted lists have in common, in each of the lists."""
+    first = np.searchsorted(one, two)
+    second = np.flatnonzero(np.append(one, -1)[first] == two)
+    return first[second], second
 
 
 def sum_products(
@@ -411,7 +397,7 @@ def sum_products(
 ) -> FloatArray:
     """``sum share z z'`` over the entries of each place, with ``z = (1, s, t)`` of their rows; place -1 does not count.
 
-    Each block of entries is summed by itself, and blocks are added in their order.
+    Blocks of entries are summed separately and added in their order.
     """
     from evenout.core._column_kernels import add_products
 

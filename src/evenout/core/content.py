@@ -1,4 +1,4 @@
-"""The order of rows, and their folds, by what is in them rather than where they stand."""
+"""The order of rows and their folds, by their content rather than their place."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +8,7 @@ from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 
 
 def counts_around(known: FloatArray, values: FloatArray) -> tuple[IntArray, IntArray]:
-    """How many of the known values (n, k) are below each value (m, k), and how many at most that; columns are sorted.
+    """Count the known values (n, k) below each value (m, k), and those up to it; columns are sorted.
 
     >>> counts_around(np.array([[1.0], [2.0], [2.0]]), np.array([[2.0], [9.0]]))
     (array([[1], [3]]), array([[3], [3]]))
@@ -23,8 +23,8 @@ def counts_around(known: FloatArray, values: FloatArray) -> tuple[IntArray, IntA
 def row_order(X: FloatArray) -> tuple[IntArray, BoolArray]:
     """Order of rows (n, d), n >= 1, by their values, first column first, and which of them differ from the one before.
 
-    The order is that of `np.lexsort`, but for equal rows, which come in any order. Only rows that are tied so far are
-    sorted by a further column: where the first one has no ties, it is the only one that is sorted.
+    The order is that of `np.lexsort`, except that equal rows come in any order. Only rows that are tied so far are
+    sorted by a further column: if the first one has no ties, no other is sorted.
 
     Examples
     --------
@@ -41,9 +41,8 @@ def row_order(X: FloatArray) -> tuple[IntArray, BoolArray]:
         if not len(at):
             break
         rows, run = order[at], np.cumsum(np.diff(run[at], prepend=run[at[0]]) > 0)  # numbers in steps of 0 or 1
-        short = run.astype(np.uint16) if run[-1] < 1 << 16 else run  # 16 bits are sorted without comparisons
-        inside = np.lexsort((column[rows], short))
-        order[at] = rows[inside]
+        short = run.astype(np.uint16) if run[-1] < 1 << 16 else run  # 16 bits: sorted by radix
+        order[at] = rows[np.lexsort((column[rows], short))]
         new[at] |= changes(column[order[at]])
     return order, new
 
@@ -57,6 +56,16 @@ def changes(values: AnyArray) -> BoolArray:
     new = np.ones(len(values), dtype=bool)
     np.not_equal(values[1:], values[:-1], out=new[1:])
     return new
+
+
+def copy_numbers(values: AnyArray) -> IntArray:
+    """Number equal neighbours among values (n,) from 0.
+
+    >>> copy_numbers(np.array([1.0, 1.0, 2.0])).tolist()
+    [0, 1, 0]
+    """
+    first = np.flatnonzero(changes(values))
+    return np.arange(len(values)) - np.repeat(first, np.diff(first, append=len(values)))
 
 
 N_FOLDS = 5
@@ -73,12 +82,12 @@ def assign_folds(
 ) -> IntArray:
     """Deal the rows of each group into ``n_folds`` folds whose sizes differ by at most one.
 
-    Each row draws a number from its own content and the seed, and the rows of a group are dealt in the order of
-    these numbers: a uniformly random split that stays the same when the rows come in another order. Clusters are dealt
-    whole, each as one of the group that most of its rows belong to.
+    Each row draws a number from its content and the seed, and the rows of a group are dealt in the order of these
+    numbers: a uniformly random split that does not depend on the order of the rows. Clusters are dealt whole, each in
+    the group of most of its rows.
 
-    Equal rows of X (n, d), features or scores, are interchangeable. The group -1 (unknown) is dealt like a group of its
-    own; ``clusters`` (n,) are codes 0, 1, ... of rows that belong together.
+    Equal rows of X (n, d), features or scores, are interchangeable. The group -1 (unknown) is dealt like any other;
+    ``clusters`` (n,) are codes 0, 1, ... of rows that belong together.
 
     >>> S = np.arange(6.0).reshape(6, 1)
     >>> folds = assign_folds(S, np.array([0, 0, 0, 1, 1, 1]), n_folds=3, seed=0)
@@ -90,17 +99,17 @@ def assign_folds(
         return _dealt(numbers, groups, n_folds, n_threads)
     n = int(clusters.max()) + 1
     joined = np.zeros(n, dtype=np.uint64)
-    np.add.at(joined, clusters, numbers)  # the sum over a cluster's rows knows no order
+    np.add.at(joined, clusters, numbers)  # the sum does not depend on the order of the rows
     votes = np.zeros((n, int(groups.max()) + 2), dtype=np.intp)
     np.add.at(votes, (clusters, groups + 1), 1)
     return _dealt(_mix(joined), votes.argmax(axis=1) - 1, n_folds, n_threads)[clusters]
 
 
 def _dealt(numbers: npt.NDArray[np.uint64], groups: IntArray, n_folds: int, n_threads: int) -> IntArray:
-    """Deal out within each group in the order of the numbers; runs with the same first bits are sorted side by side."""
+    """Deal within each group in the order of the numbers; runs of equal first bits are sorted in parallel."""
     n, slots = len(groups), int(groups.max(initial=-1)) + 2
     bits = min((n // (slots * ROWS)).bit_length(), 8)
-    runs = np.empty(n, dtype=np.uint16 if slots << bits <= 1 << 16 else np.int64)  # the former need no comparisons
+    runs = np.empty(n, dtype=np.uint16 if slots << bits <= 1 << 16 else np.int64)  # 16 bits: sorted by radix
 
     def code(rows: slice) -> None:
         first_bits = numbers[rows] >> _U64(1) >> _U64(63 - bits)

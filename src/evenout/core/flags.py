@@ -1,4 +1,4 @@
-"""Who is flagged, and the rule with even flag rates that flags the largest scores.
+"""Flagged rows, flag rates, and the rule with even flag rates that flags the largest scores.
 
 A rule flags row i with the probability ``f_i``. With ``q_g = sum_i r_ig f_i / n`` the flag rate of group g, where r is
 how much a row resembles the group, the best rule solves a linear programme:
@@ -7,16 +7,16 @@ how much a row resembles the group, the best rule solves a linear programme:
 
 for each group g of each block b of groups that are compared with each other. Means are by the rows' weights.
 
-Its multipliers say which rule that is: ``f_i = 1`` where ``t_i - sum_g lambda_g r_ig`` is above a threshold. So the
-dual is solved, which has two multipliers for each group and one threshold, whatever the number of rows. Flags are
-smoothed, ``f = expit((y - threshold) / width)``, a logarithm keeps the multipliers above 0, and Newton steps follow the
+Its multipliers give the rule: ``f_i = 1`` where ``t_i - sum_g lambda_g r_ig`` is above a threshold. So the dual is
+solved, which has two multipliers for each group and one threshold, whatever the number of rows. Flags are smoothed,
+``f = expit((y - threshold) / width)``, a logarithmic barrier keeps the multipliers above 0, and Newton steps follow the
 solution while the width falls. Only rows in a band around the threshold matter to a step, and a pass over all rows
 renews the band. The total score of the smoothed rule is below the best one by a term of the order of ``width ** 2``,
-less than a thousandth at the last width. A rule that is cut at its threshold flags whole rows: each group is off by up
-to one, and the ratio of small groups by as much, however exactly the programme is solved.
+less than a thousandth at the last width. A rule that is cut at its threshold flags whole rows: the count of each group
+is off by up to one, however exactly the programme is solved.
 
-Resemblance need not hold among the flagged as it does among all rows. So the rates of the rule are counted by the
-groups themselves, each ``r_g`` is multiplied by how far the count is off, and the programme is solved again.
+Resemblance among the flagged rows may differ from that among all rows. So the rates of the rule are counted in the
+groups themselves, each ``r_g`` is multiplied by the relative error of its count, and the programme is solved again.
 """
 
 from dataclasses import dataclass, replace
@@ -27,34 +27,33 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from scipy.special import chdtrc, expit
 
-from evenout.core.checks import MOST_ROWS, Within, require
-from evenout.core.membership import Comparison
+from evenout.core.membership import Block
 from evenout.core.parallel import one_blas_thread
-from evenout.core.ruler import Means, Sample, lowest_over_highest
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.ruler import ONE_ROW, Means, Sample, lowest_over_highest, ratio
+from evenout.core.types import MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
 from evenout.exceptions import InputError
 
-ENOUGH = 10  # flagged rows that a group of a stratum must be expected to have, for its rate to be held to a ratio
+ENOUGH = 10  # expected flagged rows of a group of a stratum, below which its rate is not compared
 
 
 def flagged_share(contamination: float, n_rows: int) -> float:
-    """The share of rows that is flagged: ``contamination`` itself or, where it is a whole number, so many of the rows.
+    """The share of rows that is flagged: ``contamination`` itself or, if it is a whole number, that number of rows.
 
     >>> flagged_share(0.1, 50), flagged_share(10, 50)
     (0.1, 0.2)
     """
-    if isinstance(contamination, Integral):
-        if contamination > n_rows // 2:
-            raise InputError(
-                "{contamination=} is more than half of the {n_rows} rows; use a smaller count, or a share",
-                contamination=int(contamination), n_rows=n_rows,
-            )  # fmt: skip
-        return int(contamination) / n_rows
-    return float(contamination)
+    if not isinstance(contamination, Integral):
+        return float(contamination)
+    if contamination > n_rows // 2:
+        raise InputError(
+            "{contamination=} is more than half of the {n_rows} rows; use a smaller count, or a share",
+            contamination=int(contamination), n_rows=n_rows,
+        )  # fmt: skip
+    return int(contamination) / n_rows
 
 
 def flag_threshold(scores: FloatArray, contamination: float) -> FloatArray:
-    """The score above which a row is flagged, per column of ``scores``: the top share of the rows, or so many rows."""
+    """The score above which a row is flagged, for each column of ``scores``; see `flagged_share`."""
     return np.percentile(scores, 100.0 * (1.0 - flagged_share(contamination, len(scores))), axis=0)
 
 
@@ -66,8 +65,8 @@ def weighted_quantile(values: FloatArray, weight: FloatArray, share: float) -> f
     """
     order = np.argsort(values, kind="stable")
     upto = np.cumsum(weight[order])
-    place = np.searchsorted(upto, share * upto[-1], side="left")
-    return float(values[order][min(int(place), len(values) - 1)])
+    place = int(np.searchsorted(upto, share * upto[-1], side="left"))
+    return float(values[order[min(place, len(values) - 1)]])
 
 
 def flag_rates(scores: FloatArray, groups: IntArray, n_groups: int, contamination: float) -> FloatArray:
@@ -98,12 +97,11 @@ def group_rates(marked: BoolArray, groups: IntArray, n_groups: int) -> FloatArra
 
 def rate_ratio(rates: FloatArray) -> FloatArray:
     """Smallest over largest flag rate along the first axis; 1 if nobody is flagged."""
-    largest = rates.max(axis=0)
-    return np.where(largest > 0, rates.min(axis=0) / np.where(largest > 0, largest, 1.0), 1.0)
+    return ratio(rates.min(axis=0), rates.max(axis=0), 1.0)
 
 
 def beyond_equal_rates(flagged: FloatArray, rows: IntArray) -> FloatArray:
-    """How many flagged rows are there beyond what equal rates of all groups would give.
+    """Number of flagged rows beyond those that equal rates of all groups would give.
 
     Parameters
     ----------
@@ -124,20 +122,20 @@ def beyond_equal_rates(flagged: FloatArray, rows: IntArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class FlagRows:
-    """Rows whose flags are counted, each scored by what has not seen it.
+    """Held-out rows whose flags are counted.
 
     Parameters
     ----------
     S : array of shape (n, k)
     t : array of shape (n,)
     sample : Sample
-        Whom the flags are counted for, and how.
+        Groups, weights and clusters of the rows.
     folds : array of shape (n,)
         A row of fold f is scored by the weights that were solved without f.
     nested : array of shape (K, n, G), optional
-        The last G columns of S as all rows are seen by what was learnt without each fold.
+        The last G columns of S for all rows, as learnt without each fold.
     n_rows : int, optional
-        All rows, where these are some of them.
+        Number of all rows, where these are some of them.
     """
 
     S: Annotated[FloatArray, "n k"]
@@ -148,34 +146,34 @@ class FlagRows:
     n_rows: Annotated[int, Within(0, MOST_ROWS)] | None = None
 
     def check(self) -> None:
-        """Rows have a membership each, and every fold its own view of them."""
+        """Require a membership of each row, and nested columns of each fold."""
         require(self.sample.members.weights.shape[0] == len(self.t), "sample", "has the wrong number of rows")
         n_folds = int(self.folds.max(initial=-1)) + 1
         require(self.nested is None or len(self.nested) >= n_folds, "nested", "has too few folds")
 
     def among(self, rows: BoolArray | slice, sample: Sample, n_rows: int | None) -> "FlagRows":
-        """Some of the rows, which are measured by ``sample``."""
+        """Some of the rows, with their ``sample``."""
         nested = None if self.nested is None else self.nested[:, rows]
         return FlagRows(self.S[rows], self.t[rows], sample, self.folds[rows], nested, n_rows)
 
     @cached_property
     def compares(self) -> BoolArray:
         """Pairs of groups whose rates are compared, shape (G, G)."""
-        known = self.sample.size > 1.0 + 1e-9
+        known = self.sample.size > ONE_ROW
         return self.sample.compared.pairs & known & known[:, None]
 
     def share(self, contamination: float) -> float:
-        """The share of all rows that is flagged, those included that these stand for."""
+        """The share of all rows that is flagged."""
         return flagged_share(contamination, len(self.t) if self.n_rows is None else self.n_rows)
 
     def scores(self, V: FloatArray, fold: int) -> tuple[IntArray, FloatArray]:
-        """The rows of a fold, and m scores of theirs by the weights V (K, m, k + 1), shape (b, m)."""
+        """The rows of a fold, and their m scores with the weights V (K, m, k + 1), shape (b, m)."""
         rows = np.flatnonzero(self.folds == fold)
         Z = np.column_stack([self.S.take(rows, axis=0), self.t[rows]])
         return rows, np.einsum("ik,mk->im", Z, V[fold])
 
     def flagged(self, V: FloatArray, share: float) -> BoolArray:
-        """Who is flagged at weights V (K, m, k + 1), shape (n, m).
+        """Whether each row is flagged with the weights V (K, m, k + 1), shape (n, m).
 
         The top ``share`` of each fold is flagged: scores of different folds have different scales.
         """
@@ -188,47 +186,46 @@ class FlagRows:
         return over
 
     def measured(self, V: FloatArray, share: float, *, null: bool = False) -> Means:
-        """Flag rates of the groups at weights V (K, 1, k + 1); see `Sample.measure`."""
-        standing = np.zeros(len(self.t))
+        """Flag rates of the groups with the weights V (K, 1, k + 1); see `Sample.measure`."""
+        ranks = np.zeros(len(self.t))
         for fold in range(len(V)):
             rows, scores = self.scores(V, fold)
-            standing[rows] = np.argsort(np.argsort(scores[:, 0], kind="stable")) / max(len(rows), 1)
-        return self.sample.measure(self.flagged(V, share)[:, 0], null=null, threshold_of=standing)
+            ranks[rows] = np.argsort(np.argsort(scores[:, 0], kind="stable")) / max(len(rows), 1)
+        return self.sample.measure(self.flagged(V, share)[:, 0], null=null, threshold_of=ranks)
 
     def base(self) -> FloatArray:
         """The weights of the base score, shape (K, 1, k + 1)."""
-        V = np.zeros((int(self.folds.max()) + 1, 1, self.S.shape[1] + 1))
-        V[..., -1] = 1.0
-        return V
+        k = self.S.shape[1]
+        return np.tile(np.eye(1, k + 1, k), (int(self.folds.max()) + 1, 1, 1))
 
     def ratio(self, marked: BoolArray) -> FloatArray:
         """Lowest over highest share of marked rows (n, m) of groups that are compared, shape (m,)."""
         return lowest_over_highest(self.sample.means(marked), self.compares)
 
     def without(self, fold: int) -> FloatArray:
-        """The columns of all rows, as far as they can be known without a fold, shape (n, k)."""
+        """The columns of all rows, as learnt without a fold, shape (n, k)."""
         if self.nested is None:
             return self.S
         return np.column_stack([self.S[:, : -self.nested.shape[2]], self.nested[fold]])
 
     def narrowed(self, share: float) -> "FlagRows":
-        """The same without groups of a stratum that are too small for a ratio of flag rates; see `ENOUGH`.
+        """The rows without groups of a stratum that are too small for a ratio of flag rates; see `ENOUGH`.
 
-        Where all groups are compared with each other they stay, however small: what they allow is said by intervals.
+        Without strata all groups stay, however small: the interval of the ratio shows what they allow.
         """
-        compared = self.sample.compared
+        sample, compared = self.sample, self.sample.compared
         if len({(block.of, block.among) for block in compared.blocks}) == len(compared.blocks):
             return self
-        rates = self.sample.means(self.flagged(self.base(), share)[:, 0])
-        size = self.sample.size * (1.0 if self.n_rows is None else self.n_rows / len(self.t))
-        blocks = []
+        rates = sample.means(self.flagged(self.base(), share)[:, 0])
+        size = sample.size * (1.0 if self.n_rows is None else self.n_rows / len(self.t))
+        blocks: list[Block] = []
         for block in compared.blocks:
-            own = [g for g in block.groups if size[g] > 1.0 + 1e-9]
-            rate = np.average(rates[own], weights=self.sample.total[own]) if own else 0.0
-            kept = tuple(g for g in own if rate * size[g] >= ENOUGH)
+            known = [g for g in block.groups if size[g] > ONE_ROW]
+            rate = np.average(rates[known], weights=sample.total[known]) if known else 0.0
+            kept = tuple(g for g in known if rate * size[g] >= ENOUGH)
             blocks += [replace(block, groups=kept)] if len(kept) >= 2 else []
-        narrow = Comparison(compared.n_groups, tuple(blocks), compared.overlaps)
-        return replace(self, sample=replace(self.sample, members=replace(self.sample.members, compared=narrow)))
+        members = replace(sample.members, compared=replace(compared, blocks=tuple(blocks)))
+        return replace(self, sample=replace(sample, members=members))
 
 
 def top_threshold(scores: FloatArray, share: float, weight: FloatArray | None = None) -> FloatArray:
@@ -241,14 +238,15 @@ def top_threshold(scores: FloatArray, share: float, weight: FloatArray | None = 
 def flag_p_value(rows: FlagRows, share: float) -> float:
     """p-value of "the base score flags all groups alike"; NaN where none are compared.
 
-    Hard groups that are all compared with each other, of independent rows that count alike, have their chi-square;
-    others the ruler's test, with the errors that there are where rates do not differ.
+    By the chi-square test for hard groups that are all compared with each other, of independent rows of equal weight;
+    else by the ruler's test, with the errors under equal rates.
     """
-    sample = rows.sample
-    if not (sample.plain and sample.compared.simple):
+    sample, some = rows.sample, rows.compares.any(axis=0)
+    plain = sample.weight is None and sample.clusters is None and sample.members.hard
+    if not (plain and sample.compared.simple):
         return rows.measured(rows.base(), share, null=True).p_value()
-    n = sample.total[rows.compares.any(axis=0)]
-    flagged = sample.means(rows.flagged(rows.base(), share)[:, 0])[rows.compares.any(axis=0)] * n
+    n = sample.total[some]
+    flagged = sample.means(rows.flagged(rows.base(), share)[:, 0])[some] * n
     if not 0 < flagged.sum() < n.sum():
         return 1.0
     expected = n * flagged.sum() / n.sum()
@@ -257,36 +255,36 @@ def flag_p_value(rows: FlagRows, share: float) -> float:
 
 
 def first_even(rows: FlagRows, flagged: BoolArray) -> int:
-    """The first of m scores, by whom they flag (n, m), whose ratio is within one standard error of the best one's.
+    """The first of m scores, given their flags (n, m), whose ratio is within one standard error of the best one's.
 
-    Most rows are flagged by both of two scores or by none; the error of the difference stems from the others.
+    Most rows are flagged by both of two scores or by none; the error of the difference is due to the others.
     """
-    rates, found = rows.sample.means(flagged), rows.ratio(flagged)
-    best = int(found.argmax())
+    rates, ratio = rows.sample.means(flagged), rows.ratio(flagged)
+    best = int(ratio.argmax())
     against = np.where(rows.compares, rates[:, best, None] / np.maximum(rates[:, best], 1e-12), np.inf)
     low, high = np.unravel_index(int(against.argmin()), against.shape)
     moved = rows.sample.means(flagged != flagged[:, [best]]) / rows.sample.size[:, None]
-    error = np.sqrt(moved[low] + found[best] ** 2 * moved[high]) / np.maximum(rates[high, best], 1e-12)
-    return int((found >= found[best] - error).argmax())
+    error = np.sqrt(moved[low] + ratio[best] ** 2 * moved[high]) / np.maximum(rates[high, best], 1e-12)
+    return int((ratio >= ratio[best] - error).argmax())
 
 
 _ROUNDS = 8  # of counting and solving again
-_CLOSE = 0.002  # a ratio counts as met up to this, or to half of what one row of the smallest group makes
+_CLOSE = 0.002  # a ratio counts as met up to this, or up to half of the effect of one row of the smallest group
 _WIDTHS = tuple(np.geomspace(0.3, 0.003, 8))  # of smoothed flags, in spreads of the score around the threshold
-_WARM = 5  # widths that a solution which is nearly right may skip
-_BAND = 15.0  # widths from the threshold beyond which a row is sure
+_WARM = 5  # widths that are skipped from a solution which is nearly right
+_BAND = 15.0  # widths from the threshold beyond which a row's flag is certain
 _SAMPLED = 6000  # rows of the band that are enough while it is wide
 _STEPS, _PASSES = 40, 8  # most Newton steps and passes over all rows at one width
 _SMALL = 0.02  # slack times multiplier, in widths times flagged share of a group
-_EVEN = 0.998  # the most even ratio solved for: equal rates leave no slack, and no sample tells the two apart
-_RIDGE = 0.01  # of the mean variance of columns, in what they say of the groups
+_EVEN = 0.998  # the most even ratio solved for: equal rates leave no slack, and no sample distinguishes the two
+_RIDGE = 0.01  # of the mean variance of columns, in `linear_resemblance`
 _VANISHING = 1e-280  # a mean square too small to divide by
 _LEAST = 0.01  # factors of a group's resemblance are kept between this and its inverse
 
 
 @one_blas_thread()
 def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, ratio: float) -> FloatArray:
-    """``lambda`` of the best rule of a ratio, shape (G,); its sum is 0 where every row is of one group.
+    """``lambda`` of the best rule of a ratio, shape (G,); its sum is 0 where every row belongs to one group.
 
     Parameters
     ----------
@@ -334,7 +332,7 @@ def even_flags(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, 
 
 @one_blas_thread()
 def most_kept(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, ratio: float) -> tuple[float, float]:
-    """Share of t's flagged list that a rule of this ratio can keep at most, and the mean t of whom it flags."""
+    """Largest share of t's flagged list that a rule of this ratio can keep, and the mean t of the rows it flags."""
     mass, (held, block) = _mass(sample.weight, len(t)), _compared(sample)
     base = _above(t, flagged, sample.weight).astype(float)
     programme = _Programme(base, r[:, held], flagged, ratio, mass, block)
@@ -346,7 +344,7 @@ def most_kept(t: FloatArray, r: FloatArray, sample: Sample, *, flagged: float, r
 
 
 def linear_resemblance(Z: FloatArray, sample: Sample) -> tuple[FloatArray, FloatArray]:
-    """What columns say of the groups by least squares: ``r_g = 1 + (z - centre)' B_g``, the centre and B (c, G).
+    """Resemblance that is linear in columns: ``r_g = 1 + (z - centre)' B_g`` by least squares; the centre and B (c, G).
 
     A score may then move by these columns alone, ``t - sum_g lambda_g r_g = t - (z - centre)' B lambda + constant``.
     A ridge keeps near-equal columns from weights of opposite sign.
@@ -364,21 +362,20 @@ def linear_resemblance(Z: FloatArray, sample: Sample) -> tuple[FloatArray, Float
     D = Z[known] - centre
     A = (D.T * share) @ D
     size = np.trace(A) / len(A)
-    if not size > _VANISHING:  # columns that do not vary say nothing
+    if not size > _VANISHING:  # constant columns have no information
         return centre, np.zeros((len(A), sample.members.n_groups))
     A += _RIDGE * size * np.eye(len(A))
     return centre, np.asarray(np.linalg.solve(A, np.nan_to_num(sample.means(Z - centre)).T), dtype=float)
 
 
 def _mass(weight: FloatArray | None, n: int) -> FloatArray:
-    """What each row counts; the sum is 1."""
+    """Weights of the rows, which sum to 1."""
     return np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
 
 
 def _compared(sample: Sample) -> tuple[IntArray, IntArray]:
-    """Groups with rows that are compared with others, and the block that each is of."""
-    blocks = [[g for g in block.groups if sample.total[g] > 0] for block in sample.compared.blocks]
-    blocks = [block for block in blocks if len(block) >= 2]
+    """Groups with rows that are compared with others, and the block of each."""
+    blocks = sample.compared.groups_among(sample.total > 0)
     held = np.array([g for block in blocks for g in block], dtype=np.intp)
     return held, np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
 
@@ -388,10 +385,10 @@ def _above(scores: FloatArray, flagged: float, weight: FloatArray | None) -> Boo
 
 
 class _Dual(NamedTuple):
-    """Where Newton steps are.
+    """Point of the Newton iteration.
 
     ``rise`` and ``fall`` (G,) are the multipliers of "not below the lowest rate" and "not above the highest"; in each
-    block ``sum rise = sum fall / ratio``, for the lowest rate is free. A row is flagged by
+    block ``sum rise = sum fall / ratio``, because the lowest rate is free. A row is flagged by
     ``expit((y - threshold) / width)``.
     """
 
@@ -402,12 +399,12 @@ class _Dual(NamedTuple):
 
     @property
     def worth(self) -> FloatArray:
-        """What the rate of each group is worth, shape (G,)."""
+        """Multiplier of the rate of each group, shape (G,)."""
         return self.rise - self.fall
 
 
 class _Band(NamedTuple):
-    """Rows that are in doubt, which rows these are (n,), which others are flagged (n,), and what the latter add.
+    """Rows near the threshold, ``inside`` (n,); others that are flagged, ``sure`` (n,), with their rates and share.
 
     ``value`` is that of the dual without smoothing, over all rows.
     """
@@ -485,7 +482,7 @@ class _Programme:
         return dual
 
     def rates(self, flags: FloatArray | BoolArray) -> FloatArray:
-        """What resemblance says of flag rates, shape (G,)."""
+        """Flag rates by resemblance, shape (G,)."""
         return np.asarray(self.mix.T @ (self.columns.T @ (self.mass * flags)))
 
     def rule(self, dual: _Dual) -> FloatArray:

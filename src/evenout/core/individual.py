@@ -1,4 +1,4 @@
-"""Individual fairness: which rows are alike, and how far apart they score."""
+"""Individual fairness: similar rows of different groups should have similar scores."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator
 
 from evenout.core.cells import Cells, CrossFit, fold_variances, variances
-from evenout.core.content import row_numbers
+from evenout.core.content import copy_numbers, row_numbers
 from evenout.core.notions import Collector, Notion, NotionRows
 from evenout.core.pairwise import cross_pairs, estimate_pair_sums
 from evenout.core.ruler import ratio
@@ -20,12 +20,12 @@ LengthScale: TypeAlias = Literal["minmax"] | float | tuple[Literal["median"], fl
 # rows of other groups to a row, by `effective_pairs`: benchmarks/similar_scale.py.
 DEFAULT_LENGTH: LengthScale = ("median", 0.1)
 
-LEAST_LENGTH = 1e-150  # below it, the quotient of a distance and a length may leave the range of numbers
+LEAST_LENGTH = 1e-150  # below it, the quotient of a distance and a length may overflow
 
 _SAMPLE = 2000  # rows from which the median distance is estimated
 _PAIR_SAMPLE = 3000  # rows from which the effective pairs are estimated
 _FEW_PAIRS = 100  # the mean square of so many differences has a relative error of sqrt(2 / 100), one in seven
-_PER_WEIGHT = 10  # pairs for every weight that is chosen by them
+_PER_WEIGHT = 10  # pairs for every weight that is fitted to them
 
 
 def comparable_rows(
@@ -34,14 +34,14 @@ def comparable_rows(
     """Features (n, d) and scale for `pair_sums`.
 
     ``"minmax"``: raw features, distances scaled to [0, 1], as published; every similarity then is in [1/e, 1], so that
-    nearly all pairs count alike. A number: standardised features, ``exp(-distance / length_scale)``. ``("median",
-    factor)``: the same, with ``factor`` times the median distance between rows of different groups.
+    nearly all pairs have similar weight. A number: standardised features, ``exp(-distance / length_scale)``.
+    ``("median", factor)``: the same, with ``factor`` times the median distance between rows of different groups.
     """
     if length_scale == "minmax":
         return X, "minmax"
     largest = np.abs(X).max(axis=0)
     unit = X / np.where(largest > 0, largest, 1.0)  # no square of a huge or tiny value is ever taken
-    ordered = np.sort(unit, axis=0)  # their sums are the same, bit for bit, in any order of the rows
+    ordered = np.sort(unit, axis=0)  # so that sums do not depend on the order of the rows
     spread = ordered.std(axis=0)
     features = (unit - ordered.mean(axis=0)) / np.where(spread > 1e-13, spread, 1.0)
     if isinstance(length_scale, tuple):
@@ -50,7 +50,7 @@ def comparable_rows(
 
 
 def median_distance(features: FloatArray, groups: IntArray) -> float:
-    """Median distance between rows of different known groups, from at most 2000 rows drawn by content, not by place."""
+    """Median distance between rows of different known groups, from at most 2000 rows drawn by content."""
     drawn = draw_rows(features, groups, _SAMPLE)
     distances = cdist(features[drawn], features[drawn])
     across = groups[drawn][:, None] != groups[drawn]
@@ -58,11 +58,11 @@ def median_distance(features: FloatArray, groups: IntArray) -> float:
 
 
 def effective_pairs(rows: FloatArray, groups: IntArray, scale: Literal["minmax"] | float) -> float:
-    """How many pairs of rows from different groups an average weighted by likeness rests on: ``(sum M)^2 / sum M^2``.
+    """Effective number of pairs of rows from different groups, weighted by similarity: ``(sum M)^2 / sum M^2``.
 
-    If all pairs are equally alike, that is their number; if a few near-duplicates hold the mass, it is about the number
-    of these. Counted on at most 3000 rows, drawn by content, and scaled up to all pairs. ``rows`` (n, d) and ``scale``
-    are as of `comparable_rows`; the group -1 is left out.
+    If all pairs are equally similar, that is their number; if a few near-duplicates have most of the weight, it is
+    about their number. Counted on at most 3000 rows, drawn by content, and scaled up to all pairs. ``rows`` (n, d) and
+    ``scale`` are those of `comparable_rows`; the group -1 is left out.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def effective_pairs(rows: FloatArray, groups: IntArray, scale: Literal["minmax"]
     if len(distances) == 0:
         return 0.0
     length = (np.ptp(distances) or 1.0) if scale == "minmax" else scale
-    similar = np.exp(-(distances - distances.min()) / length)  # a common factor does not matter; no sum is 0
+    similar = np.exp(-(distances - distances.min()) / length)  # a common factor cancels; no sum is 0
     all_pairs = cross_pairs(np.bincount(groups[groups >= 0]))
     return float(similar.sum() ** 2 / (similar**2).sum()) * all_pairs / len(distances)
 
@@ -86,31 +86,29 @@ def effective_pairs(rows: FloatArray, groups: IntArray, scale: Literal["minmax"]
 def warn_few_pairs(effective: float, *, n_weights: int = 0) -> None:
     """Warn if individual fairness rests on too few pairs.
 
-    Too few are less than 100, whose mean square has a relative error of one in seven; and less than ten for every
-    weight that they choose, ``n_weights``, which are none where a given score is measured.
+    Too few are less than 100, whose mean square has a relative error of one in seven; and less than ten for each of
+    the ``n_weights`` that are fitted to them, 0 where a given score is measured.
     """
     needed = max(_FEW_PAIRS, _PER_WEIGHT * n_weights)
     if effective >= needed:
         return
     what = f"choose {n_weights} weights" if n_weights else "measure a score"
-    template = (
+    message = (
         "individual fairness rests on about {effective:.0f} pairs of similar rows, too few to {what} by them "
         "({needed} are wanted): a few of them decide. Give more rows or a longer {@length_scale}, "
         "say {length_scale=('median', 0.2)}."
     )
-    warn(FewPairsWarning(template, effective=effective, what=what, needed=needed))
+    warn(FewPairsWarning(message, effective=effective, what=what, needed=needed))
 
 
 def draw_rows(features: FloatArray, groups: IntArray, size: int) -> IntArray:
-    """At most ``size`` of the rows of known groups, drawn by content, not by place; copies are drawn one by one."""
+    """Draw at most ``size`` rows of known groups, by content, not by place; copies are drawn independently."""
     known = np.flatnonzero(groups >= 0)
     if len(known) <= size:
         return known
     content = row_numbers(np.column_stack([features[known], groups[known]]), seed=0)
     order = np.argsort(content, kind="stable")
-    first = np.r_[True, content[order][1:] != content[order][:-1]]
-    copy = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
-    numbers = row_numbers(np.column_stack([content[order].astype(float), copy]), seed=0)
+    numbers = row_numbers(np.column_stack([content[order].astype(float), copy_numbers(content[order])]), seed=0)
     return known[order[np.argsort(numbers, kind="stable")[:size]]]
 
 
@@ -123,9 +121,9 @@ class Individual(Notion, BaseEstimator):
     Parameters
     ----------
     length_scale : "minmax", float or ("median", factor), default=("median", 0.1)
-        The distance at which likeness fades, in units of the median distance between rows of different groups, or as a
-        number, on standardised features; ``"minmax"`` is the published similarity, under which nearly all pairs of rows
-        count as alike.
+        The distance at which similarity falls by e, in units of the median distance between rows of different groups,
+        or as a number, on standardised features; ``"minmax"`` is the published similarity, under which nearly all pairs
+        of rows count as similar.
     pairs : {"auto", "exact", "sampled"}, default="auto"
         Visit all pairs of rows, or a sample that leaves a relative error of 1 % (``pair_error_``); ``"auto"`` samples
         beyond 5e9 pairs, some 100,000 rows. A GPU visits all.
@@ -134,7 +132,7 @@ class Individual(Notion, BaseEstimator):
     -----
     Of each set of rows and each of the N pairs of groups it keeps ``individual.form`` (K, N, k + 1, k + 1), which is
     ``sum M_ij (z_i - z_j)(z_i - z_j)'``, and ``individual.mass`` (K, N), ``sum M_ij``. ``individual.error`` (K,) is the
-    relative error of a sample of the pairs, and ``individual.pairs`` (K,) how many pairs the likeness rests on.
+    relative error of a sample of the pairs, and ``individual.pairs`` (K,) the effective number of pairs.
     """
 
     name, option, needs_pairs = "individual", "equal scores of similar rows", True
@@ -148,7 +146,7 @@ class Individual(Notion, BaseEstimator):
         self.pairs = pairs
 
     def collect(self, rows: NotionRows) -> Collector:
-        """Likeness is a matter of the features, found once; scores are compared along it."""
+        """Find similar rows once, by the features, and sum up the differences of their scores."""
         features, scale = comparable_rows(rows.X, rows.groups, self.length_scale)
         effective = effective_pairs(features, rows.groups, scale)
         p, q = np.triu_indices(rows.n_groups, 1)
@@ -174,7 +172,7 @@ class Individual(Notion, BaseEstimator):
         return sums
 
     def shapes(self, n_groups: int, k: int) -> dict[str, tuple[int, ...]]:
-        """A form and its mass for each pair of groups, the error of a sample of pairs, and how many pairs there are."""
+        """Shapes of the form and mass of each pair of groups, of the error and of the effective pairs."""
         N = n_groups * (n_groups - 1) // 2
         return {"form": (N, k + 1, k + 1), "mass": (N,), "error": (), "pairs": ()}
 

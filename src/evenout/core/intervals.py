@@ -1,7 +1,7 @@
 """Intervals, and bounds that hold at all times at once.
 
 *New people each time.* Let ``x_i`` lie in [0, 1] with mean ``m_i`` given everything before it, and let ``c_i`` in
-[-1, 1] and a guess ``g_i`` in [0, 1] be known before ``x_i`` is. With ``s = sum c_i (x_i - m_i)`` and
+[-1, 1] and a guess ``g_i`` in [0, 1] be known before ``x_i``. With ``s = sum c_i (x_i - m_i)`` and
 ``v = sum c_i^2 (x_i - g_i)^2``,
 
     exp(l s - v (-log(1 - l) - l)),   0 <= l < 1,
@@ -9,13 +9,13 @@
 is a supermartingale that starts at 1 (Fan, Grama and Liu 2015; Howard, Ramdas, McAuliffe and Sekhon, *Time-uniform,
 nonparametric, nonasymptotic confidence sequences*, Annals of Statistics 2021, Theorem 4). Averaged over l with a
 density proportional to ``(1 - l)^(rho - 1) exp(l rho)`` it has a closed form, their gamma-exponential mixture.
-By Ville's inequality it ever exceeds ``1 / level`` with a chance of at most ``level``, whatever the ``m_i`` do over
-time.
+By Ville's inequality it ever exceeds ``1 / level`` with a probability of at most ``level``, whatever the ``m_i`` do
+over time.
 
-*The same people again.* What is left of ``x_i`` then goes with what the person had before, and nothing above holds. The
-sum over all batches is compared with its standard error by person, one test at each look, and the level is spent
+*The same people again.* The residuals of a person are then correlated over time, and the above does not hold. The sum
+over all batches is compared with its standard error clustered by person, one test at each look, and the level is spent
 over the looks (`look_share`). The standard error needs no list of persons: with random signs ``e_cj``, the same for a
-person c at all times, each ``z_j = sum_i e_c(i)j c_i (x_i - mean)`` has the variance by person as its mean square, and
+person c at all times, each ``z_j = sum_i e_c(i)j c_i (x_i - mean)`` has the clustered variance as its mean square, and
 sums of batches add (`person_signs`, `reach_by_person`).
 """
 
@@ -28,7 +28,7 @@ from scipy.special import chdtri, chndtr, chndtrinc, gammainc, gammaln, ndtr, nd
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
-_NORMAL = 1e4  # noncentrality from which the noncentral chi-square is as good as normal
+_NORMAL = 1e4  # noncentrality beyond which the noncentral chi-square is close to normal
 
 
 def noncentral_interval(
@@ -36,9 +36,8 @@ def noncentral_interval(
 ) -> tuple[FloatArray, FloatArray]:
     """Interval of ``scale * L`` where ``value / scale`` is noncentral chi-square with noncentrality L.
 
-    The ends are the L at which the value would be just too large, or just too small. A value among the
-    lowest tenth of what "nothing there" gives counts as the end of that tenth: no sample proves that there is nothing.
-    All arrays are of shape (m,).
+    The ends are the L at which the value would be just too large, or just too small. A value below the tenth percentile
+    of the central distribution counts as that percentile: no sample proves that L is 0. All arrays are of shape (m,).
 
     >>> low, high = noncentral_interval(np.array([9.0]), np.array([1.0]), np.array([1.0]), 0.95)
     >>> low.round(2), high.round(2)
@@ -59,7 +58,7 @@ def noncentral_interval(
 
 def normal_interval(value: FloatArray, error: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
     """Interval of a value that cannot be below 0 and has a normal error; arrays of shape (m,)."""
-    reach = ndtri((1.0 + confidence) / 2.0) * error
+    reach = normal_value(confidence) * error
     return np.maximum(value - reach, 0.0), value + reach
 
 
@@ -70,8 +69,8 @@ def ratio_interval(
 
     NaN where one of the intervals is unknown. ``correlation`` is that of the two estimates.
 
-    Like Fieller's, it asks for which ratios r the difference ``a - r b`` may be 0. The error of the difference is put
-    together from the distances of the ends (MOVER; Donner and Zou 2012).
+    Like Fieller's, it asks for which ratios r the difference ``a - r b`` may be 0. The error of the difference is
+    combined from the distances of the ends (MOVER; Donner and Zou 2012).
     """
     if np.isnan([*first, *second]).any():
         return float("nan"), float("nan")
@@ -86,7 +85,7 @@ def ratio_interval(
 
 
 def expected_shortfall(asked: float, reached: float, error: float) -> float:
-    """``E max(0, asked - X)`` for X normal around ``reached``: how much is missing, on average, of what was asked."""
+    """``E max(0, asked - X)`` for X normal around ``reached``: the expected shortfall of a request."""
     if not error > 0:
         return max(asked - reached, 0.0)
     z = (asked - reached) / error
@@ -105,10 +104,10 @@ def extreme_ends(
     """Interval of the largest difference, or of the smallest ratio, between values of G groups.
 
     For two groups it follows from those of the two values and their correlation (Zou and Donner 2008; for ratios
-    Newcombe 2016). With more, the pair that differs most is not known. Some pair differs as much as the truth: so the
-    end on the uneven side is the furthest of all pairs. No pair differs by more than the truth: so the end on the even
-    side is the furthest of all pairs too, each with the critical value of Tukey's studentised range instead of the
-    normal one, by which all pairs hold together. For two groups both are the same.
+    Newcombe 2016). With more, the pair that differs most is unknown. Some pair attains the true extreme: so the end on
+    the uneven side is the furthest of all pairs. No pair exceeds the true extreme: so the end on the even side is the
+    furthest of all pairs too, each with the critical value of Tukey's studentised range instead of the normal one, for
+    which all pairs hold simultaneously. For two groups both are the same.
 
     ``ends`` gives the interval of each group's value (G,) for a critical value z; ``correlation`` is (G, G), and so is
     ``compared``, which groups are compared, all by default. ``of_ratio``: ratios, else differences.
@@ -127,7 +126,7 @@ def extreme_ends(
 def difference_ends(
     value: FloatArray, low: FloatArray, high: FloatArray, correlation: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of ``value[i] - value[j]`` from the groups' own ends, shape (G, G) each."""
+    """Ends of ``value[i] - value[j]`` from the ends of each group, shape (G, G) each."""
     below, above = value - low, high - value
 
     def reach(one: FloatArray, other: FloatArray) -> FloatArray:
@@ -141,9 +140,9 @@ def difference_ends(
 def ratio_ends(
     value: FloatArray, low: FloatArray, high: FloatArray, correlation: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of ``value[i] / value[j]`` from the groups' own ends, shape (G, G) each; infinite if value j may be 0.
+    """Ends of ``value[i] / value[j]`` from the ends of each group, shape (G, G) each; infinite if value j may be 0.
 
-    They are where 0 leaves the interval of ``value[i] - ratio value[j]``.
+    They are the ratios at which 0 leaves the interval of ``value[i] - ratio value[j]``.
     """
 
     def terms(one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -158,18 +157,18 @@ def ratio_ends(
 
 
 def correlations(drawn: FloatArray) -> FloatArray:
-    """Correlations of the columns over the resamples that have them all; 0 for a column that does not vary."""
+    """Correlations of the columns over the resamples without NaN; 0 for a constant column."""
     drawn = drawn[~np.isnan(drawn).any(axis=1)]
     if len(drawn) < 3:
         return np.eye(drawn.shape[1])
-    off = drawn - drawn.mean(axis=0)
-    size = np.sqrt((off**2).sum(axis=0))
-    off = off / np.where(size > 0, size, 1.0)
-    return np.clip(off.T @ off, -1.0, 1.0)
+    centred = drawn - drawn.mean(axis=0)
+    size = np.sqrt((centred**2).sum(axis=0))
+    unit = centred / np.where(size > 0, size, 1.0)
+    return np.clip(unit.T @ unit, -1.0, 1.0)
 
 
 def holm(p: FloatArray) -> FloatArray:
-    """Holm's adjustment for many tests, NaN left out: ``max over j <= i of min(1, (m - j + 1) p_(j))``.
+    """Holm's adjustment of p-values, NaN left out: ``max over j <= i of min(1, (m - j + 1) p_(j))``.
 
     >>> holm(np.array([0.01, 0.04, np.nan, 0.03])).tolist()
     [0.03, 0.06, nan, 0.06]
@@ -201,14 +200,14 @@ def normal_value(confidence: float) -> float:
 
 @lru_cache(maxsize=64)
 def tukey_value(confidence: float, n_groups: int) -> float:
-    """Critical value of one of all pairs of groups; the normal one for two."""
+    """Critical value of the largest difference among all pairs of groups; the normal one for two."""
     from scipy.stats import studentized_range
 
     return float(studentized_range.ppf(confidence, n_groups, np.inf) / np.sqrt(2))
 
 
 def tukey_p_value(z: float, n_groups: int) -> float:
-    """Chance that one of all pairs of groups is z or more standard errors apart; the normal one for two.
+    """Probability that some pair of groups is z or more standard errors apart; the normal one for two.
 
     >>> round(tukey_p_value(tukey_value(0.95, 4), 4), 6)
     0.05
@@ -218,10 +217,10 @@ def tukey_p_value(z: float, n_groups: int) -> float:
     return float(2.0 * ndtr(-z)) if n_groups == 2 else float(studentized_range.sf(z * np.sqrt(2), n_groups, np.inf))
 
 
-TIGHTEST = 25.0  # the v at which the bound is at its best; some 1,200 rows of two groups of equal size
+TIGHTEST = 25.0  # the v at which the bound is tightest; some 1,200 rows of two groups of equal size
 SIGNS = 64  # of a person
-_STEPS = 60  # of bisection: the bound to 1e-18 of where it was looked for
-_DATED = 3.7  # log-likelihood below the best at which a date is left out; see `change_range`
+_STEPS = 60  # of bisection: to 1e-18 of the first bracket
+_DATED = 3.7  # log-likelihood below the best at which a date is excluded; see `change_range`
 
 
 def log_evidence(s: FloatArray, v: FloatArray, level: FloatArray) -> FloatArray:
@@ -233,7 +232,7 @@ def log_evidence(s: FloatArray, v: FloatArray, level: FloatArray) -> FloatArray:
 
 
 def upper_bound(v: FloatArray, level: FloatArray | float) -> FloatArray:
-    """The s that is ever exceeded with a chance of at most ``level``, as a function of v.
+    """The s that is ever exceeded with a probability of at most ``level``, as a function of v.
 
     >>> upper_bound(np.array([0.0, 25.0, 2500.0]), 0.025).round(1)
     array([  6.4,  18.5, 186.3])
@@ -251,9 +250,9 @@ def upper_bound(v: FloatArray, level: FloatArray | float) -> FloatArray:
 
 
 def start_shares(places: IntArray) -> FloatArray:
-    """How a level is shared out over starts: one half to the first, the rest to all later ones; same shape.
+    """Shares of a level for tests that start at different places: one half for the first, the rest for later ones.
 
-    What begins at the p-th place, ``p >= 2``, gets ``1 / (2 p (p - 1))``; without end these add up to one half.
+    A test that starts at the p-th place, ``p >= 2``, gets ``1 / (2 p (p - 1))``; the infinite sum is one half.
 
     >>> start_shares(np.array([1, 2, 3]))
     array([0.5       , 0.25      , 0.08333333])
@@ -263,7 +262,7 @@ def start_shares(places: IntArray) -> FloatArray:
 
 
 def look_share(look: int) -> float:
-    """What the look, counted from 1, may spend of a level: ``1 / (k (k + 1))``; without end these add up to one."""
+    """Share of a level for the k-th look, counted from 1: ``1 / (k (k + 1))``; the infinite sum is one."""
     return 1.0 / (look * (look + 1.0))
 
 
@@ -275,18 +274,18 @@ def person_signs(persons: list[str], salt: str) -> FloatArray:
            [ 1.,  1., -1., -1.],
            [-1., -1.,  1.,  1.]])
     """
-    told = [hashlib.blake2b(who.encode(), digest_size=SIGNS // 8, key=salt[:64].encode()).digest() for who in persons]
-    bits = np.unpackbits(np.frombuffer(b"".join(told), dtype=np.uint8)).reshape(len(persons), SIGNS)
+    hashes = [hashlib.blake2b(who.encode(), digest_size=SIGNS // 8, key=salt[:64].encode()).digest() for who in persons]
+    bits = np.unpackbits(np.frombuffer(b"".join(hashes), dtype=np.uint8)).reshape(len(persons), SIGNS)
     return 2.0 * bits.astype(np.float64) - 1.0
 
 
 def reach_by_person(signed: FloatArray, people: FloatArray, level: FloatArray | float) -> FloatArray:
-    """The s that is exceeded with a chance of about ``level`` at one look.
+    """The s that is exceeded with a probability of about ``level`` at one look.
 
-    The sum has parts, one of each group. Its variance is that of the signed sums, or that which the parts would have if
-    persons of all groups varied alike, whichever is larger: a small group in which few are flagged looks surer than
-    it is. Student's t has the degrees of freedom that the signed sums and the people of the smallest group leave.
-    ``signed`` is (..., g, SIGNS), ``people`` (..., g); the reach is infinite where a group has fewer than two.
+    The sum has parts, one of each group. Its variance is that of the signed sums, or the one under equal variances in
+    all groups, whichever is larger: the variance of a small group in which few are flagged is underestimated. Student's
+    t has the degrees of freedom of the signed sums and of the people of the smallest group. ``signed`` is
+    (..., g, SIGNS), ``people`` (..., g); the reach is infinite where a group has fewer than two.
     """
     n, parts = np.maximum(people, 2.0), (signed**2).mean(axis=-1)
     alike = (n**2 * parts).sum(axis=-1) / n.sum(axis=-1) * (1.0 / n).sum(axis=-1)
@@ -297,16 +296,16 @@ def reach_by_person(signed: FloatArray, people: FloatArray, level: FloatArray | 
 
 
 def change_range(sums: FloatArray, weight: FloatArray, *, free: bool = False) -> tuple[int, int, int]:
-    """Places since which a mean may have been above 0: the earliest, the likeliest and the latest.
+    """Places since which a mean may have been above 0: the earliest, the most likely and the latest.
 
     Independent ``x_p`` have means of at most 0 before some place and of at least 0 from it on, and variances
-    ``1 / weight``. Each place is tried, with the likeliest mean on either side, and is left out where its
-    log-likelihood is more than 3.7 below the best: the excess of the best over the truth is about the larger of two
-    exponential variables (Siegmund, *Boundary crossing probabilities and statistical applications*, Annals of
-    Statistics 1986), which is below 3.7 with a chance of 0.95.
+    ``1 / weight``. Each place is tried, with the most likely mean on either side, and is excluded if its log-likelihood
+    is more than 3.7 below the best: the excess of the best over the truth is about the larger of two exponential
+    variables (Siegmund, *Boundary crossing probabilities and statistical applications*, Annals of Statistics 1986),
+    which is below 3.7 with a probability of 0.95.
 
-    ``sums`` (P,) are ``x_p`` times its ``weight`` (P,), 0 where nothing is known. ``free`` lets the mean before the
-    change be of any sign.
+    ``sums`` (P,) are ``x_p`` times its ``weight`` (P,), 0 for missing data. ``free``: the mean before the change may
+    have any sign.
 
     >>> x = np.array([0.1, -0.2, 0.0, 0.1, 2.2, 1.9, 2.1, 2.0])
     >>> change_range(x * 4.0, np.full(8, 4.0))

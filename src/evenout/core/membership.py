@@ -16,8 +16,7 @@ from typing import Annotated
 import numpy as np
 from scipy.sparse import csc_array, hstack
 
-from evenout.core.checks import FINITE, Within, require
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FINITE, BoolArray, FloatArray, IntArray, Within, require
 
 AMONG = ("all", "outliers", "inliers")
 
@@ -30,14 +29,14 @@ class Block:
     ----------
     groups : tuple of int
     weight : float
-        How much these comparisons count, in all: attributes count alike, strata by their rows.
+        Weight of these comparisons: equal for attributes, the number of rows for strata.
     by_size : bool
-        False: each pair counts alike, and the block is the mean squared difference. True: a pair counts ``p_g p_h``,
-        with ``p`` the share of the rows, and the block is the variance between groups, as for bands.
+        False: all pairs have equal weight, and the block is the mean squared difference. True: a pair has the weight
+        ``p_g p_h``, with ``p`` the share of the rows, and the block is the variance between groups, as for bands.
     among : {"all", "outliers", "inliers"}
-        The rows that are compared: all, or those whose label says that they are known outliers, or known inliers.
+        The rows that are compared: all, or those that are labelled as outliers, or as inliers.
     of : str
-        The attribute whose values the groups are, where attributes are compared one by one.
+        The attribute of the groups, where attributes are compared one by one.
     """
 
     groups: tuple[int, ...]
@@ -56,39 +55,37 @@ class Comparison:
     overlaps: tuple[tuple[int, int], ...] = ()
 
     def check(self) -> None:
-        """No other groups are compared than there are."""
-        groups = [g for block in self.blocks for g in block.groups]
-        require(all(0 <= g < self.n_groups for g in groups), "blocks", "have groups out of range")
-        overlaps = [g for pair in self.overlaps for g in pair]
-        require(all(0 <= g < self.n_groups for g in overlaps), "overlaps", "is out of range")
+        """Require that all groups are in range."""
+        compared = (g for block in self.blocks for g in block.groups)
+        require(all(0 <= g < self.n_groups for g in compared), "blocks", "have groups out of range")
+        require(all(0 <= g < self.n_groups for pair in self.overlaps for g in pair), "overlaps", "is out of range")
 
     @classmethod
     def of_all(cls, n_groups: int) -> "Comparison":
-        """Each of the groups with each other, no row being in two of them."""
+        """All groups are compared with each other, and no row is in two of them."""
         return cls(n_groups, (Block(tuple(range(n_groups))),))
 
     @property
     def simple(self) -> bool:
-        """Whether each group is compared with each other alike, and no two share rows."""
+        """Whether all groups are compared with each other with equal weight, and no two share rows."""
         return self == Comparison.of_all(self.n_groups)
 
     @property
     def beyond_crossed(self) -> str:
-        """The argument, for a message, that asks for other groups than crossed ones; empty if none does."""
+        """The argument, for a message, by which groups are not just crossed; empty if there is none."""
         kinds = [(block.of, block.among) for block in self.blocks]
-        if any(among != "all" for _, among in kinds):
-            return "{@labels}"
-        if any(block.by_size for block in self.blocks):
-            return "{@continuous}"
-        if len(set(kinds)) < len(kinds):
-            return "{@given}"
-        if len(kinds) > 1:
-            return "{@cross}"
-        return "GroupProbabilities" if self.overlaps else ""
+        holds = {
+            "{@labels}": any(among != "all" for _, among in kinds),
+            "{@continuous}": any(block.by_size for block in self.blocks),
+            "{@given}": len(set(kinds)) < len(kinds),
+            "{@cross}": len(kinds) > 1,
+            "GroupProbabilities": bool(self.overlaps),
+        }
+        return next((argument for argument in holds if holds[argument]), "")
 
     @cached_property
     def joint(self) -> tuple[IntArray, IntArray]:
-        """Pairs of groups whose means go together, as two index arrays: each (g, g), then both (g, h) and (h, g)."""
+        """Pairs of groups whose means are correlated, as two index arrays: each (g, g), then both (g, h) and (h, g)."""
         both = [pair for g, h in self.overlaps for pair in ((g, h), (h, g))]
         pairs = np.array([*((g, g) for g in range(self.n_groups)), *both], dtype=np.intp).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
@@ -101,30 +98,37 @@ class Comparison:
             pairs[np.ix_(block.groups, block.groups)] = True
         return pairs & ~np.eye(self.n_groups, dtype=bool)
 
+    def groups_among(self, known: BoolArray) -> list[list[int]]:
+        """The ``known`` (G,) groups of each block that has two of them or more."""
+        blocks = [[g for g in block.groups if known[g]] for block in self.blocks]
+        return [groups for groups in blocks if len(groups) >= 2]
+
     def only(self, blocks: "Sequence[Block]") -> "tuple[Comparison, IntArray, IntArray]":
-        """Some of the blocks by themselves, their groups' places here, and those of their pairs in `joint`."""
+        """A comparison of some of the blocks alone, the places of its groups here, and of its pairs in `joint`."""
         groups = sorted({g for block in blocks for g in block.groups})
-        place = {g: new for new, g in enumerate(groups)}
-        moved = tuple(replace(block, groups=tuple(place[g] for g in block.groups)) for block in blocks)
-        overlaps = tuple((place[g], place[h]) for g, h in self.overlaps if g in place and h in place)
+        new = {g: index for index, g in enumerate(groups)}
+        moved = tuple(replace(block, groups=tuple(new[g] for g in block.groups)) for block in blocks)
+        overlaps = tuple((new[g], new[h]) for g, h in self.overlaps if g in new and h in new)
         pairs = np.isin(self.joint[0], groups) & np.isin(self.joint[1], groups)
         return Comparison(len(groups), moved, overlaps), np.array(groups, dtype=np.intp), np.flatnonzero(pairs)
 
     def root(self, known: BoolArray, size: FloatArray) -> FloatArray:
-        """R of each of K sets, with ``L = R'R``, among the groups ``known`` (K, G) there, of ``size`` (K, G) rows.
+        """R of each of K sets, with ``L = R'R``, of the groups ``known`` (K, G) in it, of ``size`` (K, G) rows.
 
         The shape is (K, rows, G). Each block has a row for each of its groups: the group less the block's mean, times
         the root of its weight.
         """
         rows, counted = [], np.zeros((len(known), 1, 1))
         for block in self.blocks:
-            own = list(block.groups)
-            inside = np.where(known[:, own], size[:, own] if block.by_size else 1.0, 0.0)
-            n = known[:, own].sum(axis=1)[:, None]
+            g = list(block.groups)
+            inside, n = (
+                np.where(known[:, g], size[:, g] if block.by_size else 1.0, 0.0),
+                known[:, g].sum(axis=1)[:, None],
+            )
             share = inside / np.where(n >= 2, inside.sum(axis=1, keepdims=True), np.inf)
             weight = block.weight * (share if block.by_size else 2.0 * share * n / np.maximum(n - 1, 1))
-            part = np.zeros((len(known), len(own), self.n_groups))
-            part[:, :, own] = np.sqrt(weight)[:, :, None] * (np.eye(len(own)) - share[:, None])
+            part = np.zeros((len(known), len(g), self.n_groups))
+            part[:, :, g] = np.sqrt(weight)[:, :, None] * (np.eye(len(g)) - share[:, None])
             rows.append(part)
             counted += np.where(n >= 2, block.weight, 0.0)[:, :, None]
         return np.concatenate(rows, axis=1) / np.sqrt(np.where(counted > 0, counted, 1.0))
@@ -149,7 +153,7 @@ class Membership:
     compared: Comparison
 
     def check(self) -> None:
-        """A column for each group."""
+        """Require a column for each group."""
         require(self.weights.shape[1] == self.n_groups, "weights", "has the wrong shape")
 
     @classmethod
@@ -163,12 +167,12 @@ class Membership:
     def of_bands(cls, values: FloatArray, knots: FloatArray) -> "Membership":
         """Overlapping bands of a number (n,): band g is 1 at knot g and falls to 0 at the knots beside it.
 
-        NaN is a row without a value. Knots (G,) increase; values beyond them belong to the band at the end.
+        NaN is a row without a value. Knots (G,) increase; values beyond them belong to the first or last band.
         """
         known, G = np.flatnonzero(~np.isnan(values)), len(knots)
-        place = np.clip(np.interp(values[known], knots, np.arange(G)), 0, G - 1)
-        low = np.minimum(place.astype(np.intp), max(G - 2, 0))
-        share = np.concatenate([1.0 - (place - low), place - low])
+        position = np.clip(np.interp(values[known], knots, np.arange(G)), 0, G - 1)
+        low = np.minimum(position.astype(np.intp), max(G - 2, 0))
+        share = np.concatenate([1.0 - (position - low), position - low])
         at = np.tile(known, 2), np.concatenate([low, np.minimum(low + 1, G - 1)])
         weights = csc_array((share, at), shape=(len(values), G))
         weights.eliminate_zeros()
@@ -176,9 +180,9 @@ class Membership:
         return cls(weights, Comparison(G, (Block(tuple(range(G)), by_size=True),), overlaps))
 
     def within(self, strata: IntArray) -> "Membership":
-        """The groups of each stratum by itself: rows are compared with others of their stratum alone.
+        """The groups of each stratum separately: rows are compared within their stratum alone.
 
-        Strata (n,) are codes 0, 1, ..., or -1 for a row that is compared with none. They count by their rows.
+        Strata (n,) are codes 0, 1, ..., or -1 for a row that is not compared. Their weights are their rows.
         """
         parts = [
             csc_array(self.weights.multiply((strata == stratum).astype(float)[:, None]))
@@ -221,23 +225,20 @@ class Membership:
         return self.weights.indices[inside].astype(np.intp, copy=False), self.weights.data[inside]
 
     def times(self, factor: FloatArray, kinds: Collection[str]) -> "Membership":
-        """The same with each row's weights times a factor (n,) in the blocks of rows of some kinds (`Block.among`)."""
-        own = np.zeros(self.n_groups, dtype=bool)
-        own[[g for block in self.compared.blocks if block.among in kinds for g in block.groups]] = True
-        entries = np.repeat(own, np.diff(self.weights.indptr))
-        data = np.where(entries, self.weights.data * factor[self.weights.indices], self.weights.data)
-        whole = self.weights
-        return replace(self, weights=csc_array((data, whole.indices, whole.indptr), shape=whole.shape))
+        """Multiply each row's weights by a factor (n,) in the blocks of some kinds of rows (`Block.among`)."""
+        phi, chosen = self.weights, np.zeros(self.n_groups, dtype=bool)
+        chosen[[g for block in self.compared.blocks if block.among in kinds for g in block.groups]] = True
+        data = np.where(np.repeat(chosen, np.diff(phi.indptr)), phi.data * factor[phi.indices], phi.data)
+        return replace(self, weights=csc_array((data, phi.indices, phi.indptr), shape=phi.shape))
 
     def among(self, rows: IntArray) -> "Membership":
-        """The same of some of the rows, which are in order."""
-        if len(rows) == self.weights.shape[0]:
+        """The membership of some of the rows, which are in order."""
+        phi = self.weights
+        if len(rows) == phi.shape[0]:
             return self
-        moved = np.full(self.weights.shape[0], -1, dtype=np.intp)
-        moved[rows] = np.arange(len(rows))
-        at = moved[self.weights.indices]
+        new = np.full(phi.shape[0], -1, dtype=np.intp)
+        new[rows] = np.arange(len(rows))
+        at = new[phi.indices]
         kept = at >= 0
-        starts = np.r_[0, np.cumsum(kept)][self.weights.indptr]
-        return replace(
-            self, weights=csc_array((self.weights.data[kept], at[kept], starts), shape=(len(rows), self.n_groups))
-        )
+        entries = phi.data[kept], at[kept], np.r_[0, np.cumsum(kept)][phi.indptr]
+        return replace(self, weights=csc_array(entries, shape=(len(rows), self.n_groups)))

@@ -9,21 +9,21 @@ with ``r = M 1`` and ``c = M' 1``. Only tiles of M ever exist, and every pair is
 
 M is computed in float32. F is a sum of non-negative terms, so a relative error in M is one in ``v' F v``, for every v.
 Rounding in the products would hurt those v in which the scores hardly differ; in a basis of uncorrelated scores of
-equal variance there is no such v, unless only rows of nearly the same score are alike. Where float32 cannot tell the
-distances apart, they are computed in float64.
+equal variance there is no such v, unless only rows of nearly the same score are similar. Where float32 is too coarse
+for the distances, they are computed in float64.
 
 The rows of two cells, in random order, are cut into m blocks each. *Shift* s pairs block a of one cell with block
-``(a + s) mod m`` of the other: one m-th of the pairs. What a row adds by itself, which is most of the variance of
-plainly drawn pairs, is the same in every shift. All m shifts are all pairs.
+``(a + s) mod m`` of the other: one m-th of the pairs. The effect of single rows, which is most of the variance of
+independently drawn pairs, is the same in every shift. All m shifts are all pairs.
 
-To visit all of them takes a time that grows with the square of the number of rows. `sampled_pair_sums` visits a few of
+Visiting all of them takes a time that grows with the square of the number of rows. `sampled_pair_sums` visits a few of
 the m shifts of every pair of cells. With ``F_s`` the sum over shift s, ``m / c sum_s F_s`` over c of the shifts has the
 expectation F over the random orders, is positive semidefinite, and belongs to one pair of cells, so that folds subtract
 as they do in the exact sums.
 
-The shifts are visited in runs. How the runs differ, times ``1 - c / m``, gives the variance of the estimate (simple
-random sampling without replacement); pairs of cells are uncorrelated, so that their variances add. The error that
-matters is the one by direction,
+The shifts are visited in runs. The variance between runs, times ``1 - c / m``, gives the variance of the estimate
+(simple random sampling without replacement); pairs of cells are uncorrelated, so that their variances add. The relevant
+error is the one by direction,
 
     max_v |v'(C~ - C)v| / v'Cv,    C = sum_{p<q} F_pq / (n_p n_q),
 
@@ -42,11 +42,11 @@ from scipy.linalg import eigh
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from evenout.core.content import row_numbers
+from evenout.core.content import copy_numbers, row_numbers
 from evenout.core.parallel import map_blocks, map_each, one_blas_thread
 from evenout.core.types import AnyArray, Float32Array, FloatArray, IntArray
 
-_COARSE = 0.01  # where delta counts in lengths below this times the largest coordinate, float32 is too coarse
+_COARSE = 0.01  # a range of distances, in units of the largest coordinate, for which float32 is too coarse
 _ROUNDING = 1e-14  # distances that differ by less than this times the largest are equal
 
 
@@ -128,7 +128,7 @@ def nearest_psd(form: FloatArray) -> FloatArray:
 
 
 class PairRows(NamedTuple):
-    """Rows of all cells as the kernels take them: x (n, d), z (n, w), slope and offset of the exponent."""
+    """Input of the kernels, rows of all cells: x (n, d), z (n, w), slope and offset of the exponent."""
 
     x: AnyArray
     z: Float32Array
@@ -142,25 +142,33 @@ def _prepared(
     scale: Literal["minmax"] | float,
     find_range: Callable[[FloatArray], tuple[float, float]],
 ) -> tuple[PairRows, FloatArray]:
-    """Rows for the kernels, with a first column of ones in z, and the coordinates of Z in its uncorrelated basis."""
+    """Rows for the kernels, with a first column of ones in z, and the coordinates R (q, q) of Z in its basis B.
+
+    The centred Z is ``B R``, with B (n, q) uncorrelated columns of variance 1, or less if all is rounding.
+    """
     if scale != "minmax" and not (isinstance(scale, int | float) and 0 < scale < np.inf):
         raise ValueError(f"scale must be 'minmax' or a positive length, got {scale!r}")
     points, unit = _standardised(X)
     slope, offset = _exponent(*(find_range(points) if scale == "minmax" else (0.0, max(scale / unit, 1e-30))))
-    basis, coordinates = _uncorrelated(Z)
+    centred, unit = _standardised(Z)
+    variances, axes = np.linalg.eigh(centred.T @ centred / max(len(Z), 1))
+    spread = np.sqrt(np.maximum(variances, np.finfo(float).eps * variances[-1]))
+    spread[spread == 0] = 1.0
+    # Not a matrix product: with so few columns einsum is as fast, and leaves no threads of BLAS spinning behind.
+    basis = np.einsum("ni,ij->nj", centred, axes / spread)
     z = _padded(np.column_stack([np.ones(len(Z)), basis]), np.float32)
-    return PairRows(_padded(points, slope.dtype), z, slope, offset), coordinates
+    return PairRows(_padded(points, slope.dtype), z, slope, offset), unit * spread[:, None] * axes.T
 
 
 def _restored(form: FloatArray, coordinates: FloatArray) -> FloatArray:
-    """Forms (..., w, w) of the columns that `_prepared` has made, as forms (..., q, q) of Z itself."""
+    """Forms (..., w, w) of the columns of `_prepared` as forms (..., q, q) of Z."""
     q = len(coordinates)
     form = coordinates.T @ nearest_psd(form[..., 1 : 1 + q, 1 : 1 + q]) @ coordinates
     return (form + form.swapaxes(-1, -2)) / 2
 
 
 def _by_cell(groups: IntArray, folds: IntArray, n_groups: int, n_folds: int) -> tuple[IntArray, IntArray]:
-    """Order the known rows by (group, fold), and tell where each of these cells begins, and the last one ends."""
+    """Order of the known rows by (group, fold), where each of these cells begins, and where the last one ends."""
     order = np.lexsort((folds, groups))
     order = order[groups[order] >= 0]
     cells = groups[order] * n_folds + folds[order]
@@ -179,42 +187,29 @@ def _standardised(rows: FloatArray) -> tuple[FloatArray, float]:
     return rows, max(unit, np.finfo(float).tiny)
 
 
-def _uncorrelated(Z: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Write the centred Z as ``B R``, with B (n, q) uncorrelated columns of variance 1, or less if all is rounding."""
-    Z, unit = _standardised(Z)
-    variances, axes = np.linalg.eigh(Z.T @ Z / max(len(Z), 1))
-    spread = np.sqrt(np.maximum(variances, np.finfo(float).eps * variances[-1]))
-    spread[spread == 0] = 1.0
-    # Not a matrix product: with so few columns einsum is as fast, and leaves no threads of BLAS spinning behind.
-    return np.einsum("ni,ij->nj", Z, axes / spread), unit * spread[:, None] * axes.T
-
-
 def _range(points: FloatArray, bounds: IntArray, n_threads: int) -> tuple[float, float]:
-    """Range of the distances between standardised rows of different groups; group p starts at row ``bounds[p]``."""
-    lo, hi = _range_found_in(np.float32, points, bounds, n_threads)
-    if hi > 0 and hi - lo <= _COARSE:
-        lo, hi = _range_found_in(np.float64, points, bounds, n_threads)
-    return lo, hi
+    """Range of the distances between standardised rows of different groups; group p starts at row ``bounds[p]``.
 
-
-def _range_found_in(dtype: npt.DTypeLike, points: FloatArray, bounds: IntArray, n_threads: int) -> tuple[float, float]:
-    """Find the two pairs of rows in numbers of this type, and measure them in float64."""
+    The two pairs of rows are found in float32, or in float64 where that is too coarse, and measured in float64.
+    """
     from evenout.core._pair_kernels import block_extremes
 
-    x, starts = _padded(points, dtype), bounds[1:]
+    starts, lo, hi = bounds[1:], 0.0, 0.0
     blocks = [(first, last, starts[p]) for p, first, last in _row_blocks(bounds) if starts[p] < len(points)]
-    if not blocks:
-        return 0.0, 0.0
-    extremes = map_each(lambda block: block_extremes(x, *block), blocks, n_threads)
 
     def distances(row: int) -> FloatArray:
         """Distances of all rows of earlier groups to this one."""
-        own = bounds[np.searchsorted(bounds, row, side="right") - 1]
-        return cdist(points[:own], points[row : row + 1])
+        start = bounds[np.searchsorted(bounds, row, side="right") - 1]
+        return cdist(points[:start], points[row : row + 1])
 
-    _, near, _, _ = min(extremes, key=lambda found: found[0])
-    _, _, _, far = max(extremes, key=lambda found: found[2])
-    return float(distances(near).min()), float(distances(far).max())
+    for dtype in (np.float32, np.float64) if blocks else ():
+        x = _padded(points, dtype)
+        extremes = map_each(lambda block: block_extremes(x, *block), blocks, n_threads)  # noqa: B023 (called at once)
+        near, far = min(extremes, key=lambda extreme: extreme[0])[1], max(extremes, key=lambda extreme: extreme[2])[3]
+        lo, hi = float(distances(near).min()), float(distances(far).max())
+        if not (hi > 0 and hi - lo <= _COARSE):
+            break
+    return lo, hi
 
 
 def _exponent(lo: float, hi: float) -> tuple[np.floating[Any], np.floating[Any]]:
@@ -268,7 +263,7 @@ def _row_blocks(edges: IntArray) -> list[tuple[int, int, int]]:
 
 
 def _padded(rows: FloatArray, dtype: npt.DTypeLike) -> AnyArray:
-    """Copy the rows, with columns of 0 added so that their number is a multiple of four."""
+    """Copy the rows, with columns of 0 appended so that their number is a multiple of four."""
     padded = np.zeros((len(rows), -(-rows.shape[1] // 4) * 4), dtype)
     padded[:, : rows.shape[1]] = rows
     return padded
@@ -280,11 +275,12 @@ GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are spread evenly
 
 @dataclass(frozen=True)
 class PairSample:
-    """Sums over the visited pairs of two cells, in R runs of so many shifts each, or one if all are visited.
+    """Sums over the visited pairs of two cells, in R runs of equally many shifts, or in one if all are visited.
 
-    ``small`` and ``large`` are the first row of each cell, and its last row + 1; ``weight`` is what a pair counts in
+    ``small`` and ``large`` are the first row of each cell, and its last row + 1; ``weight`` is the weight of a pair in
     the sum over all pairs of cells, ``start`` in [0, 1) where in the cycle the first run begins. ``form`` (R, w, w) and
-    ``mass`` (R,) are as in `PairSums`, of each run; ``shifts`` are those of each run, ``visited`` the pairs in all.
+    ``mass`` (R,) are as in `PairSums`, of each run; ``shifts`` is their number in each run, ``visited`` that of all
+    visited pairs.
     """
 
     small: tuple[int, int]
@@ -310,7 +306,7 @@ class PairSample:
     def deviations(self) -> FloatArray:
         """R uncorrelated arrays of mean 0 with the covariance of the estimate ``factor * form.sum(axis=0)``, (R, w, w).
 
-        That of simple random sampling without replacement, in which the runs are drawn from all runs there are.
+        Runs are taken as a simple random sample without replacement.
         """
         runs = len(self.form)
         spread = self.factor * np.sqrt((1 - 1 / self.factor) * runs / (runs - 1))
@@ -357,7 +353,7 @@ def cell_pairs(edges: IntArray, n_groups: int, n_folds: int, runs: int, width: i
 
     Cell b, which is a fold of group ``b // n_folds``, holds the rows ``edges[b]..edges[b + 1] - 1``. A pair counts
     ``1 / (n_p n_q)`` in groups of n_p and n_q rows. Blocks differ in size by a row, so that some rows have a few more
-    partners than others: the cycles begin at different places, lest these be the same rows for all pairs of cells.
+    partners than others: cycles begin at different places, so that these are not the same rows for all pairs of cells.
     """
     cells, sizes = list(pairwise(edges.tolist())), np.diff(edges[::n_folds]).tolist()
     nothing = np.zeros((runs, width, width)), np.zeros(runs)
@@ -375,11 +371,11 @@ METHODS = ("exact", "sampled", "auto")
 
 _EXACT_PAIRS = 5e9  # "auto" visits all of them up to here: about ten seconds on two cores
 _RANGE_PAIRS = 1e9  # up to here the range of the distances is found among all of them: about a second
-_DEVIATIONS = 200  # runs in all pairs of cells together, from which the error is known to some 5 %
+_DEVIATIONS = 200  # runs in all pairs of cells together, which give the error to some 5 %
 _RUNS = 2, 32  # at least and at most, in each pair of cells
 _SIGNS = 100  # draws of the signs
 _NULL = 1e-9  # directions in which C is below this times its largest value are outside its range
-_FAR = 2**14  # rows among which the largest distance is sought
+_FAR = 2**14  # rows among which the largest distance is searched
 _SLACK = 6.0, 0.2  # of the search for the smallest distance: at most, and for each dimension
 
 
@@ -396,8 +392,8 @@ def estimate_pair_sums(
 ) -> tuple[PairSums, float]:
     """Pair sums, and their error: over all pairs of rows, or over a sample where there are very many.
 
-    ``method="auto"`` visits all pairs up to 5e9 of them, which takes two cores about ten seconds, and else a sample.
-    All other arguments are those of `pair_sums` and `sampled_pair_sums`; the error is 0 where all were visited.
+    ``method="auto"`` visits all pairs up to 5e9 of them, which takes two cores about ten seconds, else a sample. All
+    other arguments are those of `pair_sums` and `sampled_pair_sums`; the error is 0 if all pairs were visited.
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
@@ -420,16 +416,16 @@ def sampled_pair_sums(
     seed: int = 0,
     n_threads: int = 1,
 ) -> tuple[PairSums, float]:
-    """Estimate the pair sums without bias, from as many pairs as the tolerance asks for.
+    """Estimate the pair sums without bias, from as many pairs as the tolerance needs.
 
-    Every pair of cells gets about the same number of sampled pairs, since groups count alike in C; where it has not
+    Every pair of cells gets about the same number of sampled pairs, since groups have equal weight in C; if it has not
     twice as many, all are visited. The sample grows until the estimated error is within the tolerance, or everything
     is visited.
 
     Parameters
     ----------
     X, Z, groups, folds, n_groups, n_folds, scale, n_threads
-        As in `pair_sums`. Of more than 1e9 pairs, the range of the distances for ``"minmax"`` is sought, not measured.
+        As in `pair_sums`. Of more than 1e9 pairs, the range of the distances for ``"minmax"`` is approximate.
     tolerance : float
         Relative error by direction, in root mean square, to stop at.
     seed : int
@@ -447,12 +443,12 @@ def sampled_pair_sums(
     similarities are off by factors between 1 and ``exp(e)``, nearly the same for all pairs: a change of alpha. With
     normal rows in up to 20 dimensions e was at most 0.002. The error does not include this.
 
-    *Short lengths.* Where only close rows are alike, few pairs count, and the same error takes more of them: some 1e6
-    for 1 % with ``"minmax"``, 1e7 to 1e9 with a twentieth of the median distance, nearly all with a hundredth. What did
-    not pay: visiting all pairs within the leaves of a k-d tree takes 10 to 50 % off the variance, since most close rows
-    lie in different leaves; drawing pairs of leaves by their distance could divide it by five to ten, but one shift of
-    every pair of leaves has more pairs than the whole sample needs now. With a length so short that a handful of
-    pairs decides, a sample that has missed them shows too small an error.
+    *Short lengths.* Where only close rows are similar, few pairs count, and the same error takes more of them: some 1e6
+    for 1 % with ``"minmax"``, 1e7 to 1e9 with a twentieth of the median distance, nearly all with a hundredth. Two
+    alternatives did not pay: visiting all pairs within the leaves of a k-d tree takes 10 to 50 % off the variance,
+    since most close rows lie in different leaves; drawing pairs of leaves by their distance could divide it by five to
+    ten, but one shift of every pair of leaves has more pairs than the whole sample needs now. With a length so short
+    that a handful of pairs decides, a sample that has missed them understates the error.
 
     Examples
     --------
@@ -468,28 +464,19 @@ def sampled_pair_sums(
     by_cell, edges = _by_cell(groups[order], folds[order], n_groups, n_folds)
     order, bounds = order[by_cell], edges[::n_folds]
     rows, coordinates = _prepared(X[order], Z[order], scale, lambda points: _wide_range(points, bounds, n_threads))
-    samples, error = _sampled(rows, edges, n_groups, n_folds, tolerance, seed, n_threads)
-    mass = np.array([sample.factor * sample.mass.sum() for sample in samples])
-    form = np.array([sample.factor * sample.form.sum(axis=0) for sample in samples])
-    form = _restored(form.reshape(len(samples), *2 * (rows.z.shape[1],)), coordinates)
-    shape = n_groups * (n_groups - 1) // 2, n_folds, n_folds
-    return PairSums(form.reshape(*shape, *form.shape[1:]), mass.reshape(shape)), error
-
-
-def _sampled(
-    rows: PairRows, edges: IntArray, n_groups: int, n_folds: int, tolerance: float, seed: int, n_threads: int
-) -> tuple[list[PairSample], float]:
-    """Sample all pairs of cells until the relative error that is left is within the tolerance."""
-    count = n_groups * (n_groups - 1) // 2 * n_folds**2
-    runs = min(max(_DEVIATIONS // max(count, 1), _RUNS[0]), _RUNS[1])
-    samples = cell_pairs(edges, n_groups, n_folds, runs, rows.z.shape[1])
+    width, shape = rows.z.shape[1], (n_groups * (n_groups - 1) // 2, n_folds, n_folds)
+    runs = min(max(_DEVIATIONS // max(int(np.prod(shape)), 1), _RUNS[0]), _RUNS[1])
+    samples = cell_pairs(edges, n_groups, n_folds, runs, width)
     # As many pairs for each pair of cells: those in one shift of each run between the largest cells.
     goal, error = float(runs * BLOCK * np.diff(edges).max()), np.inf
     while error > tolerance:
         samples = map_each(lambda sample: sample.grown(rows, goal), samples, n_threads)  # noqa: B023 (called at once)
         error = _error_by_direction(samples, seed)
         goal *= np.clip(1.1 * (error / max(tolerance, 1e-9)) ** 2, 2.0, 32.0)
-    return samples, error
+    mass = np.array([sample.factor * sample.mass.sum() for sample in samples])
+    form = np.array([sample.factor * sample.form.sum(axis=0) for sample in samples])
+    form = _restored(form.reshape(len(samples), width, width), coordinates)
+    return PairSums(form.reshape(*shape, *form.shape[1:]), mass.reshape(shape)), error
 
 
 def _error_by_direction(samples: list[PairSample], seed: int) -> float:
@@ -498,10 +485,10 @@ def _error_by_direction(samples: list[PairSample], seed: int) -> float:
     if not sampled:
         return 0.0
     if not any(sample.mass.any() for sample in samples):
-        return np.inf  # no rows that are alike have been met
+        return np.inf  # the sample has no similar rows
     deviations = np.concatenate([sample.weight * sample.deviations for sample in sampled])
     total = np.sum([sample.weight * sample.factor * sample.form.sum(axis=0) for sample in samples], axis=0)
-    values, vectors = np.linalg.eigh(total[1:, 1:])  # what is left of the ones is rounding
+    values, vectors = np.linalg.eigh(total[1:, 1:])  # the column of ones has only rounding errors
     kept = values > _NULL * values[-1]
     basis = vectors[:, kept] / np.sqrt(values[kept])  # the total is the identity in this basis
     relative = basis.T @ deviations[:, 1:, 1:] @ basis
@@ -511,29 +498,27 @@ def _error_by_direction(samples: list[PairSample], seed: int) -> float:
 
 
 def _shuffled(X: FloatArray, Z: FloatArray, groups: IntArray, folds: IntArray, seed: int) -> IntArray:
-    """Random order of the rows that depends on what they hold, not on where they stand.
+    """Random order of the rows that depends on their content, not on their place.
 
     Copies of a row would draw the same number and stay together; so they are numbered, and draw again.
     """
     numbers = row_numbers(X, seed) ^ row_numbers(Z, seed + 1)
     order = np.lexsort((folds, groups, numbers))
-    numbers = numbers[order]
-    first = np.flatnonzero(np.r_[True, numbers[1:] != numbers[:-1]][: len(order)])
-    copy = np.arange(len(order)) - np.repeat(first, np.diff(np.r_[first, len(order)]))
-    drawn = row_numbers(np.column_stack([(numbers >> np.uint64(11)).astype(float), copy]), seed)
+    content = (numbers[order] >> np.uint64(11)).astype(float)
+    drawn = row_numbers(np.column_stack([content, copy_numbers(numbers[order])]), seed)
     return order[np.argsort(drawn, kind="stable")]
 
 
 def cross_pairs(sizes: IntArray) -> float:
-    """Pairs of rows from different groups of these sizes."""
+    """Number of pairs of rows from different groups of these sizes."""
     return float(sizes.sum(dtype=float) ** 2 - (sizes.astype(float) ** 2).sum()) / 2
 
 
 def _wide_range(points: FloatArray, bounds: IntArray, n_threads: int) -> tuple[float, float]:
-    """Range of the distances between standardised rows of different groups, sought where there are too many pairs.
+    """Range of the distances between standardised rows of different groups, approximate if there are many pairs.
 
-    The largest is sought among the rows of each group that are farthest from the centre, the smallest with a k-d tree
-    that passes over boxes in which no row can be closer than the closest so far divided by ``1 + slack``.
+    The largest is searched among the rows of each group that are farthest from the centre, the smallest with a k-d tree
+    that skips boxes in which no row can be closer than the closest so far divided by ``1 + slack``.
     """
     sizes = np.diff(bounds)
     if cross_pairs(sizes) <= _RANGE_PAIRS:

@@ -1,14 +1,13 @@
 """Compiled kernels, and passes over blocks of rows on threads.
 
-Kernels release the interpreter's lock and know nothing of threads; `map_blocks` runs them on slices of the rows. So
-the number of threads is decided in one place. Results come back in the order of the rows, whatever that number is, and
-nothing depends on a compiler's own thread pool.
+Kernels release the interpreter's lock and do not start threads; `map_blocks` runs them on slices of the rows. So the
+number of threads is decided in one place. Results come back in the order of the rows, whatever that number is.
 
-Importing numba takes longer than importing the rest of this package. So only modules named ``_*_kernels`` use this
-decorator, and they are imported when first needed.
+Importing numba takes longer than importing the rest of this package. So only modules named ``_*_kernels`` use
+`compiled`, and they are imported when first needed.
 
-numpy lets go of the interpreter's lock while it copies, sorts and computes, so plain numpy on blocks of rows, or on
-columns, runs on as many threads as there are. Blocks also stay in the cache between one step and the next.
+numpy releases the interpreter's lock while it copies, sorts and computes, so plain numpy on blocks of rows, or on
+columns, runs on several threads. Blocks also stay in the cache between one step and the next.
 """
 
 import gc
@@ -28,21 +27,19 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 _LIMITING = Lock()
-_INSIDE: list[Any] = []  # one entry for each that is inside: the first, which goes last, is the limit
+_INSIDE: list[Any] = []  # one entry for each thread inside `one_blas_thread`: the first, which goes last, is the limit
 
 
 def compiled(
     *, fastmath: bool = False, inline: bool = False, bare: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile a kernel with numba; keep the machine code on disk where a folder can be written.
+    """Compile a kernel with numba; keep the machine code on disk if a folder is writable.
 
-    What no kernel needs is not compiled: an entry for callers in C, and checks of every division, which by zero gives
-    what numpy gives.
+    To compile less, there is no entry for callers in C, and division by zero is not checked: it gives what numpy gives.
 
-    ``fastmath`` lets the compiler reorder sums; only for kernels whose error a test bounds. ``inline`` writes the
-    function into each kernel that calls it, instead of compiling it on its own before. ``bare``: it makes no array and
-    returns none, so no references to them are counted, and no expressions of whole arrays are looked for, to be made
-    one loop: less to compile.
+    ``fastmath`` lets the compiler reorder sums; only for kernels whose error a test bounds. ``inline`` compiles the
+    function into each kernel that calls it, instead of separately. ``bare``: the kernel makes no array and returns
+    none, so references are not counted and array expressions are not fused, which leaves less to compile.
     """
     import numba
 
@@ -68,10 +65,10 @@ def compiled(
 
 @cache
 def _pause_collector() -> None:
-    """From now on, stop Python's search for unused objects while numba compiles.
+    """From now on, pause Python's garbage collector while numba compiles.
 
-    Compiling makes millions of small objects, so the search comes again and again, through all that the process holds,
-    for nothing: up to a tenth of the first call. numba compiles in one thread at a time.
+    Compiling makes millions of small objects, so the collector would run again and again for nothing, for up to a tenth
+    of the first call. numba compiles in one thread at a time.
     """
     from numba.core import event
 
@@ -93,7 +90,7 @@ def _pause_collector() -> None:
 
 
 def map_blocks(work: Callable[[slice], T], n_rows: int, block: int, n_threads: int) -> list[T]:
-    """Run ``work`` on consecutive slices of ``block`` rows; the results, in the order of the rows.
+    """Run ``work`` on consecutive slices of ``block`` rows; results are in the order of the rows.
 
     >>> map_blocks(lambda rows: (rows.start, rows.stop), n_rows=5, block=2, n_threads=1)
     [(0, 2), (2, 4), (4, 5)]
@@ -106,7 +103,7 @@ def map_blocks(work: Callable[[slice], T], n_rows: int, block: int, n_threads: i
 
 
 def map_each(work: Callable[[A], T], items: Sequence[A], n_threads: int) -> list[T]:
-    """Run ``work`` on each of some items, such as columns; the results, in their order.
+    """Run ``work`` on each of some items, such as columns; results are in their order.
 
     >>> map_each(str.upper, ["a", "b"], n_threads=2)
     ['A', 'B']
@@ -118,8 +115,8 @@ def map_each(work: Callable[[A], T], items: Sequence[A], n_threads: int) -> list
 def one_blas_thread() -> Iterator[None]:
     """Keep linear algebra to one thread: with some hundred columns, several only wait for each other.
 
-    The limit is that of the process. The first thread that comes here sets it, and the last one that leaves takes it
-    away: were each to restore what it has found, one could restore the limit of another for good.
+    The limit is that of the process. The first thread that enters sets it, and the last one that leaves removes it: if
+    each restored the limit that it found, one could restore that of another for good.
     """
     with _LIMITING:
         _INSIDE.append(None if _INSIDE else _blas().limit(limits=1))
@@ -134,9 +131,9 @@ def one_blas_thread() -> Iterator[None]:
 
 @contextmanager
 def one_openmp_thread() -> Iterator[None]:
-    """Keep OpenMP loops to the thread that comes here: beside others at work, a team of threads waits for its slowest.
+    """Keep OpenMP loops of this thread to one thread: if other threads work too, a team waits for its slowest.
 
-    OpenMP counts by thread, so each thread of a pool must come here itself.
+    OpenMP counts by thread, so each thread of a pool must enter.
     """
     with threadpool_limits(limits=1, user_api="openmp"):
         yield
@@ -155,9 +152,9 @@ ROWS = 8192  # of a block
 def by_rows(
     function: Callable[..., FloatArray], *parts: AnyArray, n_threads: int, width: int | None = None, block: int = ROWS
 ) -> FloatArray:
-    """``function(*parts)`` of arrays (n, ...), where each row of the result follows from the same row of the parts.
+    """``function(*parts)`` of arrays (n, ...), where each row of the result depends on the same row of the parts.
 
-    ``width`` is the number of columns of the result; None: it has the shape of the first part, and its layout.
+    ``width`` is the number of columns of the result; None: it has the shape and layout of the first part.
     """
     n = len(parts[0])
     out = np.empty_like(parts[0], dtype=float) if width is None else np.empty((n, width))
@@ -198,16 +195,12 @@ def side_by_side(parts: Sequence[FloatArray], n_threads: int) -> FloatArray:
 
 
 def map_columns(work: Callable[[int], T], columns: Sequence[int], n_rows: int, n_threads: int) -> list[T]:
-    """``work`` of each of some columns, of ``n_rows`` rows each; short ones are not worth a thread."""
+    """Run ``work`` on each of some columns of ``n_rows`` rows; short ones on one thread."""
     return map_each(work, columns, n_threads if n_rows > ROWS else 1)
 
 
 def sorted_columns(X: FloatArray, n_threads: int) -> FloatArray:
     """``np.sort(X, axis=0)``, in the layout of X."""
     out = np.empty_like(X)
-
-    def work(j: int) -> None:
-        out[:, j] = np.sort(X[:, j])
-
-    map_columns(work, range(X.shape[1]), len(X), n_threads)
+    map_columns(lambda j: np.copyto(out[:, j], np.sort(X[:, j])), range(X.shape[1]), len(X), n_threads)
     return out

@@ -4,9 +4,9 @@ With ``m_g`` the mean of ``(s, t)`` in group g and L the Laplacian of the compar
 mean squared gap is ``m'Lm``. Sampling alone adds ``tr(L N)`` to it, on average, where ``N_gh`` is the covariance of
 ``m_g`` and ``m_h``, which is not 0 where groups share rows.
 
-On held-out rows the gaps are squared within each fold. To pool the folds first would be less noisy but optimistic: the
-weights of a fold have used up the noise of the other folds, so that errors cancel in the sum. `choice` does so all the
-same: where alphas are compared with each other, low variance counts.
+On held-out rows the gaps are squared within each fold. Pooling the folds first would be less noisy but optimistic: the
+weights of a fold were fitted to the noise of the other folds, so that errors cancel in the sum. `choice` pools them all
+the same, because low variance matters most where alphas are compared with each other.
 
 A block of groups may be restricted to known outliers or to known inliers (`evenout.core.membership.Block.among`): each
 notion here is parity over such blocks. Biases are in units of the variance over all rows, labelled or not.
@@ -15,21 +15,21 @@ notion here is parity over such blocks. Biases are in units of the variance over
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from evenout.core.cells import Cells, CrossFit, fold_variances, unit_target, variances
 from evenout.core.membership import Comparison
-from evenout.core.notions import Collector, Notion, NotionRows
+from evenout.core.notions import ChiSquare, Collector, Notion, NotionRows
 from evenout.core.parallel import one_blas_thread
-from evenout.core.ruler import ONE_ROW, ratio, small_sample, wald_test
+from evenout.core.ruler import ONE_ROW, ratio, small_sample, smallest_p_value, wald_test
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
 Sums = TypeVar("Sums", Cells, CrossFit)
 
 _SOUND = 30  # rows from which a group's spread is known well enough
-_WIDER = 1.7  # times the variance that this states, where columns are many (`CrossFit.crowded`)
+_WIDER = 1.7  # factor of the stated variance where columns are many (`CrossFit.crowded`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +37,8 @@ class FoldMeans:
     """Group means of m scores in K sets, in standard deviations of each score.
 
     ``mean`` (K, m, G); ``cov`` (K, P, m, m), the covariance of the m means of one group with those of another, for the
-    pairs of `Comparison.joint`; ``size`` (K, G), rows; ``known`` (K, G), whether a group is worth more than one row in
-    a set, without which nothing can be said of its noise.
+    pairs of `Comparison.joint`; ``size`` (K, G), rows; ``known`` (K, G), whether a group has more than one independent
+    row in a set, without which its noise is unknown.
     """
 
     mean: FloatArray
@@ -49,7 +49,7 @@ class FoldMeans:
 
     @cached_property
     def laplacian(self) -> FloatArray:
-        """Of the groups known in each set, shape (K, G, G)."""
+        """Laplacian of the groups known in each set, shape (K, G, G)."""
         return self.compared.laplacian(self.known, self.size)
 
     @cached_property
@@ -59,13 +59,13 @@ class FoldMeans:
 
     @cached_property
     def shares(self) -> FloatArray:
-        """Weight of each set, by its rows, shape (K,); sets where no two groups can be compared have none."""
+        """Weight of each set, by its rows, shape (K,); 0 for a set without two groups to compare."""
         rows = np.where(self.laplacian.any(axis=(1, 2)), (self.size * self.known).sum(axis=1), 0.0)
         return rows / rows.sum() if rows.sum() > 0 else np.full(len(rows), np.nan)
 
     @cached_property
     def portions(self) -> FloatArray:
-        """Share of each group's rows that each set holds, shape (K, G); sets where a group is not known have none."""
+        """Share of each group's rows in each set, shape (K, G); 0 for a set where the group is not known."""
         size = np.where(self.known, self.size, 0.0)
         return size / np.maximum(size.sum(axis=0), np.finfo(float).tiny)
 
@@ -76,23 +76,21 @@ class FoldMeans:
         known = np.asarray(self.known.any(axis=0))[None]
         mean = np.einsum("fg,fmg->mg", portion, self.mean)[None]
         cov = np.einsum("fp,fpmn->pmn", portion[:, g] * portion[:, h], self.cov)[None]
-        return FoldMeans(
-            _centred(mean, known[:, None]), cov, self.size.sum(axis=0, keepdims=True), known, self.compared
-        )
+        size = self.size.sum(axis=0, keepdims=True)
+        return FoldMeans(_centred(mean, known[:, None]), cov, size, known, self.compared)
 
     @cached_property
     def squared(self) -> tuple[FloatArray, FloatArray]:
-        """Mean squared gap over the comparisons of known groups, and what noise adds to it, shape (K, m) each."""
+        """Mean squared gap of the known groups that are compared, and the part due to noise, shape (K, m) each."""
         L, (g, h) = self.laplacian, self.compared.joint
-        squared = ((self.mean @ L) * self.mean).sum(axis=2)
-        return np.maximum(squared, 0.0), np.einsum("fp,fpm->fm", L[:, g, h], self.own)
+        squared = np.maximum(((self.mean @ L) * self.mean).sum(axis=2), 0.0)
+        return squared, np.einsum("fp,fpm->fm", L[:, g, h], self.own)
 
     def traces(self, noise: FloatArray) -> FloatArray:
         """``tr(L N_ij L N_ij')`` of each set, for covariances (K, P, ...) of group means as in ``cov``: (K, ...)."""
         g, h = self.compared.joint
         both = [L[np.ix_(g, g)] * L[np.ix_(h, h)] for L in self.laplacian]
-        pairs = zip(both, noise, strict=True)
-        return np.stack([(part * np.tensordot(weight, part, 1)).sum(axis=0) for weight, part in pairs])
+        return np.stack([(N * np.tensordot(weight, N, 1)).sum(axis=0) for weight, N in zip(both, noise, strict=True)])
 
 
 def mean_covariances(cells: Cells) -> FloatArray:
@@ -121,20 +119,19 @@ class DemographicParity(Notion):
     among: tuple[str, ...] = ("all",)
 
     def _own(self, sums: Sums) -> Sums:
-        """The sums of the blocks that this notion is about."""
+        """The sums of the blocks that this notion compares."""
         return sums.only(lambda block: block.among in self.among)
 
     def form(self, cells: Cells) -> FloatArray:
         """``sum_gh L_gh m_g m_h'`` of each set, shape (K, k + 1, k + 1): the mean of ``(m_g - m_h)(m_g - m_h)'``."""
         cells = self._own(cells)
         n = cells.group_counts
-        gaps = _centred(cells.group_means.swapaxes(1, 2), (n > 0)[:, None]) @ cells.comparison.root(n > 0, n).swapaxes(
-            1, 2
-        )
+        mean = _centred(cells.group_means.swapaxes(1, 2), (n > 0)[:, None])
+        gaps = mean @ cells.comparison.root(n > 0, n).swapaxes(1, 2)
         return gaps @ gaps.swapaxes(1, 2)
 
     def noise(self, cells: Cells) -> FloatArray:
-        """``sum_gh L_gh N_gh``: what sampling alone adds to `form`, on average."""
+        """``sum_gh L_gh N_gh``: the mean of what sampling noise adds to `form`."""
         cells = self._own(cells)
         n = cells.group_counts
         L, (g, h) = cells.comparison.laplacian(n > 0, n), cells.comparison.joint
@@ -143,42 +140,37 @@ class DemographicParity(Notion):
     def bias(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """Corrected ``DP / Var(y)`` on held-out rows, squared within folds; the mean over folds by their rows.
 
-        Two refinements, none of which changes what is estimated:
+        Two refinements, neither of which changes the estimand:
 
-        - The folds' weights were solved on ``n - n_f`` rows, those of the fit on n, which leave less: what noise in the
-          solved rows adds to the bias falls as one over their number. Weights that remove all of the gap in their own
-          rows add half of the difference between other rows and their own, each corrected for sampling noise; weights
-          that remove the share J of it add J times as much. Of that, ``n_f / n`` is taken off.
-        - What is measured within folds is the change against the base score, whose own bias is known with less noise
-          (`target_bias`): two scores that go together share their noise, and the base score has one bias by both ways.
+        - The folds' weights were solved on ``n - n_f`` rows, those of the fit on n, which leave less bias: the bias due
+          to noise in the solved rows falls as one over their number. Weights that remove all of the gap in the rows
+          they were solved on add half of the difference between other rows and those, each corrected for sampling
+          noise; weights that remove the share J of it add J times as much. Of that, ``n_f / n`` is taken off.
+        - Within folds, the change against the base score is measured, whose own bias is known with less noise
+          (`target_bias`): correlated scores share their noise, and the base score has the same bias both ways.
         """
         return _HeldOut.on(self._own(cross), V).stated
 
     def choice(self, cross: CrossFit, V: FloatArray) -> FloatArray:
-        """`bias` with the folds pooled before squaring: less noise, too low by little; to compare alphas with."""
+        """`bias` with the folds pooled before squaring: less noise, a little too low; to compare alphas with."""
         cross = self._own(cross)
         pooled = _means(cross, V, cross.held).pooled
         return np.subtract(*pooled.squared)[0] if pooled.laplacian.any() else np.full(V.shape[1], np.nan)
 
-    def target_bias(self, cross: CrossFit) -> FloatArray:
-        """The base score's bias on held-out rows, shape (1,); no weights were solved for, so folds can be pooled."""
-        return self.choice(cross, unit_target(cross.held))
-
-    def chi_square(self, cross: CrossFit, V: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def chi_square(self, cross: CrossFit, V: FloatArray | None = None) -> ChiSquare:
         """The bias of scores on held-out rows as ``a (X - freedom)``, X a noncentral chi-square; (m,) each.
 
         Gives ``bias + a freedom``; ``a``, so that the part of the variance that grows with the bias b is ``4 a b``; and
-        the degrees of freedom, so that the rest of the variance is ``2 a^2 freedom``.
+        the degrees of freedom, so that the rest of the variance is ``2 a^2 freedom``. Without V, those of the base
+        score, folds pooled.
         """
-        found = _HeldOut.on(self._own(cross), V)
-        value, scale, freedom = _chi_square(found.stated, found.means, np.diag(found.free_covariance()))
-        return value, scale * found.wider, freedom / found.wider
-
-    def target_chi_square(self, cross: CrossFit) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """`chi_square` of the base score, folds pooled; (1,) each."""
         cross = self._own(cross)
-        means = _means(cross, unit_target(cross.held), cross.held).pooled
-        return _chi_square(self.target_bias(cross), means, 2.0 * means.traces(means.own)[0])
+        if V is None:
+            means = _means(cross, unit_target(cross.held), cross.held).pooled
+            return _chi_square(self.target_bias(cross), means, 2.0 * means.traces(means.own)[0])
+        held = _HeldOut.on(cross, V)
+        value, scale, freedom = _chi_square(held.stated, held.means, np.diag(held.free_covariance()))
+        return value, scale * held.wider, freedom / held.wider
 
     def covariance(self, cross: CrossFit, V: FloatArray) -> FloatArray:
         """Covariance of `bias` of m scores and, last, of `target_bias`: shape (m + 1, m + 1).
@@ -187,31 +179,32 @@ class DemographicParity(Notion):
         means of two scores. The part that grows with the gap is ``4 mu_i'Q N_ij Q mu_j`` per fold, where ``mu`` are the
         means, shrunk by what noise adds to their square; the rest is `_HeldOut.free_covariance`.
         """
-        found = _HeldOut.on(self._own(cross), V)
-        means, pooled, share = found.means, found.means.pooled, found.means.shares
+        held = _HeldOut.on(self._own(cross), V)
+        means, pooled, share = held.means, held.means.pooled, held.means.shares
         squared = np.append((share @ means.squared[0])[:-1], pooled.squared[0][0, -1])
-        systematic = np.append(found.bias - found.learnt, self.target_bias(cross))
+        systematic = np.append(held.bias - held.learnt, self.target_bias(cross))
         shrink = np.sqrt(np.clip(np.nan_to_num(ratio(systematic, squared)), 0.0, 1.0))
         weight = np.repeat(share[:, None, None], means.mean.shape[1], axis=1) * np.ones(means.size.shape[1])
-        weight[:, -1] = means.portions  # how an error of a group mean enters an estimate
-        pull = means.mean @ means.laplacian  # half of how the mean squared gap changes with each group mean
+        weight[:, -1] = means.portions  # weight of an error of a group mean in an estimate
+        pull = means.mean @ means.laplacian  # half of the derivative of the mean squared gap by each group mean
         pull[:, -1] = (pooled.mean @ pooled.laplacian)[0, -1]
         pull *= 2.0 * shrink[:, None] * weight
         g, h = means.compared.joint
         total = np.einsum("fip,fpij,fjp->ij", pull[:, :, g], means.cov, pull[:, :, h], optimize=True)
-        total[:-1, :-1] += found.free_covariance()
+        total[:-1, :-1] += held.free_covariance()
         with_base = 2.0 * share**3 @ means.traces(means.cov[..., -1])[:, :-1]
         total[:-1, -1] += with_base
         total[-1, :-1] += with_base
         total[-1, -1] += 2.0 * pooled.traces(pooled.cov[:, :, -1, -1])[0]
-        return total * found.wider
+        return total * held.wider
 
     def gap_p_value(self, cells: Cells) -> float:
         """p-value of "the groups have the same mean base score" (Welch); NaN with fewer than two groups.
 
-        The smallest group rules Welch's test, so the groups of 30 rows and more are tested alone too; of two tests the
-        smaller p counts, doubled. Attributes beside each other are tested one by one, and the smallest p counts, times
-        their number: crossings nearly determine attributes, which a joint test would count twice.
+        The smallest group dominates Welch's test, so the groups of 30 rows and more are tested alone too, and the
+        smaller p of the two tests is doubled. Attributes that are compared one by one are tested one by one, and the
+        smallest p is multiplied by their number: crossings nearly determine attributes, which a joint test would count
+        twice.
         """
         cells = self._own(cells)
         attributes = {block.of for block in cells.comparison.blocks}
@@ -222,20 +215,19 @@ class DemographicParity(Notion):
         compared, cov = cells.comparison, np.zeros((cells.n_groups, cells.n_groups))
         cov[compared.joint] = mean_covariances(cells)[0, :, -1, -1]
         sets = {known.tobytes(): known for known in (e > ONE_ROW, e >= _SOUND)}.values()
-        p = np.array([wald_test(compared, known, cells.group_means[0, :, -1], cov, e, unit) for known in sets])
-        p = p[~np.isnan(p)]
-        return min(1.0, len(p) * float(p.min())) if len(p) else float("nan")
+        mean = cells.group_means[0, :, -1]
+        return smallest_p_value([wald_test(compared, known, mean, cov, e, unit) for known in sets])
 
 
 @dataclass(frozen=True)
 class _HeldOut:
-    """Figures of m scores on held-out rows, and on the rows that their weights were solved on.
+    """Estimates for m scores from held-out rows, and from the rows that their weights were solved on.
 
     ``means`` of the held-out rows, for the m scores and, last, the base score. ``bias`` (m,) of the folds' weights: the
-    base score's bias, plus the change against it within folds. ``removed`` (m,), how much of the gap in the solved rows
-    is gone. ``learnt`` (m,), the part of the bias that is due to noise in the solved rows. ``kept``, the share of the
-    rows that the weights of a fold were solved on; 1 where columns are many, and nothing is taken off. ``wider``, how
-    much more biases vary than this says.
+    base score's bias, plus the change against it within folds. ``removed`` (m,), the share of the gap in the solved
+    rows that is removed. ``learnt`` (m,), the part of the bias that is due to noise in the solved rows. ``kept``, the
+    share of the rows that the weights of a fold were solved on; 1 where columns are many, and nothing is taken off.
+    ``wider``, the factor of the variance of biases.
     """
 
     means: FoldMeans
@@ -265,7 +257,7 @@ class _HeldOut:
         return self.bias - (1.0 - self.kept) * self.learnt
 
     def free_covariance(self) -> FloatArray:
-        """Covariance of the biases where no gap is left but that of noise, shape (m, m).
+        """Covariance of the biases where all that is left of the gap is noise, shape (m, m).
 
         With ``e_f`` and ``h_f`` the errors of the group means of a score and of the base score in one of K folds, the
         bias has the error ``1/K sum (e_f^2 - N) - D - 2 J / (K (K - 1)) sum_{f != g} h_g e_f``. The first part is
@@ -275,7 +267,7 @@ class _HeldOut:
         means, K, J = self.means, len(self.means.shares), self.removed
         T = np.tensordot(means.shares, means.traces(means.cov), 1)
         own, mixed, base = np.maximum(T[:-1, :-1], 0.0), np.maximum(T[:-1, -1], 0.0), float(T[-1, -1])
-        part = 1.0 - (1.0 - self.kept) / 2.0 * J  # `bias` takes off the rest with what is learnt from noise
+        part = 1.0 - (1.0 - self.kept) / 2.0 * J  # `bias` takes off the rest with ``learnt``
         squares = 2.0 / K * np.outer(part, part) * own
         shared = 2.0 * (K - 1) / K**2 * part * mixed + 4.0 / K**2 * J * part * np.sqrt(base * mixed)
         crossed = 4.0 / (K * (K - 1)) * (np.sqrt(base * own) + np.sqrt(np.outer(mixed, mixed)))
@@ -293,7 +285,7 @@ def _means(cross: CrossFit, V: FloatArray, cells: Cells) -> FoldMeans:
     return FoldMeans(_centred(mean, known[:, None]), cov, cells.group_counts, known, cells.comparison)
 
 
-def _chi_square(bias: FloatArray, means: FoldMeans, free: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _chi_square(bias: FloatArray, means: FoldMeans, free: FloatArray) -> ChiSquare:
     """Value, scale and degrees of freedom of biases of shape (m,), whose variance without any gap is ``free``."""
     share, m = means.shares, len(bias)
     squared, noise = (share @ part for part in means.squared)
@@ -321,27 +313,24 @@ class _KnownOutcomes(DemographicParity):
 
 
 class EqualOpportunity(_KnownOutcomes):
-    """Known outliers of all groups score alike: none is overlooked for the group."""
+    """Equal mean scores of the known outliers of all groups, so that none is overlooked for the group."""
 
     name, among, option = "equal_opportunity", ("outliers",), "equal means of known outliers"
     words, whom = "gap between known outliers of different groups", "people known to be outliers"
 
 
 class EqualFalseAlarms(_KnownOutcomes):
-    """Known inliers of all groups score alike: none is flagged wrongly for the group."""
+    """Equal mean scores of the known inliers of all groups, so that none is flagged wrongly for the group."""
 
     name, among, option = "equal_false_alarms", ("inliers",), "equal means of known inliers"
     words, whom = "gap between known inliers of different groups", "people known to be no outliers"
 
 
 class EqualizedOdds(_KnownOutcomes):
-    """Both: known outliers alike, and known inliers alike; the two count the same."""
+    """Equal mean scores of known outliers, and of known inliers; both have equal weight."""
 
-    name, among, option = (
-        "equalized_odds",
-        ("outliers", "inliers"),
-        "equal means of known outliers, and of known inliers",
-    )
+    name, among = "equalized_odds", ("outliers", "inliers")
+    option = "equal means of known outliers, and of known inliers"
     words = "gap between people of the same known outcome"
     whom = "people known to be outliers, and people known to be none,"
 
@@ -350,10 +339,11 @@ OwnForm: TypeAlias = Callable[[FloatArray, IntArray], FloatArray]
 
 
 class Own(Notion):
-    """``w'Cw`` of the detectors' weights, those that they have in t included.
+    """``w'Cw`` of the detectors' weights, including those in t.
 
-    Where t is not linear in the detectors, nothing is said of it. ``given`` is the positive semidefinite C (k, k), or a
-    function of the scores (n, k) and the group codes (n,) that returns it; None for one that was collected already.
+    Where t is not linear in the detectors, its own bias counts as 0. ``given`` is the positive semidefinite C (k, k),
+    or a function of the scores (n, k) and the group codes (n,) that returns it; None for a form that was collected
+    already.
     """
 
     name = "own"
@@ -362,11 +352,27 @@ class Own(Notion):
         self.given = given
 
     def collect(self, rows: NotionRows) -> Collector:
-        """The form of each set of rows."""
-        return lambda S, t, of: {"form": _checked(self.given, S[of], rows.groups[of])}  # noqa: ARG005
+        """Check the form of each set of rows."""
+
+        def sums(S: FloatArray, t: FloatArray, of: BoolArray) -> dict[str, FloatArray]:  # noqa: ARG001
+            k, given = S.shape[1], self.given
+            form = np.asarray(given(S[of], rows.groups[of]) if callable(given) else given, dtype=float)
+            if form.shape != (k, k) or not np.isfinite(form).all():
+                raise ValueError(
+                    f"fairness is a form of shape {form.shape}; {k} detectors need a finite array of shape ({k}, {k})"
+                )
+            form = (form + form.T) / 2
+            least, most = np.linalg.eigvalsh(form)[[0, -1]]
+            if least < -1e-9 * max(most, 0.0) - 1e-300:
+                raise ValueError(
+                    f"fairness is a form with the eigenvalue {least:.3g}; it must be positive semidefinite"
+                )
+            return {"form": form}
+
+        return sums
 
     def shapes(self, n_groups: int, k: int) -> dict[str, tuple[int, ...]]:  # noqa: ARG002
-        """That of the form."""
+        """Shape of the form."""
         return {"form": (k, k)}
 
     def form(self, cells: Cells) -> FloatArray:
@@ -375,18 +381,3 @@ class Own(Notion):
         base = np.zeros((cells.n_sets, k)) if cells.base is None else cells.base
         J = np.concatenate([np.broadcast_to(np.eye(k), (cells.n_sets, k, k)), base[:, :, None]], axis=2)
         return J.swapaxes(1, 2) @ cells.sums["own.form"] @ J
-
-
-def _checked(given: Any, S: FloatArray, groups: IntArray) -> FloatArray:
-    """The form of scores (n, k) and group codes (n,)."""
-    k = S.shape[1]
-    form = np.asarray(given(S, groups) if callable(given) else given, dtype=float)
-    if form.shape != (k, k) or not np.isfinite(form).all():
-        raise ValueError(
-            f"fairness is a form of shape {form.shape}; {k} detectors need a finite array of shape ({k}, {k})"
-        )
-    form = (form + form.T) / 2
-    least, most = np.linalg.eigvalsh(form)[[0, -1]]
-    if least < -1e-9 * max(most, 0.0) - 1e-300:
-        raise ValueError(f"fairness is a form with the eigenvalue {least:.3g}; it must be positive semidefinite")
-    return form

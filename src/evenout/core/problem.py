@@ -21,15 +21,15 @@ others first, and their weights follow from what is left. For shares: where ``1'
 ``e = |E w|^2``, which rises with e.
 
 A request for flag rates is not met along the path of equal means: its rule is solved for at the threshold itself
-(`evenout.core.flags`). What lies between the base score and this rule is ``t + alpha S v``, alpha from 0 to 1, and
-is measured as every other path is.
+(`evenout.core.flags`). The straight path ``t + alpha S v``, alpha from 0 to 1, leads from the base score to this rule
+and is measured like every other path.
 
 Anchored, the default: the target is a column, ``y = t + S v``, with ``minimise sum beta (S v)^2 + alpha form(y)``.
 alpha = 0 is t itself, bit for bit, whatever the base ensemble. The columns of S are centred: a shift of all scores is
 no change. Published: ``y = S w``, with ``minimise sum beta (S w - t)^2 + alpha form(y)``, without an intercept.
 
-Columns of S are the scores of detectors and, behind them, how much a row resembles each group, where the score is
-corrected by that (`Columns`): no constraint is about these.
+Columns of S are the scores of detectors and, where the score is corrected by resemblance (`Columns`), how much a row
+resembles each group; constraints do not apply to the latter.
 """
 
 from dataclasses import dataclass
@@ -40,21 +40,20 @@ from scipy.linalg import eigh
 from scipy.optimize import brentq, nnls
 
 from evenout.core.cells import Cells
-from evenout.core.checks import FINITE, Within, require
 from evenout.core.parallel import one_blas_thread
 from evenout.core.ruler import ratio
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FINITE, BoolArray, FloatArray, IntArray, Within, require
 
-_FAR = 1e150  # the largest alpha that is told apart from infinity
+_FAR = 1e150  # larger alphas count as infinite
 
 
 @dataclass(frozen=True)
 class Spectrum:
     """Minimisers of ``f1(x) + alpha f2(x)`` for all alpha >= 0; see `factorise`.
 
-    ``basis`` (k, r) is ``B``, whose columns span everything that A or C can see; ``misfit`` and ``bias`` (r,) are ``a``
-    and ``mu``, what a unit step along each column costs in f1 and in f2; ``pull`` and ``push`` (r,) are ``B'b`` and
-    ``B'c``, how far misfit and bias pull along each; ``f1_least`` is reached at alpha = 0, ``f2_least`` at infinity.
+    ``basis`` (k, r) is ``B``, whose columns span the ranges of A and C; ``misfit`` and ``bias`` (r,) are ``a`` and
+    ``mu``, the cost of a unit step along each column in f1 and in f2; ``pull`` and ``push`` (r,) are ``B'b`` and
+    ``B'c``; ``f1_least`` is reached at alpha = 0, ``f2_least`` at infinity.
     """
 
     basis: FloatArray
@@ -79,7 +78,7 @@ class Spectrum:
         return self.f2_least + self._left(alpha)
 
     def alpha_at(self, fall: float) -> float:
-        """The alpha at which f2 has gone the share ``fall`` (0 < fall < 1) of its way; 0 if it has nowhere to go."""
+        """The alpha at which f2 has made the share ``fall`` (0 < fall < 1) of its fall; 0 if it does not fall."""
         start = float(self._left(np.zeros(1))[0])
         active = (self.bias > 0) & (self.misfit > 0) & (self._start != 0)
         if start <= 0 or not active.any():
@@ -92,7 +91,7 @@ class Spectrum:
 
     @property
     def _start(self) -> FloatArray:
-        """Coordinates at alpha = 0, as seen from those at infinity."""
+        """Coordinates at alpha = 0 less those at infinity."""
         return np.where(self.misfit > 0, ratio(self.pull, self.misfit, 0.0) + ratio(self.push, self.bias, 0.0), 0.0)
 
     def _left(self, alpha: FloatArray) -> FloatArray:
@@ -101,10 +100,10 @@ class Spectrum:
         return (ratio(self.misfit, cost, 0.0) * self._start) ** 2 @ self.bias
 
     def _coordinates(self, alpha: FloatArray) -> FloatArray:
-        """``B``-coordinates of x(alpha), shape (m, r); a direction that f1 cannot see stays at 0."""
-        seen, bounded = self.misfit > 0, np.minimum(alpha, _FAR)[:, None]  # beyond, all quotients are the same
+        """``B``-coordinates of x(alpha), shape (m, r); a direction that f1 does not depend on stays at 0."""
+        costs, bounded = self.misfit > 0, np.minimum(alpha, _FAR)[:, None]  # beyond, all quotients are the same
         moved = np.where(self.bias > 0, self.pull - bounded * self.push, self.pull)
-        return np.where(seen, moved, 0.0) / np.where(seen, self.misfit + bounded * self.bias, 1.0)
+        return np.where(costs, moved, 0.0) / np.where(costs, self.misfit + bounded * self.bias, 1.0)
 
 
 @one_blas_thread()
@@ -124,10 +123,7 @@ def factorise(
            [0.5, 1. ],
            [0. , 1. ]])
     """
-    k = len(b)
-    eps = k * np.finfo(float).eps
-    trace_A, trace_C = float(np.trace(A)), float(np.trace(C))
-    tau = trace_A / trace_C if trace_A > 0 and trace_C > 0 else 1.0
+    eps, tau = len(b) * np.finfo(float).eps, _natural_unit(A, C)
     values, vectors = eigh(A + tau * C)
     kept = values > max(eps * values[-1], 0.0)
     half = vectors[:, kept] / np.sqrt(values[kept])
@@ -135,19 +131,23 @@ def factorise(
     share = np.zeros(half.shape[1])  # eigenvalues in [0, 1], exact zeros beyond the rank
     share[: len(singular)] = np.minimum(singular**2, 1.0)[: len(share)]
     share[share < eps] = 0.0
-    misfit = 1.0 - share
-    misfit[misfit < eps] = 0.0
-    basis = half @ rotation.T
+    misfit = np.where(1.0 - share < eps, 0.0, 1.0 - share)
+    basis, bias = half @ rotation.T, share / tau
     pull = np.where(misfit > 0, basis.T @ b, 0.0)
     push = np.zeros_like(pull) if c is None else np.where((share > 0) & (misfit > 0), basis.T @ c, 0.0)
-    bias = share / tau
-    least = c0 - float(ratio(pull**2, misfit, 0.0).sum())
-    bias_least = d0 - float(ratio(push**2, bias, 0.0).sum())
-    return Spectrum(basis, misfit, bias, pull, push, max(least, 0.0), max(bias_least, 0.0))
+    f1_least = c0 - float(ratio(pull**2, misfit, 0.0).sum())
+    f2_least = d0 - float(ratio(push**2, bias, 0.0).sum())
+    return Spectrum(basis, misfit, bias, pull, push, max(f1_least, 0.0), max(f2_least, 0.0))
+
+
+def _natural_unit(A: FloatArray, C: FloatArray) -> float:
+    """``tr A / tr C``, the natural unit of alpha; 1 if one of them is 0."""
+    trace_A, trace_C = float(np.trace(A)), float(np.trace(C))
+    return trace_A / trace_C if trace_A > 0 and trace_C > 0 else 1.0
 
 
 def root(C: FloatArray, eps: float) -> FloatArray:
-    """``R`` of full row rank with ``R'R = C``: a form of few gaps stays exactly blind to all other directions."""
+    """``R`` of full row rank with ``R'R = C``, so that directions outside the range of C cost exactly 0."""
     values, vectors = eigh(C)
     kept = values > max(eps * values[-1], 0.0)
     return (vectors[:, kept] * np.sqrt(values[kept])).T
@@ -168,10 +168,9 @@ class ConstrainedSolutions:
 
     ``fit_root`` (r, u) and ``goal`` (r,) are ``F`` and ``g``, over the u columns that differ from each other;
     ``bias_root`` (q, u) and ``bias_goal`` (q,) are ``G`` and ``h``; ``f1_least`` is the least f1 without constraints.
-    ``members`` (k, u) shares each distinct column's weight out evenly among the detectors that have it; its columns sum
-    to 1. ``unit`` is ``tr A / tr C``, the natural unit of alpha; ``start`` (k,) the solution at alpha = 0, where it is
-    known; ``total`` the sum of the weights, where it is fixed; ``free`` (u,) marks columns that the constraint is not
-    about.
+    ``members`` (k, u) splits each distinct column's weight evenly among the detectors that have it; its columns sum to
+    1. ``unit`` is ``tr A / tr C``, the natural unit of alpha; ``start`` (k,) the solution at alpha = 0, where it is
+    known; ``total`` the sum of the weights, where it is fixed; ``free`` (u,) marks columns without a constraint.
     """
 
     fit_root: FloatArray
@@ -192,17 +191,16 @@ class ConstrainedSolutions:
 
     def f1(self, alpha: FloatArray) -> FloatArray:
         """``f1(x(alpha))``."""
-        residual = self._distinct_weights(alpha) @ self.fit_root.T - self.goal
-        return self.f1_least + (residual**2).sum(axis=1)
+        return self.f1_least + ((self._distinct_weights(alpha) @ self.fit_root.T - self.goal) ** 2).sum(axis=1)
 
     def f2(self, alpha: FloatArray) -> FloatArray:
         """``f2(x(alpha))``."""
         return ((self._distinct_weights(alpha) @ self.bias_root.T - self.bias_goal) ** 2).sum(axis=1)
 
     def alpha_at(self, fall: float) -> float:
-        """The alpha at which f2 has gone the share ``fall`` (0 < fall < 1) of its way; 0 if it does not fall.
+        """The alpha at which f2 has made the share ``fall`` (0 < fall < 1) of its fall; 0 if it does not fall.
 
-        The way leads from ``f2(x(0))`` to the least value under the constraint, which may be above 0.
+        It falls from ``f2(x(0))`` to the least value under the constraint, which may be above 0.
         """
         start, end = self.f2(np.array([0.0, np.inf]))
         weights = np.abs(self._distinct_weights(np.zeros(1))[0])
@@ -219,16 +217,15 @@ class ConstrainedSolutions:
         """Weights of the distinct columns, shape (m, u)."""
         W = np.empty((len(alpha), self.fit_root.shape[1]))
         for i, scale in enumerate(np.sqrt(np.minimum(alpha, self.unit * _FARTHEST))):
-            R = np.vstack([self.fit_root, scale * self.bias_root])
-            d = np.r_[self.goal, scale * self.bias_goal]
-            bound, free = R[:, ~self.free], R[:, self.free]
+            R, d = np.vstack([self.fit_root, scale * self.bias_root]), np.r_[self.goal, scale * self.bias_goal]
             if not self.free.any():
                 W[i] = self._bound_weights(R, d)
                 continue
+            bound, free = R[:, ~self.free], R[:, self.free]
             U, size, _ = np.linalg.svd(free, full_matrices=False)
             U = U[:, size > np.finfo(float).eps * len(size) * size.max(initial=0.0)]
-            W[i, ~self.free] = own = self._bound_weights(bound - U @ (U.T @ bound), d - U @ (U.T @ d))
-            W[i, self.free] = np.linalg.lstsq(free, d - bound @ own)[0]
+            W[i, ~self.free] = weights = self._bound_weights(bound - U @ (U.T @ bound), d - U @ (U.T @ d))
+            W[i, self.free] = np.linalg.lstsq(free, d - bound @ weights)[0]
         return W
 
     def _bound_weights(self, R: FloatArray, d: FloatArray) -> FloatArray:
@@ -262,8 +259,8 @@ def constrain(
     depend on each other in other ways, several weights may be optimal; one is taken that uses few detectors.
 
     A, b, c0 and C are as in `factorise`. With ``"simplex"`` the sum is that of ``start``, or 1. ``push`` are ``c`` (k,)
-    and ``d0``, 0 if not given; ``start`` (k,) is the solution at alpha = 0, where it is known; ``free`` (k,) marks the
-    columns that the constraint is not about.
+    and ``d0``, 0 if not given; ``start`` (k,) is the solution at alpha = 0, where it is known; ``free`` (k,) marks
+    columns without a constraint.
 
     >>> A, b, C = np.eye(2), np.array([2.0, -1.0]), np.diag([1.0, 0.0])
     >>> constrain(A, b, 5.0, C, "nonnegative").solutions(np.array([0.0, 1.0])).round(12)
@@ -273,22 +270,22 @@ def constrain(
     array([[1. , 0. ],
            [0.3636..., 0.6363...]])
     """
-    k = len(b)
-    eps = k * np.finfo(float).eps
+    k, unit = len(b), _natural_unit(A, C)
     free = np.zeros(k, dtype=bool) if free is None else free
     c, d0 = (np.zeros(k), 0.0) if push is None else push
-    trace_A, trace_C = float(np.trace(A)), float(np.trace(C))
-    unit = trace_A / trace_C if trace_A > 0 and trace_C > 0 else 1.0
-    label = _first_equal(np.vstack([A, unit * C, b, unit * c]))
+    products = np.vstack([A, unit * C, b, unit * c])
+    apart = np.abs(products[:, :, None] - products[:, None, :]).max(axis=0)
+    label = np.argmax(apart <= _EQUAL * np.abs(products).max(), axis=1)  # the first column that is equal to each
     label[free] = np.flatnonzero(free)
     label[np.diag(A) <= 0] = -1
     if (label < 0).all():  # nothing to choose from
         label[:] = 0
     columns = np.unique(label[label >= 0])
     members = (label[:, None] == columns).astype(float)
-    fit_root, goal = _least_squares(A[np.ix_(columns, columns)], b[columns], eps)
-    bias_root, bias_goal = _least_squares(C[np.ix_(columns, columns)], -c[columns], eps)
-    rest = max(d0 - float(bias_goal @ bias_goal), 0.0)  # what no weights can remove
+    eps, block = k * np.finfo(float).eps, np.ix_(columns, columns)
+    fit_root, bias_root = root(A[block], eps), root(C[block], eps)
+    goal, bias_goal = (F @ d / (F**2).sum(axis=1) for F, d in ((fit_root, b[columns]), (bias_root, -c[columns])))
+    rest = max(d0 - float(bias_goal @ bias_goal), 0.0)  # the bias that no weights can remove
     return ConstrainedSolutions(
         fit_root=fit_root,
         goal=goal,
@@ -303,21 +300,9 @@ def constrain(
     )
 
 
-def _first_equal(columns: FloatArray) -> IntArray:
-    """For each column, the first one equal to it up to rounding."""
-    apart = np.abs(columns[:, :, None] - columns[:, None, :]).max(axis=0)
-    return np.argmax(apart <= _EQUAL * np.abs(columns).max(), axis=1)
-
-
-def _least_squares(A: FloatArray, b: FloatArray, eps: float) -> tuple[FloatArray, FloatArray]:
-    """``F`` and ``g`` with ``|F x - g|^2 = x'Ax - 2b'x`` and a constant; rows of F are orthogonal."""
-    F = root(A, eps)
-    return F, F @ b / (F**2).sum(axis=1)
-
-
 @dataclass(frozen=True)
 class FlagRule:
-    """Where a straight path leads: weights (k,) added to the base score, and as solved without each fold, (K, k)."""
+    """End of a straight path: weights (k,) added to the base score, and those solved without each fold, (K, k)."""
 
     own: Annotated[FloatArray, "k"]
     without: Annotated[FloatArray, "K k"]
@@ -325,10 +310,9 @@ class FlagRule:
 
 @dataclass(frozen=True)
 class StraightPath:
-    """``x(alpha) = alpha direction``, with ``f1 = x'Ax`` and ``f2 = x'Cx + 2c'x + d0``; has what `Spectrum` has."""
+    """``x(alpha) = alpha direction``, with ``f2 = x'Cx + 2c'x + d0``."""
 
     direction: FloatArray
-    A: FloatArray
     C: FloatArray
     c: FloatArray
     d0: float
@@ -337,17 +321,13 @@ class StraightPath:
         """``x(alpha)`` for alphas of shape (m,): shape (m, k)."""
         return np.asarray(alpha)[:, None] * self.direction
 
-    def f1(self, alpha: FloatArray) -> FloatArray:
-        """``f1(x(alpha))``."""
-        return np.asarray(alpha) ** 2 * float(self.direction @ self.A @ self.direction)
-
     def f2(self, alpha: FloatArray) -> FloatArray:
         """``f2(x(alpha))``."""
         square, push = float(self.direction @ self.C @ self.direction), float(self.c @ self.direction)
         return np.maximum(np.asarray(alpha) ** 2 * square + 2.0 * np.asarray(alpha) * push + self.d0, 0.0)
 
     def alpha_at(self, fall: float) -> float:
-        """The share of the way itself; 0 if there is none."""
+        """The share itself; 0 if the path has no direction."""
         return fall if self.direction.any() else 0.0
 
 
@@ -360,31 +340,30 @@ METHODS: tuple[Method, ...] = ("anchored", "published")
 WEIGHTS: tuple[Weights, ...] = ("free", "nonnegative", "simplex")
 
 RIDGE = 1e-4  # of the mean diagonal of A, in noise-aware solutions
-CROWDED_RIDGE = 0.1  # the same where columns are many (`CrossFit.crowded`): weights then follow what all rows share
+CROWDED_RIDGE = 0.1  # where columns are many (`CrossFit.crowded`): weights then follow what all rows share
 
 
 @dataclass(frozen=True)
 class Columns:
     """Which columns may move a score away from the target: detectors, resemblance of groups, or both.
 
-    So many (``resembling``) of the last columns of S say how much a row resembles each group.
+    The last ``resembling`` columns of S say how much a row resembles each group.
     """
 
     correction: Correction = "weights"
     resembling: Annotated[int, Within(0)] = 0
 
     def check(self) -> None:
-        """What moves is there."""
+        """Require resemblance where it is to move the score."""
         require(self.correction == "weights" or self.resembling > 0, "resembling", "does not go with the rest")
 
     def free(self, k: int) -> BoolArray:
-        """The columns that no constraint is about, shape (k,)."""
+        """The columns without a constraint, shape (k,)."""
         return np.arange(k) >= k - self.resembling
 
     def moving(self, k: int) -> IntArray:
         """The columns that may move."""
-        first = k - self.resembling if self.correction == "resemblance" else 0
-        return np.arange(first, k)
+        return np.arange(k - self.resembling if self.correction == "resemblance" else 0, k)
 
 
 @dataclass(frozen=True)
@@ -396,11 +375,11 @@ class Mixture:
     target: Annotated[float, FINITE]
 
     def apply(self, S: FloatArray, t: FloatArray) -> FloatArray:
-        """The score of rows, each by itself: it does not depend on the rows around it."""
+        """Score rows, each independently of the others."""
         return self.target * t + np.einsum("ij,j->i", S - self.centre, self.weights)
 
     def parts(self, S: FloatArray, t: FloatArray) -> FloatArray:
-        """What each detector adds to a row's score, and last the target: shape (n, k + 1), rows sum to `apply`."""
+        """The part of each detector in a row's score, and last of the target, (n, k + 1); rows sum to `apply`."""
         return np.column_stack([(S - self.centre) * self.weights, self.target * t])
 
 
@@ -409,8 +388,8 @@ class Solutions:
     """All solutions of one problem.
 
     ``inner`` has them in the unknowns of the problem: the weights of the columns ``moving``, the first ones if left
-    out. Unknowns plus ``shift`` (k + 1,) are the weights of ``(s, t)``; ``base`` (k,) are the weights that the
-    detectors have in t, where t is linear in them, else 0; ``centre`` (k,) is taken off the columns of S.
+    out. Unknowns plus ``shift`` (k + 1,) are the weights of ``(s, t)``; ``base`` (k,) are the detectors' weights in t,
+    where t is linear in them, else 0; ``centre`` (k,) is subtracted from the columns of S.
     """
 
     inner: Spectrum | ConstrainedSolutions | StraightPath
@@ -423,11 +402,11 @@ class Solutions:
         """Weights of ``(s, t)`` for alphas of shape (m,): shape (m, k + 1)."""
         x = self.inner.solutions(alpha)
         whole = np.zeros((len(x), len(self.shift)))
-        whole[:, np.arange(x.shape[1]) if self.moving is None else self.moving] = x
+        whole[:, slice(x.shape[1]) if self.moving is None else self.moving] = x
         return whole + self.shift
 
     def weights(self, alpha: FloatArray) -> FloatArray:
-        """Weights of the detectors, those that they have in t included where t is linear in them, shape (m, k)."""
+        """Weights of the detectors, including those in t where t is linear in them, shape (m, k)."""
         return self.mixed(alpha)[:, :-1] + self.base
 
     def mixture(self, alpha: float) -> Mixture:
@@ -458,14 +437,14 @@ def solve(
     method : {"anchored", "published"}
     constraint : {"free", "nonnegative", "simplex"}
         Of the weights of the sum where t is linear in the detectors or the problem is the published one; else of v, and
-        for ``"simplex"`` of v and the target's weight together. Resemblance is free of it.
+        for ``"simplex"`` of v and the target's weight together. It does not apply to resemblance.
     ridge : float
-        Add this share of the mean of A's diagonal to it, so that nearly equal detectors do not get huge weights of
-        opposite sign, which new rows would not forgive.
+        Add this share of the mean of A's diagonal to the diagonal, so that nearly equal detectors do not get huge
+        weights of opposite sign.
     columns : Columns
         Which columns may move; for ``"anchored"``.
     direction : array of shape (k,), optional
-        Solved for already: the straight way from t to there.
+        Take the straight path from t in this direction instead of solving.
     """
     k, total = cells.n_detectors, cells.weighted[place]
     none = np.zeros(k)
@@ -478,27 +457,27 @@ def solve(
     joint = total[1:, 1:] - total[0, 0] * np.outer(centre, centre)
     A, C, c, d0 = _ridged(joint[:-1, :-1], ridge), form[:-1, :-1], form[:-1, -1], float(form[-1, -1])
     base = none if cells.base is None else cells.base[place]
-    anchor = np.append(none, 1.0)
+    anchor, moving, free = np.append(none, 1.0), columns.moving(k), columns.free(k)
     if direction is not None:
-        return Solutions(StraightPath(direction, joint[:-1, :-1], C, c, d0), anchor, base, centre[:-1])
+        return Solutions(StraightPath(direction, C, c, d0), anchor, base, centre[:-1])
     if constraint == "free" or columns.correction == "resemblance" or joint[-1, -1] <= 0:
         # With a constant target nothing pushes, and v is 0.
-        own = columns.moving(k)
-        inner = factorise(A[np.ix_(own, own)], none[own], 0.0, C[np.ix_(own, own)], c[own], d0)
-        return Solutions(inner, anchor, base, centre[:-1], own)
-    free = columns.free(k)
+        block = np.ix_(moving, moving)
+        inner = factorise(A[block], none[moving], 0.0, C[block], c[moving], d0)
+        return Solutions(inner, anchor, base, centre[:-1], moving)
+    shift = anchor
     if cells.base is not None:
-        start = constrain(A, A @ base, float(base @ A @ base), C, constraint, start=base, free=free)
-        return Solutions(start, np.append(-base, 1.0), base, centre[:-1])
-    if constraint == "nonnegative":
-        start = constrain(A, none, 0.0, C, constraint, push=(c, d0), start=none, free=free)
-        return Solutions(start, anchor, base, centre[:-1])
-    joint = _ridged(joint, ridge)
-    bound = np.append(free, False)
-    start = constrain(joint, joint[:, -1], float(joint[-1, -1]), form, constraint, start=anchor, free=bound)
-    return Solutions(start, np.zeros(k + 1), base, centre[:-1])
+        inner = constrain(A, A @ base, float(base @ A @ base), C, constraint, start=base, free=free)
+        shift = np.append(-base, 1.0)
+    elif constraint == "nonnegative":
+        inner = constrain(A, none, 0.0, C, constraint, push=(c, d0), start=none, free=free)
+    else:
+        joint, free = _ridged(joint, ridge), np.append(free, False)
+        inner = constrain(joint, joint[:, -1], float(joint[-1, -1]), form, constraint, start=anchor, free=free)
+        shift = np.zeros(k + 1)
+    return Solutions(inner, shift, base, centre[:-1])
 
 
 def _ridged(A: FloatArray, ridge: float) -> FloatArray:
-    """A detector that is 0 on all rows gets no ridge, lest it be taken for one that says something."""
+    """Add a ridge to A, but none for a detector that is 0 on all rows: its weight stays 0."""
     return A + ridge * np.trace(A) / len(A) * np.diag(np.diag(A) > 0) if ridge else A

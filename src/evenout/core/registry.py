@@ -1,4 +1,4 @@
-"""The fairness notions that are known by name."""
+"""The built-in fairness notions, by name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,12 +14,12 @@ GROUP_NOTIONS = tuple(name for name, notion in NOTIONS.items() if isinstance(not
 
 
 def weighted_notions(fairness: Mapping[Any, float] | Sequence[tuple[Any, float]]) -> list[tuple[Notion, float]]:
-    """Notions, given by name or as they are, with their weights; ``"own"`` is a form that has been collected."""
+    """Notions, given by name or as objects, with their weights; ``"own"`` is a form that was collected already."""
     known = {**NOTIONS, "own": Own()}
     return [(known[n] if isinstance(n, str) else n, float(weight)) for n, weight in dict(fairness).items()]
 
 
 def needs_labels(fairness: Any) -> bool:
     """Whether a notion, or one of several, compares rows of known outcome."""
-    asked: Any = [fairness] if isinstance(fairness, str | Notion) else fairness
-    return any(getattr(NOTIONS.get(notion, notion), "needs_labels", False) for notion in asked)
+    notions: Any = [fairness] if isinstance(fairness, str | Notion) else fairness
+    return any(getattr(NOTIONS.get(notion, notion), "needs_labels", False) for notion in notions)

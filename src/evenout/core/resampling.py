@@ -1,8 +1,8 @@
 """Bootstrap draws and permutations, as counts in tables of levels by group.
 
-Every measure of the audit depends on the rows only through how many of each group have each score (and label, or
-stratum). A drawn table is therefore all that a resample has to give. Draws come in batches, so that the measures run
-on whole arrays. Where rows belong together, whole clusters of them are drawn: see `ClusterTable`.
+Every measure of the audit depends on the rows only through the number of rows of each group with each score (and label,
+or stratum). So a resample is a drawn table. Draws come in batches, so that the measures run on whole arrays. Rows that
+belong together are drawn as whole clusters: see `ClusterTable`.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ import scipy.sparse
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
-MAX_LEVELS = 4_096  # scores are rounded to so many levels before draws; see `_score_levels`
-_ROWS_DRAWN = 100_000  # larger tables are drawn cell by cell, at a cost that no longer grows with the rows
+MAX_LEVELS = 4_096  # levels that scores are rounded to before draws; see `_score_levels`
+_ROWS_DRAWN = 100_000  # larger tables are drawn cell by cell, at a cost that does not grow with the rows
 _BATCH = 1 << 17  # numbers in one batch of draws, few enough for the processor's cache
 _CLUSTER_BATCH = 1 << 20
-_UNITS = 4_000  # more clusters than this are drawn a few at a time
-_UNITS_A_GROUP = 200  # that no group falls below by it
+_UNITS = 4_000  # more clusters than this are drawn several at a time
+_UNITS_A_GROUP = 200  # least number of such draws in each group
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Table:
     """Rows of each group in each cell, ``counts`` (G, C), a cell being one score level of one class (label or stratum).
 
     ``values`` (C,) are the scores of the cells, ascending within a class; class k has the cells
-    ``edges[k]..edges[k + 1] - 1``. ``background`` (L,) are rows at each level that count towards thresholds alone;
-    they stay as they are in every draw.
+    ``edges[k]..edges[k + 1] - 1``. ``background`` (L,) are rows at each level that count towards thresholds alone and
+    are the same in every draw.
     """
 
     counts: IntArray
@@ -43,15 +43,15 @@ class Table:
     def bootstrap(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
         """Batches, shape (b, G, C), of tables whose rows are drawn with replacement within each group."""
         for batch in self._batches(size):
-            parts = []
+            drawn = []
             for row in self.counts:
                 if self.n_rows > _ROWS_DRAWN:
-                    parts.append(rng.multinomial(row.sum(), row / row.sum(), size=batch))
+                    drawn.append(rng.multinomial(row.sum(), row / row.sum(), size=batch))
                 else:
                     cell_of = np.repeat(np.arange(len(row)), row)
-                    drawn = rng.integers(len(cell_of), size=(batch, len(cell_of)), dtype=np.int32)
-                    parts.append(_count(cell_of[drawn], batch, len(row)))
-            yield np.stack(parts, axis=1)
+                    picks = rng.integers(len(cell_of), size=(batch, len(cell_of)), dtype=np.int32)
+                    drawn.append(_count(cell_of[picks], len(row)))
+            yield np.stack(drawn, axis=1)
 
     def permutations(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
         """Batches, shape (b, G, C), of tables whose group labels are shuffled within each class."""
@@ -63,8 +63,9 @@ class Table:
             yield drawn
 
     def _batches(self, size: int) -> Iterator[int]:
-        drawn = self.n_rows if self.n_rows <= _ROWS_DRAWN else 0  # beyond, cells are drawn and not rows
-        return _batches(size, max(1, _BATCH // max(self.counts.size, drawn)))
+        """Sizes of the batches of ``size`` draws; beyond `_ROWS_DRAWN`, cells are drawn and not rows."""
+        full = max(1, _BATCH // max(self.counts.size, self.n_rows if self.n_rows <= _ROWS_DRAWN else 0))
+        return (min(full, size - start) for start in range(0, size, full))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +73,11 @@ class ClusterTable(Table):
     """A table whose rows come in clusters, each of one group: several rows of one person.
 
     The bootstrap draws whole clusters within each group, so that the number of rows varies. Permutations shuffle the
-    groups of whole clusters; with classes, those of the rows that a cluster has in a class, in each class by itself.
+    groups of whole clusters; with classes, those of the rows that a cluster has in a class, separately in each class.
 
     ``members`` (U, C) are the rows of each cluster in each cell, ``owner`` (U,) is the group of each cluster. ``parts``
-    (V, C) and ``part_owner`` (V,) are the same for the part of a cluster that lies in one class, class by class: class
-    k has the parts ``part_edges[k]..part_edges[k + 1] - 1``.
+    (V, C) and ``part_owner`` (V,) are the same for the part of a cluster in one class, class by class: class k has the
+    parts ``part_edges[k]..part_edges[k + 1] - 1``.
     """
 
     members: scipy.sparse.csr_array
@@ -87,13 +88,12 @@ class ClusterTable(Table):
 
     def bootstrap(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
         """Batches, shape (b, G, C), of tables whose clusters are drawn with replacement within each group."""
-        of_group = [np.flatnonzero(self.owner == g) for g in range(len(self.counts))]
-        cells_of = [self.members[mine].T.tocsr() for mine in of_group]
+        cells_of = [self.members[np.flatnonzero(self.owner == g)].T.tocsr() for g in range(len(self.counts))]
         for batch in self._batches(size):
             drawn = []
-            for mine, cells in zip(of_group, cells_of, strict=True):
-                picks = rng.integers(len(mine), size=(batch, len(mine)))
-                drawn.append((cells @ _count(picks, batch, len(mine)).T).T)
+            for cells in cells_of:
+                n = cells.shape[1]
+                drawn.append((cells @ _count(rng.integers(n, size=(batch, n)), n).T).T)
             yield np.stack(drawn, axis=1)
 
     def permutations(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
@@ -113,17 +113,14 @@ class ClusterTable(Table):
             yield drawn
 
     def _batches(self, size: int) -> Iterator[int]:
-        return _batches(size, max(1, _CLUSTER_BATCH // max(self.counts.size, len(self.owner))))
-
-
-def _batches(size: int, full: int) -> Iterator[int]:
-    return (min(full, size - start) for start in range(0, size, full))
+        full = max(1, _CLUSTER_BATCH // max(self.counts.size, len(self.owner)))
+        return (min(full, size - start) for start in range(0, size, full))
 
 
 def joined_clusters(clusters: IntArray, groups: IntArray) -> IntArray:
-    """Clusters, or where these are many, sets of as many clusters of one group each, drawn together to save time.
+    """Clusters, or if these are many, sets of equally many clusters of one group, drawn together to save time.
 
-    Sums over sets vary as sums over the clusters in them do, so resamples are as noisy as before.
+    Sums over sets have the variance of sums over their clusters, so resamples are as noisy as before.
     """
     n_clusters = int(clusters.max()) + 1
     owner = np.empty(n_clusters, dtype=np.intp)
@@ -132,10 +129,8 @@ def joined_clusters(clusters: IntArray, groups: IntArray) -> IntArray:
     together = min(n_clusters // _UNITS, int(sizes[sizes > 0].min()) // _UNITS_A_GROUP)
     if together < 2:
         return clusters
-    order = np.lexsort((np.random.default_rng(0).random(n_clusters), owner))
-    first = np.r_[0, np.cumsum(sizes)]
-    rank = np.empty(n_clusters, dtype=np.intp)
-    rank[order] = np.arange(n_clusters)
+    first, rank = np.r_[0, np.cumsum(sizes)], np.empty(n_clusters, dtype=np.intp)
+    rank[np.lexsort((np.random.default_rng(0).random(n_clusters), owner))] = np.arange(n_clusters)
     sets = (rank - first[owner]) // together + first[owner]  # no two groups share a number
     return np.unique(sets, return_inverse=True)[1][clusters]
 
@@ -158,7 +153,7 @@ def level_table(
     counts reshape to (G, K, 2, L).
 
     ``groups``, ``classes`` and ``clusters`` (n,) are codes from 0; ``background`` are scores of rows that count towards
-    thresholds alone. Scores are rounded to ``max_levels`` at most; exact if left out.
+    thresholds alone. Scores are rounded to at most ``max_levels`` levels; None: they are exact.
 
     >>> table = level_table(np.array([0.5, 0.1, 0.5]), np.array([0, 1, 1]), 2)
     >>> table.values.tolist(), table.counts.tolist()
@@ -186,7 +181,7 @@ def class_table(
     clusters: IntArray | None = None,
     max_levels: int | None = None,
 ) -> Table:
-    """A table with only those cells that hold a row: for many classes, where just sums within a class are needed."""
+    """A table of only those cells that hold a row: for many classes, where only sums within a class are needed."""
     levels, position = _score_levels(scores, max_levels)
     cells, cell_of = np.unique(classes * len(levels) + position, return_inverse=True)
     edges = np.searchsorted(cells, np.arange(n_classes + 1) * len(levels))
@@ -231,9 +226,9 @@ def _table(
 def _score_levels(scores: FloatArray, limit: int | None) -> tuple[FloatArray, IntArray]:
     """Distinct scores, ascending, and the place of each row among them; more than ``limit`` are rounded to bin means.
 
-    A row with r rows above falls into bin ``limit sqrt(r / n)``: fine on top, where rows are flagged. A cut
-    at the highest share x then moves by ``2 / (limit sqrt(x))`` of the flagged rows at most, less than the sampling
-    error ``1 / sqrt(n x)`` of their number as long as n is below ``limit^2 / 4``.
+    A row with r rows above falls into bin ``limit sqrt(r / n)``: fine on top, where rows are flagged. A cut at the
+    highest share x moves by at most ``2 / (limit sqrt(x))`` of the flagged rows, less than the sampling error
+    ``1 / sqrt(n x)`` of their number as long as n is below ``limit^2 / 4``.
     """
     levels, position, counts = np.unique(scores, return_inverse=True, return_counts=True)
     if limit is None or len(levels) <= limit:
@@ -254,16 +249,16 @@ def _shuffled_rows(counts: IntArray, batch: int, rng: np.random.Generator) -> In
     largest, n_drawn = int(sizes.argmax()), int(sizes.sum() - sizes.max())
     smaller = np.delete(np.arange(n_groups), largest)
     cell_of = np.repeat(np.arange(n_cells), counts.sum(axis=0))
-    # with one group to draw, the order of its rows does not matter
+    # With one group to draw, the order of its rows does not matter.
     rows = np.array([rng.choice(len(cell_of), n_drawn, replace=False, shuffle=n_groups > 2) for _ in range(batch)])
     cells = np.repeat(smaller, sizes[smaller]) * n_cells + cell_of[rows]
-    drawn = _count(cells, batch, counts.size).reshape(batch, n_groups, n_cells)
+    drawn = _count(cells, counts.size).reshape(batch, n_groups, n_cells)
     drawn[:, largest] = counts.sum(axis=0) - drawn.sum(axis=1)
     return drawn
 
 
 def _shuffled_cells(counts: IntArray, batch: int, rng: np.random.Generator) -> IntArray:
-    """Deal out cell by cell: each group in turn takes its rows from what the others left."""
+    """Deal out cell by cell: each group in turn takes its rows from those that are left."""
     drawn = np.empty((batch, *counts.shape), dtype=np.intp)
     for table in drawn:
         left = counts.sum(axis=0)
@@ -274,7 +269,7 @@ def _shuffled_cells(counts: IntArray, batch: int, rng: np.random.Generator) -> I
     return drawn
 
 
-def _count(cells: IntArray, batch: int, n_cells: int) -> IntArray:
-    """Count how often each cell occurs in each row of ``cells``, shape (b, C)."""
-    cells = cells + (np.arange(batch) * n_cells)[:, None]
-    return np.bincount(cells.ravel(), minlength=batch * n_cells).reshape(batch, n_cells)
+def _count(cells: IntArray, n_cells: int) -> IntArray:
+    """Count how often each cell occurs in each row of ``cells`` (b, ...), shape (b, C)."""
+    cells = cells + (np.arange(len(cells)) * n_cells)[:, None]
+    return np.bincount(cells.ravel(), minlength=len(cells) * n_cells).reshape(len(cells), n_cells)

@@ -1,29 +1,28 @@
 """The one ruler: means of groups, their covariance, tests, intervals and ratios of flag rates.
 
-Rows of one fifth of an income are not alike: those near its upper end differ from those near its lower end, in their
-scores and in their groups, and that alone looks like a gap. Lines of the number that bend at quantiles take it out, in
-one of two ways:
-
-- `residualise`: score and membership are both regressed on the lines, and what is left of one is held against what is
-  left of the other (Robinson 1988; Shah and Peters 2020). For one finished score.
-- `balanced`: members of a group are weighted so that each line has the mean of the whole part (entropy balancing,
-  Hainmueller 2012). For any score, and for rates, which stay between 0 and 1: what a fit needs.
-
-The error of both is the *product* of what lines miss of the score and of the groups, so that neither needs to be exact
-(for the second: Zhao and Percival 2017).
-
-Row i has the weight ``w_i`` (1), belongs to cluster ``c_i`` (itself) and to group g by ``phi_ig >= 0``. Of a measured
-column z, such as a score or the flag ``1[y > c]``, a group has the mean ``m_g = sum_i w_i phi_ig z_i / W_g`` with
-``W_g = sum_i w_i phi_ig``, and a row the influence ``psi_ig = w_i phi_ig (z_i - m_g) / W_g`` on it. Rows of a cluster
-go together, so their influences are added before they are squared:
+Row i has the weight ``w_i`` (1), belongs to cluster ``c_i`` (itself) and to group g by ``phi_ig >= 0``. The mean of a
+column z, such as a score or the flag ``1[y > c]``, in a group is ``m_g = sum_i w_i phi_ig z_i / W_g`` with
+``W_g = sum_i w_i phi_ig``, and the influence of a row on it is ``psi_ig = w_i phi_ig (z_i - m_g) / W_g``. The rows of a
+cluster are dependent, so their influences are added before they are squared:
 
     N_gh = sqrt(k_g k_h) sum_c psi_cg psi_ch,    k = e / (e - 1),    e_g = W_g^2 / sum_c (sum_{i in c} w_i phi_ig)^2
 
-is the covariance of the means, and ``e_g`` the number of independent rows that a group is worth. Hard groups of
-independent rows that count alike have ``e_g = n_g`` and ``N_gg = s_g^2 / n_g``.
+is the covariance of the means, and ``e_g`` the effective number of independent rows of a group. Hard groups of
+independent rows of equal weight have ``e_g = n_g`` and ``N_gg = s_g^2 / n_g``.
+
+Within one fifth of an income, rows near the upper end differ from those near the lower end in their scores and in their
+groups, which alone looks like a gap. Piecewise linear functions of the number, with knots at quantiles, remove it:
+
+- `residualise`: score and membership are both regressed on them, and the residuals are compared (Robinson 1988; Shah
+  and Peters 2020). For one finished score.
+- `balanced`: members of a group are weighted so that each function has the mean of the whole part (entropy balancing,
+  Hainmueller 2012). For any score, and for rates, which stay between 0 and 1, as a fit needs.
+
+The error of both is the *product* of the errors of fitting the score and the groups, so that neither fit needs to be
+exact (for the second: Zhao and Percival 2017).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -33,13 +32,12 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 from scipy.special import betaincinv, fdtrc, ndtr
 
-from evenout.core.checks import Within, require
 from evenout.core.intervals import extreme_ends, normal_value, ratio_ends, tukey_value, wilson_interval
 from evenout.core.membership import Comparison, Membership
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray, Within, require
 
-ONE_ROW = 1.0 + 1e-9  # of an effective size, up to which nothing can be said of a group's noise
-_LEAST_SPREAD = 1e-14  # of a group mean, in units of the largest: with none its weight would be infinite
+ONE_ROW = 1.0 + 1e-9  # effective size up to which the noise of a group is unknown
+_LEAST_SPREAD = 1e-14  # of a group mean, in units of the largest, so that no weight is infinite
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,8 @@ def parity_from_moments(moments: GroupMoments, *, corrected: bool) -> FloatArray
 def no_gap_p_value(moments: GroupMoments) -> FloatArray:
     """p-value of "all groups have the same mean" for each score (Welch 1951, unequal variances), shape (m,).
 
-    With two groups this is Welch's t-test. A group without any spread is taken as the limit of groups with less and
-    less of it. If no group has any, there is no doubt: p is 1 if all means are equal, else 0.
+    With two groups this is Welch's t-test. A group of constant scores is the limit of groups of ever smaller variance.
+    If the scores are constant in all groups, p is 1 if all means are equal, else 0.
     """
     n, mean, G = moments.count, moments.mean, len(moments.count)
     spread = moments.variance / n
@@ -92,16 +90,15 @@ def wald_test(
 
     Wald's statistic of r independent contrasts, with the small-sample factor and the degrees of freedom of Welch's
     test for r + 1 groups: for hard groups that are all compared it is Welch's test itself. The groups ``known`` (G,)
-    take part; ``mean`` (G,) has the covariance ``cov`` (G, G), and ``size`` (G,) is what the groups are worth.
+    take part; ``mean`` (G,) has the covariance ``cov`` (G, G), and ``size`` (G,) are effective rows.
     """
-    blocks = [[g for g in block.groups if known[g]] for block in compared.blocks]
-    blocks = [block for block in blocks if len(block) >= 2]
+    blocks = compared.groups_among(known)
     if not blocks:
         return float("nan")
     spread = np.diag(cov)
     if len(blocks) == 1 and not np.triu(cov, 1).any():
-        own, total = blocks[0], np.array([total_variance])
-        return float(no_gap_p_value(GroupMoments(size[own], mean[None, own], (spread * size)[None, own], total))[0])
+        g, total = blocks[0], np.array([total_variance])
+        return float(no_gap_p_value(GroupMoments(size[g], mean[None, g], (spread * size)[None, g], total))[0])
     D = np.zeros((sum(map(len, blocks)) - len(blocks), compared.n_groups))
     row, doubt = 0, 0.0
     for block in blocks:
@@ -121,51 +118,59 @@ def wald_test(
     return float(fdtrc(r, many / (3.0 * doubt), F))
 
 
+def smallest_p_value(p_values: Sequence[float]) -> float:
+    """The smallest of several p-values times their number (Bonferroni), at most 1; NaN values do not count."""
+    tested = [p for p in p_values if not np.isnan(p)]
+    return min(1.0, len(tested) * min(tested)) if tested else float("nan")
+
+
 def ratio(
     numerator: FloatArray | IntArray, denominator: FloatArray | IntArray | float, otherwise: float = np.nan
 ) -> FloatArray:
-    """Quotient that is NaN, or ``otherwise``, without a warning, where the denominator is not above 0."""
+    """Divide, without a warning; NaN, or ``otherwise``, where the denominator is not above 0."""
     positive = np.asarray(denominator) > 0
     return np.where(positive, numerator, otherwise) / np.where(positive, denominator, 1.0)
 
 
 def small_sample(size: FloatArray) -> FloatArray:
-    """``sqrt(e / (e - 1))`` of effective sizes e; 0 for a group that is worth no more than one row."""
+    """``sqrt(e / (e - 1))`` of effective sizes e; 0 for a group of one row or less."""
     return np.sqrt(np.where(size > ONE_ROW, size / np.maximum(size - 1.0, 1e-9), 0.0))
 
 
-_BENDS = 20  # of a line within a part, at most
+_BENDS = 20  # most knots of a number within a part
 _ROWS_A_BEND = 60
 _STEPS = 50  # of Newton's method
 
 
 def within_parts(
     numbers: FloatArray | None, parts: IntArray, weight: FloatArray | None = None
-) -> Iterator[tuple[IntArray, FloatArray]]:
-    """The rows of each part, and an orthonormal basis (rows, q) of what the numbers (n, k) can explain there.
+) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+    """The rows of each part, the roots of their weights, and an orthonormal basis (rows, q) of `bent_lines` there.
 
-    Without numbers, that is the part's mean alone. ``parts`` (n,) are codes 0, 1, ..., or -1 for a row of no part. With
-    weights (n,), the basis is one of ``sqrt(weight)`` times the columns.
+    Without numbers (n, k), the basis is the constant alone. ``parts`` (n,) are codes 0, 1, ..., or -1 for a row of no
+    part. The columns of the basis are times the roots of the weights (n,).
     """
     order = np.argsort(parts, kind="stable")
     edges = np.searchsorted(parts[order], np.arange(int(parts.max(initial=-1)) + 2))
     for start, stop in pairwise(edges.tolist()):
         rows = order[start:stop]
-        columns = np.ones((len(rows), 1))
-        if numbers is not None:
-            columns = np.hstack([columns, bent_lines(numbers[rows], len(rows))])
-        basis = columns * (1.0 if weight is None else np.sqrt(weight[rows])[:, None])
+        constant, root = np.ones((len(rows), 1)), np.ones(len(rows)) if weight is None else np.sqrt(weight[rows])
+        columns = constant if numbers is None else np.hstack([constant, bent_lines(numbers[rows], len(rows))])
+        basis = columns * root[:, None]
         length = np.sqrt((basis**2).sum(axis=0))
         basis /= np.where(length > 0, length, 1.0)
-        for _ in range(2):  # the second time makes up for what rounding left of the first
+        for _ in range(2):  # the second time corrects rounding errors of the first
             size, turn = np.linalg.eigh(basis.T @ basis)
             kept = size > 1e-10 * size[-1]
             basis = basis @ (turn[:, kept] / np.sqrt(size[kept]))
-        yield rows, basis
+        yield rows, root, basis
 
 
 def bent_lines(numbers: FloatArray, n_rows: float) -> FloatArray:
-    """Of numbers (n, k): a line of each, and bends at quantiles, more of them the more rows they are to serve."""
+    """Piecewise linear functions of numbers (n, k): each itself, and ``max(0, x - knot)`` at quantiles.
+
+    The number of knots grows with ``n_rows``, the rows that are fitted with them.
+    """
     lines, bends = [], int(np.clip(n_rows // (_ROWS_A_BEND * numbers.shape[1]), 0, _BENDS))
     for number in numbers.T:
         spread = float(number.std())
@@ -179,49 +184,47 @@ def bent_lines(numbers: FloatArray, n_rows: float) -> FloatArray:
 def residualise(
     columns: FloatArray, numbers: FloatArray | None, parts: IntArray, weight: FloatArray | None = None
 ) -> FloatArray:
-    """Columns (n, m) less what numbers (n, k) explain of them within each part (n,); 0 for rows of no part.
+    """Residuals of columns (n, m) on `bent_lines` of numbers (n, k) within each part (n,); 0 for rows of no part.
 
     >>> z, income = np.array([[1.0], [2.0], [3.0], [9.0]]), np.array([[1.0], [2.0], [3.0], [5.0]])
     >>> np.abs(residualise(z, income, np.array([0, 0, 0, 1]))).max() < 1e-12
     np.True_
     """
-    left = np.zeros_like(columns, dtype=float)
-    for rows, basis in within_parts(numbers, parts, weight):
-        root = np.ones(len(rows)) if weight is None else np.sqrt(weight[rows])
+    residual = np.zeros_like(columns, dtype=float)
+    for rows, root, basis in within_parts(numbers, parts, weight):
         part = columns[rows] * root[:, None]
-        part = part - basis @ (basis.T @ part)
-        left[rows] = part / np.where(root > 0, root, np.inf)[:, None]
-    return left
+        residual[rows] = (part - basis @ (basis.T @ part)) / np.where(root > 0, root, np.inf)[:, None]
+    return residual
 
 
 def balanced(
     members: Membership, numbers: FloatArray, weight: FloatArray | None = None, *, thinned: bool = False
 ) -> Membership:
-    """Memberships in which the numbers (n, k) say nothing of the group: each group has the lines' means of its block.
+    """Memberships that do not depend on the numbers (n, k): `bent_lines` have the mean of the block in each group.
 
-    A group keeps its size, or with ``thinned`` no row belongs more than before: it does in part, by chance.
+    A group keeps its size; with ``thinned``, no membership grows, and a row belongs in part, by chance.
     """
     phi, count = members.weights, np.ones(len(numbers)) if weight is None else weight
     data = phi.data.astype(float)
     for block in members.compared.blocks:
         spans = [slice(phi.indptr[g], phi.indptr[g + 1]) for g in block.groups]
         mass = [count[phi.indices[span]] * phi.data[span] for span in spans]
-        smallest = min(float(own.sum() ** 2 / max((own**2).sum(), 1e-300)) for own in mass)
+        smallest = min(float(part.sum() ** 2 / max((part**2).sum(), 1e-300)) for part in mass)
         rows, index = np.unique(np.concatenate([phi.indices[span] for span in spans]), return_inverse=True)
         lines, share = bent_lines(numbers[rows], smallest), np.bincount(index, np.concatenate(mass))
         lines = lines - share @ lines / max(share.sum(), 1e-300)
         values, vectors = np.linalg.eigh((lines * share[:, None]).T @ lines / max(share.sum(), 1e-300))
         kept = values > 1e-6 * values.max(initial=0.0)
         lines = lines @ (vectors[:, kept] / np.sqrt(values[kept]))
-        for span, own in zip(spans, mass, strict=True):
-            if own.sum() > 0:
-                tilt = _tilt(lines[np.searchsorted(rows, phi.indices[span])], own / own.sum())
-                data[span] *= tilt / (tilt.max() if thinned else own @ tilt / own.sum())
+        for span, part in zip(spans, mass, strict=True):
+            if part.sum() > 0:
+                tilt = _tilt(lines[np.searchsorted(rows, phi.indices[span])], part / part.sum())
+                data[span] *= tilt / (tilt.max() if thinned else part @ tilt / part.sum())
     return replace(members, weights=csc_array((data, phi.indices, phi.indptr), shape=phi.shape))
 
 
 def _tilt(lines: FloatArray, share: FloatArray) -> FloatArray:
-    """``exp(lines @ a)`` with which the rows' shares have means 0, up to a ridge that is small beside their noise."""
+    """``exp(lines @ a)``, so that the lines have weighted means 0, up to a ridge that is small against their noise."""
     ridge, a = float((share**2).sum()), np.zeros(lines.shape[1])
 
     def value(at: FloatArray) -> tuple[float, FloatArray]:
@@ -231,9 +234,9 @@ def _tilt(lines: FloatArray, share: FloatArray) -> FloatArray:
 
     now, tilt = value(a)
     for _ in range(_STEPS):
-        own = share * tilt / (share @ tilt)
-        slope = own @ lines + ridge * a
-        bend = (lines * own[:, None]).T @ lines - np.outer(own @ lines, own @ lines) + ridge * np.eye(len(a))
+        tilted = share * tilt / (share @ tilt)
+        slope = tilted @ lines + ridge * a
+        bend = (lines * tilted[:, None]).T @ lines - np.outer(tilted @ lines, tilted @ lines) + ridge * np.eye(len(a))
         step = np.linalg.solve(bend, slope)
         if float(slope @ step) < 1e-12:
             break
@@ -246,18 +249,17 @@ def _tilt(lines: FloatArray, share: FloatArray) -> FloatArray:
 
 
 _DRAWS = 2000  # of rates, for the error of their ratio
-_LOOSE = 0.05  # correlation of two rates up to which they are drawn by themselves
-_NEAR = 0.2  # of the flagged rows, as many on each side of the threshold show who lies there
-_CELLS = 20  # parts of like probability within which bounds are sought
+_LOOSE = 0.05  # correlation of two rates up to which they are drawn independently
+_NEAR = 0.2  # of the flagged rows: as many on each side of the threshold count as near it
+_CELLS = 20  # parts of similar probability within which bounds are computed
 _LEAST_CELL = 50  # rows in such a part
 
 
 @dataclass(frozen=True, eq=False)
 class Means:
-    """Means (G,) of one column in G groups, NaN for a group without rows, and how far they may be off.
+    """Means (G,) of one column in G groups, NaN for a group without rows, and their covariance.
 
-    ``cov`` (G, G) is ``N``, the covariance of the means, and ``size`` (G,) is ``e_g``, independent rows that each group
-    is worth.
+    ``cov`` (G, G) is ``N``, the covariance of the means; ``size`` (G,) is ``e_g``, the effective rows of each group.
     """
 
     mean: FloatArray
@@ -267,13 +269,13 @@ class Means:
 
     @classmethod
     def of_rates(cls, rates: FloatArray, size: FloatArray, compared: Comparison) -> "Means":
-        """Rates that were counted among so many independent rows of disjoint groups."""
+        """Rates (G,) that were counted among ``size`` (G,) independent rows of disjoint groups."""
         noise = rates * (1.0 - rates) / np.maximum(size - 1.0, 1.0)
         return cls(rates, np.diag(np.nan_to_num(noise)), size, compared)
 
     @property
     def known(self) -> BoolArray:
-        """Groups that are worth more than one row, without which nothing can be said of their noise, shape (G,)."""
+        """Groups of more than one effective row, without which their noise is unknown, shape (G,)."""
         return (self.size > ONE_ROW) & ~np.isnan(self.mean)
 
     @property
@@ -288,15 +290,14 @@ class Means:
     def p_value(self) -> float:
         """p-value of "all groups that are compared have the same mean"; see `wald_test`.
 
-        Attributes beside each other are tested one by one, and the smallest p counts, times their number.
+        Attributes that are compared one by one are tested one by one; the smallest p is multiplied by their number.
         """
         measured = self.known, np.nan_to_num(self.mean), np.nan_to_num(self.cov), self.size, 0.0
-        p_values = []
+        tested = []
         for of in sorted({block.of for block in self.compared.blocks}):
             blocks = tuple(block for block in self.compared.blocks if block.of == of)
-            p_values.append(wald_test(replace(self.compared, blocks=blocks), *measured))
-        tested = [p for p in p_values if not np.isnan(p)]
-        return min(1.0, len(tested) * min(tested)) if tested else float("nan")
+            tested.append(wald_test(replace(self.compared, blocks=blocks), *measured))
+        return smallest_p_value(tested)
 
     def rows_worth(self) -> FloatArray:
         """Independent rows that each rate is worth by its variance, shape (G,)."""
@@ -305,7 +306,7 @@ class Means:
         return np.where(some, 1.0 + binary / np.where(some, noise, 1.0), self.size)
 
     def correlation(self) -> FloatArray:
-        """Of the means, shape (G, G)."""
+        """Correlation of the means, shape (G, G)."""
         error = np.sqrt(np.maximum(np.diag(self.cov), 0.0))
         unit = self.cov / np.where(error > 0, error, np.inf) / np.where(error > 0, error, np.inf)[:, None]
         np.fill_diagonal(unit, 1.0)
@@ -337,8 +338,7 @@ class Sample:
     weight, clusters : arrays of shape (n,), optional
         How much each row counts, on any scale; codes 0, 1, ... of rows that belong together.
     doubt : {"", "probable", "labels"}
-        What no number of such rows could tell: who is in a group that is known by probabilities alone, or what the
-        rows are like that nobody has labelled.
+        A reason for which more rows would not help: groups are known by probabilities alone, or rows are unlabelled.
     """
 
     members: Membership
@@ -347,7 +347,7 @@ class Sample:
     doubt: Annotated[str, ("", "probable", "labels")] = ""
 
     def check(self) -> None:
-        """Weights and clusters are of the rows that have a membership."""
+        """Require weights and clusters of the rows that have a membership."""
         n = self.members.weights.shape[0]
         require(self.weight is None or len(self.weight) == n, "weight", "has the wrong length")
         known = self.clusters is None or (len(self.clusters) == n and self.clusters.max(initial=-1) < max(n, 1))
@@ -357,11 +357,6 @@ class Sample:
     def compared(self) -> Comparison:
         """Which groups are compared."""
         return self.members.compared
-
-    @cached_property
-    def plain(self) -> bool:
-        """Whether groups are hard, and rows are independent and count alike."""
-        return self.weight is None and self.clusters is None and self.members.hard
 
     @cached_property
     def counted(self) -> csc_array:
@@ -376,23 +371,23 @@ class Sample:
 
     @cached_property
     def size(self) -> FloatArray:
-        """``e_g``, independent rows that each group is worth, shape (G,)."""
+        """``e_g``, the effective number of independent rows of each group, shape (G,)."""
         squares = np.asarray(self._by_cluster(self.counted).power(2).sum(axis=0), dtype=float).ravel()
         return self.total**2 / np.where(squares > 0, squares, np.inf)
 
     @cached_property
     def joined(self) -> Membership:
-        """The membership, with groups that meet in a cluster among those whose means go together."""
+        """The membership, in which groups that share a cluster overlap, because their means are correlated."""
         if self.clusters is None:
             return self.members
         met = self._by_cluster(self.members.weights)
-        together = np.argwhere(np.triu((met.T @ met).toarray() > 0, 1))
-        overlaps = tuple(sorted({*self.compared.overlaps, *((int(g), int(h)) for g, h in together)}))
+        shared = np.argwhere(np.triu((met.T @ met).toarray() > 0, 1)).tolist()
+        overlaps = tuple(sorted({*self.compared.overlaps, *((g, h) for g, h in shared)}))
         return replace(self.members, compared=replace(self.compared, overlaps=overlaps))
 
     @cached_property
     def expected(self) -> FloatArray:
-        """Members that each group is expected to have: rows, or clusters with any part in it, shape (G,)."""
+        """Expected number of members of each group: rows, or clusters with any row in it, shape (G,)."""
         expected = np.zeros(self.members.n_groups)
         for g in range(self.members.n_groups):
             rows, share = self.members.of(g)
@@ -407,8 +402,7 @@ class Sample:
     def of(self, rows: BoolArray) -> "Sample":
         """Some of the rows."""
         weight, clusters = (None if part is None else part[rows] for part in (self.weight, self.clusters))
-        members = self.members.among(np.flatnonzero(rows))
-        return Sample(members, weight, clusters, self.doubt)  # type: ignore[arg-type]
+        return Sample(self.members.among(np.flatnonzero(rows)), weight, clusters, self.doubt)  # type: ignore[arg-type]
 
     def means(self, z: FloatArray | BoolArray) -> FloatArray:
         """Means of columns (n,) or (n, m) in each group, shape (G,) or (G, m); NaN for a group without rows."""
@@ -420,16 +414,23 @@ class Sample:
     ) -> Means:
         """Means of a column (n,), with their covariance.
 
-        ``null`` takes residuals from the mean of all groups that are compared with each other, as they are if the means
-        do not differ: what a test asks. Rates of few flagged rows then have errors that do not depend on chance.
+        ``null`` takes residuals from the mean of all groups that are compared with each other, as under "the means are
+        equal", for a test. The errors of rates of few flagged rows then do not depend on chance.
 
-        With ``threshold_of`` (n,), z are flags of the rows whose score here is among the highest: the threshold moves
-        with the rows. To first order a rate falls by ``kappa_g`` times what the share of all rows above a fixed
-        threshold is too high by, where ``kappa_g`` is how much more often group g is found at the threshold than among
-        all rows.
+        With ``threshold_of`` (n,), z flags the rows of the highest scores, and the threshold depends on the rows. To
+        first order a rate falls by ``kappa_g`` times the excess of the share of all rows above a fixed threshold, where
+        ``kappa_g`` is how much more often rows at the threshold are of group g than all rows are.
         """
         column, mean = np.asarray(z, dtype=float), self.means(z)
-        psi = self._influence(column, np.nan_to_num(self._pooled(mean) if null else mean))
+        centre, counted = mean.copy(), self.counted
+        for block in self.compared.blocks if null else ():
+            groups = [g for g in block.groups if self.total[g] > 0]
+            if groups:
+                centre[groups] = np.average(mean[groups], weights=self.total[groups])
+        group = np.repeat(np.arange(self.members.n_groups), np.diff(counted.indptr))
+        factor = small_sample(self.size) / np.where(self.total > 0, self.total, 1.0)
+        data = counted.data * (column[counted.indices] - np.nan_to_num(centre)[group]) * factor[group]
+        psi = self._by_cluster(csc_array((data, counted.indices, counted.indptr), shape=counted.shape))
         cov = np.asarray((psi.T @ psi).toarray())
         if threshold_of is not None and 0 < column.sum() < len(column):
             kappa, shift = self._at_threshold(threshold_of, column)
@@ -440,27 +441,26 @@ class Sample:
     def among_alike(
         self, z: FloatArray | BoolArray, parts: IntArray, numbers: FloatArray | None = None, *, null: bool = False
     ) -> Means:
-        """How far the members of each group lie above all rows alike, in each of S parts; groups (S G,), part by part.
+        """Means of each group less those of similar rows, in each of S parts; groups (S G,), part by part.
 
         With residuals on the numbers within the part, ``d_g = sum_i w_i phi~_ig z~_i / W_g``: without numbers the
-        group's mean less that of the part. Differences of groups within a part are what is compared. ``parts`` (n,) are
-        codes 0, 1, ..., or -1 for a row that is compared with none; ``numbers`` (n, k) are what rows of a part may
-        still differ in; ``null``: the covariance as it is if groups do not differ.
+        group's mean less that of the part. Groups are compared within a part. ``parts`` (n,) are codes 0, 1, ..., or -1
+        for a row that is not compared; ``numbers`` (n, k) are further attributes in which rows of a part may differ;
+        ``null``: the covariance under "the groups do not differ".
         """
         inside = replace(self, members=self.members.within(parts))
         n, G, phi = len(z), self.members.n_groups, self.members.weights.tocsr()
         total, psi = inside.total.reshape(-1, G), np.zeros((n, G))
         mean, unit = np.full(total.shape, np.nan), np.where(total > 0, total, np.inf)
         factor = small_sample(inside.size.reshape(-1, G)) / unit
-        for part, (rows, basis) in enumerate(within_parts(numbers, parts, self.weight)):
-            root = np.ones(len(rows)) if self.weight is None else np.sqrt(self.weight[rows])
-            own, left = phi[rows].toarray(), np.asarray(z, dtype=float)[rows] * root
-            left -= basis @ (basis.T @ left)
-            members = own * root[:, None]
+        for part, (rows, root, basis) in enumerate(within_parts(numbers, parts, self.weight)):
+            belongs, residual = phi[rows].toarray(), np.asarray(z, dtype=float)[rows] * root
+            residual -= basis @ (basis.T @ residual)
+            members = belongs * root[:, None]
             members -= basis @ (basis.T @ members)
-            apart = members.T @ left / unit[part]
+            apart = members.T @ residual / unit[part]
             mean[part] = np.where(total[part] > 0, apart, np.nan)
-            moved = members * left[:, None] - (0.0 if null else own * (root**2)[:, None] * apart)
+            moved = members * residual[:, None] - (0.0 if null else belongs * (root**2)[:, None] * apart)
             psi[rows] = moved * factor[part] * np.sqrt(len(rows) / max(len(rows) + 1 - basis.shape[1], 1))
         known = np.flatnonzero(parts >= 0)
         at = np.repeat(known, G), ((parts[known] * G)[:, None] + np.arange(G)).ravel()
@@ -468,12 +468,12 @@ class Sample:
         return Means(mean.ravel(), cov, inside.size, inside.compared)
 
     def covariance(self, influence: csc_array) -> FloatArray:
-        """Covariance of m figures on which rows have an influence (n, m): squares of its sums over clusters."""
+        """Covariance of m estimates by the influence of each row (n, m): products of its sums over clusters."""
         psi = self._by_cluster(influence)
         return np.asarray((psi.T @ psi).toarray())
 
     def _at_threshold(self, scores: FloatArray, flagged: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """``kappa`` (G,), and how much each cluster moves the share of all rows that is flagged (C,)."""
+        """``kappa`` (G,), and the influence of each cluster on the share of flagged rows (C,)."""
         weight = np.ones(len(scores)) if self.weight is None else self.weight
         cut = scores[flagged > 0].min()
         width = max(int(_NEAR * min(flagged.sum(), len(flagged) - flagged.sum())), 25)
@@ -487,28 +487,12 @@ class Sample:
         shift = share * (flagged - share @ flagged)
         return kappa, shift if self.clusters is None else np.bincount(self.clusters, shift).astype(float)
 
-    def _influence(self, z: FloatArray, centre: FloatArray) -> csc_array:
-        """``sqrt(k_g) psi_cg`` of each cluster, shape (C, G)."""
-        counted, group = self.counted, np.repeat(np.arange(self.members.n_groups), np.diff(self.counted.indptr))
-        factor = small_sample(self.size) / np.where(self.total > 0, self.total, 1.0)
-        data = counted.data * (z[counted.indices] - centre[group]) * factor[group]
-        return self._by_cluster(csc_array((data, counted.indices, counted.indptr), shape=counted.shape))
-
     def _by_cluster(self, rows: csc_array) -> csc_array:
         """Sums over the rows of each cluster."""
         if self.clusters is None:
             return rows
         n, C = len(self.clusters), int(self.clusters.max(initial=-1)) + 1
         return csc_array(csr_array((np.ones(n), (self.clusters, np.arange(n))), shape=(C, n)) @ rows)
-
-    def _pooled(self, mean: FloatArray) -> FloatArray:
-        """For each group the mean of all groups of its block, shape (G,)."""
-        pooled = mean.copy()
-        for block in self.compared.blocks:
-            own = [g for g in block.groups if self.total[g] > 0]
-            if own:
-                pooled[own] = np.average(mean[own], weights=self.total[own])
-        return pooled
 
 
 def lowest_over_highest(means: FloatArray, compares: BoolArray) -> FloatArray:
@@ -523,11 +507,10 @@ def lowest_over_highest(means: FloatArray, compares: BoolArray) -> FloatArray:
     >>> lowest_over_highest(np.array([0.1, 0.2, 0.2, 0.4]), apart).item()
     0.5
     """
-    worst = np.full(means.shape[1:], np.nan)
-    blocks = np.unique(compares[compares.any(axis=1)] | np.eye(len(means), dtype=bool)[compares.any(axis=1)], axis=0)
-    for block in blocks:
+    worst, some = np.full(means.shape[1:], np.nan), compares.any(axis=1)
+    for block in np.unique(compares[some] | np.eye(len(means), dtype=bool)[some], axis=0):
         least, most = means[block].min(axis=0), means[block].max(axis=0)
-        worst = np.fmin(worst, np.where(most > 0, least / np.where(most > 0, most, 1.0), 1.0))
+        worst = np.fmin(worst, ratio(least, most, 1.0))
     return worst
 
 
@@ -550,7 +533,7 @@ def estimate_ratio(rates: Means, *, solved: bool = False, confidence: float = 0.
     """Lowest over highest flag rate of groups that are compared, with its error and interval.
 
     Noise spreads rates, so a counted ratio is a little low, and a resampled one lower still: the interval is that of
-    the most uneven pair (`extreme_ends`), which holds 1 where all groups are alike.
+    the most uneven pair (`extreme_ends`), which covers 1 where all rates are equal.
 
     A rule that was ``solved`` for even counts evens out chance along with the gap. Its counts on held-out folds come
     out as asked, since a chance surplus in one fold is a shortfall in the folds that the rule was solved on. On new
@@ -572,11 +555,11 @@ def estimate_ratio(rates: Means, *, solved: bool = False, confidence: float = 0.
 
 
 def mean_bounds(sample: Sample, z: FloatArray | BoolArray) -> tuple[FloatArray, FloatArray]:
-    """How low and how high each group's mean may be, where groups are known by their probabilities alone; (G,) each.
+    """Bounds of each group's mean, where groups are known by their probabilities alone; (G,) each.
 
-    Among rows of like probability ``phi_g`` the members of the group may be those of the lowest values, or of the
-    highest; nothing in the data tells. For flags with the rate p these are the bounds of Frechet and Hoeffding,
-    ``max(0, phi + p - 1) <= P(g, f) <= min(phi, p)``. Sampling noise comes on top; z is of shape (n,).
+    Among rows of similar probability ``phi_g`` the members of the group may be those of the lowest values, or of the
+    highest; the data do not tell. For flags with the rate p these are the bounds of Frechet and Hoeffding,
+    ``max(0, phi + p - 1) <= P(g, f) <= min(phi, p)``. They exclude sampling noise; z is of shape (n,).
     """
     n, z = len(z), z.astype(float)
     weight = np.ones(n) if sample.weight is None else sample.weight
@@ -585,12 +568,11 @@ def mean_bounds(sample: Sample, z: FloatArray | BoolArray) -> tuple[FloatArray, 
         rows, phi = sample.members.of(g)
         cells, sums = _cells_of(phi), np.zeros(3)
         for cell in range(int(cells.max(initial=-1)) + 1):
-            own = rows[cells == cell]
-            order = own[np.argsort(z[own], kind="stable")]
-            upto = np.cumsum(weight[order])
-            inside = float(weight[own] @ phi[cells == cell])
-            least, most = (np.clip(part, 0.0, weight[order]) for part in (inside - (upto - weight[order]),
-                                                                         inside - (upto[-1] - upto)))  # fmt: skip
+            alike = rows[cells == cell]
+            order = alike[np.argsort(z[alike], kind="stable")]
+            counted = weight[order]
+            upto, inside = np.cumsum(counted), float(weight[alike] @ phi[cells == cell])
+            least, most = np.clip([inside - (upto - counted), inside - (upto[-1] - upto)], 0.0, counted)
             sums += inside, least @ z[order], most @ z[order]
         if sums[0] > 0:
             low[g], high[g] = sums[1:] / sums[0]
@@ -598,7 +580,7 @@ def mean_bounds(sample: Sample, z: FloatArray | BoolArray) -> tuple[FloatArray, 
 
 
 def _cells_of(phi: FloatArray) -> IntArray:
-    """Parts of rows of like probability: one for each value if these are few, else parts of many rows each."""
+    """Parts of rows of similar probability: one for each value if these are few, else parts of many rows each."""
     values, cell = np.unique(phi, return_inverse=True)
     if len(values) <= _CELLS:
         return cell
@@ -609,7 +591,7 @@ def _cells_of(phi: FloatArray) -> IntArray:
 
 
 def bounded_ratio(rates: Means, low: FloatArray, high: FloatArray, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of the lowest over the highest rate, where rates are known within bounds (G,) and up to noise."""
+    """Interval of the lowest over the highest rate, where rates have bounds (G,) and sampling noise."""
     compares = rates.compares
     if not compares.any():
         return float("nan"), float("nan")
@@ -624,7 +606,7 @@ def bounded_ratio(rates: Means, low: FloatArray, high: FloatArray, confidence: f
 
 
 def bounded_gap(laplacian: FloatArray, low: FloatArray, high: FloatArray) -> tuple[float, float]:
-    """Least and largest ``m'Lm`` of means within bounds (G,), pair by pair; sampling noise comes on top."""
+    """Least and largest ``m'Lm`` of means within bounds (G,), pair by pair, without sampling noise."""
     weight = -np.triu(laplacian, 1)
     most = np.fmax(high[:, None] - low, high - low[:, None])
     least = np.maximum(np.fmax(low[:, None] - high, low - high[:, None]), 0.0)

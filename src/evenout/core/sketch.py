@@ -1,7 +1,7 @@
-"""Mergeable summaries of streams of rows: ranks with a guaranteed error, and the values that occur often.
+"""Mergeable summaries of streams of rows: ranks with a guaranteed error, and frequent values.
 
-Both are small, add up over chunks of rows in any order, and carry a bound that holds for every input: nothing here
-is random.
+Both are small, add up over chunks of rows in any order, and have an error bound that holds for every input: nothing
+here is random.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,8 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.content import changes
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import MOST_ROWS, FloatArray, IntArray, Within, require
 
 LEVELS = 50  # in a file; each has twice the weight of the one before
 CAPACITY = 16384  # values per level: rank error below 1e-3 for up to 10^12 values
@@ -22,16 +21,16 @@ CAPACITY = 16384  # values per level: rank error below 1e-3 for up to 10^12 valu
 
 @dataclass(frozen=True)
 class QuantileSketch:
-    """Values with weights 1, 2, 4, ... that stand for a longer list of values.
+    """Values with weights 1, 2, 4, ... that represent a longer list of values.
 
     Level h holds at most ``capacity`` values of weight ``2^h``. A level that grows longer is sorted, and every
     second value of it moves up with twice the weight (Munro and Paterson 1980). For any x, that changes the weight of
-    the values up to x by at most ``2^h``, upwards if the odd places stay and downwards if the even ones do; which of
-    them stay is decided so that both bounds grow alike. One level is compacted at most ``n / (2^h capacity)`` times:
+    the values up to x by at most ``2^h``, upwards if the odd places stay and downwards if the even ones do, and the two
+    alternate so that both bounds grow alike. One level is compacted at most ``n / (2^h capacity)`` times:
 
         rank error  <=  (number of levels) / (2 capacity)  of n, nearly
 
-    and the error that the sketch states is the sum of what its own compactions may have done.
+    and the stated error is the sum of the errors of its compactions.
 
     ``levels`` hold the values of each level, unsorted; without a ``capacity`` every value is kept, and ranks are exact.
     The number of values up to any x is overstated by at most ``above`` and understated by at most ``below``.
@@ -49,7 +48,7 @@ class QuantileSketch:
     below: Annotated[int, Within(0)] = 0
 
     def check(self) -> None:
-        """It stands for at least one value, and for no more than can be counted."""
+        """Require at least one value, and no more than can be counted."""
         require(1 <= len(self.levels) <= LEVELS and 1 <= self.count <= MOST_ROWS, "levels", "has the wrong length")
 
     @classmethod
@@ -68,18 +67,18 @@ class QuantileSketch:
 
     @property
     def count(self) -> int:
-        """Number n of values that the sketch stands for."""
+        """Number n of values that the sketch represents."""
         return sum(len(values) << h for h, values in enumerate(self.levels))
 
     @property
     def rank_error(self) -> float:
-        """No rank is off by more than this share of n."""
+        """Bound of the error of a rank, as a share of n."""
         return max(self.above, self.below) / max(self.count, 1)
 
     def ranks(self, x: FloatArray) -> FloatArray:
         """Rank of each x (m,) among the values, 1..n, ties averaged."""
         values, upto = self._table
-        order = np.argsort(x)  # what is looked up in rising order lies close together in memory
+        order = np.argsort(x)  # lookups in rising order are close together in memory
         rising, ranks = x[order], np.empty(len(x))
         first, last = np.searchsorted(values, rising, side="left"), np.searchsorted(values, rising, side="right")
         ranks[order] = (upto[first] + upto[last] + 1) / 2.0
@@ -100,13 +99,13 @@ class QuantileSketch:
         return float(values[np.searchsorted(upto, place, side="right") - 1])
 
     def bounds(self, share: float) -> tuple[float, float]:
-        """Two values of the sketch that have the quantile of all values between them; infinite where it has none.
+        """Two values of the sketch with the quantile of all values between them; infinite where there is none.
 
         A value with at most k values below it is no more than the one at place k, and one with more than k values up
-        to it no less; ``above`` and ``below`` say how far counts by the sketch may be off.
+        to it no less; ``above`` and ``below`` bound the error of counts by the sketch.
         """
         place = share * (self.count - 1)
-        if len(self.levels) == 1 and self.count:  # every value is at hand: its two neighbours, and no need to sort
+        if len(self.levels) == 1 and self.count:  # every value is kept: the two neighbours, without sorting
             ends = [int(np.floor(place)), int(np.ceil(place))]
             low, high = np.partition(self.levels[0], ends)[ends]
             return float(low), float(high)
@@ -137,24 +136,21 @@ class QuantileSketch:
         for h, values in enumerate(levels):  # the list grows while it is walked through
             if len(values) <= self.capacity:
                 continue
-            pairs = len(values) // 2
-            ordered = np.sort(values)
-            odd = above <= below
-            rising = ordered[0 if odd else 1 : 2 * pairs : 2]
+            even, ordered, odd = len(values) // 2 * 2, np.sort(values), above <= below
             above, below = (above + (1 << h), below) if odd else (above, below + (1 << h))
-            levels[h] = ordered[2 * pairs :]
+            levels[h] = ordered[even:]
             if h + 1 == len(levels):
                 levels.append(np.empty(0))
-            levels[h + 1] = np.concatenate([levels[h + 1], rising])
+            levels[h + 1] = np.concatenate([levels[h + 1], ordered[0 if odd else 1 : even : 2]])
         return replace(self, levels=tuple(levels), above=above, below=below)
 
 
 @dataclass(frozen=True)
 class Narrowed:
-    """A second look at values, between two bounds of a quantile: all of those between them can be kept.
+    """A second pass over values, which keeps all of those between two bounds of a quantile.
 
-    ``low`` and ``high`` are the bounds (`QuantileSketch.bounds`), ``count`` are all values, ``upto`` those up to
-    ``low``, and ``between`` is of the values above ``low`` and below ``high``.
+    ``low`` and ``high`` are the bounds (`QuantileSketch.bounds`), ``count`` is the number of all values, ``upto`` that
+    of values up to ``low``, and ``between`` a sketch of the values above ``low`` and below ``high``.
     """
 
     low: float
@@ -165,23 +161,23 @@ class Narrowed:
 
     @classmethod
     def of(cls, values: FloatArray, bounds: tuple[float, float], capacity: int | None = CAPACITY) -> "Narrowed":
-        """Look at values of shape (n,)."""
+        """Summarise values of shape (n,)."""
         low, high = bounds
         between = values[(values > low) & (values < high)]
         return cls(low, high, len(values), int((values <= low).sum()), QuantileSketch.of(between, capacity))
 
     def __add__(self, other: "Narrowed") -> "Narrowed":
-        """Two lists of values together."""
+        """Summarise two lists of values together."""
         count, upto = self.count + other.count, self.upto + other.upto
         return replace(self, count=count, upto=upto, between=self.between + other.between)
 
     @property
     def rank_error(self) -> float:
-        """No rank is off by more than this share of all values."""
+        """Bound of the error of a rank, as a share of all values."""
         return self.between.rank_error * self.between.count / max(self.count, 1)
 
     def quantile(self, share: float) -> float:
-        """The quantile that the bounds were made for, as `QuantileSketch.quantile` has it."""
+        """The quantile between the bounds, as `QuantileSketch.quantile`."""
         return _between_neighbours(self._at, share, self.count)
 
     def _at(self, place: int) -> float:
@@ -201,9 +197,9 @@ def _between_neighbours(at: Callable[[int], float], share: float, count: int) ->
 class FrequentValues:
     """Values that may make up a large share of a list (Misra and Gries 1982).
 
-    Of n values, one that occurs c times has a counter of at least ``c - n / (capacity + 1)``, and none of more than c.
-    ``values`` (m,) are distinct and sorted, m at most ``capacity``, with their ``counts`` (m,); ``missed`` is what a
-    counter, or a value without one, may have missed.
+    Of n values, one that occurs c times has a counter of at least ``c - n / (capacity + 1)`` and at most c. ``values``
+    (m,) are distinct and sorted, m at most ``capacity``, with their ``counts`` (m,); ``missed`` bounds the occurrences
+    that a counter, or a value without one, has missed.
 
     Examples
     --------
@@ -235,7 +231,7 @@ class FrequentValues:
         return self.values[self.counts + self.missed >= count]
 
     def _shortened(self) -> "FrequentValues":
-        """Take from all counters what the largest one that does not fit holds."""
+        """Subtract from all counters the largest one that does not fit."""
         if len(self.values) <= self.capacity:
             return self
         excess = int(np.partition(self.counts, -self.capacity - 1)[-self.capacity - 1])
@@ -244,9 +240,9 @@ class FrequentValues:
 
 
 def values_below(ordered: FloatArray, shares: FloatArray) -> FloatArray:
-    """The least values up to which at least these shares of the rows lie, of columns (n, k) that are sorted.
+    """The least values up to which at least these shares of the rows lie, of sorted columns (n, k).
 
-    They are numpy's quantiles by the method ``"inverted_cdf"``, many times faster where many are asked for.
+    They are numpy's quantiles by the method ``"inverted_cdf"``, but many times faster for many shares.
 
     >>> values_below(np.array([[1.0], [2.0], [4.0]]), np.array([0.0, 0.5, 1.0])).ravel().tolist()
     [1.0, 2.0, 4.0]

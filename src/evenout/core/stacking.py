@@ -1,28 +1,28 @@
-"""A target learnt from the labels that are known: a linear stack of the detectors that leans on the base score.
+"""A target learnt from known labels: a linear stack of the detectors, shrunk towards the base score.
 
-On labelled rows the chance of a 1 is modelled by
+On labelled rows the probability of a 1 is modelled by
 
     logit P = b + c z + R w,        c ~ N(1, 1),   w ~ N(0, tau^2 I / v),
 
-where ``z`` is the base score with mean 0 and deviation 1 over *all* rows, ``R`` what ``z`` leaves over of the k
-detector scores, which have deviation 1 themselves, and ``v`` the sum of the variances of R: the stack moves the logit
-by about ``tau`` from that of the base score alone, ``w = 0``. It is an average over ``tau`` in `STRENGTHS`, by how well
-each explains the labels (marginal likelihood, Laplace's approximation). With ``B`` the Bayes factor of the stack
-against the base score,
+where ``z`` is the base score with mean 0 and deviation 1 over *all* rows, ``R`` are the residuals on ``z`` of the k
+detector scores, which have deviation 1 themselves, and ``v`` is the sum of the variances of R: the stack moves the
+logit by about ``tau`` from that of the base score alone, ``w = 0``. It is an average over ``tau`` in `STRENGTHS`,
+weighted by marginal likelihood (Laplace's approximation). With ``B`` the Bayes factor of the stack against the base
+score,
 
     label_weight = max(0, (2 B - 1) / (2 B + 1)),        target = (1 - label_weight) t + label_weight u,
 
-where ``u`` is the stack with the mean and the deviation of ``t``. The label weight is the probability of the stack less
-that of the base score, if it was twice as likely before. Labels that speak against it, ``B <= 1/2``, leave the
-base score as it is, bit for bit. Nothing is drawn at random and no label is set aside.
+where ``u`` is the stack with the mean and the deviation of ``t``. The label weight is the posterior probability of the
+stack less that of the base score, with prior odds of 2. Labels that speak against the stack, ``B <= 1/2``, leave the
+base score as it is, bit for bit. Nothing is drawn at random and no label is held out.
 
-Labels may turn away from the base score, but not against it: in ``u`` the coefficient c is at least `LEAST_BASE`, and
-the correlation with ``t`` at least `LEAST_AGREEMENT`. This costs little and bounds what wrong labels can do.
+In ``u`` the coefficient c is at least `LEAST_BASE`, and the correlation with ``t`` at least `LEAST_AGREEMENT`. This
+costs little and bounds the effect of wrong labels.
 
-Which rows have a label may depend on the scores: they are in the model, and rows that score high even teach more.
-Where it depends on something else, inverse propensities correct for it. They cost labels, so they are flattened,
-``propensity ^ -power`` with ``power <= 1``, until enough labels count (Shimodaira 2000); see `inverse_propensity`. What
-no weight can mend is a kind of row that was never looked at; see `label_coverage`.
+Which rows have a label may depend on the scores, which are in the model. Where it depends on something else, inverse
+propensities correct for it. They reduce the effective number of labels, so they are flattened, ``propensity ^ -power``
+with ``power <= 1``, until enough are left (Shimodaira 2000); see `inverse_propensity`. No weight corrects for a kind of
+row that was never labelled; see `label_coverage`.
 """
 
 from dataclasses import dataclass, replace
@@ -33,9 +33,8 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from evenout.core.checks import FINITE, MOST_ROWS, Within, require
 from evenout.core.flags import weighted_quantile
-from evenout.core.types import BoolArray, FloatArray
+from evenout.core.types import FINITE, MOST_ROWS, FloatArray, Within, require
 
 STRENGTHS = (0.7, 1.4)  # tau
 LEAST_BASE = 0.3
@@ -44,7 +43,7 @@ FLAGGED_AGREEMENT = 0.7  # advisable where labels come from flagged rows alone; 
 PRIOR_ODDS = 2.0  # of the stack against the base score, before the labels
 KEPT_SHARE, ENOUGH_LABELS = 0.7, 300.0  # of labels, when propensities are flattened
 LEAST_COVERAGE = 0.5
-LEAST_OF_A_KIND = 2  # labelled rows of either kind; fewer say nothing
+LEAST_OF_A_KIND = 2  # labelled rows of either kind, below which nothing is learnt
 _BASE = np.array([0.0, 1.0])  # prior means of the intercept's shift and of c
 _BASE_PRECISION = np.array([1.0 / 25.0, 1.0])
 _BLOCK = 1 << 16
@@ -59,9 +58,9 @@ class Stack:
     """A learnt target, linear in the detector scores S and the base score t.
 
     ``target = base_weight t + S weights + intercept``, with weights (k,) of the scaled detectors. ``label_weight``
-    in [0, 1] is how much was learnt, 0 the base score itself; ``agreement`` the correlation of the target with the base
-    score over all rows. ``effective_labels``: as many labels of equal weight say as much, less than ``n_labels`` where
-    propensities differ. ``propensity_power`` in [0, 1]: how far propensities were used; 1 is in full, or none given.
+    in [0, 1] is the weight of the stack, 0 the base score itself; ``agreement`` the correlation of the target with the
+    base score over all rows. ``effective_labels`` is the effective number of labels, less than ``n_labels`` where
+    propensities differ. ``propensity_power`` in [0, 1] is that of `inverse_propensity`; 1 without propensities.
     """
 
     weights: Annotated[FloatArray, "k"]
@@ -75,11 +74,11 @@ class Stack:
     propensity_power: Annotated[float, FINITE] = 1.0
 
     def check(self) -> None:
-        """No more outliers than labels."""
+        """Require no more outliers than labels."""
         require(self.n_positive <= self.n_labels, "n_positive", "is out of range")
 
     def apply(self, S: FloatArray, t: FloatArray) -> FloatArray:
-        """The target of rows with scores S (m, k) and base score t (m,), each by itself: shape (m,)."""
+        """The target of rows with scores S (m, k) and base score t (m,), shape (m,)."""
         if self.label_weight == 0.0:
             return t.copy()
         return self.base_weight * t + np.einsum("ij,j->i", S, self.weights) + self.intercept
@@ -98,7 +97,7 @@ class Population:
 
     @classmethod
     def of(cls, S: FloatArray, t: FloatArray, sample_weight: FloatArray | None = None) -> "Population":
-        """Of scores S (n, k) and base score t (n,), in blocks: no copy of S is made."""
+        """Population of scores S (n, k) and base score t (n,), in blocks: no copy of S is made."""
         n, k = S.shape
         weight = np.ones(n) if sample_weight is None else sample_weight
         total = weight.sum()
@@ -115,8 +114,8 @@ class Population:
         """From ``sum z z'`` over all rows, z = (1, s, t): shape (k + 2, k + 2), as in `evenout.core.cells`."""
         mean, square = sums[0, 1:] / sums[0, 0], sums[1:, 1:] / sums[0, 0]
         covariance = square - np.outer(mean, mean)
-        told = covariance.diagonal() > _DIFFERENCE * square.diagonal()
-        return cls(mean, np.where(np.outer(told, told), covariance, 0.0))
+        varies = covariance.diagonal() > _DIFFERENCE * square.diagonal()
+        return cls(mean, np.where(np.outer(varies, varies), covariance, 0.0))
 
 
 def learn_stack(
@@ -136,19 +135,25 @@ def learn_stack(
     S, t : arrays of shape (n, k) and (n,)
         Scaled scores of the detectors, and the base score.
     labels : array of shape (n,)
-        1 for an outlier, 0 for none, NaN where nobody knows.
+        1 for an outlier, 0 for an inlier, NaN if unknown.
     propensity : array of shape (n,), optional
-        The chance, in (0, 1], that the label of a row became known; only those of labelled rows are read. Labelled rows
-        then count by its inverse, flattened where this would leave too few. None: all count alike.
+        The probability, in (0, 1], that the label of a row became known; only those of labelled rows are read. Labelled
+        rows are weighted by its inverse, flattened where this would leave too few. None: equal weights.
     sample_weight : array of shape (n,), optional
     population : Population, optional
         Of all rows, where S holds only some of them, with all the labelled ones.
     least_agreement : float
-        The correlation with t over all rows that the learnt score keeps, in [0, 1).
+        The least correlation of the learnt score with t over all rows, in [0, 1).
     """
     known = ~np.isnan(labels)
     y, positive = labels[known], int(np.nansum(labels))
-    weight, power = _label_weights(known, propensity, sample_weight)
+    weight, power = np.ones(len(y)), 1.0
+    if propensity is not None and len(y):
+        weight, power = inverse_propensity(propensity[known])
+    if sample_weight is not None:
+        weight = weight * sample_weight[known]
+    squares = float(weight @ weight)
+    weight = weight * (weight.sum() / squares) if squares > 0 else np.zeros(len(y))  # sum: effective number of labels
     base = Stack(np.zeros(S.shape[1]), 1.0, 0.0, 0.0, 1.0, len(y), positive, float(weight.sum()), power)
     if min(positive, len(y) - positive) < LEAST_OF_A_KIND or not weight.sum() > 0:
         return base
@@ -157,7 +162,7 @@ def learn_stack(
     deviation = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
     varies = deviation > _CONSTANT * np.abs(mean)
     use = varies[:-1]
-    if not (varies[-1] and use.any()):  # t has no unit, or there is nothing to learn from
+    if not (varies[-1] and use.any()):  # t is constant, or all detectors are
         return base
     unit, base_unit = deviation[:-1][use], float(deviation[-1])
     shared = covariance[-1, :-1][use] / (unit * base_unit)  # correlations with t
@@ -186,8 +191,8 @@ def learn_stack(
 def inverse_propensity(propensity: FloatArray) -> tuple[FloatArray, float]:
     """Weights ``propensity ^ -power`` of the labelled rows, and the power.
 
-    The power is the largest one up to 1 that leaves an effective number ``(sum w)^2 / sum w^2`` of `KEPT_SHARE` of the
-    labels, or of `ENOUGH_LABELS` where there are many.
+    The power is the largest one up to 1 that keeps the effective number ``(sum w)^2 / sum w^2`` at `KEPT_SHARE` of the
+    labels, or at `ENOUGH_LABELS` where there are many.
 
     >>> inverse_propensity(np.array([0.5, 0.5, 0.25, 0.25]))
     (array([2., 2., 4., 4.]), 1.0)
@@ -205,24 +210,24 @@ def inverse_propensity(propensity: FloatArray) -> tuple[FloatArray, float]:
 
 
 def label_coverage(t: FloatArray, labels: FloatArray, propensity: FloatArray | None = None) -> float:
-    """Share of all rows that score at least as high as the labelled ones do, 5 % of those left aside.
+    """Share of all rows that score at least as high as the lowest labelled ones, but for 5 % of those.
 
-    Close to 1 for labels of random rows; 0.1 where only the tenth of highest base score was ever looked at. With
-    propensities, 5 % of the rows that the labelled ones stand for.
+    Close to 1 for labels of random rows; 0.1 if only the tenth of highest base score was labelled. With propensities,
+    the 5 % are of the rows that the labelled ones represent.
     """
     known = ~np.isnan(labels)
     return float((t >= label_floor(t[known], None if propensity is None else propensity[known])).mean())
 
 
 def label_floor(t: FloatArray, propensity: FloatArray | None = None) -> float:
-    """The base score that all labelled rows reach, but 5 % of them; t (m,) are theirs."""
+    """The base score that all labelled rows but 5 % reach; t (m,) are their base scores."""
     if not len(t):
         return np.inf
     return float(np.quantile(t, 0.05)) if propensity is None else weighted_quantile(t, 1.0 / propensity, 0.05)
 
 
 def coverage_warning(coverage: float) -> str | None:
-    """What to tell the user where labels stem from rows of high base score alone; None where they do not."""
+    """Warning if labels are known almost only for rows of high base score, else None."""
     if coverage >= LEAST_COVERAGE:
         return None
     return (
@@ -233,29 +238,16 @@ def coverage_warning(coverage: float) -> str | None:
     )
 
 
-def _label_weights(
-    known: BoolArray, propensity: FloatArray | None, sample_weight: FloatArray | None
-) -> tuple[FloatArray, float]:
-    """Weights of the labelled rows, which sum to their effective number, and the power of the propensities."""
-    weight, power = np.ones(int(known.sum())), 1.0
-    if propensity is not None and len(weight):
-        weight, power = inverse_propensity(propensity[known])
-    if sample_weight is not None:
-        weight = weight * sample_weight[known]
-    squares = float(weight @ weight)
-    return weight * (weight.sum() / squares) if squares > 0 else np.zeros(len(weight)), power
-
-
 def _average(
     R: FloatArray, z: FloatArray, y: FloatArray, weight: FloatArray, variance: float
 ) -> tuple[FloatArray, float, float]:
     """``w`` and ``c`` averaged over the strengths by their evidence, and the label weight.
 
-    The prior of w is the same in every direction, so a solution lies in the span of the labelled rows, and k columns
-    can be rotated into as few as there are labelled rows.
+    The prior of w is isotropic, so a solution lies in the span of the labelled rows, and k columns can be rotated into
+    as few as there are labelled rows.
     """
     k = R.shape[1]
-    if variance <= _CONSTANT * k:  # every detector says what t says
+    if variance <= _CONSTANT * k:  # every detector is a multiple of t
         return np.zeros(k), 1.0, 0.0
     rotation = np.eye(k)
     if len(R) < k:
@@ -266,16 +258,16 @@ def _average(
     start, known = _fit(np.column_stack([np.ones(len(y)), z]), y, weight, offset, _BASE, _BASE_PRECISION)
     F = np.column_stack([np.ones(len(y)), z, R])
     centre = np.r_[_BASE, np.zeros(R.shape[1])]
-    point, found, evidence = np.r_[start, np.zeros(R.shape[1])], [], []
+    point, points, evidence = np.r_[start, np.zeros(R.shape[1])], [], []
     for strength in STRENGTHS:
         precision = np.r_[_BASE_PRECISION, np.full(R.shape[1], variance / strength**2)]
         point, explained = _fit(F, y, weight, offset, centre, precision, point)
-        found.append(point)
+        points.append(point)
         evidence.append(explained - known)
     best = max(evidence)
     shares = np.exp(np.array(evidence) - best)
     odds = PRIOR_ODDS * float(shares.mean() * np.exp(min(best, _LARGEST_LOG)))
-    point = shares / shares.sum() @ np.array(found)
+    point = shares / shares.sum() @ np.array(points)
     return rotation.T @ point[2:], float(point[1]), max(0.0, (odds - 1.0) / (odds + 1.0))
 
 

@@ -1,4 +1,4 @@
-"""Stages of long work, by name, for whoever shows progress; nobody listens by default."""
+"""Names of the stages of long work, for a display of progress. This module must load nothing: the CLI imports it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ _LISTENER: ContextVar[Callable[[str], object] | None] = ContextVar("listener", d
 
 
 def stage(name: str) -> None:
-    """Say what is being done from now on."""
+    """Report the stage that begins now to the listener, if there is one."""
     listener = _LISTENER.get()
     if listener is not None:
         listener(name)
@@ -16,12 +16,12 @@ def stage(name: str) -> None:
 
 @contextmanager
 def listening(listener: Callable[[str], object]) -> Iterator[None]:
-    """Hear the stages of the work inside.
+    """Call ``listener`` with the name of each stage of the work inside.
 
     >>> names = []
     >>> with listening(names.append):
     ...     stage("Fitting detectors")
-    >>> stage("nobody hears this")
+    >>> stage("not reported")
     >>> names
     ['Fitting detectors']
     """

@@ -33,7 +33,7 @@ class Family(ScoreColumns, Protocol):
         """Number of columns."""
 
     def fits(self, n_rows: int, n_features: int) -> None:
-        """Refuse (`evenout.core.checks.require`) what was not fitted on so many rows and columns."""
+        """Refuse (`evenout.core.types.require`) what was not fitted on so many rows and columns."""
 
 
 def by_refitting(

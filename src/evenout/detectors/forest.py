@@ -16,9 +16,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from evenout.core.checks import Within, require
 from evenout.core.parallel import map_blocks
-from evenout.core.types import AnyArray, FloatArray, IntArray
+from evenout.core.types import AnyArray, FloatArray, IntArray, Within, require
 from evenout.detectors.family import Without, by_refitting
 
 ROWS_PER_TREE = 256  # rows drawn for each tree, where there are as many

@@ -12,9 +12,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from evenout.core.checks import require
 from evenout.core.parallel import by_rows, map_blocks, one_blas_thread
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import FloatArray, IntArray, require
 from evenout.detectors.family import Without, by_refitting
 from evenout.detectors.neighbours import Neighbours, capped, distinct_rows
 from evenout.detectors.search import FEW

@@ -19,10 +19,9 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from evenout.core.checks import Within, require
 from evenout.core.content import row_order
 from evenout.core.parallel import map_blocks, side_by_side, take_rows
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import FloatArray, IntArray, Within, require
 from evenout.detectors.family import Without, by_refitting
 from evenout.detectors.search import FEW, Blocks, Ids, cut_blocks, drop_points, nearest
 from evenout.exceptions import warn

@@ -7,9 +7,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from evenout.core.checks import MOST_ROWS, Within, entries_of, require
 from evenout.core.parallel import side_by_side
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import MOST_ROWS, FloatArray, IntArray, Within, entries_of, require
 from evenout.detectors.adapt import GroupAware, fit_foreign, fit_group_aware
 from evenout.detectors.family import Family, ScoreColumns, Without, by_refitting
 from evenout.detectors.forest import Forest

@@ -9,10 +9,9 @@ from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
-from evenout.core.checks import Within, require
 from evenout.core.content import changes, counts_around
 from evenout.core.parallel import map_blocks, map_columns
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray, Within, require
 from evenout.detectors.family import Without
 
 _ROWS = 16384  # rated at a time

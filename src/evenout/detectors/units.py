@@ -12,10 +12,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from evenout.core.checks import Within, require
 from evenout.core.parallel import by_rows, map_blocks, map_columns
 from evenout.core.sketch import Narrowed, QuantileSketch
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import BoolArray, FloatArray, IntArray, Within, require
 from evenout.exceptions import ConstantFeatureWarning, warn
 
 QUARTILES = (0.25, 0.5, 0.75)

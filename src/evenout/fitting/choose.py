@@ -18,7 +18,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from evenout.core.cells import CrossFit
-from evenout.core.checks import ANY, FINITE, MOST_ROWS, Within, require
 from evenout.core.flags import (
     ENOUGH,
     FlagRows,
@@ -55,7 +54,7 @@ from evenout.core.ruler import (
     mean_bounds,
     noisy_ratios,
 )
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import ANY, FINITE, MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
 from evenout.exceptions import (
     InputError,
     NoGapWarning,

@@ -24,12 +24,11 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
-from evenout.core.checks import FINITE, Within, require
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.parallel import one_blas_thread, one_openmp_thread
 from evenout.core.ruler import Sample
-from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
+from evenout.core.types import FINITE, AnyArray, BoolArray, FloatArray, IntArray, Within, require
 from evenout.exceptions import InputError, ProxyWarning, warn
 
 _LARGEST = np.finfo(float).max

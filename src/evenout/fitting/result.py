@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import numpy as np
 
 from evenout.core.cells import unit_target
-from evenout.core.checks import ANY, FINITE, MOST_ROWS, Within, entries_of, require
 from evenout.core.content import row_order
 from evenout.core.flags import FlagRows, flag_threshold, flagged_share, top_threshold
 from evenout.core.parallel import map_columns, sorted_columns
@@ -16,7 +15,7 @@ from evenout.core.path import Choice, Target, TradeoffPath
 from evenout.core.problem import Mixture
 from evenout.core.ruler import RatioEstimate, Sample
 from evenout.core.sketch import average_ranks, values_below
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import ANY, FINITE, MOST_ROWS, FloatArray, IntArray, Within, entries_of, require
 from evenout.exceptions import AttributeWarning, InputError, warn
 from evenout.fitting.choose import choose_place, settle
 from evenout.fitting.drift import Drift, Recent

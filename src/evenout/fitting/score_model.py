@@ -7,7 +7,6 @@ import numpy as np
 
 from evenout.core.base_score import LINEAR, Combination, Combiner, Scaling, learn_combination, learn_scaling
 from evenout.core.cells import CrossFit
-from evenout.core.checks import require
 from evenout.core.parallel import by_rows, take_rows
 from evenout.core.stacking import (
     FLAGGED_AGREEMENT,
@@ -18,7 +17,7 @@ from evenout.core.stacking import (
     coverage_warning,
     learn_stack,
 )
-from evenout.core.types import BoolArray, FloatArray
+from evenout.core.types import BoolArray, FloatArray, require
 from evenout.detectors.pool import FittedPool
 from evenout.exceptions import ConstantScoreWarning, LabelCoverageWarning, ManyColumnsWarning, warn
 from evenout.fitting.resemblance import FittedResemblance

@@ -13,14 +13,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from evenout.core.cells import Cells, CrossFit
-from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.notions import pairs_notion
 from evenout.core.parallel import map_blocks, map_columns
 from evenout.core.ruler import Sample
 from evenout.core.sketch import QuantileSketch, values_below
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
 from evenout.exceptions import AgedDetectorsWarning, DriftWarning, InputError, warn
 from evenout.fitting.choose import open_tradeoffs, settle
 from evenout.fitting.drift import FALSE_ALARMS, Drift, Recent, cross_of, group_p_values

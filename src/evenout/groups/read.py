@@ -8,8 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from evenout.core.checks import MOST_ROWS, Within, require
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import MOST_ROWS, FloatArray, IntArray, Within, require
 from evenout.exceptions import InputError, SmallGroupWarning, warn
 from evenout.groups.rules import Groups
 

@@ -1,7 +1,7 @@
 """Objects to plain data and back, by the annotated fields of their classes: nothing is written or read by hand.
 
 A saved class is a dataclass, a named tuple, or any class whose constructor takes its annotated attributes by name.
-`describe` writes its fields, `read` makes it anew after each of them was checked (`evenout.core.checks`), and its
+`describe` writes its fields, `read` makes it anew after each of them was checked (`evenout.core.types`), and its
 ``check()``, where it has one, says whether they go together. Its ``thinned()``, where it has one, is what is written:
 the object without what follows from its other fields. What is no plain data, such as a detector of another library, is
 put aside among ``objects``, by number.
@@ -16,10 +16,9 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 import numpy as np
 from scipy.sparse import csc_array
 
-from evenout.core.checks import ANY, FINITE, MOST_ROWS, UnsoundError, Within
 from evenout.core.notions import Notion
 from evenout.core.registry import NOTIONS, weighted_notions
-from evenout.core.types import AnyArray
+from evenout.core.types import ANY, FINITE, MOST_ROWS, AnyArray, UnsoundError, Within
 from evenout.storage.archive import ModelFileError, plain
 
 T = TypeVar("T")

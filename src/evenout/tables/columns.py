@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from evenout.core.checks import FINITE, Within, require
 from evenout.core.sketch import CAPACITY, QuantileSketch
-from evenout.core.types import AnyArray, FloatArray
+from evenout.core.types import FINITE, AnyArray, FloatArray, Within, require
 from evenout.exceptions import InputError
 from evenout.tables.files import MISSING
 from evenout.tables.rows import LARGEST

@@ -14,7 +14,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from evenout.core.checks import FINITE, MOST_ROWS, Within, require
 from evenout.core.intervals import (
     change_range,
     log_evidence,
@@ -26,7 +25,7 @@ from evenout.core.intervals import (
 )
 from evenout.core.membership import Membership
 from evenout.core.ruler import Sample, ratio
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FINITE, MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
 
 FEWEST = 5  # people of a group, at the start and in a batch, of whom anything is kept
 KNOTS = 1024  # at most so many means of scores are kept of the start,

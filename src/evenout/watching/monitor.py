@@ -18,10 +18,9 @@ from scipy.stats import rankdata
 
 import evenout
 from evenout.auditing.sample import aligned
-from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.flags import flag_threshold, flagged_share
 from evenout.core.intervals import SIGNS
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
 from evenout.exceptions import InputError
 from evenout.groups.read import Codes, match_groups, read_groups
 from evenout.groups.rules import Groups
