@@ -19,7 +19,7 @@ from evenout.core.types import FloatArray
 from evenout.exceptions import NoGapWarning, UnknownOutcomeWarning
 from evenout.fitting.choose import DEFAULT_REDUCTION
 from evenout.fitting.drift import Drift
-from evenout.fitting.learnt import Learnt, beside_unlearnt
+from evenout.fitting.result import Learnt, beside_unlearnt
 from evenout.groups.rules import Groups
 
 Status = Literal["assured", "on_target", "short", "no_gap", "unknown", "fixed"]

@@ -12,8 +12,8 @@ from evenout import FairOutlierEnsemble, Groups
 from evenout.core.stacking import label_coverage, learn_stack
 from evenout.detectors.pool import cross_fit_pool
 from evenout.exceptions import LabelCoverageWarning
-from evenout.fitting.beyond import Partitions, Pass, open_partitions
-from evenout.fitting.rows import hashed_folds
+from evenout.fitting.passes import Pass
+from evenout.fitting.rows import Partitions, hashed_folds, open_partitions
 from evenout.fitting.settings import Settings
 from evenout.metrics import roc_auc
 from evenout.out_of_core.engines import LocalEngine, Partition

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import t as student
 
-from evenout.core.cells import Cells, CrossFit
+from evenout.core.cells import Cells
 from evenout.core.flags import FlagRows, top_threshold
 from evenout.core.intervals import holm
 from evenout.core.path import Choice
@@ -143,13 +143,3 @@ def _compared(old: Means, new: Means, against: FloatArray | None) -> FloatArray:
     apart = A @ (np.where(known, new.mean, 0.0) - np.where(known, old.mean, 0.0))
     t = apart / np.sqrt(np.where(some, total, 1.0))
     return np.where(some, -np.sign(t) * ndtri(student.cdf(-np.abs(t), np.where(some, df, 1.0))), 0.0)
-
-
-def cross_of(cells: Cells, like: CrossFit) -> CrossFit:
-    """The sums of new rows alone; the base score's weights are those of the fit."""
-    return CrossFit(
-        replace(cells.at(slice(0, 1)), base=like.whole.base, compared=like.whole.compared),
-        replace(cells.at(slice(2, None, 2)), base=like.training.base, compared=like.training.compared),
-        replace(cells.at(slice(3, None, 2)), base=like.held.base, compared=like.held.compared),
-        like.refitted,
-    )

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -17,10 +17,9 @@ from evenout.core.problem import Mixture
 from evenout.core.ruler import RatioEstimate, Sample
 from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import FloatArray, IntArray
-from evenout.exceptions import AttributeWarning, InputError, warn
-from evenout.fitting.choose import choose_place, settle
+from evenout.exceptions import AttributeWarning, BiasedLabelsWarning, InputError, warn
+from evenout.fitting.choose import Decision, choose_place, settle
 from evenout.fitting.drift import Drift, Recent
-from evenout.fitting.learnt import Learnt
 from evenout.fitting.score_model import ScoreModel
 from evenout.fitting.settings import Settings
 from evenout.groups.read import Codes
@@ -219,6 +218,48 @@ def warn_rising(found: dict[str, AttributeBias]) -> None:
         warn(AttributeWarning(template, named=named, falling=" and ".join(map(repr, falling))))
 
 
+@dataclass(frozen=True)
+class Learnt:
+    """Scale-free bias of the base score before and after it has learnt from labels; NaN where it was not to learn.
+
+    ``raised``: whether it has risen by more than chance explains.
+    """
+
+    before: float = float("nan")
+    after: float = float("nan")
+    raised: bool = False
+
+    def without_labels(self, reduction: float) -> float:
+        """The reduction of the bias without labels that a reduction of the learnt base score's bias amounts to."""
+        return 1.0 - (1.0 - reduction) * self.after / self.before if self.before > 0 else float("nan")
+
+    def announced(self, reduction: float) -> None:
+        """Warn where the gap was raised; ``reduction`` is the share of it that the fair score has removed."""
+        if not self.raised:
+            return
+        gone = self.without_labels(reduction)
+        left = "{reduction:.0%} of that is gone from the fair score, and what is left is {compared}. "
+        warn(
+            BiasedLabelsWarning(
+                "learning from labels has raised the bias of the base score from {before:.4f} to {after:.4f}. "
+                + ("" if math.isnan(gone) else left)
+                + "Labels carry the bias of those who gave them: look at how they came about, or leave out {@learn}.",
+                before=self.before, after=self.after, reduction=reduction, compared=beside_unlearnt(gone),
+            )
+        )  # fmt: skip
+
+
+def beside_unlearnt(gone: float) -> str:
+    """Put a reduction of the bias without labels into words.
+
+    >>> [beside_unlearnt(gone) for gone in (0.25, -0.5, -4.0)]
+    ['25% less than without labels', '50% more than without labels', '5 times what it was without labels']
+    """
+    if gone < -1.0:
+        return f"{1.0 - gone:.2g} times what it was without labels"
+    return f"{abs(gone):.0%} {'less' if gone >= 0 else 'more'} than without labels"
+
+
 _MOST_TRAINED = 4  # times the rows in memory: an update thins them where there is no room for all
 _MOST_BEFORE = 2_000_000  # rows before a drift that a file may claim: those in memory are the latest alone
 
@@ -392,11 +433,9 @@ class FitResult:
         Where the groups of the rows were not saved, flag rates are not known; rows that count unequally, or whose
         groups are in doubt, would be needed for what is stated of them.
         """
-        saved, ratio = len(self.seen.t) == len(self.target), RatioEstimate.unknown()
-        price: dict[str, float] = {}
-        sample, rates = self.seen.sample, np.full_like(self.flag_rates, np.nan)
+        saved = len(self.seen.t) == len(self.target)
         if saved:
-            path, choice, ratio, price = settle(settings, self.path, self.seen)
+            decision = settle(settings, self.path, self.seen)
         else:
             if settings.flag_rate_ratio is not None:
                 self.require_rows("at(flag_rate_ratio=...)")
@@ -404,21 +443,41 @@ class FitResult:
             if cells.compared is not None or cells.spread is not None or self.n_rows != len(self.target):
                 self.require_rows("at()")
             path = self.path.towards(None) if self.path.rule is not None else self.path
-            choice = choose_place(settings, path, self.seen)
-        choice = choice if self.drift is None else self.drift.doubted(choice)
-        mixture = path.mixture(choice.alpha)
-        fair = mixture.apply(self.S, self.target)
-        both = np.column_stack([self.target, fair])
-        choice.announced(list_kept(self.target, fair, settings.contamination), asked=settings.asked, ratio=ratio)
-        share = flagged_share(settings.contamination, self.n_rows)
-        above = top_threshold(both, share, sample.weight if saved else None)
-        if saved:
-            warn_rising(attribute_bias(path, choice.alpha, settings.judged_on))
-            rates = sample.means(both > above)
-        return replace(
-            self, path=path, choice=choice, mixture=mixture, flag_ratio=ratio, flag_price=price, flag_rates=rates,
-            base_threshold=float(above[0]), threshold=float(above[1]),
-        )  # fmt: skip
+            decision = Decision(path, choose_place(settings, path, self.seen), RatioEstimate.unknown(), {})
+        if self.drift is not None:
+            decision = decision._replace(choice=self.drift.doubted(decision.choice))
+        sample = self.seen.sample if saved else None
+        return replace(self, **settled_fields(settings, decision, self.S, self.target, sample, self.n_rows))
+
+
+def settled_fields(
+    settings: Settings, decision: Decision, S: FloatArray, t: FloatArray, sample: Sample | None, n_rows: int
+) -> dict[str, Any]:
+    """The fields of `FitResult` that follow from a decision, with its warnings; flag rates are NaN without a sample.
+
+    ``S`` and ``t`` are those of the rows in memory, out of ``n_rows``.
+    """
+    path, choice, ratio, price = decision
+    mixture = path.mixture(choice.alpha)
+    fair = mixture.apply(S, t)
+    choice.announced(list_kept(t, fair, settings.contamination), asked=settings.asked, ratio=ratio)
+    both = np.column_stack([t, fair])
+    share = flagged_share(settings.contamination, n_rows)
+    above = top_threshold(both, share, None if sample is None else sample.weight)
+    rates = np.full((path.cross.whole.comparison.n_groups, 2), np.nan)
+    if sample is not None:
+        warn_rising(attribute_bias(path, choice.alpha, settings.judged_on))
+        rates = sample.means(both > above)
+    return {
+        "path": path,
+        "choice": choice,
+        "mixture": mixture,
+        "flag_ratio": ratio,
+        "flag_price": price,
+        "flag_rates": rates,
+        "base_threshold": float(above[0]),
+        "threshold": float(above[1]),
+    }
 
 
 def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:

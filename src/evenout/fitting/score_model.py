@@ -170,42 +170,24 @@ class KnownLabels:
 def learn_scores(
     pool: FittedPool,
     raw: FloatArray,
+    outside: BoolArray,
     *,
     scaling: str,
     combination: str | Combiner,
     seed: int,
     extremes: FloatArray | None = None,
     resemblance: FittedResemblance | None = None,
-) -> ScoreModel:
-    """Learn scaling and base ensemble on the raw scores (n, k) of training rows; columns behind these are no matter.
-
-    ``extremes`` (2, k) are the lowest and highest scores of more rows than these, for ``scaling="minmax"``.
-    """
-    raw = raw[:, : len(pool.names)]
-    scaler = learn_scaling(scaling, raw if extremes is None else extremes)
-    S = scaler.transform(raw)
-    ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed, pool.families)
-    base = learn_scaling("minmax", _combined(ensemble, S))
-    return ScoreModel(pool, scaler, ensemble, base, resemblance=resemblance)
-
-
-def learn_on(
-    pool: FittedPool,
-    raw: FloatArray,
-    outside: BoolArray,
-    *,
-    scaling: str,
-    combination: str | Combiner,
-    seed: int,
-    resemblance: FittedResemblance | None = None,
     n_threads: int = 1,
 ) -> tuple[ScoreModel, FloatArray, FloatArray]:
-    """What `learn_scores` learns on the rows that ``outside`` marks, and what it makes of all rows: S and t.
+    """Learn scaling and base ensemble on the rows that ``outside`` marks; also score all rows: S and t.
 
-    These are ``of_raw(raw)``, bit for bit; rows are scaled and combined once, and those outside are not copied.
+    These are ``of_raw(raw)``, bit for bit; rows are scaled and combined once, and those outside are not copied. Columns
+    of ``raw`` behind those of the k detectors teach nothing. ``extremes`` (2, k) are the lowest and highest scores of
+    more rows than these, for ``scaling="minmax"``.
     """
     k = len(pool.names)
-    scaler = learn_scaling(scaling, raw[:, :k] if raw.shape[1] > k else raw, outside=outside, n_threads=n_threads)
+    learnt_on = (raw[:, :k], outside) if extremes is None else (extremes, None)
+    scaler = learn_scaling(scaling, learnt_on[0], outside=learnt_on[1], n_threads=n_threads)
     S = _comparable(scaler, raw, n_threads)
     scores = S[:, :k]
     by_all = callable(combination) or combination == "greedy"  # what a row adds depends on the others

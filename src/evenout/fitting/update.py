@@ -1,8 +1,8 @@
 """New rows folded into a fit: the sums add, the weights are solved again, and the detectors stay as they are.
 
-New rows have been seen by no detector, so all detectors score them, as they do rows beyond a reference. Scaling, base
-ensemble, ranks and folds are *maps* that the fit has stored; through them new rows become sums, which are added to
-those of the fit. What comes out is what solving on all rows by the same maps gives.
+No detector has seen new rows, so all detectors score them, as they do rows beyond a reference. Scaling, base ensemble,
+ranks and folds are *maps* that the fit has stored; through them new rows become sums, which are added to those of the
+fit. The result is that of solving on all rows by the same maps.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from evenout.core.sketch import QuantileSketch, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import AgedDetectorsWarning, DriftWarning, InputError, warn
 from evenout.fitting.choose import open_tradeoffs, settle
-from evenout.fitting.drift import FALSE_ALARMS, Drift, Recent, cross_of, group_p_values
+from evenout.fitting.drift import FALSE_ALARMS, Drift, Recent, group_p_values
 from evenout.fitting.passes import sums_by_models
 from evenout.fitting.result import NO_ROWS, FitResult
 from evenout.fitting.rows import hashed_folds, stands_for
@@ -40,7 +40,7 @@ _CERTAIN = 0.01  # the chance that any of the detectors is said to have aged and
 
 @dataclass(frozen=True, eq=False)
 class UpdateMaps:
-    """What makes sums of new rows.
+    """Maps from new rows to sums.
 
     Parameters
     ----------
@@ -78,24 +78,21 @@ class UpdateMaps:
         for name in ("columns", "fresh_columns"):
             require((np.diff(getattr(self, name), axis=0) >= 0).all(), name, "are not in order")
 
-    def folds(self, content: FloatArray) -> IntArray:
-        """The fold of each new row, by its content and the seed."""
-        return hashed_folds(content, self.seed, max(len(self.models) - 1, 1))
-
     def cells(self, raw: FloatArray, codes: IntArray, folds: IntArray, n_groups: int, n_threads: int = 1) -> Cells:
         """Sums as each model sees the rows, outside of its fold and inside: 2 (K + 1) sets."""
 
         def of(rows: slice) -> Cells:
-            return sums_by_models(self.models, self.ranks, raw[rows], folds[rows], codes[rows], n_groups)
+            members = Membership.of_codes(codes[rows], n_groups)
+            return sums_by_models(self.models, self.ranks, raw[rows], folds[rows], members)
 
         return reduce(Cells.__add__, map_blocks(of, len(raw), _BLOCK, n_threads))
 
     def moved(self, S: FloatArray, fresh: FloatArray) -> FloatArray:
         """How far each detector's scores of n new rows have moved since the fit, in ranks, (k,); 0 if by chance.
 
-        The distance of Kolmogorov and Smirnov, the smaller of two: of scores by all detectors, ``S`` (n, k), from those
-        of the training rows, which a forest knows; and of ``fresh`` (n, k), scaled as without a fold, from those by
-        detectors without it, which find fewer neighbours. Chance is bounded for both samples (Massart 1990).
+        The smaller of two Kolmogorov-Smirnov distances: of scores by all detectors, ``S`` (n, k), from those of the
+        training rows, which a forest knows; and of ``fresh`` (n, k), scaled as without a fold, from those by detectors
+        without it, which find fewer neighbours. Chance is bounded for both samples (Massart 1990).
         """
         both = 1.0 / np.sqrt(len(S)) + 1.0 / np.sqrt(self.rows)
         chance = np.sqrt(np.log(4.0 * S.shape[1] / _CERTAIN) / 2.0) * both + 0.5 / len(self.columns)
@@ -117,45 +114,46 @@ def update_fit(found: FitResult, settings: Settings, X: FloatArray, sensitive: A
 
     Where the latest rows differ from those before (`evenout.fitting.drift`), the fit is that of the latest alone.
     """
-    maps, n_threads = _maps(found), settings.n_threads
-    codes, left_out = _codes(sensitive, len(X), found.groups, settings.groups.unknown)
-    pool = found.scores.pool
+    maps, n_threads, groups = _require_maps(found), settings.n_threads, found.groups
+    n_compared = len(groups.labels)
+    every = (*groups.labels, *groups.left_out)
+    matched = match_groups(sensitive, len(X), every, unknown=settings.groups.unknown)
+    codes = np.where(matched.codes < n_compared, matched.codes, -1)  # -1 for small and unknown groups
+    small = zip(groups.left_out.items(), matched.counts[n_compared:].tolist(), strict=True)
+    left_out = {name: before + n for (name, before), n in small}
+    pool, resemblance = found.scores.pool, found.scores.resemblance
     raw = pool.score(X, n_threads=n_threads, sensitive_features=sensitive, device=settings.device)
-    alike = found.scores.resemblance
-    raw = raw if alike is None else np.column_stack([raw, alike.of(X)])
-    folds = maps.folds(pool.inside(X))
-    cells = maps.cells(raw, codes, folds, len(found.groups.labels), n_threads)
+    raw = raw if resemblance is None else np.column_stack([raw, resemblance.of(X)])
+    folds = hashed_folds(pool.inside(X), maps.seed, max(len(maps.models) - 1, 1))
+    cells = maps.cells(raw, codes, folds, n_compared, n_threads)
     S, t = found.scores.of_raw(raw)
     held_S, held_t = S.copy(), t.copy()
     for fold, model in enumerate(maps.models[1:]):
         rows = folds == fold
         held_S[rows], held_t[rows] = model.of_raw(raw[rows])
-    k, nested = len(pool.names), None
-    if found.seen.nested is not None:
-        nested = np.stack([S[:, k:]] * len(found.seen.nested))
+    k = len(pool.names)
+    nested = None if found.seen.nested is None else np.stack([S[:, k:]] * len(found.seen.nested))
     _warn_aged(maps.moved(S[:, :k], held_S[:, :k]), pool.names)
     judged = (held_S, held_t) if settings.judged_on == "unseen" else (S, t)
-    seen = FlagRows(*judged, Sample(Membership.of_codes(codes, len(found.counts))), folds, nested)
+    seen = FlagRows(*judged, Sample(Membership.of_codes(codes, n_compared)), folds, nested)
     old, new = _thinned(found, codes, settings.reference_size)
     more = _joined(found, S, t, seen, codes, left_out, old, new)
-    resembling = 0 if alike is None else alike.n_groups
-    more = replace(more, path=open_tradeoffs(settings, _added(found.path.cross, cells), resembling))
-    before = found.recent
-    batch = Recent(cells, int(new.sum()), 1)
+    sums = _cross_fit(cells, found.path.cross, added=True)
+    more = replace(more, path=open_tradeoffs(settings, sums, found.path.columns.resembling))
+    batch, before = Recent(cells, int(new.sum()), 1), found.recent
     since = batch
     if before is not None:
         kept = int(old[len(old) - before.kept :].sum()) + batch.kept
         since = Recent(before.cells + cells, kept, before.updates + (found.drift is None or found.drift.followed))
-    return _followed(found, replace(more, recent=since), batch, settings, settings.groups.min_size)
+    return _followed(found, replace(more, recent=since), since, batch, settings)
 
 
-def _followed(found: FitResult, more: FitResult, batch: Recent, settings: Settings, least: int) -> FitResult:
-    """The fit of all rows or, where the latest differ from those before, of the latest alone.
+def _followed(found: FitResult, more: FitResult, since: Recent, batch: Recent, settings: Settings) -> FitResult:
+    """The fit of all rows, ``more``, or of the latest alone, where these differ from those before.
 
-    Groups of fewer than ``least`` rows are too small to be solved for.
+    Two windows of the latest rows are tried: those ``since`` the fit or the last drift, and this ``batch``.
     """
-    since = more.recent
-    if since is None or found.path.cross.n_folds == 0:
+    if found.path.cross.n_folds == 0:
         return more.at(settings)
     share = found.seen.share(settings.contamination)
     windows = [since] if since.updates == 1 or since.kept == batch.kept else [since, batch]
@@ -167,15 +165,13 @@ def _followed(found: FitResult, more: FitResult, batch: Recent, settings: Settin
         if earlier is not None:
             earlier = replace(earlier, now=more.n_rows) if earlier.followed else None
         return replace(more, drift=earlier).at(settings)
-    labels = more.groups.labels
     _, choice, ratio, _ = settle(settings, more.path, more.seen)
-    said = (choice.reached, choice.interval) if settings.flag_rate_ratio is None else (ratio.value, ratio.interval)
+    stated = (choice.reached, choice.interval) if settings.flag_rate_ratio is None else (ratio.value, ratio.interval)
     now = int(window.cells.counts[0])
     moved = (p[0] if p[0].min() <= level else p.min(axis=0)) <= level  # by themselves or, if none is, against others
-    groups = tuple(name for name, own in zip(labels, moved, strict=True) if own)
-    drift = Drift(groups, more.n_rows - now, now, True, *said)
-    latest = _latest(more, window, settings)
-    if _too_few(latest, found.path.gap_detected, found.path.target_bias(), least, settings.contamination):
+    groups = tuple(name for name, differs in zip(more.groups.labels, moved, strict=True) if differs)
+    drift, latest = Drift(groups, more.n_rows - now, now, True, *stated), _latest(more, window, settings)
+    if _too_few(latest, found, settings):
         return replace(more, recent=window, drift=replace(drift, followed=False)).at(settings)
     warn(
         DriftWarning(
@@ -202,25 +198,26 @@ def _latest(more: FitResult, window: Recent, settings: Settings) -> FitResult:
         counts=counts,
         n_rows=n_rows,
         seen=rows.among(last, sample, n_rows),
-        path=open_tradeoffs(settings, cross_of(window.cells, more.path.cross), more.path.columns.resembling),
+        path=open_tradeoffs(settings, _cross_fit(window.cells, more.path.cross), more.path.columns.resembling),
     )
 
 
-def _too_few(latest: FitResult, had_gap: bool, bias: float, least: int, contamination: float) -> bool:
-    """Whether rows are too few to solve for, or to say that a gap is gone which was there before."""
-    many = isinstance(contamination, Integral) and contamination > latest.n_rows // 2
-    if many or latest.counts.min() < least or (latest.path.cross.held.group_counts < 2).any():
+def _too_few(latest: FitResult, found: FitResult, settings: Settings) -> bool:
+    """Whether the latest rows are too few to solve for, or to say that the gap of the fit is gone."""
+    many = isinstance(settings.contamination, Integral) and settings.contamination > latest.n_rows // 2
+    small = latest.counts.min() < settings.groups.min_size
+    if many or small or (latest.path.cross.held.group_counts < 2).any():
         return True
-    return had_gap and not latest.path.gap_detected and latest.path.target_interval()[1] >= bias
+    gone = found.path.gap_detected and not latest.path.gap_detected
+    return gone and latest.path.target_interval()[1] >= found.path.target_bias()
 
 
-def _maps(found: FitResult) -> UpdateMaps:
+def _require_maps(found: FitResult) -> UpdateMaps:
     """The maps of a fit whose sums add; others are refused."""
-    cells = found.path.cross.whole
     if name := pairs_notion(notion for notion, _ in found.path.notions):
         template = "{fairness=} compares pairs of rows, whose sums do not add; fit again on all rows"
         raise InputError(template, fairness=name)
-    if cells.sums:
+    if found.path.cross.whole.sums:
         raise InputError("{@fairness} has collected sums of its own, which do not add; fit again on all rows")
     if found.beyond_crossed:
         raise InputError(
@@ -232,27 +229,15 @@ def _maps(found: FitResult) -> UpdateMaps:
     return found.maps
 
 
-def _codes(sensitive: Any, n_rows: int, groups: Codes, unknown: str) -> tuple[IntArray, dict[str, int]]:
-    """Codes of new rows among the groups of the fit, -1 for small and unknown ones; and the rows of small ones."""
-    every, n_compared = (*groups.labels, *groups.left_out), len(groups.labels)
-    matched = match_groups(sensitive, n_rows, every, unknown=unknown)
-    counts = zip(groups.left_out, matched.counts[n_compared:].tolist(), strict=True)
-    left_out = {name: groups.left_out[name] + n for name, n in counts}
-    return np.where(matched.codes < n_compared, matched.codes, -1), left_out
+def _cross_fit(cells: Cells, fit: CrossFit, *, added: bool = False) -> CrossFit:
+    """The sums of new rows, alone or ``added`` to those of the fit; the base score's weights are those of the fit."""
 
+    def joined(old: Cells, sets: slice) -> Cells:
+        new = cells.at(sets)
+        return replace(old + new if added else new, base=old.base, compared=old.compared)
 
-def _added(cross: CrossFit, cells: Cells) -> CrossFit:
-    """The sums of a fit and of more rows; the base score's weights are those of the fit."""
-
-    def joined(mine: Cells, sets: slice) -> Cells:
-        return replace(mine + cells.at(sets), base=mine.base)
-
-    return CrossFit(
-        joined(cross.whole, slice(0, 1)),
-        joined(cross.training, slice(2, None, 2)),
-        joined(cross.held, slice(3, None, 2)),
-        cross.refitted,
-    )
+    whole, training = joined(fit.whole, slice(0, 1)), joined(fit.training, slice(2, None, 2))
+    return CrossFit(whole, training, joined(fit.held, slice(3, None, 2)), fit.refitted)
 
 
 def _joined(
@@ -321,13 +306,10 @@ def _warn_aged(moved: FloatArray, names: tuple[str, ...]) -> None:
 
 def _distances(S: FloatArray, columns: FloatArray) -> FloatArray:
     """The largest difference of two distributions, column by column, at the quantiles of one: shape (k,)."""
-
-    def share(values: FloatArray, at: FloatArray, side: Literal["left", "right"]) -> FloatArray:
-        return np.searchsorted(values, at, side=side) / len(values)
-
+    sides: tuple[Literal["left", "right"], ...] = ("left", "right")
     far = np.empty(S.shape[1])
-    for j in range(S.shape[1]):
-        new, old = np.sort(S[:, j]), columns[:, j]
-        left = np.abs(share(new, old, "left") - share(old, old, "left")).max()
-        far[j] = max(left, np.abs(share(new, old, "right") - share(old, old, "right")).max())
+    for j, old in enumerate(columns.T):
+        new = np.sort(S[:, j])
+        shares = [[np.searchsorted(values, old, side=side) / len(values) for values in (new, old)] for side in sides]
+        far[j] = max(np.abs(one - two).max() for one, two in shares)
     return far
