@@ -19,17 +19,18 @@ from evenout.core.parallel import put_rows, side_by_side
 from evenout.core.path import SIGNIFICANCE
 from evenout.core.registry import PARITY
 from evenout.core.sketch import QuantileSketch
-from evenout.core.stacking import label_coverage
+from evenout.core.stacking import coverage_warning, label_coverage
 from evenout.core.stages import stage
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.family import Without
 from evenout.detectors.pool import FittedPool, cross_fit_pool, fit_pool
+from evenout.exceptions import LabelCoverageWarning, warn
 from evenout.fitting.choose import open_tradeoffs, settle
 from evenout.fitting.passes import Pass
 from evenout.fitting.resemblance import FittedResemblance, cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import Background, FitResult, Learnt, settled_fields
 from evenout.fitting.rows import Partitions, TrainingRows
-from evenout.fitting.score_model import ScoreModel, learn_scores, warn_constant, warn_labels, warn_many
+from evenout.fitting.score_model import ScoreModel, learn_scores, warn_constant, warn_many
 from evenout.fitting.settings import Settings
 from evenout.fitting.update import UpdateMaps, keep_columns
 
@@ -43,24 +44,28 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
     pool, raw, without = _detect(rows, settings)
     by_weights = settings.correction == "weights"
     stage("Summing up the rows" if by_weights else "Learning resemblance to groups")
-    cross, columns = None, without
+    cross = None
     if n_folds and not by_weights:
         machine: dict[str, Any] = {"seed": settings.seed, "n_jobs": n_threads, "stands_for": sample.weight}
         cross = cross_fit_resemblance(settings.classifier, rows.X, sample.members, folds, **machine)
         warn_proxy(cross.known)
-        raw, nested = side_by_side([raw, cross.own], n_threads), cross.without
+        raw = side_by_side([raw, cross.own], n_threads)
 
-        def columns(fold: int) -> FloatArray:
-            return side_by_side([without(fold), nested[fold]], n_threads)
+    def columns(fold: int) -> FloatArray:
+        """Raw scores, and resemblance behind them, by models without a fold, or by those of all rows (-1)."""
+        if fold < 0:
+            return raw
+        return without(fold) if cross is None else side_by_side([without(fold), cross.without[fold]], n_threads)
 
     resemblance, beyond = None if cross is None else cross.model, None
     collectors = _collectors(rows, settings) if n_folds else {}
     if partitions is not None:
-        beyond = Pass.over(partitions, rows, settings, pool, raw, columns, resemblance)
-    views = _Views(rows, settings, pool, raw, columns, resemblance, collectors, beyond)
+        beyond = Pass.over(partitions, rows, settings, pool, columns, resemblance)
+    views = _Views(rows, settings, pool, columns, resemblance, collectors, beyond)
     whole = views.learn(-1)
     warn_constant(pool.names, whole.model.scaling)
-    warn_labels(whole.coverage)
+    if message := coverage_warning(whole.coverage):
+        warn(message, LabelCoverageWarning)
     none = whole.outside.at(slice(0))
     training, held, models, ranks = [none], [none], [whole.model], [whole.ranks]
     S, t = side_by_side([whole.S], n_threads), whole.t.copy()  # of each row, by models that have not seen it
@@ -131,8 +136,7 @@ class _Views:
     rows: TrainingRows
     settings: Settings
     pool: FittedPool
-    raw: FloatArray
-    without: Without
+    raw: Without
     resemblance: FittedResemblance | None
     collectors: Mapping[str, Collector]
     beyond: Pass | None
@@ -143,13 +147,12 @@ class _Views:
         outside, weight, by_rank, coverage = rows.folds != fold, rows.sample_weight, settings.by_rank, 1.0
         if beyond is not None:  # the models were learnt by passes, and score the reference here
             model, coverage = beyond.models[fold + 1], beyond.coverage
-            S, t = model.of_raw(beyond.reference(fold))
+            S, t = model.of_raw(beyond.raw(fold))
             ranks = beyond.ranks[fold + 1] if by_rank else None
         else:
-            raw = self.raw if fold < 0 else self.without(fold)
             rules: dict[str, Any] = {"scaling": settings.scaling, "combination": settings.combination}
             rules |= {"seed": settings.seed, "resemblance": self.resemblance, "n_threads": rows.n_threads}
-            model, S, t = learn_scores(self.pool, raw, outside, **rules)
+            model, S, t = learn_scores(self.pool, self.raw(fold), outside, **rules)
             if rows.known is not None:
                 known, counted = rows.known.of(outside), None if weight is None else weight[outside]
                 coverage = label_coverage(t[outside], known.labels, known.propensity)
@@ -185,7 +188,7 @@ def _learnt(views: _Views, whole: _View) -> Learnt:
     if views.beyond is not None:
         untaught = views.beyond.before
     else:
-        base = whole.model.untaught().base(whole.S)
+        base = replace(whole.model, stack=None).base(whole.S)
         untaught = views.rows.cells(whole.S, base, np.ones(len(base), dtype=bool))
     cells = untaught, whole.outside
     compared = {block.among for block in whole.outside.comparison.blocks}

@@ -300,72 +300,43 @@ def _keep_part(part: Partition, table: FloatArray, scorer: Scorer) -> RawScores:
     return RawScores(files, low, high, kept=bool(files))
 
 
-@dataclass(frozen=True)
-class BaseScores:
-    """The base score of all rows, or of those outside of a fold: ranks and extremes."""
-
-    sketch: QuantileSketch
-    low: float
-    high: float
-
-    def __add__(self, other: "BaseScores") -> "BaseScores":
-        low, high = min(self.low, other.low), max(self.high, other.high)
-        return BaseScores(self.sketch + other.sketch, low, high)
+BaseScores = tuple[QuantileSketch, float, float]  # the base score of some rows: its ranks, lowest and highest value
 
 
 def _base_scores(block: ScoredBlock, models: Sequence[ScoreModel], capacity: int | None) -> list[BaseScores]:
     """The base score by each model, of the rows that it was learnt on."""
-    scores = []
-    for fold, model in enumerate(models, -1):
-        t = model.of_raw(block.raw[block.folds != fold])[1]
-        low, high = t.min(initial=np.inf), t.max(initial=-np.inf)
-        scores.append(BaseScores(QuantileSketch.of(t, capacity), float(low), float(high)))
-    return scores
+    scores = [model.of_raw(block.raw[block.folds != fold])[1] for fold, model in enumerate(models, -1)]
+    return [
+        (QuantileSketch.of(t, capacity), float(t.min(initial=np.inf)), float(t.max(initial=-np.inf))) for t in scores
+    ]
 
 
-def _merge_each(first: list[Any], second: list[Any]) -> list[Any]:
-    """Add the results of two partitions one by one; lists within are added likewise."""
+def _merge_bases(first: list[BaseScores], second: list[BaseScores]) -> list[BaseScores]:
     pairs = zip(first, second, strict=True)
-    return [_merge_each(one, two) if isinstance(one, list) else one + two for one, two in pairs]
+    return [(one[0] + two[0], min(one[1], two[1]), max(one[2], two[2])) for one, two in pairs]
 
 
 def _members(block: ScoredBlock, groups: Grouping | int) -> Membership:
-    """How much each row belongs to each group: a number of groups goes by codes, a `Grouping` by columns."""
     return Membership.of_codes(block.codes, groups) if isinstance(groups, int) else groups.members(block.numbers)
 
 
-def _cells(
+def sum_block(
     block: ScoredBlock,
     models: Sequence[ScoreModel],
     ranks: Sequence[QuantileSketch] | None,
     groups: Grouping | int,
 ) -> Cells:
-    return sums_by_models(models, ranks, block.raw, block.folds, _members(block, groups))
-
-
-def sums_by_models(
-    models: Sequence[ScoreModel],
-    ranks: Sequence[QuantileSketch] | None,
-    raw: FloatArray,
-    folds: IntArray,
-    members: Membership,
-) -> Cells:
     """Sums as K + 1 models see rows, outside of the fold of each and inside: 2 (K + 1) sets.
 
-    ``beta = exp(rank / n)`` by the sketches, 1 without them.
+    ``beta = exp(rank / n)`` by the sketches, 1 without them. A number of groups goes by codes, a `Grouping` by columns.
     """
-    parts = []
+    parts, members = [], _members(block, groups)
     for i, model in enumerate(models):
-        S, t = model.of_raw(raw)
-        beta = np.ones(len(t)) if ranks is None else _rank_weights_by(ranks[i], t)
-        inside = (folds == i - 1).astype(np.intp)
+        S, t = model.of_raw(block.raw)
+        beta = np.ones(len(t)) if ranks is None else np.exp(ranks[i].ranks(t) / ranks[i].count)
+        inside = (block.folds == i - 1).astype(np.intp)
         parts.append(collect_cells(S, t, beta, members, inside, n_groups=members.n_groups, n_sets=2))
     return Cells.stacked(parts)
-
-
-def _rank_weights_by(ranks: QuantileSketch, t: FloatArray) -> FloatArray:
-    """``beta = exp(rank / n)`` by a sketch of the base score."""
-    return np.exp(ranks.ranks(t) / ranks.count)
 
 
 def _fair_scores(block: ScoredBlock, model: ScoreModel, mixture: Mixture, capacity: int | None) -> QuantileSketch:
@@ -385,6 +356,12 @@ def _held_out_sketches(
     block: ScoredBlock, models: Sequence[ScoreModel], V: FloatArray, capacity: int | None
 ) -> list[list[QuantileSketch]]:
     return [[QuantileSketch.of(y, capacity) for y in scores.T] for _, scores in _held_out(block, models, V)]
+
+
+def _merge_sketches(
+    first: list[list[QuantileSketch]], second: list[list[QuantileSketch]]
+) -> list[list[QuantileSketch]]:
+    return [[a + b for a, b in zip(one, two, strict=True)] for one, two in zip(first, second, strict=True)]
 
 
 def _count_above(
@@ -470,12 +447,12 @@ class Pass:
         The reference.
     settings : Settings
     walks : Walks
-    raw, without
-        Raw scores of the reference by all detectors, and by those without a fold.
+    raw : callable
+        Raw scores of the reference by detectors without a fold, or by all (-1).
     models, ranks : sequences of length K + 1
         Each model, and the base score of the rows that it was learnt on.
     sums : Cells
-        2 (K + 1) sets; see `sums_by_models`.
+        2 (K + 1) sets; see `sum_block`.
     before : Cells
         Of all rows, by the base score that has not learnt from labels.
     coverage : float
@@ -486,8 +463,7 @@ class Pass:
     rows: TrainingRows
     settings: Settings
     walks: Walks
-    raw: FloatArray
-    without: Without
+    raw: Without
     models: Sequence[ScoreModel]
     ranks: Sequence[QuantileSketch]
     sums: Cells
@@ -501,8 +477,7 @@ class Pass:
         rows: TrainingRows,
         settings: Settings,
         pool: FittedPool,
-        raw: FloatArray,
-        without: Without,
+        raw: Without,
         resemblance: FittedResemblance | None = None,
     ) -> "Pass":
         """Three passes: raw scores, base scores, sums; three more where labels are to be learnt from."""
@@ -511,7 +486,7 @@ class Pass:
             seen, home = np.unique(_content_in_group(rows.content, rows.groups.codes, rows.seed), return_index=True)
         if resemblance is not None:
             numbers, first = np.unique(row_numbers(rows.content, rows.seed), return_index=True)
-            learnt_from = numbers, raw[first, len(pool.names) :]
+            learnt_from = numbers, raw(-1)[first, len(pool.names) :]
         engine, coder = partitions.engine, None if rows.grouping is None else rows.grouping.coder
         kept = partitions.scratch, coder, seen, resemblance, learnt_from, settings.device
         found, walks = score_all(engine, Scorer(pool, partitions.codes, engine.n_threads, rows.seed, *kept))
@@ -519,20 +494,20 @@ class Pass:
         rules |= {"seed": settings.seed, "resemblance": resemblance}
         models = [
             replace(
-                learn_scores(pool, raw, rows.folds != fold, **rules, extremes=found.extremes(fold))[0],
+                learn_scores(pool, raw(-1), rows.folds != fold, **rules, extremes=found.extremes(fold))[0],
                 base_scaling=learn_scaling("minmax", _UNIT),
             )
             for fold in range(-1, N_FOLDS)
         ]
-        bases = walks.walk(_base_scores, _merge_each, _light(models), partitions.capacity)
-        scalings = [learn_scaling("minmax", np.array([[base.low], [base.high]])) for base in bases]
+        bases = walks.walk(_base_scores, _merge_bases, _light(models), partitions.capacity)
+        scalings = [learn_scaling("minmax", np.array([[low], [high]])) for _, low, high in bases]
         models = [replace(model, base_scaling=scaling) for model, scaling in zip(models, scalings, strict=True)]
         ranks = [
-            base.sketch.mapped(lambda t, scaling=scaling: scaling.transform(t[:, None])[:, 0])
-            for base, scaling in zip(bases, scalings, strict=True)
+            sketch.mapped(lambda t, scaling=scaling: scaling.transform(t[:, None])[:, 0])  # type: ignore[misc]
+            for (sketch, _, _), scaling in zip(bases, scalings, strict=True)
         ]
         sums = _sums(rows, settings, walks, models, ranks)
-        untaught = cls(partitions, rows, settings, walks, raw, without, models, ranks, sums, sums.at(slice(1)))
+        untaught = cls(partitions, rows, settings, walks, raw, models, ranks, sums, sums.at(slice(1)))
         return untaught if home is None else untaught._taught(home)
 
     def _taught(self, home: IntArray) -> "Pass":
@@ -541,7 +516,7 @@ class Pass:
         A model without a fold learns from the labels outside of it. Rows of the reference are then scored by detectors
         without the fold, as in memory.
         """
-        cached = replace(self, without=cache(self.without))  # each fold is scored here and in `fit_rows`
+        cached = replace(self, raw=cache(self.raw))  # each fold is scored here and in `fit_rows`
         labelled = self.walks.walk(_labelled, Labelled.__add__, MOST).ordered()
         if labelled.total > len(labelled.rows):
             warn(
@@ -552,7 +527,7 @@ class Pass:
         raw, columns_known = labelled.rows[:, :-5], labelled.rows[:, -5:-3]
         models, coverages = [], []
         for fold, model in enumerate(self.models, -1):
-            reference, outside = cached.reference(fold), folds != fold
+            reference, outside = cached.raw(fold), folds != fold
             sums = cached.cells(fold, *model.of_raw(reference), self.rows.folds != fold, inside=False)
             columns = np.r_[0 : model.n_detectors + 1, -1]  # labels teach nothing about resemblance
             population = Population.of_sums(sums.total[0][np.ix_(columns, columns)])
@@ -560,14 +535,10 @@ class Pass:
             known = KnownLabels.of_columns(columns_known[outside])
             coverages.append(self.ranks[fold + 1].share_from(label_floor(t, known.propensity)))
             models.append(model.taught(S, t, known, coverage=coverages[-1], population=population))
-        bases = self.walks.walk(_base_scores, _merge_each, _light(models), self.partitions.capacity)
-        ranks = [base.sketch for base in bases]
+        bases = self.walks.walk(_base_scores, _merge_bases, _light(models), self.partitions.capacity)
+        ranks = [sketch for sketch, _, _ in bases]
         sums = _sums(self.rows, self.settings, self.walks, models, ranks)
         return replace(cached, models=models, ranks=ranks, sums=sums, coverage=coverages[0])
-
-    def reference(self, fold: int) -> FloatArray:
-        """Raw scores of the reference by detectors without a fold, or by all (-1)."""
-        return self.raw if fold < 0 else self.without(fold)
 
     def cells(self, fold: int, S: FloatArray, t: FloatArray, of: BoolArray, *, inside: bool) -> Cells:
         """Sums over all rows inside of the fold, or outside; ``of`` marks them among the reference.
@@ -578,9 +549,9 @@ class Pass:
         total = self.sums.at(slice(at, at + 1))
         if fold < 0:
             return total
-        parts = []
-        for columns, base in (self.models[fold + 1].of_raw(self.raw), (S, t)):
-            beta = _rank_weights_by(self.ranks[fold + 1], base[of]) if self.settings.by_rank else None
+        parts, ranks = [], self.ranks[fold + 1]
+        for columns, base in (self.models[fold + 1].of_raw(self.raw(-1)), (S, t)):
+            beta = np.exp(ranks.ranks(base[of]) / ranks.count) if self.settings.by_rank else None
             parts.append(self.rows.cells(columns, base, of, beta))
         return total - parts[0] + parts[1]
 
@@ -595,12 +566,12 @@ class Pass:
         size = np.maximum(whole.effective_counts[0], 1.0)
 
         def count(V: FloatArray) -> Means:
-            sketches = self.walks.walk(_held_out_sketches, _merge_each, models, V, capacity)
+            sketches = self.walks.walk(_held_out_sketches, _merge_sketches, models, V, capacity)
             above = np.array([[sketch.quantile(1.0 - share) for sketch in fold] for fold in sketches])
             flagged = self.walks.walk(_count_above, np.add, models, V, above, groups)
             for fold, weights in enumerate(V):
                 inside = held.folds == fold
-                by_all = models[fold].of_raw(self.raw[inside])
+                by_all = models[fold].of_raw(self.raw(-1)[inside])
                 for sign, (S, t) in ((-1.0, by_all), (1.0, (held.S[inside], held.t[inside]))):
                     over = (np.column_stack([S, t]) @ weights.T > above[fold]).astype(float)
                     flagged = flagged + sign * np.asarray(csc_array(phi[inside]).T @ over)
@@ -632,7 +603,7 @@ def _sums(
 ) -> Cells:
     """Sums over all rows; groups whose rows all fall into one fold are refused: none of them can be left out."""
     names, groups = rows.names, rows.grouping or len(rows.names)
-    sums = walks.walk(_cells, Cells.__add__, _light(models), ranks if settings.by_rank else None, groups)
+    sums = walks.walk(sum_block, Cells.__add__, _light(models), ranks if settings.by_rank else None, groups)
     filled = (sums.at(slice(3, None, 2)).group_counts > 0).sum(axis=0)
     if len(names) >= 2 and (filled < 2).any():
         raise InputError(

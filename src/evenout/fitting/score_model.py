@@ -15,12 +15,11 @@ from evenout.core.stacking import (
     LEAST_COVERAGE,
     Population,
     Stack,
-    coverage_warning,
     learn_stack,
 )
 from evenout.core.types import BoolArray, FloatArray
 from evenout.detectors.pool import FittedPool
-from evenout.exceptions import ConstantScoreWarning, LabelCoverageWarning, ManyColumnsWarning, warn
+from evenout.exceptions import ConstantScoreWarning, ManyColumnsWarning, warn
 from evenout.fitting.resemblance import FittedResemblance
 
 _LARGEST = 1e100  # of a row's score by detectors that have not seen it: the square of a larger one has no number
@@ -140,10 +139,6 @@ class ScoreModel:
         )
         return replace(self, stack=stack)
 
-    def untaught(self) -> "ScoreModel":
-        """The model before it has learnt from labels."""
-        return replace(self, stack=None)
-
     def without_detectors(self) -> "ScoreModel":
         """The model for scores that are at hand already."""
         return replace(self, pool=FittedPool((), ()))
@@ -223,13 +218,6 @@ def _combined(combination: Combination, S: FloatArray, n_threads: int = 1) -> Fl
     if not np.isfinite(scores).all():
         raise ValueError("combination returned a value that is not finite; one finite number per row is needed")
     return scores[:, None]
-
-
-def warn_labels(coverage: float) -> None:
-    """Say so where labels come from few of the rows, by their base score (`label_coverage`)."""
-    message = coverage_warning(coverage)
-    if message:
-        warn(message, LabelCoverageWarning)
 
 
 def warn_many(sums: CrossFit) -> None:

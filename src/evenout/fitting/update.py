@@ -24,7 +24,7 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import AgedDetectorsWarning, DriftWarning, InputError, warn
 from evenout.fitting.choose import open_tradeoffs, settle
 from evenout.fitting.drift import FALSE_ALARMS, Drift, Recent, group_p_values
-from evenout.fitting.passes import sums_by_models
+from evenout.fitting.passes import ScoredBlock, sum_block
 from evenout.fitting.result import NO_ROWS, FitResult
 from evenout.fitting.rows import hashed_folds, stands_for
 from evenout.fitting.score_model import ScoreModel
@@ -82,8 +82,8 @@ class UpdateMaps:
         """Sums as each model sees the rows, outside of its fold and inside: 2 (K + 1) sets."""
 
         def of(rows: slice) -> Cells:
-            members = Membership.of_codes(codes[rows], n_groups)
-            return sums_by_models(self.models, self.ranks, raw[rows], folds[rows], members)
+            block = ScoredBlock(raw[rows], raw[rows, :0], codes[rows], folds[rows], raw[rows, :0])
+            return sum_block(block, self.models, self.ranks, n_groups)
 
         return reduce(Cells.__add__, map_blocks(of, len(raw), _BLOCK, n_threads))
 
