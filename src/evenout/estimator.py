@@ -21,7 +21,7 @@ from evenout.detectors.adapt import OutlierScorer
 from evenout.exceptions import InputError
 from evenout.fitting.fit import fit_rows
 from evenout.fitting.passes import score_partitions
-from evenout.fitting.result import FitResult, attribute_bias, cost_table
+from evenout.fitting.result import FitResult, attribute_bias
 from evenout.fitting.rows import EXACT_ROWS, Partitions, TrainingRows, open_partitions
 from evenout.fitting.settings import Settings
 from evenout.fitting.update import update_fit
@@ -215,7 +215,7 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
         if alphas is None:
             alphas = np.unique(np.r_[0.0, found.path.grid(), found.choice.alpha])
         known = None if labels is None else read_labels(labels, len(found.target)).astype(float)
-        return cost_table(found.path, found, found.seen.share(self.contamination), np.atleast_1d(alphas), known)
+        return found.costs(found.seen.share(self.contamination), np.atleast_1d(alphas), known)
 
     def explain(
         self,

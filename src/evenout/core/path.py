@@ -447,7 +447,7 @@ class Choice:
         What a user must know, the template of `kind`; empty if all is well.
     kind : type of EvenoutWarning
     doubt : {"", "probable", "labels", "drift"}
-        Why the outcome cannot be known; see `evenout.core.ruler.Sample` and `evenout.fitting.drift`.
+        Why the outcome cannot be known; see `evenout.core.ruler.Sample` and `evenout.fitting.update`.
     """
 
     alpha: float

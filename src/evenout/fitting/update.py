@@ -3,6 +3,11 @@
 No detector has seen new rows, so all detectors score them, as they do rows beyond a reference. Scaling, base ensemble,
 ranks and folds are *maps* that the fit has stored; through them new rows become sums, which are added to those of the
 fit. The result is that of solving on all rows by the same maps.
+
+Sums of old and new rows add, and so do their gaps: after a drift the sum describes neither. So an update compares the
+latest rows with those before: mean base score, mean fair score and flag rate of each group. Two windows are tried: the
+new rows, and all rows that updates have added, which shows drifts that are too small for one batch. The j-th update
+since the fit spends ``1 / (j (j + 1))`` of a false-alarm rate of 5 %, which is then the rate of all updates together.
 """
 
 from dataclasses import dataclass, replace
@@ -11,21 +16,23 @@ from numbers import Integral
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import t as student
 
 from evenout.core.cells import Cells, CrossFit
 from evenout.core.checks import MOST_ROWS, Within, require
-from evenout.core.flags import FlagRows
+from evenout.core.flags import FlagRows, top_threshold
+from evenout.core.intervals import holm
 from evenout.core.membership import Membership
 from evenout.core.notions import pairs_notion
 from evenout.core.parallel import map_blocks, map_columns
-from evenout.core.ruler import Sample
+from evenout.core.ruler import Means, Sample
 from evenout.core.sketch import QuantileSketch, values_below
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import AgedDetectorsWarning, DriftWarning, InputError, warn
 from evenout.fitting.choose import open_tradeoffs, settle
-from evenout.fitting.drift import FALSE_ALARMS, Drift, Recent, group_p_values
 from evenout.fitting.passes import ScoredBlock, sum_block
-from evenout.fitting.result import NO_ROWS, FitResult
+from evenout.fitting.result import NO_ROWS, Drift, FitResult, Recent
 from evenout.fitting.rows import hashed_folds, stands_for
 from evenout.fitting.score_model import ScoreModel
 from evenout.fitting.settings import Settings
@@ -35,6 +42,7 @@ KNOTS = 512  # quantiles that are kept of each detector's scores
 AGED = 0.1  # a detector has aged when its scores have moved for certain, and by this share of the rows or more
 _BLOCK = 65536  # rows that are summed together
 _ENOUGH = 100_000  # rows among which a move is looked for
+FALSE_ALARMS = 0.05
 _CERTAIN = 0.01  # the chance that any of the detectors is said to have aged and has not
 
 
@@ -112,7 +120,7 @@ def keep_columns(S: FloatArray, *, n_threads: int = 1) -> FloatArray:
 def update_fit(found: FitResult, settings: Settings, X: FloatArray, sensitive: Any) -> FitResult:
     """The fit with more rows, of shape (m, d).
 
-    Where the latest rows differ from those before (`evenout.fitting.drift`), the fit is that of the latest alone.
+    Where the latest rows differ from those before by more than chance, the fit is that of the latest alone.
     """
     maps, n_threads, groups = _require_maps(found), settings.n_threads, found.groups
     n_compared = len(groups.labels)
@@ -158,7 +166,7 @@ def _followed(found: FitResult, more: FitResult, since: Recent, batch: Recent, s
     share = found.seen.share(settings.contamination)
     windows = [since] if since.updates == 1 or since.kept == batch.kept else [since, batch]
     level = FALSE_ALARMS / (since.updates * (since.updates + 1) * len(windows))
-    tested = [(group_p_values(found, more, window.kept, share), window) for window in windows]
+    tested = [(_group_p_values(found, more, window.kept, share), window) for window in windows]
     p, window = min(tested, key=lambda pair: float(pair[0].min()))
     if p.min() > level:
         earlier = found.drift
@@ -182,6 +190,59 @@ def _followed(found: FitResult, more: FitResult, since: Recent, batch: Recent, s
         )
     )  # fmt: skip
     return replace(latest, recent=None, drift=drift).at(settings)
+
+
+def _group_p_values(rule: FitResult, rows: FitResult, last: int, share: float) -> FloatArray:
+    """p-values of "the ``last`` rows in memory are like those before", by Holm's method, shape (3, G).
+
+    Of each group's mean base score; and, against all groups, of its mean fair score by ``rule`` and of its rate among
+    the top ``share`` of the rows. Detectors have seen the rows of the fit, and not the new ones; those fitted without a
+    fold have seen fewer rows. That moves scores of all groups a little, one way or the other: a difference counts where
+    both ways of scoring the rows of the fit show it, on the same side.
+    """
+    latest = np.arange(len(rows.target)) >= len(rows.target) - last
+    path, alpha = rule.path, np.array([rule.choice.alpha])
+    known = FlagRows(rows.S, rows.target, rows.seen.sample, np.zeros_like(rows.seen.folds))
+    views = (known, path.fold_weights(alpha, "training")), (rows.seen, path.fold_weights(alpha, "unseen"))
+    z = np.stack([_differences(*view, latest, share) for view in views])
+    least = np.where((z > 0).all(axis=0) | (z < 0).all(axis=0), np.abs(z).min(axis=0), 0.0)
+    return np.asarray(holm(2.0 * ndtr(-least).ravel())).reshape(least.shape)
+
+
+def _differences(rows: FlagRows, V: FloatArray, latest: BoolArray, share: float) -> FloatArray:
+    """The latest rows of each group against those before, as standard normal values, shape (3, G)."""
+    y, flagged = np.zeros(len(rows.t)), np.zeros(len(rows.t), dtype=bool)
+    for fold in range(len(V)):
+        inside, scores = rows.scores(V, fold)
+        y[inside] = scores[:, 0]
+        for part in (inside[latest[inside]], inside[~latest[inside]]):
+            weight = None if rows.sample.weight is None else rows.sample.weight[part]
+            flagged[part] = len(part) > 0 and y[part] > top_threshold(y[part][:, None], share, weight)
+    parts = [(rows.sample.of(of), of) for of in (~latest, latest)]
+    differences = []
+    for column, against_all in ((rows.t, False), (y, True), (flagged, True)):
+        old, new = (sample.measure(column[of]) for sample, of in parts)
+        differences.append(_compared(old, new, parts[0][0].total if against_all else None))
+    return np.stack(differences)
+
+
+def _compared(old: Means, new: Means, against: FloatArray | None) -> FloatArray:
+    """New means less old ones, of known groups and less those of all groups by weight ``against``, over their error.
+
+    Student's distribution with the degrees of freedom of Welch makes them standard normal.
+    """
+    known = old.known & new.known
+    share = np.zeros(len(known)) if against is None else np.where(known, against, 0.0)
+    A = np.eye(len(known)) - share / max(share.sum(), 1e-300)
+    noise = [np.where(known, part.size - 1.0, 1.0) for part in (old, new)]
+    cov = [A @ np.diag(np.where(known, np.diag(part.cov), 0.0)) @ A.T for part in (old, new)]
+    spread = np.stack([np.diag(part) for part in cov])
+    total = spread.sum(axis=0)
+    some = known & (total > 0)
+    df = total**2 / np.maximum((spread**2 / noise).sum(axis=0), np.finfo(float).tiny)
+    apart = A @ (np.where(known, new.mean, 0.0) - np.where(known, old.mean, 0.0))
+    t = apart / np.sqrt(np.where(some, total, 1.0))
+    return np.where(some, -np.sign(t) * ndtri(student.cdf(-np.abs(t), np.where(some, df, 1.0))), 0.0)
 
 
 def _latest(more: FitResult, window: Recent, settings: Settings) -> FitResult:
