@@ -5,7 +5,7 @@ all rows are in memory. Every other step is the same for both.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -61,8 +61,8 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
     collectors = _collectors(rows, settings) if n_folds else {}
     if partitions is not None:
         beyond = Pass.over(partitions, rows, settings, pool, columns, resemblance)
-    views = _Views(rows, settings, pool, columns, resemblance, collectors, beyond)
-    whole = views.learn(-1)
+    learn = partial(_learn, rows, settings, pool, columns, resemblance, collectors, beyond)
+    whole = learn(-1)
     warn_constant(pool.names, whole.model.scaling)
     if message := coverage_warning(whole.coverage):
         warn(message, LabelCoverageWarning)
@@ -71,7 +71,7 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
     S, t = side_by_side([whole.S], n_threads), whole.t.copy()  # of each row, by models that have not seen it
     for fold in range(n_folds):
         stage(f"Scoring held-out rows, part {fold + 1} of {n_folds}")
-        view, inside = views.learn(fold), folds == fold
+        view, inside = learn(fold), folds == fold
         training.append(view.outside)
         held.append(view.inside)
         models.append(view.model)
@@ -87,11 +87,11 @@ def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | No
     stage("Choosing the trade-off")
     decision = settle(settings, path, judged, None if beyond is None else beyond.counter(judged))
     settled = settled_fields(settings, decision, whole.S, whole.t, sample, rows.n_rows)
-    learnt = _learnt(views, whole) if n_folds and settings.learn else Learnt()
+    learnt = _learnt(rows, settings, whole, beyond) if n_folds and settings.learn else Learnt()
     learnt.announced(decision.choice.reached)
     if beyond is not None:
         share = judged.share(settings.contamination)
-        settled["threshold"], settled["flag_rates"] = beyond.flags(whole.model, settled["mixture"], share)
+        settled["threshold"], settled["flag_rates"] = beyond.flags(settled["mixture"], share)
     light = tuple(replace(model.without_detectors(), resemblance=None) for model in models)
     ranked = tuple(sketch for sketch in ranks if sketch is not None)  # of every model, or of none
     kept, kept_held = (keep_columns(scores[:, : len(pool.names)], n_threads=n_threads) for scores in (whole.S, S))
@@ -129,70 +129,66 @@ class _View(NamedTuple):
     ranks: QuantileSketch | None
 
 
-@dataclass(frozen=True)
-class _Views:
-    """All rows, scored by models that are learnt on all of them (fold -1) and without each fold."""
+def _learn(
+    rows: TrainingRows,
+    settings: Settings,
+    pool: FittedPool,
+    raw: Without,
+    resemblance: FittedResemblance | None,
+    collectors: Mapping[str, Collector],
+    beyond: Pass | None,
+    fold: int,
+) -> _View:
+    """Learn scaling and base ensemble, from raw scores by detectors without the fold, and sum up all rows."""
+    outside, weight, by_rank, coverage = rows.folds != fold, rows.sample_weight, settings.by_rank, 1.0
+    if beyond is not None:  # the models were learnt by passes, and score the reference here
+        model, coverage = replace(beyond.models[fold + 1], pool=pool), beyond.coverage
+        S, t = model.of_raw(beyond.raw(fold))
+        ranks = beyond.ranks[fold + 1] if by_rank else None
+    else:
+        rules: dict[str, Any] = {"scaling": settings.scaling, "combination": settings.combination}
+        rules |= {"seed": settings.seed, "resemblance": resemblance, "n_threads": rows.n_threads}
+        model, S, t = learn_scores(pool, raw(fold), outside, **rules)
+        if rows.known is not None:
+            known, counted = rows.known.of(outside), None if weight is None else weight[outside]
+            coverage = label_coverage(t[outside], known.labels, known.propensity)
+            model = model.taught(S[outside], t[outside], known, coverage=coverage, weight=counted)
+            t = model.base(S)
+        ranks = QuantileSketch.of(t[outside], None) if by_rank else None
+    base = model.base_weights()
 
-    rows: TrainingRows
-    settings: Settings
-    pool: FittedPool
-    raw: Without
-    resemblance: FittedResemblance | None
-    collectors: Mapping[str, Collector]
-    beyond: Pass | None
-
-    def learn(self, fold: int) -> _View:
-        """Learn scaling and base ensemble, from raw scores by detectors without the fold, and sum up the rows."""
-        rows, settings, beyond = self.rows, self.settings, self.beyond
-        outside, weight, by_rank, coverage = rows.folds != fold, rows.sample_weight, settings.by_rank, 1.0
-        if beyond is not None:  # the models were learnt by passes, and score the reference here
-            model, coverage = beyond.models[fold + 1], beyond.coverage
-            S, t = model.of_raw(beyond.raw(fold))
-            ranks = beyond.ranks[fold + 1] if by_rank else None
+    def summed(of: BoolArray, *, inside: bool) -> Cells:
+        if beyond is not None:
+            cells = beyond.cells(fold, S, t, of, inside=inside)
         else:
-            rules: dict[str, Any] = {"scaling": settings.scaling, "combination": settings.combination}
-            rules |= {"seed": settings.seed, "resemblance": self.resemblance, "n_threads": rows.n_threads}
-            model, S, t = learn_scores(self.pool, self.raw(fold), outside, **rules)
-            if rows.known is not None:
-                known, counted = rows.known.of(outside), None if weight is None else weight[outside]
-                coverage = label_coverage(t[outside], known.labels, known.propensity)
-                model = model.taught(S[outside], t[outside], known, coverage=coverage, weight=counted)
-                t = model.base(S)
-            ranks = QuantileSketch.of(t[outside], None) if by_rank else None
-        base = model.base_weights()
+            ranked = by_rank and bool(of.any())
+            beta = rank_weights(t[of], None if weight is None else weight[of]) if ranked else None
+            cells = rows.cells(S, t, of, beta)
+        sums = {
+            f"{name}.{key}": np.asarray(value)[None]
+            for name, collect in collectors.items()
+            for key, value in collect(S, t, of).items()
+        }
+        return replace(cells, sums=sums, base=None if base is None else base[None])
 
-        def summed(of: BoolArray, *, inside: bool) -> Cells:
-            if beyond is not None:
-                cells = beyond.cells(fold, S, t, of, inside=inside)
-            else:
-                ranked = by_rank and bool(of.any())
-                beta = rank_weights(t[of], None if weight is None else weight[of]) if ranked else None
-                cells = rows.cells(S, t, of, beta)
-            sums = {
-                f"{name}.{key}": np.asarray(value)[None]
-                for name, collect in self.collectors.items()
-                for key, value in collect(S, t, of).items()
-            }
-            return replace(cells, sums=sums, base=None if base is None else base[None])
-
-        sums_outside = summed(outside, inside=False)
-        sums_inside = sums_outside.at(slice(0)) if fold < 0 else summed(~outside, inside=True)
-        return _View(model, S, t, coverage, sums_outside, sums_inside, ranks)
+    sums_outside = summed(outside, inside=False)
+    sums_inside = sums_outside.at(slice(0)) if fold < 0 else summed(~outside, inside=True)
+    return _View(model, S, t, coverage, sums_outside, sums_inside, ranks)
 
 
-def _learnt(views: _Views, whole: _View) -> Learnt:
+def _learnt(rows: TrainingRows, settings: Settings, whole: _View, beyond: Pass | None) -> Learnt:
     """How learning from labels has changed the gap between the groups' mean base scores.
 
     Or the gap of a notion that is asked for, where none compares all rows.
     """
-    if views.beyond is not None:
-        untaught = views.beyond.before
+    if beyond is not None:
+        untaught = beyond.before
     else:
         base = replace(whole.model, stack=None).base(whole.S)
-        untaught = views.rows.cells(whole.S, base, np.ones(len(base), dtype=bool))
+        untaught = rows.cells(whole.S, base, np.ones(len(base), dtype=bool))
     cells = untaught, whole.outside
     compared = {block.among for block in whole.outside.comparison.blocks}
-    pursued = [notion for notion in views.settings.fairness if compared & {*getattr(notion, "among", ())}]
+    pursued = [notion for notion in settings.fairness if compared & {*getattr(notion, "among", ())}]
     notion = PARITY if "all" in compared else pursued[0]
     before, after = (float(notion.training_bias(part, unit_target(part)[0])[0]) for part in cells)
     stack, spread = whole.model.stack, [float(np.sqrt(variances(part, unit_target(part))[0, 0])) for part in cells]

@@ -450,7 +450,7 @@ class Pass:
     raw : callable
         Raw scores of the reference by detectors without a fold, or by all (-1).
     models, ranks : sequences of length K + 1
-        Each model, and the base score of the rows that it was learnt on.
+        Each model, without its detectors, and the base score of the rows that it was learnt on.
     sums : Cells
         2 (K + 1) sets; see `sum_block`.
     before : Cells
@@ -492,14 +492,12 @@ class Pass:
         found, walks = score_all(engine, Scorer(pool, partitions.codes, engine.n_threads, rows.seed, *kept))
         rules: dict[str, Any] = {"scaling": settings.scaling, "combination": settings.combination}
         rules |= {"seed": settings.seed, "resemblance": resemblance}
+        unit: dict[str, Any] = {"pool": FittedPool((), ()), "base_scaling": learn_scaling("minmax", _UNIT)}
         models = [
-            replace(
-                learn_scores(pool, raw(-1), rows.folds != fold, **rules, extremes=found.extremes(fold))[0],
-                base_scaling=learn_scaling("minmax", _UNIT),
-            )
+            replace(learn_scores(pool, raw(-1), rows.folds != fold, **rules, extremes=found.extremes(fold))[0], **unit)
             for fold in range(-1, N_FOLDS)
         ]
-        bases = walks.walk(_base_scores, _merge_bases, _light(models), partitions.capacity)
+        bases = walks.walk(_base_scores, _merge_bases, models, partitions.capacity)
         scalings = [learn_scaling("minmax", np.array([[low], [high]])) for _, low, high in bases]
         models = [replace(model, base_scaling=scaling) for model, scaling in zip(models, scalings, strict=True)]
         ranks = [
@@ -535,7 +533,7 @@ class Pass:
             known = KnownLabels.of_columns(columns_known[outside])
             coverages.append(self.ranks[fold + 1].share_from(label_floor(t, known.propensity)))
             models.append(model.taught(S, t, known, coverage=coverages[-1], population=population))
-        bases = self.walks.walk(_base_scores, _merge_bases, _light(models), self.partitions.capacity)
+        bases = self.walks.walk(_base_scores, _merge_bases, models, self.partitions.capacity)
         ranks = [sketch for sketch, _, _ in bases]
         sums = _sums(self.rows, self.settings, self.walks, models, ranks)
         return replace(cached, models=models, ranks=ranks, sums=sums, coverage=coverages[0])
@@ -561,7 +559,7 @@ class Pass:
         Rows of the reference count as ``held``, by detectors that have not seen them, not as scored by all detectors.
         """
         rows, capacity, share = self.rows, self.partitions.capacity, held.share(self.settings.contamination)
-        whole, phi, models = self.sums.at(slice(1)), rows.members.weights, _light(self.models[1:])
+        whole, phi, models = self.sums.at(slice(1)), rows.members.weights, self.models[1:]
         groups = rows.grouping or len(rows.groups.labels)
         size = np.maximum(whole.effective_counts[0], 1.0)
 
@@ -580,22 +578,18 @@ class Pass:
 
         return count
 
-    def flags(self, model: ScoreModel, mixture: Mixture, share: float) -> tuple[float, FloatArray]:
+    def flags(self, mixture: Mixture, share: float) -> tuple[float, FloatArray]:
         """The threshold, and the share of each group that base and fair score flag, (G, 2), in two passes.
 
         Scores are written on the way.
         """
-        rows, bare, to = self.rows, model.without_detectors(), self.partitions.scores_to
-        fair = self.walks.walk(_fair_scores, QuantileSketch.__add__, bare, mixture, self.partitions.capacity)
+        rows, model, capacity = self.rows, self.models[0], self.partitions.capacity
+        fair = self.walks.walk(_fair_scores, QuantileSketch.__add__, model, mixture, capacity)
         above = self.ranks[0].quantile(1.0 - share), fair.quantile(1.0 - share)
-        shared = bare, mixture, above, rows.groups.labels, to, rows.grouping
+        shared = model, mixture, above, rows.groups.labels, self.partitions.scores_to, rows.grouping
         counts = self.walks.over_parts(_flag_part, np.add, *shared)
         counts = counts[:-1] if rows.grouping is None else counts
         return above[1], counts[:, 1:] / np.maximum(counts[:, :1], 1e-9)
-
-
-def _light(models: Sequence[ScoreModel]) -> list[ScoreModel]:
-    return [model.without_detectors() for model in models]
 
 
 def _sums(
@@ -603,7 +597,7 @@ def _sums(
 ) -> Cells:
     """Sums over all rows; groups whose rows all fall into one fold are refused: none of them can be left out."""
     names, groups = rows.names, rows.grouping or len(rows.names)
-    sums = walks.walk(sum_block, Cells.__add__, _light(models), ranks if settings.by_rank else None, groups)
+    sums = walks.walk(sum_block, Cells.__add__, models, ranks if settings.by_rank else None, groups)
     filled = (sums.at(slice(3, None, 2)).group_counts > 0).sum(axis=0)
     if len(names) >= 2 and (filled < 2).any():
         raise InputError(

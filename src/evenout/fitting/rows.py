@@ -122,20 +122,20 @@ class TrainingRows:
         codes = None if clusters is None else read_clusters(clusters, n)
         weight = None if sample_weight is None else read_sample_weight(sample_weight, n, fairness)
         probable = isinstance(sensitive_features, GroupProbabilities) and not sensitive_features.sufficient
-        rows = cls(
+        rows = cls.of_groups(
             features,
             crossed.groups,
             crossed.sensitive,
-            codes,
-            weight,
+            settings,
+            grouping,
+            soft,
+            None if outcomes is None or known is None else KnownLabels(*known),
+            probable=probable,
+            clusters=codes,
+            sample_weight=weight,
             known=KnownLabels(*known) if known is not None and settings.learn else None,
             feature_names=column_names(X),
-            seed=settings.seed,
-            n_threads=settings.n_threads,
-            doubt="probable" if probable else "",
         )
-        rows = rows if grouping is None or soft is None else rows.grouped(grouping, soft)
-        rows = rows if outcomes is None or known is None else rows.looked_at(*known)
         numbers = crossed.coder.coarse(given, n)  # in which rows of a stratum still differ
         if numbers is not None and rows.soft is not None:
             thinned = rows.doubt == "probable"
@@ -143,20 +143,34 @@ class TrainingRows:
         refuse_lone_clusters(rows.members, rows.names, codes, weight)
         return rows.in_units(settings)
 
-    def grouped(self, grouping: Grouping, members: Membership) -> "TrainingRows":
-        """The rows in groups other than hard, crossed ones."""
-        groups = replace(self.groups, left_out=grouping.left_out)
-        return replace(self, soft=members, grouping=grouping, groups=groups)
+    @classmethod
+    def of_groups(
+        cls,
+        X: FloatArray,
+        groups: Codes,
+        sensitive_features: Any,
+        settings: Settings,
+        grouping: Grouping | None,
+        soft: Membership | None,
+        outcomes: KnownLabels | None,
+        *,
+        probable: bool,
+        **more: Any,
+    ) -> "TrainingRows":
+        """Clean rows in their groups; ``outcomes`` are the labels where known outliers or inliers are compared.
 
-    def looked_at(self, labels: FloatArray, propensity: FloatArray | None) -> "TrainingRows":
-        """The rows where known outliers or inliers are compared: each stands for similar rows without a label.
-
-        Where some rows are labelled, and nobody knows how they were chosen, labels say nothing about the others.
+        Each labelled row then stands for similar rows without a label. Where some rows are labelled, and nobody knows
+        how they were chosen, labels say nothing about the others.
         """
-        if propensity is None or self.soft is None:
-            partial = bool(np.isnan(labels).any())
-            return replace(self, doubt=self.doubt or ("labels" if partial else ""))
-        return replace(self, soft=self.soft.times(1.0 / propensity, LABELS))
+        doubt = "probable" if probable else ""
+        if grouping is not None:
+            groups = replace(groups, left_out=grouping.left_out)
+        if outcomes is not None and outcomes.propensity is not None and soft is not None:
+            soft = soft.times(1.0 / outcomes.propensity, LABELS)
+        elif outcomes is not None and np.isnan(outcomes.labels).any():
+            doubt = doubt or "labels"
+        beside: dict[str, Any] = {"seed": settings.seed, "n_threads": settings.n_threads, "doubt": doubt}
+        return cls(X, groups, sensitive_features, soft=soft, grouping=grouping, **beside, **more)
 
     def in_units(self, settings: Settings) -> "TrainingRows":
         """The rows with units learnt from them, where features are to be standardised."""
@@ -179,7 +193,7 @@ class TrainingRows:
     def counts(self) -> IntArray:
         """Rows that each compared group has, or is expected to have, in memory or not."""
         if self.drawn_from is None:
-            return expected_rows(self.members)
+            return np.rint(np.asarray(self.members.weights.sum(axis=0)).ravel()).astype(np.intp)
         return self.group_counts if self.grouping is None else self.grouping.counts
 
     @property
@@ -310,25 +324,24 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
     crossed = of_crossings(rules, learnt)
     groups = settle_groups(replace(survey, probable=probable), crossed, quiet=grouping is not None)
     drawn = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=coder, units=units)
-    rows = TrainingRows(
+    known = KnownLabels.of_columns(drawn.known)
+    if labelled and known.propensity is not None and not drawn.complete:
+        raise InputError(
+            "{@label_propensity} with {fairness=} needs all rows in memory; raise {@reference_size}",
+            fairness=next(notion.name for notion in fairness),
+        )
+    check_soft(fairness, None if grouping is None else grouping.compared)
+    rows = TrainingRows.of_groups(
         drawn.X,
         Codes(drawn.codes, groups.labels, groups.left_out),
         drawn.labels,
+        settings,
+        grouping,
+        None if grouping is None else grouping.members(drawn.columns),
+        known if labelled else None,
+        probable=bool(probable) and not partitions.sufficient,
         feature_names=column_names(engine.header),
-        seed=seed,
-        n_threads=settings.n_threads,
-        doubt="probable" if probable and not partitions.sufficient else "",
     )
-    rows = rows if grouping is None else rows.grouped(grouping, grouping.members(drawn.columns))
-    known = KnownLabels.of_columns(drawn.known)
-    if labelled:
-        if known.propensity is not None and not drawn.complete:
-            raise InputError(
-                "{@label_propensity} with {fairness=} needs all rows in memory; raise {@reference_size}",
-                fairness=next(notion.name for notion in fairness),
-            )
-        rows = rows.looked_at(known.labels, known.propensity)
-    check_soft(fairness, None if grouping is None else grouping.compared)
     if drawn.complete:
         return replace(rows, known=known if settings.learn else None).in_units(settings), None
     if units is not None:
@@ -372,8 +385,3 @@ def stands_for(groups: Codes, counts: IntArray, n_rows: int) -> FloatArray | Non
     drawn = np.append(groups.counts, (groups.codes < 0).sum())
     rows = np.append(counts, n_rows - counts.sum())
     return (rows / np.maximum(drawn, 1))[groups.codes]
-
-
-def expected_rows(members: Membership) -> IntArray:
-    """Rows that each group is expected to have, rounded."""
-    return np.rint(np.asarray(members.weights.sum(axis=0)).ravel()).astype(np.intp)

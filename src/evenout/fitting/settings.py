@@ -72,10 +72,10 @@ class Settings:
                 "{@confidence} is about unseen rows, but {judged_on='training'} was given; leave one of them out"
             )
         corrected = _correction(parameters["correction"])
-        own = corrected | {"fairness": _notions(parameters, corrected), "groups": groups, "seed": seed}
-        own["n_threads"] = effective_n_jobs(parameters["n_jobs"])
-        rest = {name for name in cls.__dataclass_fields__ if name not in own}
-        return cls(**own, **{name: parameters[name] for name in rest})
+        n_threads = effective_n_jobs(parameters["n_jobs"])
+        read = {"fairness": _notions(parameters, corrected), "groups": groups, "seed": seed, "n_threads": n_threads}
+        as_given = {name: value for name, value in parameters.items() if name in cls.__dataclass_fields__}
+        return cls(**(as_given | corrected | read))
 
     @property
     def asked(self) -> bool:
@@ -155,9 +155,9 @@ def _notions(parameters: Mapping[str, Any], corrected: Mapping[str, Any]) -> dic
                 weight=weight, name=getattr(notion, "name", notion),
             )  # fmt: skip
     notions = dict(weighted_notions(given))
-    individual = next((notion for notion in notions if isinstance(notion, Individual)), None)
-    if individual is not None:
-        check_parameters(individual.get_params(deep=False), INDIVIDUAL)
+    for notion in notions:
+        if isinstance(notion, Individual):
+            check_parameters(notion.get_params(deep=False), INDIVIDUAL)
     if len({notion.name for notion in notions}) < len(notions):
         raise InputError("{@fairness} has two notions of one name; give each its own")
     if (name := pairs_notion(notions)) and isinstance(detectors, str) and detectors == "precomputed":
