@@ -142,18 +142,10 @@ Counter = Callable[[FloatArray], Means]
 
 @dataclass(frozen=True)
 class Resemblances:
-    """Rows, and how much they resemble each group.
+    """Rows, and how much they resemble each group: ``own`` (n, G) for the rule of all rows, ``without`` (K, n, G).
 
-    Parameters
-    ----------
-    rows : FlagRows
-        Their columns are the resemblances, by classifiers that have not seen the row.
-    own : array of shape (n, G)
-        For the rule of all rows.
-    without : array of shape (K, n, G)
-        For the rules without each fold.
-    count : callable, optional
-        From lambda of each fold (K, G) to flag rates, where there are more rows than these.
+    The latter are for the rules without each fold. The columns of ``rows`` are the resemblances by classifiers that
+    have not seen the row. ``count`` maps lambda of each fold (K, G) to flag rates, where there are more rows.
     """
 
     rows: FlagRows
@@ -352,16 +344,7 @@ def fold_weights(without: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Prices:
-    """lambda, and the statement about it.
-
-    Parameters
-    ----------
-    own : array of shape (G,)
-        For new rows.
-    without : array of shape (K, G)
-        As solved without each fold.
-    choice : Choice
-    """
+    """lambda for new rows, ``own`` (G,), and as solved ``without`` each fold (K, G); and the statement about it."""
 
     own: Annotated[FloatArray, "G"]
     without: Annotated[FloatArray, "K G"]
@@ -380,15 +363,9 @@ class Prices:
 
 @dataclass(frozen=True)
 class FlagState:
-    """Flag rates of a score before and after its repair.
+    """Flag rates (G, 2) of a score before and after its repair, counted on held-out rows, and their ratio.
 
-    Parameters
-    ----------
-    rates : array of shape (G, 2)
-        Share of each group, counted on held-out rows.
-    ratio : RatioEstimate
-    cost : dict of str to float
-        See ``flag_price_`` of `evenout.BlindRepair`.
+    ``cost`` is ``flag_price_`` of `evenout.BlindRepair`.
     """
 
     rates: Annotated[FloatArray, "G 2"]
@@ -438,7 +415,8 @@ def settle_repair(
 ) -> tuple[Prices, FlagState]:
     """Choose lambda for a given score t, by how much rows resemble each group, and state its flag rates."""
     share, asked = flagged_share(settings.contamination, len(t)), settings.flag_rate_ratio
-    rows, other = cross.held(t, sample, share), None
+    held, other = cross.without[cross.folds, np.arange(len(t))], None
+    rows = FlagRows(held, t, sample, cross.folds).narrowed(share)
     require_compared(rows, sample, asked=asked is not None)
     silent = " (these say next to nothing of the groups)" if float(cross.known.max()) < _SILENT else ""
     hint = f"features{silent}, {_MORE}"

@@ -33,13 +33,15 @@ from evenout.fitting.rows import Partitions, TrainingRows
 from evenout.fitting.score_model import ScoreModel, learn_scores, warn_constant, warn_many
 from evenout.fitting.settings import Settings
 from evenout.fitting.update import UpdateMaps, keep_columns
+from evenout.groups.giveaways import find_giveaways, read_attributes, warn_giveaways
 
 
 def fit_rows(rows: TrainingRows, settings: Settings, partitions: Partitions | None = None) -> FitResult:
     """Fit on rows in memory, and on those that they are drawn from, if ``partitions`` hold more."""
     folds, sample, n_threads, n_folds = rows.folds, rows.sample, settings.n_threads, rows.n_folds
     if n_folds and not settings.precomputed:
-        rows.warn_giveaways()
+        giveaways = find_giveaways(rows.X, read_attributes(rows.sensitive_features, rows.groups.codes))
+        warn_giveaways(giveaways, rows.feature_names or [f"feature {i}" for i in range(rows.X.shape[1])])
     stage("Fitting detectors")
     pool, raw, without = _detect(rows, settings)
     by_weights = settings.correction == "weights"

@@ -76,17 +76,10 @@ class ScoredBlock(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The rows of a partition, ready to be scored.
+    """The rows of a partition, ready to be scored: X (m, d), and X as the named pools see it, ``content``.
 
-    Attributes
-    ----------
-    X : array of shape (m, d)
-    content : array of shape (m, c)
-        X as the named pools see it.
-    labels : array of objects, (m,), or None
-        The name of each row's group, for detectors that use it.
-    beside : array of shape (m, c)
-        Everything that stands behind the raw scores, in the order of `Scorer.score`.
+    ``labels`` (m,) are the names of the rows' groups, for detectors that use them; ``beside`` (m, c) is everything that
+    stands behind the raw scores, in the order of `Scorer.score`.
     """
 
     X: FloatArray
@@ -110,7 +103,7 @@ class Scorer:
     coder : Coder, optional
         Encodes protected and other columns as numbers.
     seen : array of uint64, ascending, optional
-        `_content_in_group` of the reference; if given, labels are kept too.
+        `row_numbers` of the reference by content and group; if given, labels are kept too.
     resemblance : FittedResemblance, optional
         Its columns stand behind those of the detectors.
     learnt_from : pair of arrays, (m,) of uint64, ascending, and (m, G), optional
@@ -148,7 +141,7 @@ class Scorer:
         codes = rows.codes(self.codes)
         beside: list[AnyArray] = [rows.numbers]
         if self.seen is not None:
-            numbers = _content_in_group(content, codes, self.seed)
+            numbers = row_numbers(np.column_stack([content, codes]), self.seed)  # equal rows are scored alike
             beside += [rows.known(), numbers / 2.0**64, _indices(numbers, self.seen)]
         return Ready(rows.X, content, labels, np.column_stack([*beside, codes, hashed_folds(content, self.seed)]))
 
@@ -186,11 +179,6 @@ class Scorer:
             yield ScoredBlock(block[:, :k], block[:, k:last], codes, folds, block[:, last:-2])
 
 
-def _content_in_group(content: FloatArray, codes: IntArray, seed: int) -> npt.NDArray[np.uint64]:
-    """A number that rows of the same content and group share, shape (n,): every detector scores them alike."""
-    return row_numbers(np.column_stack([content, codes]), seed)
-
-
 def _indices(numbers: npt.NDArray[np.uint64], among: npt.NDArray[np.uint64]) -> IntArray:
     """The index of each number among ascending ones, -1 if it is not there."""
     index = np.minimum(np.searchsorted(among, numbers), len(among) - 1)
@@ -199,15 +187,9 @@ def _indices(numbers: npt.NDArray[np.uint64], among: npt.NDArray[np.uint64]) -> 
 
 @dataclass(frozen=True)
 class RawScores:
-    """Where the raw scores of each partition are kept, and their extremes by fold and column.
+    """The file of each partition's raw scores, by index, and their extremes (K, k) by fold and column.
 
-    Parameters
-    ----------
-    files : mapping
-        From a partition's index to its file.
-    low, high : arrays of shape (K, k)
-    kept : bool
-        Whether there was room for all of them.
+    ``kept``: whether there was room for all of them.
     """
 
     files: Mapping[int, Path]
@@ -229,15 +211,8 @@ class RawScores:
 class Walks:
     """Scored partitions that can be walked through again and again.
 
-    Parameters
-    ----------
-    engine : Engine
-    scorer : Scorer
-        Shared with the workers.
-    files : mapping
-        The file of kept scores of each partition that has one; shared too.
-    kept : bool
-        Whether all of them have one: else partitions are read and scored on the way.
+    ``scorer``, and ``files`` of kept scores by the index of the partition, are shared with the workers. ``kept``:
+    whether all partitions have a file; else they are read and scored on the way.
     """
 
     engine: Engine
@@ -483,7 +458,8 @@ class Pass:
         """Three passes: raw scores, base scores, sums; three more where labels are to be learnt from."""
         seen = home = learnt_from = None
         if settings.learn:
-            seen, home = np.unique(_content_in_group(rows.content, rows.groups.codes, rows.seed), return_index=True)
+            contents = np.column_stack([rows.content, rows.groups.codes])
+            seen, home = np.unique(row_numbers(contents, rows.seed), return_index=True)
         if resemblance is not None:
             numbers, first = np.unique(row_numbers(rows.content, rows.seed), return_index=True)
             learnt_from = numbers, raw(-1)[first, len(pool.names) :]

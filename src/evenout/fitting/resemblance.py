@@ -24,7 +24,6 @@ from sklearn.base import clone
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
 from evenout.core.checks import FINITE, Within, require
-from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.parallel import one_blas_thread, one_openmp_thread
 from evenout.core.ruler import Sample
@@ -128,15 +127,10 @@ _FLATTEST, _STEEPEST = 1e-3, 10.0  # slopes; below the first, nothing is known
 
 @dataclass(frozen=True)
 class Calibration:
-    """Calibrates probabilities: ``log P_g = slope log p_g + offset_g``, up to a constant.
+    """Calibrates probabilities: ``log P_g = slope log p_g + offset_g``, offsets (G,), up to a constant.
 
     The offsets make the mean probability of each group its share of the rows, so that ``r_g`` has the mean 1. A slope
     below 1 corrects an overconfident classifier; 0 means that it knows nothing, and ``r_g`` is 1.
-
-    Parameters
-    ----------
-    slope : float
-    offset : array of shape (G,)
     """
 
     slope: Annotated[float, FINITE]
@@ -174,37 +168,29 @@ class Calibration:
 class DisjointGroups(NamedTuple):
     """Groups that one classifier tells apart.
 
-    ``groups`` (G',) are their codes; ``actual`` (n, G' + 1) is how much each row belongs to each of them and, last, to
-    none; ``learnt`` (n,) marks the training rows of the classifier; ``rest``: whether "none" is a class; ``stands_for``
-    (n,) is how many rows each row stands for, None if each for itself.
+    ``groups`` (G',) are their codes; ``actual`` (n, classes) is how much each row belongs to each of them and, last, if
+    that is a class, to none; ``learnt`` (n,) marks the training rows of the classifier; ``stands_for`` (n,) is how many
+    rows each row stands for, None if each for itself.
     """
 
     groups: IntArray
     actual: FloatArray
     learnt: BoolArray
-    rest: bool
     stands_for: FloatArray | None = None
-
-    @property
-    def classes(self) -> int:
-        """Number of classes."""
-        return len(self.groups) + self.rest
 
     def calibrated(self, p: FloatArray, of: BoolArray) -> tuple[Calibration, FloatArray]:
         """The calibration of probabilities (n, classes) among some rows, and P(g) there, shape (G',)."""
         rows = of & self.learnt
         weight = None if self.stands_for is None else self.stands_for[rows]
-        shares = np.maximum(np.average(self.actual[rows, :-1], axis=0, weights=weight), _LEAST)
-        return Calibration.fit(p[rows], self.actual[rows, : self.classes], weight), shares
+        shares = np.average(self.actual[rows, : len(self.groups)], axis=0, weights=weight)
+        return Calibration.fit(p[rows], self.actual[rows], weight), np.maximum(shares, _LEAST)
 
 
 def disjoint_groups(members: Membership, stands_for: FloatArray | None = None) -> list[DisjointGroups]:
     """Blocks of groups, as many together as leave no row in more than one group."""
     phi = members.weights.toarray()
     if members.compared.simple and members.hard:  # a row without a group says nothing
-        known = phi.sum(axis=1) > 0
-        actual = np.column_stack([phi, np.zeros(len(phi))])
-        return [DisjointGroups(np.arange(phi.shape[1]), actual, known, False, stands_for)]
+        return [DisjointGroups(np.arange(phi.shape[1]), np.ascontiguousarray(phi), phi.sum(axis=1) > 0, stands_for)]
     layers: list[tuple[list[int], FloatArray]] = []
     for block in members.compared.blocks:
         share = phi[:, list(block.groups)].sum(axis=1)
@@ -218,8 +204,8 @@ def disjoint_groups(members: Membership, stands_for: FloatArray | None = None) -
     parts = []
     for groups, used in layers:
         none = np.where(used < 1.0 - 1e-9, 1.0 - used, 0.0)
-        actual, every = np.column_stack([phi[:, groups], none]), np.ones(len(phi), dtype=bool)
-        parts.append(DisjointGroups(np.array(groups), actual, every, bool(none.any()), stands_for))
+        actual = np.column_stack([phi[:, groups], none] if none.any() else [phi[:, groups]])
+        parts.append(DisjointGroups(np.array(groups), actual, np.ones(len(phi), dtype=bool), stands_for))
     return parts
 
 
@@ -268,13 +254,7 @@ class GroupClassifier:
 
 @dataclass(frozen=True)
 class FittedResemblance:
-    """Computes how much new rows resemble each group.
-
-    Parameters
-    ----------
-    parts : tuple of GroupClassifier
-    n_groups : int
-    """
+    """Computes how much new rows resemble each of ``n_groups`` groups, by classifiers of disjoint ones."""
 
     parts: tuple[GroupClassifier, ...]
     n_groups: Annotated[int, Within(2, 2**31 - 1)]
@@ -328,11 +308,6 @@ class CrossFitted:
     without: FloatArray
     folds: IntArray
     known: FloatArray
-
-    def held(self, t: FloatArray, sample: Sample, share: float) -> FlagRows:
-        """The rows, each with its resemblance without its fold, of which a share is flagged."""
-        held_out = self.without[self.folds, np.arange(len(t))]
-        return FlagRows(held_out, t, sample, self.folds).narrowed(share)
 
     def sums(self, t: FloatArray, sample: Sample) -> CrossFit:
         """Sums of ``(1, r_1, ..., r_G, t)`` over all rows, and outside and inside of each fold."""
@@ -404,7 +379,7 @@ def cross_fit_resemblance(
     for layer in layers:
         fitted = {out: next(fits) for out in left_out}
         for f in range(-1, K):
-            p = np.zeros((len(Z), layer.classes))
+            p = np.zeros(layer.actual.shape)
             for g in range(K):  # rows of fold g, by the classifier without g and f
                 p[folds == g] = fitted[tuple(sorted({f, g} - {-1}))][1][g]
             calibration, shares = layer.calibrated(p, folds != f)
@@ -412,7 +387,7 @@ def cross_fit_resemblance(
             if f >= 0:
                 without[f][:, layer.groups] = r
                 continue
-            own[:, layer.groups], actual = r, layer.actual[layer.learnt, :-1]
+            own[:, layer.groups], actual = r, layer.actual[layer.learnt, : len(layer.groups)]
             missed = (((r * shares)[layer.learnt] - actual) ** 2).mean(axis=0)
             known[layer.groups] = 1.0 - missed / np.maximum(actual.var(axis=0), np.finfo(float).tiny)
             parts.append(GroupClassifier(layer.groups, fitted[()][0], calibration, shares))
@@ -425,8 +400,8 @@ def _fit_without(
 ) -> tuple[Any, dict[int, FloatArray]]:
     """A classifier fitted without some folds, and the probabilities that it gives their rows."""
     rows = layer.learnt & ~np.isin(folds, out)
-    actual = layer.actual[:, : layer.classes]
-    if layer.stands_for is None and bool(((layer.actual == 0) | (layer.actual == 1)).all()):  # one class a row
+    actual = layer.actual
+    if layer.stands_for is None and bool(((actual == 0) | (actual == 1)).all()):  # each row is of one class
         classifier.fit(Z[rows], actual[rows].argmax(axis=1))
     else:
         at, classes = np.nonzero(actual * rows[:, None])
@@ -439,7 +414,7 @@ def _fit_without(
                 error=error,
             ) from None
     fitted = Boosted.of(classifier) or classifier
-    return fitted, {f: _probabilities(fitted, Z[folds == f], layer.classes) for f in out}
+    return fitted, {f: _probabilities(fitted, Z[folds == f], actual.shape[1]) for f in out}
 
 
 def _probabilities(classifier: Any, Z: FloatArray, classes: int) -> FloatArray:

@@ -266,15 +266,9 @@ _UNKNOWN = (
 
 @dataclass(frozen=True, eq=False)
 class Recent:
-    """Rows that updates have added since the fit, or since the last drift.
+    """Rows that updates have added since the fit, or since the last drift, and the number of these updates.
 
-    Parameters
-    ----------
-    cells : Cells
-        Their sums, by `evenout.fitting.update.UpdateMaps.cells`.
-    kept : int
-        How many of them are in memory, where they are the last rows.
-    updates : int
+    ``cells`` are their sums (`evenout.fitting.update.UpdateMaps.cells`); the last ``kept`` rows in memory are theirs.
     """
 
     cells: Cells
@@ -284,21 +278,10 @@ class Recent:
 
 @dataclass(frozen=True)
 class Drift:
-    """A difference between the latest rows and those before.
+    """A difference between the latest rows, ``now``, and those ``before``, in these groups.
 
-    Parameters
-    ----------
-    groups : tuple of str
-        The groups whose rows differ.
-    before : int
-        Rows before.
-    now : int
-        Rows since.
-    followed : bool
-        Whether these were enough to solve for; if not, the rule is that of all rows.
-    reached : float
-        The statement about all rows together, had the rule been solved for them.
-    interval : pair of float
+    ``followed``: whether the latest rows were enough to solve for; if not, the rule is that of all rows. ``reached``
+    and ``interval`` are the statement about all rows together, had the rule been solved for them.
     """
 
     groups: tuple[str, ...]

@@ -20,7 +20,6 @@ from evenout.detectors.units import Units, feature_labels
 from evenout.exceptions import InputError
 from evenout.fitting.score_model import KnownLabels
 from evenout.fitting.settings import Settings
-from evenout.groups.giveaways import find_giveaways, read_attributes, warn_giveaways
 from evenout.groups.model import (
     LABELS,
     Coder,
@@ -238,11 +237,6 @@ class TrainingRows:
     def content(self) -> FloatArray:
         """The rows in their units: folds and distances do not depend on the units of X."""
         return self.X if self.units is None else self.units.apply(self.X, n_threads=self.n_threads)
-
-    def warn_giveaways(self) -> None:
-        """Warn of features that nearly reveal the group; without names they are counted from 0."""
-        giveaways = find_giveaways(self.X, read_attributes(self.sensitive_features, self.groups.codes))
-        warn_giveaways(giveaways, self.feature_names or [f"feature {i}" for i in range(self.X.shape[1])])
 
     def cells(self, S: FloatArray, t: FloatArray, of: BoolArray, beta: FloatArray | None = None) -> Cells:
         """Sums over some of the rows as one set; ``beta`` has one number for each of them, by default 1."""
