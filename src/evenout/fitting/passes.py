@@ -465,12 +465,12 @@ class Pass:
             learnt_from = numbers, raw(-1)[first, len(pool.names) :]
         engine, coder = partitions.engine, None if rows.grouping is None else rows.grouping.coder
         kept = partitions.scratch, coder, seen, resemblance, learnt_from, settings.device
-        found, walks = score_all(engine, Scorer(pool, partitions.codes, engine.n_threads, rows.seed, *kept))
+        scores, walks = score_all(engine, Scorer(pool, partitions.codes, engine.n_threads, rows.seed, *kept))
         rules: dict[str, Any] = {"scaling": settings.scaling, "combination": settings.combination}
         rules |= {"seed": settings.seed, "resemblance": resemblance}
         unit: dict[str, Any] = {"pool": FittedPool((), ()), "base_scaling": learn_scaling("minmax", _UNIT)}
         models = [
-            replace(learn_scores(pool, raw(-1), rows.folds != fold, **rules, extremes=found.extremes(fold))[0], **unit)
+            replace(learn_scores(pool, raw(-1), rows.folds != fold, **rules, extremes=scores.extremes(fold))[0], **unit)
             for fold in range(-1, N_FOLDS)
         ]
         bases = walks.walk(_base_scores, _merge_bases, models, partitions.capacity)

@@ -220,17 +220,9 @@ _TELLING = 0.9  # share of a group's indicator that is predicted, from which on 
 
 @dataclass(frozen=True)
 class GroupClassifier:
-    """Tells the groups of one layer apart.
+    """Tells disjoint groups apart: their codes ``groups`` (G',) and shares P(g) (G',).
 
-    Parameters
-    ----------
-    groups : array of shape (G',)
-        Their codes.
-    classifier : object
-        Fitted on all rows, with indices in the layer as classes.
-    calibration : Calibration
-    shares : array of shape (G',)
-        P(g).
+    The ``classifier`` is fitted on all rows; its classes are indices of ``groups``.
     """
 
     groups: Annotated[IntArray, "g", Within()]

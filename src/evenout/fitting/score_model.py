@@ -1,4 +1,4 @@
-"""From feature rows to comparable detector scores and the base ensemble's target."""
+"""From feature rows to comparable detector scores and the base score of the ensemble."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,10 +40,10 @@ class ScoreModel:
     base_scaling : Scaling
         From the base ensemble's score to [0, 1] on the training rows.
     stack : Stack, optional
-        What known labels have made of the base ensemble's score.
+        Corrects the base ensemble's score by known labels.
     resemblance : FittedResemblance, optional
-        Says how much rows resemble each group, where the score is corrected by that. Its columns stand behind those of
-        the detectors, among raw scores too, and are taken as they are.
+        Where the score is corrected by how much rows resemble each group. Its columns stand behind those of the
+        detectors, among raw scores too, and are not scaled.
     """
 
     pool: FittedPool
@@ -54,7 +54,7 @@ class ScoreModel:
     resemblance: FittedResemblance | None = None
 
     def check(self) -> None:
-        """All steps are of the same columns."""
+        """Require that all steps are of the same columns."""
         k = self.n_detectors
         require(len(self.pool.names) in ((0, k) if not self.pool.parts else (k,)), "pool.names", "has the wrong length")
         require(len(self.base_scaling.varies) == 1, "base_scaling", "has the wrong shape")
@@ -117,16 +117,8 @@ class ScoreModel:
     ) -> "ScoreModel":
         """The model whose target has learnt from labels.
 
-        Parameters
-        ----------
-        S, t : arrays of shape (n, k) and (n,)
-            Its scores of the rows: of all, or with a ``population`` of those with a label.
-        known : KnownLabels
-        coverage : float
-            Of the labels, among all rows (`label_coverage`).
-        weight : array of shape (n,), optional
-        population : Population, optional
-            Of all rows.
+        ``S`` (n, k) and ``t`` (n,) are its scores of all rows or, with a ``population`` of all rows, of those with a
+        label; ``coverage`` is that of the labels among all rows (`label_coverage`).
         """
         stack = learn_stack(
             S[:, : self.n_detectors],
@@ -140,7 +132,7 @@ class ScoreModel:
         return replace(self, stack=stack)
 
     def without_detectors(self) -> "ScoreModel":
-        """The model for scores that are at hand already."""
+        """The model for raw scores that are computed already."""
         return replace(self, pool=FittedPool((), ()))
 
 
@@ -197,7 +189,7 @@ def learn_scores(
 
 
 def _comparable(scaling: Scaling, raw: FloatArray, n_threads: int) -> FloatArray:
-    """Raw scores scaled and bounded, with what stands behind the detectors' columns as it is."""
+    """Raw scores scaled and bounded; columns behind those of the detectors stay as they are."""
     k = len(scaling.varies)
 
     def of(rows: FloatArray) -> FloatArray:
@@ -221,7 +213,7 @@ def _combined(combination: Combination, S: FloatArray, n_threads: int = 1) -> Fl
 
 
 def warn_many(sums: CrossFit) -> None:
-    """Say so where there are more columns than rows outside of a fold."""
+    """Warn where there are more columns than rows outside of a fold."""
     k, n = sums.whole.n_detectors, sums.rows_outside
     if n < k:
         text = (
@@ -232,7 +224,7 @@ def warn_many(sums: CrossFit) -> None:
 
 
 def warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:
-    """Name the detectors that say nothing."""
+    """Warn of detectors whose scores are constant."""
     constant = [name for name, varies in zip(names, scaling.varies, strict=True) if not varies]
     if constant:
         warn(

@@ -22,10 +22,10 @@ from evenout.tables.parameters import ENSEMBLE, INDIVIDUAL, check_parameters, nu
 
 @dataclass(frozen=True)
 class Settings:
-    """Parameters of `FairOutlierEnsemble`, checked against each other; defaults are those of a bare score.
+    """Parameters of `FairOutlierEnsemble`, checked against each other; defaults are those of a given score.
 
-    ``fairness`` maps notions to weights. The four of ``correction`` are apart: which columns may move the score, the
-    constraint on their ``weights``, the ``method`` and the ``classifier`` of resemblance. ``seed`` is that of one fit.
+    ``fairness`` maps notions to weights. The parameter ``correction`` becomes four fields: ``correction``, the columns
+    that may move the score, the constraint on their ``weights``, the ``method``, the ``classifier`` of resemblance.
     """
 
     fairness: dict[Notion, float]
@@ -93,7 +93,7 @@ class Settings:
         return isinstance(self.detectors, str) and self.detectors == "precomputed"
 
 
-_CORRECTIONS: dict[str, dict[str, str]] = {  # what each word changes of the default
+_CORRECTIONS: dict[str, dict[str, str]] = {  # how each word departs from the default
     "weights": {},
     "nonnegative": {"weights": "nonnegative"},
     "simplex": {"weights": "simplex"},

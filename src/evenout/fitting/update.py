@@ -117,59 +117,59 @@ def keep_columns(S: FloatArray, *, n_threads: int = 1) -> FloatArray:
     return np.column_stack(kept)
 
 
-def update_fit(found: FitResult, settings: Settings, X: FloatArray, sensitive: Any) -> FitResult:
+def update_fit(fit: FitResult, settings: Settings, X: FloatArray, sensitive: Any) -> FitResult:
     """The fit with more rows, of shape (m, d).
 
     Where the latest rows differ from those before by more than chance, the fit is that of the latest alone.
     """
-    maps, n_threads, groups = _require_maps(found), settings.n_threads, found.groups
+    maps, n_threads, groups = _require_maps(fit), settings.n_threads, fit.groups
     n_compared = len(groups.labels)
     every = (*groups.labels, *groups.left_out)
     matched = match_groups(sensitive, len(X), every, unknown=settings.groups.unknown)
     codes = np.where(matched.codes < n_compared, matched.codes, -1)  # -1 for small and unknown groups
     small = zip(groups.left_out.items(), matched.counts[n_compared:].tolist(), strict=True)
     left_out = {name: before + n for (name, before), n in small}
-    pool, resemblance = found.scores.pool, found.scores.resemblance
+    pool, resemblance = fit.scores.pool, fit.scores.resemblance
     raw = pool.score(X, n_threads=n_threads, sensitive_features=sensitive, device=settings.device)
     raw = raw if resemblance is None else np.column_stack([raw, resemblance.of(X)])
     folds = hashed_folds(pool.inside(X), maps.seed, max(len(maps.models) - 1, 1))
     cells = maps.cells(raw, codes, folds, n_compared, n_threads)
-    S, t = found.scores.of_raw(raw)
+    S, t = fit.scores.of_raw(raw)
     held_S, held_t = S.copy(), t.copy()
     for fold, model in enumerate(maps.models[1:]):
         rows = folds == fold
         held_S[rows], held_t[rows] = model.of_raw(raw[rows])
     k = len(pool.names)
-    nested = None if found.seen.nested is None else np.stack([S[:, k:]] * len(found.seen.nested))
+    nested = None if fit.seen.nested is None else np.stack([S[:, k:]] * len(fit.seen.nested))
     _warn_aged(maps.moved(S[:, :k], held_S[:, :k]), pool.names)
     judged = (held_S, held_t) if settings.judged_on == "unseen" else (S, t)
     seen = FlagRows(*judged, Sample(Membership.of_codes(codes, n_compared)), folds, nested)
-    old, new = _thinned(found, codes, settings.reference_size)
-    more = _joined(found, S, t, seen, codes, left_out, old, new)
-    sums = _cross_fit(cells, found.path.cross, added=True)
-    more = replace(more, path=open_tradeoffs(settings, sums, found.path.columns.resembling))
-    batch, before = Recent(cells, int(new.sum()), 1), found.recent
+    old, new = _thinned(fit, codes, settings.reference_size)
+    more = _joined(fit, S, t, seen, codes, left_out, old, new)
+    sums = _cross_fit(cells, fit.path.cross, added=True)
+    more = replace(more, path=open_tradeoffs(settings, sums, fit.path.columns.resembling))
+    batch, before = Recent(cells, int(new.sum()), 1), fit.recent
     since = batch
     if before is not None:
         kept = int(old[len(old) - before.kept :].sum()) + batch.kept
-        since = Recent(before.cells + cells, kept, before.updates + (found.drift is None or found.drift.followed))
-    return _followed(found, replace(more, recent=since), since, batch, settings)
+        since = Recent(before.cells + cells, kept, before.updates + (fit.drift is None or fit.drift.followed))
+    return _followed(fit, replace(more, recent=since), since, batch, settings)
 
 
-def _followed(found: FitResult, more: FitResult, since: Recent, batch: Recent, settings: Settings) -> FitResult:
+def _followed(fit: FitResult, more: FitResult, since: Recent, batch: Recent, settings: Settings) -> FitResult:
     """The fit of all rows, ``more``, or of the latest alone, where these differ from those before.
 
     Two windows of the latest rows are tried: those ``since`` the fit or the last drift, and this ``batch``.
     """
-    if found.path.cross.n_folds == 0:
+    if fit.path.cross.n_folds == 0:
         return more.at(settings)
-    share = found.seen.share(settings.contamination)
+    share = fit.seen.share(settings.contamination)
     windows = [since] if since.updates == 1 or since.kept == batch.kept else [since, batch]
     level = FALSE_ALARMS / (since.updates * (since.updates + 1) * len(windows))
-    tested = [(_group_p_values(found, more, window.kept, share), window) for window in windows]
+    tested = [(_group_p_values(fit, more, window.kept, share), window) for window in windows]
     p, window = min(tested, key=lambda pair: float(pair[0].min()))
     if p.min() > level:
-        earlier = found.drift
+        earlier = fit.drift
         if earlier is not None:
             earlier = replace(earlier, now=more.n_rows) if earlier.followed else None
         return replace(more, drift=earlier).at(settings)
@@ -179,7 +179,7 @@ def _followed(found: FitResult, more: FitResult, since: Recent, batch: Recent, s
     moved = (p[0] if p[0].min() <= level else p.min(axis=0)) <= level  # by themselves or, if none is, against others
     groups = tuple(name for name, differs in zip(more.groups.labels, moved, strict=True) if differs)
     drift, latest = Drift(groups, more.n_rows - now, now, True, *stated), _latest(more, window, settings)
-    if _too_few(latest, found, settings):
+    if _too_few(latest, fit, settings):
         return replace(more, recent=window, drift=replace(drift, followed=False)).at(settings)
     warn(
         DriftWarning(
@@ -263,31 +263,31 @@ def _latest(more: FitResult, window: Recent, settings: Settings) -> FitResult:
     )
 
 
-def _too_few(latest: FitResult, found: FitResult, settings: Settings) -> bool:
+def _too_few(latest: FitResult, fit: FitResult, settings: Settings) -> bool:
     """Whether the latest rows are too few to solve for, or to say that the gap of the fit is gone."""
     many = isinstance(settings.contamination, Integral) and settings.contamination > latest.n_rows // 2
     small = latest.counts.min() < settings.groups.min_size
     if many or small or (latest.path.cross.held.group_counts < 2).any():
         return True
-    gone = found.path.gap_detected and not latest.path.gap_detected
-    return gone and latest.path.target_interval()[1] >= found.path.target_bias()
+    gone = fit.path.gap_detected and not latest.path.gap_detected
+    return gone and latest.path.target_interval()[1] >= fit.path.target_bias()
 
 
-def _require_maps(found: FitResult) -> UpdateMaps:
+def _require_maps(fit: FitResult) -> UpdateMaps:
     """The maps of a fit whose sums add; others are refused."""
-    if name := pairs_notion(notion for notion, _ in found.path.notions):
+    if name := pairs_notion(notion for notion, _ in fit.path.notions):
         template = "{fairness=} compares pairs of rows, whose sums do not add; fit again on all rows"
         raise InputError(template, fairness=name)
-    if found.path.cross.whole.sums:
+    if fit.path.cross.whole.sums:
         raise InputError("{@fairness} has collected sums of its own, which do not add; fit again on all rows")
-    if found.beyond_crossed:
+    if fit.beyond_crossed:
         raise InputError(
             f"an update adds rows to crossed groups of independent rows that count alike, and the fit has "
-            f"{found.beyond_crossed}; fit again on all rows"
+            f"{fit.beyond_crossed}; fit again on all rows"
         )
-    if found.maps is None:
+    if fit.maps is None:
         raise InputError(NO_ROWS, what="an update")
-    return found.maps
+    return fit.maps
 
 
 def _cross_fit(cells: Cells, fit: CrossFit, *, added: bool = False) -> CrossFit:
@@ -302,7 +302,7 @@ def _cross_fit(cells: Cells, fit: CrossFit, *, added: bool = False) -> CrossFit:
 
 
 def _joined(
-    found: FitResult,
+    fit: FitResult,
     S: FloatArray,
     t: FloatArray,
     seen: FlagRows,
@@ -312,16 +312,16 @@ def _joined(
     new: BoolArray,
 ) -> FitResult:
     """Old and new rows together, as far as they stay in memory; the path is still that of the old ones."""
-    every = Codes(np.append(found.groups.codes[old], codes[new]), found.groups.labels, left_out)
-    counts, n_rows = found.counts + np.bincount(codes[codes >= 0], minlength=len(found.counts)), found.n_rows + len(t)
+    every = Codes(np.append(fit.groups.codes[old], codes[new]), fit.groups.labels, left_out)
+    counts, n_rows = fit.counts + np.bincount(codes[codes >= 0], minlength=len(fit.counts)), fit.n_rows + len(t)
     sample = Sample(Membership.of_codes(every.codes, len(counts)), stands_for(every, counts, n_rows))
-    before, more, nested = found.seen.among(old, sample, n_rows), seen.among(new, sample, n_rows), None
+    before, more, nested = fit.seen.among(old, sample, n_rows), seen.among(new, sample, n_rows), None
     if before.nested is not None and more.nested is not None:
         nested = np.concatenate([before.nested, more.nested], axis=1)
     return replace(
-        found,
-        S=np.concatenate([found.S[old], S[new]]),
-        target=np.append(found.target[old], t[new]),
+        fit,
+        S=np.concatenate([fit.S[old], S[new]]),
+        target=np.append(fit.target[old], t[new]),
         groups=every,
         counts=counts,
         n_rows=n_rows,
@@ -336,18 +336,18 @@ def _joined(
     )
 
 
-def _thinned(found: FitResult, codes: IntArray, room: int) -> tuple[BoolArray, BoolArray]:
+def _thinned(fit: FitResult, codes: IntArray, room: int) -> tuple[BoolArray, BoolArray]:
     """Which old and which new rows stay in memory: all, or the same share of each group's old and new rows."""
-    total = found.n_rows + len(codes)
-    if total <= max(room, 1) and found.n_rows == len(found.target):
-        return np.ones(len(found.target), dtype=bool), np.ones(len(codes), dtype=bool)
-    drawn = np.append(found.groups.counts, (found.groups.codes < 0).sum())
-    rows = np.append(found.counts, found.n_rows - found.counts.sum())
+    total = fit.n_rows + len(codes)
+    if total <= max(room, 1) and fit.n_rows == len(fit.target):
+        return np.ones(len(fit.target), dtype=bool), np.ones(len(codes), dtype=bool)
+    drawn = np.append(fit.groups.counts, (fit.groups.codes < 0).sum())
+    rows = np.append(fit.counts, fit.n_rows - fit.counts.sum())
     before = drawn / np.maximum(rows, 1)
     share = np.minimum(before, room / total)
-    rng = np.random.default_rng([0 if found.maps is None else found.maps.seed, found.n_rows])
+    rng = np.random.default_rng([0 if fit.maps is None else fit.maps.seed, fit.n_rows])
     keep = np.divide(share, before, out=np.ones(len(share)), where=before > 0)
-    old = rng.random(len(found.target)) < keep[found.groups.codes]
+    old = rng.random(len(fit.target)) < keep[fit.groups.codes]
     return old, rng.random(len(codes)) < share[codes]
 
 
