@@ -108,9 +108,9 @@ def cut(name: str, repeat: int, pool: str, combination: str) -> Halves:
     order = np.random.default_rng(1000 + repeat).permutation(len(X))
     first, second = order[: len(X) // 2], order[len(X) // 2 :]
     fitted, raw = fit_pool(pool, X[first], seed=repeat, units=standard_units(pool, X[first]), sides=True)
-    model = learn_scores(fitted, raw, scaling="minmax", combination=combination, seed=repeat)
-    S, judged = model.scaling.transform(raw), model.scaled(X[second])
-    t = model.base(S)
+    everyone = np.ones(len(raw), dtype=bool)
+    model, S, t = learn_scores(fitted, raw, everyone, scaling="minmax", combination=combination, seed=repeat)
+    judged = model.scaled(X[second])
     return Halves(S, t, y[first].astype(float), Population.of(S, t), judged, model.base(judged), y[second])
 
 

@@ -19,10 +19,10 @@ from evenout.core.path import Target
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.adapt import OutlierScorer
 from evenout.exceptions import InputError
-from evenout.fitting.beyond import EXACT_ROWS, Partitions, open_partitions, score_partitions
 from evenout.fitting.fit import fit_rows
-from evenout.fitting.result import FitResult, attribute_bias, cost_table
-from evenout.fitting.rows import TrainingRows
+from evenout.fitting.passes import score_partitions
+from evenout.fitting.result import FitResult, attribute_bias
+from evenout.fitting.rows import EXACT_ROWS, Partitions, TrainingRows, open_partitions
 from evenout.fitting.settings import Settings
 from evenout.fitting.update import update_fit
 from evenout.groups.model import Coder
@@ -215,7 +215,7 @@ class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
         if alphas is None:
             alphas = np.unique(np.r_[0.0, found.path.grid(), found.choice.alpha])
         known = None if labels is None else read_labels(labels, len(found.target)).astype(float)
-        return cost_table(found.path, found, found.seen.share(self.contamination), np.atleast_1d(alphas), known)
+        return found.costs(found.seen.share(self.contamination), np.atleast_1d(alphas), known)
 
     def explain(
         self,

@@ -18,8 +18,7 @@ from evenout.core.ruler import RatioEstimate
 from evenout.core.types import FloatArray
 from evenout.exceptions import NoGapWarning, UnknownOutcomeWarning
 from evenout.fitting.choose import DEFAULT_REDUCTION
-from evenout.fitting.drift import Drift
-from evenout.fitting.learnt import Learnt, beside_unlearnt
+from evenout.fitting.result import Drift, Learnt, beside_unlearnt
 from evenout.groups.rules import Groups
 
 Status = Literal["assured", "on_target", "short", "no_gap", "unknown", "fixed"]
@@ -192,7 +191,7 @@ class Outcome:
     gap : str
         What differs between groups, in words.
     doubt : {"", "probable", "labels", "drift"}
-        Why the outcome is unknown; see `evenout.core.ruler.Sample` and `evenout.fitting.drift`.
+        Why the outcome is unknown; see `evenout.core.ruler.Sample` and `evenout.fitting.update`.
     drift : Drift, optional
         Groups whose latest rows differ from those before; if they could be followed, this outcome is about them.
     reduction_without_labels : float, optional

@@ -21,7 +21,7 @@ from evenout.exceptions import InputError, NoGapWarning, TargetNotReachedWarning
 from evenout.fitting.choose import FlagState, Prices, Repaired, settle_repair
 from evenout.fitting.resemblance import cross_fit_resemblance, warn_proxy
 from evenout.fitting.result import list_kept
-from evenout.fitting.rows import TrainingRows, expected_rows
+from evenout.fitting.rows import TrainingRows
 from evenout.fitting.settings import Settings
 from evenout.groups.model import ColumnTally
 from evenout.groups.read import (
@@ -619,7 +619,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
                 prices=prices,
                 flags=flags,
                 names=names,
-                counts=expected_rows(sample.members),
+                counts=rows.counts,
                 known=known,
                 left_out=rows.groups.left_out,
                 scores=repaired,

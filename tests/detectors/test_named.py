@@ -65,8 +65,8 @@ def test_only_pools_beyond_the_papers_average_by_family():
 def test_base_weights_are_those_of_the_average(name):
     """The target is linear in the scaled columns: t = S w + constant, with these weights."""
     pool, raw = fit_pool(name, rows(), seed=0)
-    model = learn_scores(pool, raw, scaling="minmax", combination="average", seed=0)
-    S = model.scaling.transform(raw)
+    everyone = np.ones(len(raw), dtype=bool)
+    model, S, _ = learn_scores(pool, raw, everyone, scaling="minmax", combination="average", seed=0)
     weights = model.base_weights()
     offset = model.base(S) - S @ weights
     assert_allclose(offset, offset[0], atol=1e-12)

@@ -11,7 +11,7 @@ import pytest
 
 from evenout import BlindRepair, FairOutlierEnsemble, GroupProbabilities
 from evenout.exceptions import TargetNotReachedWarning
-from evenout.fitting.drift import Drift
+from evenout.fitting.result import Drift
 from evenout.outcome import Outcome
 from evenout.persistence import load_model, save_model
 

@@ -179,7 +179,7 @@ def test_sampled_reference_depends_neither_on_partitions_nor_on_order(tables, en
 
 def test_rank_weights_from_the_sketch_are_within_the_stated_error(tables, engine, monkeypatch):
     table = tables(4000)
-    monkeypatch.setattr("evenout.fitting.beyond.CAPACITY", 256)
+    monkeypatch.setattr("evenout.fitting.rows.CAPACITY", 256)
     exact = _quick(reference_size=400).fit_partitions(engine(table, 5))
     for cuts in (2, 23):
         model = _quick(reference_size=400).fit_partitions(engine(table, cuts), exact_rows=100)

@@ -109,7 +109,7 @@ def test_threads_take_turns_on_a_device(monkeypatch, table):
     expected = pool.score(X)
     scorer = Scorer(pool, {}, 1, 0, Path, device="cuda")
     monkeypatch.setattr(gpu, "score", slow)
-    ready = Ready(None, X, X, None, np.zeros((len(X), 2)))
+    ready = Ready(X, X, None, np.zeros((len(X), 2)))
     with ThreadPoolExecutor(4) as threads:
         for found in threads.map(scorer.score, [ready] * 8):
             np.testing.assert_array_equal(found[:, :-2], expected)

@@ -1,6 +1,7 @@
 """Labels over partitions teach the base score as they do in memory: all of them, wherever their rows are."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from evenout import FairOutlierEnsemble, Groups
 from evenout.core.stacking import label_coverage, learn_stack
 from evenout.detectors.pool import cross_fit_pool
 from evenout.exceptions import LabelCoverageWarning
-from evenout.fitting.beyond import Partitions, Pass, open_partitions
-from evenout.fitting.rows import hashed_folds
+from evenout.fitting.passes import Pass
+from evenout.fitting.rows import Partitions, hashed_folds, open_partitions
 from evenout.fitting.settings import Settings
 from evenout.metrics import roc_auc
 from evenout.out_of_core.engines import LocalEngine, Partition
@@ -122,16 +123,16 @@ def test_each_model_learns_by_the_formula_for_all_rows_in_memory():
         rows, partitions = open_partitions(Partitions(engine, scratch, 10**6, None), settings)
         beside = {"seed": 3, "units": rows.units, "sides": True, "feature_names": list(X)}
         pool, raw, without = cross_fit_pool("paper", rows.X, rows.folds, **beside)
-        views = Pass.over(partitions, rows, settings, pool, raw, without)
+        views = Pass.over(partitions, rows, settings, pool, lambda fold: raw if fold < 0 else without(fold))
     place = {row.tobytes(): i for i, row in enumerate(rows.X)}
     home = np.array([place.get(row.tobytes(), -1) for row in X.to_numpy()])
     assert (home >= 0).sum() == len(rows.X) < N / 2
     folds = hashed_folds(pool.inside(X.to_numpy()), rows.seed)
     for fold in range(-1, 5):
         found = views.models[fold + 1]
-        scores = np.where((home >= 0)[:, None], views.reference(fold)[home], pool.score(X.to_numpy()))
+        scores = np.where((home >= 0)[:, None], views.raw(fold)[home], pool.score(X.to_numpy()))
         outside = folds != fold
-        S, t = found.untaught().of_raw(scores[outside])
+        S, t = replace(found, stack=None).of_raw(scores[outside])
         least = 0.7 if label_coverage(t, LABELS[outside]) < 0.5 else 0.3
         right = learn_stack(S, t, LABELS[outside], propensity=CHANCES[outside], least_agreement=least)
         assert found.stack.n_labels == right.n_labels

@@ -146,6 +146,6 @@ def test_without_units_no_pass_is_made_for_them(tables, engine, monkeypatch):
     table = tables(600)
     survey = survey_rows(engine(table, 3), rules=Groups(), reference_size=100, seed=0)
     assert survey.ranges is None
-    monkeypatch.setattr("evenout.fitting.beyond.learn_units", None)
+    monkeypatch.setattr("evenout.fitting.rows.learn_units", None)
     for settings in ({"standardize": False, "reference_size": 100}, {"reference_size": 600}):
         FairOutlierEnsemble("paper", random_state=0, alpha=1.0, **settings).fit_partitions(engine(table, 3))

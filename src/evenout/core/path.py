@@ -428,7 +428,7 @@ class Choice:
         Template of a warning of this `kind`; empty if there is nothing to warn of.
     kind : type of EvenoutWarning
     doubt : {"", "probable", "labels", "drift"}
-        Why the outcome cannot be known; see `evenout.core.ruler.Sample` and `evenout.fitting.drift`.
+        Why the outcome cannot be known; see `evenout.core.ruler.Sample` and `evenout.fitting.update`.
     """
 
     alpha: float

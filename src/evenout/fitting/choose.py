@@ -1,17 +1,16 @@
-"""Choose what does what is asked: an alpha for means, a rule for flags.
+"""Choose an alpha for even means, or a rule for even flags, by what is asked, and state what it reaches.
 
-Groups that are known by their probabilities leave open who of those with the same probabilities is a member. A score
-that knows more of the group than the probabilities do may then be anything within bounds (`core.ruler.mean_bounds`).
-Labels of rows that somebody chose, by a rule that is not known, say nothing of rows that nobody looked at.
+The rule for flags is ``y = t - sum_g lambda_g r_g``, where ``r_g`` is how much a row resembles group g, or what the
+columns of an ensemble predict of that by least squares; lambda is solved for (`evenout.core.flags`) on all rows and
+without each fold, and judged on held-out rows. For equal means lambda is a point on the path of the anchored problem
+whose columns are the resemblances.
 
-``y = t - sum_g lambda_g r_g``, where ``r_g`` is how much a row resembles group g, or what the columns of an ensemble
-say of that by least squares; lambda is solved for (`evenout.core.flags`) on all rows and without each fold.
-
-For equal means lambda is a place on the path of the anchored problem whose columns are the resemblances. For even flag
-rates it is solved for, and then judged on rows that it has not seen.
+Groups that are known by their probabilities leave open which of the rows with the same probabilities are members. The
+outcome of a score that knows more about the group than the probabilities do is known within bounds alone
+(`core.ruler.mean_bounds`). Labels of rows that were chosen by an unknown rule say nothing about rows without a label.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
@@ -81,10 +80,10 @@ _PROBABLE = (
 def _stated(
     choice: Choice, rows: FlagRows, V: FloatArray, share: float, asked: float | None, rates: Means, *, solved: bool
 ) -> tuple[Choice, RatioEstimate]:
-    """What was chosen, and the ratio of flag rates, as far as they can be known.
+    """The choice and the ratio of flag rates, as far as they can be known.
 
-    ``V`` (K, 1, k + 1) are the weights of what was chosen, as each fold has them, ``rates`` the flag rates by these,
-    ``asked`` is the ratio that was asked for, if one was, and a rule that was ``solved`` for is itself noisy.
+    ``V`` (K, 1, k + 1) are the chosen weights of each fold, ``rates`` the flag rates by these, ``asked`` is the ratio
+    that was asked for, if one was, and a rule that was ``solved`` for is itself noisy.
     """
     ratio = estimate_ratio(rates, solved=solved)
     doubt = rows.sample.doubt
@@ -110,7 +109,7 @@ def _stated(
 
 
 def _reduction(rows: FlagRows, V: FloatArray) -> tuple[float, float]:
-    """Bounds of the share of the bias that is gone."""
+    """Bounds of the share of the bias that is removed."""
     sample = rows.sample
     known = (sample.size > 1.0 + 1e-9)[None]
     L = sample.compared.laplacian(known, np.where(known[0], sample.total, 0.0)[None])[0]
@@ -127,7 +126,13 @@ def _reduction(rows: FlagRows, V: FloatArray) -> tuple[float, float]:
     return float(low), float(1.0 - after_low / before_high) if before_high > 0 else float("nan")
 
 
+DEFAULT_REDUCTION = 0.8
 _HALF, _CLOSE = 0.5, 0.9  # of how far the flagged stand out by the base score
+_SILENT = 0.01  # share of a group's indicator that is predicted, up to which nothing is known
+_OF_A_RULE = 1.4  # how much wider intervals of the bias are where flags are solved for: the rule itself is noisy
+_MORE = "or ScoreRepair where the group may be used, may reach more."
+_NAN = float("nan")
+_UNCHANGED = Choice(0.0, _NAN, False, _NAN, (_NAN, _NAN), 1.0)
 
 # From weights of (columns, t) of each fold (K, 1, k + 1) to flag rates on unseen rows, where there are more than memory
 # holds.
@@ -136,18 +141,10 @@ Counter = Callable[[FloatArray], Means]
 
 @dataclass(frozen=True)
 class Resemblances:
-    """Rows, and how much they look like each group.
+    """Rows, and how much they resemble each group: ``own`` (n, G) for the rule of all rows, ``without`` (K, n, G).
 
-    Parameters
-    ----------
-    rows : FlagRows
-        Their columns are the resemblances, each as seen by what has not seen the row.
-    own : array of shape (n, G)
-        For the rule of all rows.
-    without : array of shape (K, n, G)
-        For the rules without each fold.
-    count : callable, optional
-        From lambda of each fold (K, G) to flag rates, where there are more rows than these.
+    The latter are for the rules without each fold. The columns of ``rows`` are the resemblances by classifiers that
+    have not seen the row. ``count`` maps lambda of each fold (K, G) to flag rates, where there are more rows.
     """
 
     rows: FlagRows
@@ -160,10 +157,10 @@ class Resemblances:
 class EvenRule:
     """A candidate rule: lambda from all rows (G,) and from each training fold (K, G), and the held-out rows it flags.
 
-    ``flagged`` (n, 1) are these rows. ``counted`` is the ratio of flag rates among them, ``ratio`` what it is on new
-    ones, and ``noisy`` what it may be there. ``stands_out`` is how far the mean base score of the flagged is above that
-    of all rows, as a share of what it was. ``message`` is a template, empty if all is well; ``gap`` says whether the
-    base score has a gap in flag rates at all.
+    ``flagged`` (n, 1) marks these rows. ``counted`` is the ratio of their flag rates, ``ratio`` its estimate for new
+    rows, and ``noisy`` draws of it there. ``stands_out`` is how far the mean base score of the flagged is above that of
+    all rows, as a share of the same for the base score. ``message`` is a template, empty if all is well; ``gap`` says
+    whether the base score has a gap in flag rates at all.
     """
 
     own: FloatArray
@@ -179,7 +176,7 @@ class EvenRule:
 
     @classmethod
     def solve(cls, looks: Resemblances, share: float, aim: float) -> "EvenRule":
-        """The best rule of a ratio, 0 for the base score itself."""
+        """Solve for the best rule of a ratio; 0 is the base score itself."""
         rows, n_groups = looks.rows, looks.own.shape[1]
         own, without = np.zeros(n_groups), np.zeros((len(looks.without), n_groups))
         if aim > 0:
@@ -197,7 +194,7 @@ class EvenRule:
         return cls(own, without, rows.flagged(V, share), counted, ratio, noisy, stands_out)
 
     def reaches(self, asked: float, *, promised: bool) -> bool:
-        """Whether new rows get what is asked, as far as can be known; or, not ``promised``, whether the counts do."""
+        """Whether new rows get the ratio asked for, as far as can be known; or, not ``promised``, whether counts do."""
         missing = expected_shortfall(asked, self.counted.value, self.counted.error)
         if promised:
             missing = float(np.maximum(asked - self.noisy, 0.0).mean())
@@ -205,7 +202,7 @@ class EvenRule:
         return missing <= SHORTFALL and low >= asked / 2.0 and self.stands_out >= _HALF
 
     def missed(self, hint: str) -> "EvenRule":
-        """The rule with a message: what was reached, as the outcome states it, and at which price."""
+        """The rule with a message that says what was reached, as the outcome states it, and at which price."""
         reached = (
             "no step away from the base score is worth its own standard error and leaves the flagged standing out, "
             "so it is kept as it is"
@@ -220,25 +217,15 @@ class EvenRule:
 
 
 def even_rule(looks: Resemblances, share: float, asked: float, hint: str) -> EvenRule:
-    """Solve for even flag rates.
+    """Solve for even flag rates of the ``share`` of rows that is flagged; ``hint`` ends the message where it is missed.
 
-    The programme is solved for the ratio that is asked for. Where rows that it has not seen do not show it, for larger
-    ones. A request counts as met if, by what these rows show, no more than 0.05 of it is missing on average, and half
-    of it is reached even at the lower end of the interval. And the flagged must stand out: their mean base score must
-    be above that of all rows by half of what it was at least, for a rule that flags ordinary rows is even for a wrong
-    reason. Where none is met, the first rule is taken whose counts alone show what is asked, though chance may have
-    made them. Where there is none, going on must pay: smaller ratios are solved for too, and the least even rule is
-    taken that is within one standard error of the most even one, among those whose flagged stand out by nine tenths.
-
-    Parameters
-    ----------
-    looks : Resemblances
-    share : float
-        Of the rows that is flagged.
-    asked : float
-        The ratio.
-    hint : str
-        What may reach more, as the last sentence of a message.
+    The programme is solved for the ratio that is asked for and, where held-out rows do not show it, for larger ones. A
+    request counts as met if, by held-out rows, at most 0.05 of it is missing on average, and half of it is reached even
+    at the lower end of the interval. And the flagged must stand out: their mean base score must be above that of all
+    rows by at least half of the same for the base score, for a rule that flags ordinary rows is even for a wrong
+    reason. If no rule meets that, the first one is taken whose counts alone show the ratio, though perhaps by chance.
+    If there is none, going further must pay: smaller ratios are solved for too, and among the rules whose flagged stand
+    out by nine tenths, the least even one is taken that is within one standard error of the most even one.
     """
     base = EvenRule.solve(looks, share, 0.0)
     p = flag_p_value(looks.rows, share)
@@ -268,18 +255,10 @@ def _no_gap_in_flags(p: float, *anyway: str) -> str:
 def even_columns(
     rows: FlagRows, moving: IntArray, share: float, asked: float, hint: str, count: Counter | None = None
 ) -> tuple[EvenRule, FlagRule, tuple[float, float] | None]:
-    """Solve for even flag rates by what some columns say of the groups; lambda, and the weights that it makes.
+    """Solve for even flag rates by what the ``moving`` columns predict of the groups.
 
-    And the other optimum at this ratio (`other_optimum`), if any column moves.
-
-    Parameters
-    ----------
-    rows : FlagRows
-    moving : array of int
-        The columns that may move.
-    share, asked, hint : see `even_rule`
-    count : callable, optional
-        Counts flags among more rows than these.
+    Returns the rule (`even_rule`), the weights that its lambda makes and, if any column moves, the other optimum at
+    this ratio (`other_optimum`). ``count`` counts flags among more rows than these.
     """
     k, K = rows.S.shape[1], int(rows.folds.max()) + 1
 
@@ -290,31 +269,27 @@ def even_columns(
     own, B = learnt(rows.S[:, moving], np.ones(len(rows.t), dtype=bool), rows.sample)
     outside = [rows.folds != f for f in range(K)]
     parts = [learnt(rows.without(f)[:, moving], of, rows.sample.of(of)) for f, of in enumerate(outside)]
+    without, maps = np.stack([r for r, _ in parts]), [B for _, B in parts]
 
-    def weights(prices: FloatArray, B: FloatArray) -> FloatArray:
-        of_columns = np.zeros(k)
-        of_columns[moving] = -B @ prices
-        return of_columns
+    def weights(prices: FloatArray, maps: Sequence[FloatArray]) -> FloatArray:
+        """Weights of the columns (m, k) by lambda (m, G) and maps from columns to groups."""
+        V = np.zeros((len(prices), k))
+        V[:, moving] = [-B @ own for B, own in zip(maps, prices, strict=True)]
+        return V
 
-    def of_folds(without: FloatArray) -> FloatArray:
-        return np.stack([weights(prices, part[1]) for prices, part in zip(without, parts, strict=True)])
-
-    def counted(without: FloatArray) -> Means:
-        rates = count(np.column_stack([of_folds(without), np.ones(K)])[:, None])  # type: ignore[misc]
+    def counted(prices: FloatArray) -> Means:
+        rates = count(np.column_stack([weights(prices, maps), np.ones(K)])[:, None])  # type: ignore[misc]
         return replace(rates, compared=rows.sample.compared)
 
-    held = np.zeros_like(own)
-    for f, (r, _) in enumerate(parts):
-        held[rows.folds == f] = r[rows.folds == f]
-    shown = FlagRows(held, rows.t, rows.sample, rows.folds, n_rows=rows.n_rows)
-    looks = Resemblances(shown, own, np.stack([r for r, _ in parts]), None if count is None else counted)
+    held = FlagRows(without[rows.folds, np.arange(len(own))], rows.t, rows.sample, rows.folds, n_rows=rows.n_rows)
+    looks = Resemblances(held, own, without, None if count is None else counted)
     even = even_rule(looks, share, asked, hint)
     other = other_optimum(looks, even.own, share) if even.own.any() else None
-    return even, FlagRule(weights(even.own, B), of_folds(even.without)), other
+    return even, FlagRule(weights(even.own[None], [B])[0], weights(even.without, maps)), other
 
 
 def require_compared(rows: FlagRows, sample: Sample, *, asked: bool) -> None:
-    """Where flag rates are asked for: say how many groups of a stratum have few flagged rows; refuse if all have."""
+    """Where flag rates are asked for: warn of groups within strata with few flagged rows; refuse if all have few."""
     every, some = sample.compared.pairs.any(axis=0), rows.sample.compared.pairs.any(axis=0)
     if asked and (every & ~some).any() and some.any():
         text = (
@@ -331,7 +306,7 @@ def require_compared(rows: FlagRows, sample: Sample, *, asked: bool) -> None:
 
 
 def other_optimum(looks: Resemblances, own: FloatArray, share: float) -> tuple[float, float]:
-    """What the rule of fewest changes keeps of the list, at the ratio that lambda ``own`` has; and whom it flags."""
+    """Share of the list that the rule of fewest changes keeps, at the ratio of lambda ``own``; mean score it flags."""
     rows = looks.rows
     y = rows.t - looks.own @ own
     counted = float(rows.ratio(y[:, None] > top_threshold(y[:, None], share, rows.sample.weight))[0])
@@ -341,16 +316,9 @@ def other_optimum(looks: Resemblances, own: FloatArray, share: float) -> tuple[f
 def flag_price(
     t: FloatArray, before: BoolArray, after: BoolArray, other: tuple[float, float] | None
 ) -> dict[str, float]:
-    """What a score costs at the threshold; see ``flag_price_`` of `evenout.BlindRepair`.
+    """The price of a score at the threshold; see ``flag_price_`` of `evenout.BlindRepair`.
 
-    Parameters
-    ----------
-    t : array of shape (n,)
-        The base score.
-    before, after : arrays of shape (n,)
-        Whom the base score and the other one flag.
-    other : pair of float, optional
-        See `other_optimum`.
+    ``before`` and ``after`` (n,) mark the rows that the base score ``t`` and the other one flag; see `other_optimum`.
     """
     cost = {
         "mean_score_before": float(t[before].mean()) if before.any() else float("nan"),
@@ -375,16 +343,7 @@ def fold_weights(without: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Prices:
-    """lambda, and what may be said of it.
-
-    Parameters
-    ----------
-    own : array of shape (G,)
-        For new rows.
-    without : array of shape (K, G)
-        As solved without each fold.
-    choice : Choice
-    """
+    """lambda for new rows, ``own`` (G,), and as solved ``without`` each fold (K, G); and the statement about it."""
 
     own: Annotated[FloatArray, "G"]
     without: Annotated[FloatArray, "K G"]
@@ -395,7 +354,7 @@ class Prices:
         return t - np.einsum("ig,g->i", r, self.own) if self.own.any() else t.copy()
 
     def reduction(self, path: TradeoffPath) -> float:
-        """Share of the bias that is gone on unseen rows; NaN without a gap."""
+        """Share of the bias that is removed on unseen rows; NaN without a gap."""
         if not path.gap_detected or not np.isnan(self.choice.alpha):
             return self.choice.reached
         return float(path.towards(FlagRule(-self.own, -self.without)).reduction(1.0))
@@ -403,15 +362,9 @@ class Prices:
 
 @dataclass(frozen=True)
 class FlagState:
-    """Whom a score flags before and after.
+    """Flag rates (G, 2) of a score before and after its repair, counted on held-out rows, and their ratio.
 
-    Parameters
-    ----------
-    rates : array of shape (G, 2)
-        Share of each group, counted on rows that nothing has seen.
-    ratio : RatioEstimate
-    cost : dict of str to float
-        See ``flag_price_`` of `evenout.BlindRepair`.
+    ``cost`` is ``flag_price_`` of `evenout.BlindRepair`.
     """
 
     rates: Annotated[FloatArray, "G 2"]
@@ -421,7 +374,7 @@ class FlagState:
 
 @dataclass(frozen=True)
 class Repaired:
-    """All that a repair has learnt; ``model``, ``path`` and ``flags`` are None without two groups to compare.
+    """Everything that a repair has learnt; ``model``, ``path`` and ``flags`` are None without two groups to compare.
 
     ``names``, ``counts`` and ``known`` are of the groups that are compared; the rest is as in `evenout.BlindRepair`.
     """
@@ -439,7 +392,7 @@ class Repaired:
     score_name: str | None
 
     def check(self) -> None:
-        """Its parts are of the same groups."""
+        """Require that all parts are of the same groups."""
         G, n_folds = len(self.names), 0 if self.path is None else self.path.cross.n_folds
         require(len(self.counts) == G, "names", "has the wrong length")
         require(self.prices.without.shape == (n_folds, G), "prices", "has the wrong shape")
@@ -450,7 +403,7 @@ class Repaired:
             require(len(self.flags.rates) == G, "flags", "has the wrong shape")
 
     def filled(self, n_features: int) -> "Repaired":
-        """Out of a file, after it was held against the columns of a fit."""
+        """The repair, read from a file, after a check against the columns of a fit."""
         if self.model is not None:
             self.model.fits(n_features + 1)  # the score is a column too
         return self
@@ -459,25 +412,26 @@ class Repaired:
 def settle_repair(
     settings: Settings, path: TradeoffPath, cross: CrossFitted, t: FloatArray, sample: Sample
 ) -> tuple[Prices, FlagState]:
-    """Do what is asked of a given score t by how much rows resemble each group: lambda, and whom that flags."""
+    """Choose lambda for a given score t, by how much rows resemble each group, and state its flag rates."""
     share, asked = flagged_share(settings.contamination, len(t)), settings.flag_rate_ratio
-    rows = cross.held(t, sample, share)
+    held, other = cross.without[cross.folds, np.arange(len(t))], None
+    rows = FlagRows(held, t, sample, cross.folds).narrowed(share)
     require_compared(rows, sample, asked=asked is not None)
-    looks, nan, other = Resemblances(rows, cross.own, cross.without), float("nan"), None
     silent = " (these say next to nothing of the groups)" if float(cross.known.max()) < _SILENT else ""
-    hint = f"features{silent}, or ScoreRepair where the group may be used, may reach more."
+    hint = f"features{silent}, {_MORE}"
     if asked is None:
         wanted = DEFAULT_REDUCTION if settings.bias_reduction is None else settings.bias_reduction
         choice = choose(path, wanted, "unseen", settings.confidence, least=HALF_SHARED, more=hint, anyway="")
         v, V = path.weights(choice.alpha), path.fold_weights(np.array([choice.alpha]), "unseen")[:, 0, :-1]
         own, without = (cross.model.levelled(-v), -V) if v.any() else (np.zeros_like(v), np.zeros_like(V))
     else:
+        looks = Resemblances(rows, cross.own, cross.without)
         even = even_rule(looks, share, asked, f"Other {hint}")
         own, without, y = even.own, even.without, t - cross.own @ even.own
         correlation = float(np.corrcoef(t, y)[0, 1]) if y.std() > 0 and t.std() > 0 else 0.0
         kind = TargetNotReachedWarning if even.gap else NoGapWarning
         close = correlation if own.any() else 1.0
-        choice = Choice(nan, asked, even.met, nan, (nan, nan), close, even.message, kind)
+        choice = Choice(_NAN, asked, even.met, _NAN, (_NAN, _NAN), close, even.message, kind)
         other = other_optimum(looks, own, share) if rows.compares.any() else None
     V, solved = fold_weights(without), asked is not None and bool(without.any())
     rates = sample.means(rows.flagged(np.concatenate([rows.base(), V], axis=1), share))
@@ -489,15 +443,10 @@ def settle_repair(
     return prices, FlagState(rates, ratio, flag_price(t, before, after, other))
 
 
-DEFAULT_REDUCTION = 0.8
-_SILENT = 0.01  # share of a group's indicator that is predicted, up to which nothing is known
-_OF_A_RULE = 1.4  # how much wider intervals of the bias are where flags are solved for: the rule itself is noisy
-
-
 def open_tradeoffs(settings: Settings, cross: CrossFit, resembling: int = 0) -> TradeoffPath:
-    """Every trade-off. What is meant for unseen rows is solved against sampling noise.
+    """The path of all trade-offs, solved against sampling noise where it is meant for unseen rows.
 
-    So many of the last columns, ``resembling``, say how much rows resemble each group.
+    The last ``resembling`` columns are how much rows resemble each group.
     """
     rules: dict[str, Any] = {"method": settings.method, "noise_aware": settings.judged_on == "unseen"}
     columns = Columns(settings.correction, resembling)
@@ -505,7 +454,7 @@ def open_tradeoffs(settings: Settings, cross: CrossFit, resembling: int = 0) -> 
 
 
 class Decision(NamedTuple):
-    """The way to what is asked, the place on it, and the ratio of flag rates and the price of flags there."""
+    """A path, the choice on it, and the ratio of flag rates and the price of flags there."""
 
     path: TradeoffPath
     choice: Choice
@@ -514,27 +463,24 @@ class Decision(NamedTuple):
 
 
 def settle(settings: Settings, path: TradeoffPath, rows: FlagRows, count: Counter | None = None) -> Decision:
-    """Do what is asked, along the path or by a rule for flags.
+    """Choose by what is asked, along the path or by a rule for flags.
 
     Flags are counted among the rows, or by ``count`` among more rows than these.
     """
-    path, whole, unseen = (
-        path.towards(None) if path.rule is not None else path,
-        rows.sample,
-        settings.judged_on == "unseen",
-    )
+    unseen, whole = settings.judged_on == "unseen", rows.sample
+    path = path if path.rule is None else path.towards(None)
     share, asked = rows.share(settings.contamination), settings.flag_rate_ratio
     rows = rows.narrowed(share)
     require_compared(rows, whole, asked=asked is not None and unseen)
+    judged = rows if unseen else replace(rows, folds=np.zeros_like(rows.folds))
     if path.cross.whole.n_groups < 2 or not rows.compares.any():
-        return Decision(path, choose_place(settings, path, rows), RatioEstimate.unknown(), {})
+        return Decision(path, choose_place(settings, path, judged), RatioEstimate.unknown(), {})
     moving, other = _moving(settings, path), None
     if asked is not None and len(moving):
         path, choice, other = _solved(settings, path, rows, moving, asked, count)
     else:
-        choice = choose_place(settings, path, rows)
+        choice = choose_place(settings, path, judged)
     V = path.fold_weights(np.array([choice.alpha]), settings.judged_on)
-    judged = rows if unseen else replace(rows, folds=np.zeros_like(rows.folds))
     before, after = judged.flagged(np.concatenate([judged.base(), V], axis=1), share).T
     rates = judged.measured(V, share)
     if count is not None and unseen:
@@ -546,79 +492,78 @@ def settle(settings: Settings, path: TradeoffPath, rows: FlagRows, count: Counte
 def _solved(
     settings: Settings, path: TradeoffPath, rows: FlagRows, moving: IntArray, asked: float, count: Counter | None
 ) -> tuple[TradeoffPath, Choice, tuple[float, float] | None]:
-    """The way to the rule that is solved for even flags, its end, at 1, and the other optimum."""
-    share, hint = rows.share(settings.contamination), _hint(settings.correction)
-    even, rule, other = even_columns(rows, moving, share, asked, hint, count)
-    rule = _in_own_units(rule, path, rows)
+    """The path to the rule that is solved for even flags, its end, at 1, and the other optimum.
+
+    The rule was solved on held-out scores. Without a fold, scores range a little less far, so that the same row scores
+    a little higher; resemblance has no such unit. So the rule's weights of resemblance are scaled to the whole fit.
+    """
+    share, other_way = rows.share(settings.contamination), "Other features"
+    other_way = "{correction='resemblance'}" if settings.correction == "weights" else other_way
+    even, rule, other = even_columns(rows, moving, share, asked, f"{other_way}, {_MORE}", count)
+    total, mass = path.cross.whole.total[0], rows.sample.weight
+    spread = np.sqrt(max(total[-1, -1] / total[0, 0] - (total[0, -1] / total[0, 0]) ** 2, 0.0))
+    held = np.sqrt(np.average((rows.t - np.average(rows.t, weights=mass)) ** 2, weights=mass))
+    free = path.columns.free(len(rule.own))
+    rule = replace(rule, own=np.where(free, rule.own * (spread / held if held > 0 else 1.0), rule.own))
     path = path.towards(rule) if rule.own.any() else path
     choice = _given(settings, path, float(rule.own.any()), _OF_A_RULE)
     if not even.gap:
-        nan = float("nan")
-        choice = replace(choice, reached=nan, interval=(nan, nan), kind=NoGapWarning)
+        choice = replace(choice, reached=_NAN, interval=(_NAN, _NAN), kind=NoGapWarning)
     return path, replace(choice, asked=asked, met=even.met, message=even.message), other
 
 
 def _moving(settings: Settings, path: TradeoffPath) -> IntArray:
-    """The columns by which flag rates are solved for: those that no constraint is about."""
+    """The columns by which flag rates are solved for: those without a constraint."""
     k = path.cross.whole.n_detectors
     parity = all(isinstance(notion, DemographicParity) for notion in settings.fairness)
     if settings.method == "published" or settings.judged_on == "training" or not parity:
         return np.zeros(0, dtype=np.intp)
-    own = path.columns.moving(k)
-    return own if settings.weights == "free" else own[path.columns.free(k)[own]]
+    columns = path.columns.moving(k)
+    return columns if settings.weights == "free" else columns[path.columns.free(k)[columns]]
 
 
 def choose_place(settings: Settings, path: TradeoffPath, rows: FlagRows) -> Choice:
     """The alpha on the path that does what is asked; flags are counted among the rows."""
-    if path.cross.whole.n_groups < 2:  # nobody to compare, which has been said
-        nan = float("nan")
-        return Choice(0.0, nan, False, nan, (nan, nan), 1.0)
+    if path.cross.whole.n_groups < 2:  # nobody to compare, as a warning has said
+        return _UNCHANGED
     if settings.alpha is not None:
         return _given(settings, path, float(settings.alpha))
     if settings.flag_rate_ratio is not None:
         return _by_flags(settings, path, rows, settings.flag_rate_ratio)
     asked = DEFAULT_REDUCTION if settings.bias_reduction is None else settings.bias_reduction
-    if settings.correction == "weights":
-        return choose(path, asked, settings.judged_on, settings.confidence)
-    more = _hint(settings.correction).replace("Other ", "")
-    return choose(path, asked, settings.judged_on, settings.confidence, least=HALF_SHARED, more=more)
+    rules: dict[str, Any] = (
+        {} if settings.correction == "weights" else {"least": HALF_SHARED, "more": f"features, {_MORE}"}
+    )
+    return choose(path, asked, settings.judged_on, settings.confidence, **rules)
 
 
 def _given(settings: Settings, path: TradeoffPath, alpha: float, wider: float = 1.0) -> Choice:
-    """What may be said of an alpha that was not chosen here, its interval so much wider."""
-    nan = float("nan")
-    reached, interval = nan, (nan, nan)
+    """The statement about an alpha that was not chosen here, its interval wider by a factor."""
+    reached, interval = _NAN, (_NAN, _NAN)
     if path.gap_detected:
         reached = float(path.reduction(alpha, settings.judged_on))
         if settings.judged_on == "unseen":
             low, high = map(float, path.reduction_interval(alpha))
             middle = min(max(reached, low), high)
             interval = middle - wider * (middle - low), min(middle + wider * (high - middle), max(high, 1.0))
-    return Choice(alpha, nan, True, reached, interval, float(path.correlation(alpha)))
+    return Choice(alpha, _NAN, True, reached, interval, float(path.correlation(alpha)))
 
 
 def _by_flags(settings: Settings, path: TradeoffPath, rows: FlagRows, asked: float) -> Choice:
-    """The smallest alpha of the path of means with an even enough share of flagged rows, where none is solved for.
-
-    First, whether there is a gap at all.
-    """
+    """The smallest alpha of the path of means with even enough flag rates, where no rule is solved for."""
     share = rows.share(settings.contamination)
-    if settings.judged_on == "training":
-        rows = replace(rows, folds=np.zeros_like(rows.folds))
     p = flag_p_value(rows, share)
     if p > SIGNIFICANCE:
-        nan = float("nan")
-        return Choice(0.0, asked, False, nan, (nan, nan), 1.0, _no_gap_in_flags(p), NoGapWarning)
+        return replace(_UNCHANGED, asked=asked, message=_no_gap_in_flags(p), kind=NoGapWarning)
 
-    def ratios(alphas: FloatArray) -> FloatArray:
-        return rows.ratio(rows.flagged(path.fold_weights(alphas, settings.judged_on), share))
+    def flagged(alphas: FloatArray) -> BoolArray:
+        return rows.flagged(path.fold_weights(alphas, settings.judged_on), share)
 
-    alpha = least_alpha(path, ratios, asked)
+    alpha = least_alpha(path, lambda alphas: rows.ratio(flagged(alphas)), asked)
     met = alpha is not None
     if alpha is None:
         alphas = close_alphas(path)
-        flagged = rows.flagged(path.fold_weights(alphas, settings.judged_on), share)
-        alpha = float(alphas[first_even(rows, flagged)])
+        alpha = float(alphas[first_even(rows, flagged(alphas))])
     given = _given(settings, path, alpha)
     message = (
         f"{{flag_rate_ratio=:g}} is not reached on {settings.judged_on} rows with these detectors: {{ratio:.2f}} is, "
@@ -627,22 +572,3 @@ def _by_flags(settings: Settings, path: TradeoffPath, rows: FlagRows, asked: flo
         "({detectors='diverse'}), or ScoreRepair where the group may be used, may reach more."
     )
     return replace(given, asked=asked, met=met, message="" if met else message)
-
-
-def _in_own_units(rule: FlagRule, path: TradeoffPath, rows: FlagRows) -> FlagRule:
-    """The rule for the scores of the whole fit, where it was solved on rows as they are seen by what has not seen them.
-
-    Without a fold, scores range a little less far, so that the same row scores a little higher; resemblance has no such
-    unit. So its weights are taken back by as much.
-    """
-    total, mass = path.cross.whole.total[0], rows.sample.weight
-    spread = np.sqrt(max(total[-1, -1] / total[0, 0] - (total[0, -1] / total[0, 0]) ** 2, 0.0))
-    seen = np.sqrt(np.average((rows.t - np.average(rows.t, weights=mass)) ** 2, weights=mass))
-    free = path.columns.free(len(rule.own))
-    return replace(rule, own=np.where(free, rule.own * (spread / seen if seen > 0 else 1.0), rule.own))
-
-
-def _hint(correction: str) -> str:
-    """What may reach more."""
-    other = "{correction='resemblance'}" if correction == "weights" else "Other features"
-    return f"{other}, or ScoreRepair where the group may be used, may reach more."

@@ -1,55 +1,71 @@
-"""Passes over partitions: scores, sums, flags, labels.
+"""Passes over partitions: scores, sums, flags and labels of more rows than memory holds.
 
-A partition is scored once, by all threads or a GPU, while the next ones are read. Its raw scores are kept in a scratch
-file, and the later passes walk through that file, or score the partition again where the file is lost. Sums over
-partitions are sums over rows, so what comes out is what all rows in memory would give.
+Detectors are fitted on a reference in memory (`evenout.fitting.rows.open_partitions`). A partition is scored once, by
+all threads or a GPU, while the next ones are read. Its raw scores are kept in a scratch file; later passes read that
+file, or score the partition again where the file is lost. Sums over partitions are sums over rows, so a pass gives
+what all rows in memory would give.
 
-Passes see the rows through several models at a time: the first was learnt on all rows, and the one at place ``f + 1``
-without the rows of fold f.
-
-Labelled rows are few, so they fit into memory where all rows do not. A model without a fold learns from the labels
-outside of it. Rows of the reference are then scored by detectors without the fold, as in memory; no detector has seen
-the others.
+A pass sees the rows through several models at a time: the first was learnt on all rows, the one at index ``f + 1``
+without the rows of fold f. No statement about unseen rows may rest on rows that a detector has seen: a row of the
+reference is scored by detectors fitted without its fold, and any other row by all detectors, none of which has seen it.
+The same holds for the classifiers of resemblance, in sums over all rows too. Scaling, base ensemble and weights are
+learnt from all rows outside the fold. Labelled rows are few, so they fit into memory where all rows do not.
 """
 
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import cache, partial, reduce
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csc_array
 
 from evenout import gpu
+from evenout.core.base_score import learn_scaling
 from evenout.core.cells import Cells, collect_cells
 from evenout.core.content import N_FOLDS, row_numbers
+from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.problem import Mixture
+from evenout.core.ruler import Means
 from evenout.core.sketch import QuantileSketch
 from evenout.core.stacking import Population, label_floor
-from evenout.core.types import FloatArray, IntArray
+from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
+from evenout.detectors.family import Without
 from evenout.detectors.pool import FittedPool
 from evenout.exceptions import InputError, warn
+from evenout.fitting.choose import Counter
 from evenout.fitting.resemblance import FittedResemblance
-from evenout.fitting.rows import hashed_folds
-from evenout.fitting.score_model import KnownLabels, ScoreModel
+from evenout.fitting.rows import Partitions, TrainingRows, hashed_folds
+from evenout.fitting.score_model import KnownLabels, ScoreModel, learn_scores
+from evenout.fitting.settings import Settings
 from evenout.groups.model import Coder, Grouping
-from evenout.out_of_core.engines import Engine, Partition, PartitionRows, Staged, read_rows
+from evenout.out_of_core.engines import Engine, Partition, Staged, read_rows
 from evenout.out_of_core.parquet import scores_file
 
+if TYPE_CHECKING:
+    from evenout.fitting.result import FitResult
+
 BLOCK = 65536  # rows of kept scores that are worked on together
+MOST = 100_000  # labelled rows that are learnt from
+_UNIT = np.array([[0.0], [1.0]])
 _ON_DEVICE = Lock()  # threads of a worker take turns: side by side they would be no faster, and need its memory twice
+
+T = TypeVar("T")
 
 
 class ScoredBlock(NamedTuple):
-    """Consecutive rows: raw scores (b, k), columns as numbers (b, c), codes of the groups (b,), folds (b,), labels.
+    """Consecutive rows: raw scores (b, k), encoded columns (b, c), group codes (b,), folds (b,), labels (b, 4 or 0).
 
-    What is known of labels has the columns of `Scorer.known`, (b, 4), or none.
+    The columns about labels are the label, its propensity, a number in [0, 1] by content, and the row's index in
+    `Scorer.seen`, -1 if it is not there.
     """
 
     raw: FloatArray
@@ -60,35 +76,21 @@ class ScoredBlock(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A partition that only its detectors have not seen yet.
+    """The rows of a partition, ready to be scored: X (m, d), and X as the named pools see it, ``content``.
 
-    Attributes
-    ----------
-    part : Partition
-    X : array of shape (m, d)
-    content : array of shape (m, c)
-        X as the named pools see it.
-    labels : array of objects, (m,), or None
-        The name of each row's group, for detectors that use it.
-    beside : array of shape (m, c)
-        What stands behind the raw scores, in the order of `Scorer.score`.
+    ``labels`` (m,) are the names of the rows' groups, for detectors that use them; ``beside`` (m, c) is everything that
+    stands behind the raw scores, in the order of `Scorer.score`.
     """
 
-    part: Partition
     X: FloatArray
     content: FloatArray
     labels: Any
     beside: FloatArray
 
 
-def content_in_group(content: FloatArray, codes: IntArray, seed: int) -> npt.NDArray[np.uint64]:
-    """A number that rows of the same content and group share, shape (n,): every detector scores them alike."""
-    return row_numbers(np.column_stack([content, codes]), seed)
-
-
 @dataclass(frozen=True)
 class Scorer:
-    """What turns a partition into raw scores, and where these are kept.
+    """Turns a partition into raw scores, and keeps these.
 
     Parameters
     ----------
@@ -99,13 +101,13 @@ class Scorer:
     scratch : callable
         Returns the folder for kept scores.
     coder : Coder, optional
-        Makes numbers of protected and other columns.
-    seen : array of uint64, rising, optional
-        `content_in_group` of the reference; if given, labels are kept too.
+        Encodes protected and other columns as numbers.
+    seen : array of uint64, ascending, optional
+        `row_numbers` of the reference by content and group; if given, labels are kept too.
     resemblance : FittedResemblance, optional
         Its columns stand behind those of the detectors.
-    learnt_from : pair of arrays, (m,) of uint64, rising, and (m, G), optional
-        `row_numbers` of the contents that resemblance was learnt from, and what classifiers say of them that have not
+    learnt_from : pair of arrays, (m,) of uint64, ascending, and (m, G), optional
+        `row_numbers` of the rows that resemblance was learnt from, and their resemblance by classifiers that have not
         seen them.
     device : {"cpu", "cuda"}
         Where detectors score: a GPU of the machine that has the partition. Resemblance stays on the CPU.
@@ -136,12 +138,15 @@ class Scorer:
                 raise InputError("machine {machine!r}: {error}", machine=platform.node(), error=error) from None
         rows = read_rows(part, self.coder)
         labels, content = rows.labels() if rows.names else None, self.pool.inside(rows.X)
-        codes, folds = rows.codes(self.codes), hashed_folds(content, self.seed)
-        beside = np.column_stack([rows.numbers, self.known(rows, content, codes), codes, folds])
-        return Ready(part, rows.X, content, labels, beside)
+        codes = rows.codes(self.codes)
+        beside: list[AnyArray] = [rows.numbers]
+        if self.seen is not None:
+            numbers = row_numbers(np.column_stack([content, codes]), self.seed)  # equal rows are scored alike
+            beside += [rows.known(), numbers / 2.0**64, _indices(numbers, self.seen)]
+        return Ready(rows.X, content, labels, np.column_stack([*beside, codes, hashed_folds(content, self.seed)]))
 
     def score(self, ready: Ready) -> FloatArray:
-        """Raw scores, columns as numbers, what is `known`, and last the codes of groups and the folds."""
+        """Raw scores, encoded columns, columns about labels, and last the codes of groups and the folds."""
         if not len(ready.X):
             return np.empty((0, self.n_columns + ready.beside.shape[1]))
         machine: dict[str, Any] = {"n_threads": self.n_threads, "device": self.device}
@@ -149,21 +154,11 @@ class Scorer:
             raw = [self.pool.score(ready.X, sensitive_features=ready.labels, content=ready.content, **machine)]
         if self.resemblance is not None:
             raw.append(self.resemblance.of(ready.X))
-        if self.learnt_from is not None:  # what a row is told by must not have seen it
+        if self.learnt_from is not None:  # a row's resemblance must come from classifiers that have not seen it
             numbers, unseen = self.learnt_from
-            place = _place(row_numbers(ready.content, self.seed), numbers)
-            raw[-1][place >= 0] = unseen[place[place >= 0]]
+            index = _indices(row_numbers(ready.content, self.seed), numbers)
+            raw[-1][index >= 0] = unseen[index[index >= 0]]
         return np.column_stack([*raw, ready.beside])
-
-    def known(self, rows: PartitionRows, content: FloatArray, codes: IntArray) -> FloatArray:
-        """What is known of labels, (m, 4): label, propensity, a number in [0, 1] by content, and place in ``seen``.
-
-        The place is -1 for a row that is not in the reference. No column if labels are not kept.
-        """
-        if self.seen is None:
-            return np.empty((len(content), 0))
-        numbers = content_in_group(content, codes, self.seed)
-        return np.column_stack([rows.known(), numbers / 2.0**64, _place(numbers, self.seen)])
 
     def keep(self, part: Partition, table: FloatArray) -> dict[int, Path]:
         """Write the scores of a partition to a file that appears whole; none if there is no room."""
@@ -174,44 +169,27 @@ class Scorer:
             return {part.index: Path(name)}
         return {}
 
-    def find(self, part: Partition, files: Mapping[int, Path]) -> Ready | FloatArray:
-        """The kept scores of a partition, as they lie on disk; or its rows, to be scored again."""
-        try:
-            table: FloatArray = np.load(files[part.index], mmap_mode="r")
-        except (KeyError, OSError, ValueError):
-            return self.read(part)
-        return table
-
     def blocks(self, table: FloatArray) -> Iterator[ScoredBlock]:
-        """The rows of a partition that is scored."""
+        """The rows of a scored partition; one empty block if it has none."""
         k = self.n_columns
         last = table.shape[1] - 2 - (0 if self.seen is None else 4)
-        for start in range(0, len(table), BLOCK):
+        for start in range(0, max(len(table), 1), BLOCK):
             block = np.array(table[start : start + BLOCK])
             codes, folds = block[:, -2:].T.astype(np.intp)
             yield ScoredBlock(block[:, :k], block[:, k:last], codes, folds, block[:, last:-2])
 
 
-def _place(numbers: npt.NDArray[np.uint64], among: npt.NDArray[np.uint64]) -> IntArray:
-    """The place of each number among rising ones, -1 if it is not there."""
-    place = np.minimum(np.searchsorted(among, numbers), len(among) - 1)
-    return np.where(among[place] == numbers, place, -1)
-
-
-T = TypeVar("T")
+def _indices(numbers: npt.NDArray[np.uint64], among: npt.NDArray[np.uint64]) -> IntArray:
+    """The index of each number among ascending ones, -1 if it is not there."""
+    index = np.minimum(np.searchsorted(among, numbers), len(among) - 1)
+    return np.where(among[index] == numbers, index, -1)
 
 
 @dataclass(frozen=True)
 class RawScores:
-    """Where the raw scores of each partition are kept, and their extremes by fold and column.
+    """The file of each partition's raw scores, by index, and their extremes (K, k) by fold and column.
 
-    Parameters
-    ----------
-    files : mapping
-        From a partition's index to its file.
-    low, high : arrays of shape (K, k)
-    kept : bool
-        Whether there was room for all of them.
+    ``kept``: whether there was room for all of them.
     """
 
     files: Mapping[int, Path]
@@ -230,37 +208,11 @@ class RawScores:
 
 
 @dataclass(frozen=True)
-class BaseScores:
-    """The base score of all rows, or of those outside of a fold: ranks and extremes."""
-
-    sketch: QuantileSketch
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, scores: FloatArray, capacity: int | None) -> "BaseScores":
-        """Summarise scores of shape (n,)."""
-        low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
-        return cls(QuantileSketch.of(scores, capacity), float(low), float(high))
-
-    def __add__(self, other: "BaseScores") -> "BaseScores":
-        low, high = min(self.low, other.low), max(self.high, other.high)
-        return BaseScores(self.sketch + other.sketch, low, high)
-
-
-@dataclass(frozen=True)
 class Walks:
     """Scored partitions that can be walked through again and again.
 
-    Parameters
-    ----------
-    engine : Engine
-    scorer : Scorer
-        Shared with the workers.
-    files : mapping
-        Where the scores of a partition are kept, if they are; shared too.
-    kept : bool
-        Whether all of them are: else partitions are read and scored on the way.
+    ``scorer``, and ``files`` of kept scores by the index of the partition, are shared with the workers. ``kept``:
+    whether all partitions have a file; else they are read and scored on the way.
     """
 
     engine: Engine
@@ -268,209 +220,139 @@ class Walks:
     files: Mapping[int, Path]
     kept: bool
 
+    def over_parts(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
+        """``work(part, table, scorer, *shared)`` for every scored partition, merged."""
+        steps = _WALK.__call__ if self.kept else _WALK  # in one step where nothing, or next to nothing, is to be scored
+        return self.engine.reduce(steps, merge, self.scorer, self.files, work, *map(self.engine.share, shared))
+
     def walk(self, work: Callable[..., T], merge: Callable[[T, T], T], *shared: Any) -> T:
-        """``work(part, blocks, *shared)`` for every partition, merged."""
-        ready = (self.scorer, self.files, *map(self.engine.share, shared))
-        return self.engine.reduce(_walk_part if self.kept else _SCORING_WALK, merge, work, *ready)
+        """``work(block, *shared)`` for every block of rows, merged."""
+        return self.over_parts(partial(_merge_blocks, work, merge), merge, *shared)
+
+
+def _find_part(
+    part: Partition, scorer: Scorer, files: Mapping[int, Path], *_: Any
+) -> tuple[Partition, Ready | FloatArray]:
+    """The kept scores of a partition, as they lie on disk; or its rows, to be scored."""
+    try:
+        return part, np.load(files[part.index], mmap_mode="r")
+    except (KeyError, OSError, ValueError):
+        return part, scorer.read(part)
+
+
+def _score_found(found: tuple[Partition, Ready | FloatArray], scorer: Scorer, *_: Any) -> tuple[Partition, FloatArray]:
+    part, rows = found
+    return part, scorer.score(rows) if isinstance(rows, Ready) else rows
+
+
+def _work_on(
+    scored: tuple[Partition, FloatArray], scorer: Scorer, _: Mapping[int, Path], work: Callable[..., T], *shared: Any
+) -> T:
+    return work(*scored, scorer, *shared)
+
+
+_WALK = Staged(_find_part, _score_found, _work_on)
+
+
+def _merge_blocks(
+    work: Callable[..., T], merge: Callable[[T, T], T], _: Partition, table: FloatArray, scorer: Scorer, *shared: Any
+) -> T:
+    return reduce(merge, (work(block, *shared) for block in scorer.blocks(table)))
 
 
 def score_all(engine: Engine, scorer: Scorer) -> tuple[RawScores, Walks]:
     """Score every partition and keep the scores."""
-    shared = engine.share(scorer)
-    raw = engine.reduce(Staged(_read_part, _score_part, _keep_part), RawScores.__add__, shared)
-    return raw, Walks(engine, shared, engine.share(raw.files), raw.kept)
+    unscored = Walks(engine, engine.share(scorer), engine.share({}), kept=False)
+    raw = unscored.over_parts(_keep_part, RawScores.__add__)
+    return raw, replace(unscored, files=engine.share(raw.files), kept=raw.kept)
 
 
-def light(models: Sequence[ScoreModel]) -> list[ScoreModel]:
-    """Models for scores that are at hand already."""
-    return [model.without_detectors() for model in models]
-
-
-def _read_part(part: Partition, scorer: Scorer) -> Ready:
-    return scorer.read(part)
-
-
-def _score_part(ready: Ready, scorer: Scorer) -> tuple[Partition, FloatArray]:
-    return ready.part, scorer.score(ready)
-
-
-def _keep_part(scored: tuple[Partition, FloatArray], scorer: Scorer) -> RawScores:
-    (part, table), k = scored, len(scorer.pool.names)
-    folds = [table[table[:, -1] == fold, :k] for fold in range(N_FOLDS)]
+def _keep_part(part: Partition, table: FloatArray, scorer: Scorer) -> RawScores:
+    folds = [table[table[:, -1] == fold, : len(scorer.pool.names)] for fold in range(N_FOLDS)]
     low = np.stack([raw.min(axis=0, initial=np.inf) for raw in folds])
     high = np.stack([raw.max(axis=0, initial=-np.inf) for raw in folds])
     files = scorer.keep(part, table)
     return RawScores(files, low, high, kept=bool(files))
 
 
-# A walk is given what it does with a partition, the scorer, the kept files, and what it shares.
+BaseScores = tuple[QuantileSketch, float, float]  # the base score of some rows: its ranks, lowest and highest value
 
 
-def _find_part(
-    part: Partition, work: Callable[..., Any], scorer: Scorer, files: Mapping[int, Path], *shared: Any  # noqa: ARG001
-) -> tuple[Partition, Ready | FloatArray]:  # fmt: skip
-    return part, scorer.find(part, files)
-
-
-def _score_found(
-    found: tuple[Partition, Ready | FloatArray], work: Callable[..., Any], scorer: Scorer, *shared: Any  # noqa: ARG001
-) -> tuple[Partition, FloatArray]:  # fmt: skip
-    part, rows = found
-    return part, scorer.score(rows) if isinstance(rows, Ready) else rows
-
-
-def _walk_scored(
-    scored: tuple[Partition, FloatArray],
-    work: Callable[..., T],
-    scorer: Scorer,
-    files: Mapping[int, Path],  # noqa: ARG001
-    *shared: Any,
-) -> T:
-    part, table = scored
-    return work(part, scorer.blocks(table), *shared)
-
-
-_SCORING_WALK = Staged(_find_part, _score_found, _walk_scored)
-
-
-def _walk_part(part: Partition, *given: Any) -> Any:
-    """The same in one step: nothing, or next to nothing, is left to be scored."""
-    return _SCORING_WALK(part, *given)
-
-
-# What is done with each partition: ``part`` and ``blocks`` come from the walk, all else is shared.
-
-
-def base_part(
-    part: Partition,  # noqa: ARG001
-    blocks: Iterable[ScoredBlock],
-    models: Sequence[ScoreModel],
-    capacity: int | None,
-) -> list[BaseScores]:
+def _base_scores(block: ScoredBlock, models: Sequence[ScoreModel], capacity: int | None) -> list[BaseScores]:
     """The base score by each model, of the rows that it was learnt on."""
-    scores = [BaseScores.of(np.empty(0), capacity) for _ in models]
-    for block in blocks:
-        outside = [block.raw[block.folds != fold] for fold in range(-1, len(models) - 1)]
-        more = [BaseScores.of(model.of_raw(raw)[1], capacity) for model, raw in zip(models, outside, strict=True)]
-        scores = merge_each(scores, more)
-    return scores
+    scores = [model.of_raw(block.raw[block.folds != fold])[1] for fold, model in enumerate(models, -1)]
+    return [
+        (QuantileSketch.of(t, capacity), float(t.min(initial=np.inf)), float(t.max(initial=-np.inf))) for t in scores
+    ]
 
 
-def merge_each(first: list[Any], second: list[Any]) -> list[Any]:
-    """Add what two partitions gave, one by one; lists within are added likewise."""
+def _merge_bases(first: list[BaseScores], second: list[BaseScores]) -> list[BaseScores]:
     pairs = zip(first, second, strict=True)
-    return [merge_each(one, two) if isinstance(one, list) else one + two for one, two in pairs]
-
-
-def cells_part(
-    part: Partition,  # noqa: ARG001
-    blocks: Iterable[ScoredBlock],
-    models: Sequence[ScoreModel],
-    ranks: Sequence[QuantileSketch] | None,
-    groups: Grouping | int,
-) -> Cells:
-    """Sums as each model sees the rows; groups are those of the codes, so many, or by columns."""
-
-    def of(block: ScoredBlock) -> Cells:
-        members = _members(block, groups)
-        return sums_by_models(models, ranks, block.raw, block.folds, members, members.n_groups)
-
-    nobody = np.empty(0, dtype=np.intp)
-    width = 0 if isinstance(groups, int) else groups.coder.width
-    nothing = np.empty((0, models[0].width))
-    total = of(ScoredBlock(nothing, np.empty((0, width)), nobody, nobody, nothing))
-    for block in blocks:
-        total = total + of(block)
-    return total
-
-
-def sums_by_models(
-    models: Sequence[ScoreModel],
-    ranks: Sequence[QuantileSketch] | None,
-    raw: FloatArray,
-    folds: IntArray,
-    members: Membership | IntArray,
-    n_groups: int,
-) -> Cells:
-    """Sums as K + 1 models see rows, outside of the fold of each and inside: 2 (K + 1) sets.
-
-    ``beta = exp(rank / n)`` by the sketches, 1 without them.
-    """
-    parts = []
-    for i, model in enumerate(models):
-        S, t = model.of_raw(raw)
-        beta = np.ones(len(t)) if ranks is None else rank_weights_by(ranks[i], t)
-        inside = (folds == i - 1).astype(np.intp)
-        parts.append(collect_cells(S, t, beta, members, inside, n_groups=n_groups, n_sets=2))
-    return Cells.stacked(parts)
-
-
-def rank_weights_by(ranks: QuantileSketch, t: FloatArray) -> FloatArray:
-    """``beta = exp(rank / n)`` by a sketch of the base score."""
-    return np.exp(ranks.ranks(t) / ranks.count)
-
-
-def fair_part(
-    part: Partition,  # noqa: ARG001
-    blocks: Iterable[ScoredBlock],
-    model: ScoreModel,
-    mixture: Mixture,
-    capacity: int | None,
-) -> QuantileSketch:
-    """Sketch of the fair score."""
-    sketch = QuantileSketch.of(np.empty(0), capacity)
-    for block in blocks:
-        sketch = sketch + QuantileSketch.of(mixture.apply(*model.of_raw(block.raw)), capacity)
-    return sketch
-
-
-def _unseen(block: ScoredBlock, fold: int, model: ScoreModel, weights: FloatArray) -> FloatArray:
-    """Scores of the rows of a fold, shape (b, m)."""
-    S, t = model.of_raw(block.raw[block.folds == fold])
-    return np.column_stack([S, t]) @ weights.T
+    return [(one[0] + two[0], min(one[1], two[1]), max(one[2], two[2])) for one, two in pairs]
 
 
 def _members(block: ScoredBlock, groups: Grouping | int) -> Membership:
-    """How much each row belongs to each group: those of the codes, so many, or by columns."""
     return Membership.of_codes(block.codes, groups) if isinstance(groups, int) else groups.members(block.numbers)
 
 
-def unseen_part(
-    part: Partition,  # noqa: ARG001
-    blocks: Iterable[ScoredBlock],
+def sum_block(
+    block: ScoredBlock,
     models: Sequence[ScoreModel],
-    V: FloatArray,
-    capacity: int | None,
-) -> list[list[QuantileSketch]]:
-    """Sketches of m scores of the rows of each fold, by the model without it and weights V (K, m, k + 1)."""
-    sketches = [[QuantileSketch.of(np.empty(0), capacity) for _ in weights] for weights in V]
-    for block in blocks:
-        scores = [_unseen(block, fold, model, V[fold]) for fold, model in enumerate(models)]
-        sketches = merge_each(sketches, [[QuantileSketch.of(y, capacity) for y in part.T] for part in scores])
-    return sketches
-
-
-def above_part(
-    part: Partition,  # noqa: ARG001
-    blocks: Iterable[ScoredBlock],
-    models: Sequence[ScoreModel],
-    V: FloatArray,
-    above: FloatArray,
+    ranks: Sequence[QuantileSketch] | None,
     groups: Grouping | int,
+) -> Cells:
+    """Sums as K + 1 models see rows, outside of the fold of each and inside: 2 (K + 1) sets.
+
+    ``beta = exp(rank / n)`` by the sketches, 1 without them. A number of groups goes by codes, a `Grouping` by columns.
+    """
+    parts, members = [], _members(block, groups)
+    for i, model in enumerate(models):
+        S, t = model.of_raw(block.raw)
+        beta = np.ones(len(t)) if ranks is None else np.exp(ranks[i].ranks(t) / ranks[i].count)
+        inside = (block.folds == i - 1).astype(np.intp)
+        parts.append(collect_cells(S, t, beta, members, inside, n_groups=members.n_groups, n_sets=2))
+    return Cells.stacked(parts)
+
+
+def _fair_scores(block: ScoredBlock, model: ScoreModel, mixture: Mixture, capacity: int | None) -> QuantileSketch:
+    return QuantileSketch.of(mixture.apply(*model.of_raw(block.raw)), capacity)
+
+
+def _held_out(
+    block: ScoredBlock, models: Sequence[ScoreModel], V: FloatArray
+) -> Iterator[tuple[BoolArray, FloatArray]]:
+    """For each fold its rows and their m scores, by the model without it and weights V (K, m, k + 1)."""
+    for fold, model in enumerate(models):
+        rows = block.folds == fold
+        yield rows, np.column_stack(model.of_raw(block.raw[rows])) @ V[fold].T
+
+
+def _held_out_sketches(
+    block: ScoredBlock, models: Sequence[ScoreModel], V: FloatArray, capacity: int | None
+) -> list[list[QuantileSketch]]:
+    return [[QuantileSketch.of(y, capacity) for y in scores.T] for _, scores in _held_out(block, models, V)]
+
+
+def _merge_sketches(
+    first: list[list[QuantileSketch]], second: list[list[QuantileSketch]]
+) -> list[list[QuantileSketch]]:
+    return [[a + b for a, b in zip(one, two, strict=True)] for one, two in zip(first, second, strict=True)]
+
+
+def _count_above(
+    block: ScoredBlock, models: Sequence[ScoreModel], V: FloatArray, above: FloatArray, groups: Grouping | int
 ) -> FloatArray:
     """Rows of each group whose scores lie above the thresholds (K, m) of their fold: shape (G, m)."""
-    counts = np.zeros((groups if isinstance(groups, int) else len(groups.columns), V.shape[1]))
-    for block in blocks:
-        over = np.zeros((len(block.folds), V.shape[1]))
-        for fold, model in enumerate(models):
-            over[block.folds == fold] = _unseen(block, fold, model, V[fold]) > above[fold]
-        counts += np.asarray(_members(block, groups).weights.T @ over)
-    return counts
+    over = np.zeros((len(block.folds), V.shape[1]))
+    for (rows, scores), threshold in zip(_held_out(block, models, V), above, strict=True):
+        over[rows] = scores > threshold
+    return np.asarray(_members(block, groups).weights.T @ over)
 
 
-def flag_part(
+def _flag_part(
     part: Partition,
-    blocks: Iterable[ScoredBlock],
+    table: FloatArray,
+    scorer: Scorer,
     model: ScoreModel,
     mixture: Mixture,
     above: tuple[float, float],
@@ -488,7 +370,7 @@ def flag_part(
     counts = np.zeros((len(labels) + 1 if grouping is None else len(grouping.columns), 3))
     row = part.first_row
     with nullcontext() if to is None else scores_file(to, part, labels) as write:
-        for block in blocks:
+        for block in scorer.blocks(table):
             S, base = model.of_raw(block.raw)
             fair = mixture.apply(S, base)
             flagged = np.column_stack([np.ones(len(S), dtype=bool), base > above[0], fair > above[1]])
@@ -496,90 +378,225 @@ def flag_part(
                 np.add.at(counts, block.codes, flagged)
             else:
                 counts += np.asarray(grouping.members(block.numbers).weights.T @ flagged.astype(float))
-            if write is not None:
+            if write is not None and len(S):
                 write(row, block.codes, base, fair, flagged[:, 2])
             row += len(S)
     return counts
 
 
-MOST = 100_000  # labelled rows that are learnt from
-
-
 @dataclass(frozen=True)
 class Labelled:
-    """Rows with a label: raw scores (m, k), `Scorer.known` (m, 4) and folds (m,).
+    """Rows with a label, (m, k + 5): raw scores, the columns about labels (`ScoredBlock`), and the fold.
 
     Of more than ``most`` rows those with the smallest numbers by content stay; ``total`` counts all of them.
     """
 
-    raw: FloatArray
-    known: FloatArray
-    folds: IntArray
+    rows: FloatArray
     total: int
     most: int
 
-    @classmethod
-    def of(cls, block: ScoredBlock, most: int) -> "Labelled":
-        """Those of some rows."""
-        there = ~np.isnan(block.known[:, 0])
-        return cls(block.raw[there], block.known[there], block.folds[there], int(there.sum()), most)._shortened()
-
     def __add__(self, other: "Labelled") -> "Labelled":
-        raw, known = np.concatenate([self.raw, other.raw]), np.concatenate([self.known, other.known])
-        folds = np.concatenate([self.folds, other.folds])
-        return Labelled(raw, known, folds, self.total + other.total, self.most)._shortened()
+        both = Labelled(np.concatenate([self.rows, other.rows]), self.total + other.total, self.most)
+        return both.ordered() if len(both.rows) > self.most else both
 
     def ordered(self) -> "Labelled":
-        """In the order of their content, so that sums over them do not depend on partitions."""
-        label, chance, number, _ = self.known.T
-        order = np.lexsort((chance, label, number))[: self.most]
-        return replace(self, raw=self.raw[order], known=self.known[order], folds=self.folds[order])
-
-    def _shortened(self) -> "Labelled":
-        return self.ordered() if len(self.raw) > self.most else self
-
-    def scored(self, raw: FloatArray, home: IntArray) -> FloatArray:
-        """Raw scores (m, k), where ``raw`` are others of the reference, and ``home`` says which row of it is where."""
-        place = self.known[:, 3].astype(np.intp)
-        return np.where((place >= 0)[:, None], raw[home[place]], self.raw)
+        """Sort by content, so that sums over the rows do not depend on partitions."""
+        label, chance, number = self.rows[:, -5:-2].T
+        return replace(self, rows=self.rows[np.lexsort((chance, label, number))[: self.most]])
 
 
-def gather(walks: Walks, n_columns: int) -> Labelled:
-    """All rows with a label, or as many as are learnt from."""
-    found = walks.walk(_labelled_part, Labelled.__add__, n_columns, MOST).ordered()
-    if found.total > len(found.raw):
-        warn(f"{found.total:,} rows have a label: the base score learns from {found.most:,} of them, drawn by content")
-    return found
+def _labelled(block: ScoredBlock, most: int) -> Labelled:
+    some = ~np.isnan(block.known[:, 0])
+    rows = np.column_stack([part[some] for part in (block.raw, block.known, block.folds.astype(float))])
+    return Labelled(rows, len(rows), most)
 
 
-def teach(
-    model: ScoreModel, rows: Labelled, fold: int, raw: FloatArray, population: Population, ranks: QuantileSketch
-) -> tuple[ScoreModel, float]:
-    """The model that has learnt from the labels outside of a fold, and their coverage.
+@dataclass(frozen=True)
+class Pass:
+    """All rows of partitions, as scored by models that were learnt on all rows and without each fold.
 
     Parameters
     ----------
-    model : ScoreModel
-        Learnt without the fold.
-    rows : Labelled
-    fold : int
-    raw : array of shape (m, k)
-        Of the labelled rows, by detectors without the fold.
-    population : Population
-        Of all rows outside of the fold.
-    ranks : QuantileSketch
-        Of their base scores.
+    partitions : Partitions
+    rows : TrainingRows
+        The reference.
+    settings : Settings
+    walks : Walks
+    raw : callable
+        Raw scores of the reference by detectors without a fold, or by all (-1).
+    models, ranks : sequences of length K + 1
+        Each model, without its detectors, and the base score of the rows that it was learnt on.
+    sums : Cells
+        2 (K + 1) sets; see `sum_block`.
+    before : Cells
+        Of all rows, by the base score that has not learnt from labels.
+    coverage : float
+        Of the labels.
     """
-    outside = rows.folds != fold
-    S, t = model.of_raw(raw[outside])
-    known = KnownLabels.of_columns(rows.known[outside, :2])
-    coverage = ranks.share_from(label_floor(t, known.propensity))
-    return model.taught(S, t, known, coverage=coverage, population=population), coverage
+
+    partitions: Partitions
+    rows: TrainingRows
+    settings: Settings
+    walks: Walks
+    raw: Without
+    models: Sequence[ScoreModel]
+    ranks: Sequence[QuantileSketch]
+    sums: Cells
+    before: Cells
+    coverage: float = 1.0
+
+    @classmethod
+    def over(
+        cls,
+        partitions: Partitions,
+        rows: TrainingRows,
+        settings: Settings,
+        pool: FittedPool,
+        raw: Without,
+        resemblance: FittedResemblance | None = None,
+    ) -> "Pass":
+        """Three passes: raw scores, base scores, sums; three more where labels are to be learnt from."""
+        seen = home = learnt_from = None
+        if settings.learn:
+            contents = np.column_stack([rows.content, rows.groups.codes])
+            seen, home = np.unique(row_numbers(contents, rows.seed), return_index=True)
+        if resemblance is not None:
+            numbers, first = np.unique(row_numbers(rows.content, rows.seed), return_index=True)
+            learnt_from = numbers, raw(-1)[first, len(pool.names) :]
+        engine, coder = partitions.engine, None if rows.grouping is None else rows.grouping.coder
+        kept = partitions.scratch, coder, seen, resemblance, learnt_from, settings.device
+        scores, walks = score_all(engine, Scorer(pool, partitions.codes, engine.n_threads, rows.seed, *kept))
+        rules: dict[str, Any] = {"scaling": settings.scaling, "combination": settings.combination}
+        rules |= {"seed": settings.seed, "resemblance": resemblance}
+        unit: dict[str, Any] = {"pool": FittedPool((), ()), "base_scaling": learn_scaling("minmax", _UNIT)}
+        models = [
+            replace(learn_scores(pool, raw(-1), rows.folds != fold, **rules, extremes=scores.extremes(fold))[0], **unit)
+            for fold in range(-1, N_FOLDS)
+        ]
+        bases = walks.walk(_base_scores, _merge_bases, models, partitions.capacity)
+        scalings = [learn_scaling("minmax", np.array([[low], [high]])) for _, low, high in bases]
+        models = [replace(model, base_scaling=scaling) for model, scaling in zip(models, scalings, strict=True)]
+        ranks = [
+            sketch.mapped(lambda t, scaling=scaling: scaling.transform(t[:, None])[:, 0])  # type: ignore[misc]
+            for (sketch, _, _), scaling in zip(bases, scalings, strict=True)
+        ]
+        sums = _sums(rows, settings, walks, models, ranks)
+        untaught = cls(partitions, rows, settings, walks, raw, models, ranks, sums, sums.at(slice(1)))
+        return untaught if home is None else untaught._taught(home)
+
+    def _taught(self, home: IntArray) -> "Pass":
+        """The pass after the models have learnt from labels; ``home`` has the reference row of each `Scorer.seen`.
+
+        A model without a fold learns from the labels outside of it. Rows of the reference are then scored by detectors
+        without the fold, as in memory.
+        """
+        cached = replace(self, raw=cache(self.raw))  # each fold is scored here and in `fit_rows`
+        labelled = self.walks.walk(_labelled, Labelled.__add__, MOST).ordered()
+        if labelled.total > len(labelled.rows):
+            warn(
+                f"{labelled.total:,} rows have a label: the base score learns from {labelled.most:,} of them, drawn by "
+                "content"
+            )
+        index, folds = labelled.rows[:, -2:].T.astype(np.intp)
+        raw, columns_known = labelled.rows[:, :-5], labelled.rows[:, -5:-3]
+        models, coverages = [], []
+        for fold, model in enumerate(self.models, -1):
+            reference, outside = cached.raw(fold), folds != fold
+            sums = cached.cells(fold, *model.of_raw(reference), self.rows.folds != fold, inside=False)
+            columns = np.r_[0 : model.n_detectors + 1, -1]  # labels teach nothing about resemblance
+            population = Population.of_sums(sums.total[0][np.ix_(columns, columns)])
+            S, t = model.of_raw(np.where((index >= 0)[:, None], reference[home[index]], raw)[outside])
+            known = KnownLabels.of_columns(columns_known[outside])
+            coverages.append(self.ranks[fold + 1].share_from(label_floor(t, known.propensity)))
+            models.append(model.taught(S, t, known, coverage=coverages[-1], population=population))
+        bases = self.walks.walk(_base_scores, _merge_bases, models, self.partitions.capacity)
+        ranks = [sketch for sketch, _, _ in bases]
+        sums = _sums(self.rows, self.settings, self.walks, models, ranks)
+        return replace(cached, models=models, ranks=ranks, sums=sums, coverage=coverages[0])
+
+    def cells(self, fold: int, S: FloatArray, t: FloatArray, of: BoolArray, *, inside: bool) -> Cells:
+        """Sums over all rows inside of the fold, or outside; ``of`` marks them among the reference.
+
+        Its rows count as scored without the fold, by ``S`` and ``t``, not as scored by all detectors.
+        """
+        at = 2 * (fold + 1) + inside
+        total = self.sums.at(slice(at, at + 1))
+        if fold < 0:
+            return total
+        parts, ranks = [], self.ranks[fold + 1]
+        for columns, base in (self.models[fold + 1].of_raw(self.raw(-1)), (S, t)):
+            beta = np.exp(ranks.ranks(base[of]) / ranks.count) if self.settings.by_rank else None
+            parts.append(self.rows.cells(columns, base, of, beta))
+        return total - parts[0] + parts[1]
+
+    def counter(self, held: FlagRows) -> Counter:
+        """Counts flags among all rows, in two passes: the thresholds of each fold, then the rows above them.
+
+        Rows of the reference count as ``held``, by detectors that have not seen them, not as scored by all detectors.
+        """
+        rows, capacity, share = self.rows, self.partitions.capacity, held.share(self.settings.contamination)
+        whole, phi, models = self.sums.at(slice(1)), rows.members.weights, self.models[1:]
+        groups = rows.grouping or len(rows.groups.labels)
+        size = np.maximum(whole.effective_counts[0], 1.0)
+
+        def count(V: FloatArray) -> Means:
+            sketches = self.walks.walk(_held_out_sketches, _merge_sketches, models, V, capacity)
+            above = np.array([[sketch.quantile(1.0 - share) for sketch in fold] for fold in sketches])
+            flagged = self.walks.walk(_count_above, np.add, models, V, above, groups)
+            for fold, weights in enumerate(V):
+                inside = held.folds == fold
+                by_all = models[fold].of_raw(self.raw(-1)[inside])
+                for sign, (S, t) in ((-1.0, by_all), (1.0, (held.S[inside], held.t[inside]))):
+                    over = (np.column_stack([S, t]) @ weights.T > above[fold]).astype(float)
+                    flagged = flagged + sign * np.asarray(csc_array(phi[inside]).T @ over)
+            rates = np.clip(flagged[:, 0] / np.maximum(whole.group_counts[0], 1e-9), 0.0, 1.0)
+            return Means.of_rates(rates, size, held.sample.compared)
+
+        return count
+
+    def flags(self, mixture: Mixture, share: float) -> tuple[float, FloatArray]:
+        """The threshold, and the share of each group that base and fair score flag, (G, 2), in two passes.
+
+        Scores are written on the way.
+        """
+        rows, model, capacity = self.rows, self.models[0], self.partitions.capacity
+        fair = self.walks.walk(_fair_scores, QuantileSketch.__add__, model, mixture, capacity)
+        above = self.ranks[0].quantile(1.0 - share), fair.quantile(1.0 - share)
+        shared = model, mixture, above, rows.groups.labels, self.partitions.scores_to, rows.grouping
+        counts = self.walks.over_parts(_flag_part, np.add, *shared)
+        counts = counts[:-1] if rows.grouping is None else counts
+        return above[1], counts[:, 1:] / np.maximum(counts[:, :1], 1e-9)
 
 
-def _labelled_part(part: Partition, blocks: Iterable[ScoredBlock], n_columns: int, most: int) -> Labelled:  # noqa: ARG001
-    nobody = np.empty(0, dtype=np.intp)
-    found = Labelled(np.empty((0, n_columns)), np.empty((0, 4)), nobody, 0, most)
-    for block in blocks:
-        found = found + Labelled.of(block, most)
-    return found
+def _sums(
+    rows: TrainingRows, settings: Settings, walks: Walks, models: Sequence[ScoreModel], ranks: Sequence[QuantileSketch]
+) -> Cells:
+    """Sums over all rows; groups whose rows all fall into one fold are refused: none of them can be left out."""
+    names, groups = rows.names, rows.grouping or len(rows.names)
+    sums = walks.walk(sum_block, Cells.__add__, models, ranks if settings.by_rank else None, groups)
+    filled = (sums.at(slice(3, None, 2)).group_counts > 0).sum(axis=0)
+    if len(names) >= 2 and (filled < 2).any():
+        raise InputError(
+            "the rows of group {group!r} are all alike, so that none of them can be left out as unseen; set "
+            "{@reference_size} to the number of rows or more, or leave this group out",
+            group=names[int((filled < 2).argmax())],
+        )
+    return sums
+
+
+def score_partitions(
+    engine: Engine, fit: "FitResult", scores_to: Path, coder: Coder | None = None, device: str = "cpu"
+) -> IntArray:
+    """Write the scores of all rows, new ones too, into a folder: one file per partition (`parquet.scores_file`).
+
+    ``coder`` names the groups where they are not values of columns, such as bands of a number. ``device`` is where
+    detectors score, on the machine that has a partition. Returns the rows and flagged rows of each group of the fit,
+    shape (G + 1, 2); the last entry is for rows of other groups, or of none.
+    """
+    labels = fit.groups.labels
+    codes = {name: code for code, name in enumerate(labels)}
+    machine: dict[str, Any] = {"n_threads": engine.n_threads, "device": device, "scratch": Path, "seed": 0}
+    scorer = Scorer(fit.scores.pool, codes, coder=coder, resemblance=fit.scores.resemblance, **machine)
+    walks = Walks(engine, engine.share(scorer), engine.share({}), kept=False)  # scored when they are walked through
+    shared = fit.scores.without_detectors(), fit.mixture, (np.inf, fit.threshold), labels, scores_to
+    return walks.over_parts(_flag_part, np.add, *shared)[:, ::2].astype(np.intp)

@@ -1,18 +1,17 @@
 """How much a row resembles each group, P(g | x) / P(g), cross-fitted.
 
-They give the probabilities of scikit-learn's `HistGradientBoostingClassifier` bit for bit.
+The classifier that corrects a row must not have seen its group, or an eager one would remember it. And statements about
+unseen rows must come from rows that no classifier has seen. With K folds, classifiers are fitted on all rows, without
+each fold and without each pair of folds: ``1 + K + K (K - 1) / 2`` fits, 16 for five folds. The one without folds f and
+g serves twice: for the rows of g where f is held out, and for those of f where g is.
 
-What a row is corrected by must not have seen its group, or an eager classifier would remember it. And what is stated of
-unseen rows must come from rows that nothing has seen. With K folds, classifiers are fitted on all rows, without each
-fold and without each pair of folds: ``1 + K + K (K - 1) / 2`` fits, 16 for five folds. The one without folds f and g
-serves twice: for the rows of g where f is held out, and for those of f where g is.
-
-Groups may be memberships ``phi_ig`` (`evenout.core.membership`): then ``r_g(x) = E[phi_g | x] / E[phi_g]``. A row is
-learnt from once for each group that it belongs to, by its weight, and for the rest of it as one that belongs to none.
-Groups that share rows by more than that, such as those of two attributes, are told apart by classifiers of their own.
+Groups may be memberships ``phi_ig`` (`evenout.core.membership`): then ``r_g(x) = E[phi_g | x] / E[phi_g]``. A row
+counts once for each group that it belongs to, by its weight, and with the rest of its weight for none of them. Groups
+that share rows by more than that, such as those of two attributes, have classifiers of their own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Annotated, Any, NamedTuple
@@ -24,7 +23,6 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from evenout.core.cells import Cells, CrossFit, collect_cells
-from evenout.core.flags import FlagRows
 from evenout.core.membership import Membership
 from evenout.core.parallel import one_blas_thread, one_openmp_thread
 from evenout.core.ruler import Sample
@@ -36,7 +34,9 @@ _LARGEST = np.finfo(float).max
 
 @dataclass(frozen=True)
 class Boosted:
-    """Trees, one behind the other, whose values add up to a score for each class, or to one for two classes.
+    """Trees whose values add up to a score for each class, or to one for two classes.
+
+    Probabilities are those of scikit-learn's `HistGradientBoostingClassifier`, bit for bit.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ class Boosted:
     start : array of shape (S,)
         Scores before the first tree; S is C, or 1 for two classes.
     first : array of shape (T,)
-        The place of each tree's root among the nodes; tree i adds to score ``i % S``.
+        The index of each tree's root among the nodes; tree i adds to score ``i % S``.
     feature, left, right : arrays of shape (N,)
-        Of each node: which feature decides, and the places of its children, which lie behind it; 0 for a leaf.
+        Of each node: the feature that decides, and the indices of its children, which lie behind it; 0 for a leaf.
     threshold, value : arrays of shape (N,)
         Rows up to the threshold go left; the value of a leaf.
     missing_left : array of shape (N,)
-        Where rows without a value go.
+        Whether rows without a value go left.
     """
 
     classes_: Annotated[IntArray, "*", Within()]
@@ -66,7 +66,7 @@ class Boosted:
 
     @classmethod
     def of(cls, classifier: Any) -> "Boosted | None":
-        """Of a fitted classifier; None if it is of another kind, or has learnt from categories."""
+        """The trees of a fitted classifier; None if it is of another kind, or has learnt from categories."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         if type(classifier) is not HistGradientBoostingClassifier or classifier.is_categorical_ is not None:
@@ -88,7 +88,7 @@ class Boosted:
         )
 
     def check(self) -> None:
-        """Every child lies behind its parent, so that each walk comes to an end."""
+        """Require that every child lies behind its parent, so that each walk comes to an end."""
         n_classes, N, here = len(self.classes_), len(self.value), np.arange(len(self.value))
         require(2 <= n_classes == len(np.unique(self.classes_)), "classes_", "is out of range")
         leaf = self.left == 0
@@ -101,7 +101,7 @@ class Boosted:
         require((self.first < N).all(), "first", "is out of range")
 
     def fits(self, n_features: int, n_classes: int) -> None:
-        """Of features and classes that there are."""
+        """Require features and classes that exist."""
         require(self.feature.max(initial=0) < n_features, "feature", "is out of range")
         require(self.classes_.max() < n_classes, "classes_", "is out of range")
 
@@ -126,15 +126,10 @@ _FLATTEST, _STEEPEST = 1e-3, 10.0  # slopes; below the first, nothing is known
 
 @dataclass(frozen=True)
 class Calibration:
-    """From probabilities to those that hold: ``log P_g = slope log p_g + offset_g``, up to a constant.
+    """Calibrates probabilities: ``log P_g = slope log p_g + offset_g``, offsets (G,), up to a constant.
 
     The offsets make the mean probability of each group its share of the rows, so that ``r_g`` has the mean 1. A slope
-    below 1 takes back what an eager classifier is too sure of; 0 means that it knows nothing, and ``r_g`` is 1.
-
-    Parameters
-    ----------
-    slope : float
-    offset : array of shape (G,)
+    below 1 corrects an overconfident classifier; 0 means that it knows nothing, and ``r_g`` is 1.
     """
 
     slope: Annotated[float, FINITE]
@@ -146,20 +141,19 @@ class Calibration:
 
         ``actual`` (n, G) is 1 for a row's group and 0 for others, or how much it belongs to each; rows sum to 1.
         """
-        z, n_groups = _logarithm(p), p.shape[1]
+        z = np.log(np.maximum(p, _LEAST))
         mass = (np.ones(len(p)) if weight is None else weight)[:, None]
         mass = mass / mass.sum()
         share = np.maximum((actual * mass).sum(axis=0), _LEAST)
 
         def loss(v: FloatArray) -> tuple[float, FloatArray]:
-            found = _log_softmax(v[0] * z + v[1:])
-            surplus = (np.exp(found) - actual) * mass
+            log_p = _log_softmax(v[0] * z + v[1:])
+            surplus = (np.exp(log_p) - actual) * mass
             gradient = np.append((surplus * z).sum(), surplus.sum(axis=0))
-            return -float((found * actual * mass).sum()), gradient
+            return -float((log_p * actual * mass).sum()), gradient
 
-        # A classifier that says nothing is where the search begins.
-        start = np.append(0.0, np.log(share))
-        bounds = [(0.0, _STEEPEST)] + [(None, None)] * n_groups
+        start = np.append(0.0, np.log(share))  # a classifier that says nothing
+        bounds = [(0.0, _STEEPEST)] + [(None, None)] * p.shape[1]
         v = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"gtol": 1e-9, "ftol": 1e-14}).x
         return cls(float(v[0]), v[1:] - v[1:].mean()) if v[0] > _FLATTEST else cls(0.0, np.log(share))
 
@@ -167,74 +161,51 @@ class Calibration:
         """Calibrated probabilities, shape (n, G)."""
         if self.slope == 0:
             return np.tile(np.exp(self.offset), (len(p), 1))
-        return np.exp(_log_softmax(self.slope * _logarithm(p) + self.offset))
+        return np.exp(_log_softmax(self.slope * np.log(np.maximum(p, _LEAST)) + self.offset))
 
 
 class DisjointGroups(NamedTuple):
     """Groups that one classifier tells apart.
 
-    ``groups`` are their places; ``actual`` (n, G' + 1) is how much each row belongs to each of them and, last, to none;
-    ``learnt`` (n,) are the rows that are learnt from; ``rest``: whether "none" is a class; ``stands_for`` (n,) is how
-    many rows each row stands for, None if each for itself.
+    ``groups`` (G',) are their codes; ``actual`` (n, classes) is how much each row belongs to each of them and, last, if
+    that is a class, to none; ``learnt`` (n,) marks the training rows of the classifier; ``stands_for`` (n,) is how many
+    rows each row stands for, None if each for itself.
     """
 
     groups: IntArray
     actual: FloatArray
     learnt: BoolArray
-    rest: bool
     stands_for: FloatArray | None = None
 
-    @property
-    def classes(self) -> int:
-        """Number of classes."""
-        return len(self.groups) + self.rest
-
-    @property
-    def plain(self) -> bool:
-        """Whether each row is of one class, and counts once."""
-        return self.stands_for is None and bool(((self.actual == 0) | (self.actual == 1)).all())
-
-    def shares(self, of: BoolArray) -> FloatArray:
-        """P(g) among some rows, shape (G',)."""
+    def calibrated(self, p: FloatArray, of: BoolArray) -> tuple[Calibration, FloatArray]:
+        """The calibration of probabilities (n, classes) among some rows, and P(g) there, shape (G',)."""
         rows = of & self.learnt
         weight = None if self.stands_for is None else self.stands_for[rows]
-        return np.maximum(np.average(self.actual[rows, :-1], axis=0, weights=weight), _LEAST)
-
-    def calibrated(self, p: FloatArray, of: BoolArray) -> Calibration:
-        """The calibration of probabilities (n, classes) among some rows."""
-        rows = of & self.learnt
-        weight = None if self.stands_for is None else self.stands_for[rows]
-        return Calibration.fit(p[rows], self.actual[rows, : self.classes], weight)
+        shares = np.average(self.actual[rows, : len(self.groups)], axis=0, weights=weight)
+        return Calibration.fit(p[rows], self.actual[rows], weight), np.maximum(shares, _LEAST)
 
 
 def disjoint_groups(members: Membership, stands_for: FloatArray | None = None) -> list[DisjointGroups]:
     """Blocks of groups, as many together as leave no row in more than one group."""
     phi = members.weights.toarray()
     if members.compared.simple and members.hard:  # a row without a group says nothing
-        known = phi.sum(axis=1) > 0
-        actual = np.column_stack([phi, np.zeros(len(phi))])
-        return [DisjointGroups(np.arange(phi.shape[1]), actual, known, False, stands_for)]
-    found: list[tuple[list[int], FloatArray]] = []
+        return [DisjointGroups(np.arange(phi.shape[1]), np.ascontiguousarray(phi), phi.sum(axis=1) > 0, stands_for)]
+    layers: list[tuple[list[int], FloatArray]] = []
     for block in members.compared.blocks:
-        own = phi[:, list(block.groups)].sum(axis=1)
-        for groups, used in found:
-            if (used + own <= 1.0 + 1e-9).all():
+        share = phi[:, list(block.groups)].sum(axis=1)
+        for groups, used in layers:
+            if (used + share <= 1.0 + 1e-9).all():
                 groups += block.groups
-                used += own
+                used += share
                 break
         else:
-            found.append(([*block.groups], own.copy()))
-    every = np.ones(len(phi), dtype=bool)
+            layers.append(([*block.groups], share.copy()))
     parts = []
-    for groups, used in found:
+    for groups, used in layers:
         none = np.where(used < 1.0 - 1e-9, 1.0 - used, 0.0)
-        actual = np.column_stack([phi[:, groups], none])
-        parts.append(DisjointGroups(np.array(groups), actual, every, bool(none.any()), stands_for))
+        actual = np.column_stack([phi[:, groups], none] if none.any() else [phi[:, groups]])
+        parts.append(DisjointGroups(np.array(groups), actual, np.ones(len(phi), dtype=bool), stands_for))
     return parts
-
-
-def _logarithm(p: FloatArray) -> FloatArray:
-    return np.log(np.maximum(p, _LEAST))
 
 
 def _log_softmax(x: FloatArray) -> FloatArray:
@@ -248,17 +219,9 @@ _TELLING = 0.9  # share of a group's indicator that is predicted, from which on 
 
 @dataclass(frozen=True)
 class GroupClassifier:
-    """What tells the groups of one layer apart.
+    """Tells disjoint groups apart: their codes ``groups`` (G',) and shares P(g) (G',).
 
-    Parameters
-    ----------
-    groups : array of shape (G',)
-        Their places.
-    classifier : object
-        Fitted on all rows, with places in the layer as classes.
-    calibration : Calibration
-    shares : array of shape (G',)
-        P(g).
+    The ``classifier`` is fitted on all rows; its classes are indices of ``groups``.
     """
 
     groups: Annotated[IntArray, "g", Within()]
@@ -267,67 +230,50 @@ class GroupClassifier:
     shares: Annotated[FloatArray, "g", Within(np.nextafter(0.0, 1.0))]
 
     def check(self) -> None:
-        """A class for each group, and perhaps one for all others."""
+        """Require a class for each group, and perhaps one for all others."""
         more = len(self.calibration.offset) - len(self.groups)
         require(0 <= more <= 1, "calibration", "has the wrong length")
         require(hasattr(self.classifier, "predict_proba"), "classifier", "is no classifier")
 
     def of(self, Z: FloatArray) -> FloatArray:
         """``r_g`` of rows, shape (n, G')."""
-        classes = len(self.calibration.offset)
-        if isinstance(self.classifier, Boosted):
-            p = _probabilities(self.classifier, Z, classes)
-        else:  # to find the libraries whose threads are to be limited takes milliseconds
-            with one_openmp_thread():
-                p = _probabilities(self.classifier, Z, classes)
+        # To find the libraries whose threads are to be limited takes milliseconds.
+        with nullcontext() if isinstance(self.classifier, Boosted) else one_openmp_thread():
+            p = _probabilities(self.classifier, Z, len(self.calibration.offset))
         return self.calibration.apply(p)[:, : len(self.groups)] / self.shares
 
 
 @dataclass(frozen=True)
 class FittedResemblance:
-    """What says how much new rows resemble each group.
-
-    Parameters
-    ----------
-    parts : tuple of GroupClassifier
-    n_groups : int
-    """
+    """Computes how much new rows resemble each of ``n_groups`` groups, by classifiers of disjoint ones."""
 
     parts: tuple[GroupClassifier, ...]
     n_groups: Annotated[int, Within(2, 2**31 - 1)]
 
     def check(self) -> None:
-        """No other groups than there are."""
+        """Require codes of groups that exist."""
         require(all(part.groups.max(initial=0) < self.n_groups for part in self.parts), "parts", "are out of range")
 
     def fits(self, n_features: int) -> None:
-        """Of features that there are."""
+        """Require features that exist."""
         for part in self.parts:
             if isinstance(part.classifier, Boosted):
                 part.classifier.fits(n_features, len(part.calibration.offset))
 
-    @property
-    def shares(self) -> FloatArray:
-        """P(g), shape (G,)."""
-        found = np.ones(self.n_groups)
-        for part in self.parts:
-            found[part.groups] = part.shares
-        return found
-
     def levelled(self, prices: FloatArray) -> FloatArray:
         """Prices (G,) that make the same score, up to a constant, with the sum 0 wherever every row is in one group."""
-        found = prices.copy()
+        level = prices.copy()
         for part in self.parts:
             if len(part.calibration.offset) == len(part.groups):  # then r @ shares = 1
-                found[part.groups] -= part.shares * prices[part.groups].sum()
-        return found
+                level[part.groups] -= part.shares * prices[part.groups].sum()
+        return level
 
     def of(self, Z: FloatArray) -> FloatArray:
         """``r_g`` of rows, shape (n, G)."""
-        found = np.ones((len(Z), self.n_groups))
+        r = np.ones((len(Z), self.n_groups))
         for part in self.parts:
-            found[:, part.groups] = part.of(Z)
-        return found
+            r[:, part.groups] = part.of(Z)
+        return r
 
 
 @dataclass(frozen=True)
@@ -341,8 +287,8 @@ class CrossFitted:
     own : array of shape (n, G)
         Of each row by the classifier that was fitted without its fold.
     without : array of shape (K, n, G)
-        What can be known without fold f: of the rows inside by the classifier fitted without f, of those outside by
-        the one fitted without f and the row's own fold; calibrated on the rows outside.
+        Without fold f: of the rows inside by the classifier fitted without f, of those outside by the one fitted
+        without f and the row's own fold; calibrated on the rows outside.
     folds : array of shape (n,)
     known : array of shape (G,)
         Share of the variance of each group's indicator that is predicted; 1 if it is known for sure.
@@ -354,25 +300,23 @@ class CrossFitted:
     folds: IntArray
     known: FloatArray
 
-    def held(self, t: FloatArray, sample: Sample, share: float) -> FlagRows:
-        """The rows, each as it is seen by what has not seen its fold, of which a share is flagged."""
-        S = np.zeros_like(self.own)
-        for fold, r in enumerate(self.without):
-            S[self.folds == fold] = r[self.folds == fold]
-        return FlagRows(S, t, sample, self.folds).narrowed(share)
-
     def sums(self, t: FloatArray, sample: Sample) -> CrossFit:
         """Sums of ``(1, r_1, ..., r_G, t)`` over all rows, and outside and inside of each fold."""
         sample = replace(sample, members=sample.joined)  # of all rows: each fold has the same pairs
-        whole = _cells(self.own, t, sample)
-        parts = [(r, self.folds == fold) for fold, r in enumerate(self.without)]
-        training = Cells.stacked([_cells(r[~inside], t[~inside], sample.of(~inside)) for r, inside in parts])
-        held = Cells.stacked([_cells(r[inside], t[inside], sample.of(inside)) for r, inside in parts])
-        return CrossFit(whole, training, held, refitted=False)
+
+        def cells(r: FloatArray, of: BoolArray) -> Cells:
+            part, n = sample.of(of), int(of.sum())
+            counted: dict[str, Any] = {"sample_weight": part.weight, "clusters": part.clusters}
+            counted |= {"n_groups": part.members.n_groups, "n_sets": 1}
+            return collect_cells(r[of], t[of], np.ones(n), part.members, np.zeros(n, dtype=np.intp), **counted)
+
+        training = Cells.stacked([cells(r, self.folds != fold) for fold, r in enumerate(self.without)])
+        held = Cells.stacked([cells(r, self.folds == fold) for fold, r in enumerate(self.without)])
+        return CrossFit(cells(self.own, np.ones(len(t), dtype=bool)), training, held, refitted=False)
 
 
 def warn_proxy(known: FloatArray) -> None:
-    """Say so where rows tell their groups nearly for sure."""
+    """Warn where features predict the groups almost perfectly."""
     most = float(known.max(initial=0.0))
     if most > _TELLING:
         text = (
@@ -380,15 +324,6 @@ def warn_proxy(known: FloatArray) -> None:
             "the group itself. Ask whether the group may be used; see ScoreRepair."
         )
         warn(ProxyWarning(text, known=most))
-
-
-def default_classifier() -> Any:
-    """Few small trees: groups are often hard to tell, and a classifier that is too sure must be taken back."""
-    from sklearn.ensemble import HistGradientBoostingClassifier  # takes long to import
-
-    return HistGradientBoostingClassifier(
-        max_iter=50, max_leaf_nodes=8, min_samples_leaf=40, early_stopping=False, categorical_features=None
-    )
 
 
 @one_blas_thread()
@@ -408,7 +343,7 @@ def cross_fit_resemblance(
     ----------
     classifier : object or None
         scikit-learn classifier with ``predict_proba``; copies are fitted. Its open random states get the seed. None:
-        gradient boosting.
+        gradient boosting by few small trees, as groups are often hard to tell, and overconfidence costs.
     Z : array of shape (n, d)
     members : Membership
         Of two groups at least. Where groups are hard, a row without one is predicted, but not learnt from.
@@ -419,26 +354,34 @@ def cross_fit_resemblance(
     stands_for : array of shape (n,), optional
         How many rows each row stands for.
     """
+    if classifier is None:
+        from sklearn.ensemble import HistGradientBoostingClassifier  # takes long to import
+
+        trees: dict[str, Any] = {"max_iter": 50, "max_leaf_nodes": 8, "min_samples_leaf": 40}
+        classifier = HistGradientBoostingClassifier(early_stopping=False, categorical_features=None, **trees)
     K, G = int(folds.max()) + 1, members.n_groups
     left_out = [(), *((f,) for f in range(K)), *combinations(range(K), 2)]
-    layers = disjoint_groups(members, stands_for)
-    unfitted = default_classifier() if classifier is None else clone(classifier)
+    layers, unfitted = disjoint_groups(members, stands_for), clone(classifier)
     given = unfitted.get_params(deep=True).items()
     unfitted.set_params(**{key: seed for key, value in given if key.endswith("random_state") and value is None})
     tasks = [delayed(_fit_without)(clone(unfitted), Z, layer, folds, out) for layer in layers for out in left_out]
     fits = iter(Parallel(n_jobs=n_jobs, prefer="threads")(tasks))
-    own, without, known = np.ones((len(Z), G)), np.ones((K, len(Z), G)), np.zeros(G)
-    parts, every = [], np.ones(len(Z), dtype=bool)
+    own, without, known, parts = np.ones((len(Z), G)), np.ones((K, len(Z), G)), np.zeros(G), []
     for layer in layers:
-        found = {out: next(fits) for out in left_out}
-        p = _put_together([(folds == f, found[(f,)][1][f]) for f in range(K)])
-        calibration = layer.calibrated(p, every)
-        told = GroupClassifier(layer.groups, found[()][0], calibration, layer.shares(every))
-        own[:, layer.groups] = calibration.apply(p)[:, : len(layer.groups)] / told.shares
-        for f in range(K):
-            without[f][:, layer.groups] = _seen_without(f, found, layer, folds)
-        known[layer.groups] = _known(own[:, layer.groups] * told.shares, layer)
-        parts.append(told)
+        fitted = {out: next(fits) for out in left_out}
+        for f in range(-1, K):
+            p = np.zeros(layer.actual.shape)
+            for g in range(K):  # rows of fold g, by the classifier without g and f
+                p[folds == g] = fitted[tuple(sorted({f, g} - {-1}))][1][g]
+            calibration, shares = layer.calibrated(p, folds != f)
+            r = calibration.apply(p)[:, : len(layer.groups)] / shares
+            if f >= 0:
+                without[f][:, layer.groups] = r
+                continue
+            own[:, layer.groups], actual = r, layer.actual[layer.learnt, : len(layer.groups)]
+            missed = (((r * shares)[layer.learnt] - actual) ** 2).mean(axis=0)
+            known[layer.groups] = 1.0 - missed / np.maximum(actual.var(axis=0), np.finfo(float).tiny)
+            parts.append(GroupClassifier(layer.groups, fitted[()][0], calibration, shares))
     return CrossFitted(FittedResemblance(tuple(parts), G), own, without, folds, known)
 
 
@@ -448,8 +391,8 @@ def _fit_without(
 ) -> tuple[Any, dict[int, FloatArray]]:
     """A classifier fitted without some folds, and the probabilities that it gives their rows."""
     rows = layer.learnt & ~np.isin(folds, out)
-    actual = layer.actual[:, : layer.classes]
-    if layer.plain:
+    actual = layer.actual
+    if layer.stands_for is None and bool(((actual == 0) | (actual == 1)).all()):  # each row is of one class
         classifier.fit(Z[rows], actual[rows].argmax(axis=1))
     else:
         at, classes = np.nonzero(actual * rows[:, None])
@@ -462,41 +405,12 @@ def _fit_without(
                 error=error,
             ) from None
     fitted = Boosted.of(classifier) or classifier
-    return fitted, {f: _probabilities(fitted, Z[folds == f], layer.classes) for f in out}
-
-
-def _seen_without(f: int, found: Mapping[tuple[int, ...], Any], layer: DisjointGroups, folds: IntArray) -> FloatArray:
-    """Resemblance of all rows by what can be known without fold f."""
-    others = sorted(set(folds.tolist()) - {f})
-    parts = [(folds == g, found[(min(f, g), max(f, g))][1][g]) for g in others]
-    p, outside = _put_together([(folds == f, found[(f,)][1][f]), *parts]), folds != f
-    return layer.calibrated(p, outside).apply(p)[:, : len(layer.groups)] / layer.shares(outside)
-
-
-def _put_together(parts: list[tuple[BoolArray, FloatArray]]) -> FloatArray:
-    whole = np.zeros((len(parts[0][0]), parts[0][1].shape[1]))
-    for rows, values in parts:
-        whole[rows] = values
-    return whole
-
-
-def _known(p: FloatArray, layer: DisjointGroups) -> FloatArray:
-    """Share of the variance of each group's indicator that is predicted."""
-    actual = layer.actual[layer.learnt, :-1]
-    missed = ((p[layer.learnt] - actual) ** 2).mean(axis=0)
-    return 1.0 - missed / np.maximum(actual.var(axis=0), np.finfo(float).tiny)
-
-
-def _cells(r: FloatArray, t: FloatArray, sample: Sample) -> Cells:
-    one = np.zeros(len(t), dtype=np.intp)
-    counted: dict[str, Any] = {"sample_weight": sample.weight, "clusters": sample.clusters}
-    groups = sample.members
-    return collect_cells(r, t, np.ones(len(t)), groups, one, n_groups=groups.n_groups, n_sets=1, **counted)
+    return fitted, {f: _probabilities(fitted, Z[folds == f], actual.shape[1]) for f in out}
 
 
 def _probabilities(classifier: Any, Z: FloatArray, classes: int) -> FloatArray:
     """Probabilities of all classes, 0 for one that the classifier has not met."""
-    found = np.zeros((len(Z), classes))
+    p = np.zeros((len(Z), classes))
     if len(Z):
-        found[:, np.asarray(classifier.classes_, dtype=np.intp)] = classifier.predict_proba(Z)
-    return found
+        p[:, np.asarray(classifier.classes_, dtype=np.intp)] = classifier.predict_proba(Z)
+    return p

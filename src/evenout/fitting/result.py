@@ -1,12 +1,12 @@
-"""What a fit has learnt, and the same fit elsewhere on its path."""
+"""Everything a fit has learnt, and the fit elsewhere on its path."""
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
-from evenout.core.cells import unit_target
+from evenout.core.cells import Cells, unit_target
 from evenout.core.content import row_order
 from evenout.core.flags import FlagRows, flag_threshold, flagged_share, top_threshold
 from evenout.core.parallel import map_columns, sorted_columns
@@ -16,10 +16,8 @@ from evenout.core.problem import Mixture
 from evenout.core.ruler import RatioEstimate, Sample
 from evenout.core.sketch import average_ranks, values_below
 from evenout.core.types import ANY, FINITE, MOST_ROWS, FloatArray, IntArray, Within, entries_of, require
-from evenout.exceptions import AttributeWarning, InputError, warn
-from evenout.fitting.choose import choose_place, settle
-from evenout.fitting.drift import Drift, Recent
-from evenout.fitting.learnt import Learnt
+from evenout.exceptions import AttributeWarning, BiasedLabelsWarning, InputError, UnknownOutcomeWarning, warn
+from evenout.fitting.choose import Decision, choose_place, settle
 from evenout.fitting.score_model import ScoreModel
 from evenout.fitting.settings import Settings
 from evenout.groups.read import Codes
@@ -41,22 +39,22 @@ _PRODUCTS = 4e9  # of numbers, at most
 
 @dataclass(frozen=True)
 class Background:
-    """The training rows, feature by feature.
+    """Summaries of the training rows, feature by feature.
 
     Parameters
     ----------
     typical : array of shape (d,)
-        The median of each column, and of one-hot columns the most frequent category: nobody's row.
+        The median of each column, and of one-hot columns the most frequent category; no actual row.
     levels : array of shape (shares, d)
         The values below which `SHARES` of the rows lie.
     means : array of shape (d,)
         Of one-hot columns, the share of each category.
     tells : array of shape (d,)
-        How well each column alone tells the group: 0 is not at all, 1 is always; see `guessed_share`.
+        How well each column alone predicts the group, from 0, not at all, to 1, always; see `guessed_share`.
     kin : array of int, shape (d,)
         Columns with the same number move together: a chain of rank correlations of at least `ALIKE`.
     crowd : array of shape (rows, d)
-        At most `CROWD` of the rows, evenly spaced in the order of their values: the company of a row is sought there.
+        At most `CROWD` of the rows, evenly spaced in the order of their values; similar rows are sought among these.
     n_groups : int
     """
 
@@ -70,30 +68,28 @@ class Background:
 
     @classmethod
     def of(cls, X: FloatArray, codes: IntArray, folds: IntArray, n_groups: int, *, n_threads: int = 1) -> "Background":
-        """Of training rows (n, d), with the codes of their groups, -1 where unknown, and their folds."""
+        """Summarise training rows (n, d), with the codes of their groups, -1 where unknown, and their folds."""
         ordered = sorted_columns(X, n_threads)
         levels = values_below(ordered, SHARES)
         typical = levels[np.flatnonzero(SHARES == 0.5)[0]].copy()
         means = ordered.mean(axis=0)
         for start, stop in category_runs(X):
             typical[start:stop] = np.arange(stop - start) == means[start:stop].argmax()
-
-        def tell(j: int) -> float:
-            return told(X[:, j], levels[:, j], codes, folds, n_groups)
-
-        tells = np.array(map_columns(tell, range(X.shape[1]), len(X), n_threads))
+        shares = map_columns(
+            lambda j: told(X[:, j], levels[:, j], codes, folds, n_groups), range(X.shape[1]), len(X), n_threads
+        )
         some = evenly_spaced(X, _ROWS)
-        return cls(typical, levels, means, tells, _kin(some), evenly_spaced(some, CROWD), n_groups)
+        return cls(typical, levels, means, np.array(shares), _kin(some), evenly_spaced(some, CROWD), n_groups)
 
     def check(self) -> None:
-        """Levels rise, and nothing is kin to a column that is not there."""
+        """Require that levels ascend, and that columns are kin to columns that exist."""
         require((np.diff(self.levels, axis=0) >= 0).all(), "levels", "is out of order")
         require(self.kin.max(initial=0) < len(self.typical), "kin", "is out of range")
         require(1 <= len(self.crowd) <= CROWD, "crowd", "has the wrong length")
 
 
 def category_runs(X: FloatArray) -> list[tuple[int, int]]:
-    """First and last column, plus 1, of every run of one-hot columns: of 0 and 1 that sum to 1 in every row."""
+    """First column of every run of one-hot columns, of 0 and 1 that sum to 1 in every row, and the one behind it."""
     truth = np.array([((column == 0.0) | (column == 1.0)).all() for column in X.T]) & (np.ptp(X, axis=0) > 0)
     runs, start = [], 0
     while start < X.shape[1]:
@@ -110,11 +106,11 @@ def category_runs(X: FloatArray) -> list[tuple[int, int]]:
 
 
 def told(column: FloatArray, levels: FloatArray, codes: IntArray, folds: IntArray, n_groups: int) -> float:
-    """How well a column tells the group: the share of right guesses beyond chance, of all that could be beyond it.
+    """How well a column predicts the group: the share of right guesses beyond chance, of the most that is possible.
 
-    The column is cut into bins of equal numbers of rows. In each bin the group is guessed whose rows are most often in
-    it. Every group counts the same, and rows are guessed by what the other half of the rows, by folds, has shown: a
-    column that tells nothing is at 0, whatever the number of bins.
+    The column is cut into bins of equal numbers of rows, and in each bin the group is guessed whose rows are most often
+    in it. Every group counts the same, and rows are guessed by the other half of the rows, by folds: a column that says
+    nothing is at 0, whatever the number of bins.
     """
     known = codes >= 0
     if n_groups < 2 or not known.any():
@@ -122,8 +118,8 @@ def told(column: FloatArray, levels: FloatArray, codes: IntArray, folds: IntArra
     edges = np.unique(levels[np.searchsorted(SHARES, np.linspace(0.0, 1.0, _BINS + 1)[1:-1])])
     bins, half = np.searchsorted(edges, column[known], side="right"), folds[known] % 2
     shape = (2, len(edges) + 1, n_groups)
-    place = (half * shape[1] + bins) * n_groups + codes[known]
-    counts = np.bincount(place, minlength=2 * shape[1] * n_groups).reshape(shape).astype(float)
+    cell = (half * shape[1] + bins) * n_groups + codes[known]
+    counts = np.bincount(cell, minlength=2 * shape[1] * n_groups).reshape(shape).astype(float)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     guess = shares[::-1].argmax(axis=2)  # by the other half
     right = np.take_along_axis(shares, guess[:, :, None], axis=2).sum() / (2 * n_groups)
@@ -131,7 +127,7 @@ def told(column: FloatArray, levels: FloatArray, codes: IntArray, folds: IntArra
 
 
 def guessed_share(tells: float, n_groups: int) -> float:
-    """Share of right guesses of a group, every group counting the same, by a column that tells so much.
+    """Share of right guesses of a group, every group counting the same, by a column with this `Background.tells`.
 
     >>> guessed_share(0.5, 2)
     0.75
@@ -140,10 +136,10 @@ def guessed_share(tells: float, n_groups: int) -> float:
 
 
 def evenly_spaced(X: FloatArray, size: int) -> FloatArray:
-    """At most ``size`` rows, evenly spaced in the order of their values: the same for every order of the rows."""
+    """At most ``size`` rows, evenly spaced in the order of their values, which does not depend on the order of rows."""
     order, _ = row_order(X)
-    places = np.linspace(0, len(X) - 1, min(size, len(X))).round().astype(np.intp)
-    return X[order[places]] + 0.0  # + 0.0: no -0.0 remains, which may stand before or after a 0.0
+    spaced = np.linspace(0, len(X) - 1, min(size, len(X))).round().astype(np.intp)
+    return X[order[spaced]] + 0.0  # + 0.0: no -0.0 remains, which may stand before or after a 0.0
 
 
 def _kin(X: FloatArray) -> IntArray:
@@ -177,45 +173,138 @@ class AttributeBias(NamedTuple):
 def attribute_bias(path: TradeoffPath, alpha: float, target: Target) -> dict[str, AttributeBias]:
     """The bias of each attribute that is compared by itself, by the first notion that compares groups.
 
-    A crossing has the names of its attributes, joined. Nothing is said where there are crossed groups alone, whose
-    bias is that of the path.
+    A crossing has the names of its attributes, joined. Empty where there are crossed groups alone, whose bias is that
+    of the path.
     """
     notions = [notion for notion, _ in path.notions if isinstance(notion, DemographicParity)]
     names = dict.fromkeys(block.of for block in path.cross.whole.comparison.blocks if block.of)
     if not notions or not names or (target == "unseen" and not path.cross.n_folds):
         return {}
-    notion, found, alphas = notions[0], {}, np.array([alpha])
-    V = path.fold_weights(alphas, target)
+    notion, biases, V = notions[0], {}, path.fold_weights(np.array([alpha]), target)
     for name in names:
         cross = path.cross.only(lambda block, name=name: block.of == name)  # type: ignore[misc]
         if target == "training":
             both = np.concatenate([unit_target(cross.whole)[0], V[0]])
-            found[name] = AttributeBias(*notion.training_bias(cross.whole, both).tolist())
+            biases[name] = AttributeBias(*notion.training_bias(cross.whole, both).tolist())
             continue
-        before = notion.target_bias(cross)
-        after = before if path.is_target(alpha) else notion.bias(cross, V)
+        before = float(notion.target_bias(cross)[0])
+        if path.is_target(alpha):
+            biases[name] = AttributeBias(before, before, 0.0)
+            continue
         change = np.array([1.0, -1.0])
-        error = np.sqrt(max(change @ notion.covariance(cross, V) @ change, 0.0))
-        found[name] = AttributeBias(float(before[0]), float(after[0]), 0.0 if path.is_target(alpha) else float(error))
-    return found
+        error = float(np.sqrt(max(change @ notion.covariance(cross, V) @ change, 0.0)))
+        biases[name] = AttributeBias(before, float(notion.bias(cross, V)[0]), error)
+    return biases
 
 
-def warn_rising(found: dict[str, AttributeBias]) -> None:
-    """Say so where the bias of one attribute rises while that of another falls, both clearly."""
-    least = max((_CLEAR * bias.before for bias in found.values()), default=0.0)
+def warn_rising(biases: dict[str, AttributeBias]) -> None:
+    """Warn where the bias of one attribute rises while that of another falls, both clearly."""
+    least = max((_CLEAR * bias.before for bias in biases.values()), default=0.0)
 
     def clear(change: float, error: float) -> bool:
         return least > 0 and change > max(least, 2.0 * float(np.nan_to_num(error)))
 
-    rising = [name for name, bias in found.items() if clear(bias.after - bias.before, bias.error)]
-    falling = [name for name, bias in found.items() if clear(bias.before - bias.after, bias.error)]
+    rising = [name for name, bias in biases.items() if clear(bias.after - bias.before, bias.error)]
+    falling = [name for name, bias in biases.items() if clear(bias.before - bias.after, bias.error)]
     if rising and falling:
-        named = " and ".join(f"{name!r} ({found[name].before:.2g} to {found[name].after:.2g})" for name in rising)
+        named = " and ".join(f"{name!r} ({biases[name].before:.2g} to {biases[name].after:.2g})" for name in rising)
         template = (
             "the bias of {named} rises while that of {falling} falls; ask for less ({@bias_reduction}), or leave "
             "attributes out, to see what each of them costs the others"
         )
         warn(AttributeWarning(template, named=named, falling=" and ".join(map(repr, falling))))
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """Scale-free bias of the base score before and after it has learnt from labels; NaN where it was not to learn.
+
+    ``raised``: whether it has risen by more than chance explains.
+    """
+
+    before: float = float("nan")
+    after: float = float("nan")
+    raised: bool = False
+
+    def without_labels(self, reduction: float) -> float:
+        """The reduction of the bias without labels that a reduction of the learnt base score's bias amounts to."""
+        return 1.0 - (1.0 - reduction) * self.after / self.before if self.before > 0 else float("nan")
+
+    def announced(self, reduction: float) -> None:
+        """Warn where the gap was raised; ``reduction`` is the share of it that the fair score has removed."""
+        if not self.raised:
+            return
+        gone = self.without_labels(reduction)
+        left = "{reduction:.0%} of that is gone from the fair score, and what is left is {compared}. "
+        warn(
+            BiasedLabelsWarning(
+                "learning from labels has raised the bias of the base score from {before:.4f} to {after:.4f}. "
+                + ("" if math.isnan(gone) else left)
+                + "Labels carry the bias of those who gave them: look at how they came about, or leave out {@learn}.",
+                before=self.before, after=self.after, reduction=reduction, compared=beside_unlearnt(gone),
+            )
+        )  # fmt: skip
+
+
+def beside_unlearnt(gone: float) -> str:
+    """Put a reduction of the bias without labels into words.
+
+    >>> [beside_unlearnt(gone) for gone in (0.25, -0.5, -4.0)]
+    ['25% less than without labels', '50% more than without labels', '5 times what it was without labels']
+    """
+    if gone < -1.0:
+        return f"{1.0 - gone:.2g} times what it was without labels"
+    return f"{abs(gone):.0%} {'less' if gone >= 0 else 'more'} than without labels"
+
+
+_UNKNOWN = (
+    "rows of {groups} differ from those before by more than chance, and the last {now} rows are too few to solve for: "
+    "what people get from now on is not known. The rule is that of all {all} rows; more rows will tell."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Recent:
+    """Rows that updates have added since the fit, or since the last drift, and the number of these updates.
+
+    ``cells`` are their sums (`evenout.fitting.update.UpdateMaps.cells`); the last ``kept`` rows in memory are theirs.
+    """
+
+    cells: Cells
+    kept: int
+    updates: int
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A difference between the latest rows, ``now``, and those ``before``, in these groups.
+
+    ``followed``: whether the latest rows were enough to solve for; if not, the rule is that of all rows. ``reached``
+    and ``interval`` are the statement about all rows together, had the rule been solved for them.
+    """
+
+    groups: tuple[str, ...]
+    before: int
+    now: int
+    followed: bool
+    reached: float
+    interval: tuple[float, float]
+
+    @property
+    def named(self) -> str:
+        """The names of the groups, the first five in full."""
+        more = f" and {len(self.groups) - 5} more groups" if len(self.groups) > 5 else ""
+        return ", ".join(map(repr, self.groups[:5])) + more
+
+    def doubted(self, choice: Choice) -> Choice:
+        """The choice on all rows, in doubt where the latest rows differ and are too few to be followed."""
+        if self.followed or choice.doubt:
+            return choice
+        words = {"{groups}": self.named, "{now}": f"{self.now:,}", "{all}": f"{self.before + self.now:,}"}
+        message = _UNKNOWN
+        for field, value in words.items():
+            message = message.replace(field, value.replace("{", "{{").replace("}", "}}"))
+        return replace(choice, met=False, message=message, kind=UnknownOutcomeWarning, doubt="drift")
 
 
 _MOST_TRAINED = 4  # times the rows in memory: an update thins them where there is no room for all
@@ -229,7 +318,7 @@ NO_ROWS = (
 
 @dataclass(frozen=True)
 class FitResult:
-    """All that a fit has learnt; a model file holds it as it is, or `without_groups`.
+    """Everything that a fit has learnt; a model file holds it as it is, or `without_groups`.
 
     Parameters
     ----------
@@ -253,11 +342,11 @@ class FitResult:
     target : array of shape (n,)
         Their base score.
     seen : FlagRows
-        The same rows, each scored by what has not seen it; none of them where the groups were not saved.
+        The same rows, each scored by models that have not seen it; none of them where the groups were not saved.
     flag_ratio : RatioEstimate
         Ratio of flag rates on unseen rows.
     flag_price : dict of str to float
-        What the score costs at the threshold, on the rows in memory as they are seen by what has not seen them.
+        The price of the score at the threshold, on held-out scores of the rows in memory.
     known : dict of str to float
         For each group that rows may resemble, how much of its indicator the features predict; empty where the score is
         not corrected by that.
@@ -266,11 +355,11 @@ class FitResult:
     flag_rates : array of shape (G, 2)
         Share of each group, of all rows, that base and fair score flag.
     learnt : Learnt
-        What learning from labels has made of the base score's gap.
+        How learning from labels has changed the base score's gap.
     rank_error : float
-        What the ranks behind the row weights may be off, as a share of the rows.
+        How far the ranks behind the row weights may be off, as a share of the rows.
     maps : UpdateMaps or None
-        What folds new rows in; None where the groups of the rows were not saved.
+        Fold new rows in; None where the groups of the rows were not saved.
     background : Background or None
         The features of the rows in memory, for reasons; None in models that were saved before there were any.
     recent : Recent or None
@@ -305,7 +394,7 @@ class FitResult:
     drift: Drift | None = None
 
     def check(self) -> None:
-        """Its parts are of the same rows, columns and groups."""
+        """Require that all parts are of the same rows, columns and groups."""
         n, k, resembling = len(self.target), self.S.shape[1], self.scores.width - self.scores.n_detectors
         require(2 <= n <= self.n_rows, "n_rows", "is out of range")
         require(k == self.scores.width, "S", "has the wrong shape")
@@ -327,7 +416,7 @@ class FitResult:
         require(fits, "maps", "has the wrong shape")
 
     def filled(self, n_features: int) -> "FitResult":
-        """Out of a file, after it was held against the columns of a fit."""
+        """The fit, read from a file, after a check against its columns."""
         background, resemblance = self.background, self.scores.resemblance
         require(background is None or len(background.typical) == n_features, "background", "has the wrong shape")
         if resemblance is not None:
@@ -341,7 +430,7 @@ class FitResult:
         return replace(self, scores=replace(self.scores, pool=pool))
 
     def without_groups(self) -> "FitResult":
-        """What a file holds of the fit that tells the group of no row."""
+        """The fit as a file holds it that reveals the group of no row."""
         groups, seen = replace(self.groups, codes=self.groups.codes[:0]), self.seen
         nobody = Sample(seen.sample.members.among(np.zeros(0, dtype=np.intp)), doubt=seen.sample.doubt)
         none = seen.among(slice(0), nobody, seen.n_rows)
@@ -354,12 +443,12 @@ class FitResult:
 
     @property
     def prices(self) -> dict[str, float]:
-        """What is taken off for resembling each group; empty where the score is not corrected by that."""
+        """The deduction for resembling each group; empty where the score is not corrected by that."""
         model = self.scores.resemblance
         if model is None:
             return {}
-        found = model.levelled(-self.mixture.weights[self.scores.n_detectors :])
-        return dict(zip(self.known, found.tolist(), strict=True))
+        prices = model.levelled(-self.mixture.weights[self.scores.n_detectors :])
+        return dict(zip(self.known, prices.tolist(), strict=True))
 
     @property
     def beyond_crossed(self) -> str:
@@ -386,16 +475,14 @@ class FitResult:
         return float(rows.ratio(rows.flagged(rows.base(), share))[0]) if rows.compares.any() else float("nan")
 
     def at(self, settings: Settings) -> "FitResult":
-        """The same fit elsewhere on its path. Rows beyond those in memory are taken to score like these.
+        """The fit elsewhere on its path. Rows beyond those in memory are taken to score like these.
 
         Where the groups of the rows were not saved, flag rates are not known; rows that count unequally, or whose
         groups are in doubt, would be needed for what is stated of them.
         """
-        saved, ratio = len(self.seen.t) == len(self.target), RatioEstimate.unknown()
-        price: dict[str, float] = {}
-        sample, rates = self.seen.sample, np.full_like(self.flag_rates, np.nan)
+        saved = len(self.seen.t) == len(self.target)
         if saved:
-            path, choice, ratio, price = settle(settings, self.path, self.seen)
+            decision = settle(settings, self.path, self.seen)
         else:
             if settings.flag_rate_ratio is not None:
                 self.require_rows("at(flag_rate_ratio=...)")
@@ -403,56 +490,73 @@ class FitResult:
             if cells.compared is not None or cells.spread is not None or self.n_rows != len(self.target):
                 self.require_rows("at()")
             path = self.path.towards(None) if self.path.rule is not None else self.path
-            choice = choose_place(settings, path, self.seen)
-        choice = choice if self.drift is None else self.drift.doubted(choice)
-        mixture = path.mixture(choice.alpha)
-        fair = mixture.apply(self.S, self.target)
-        both = np.column_stack([self.target, fair])
-        choice.announced(list_kept(self.target, fair, settings.contamination), asked=settings.asked, ratio=ratio)
-        share = flagged_share(settings.contamination, self.n_rows)
-        above = top_threshold(both, share, sample.weight if saved else None)
-        if saved:
-            warn_rising(attribute_bias(path, choice.alpha, settings.judged_on))
-            rates = sample.means(both > above)
-        return replace(
-            self, path=path, choice=choice, mixture=mixture, flag_ratio=ratio, flag_price=price, flag_rates=rates,
-            base_threshold=float(above[0]), threshold=float(above[1]),
-        )  # fmt: skip
+            decision = Decision(path, choose_place(settings, path, self.seen), RatioEstimate.unknown(), {})
+        if self.drift is not None:
+            decision = decision._replace(choice=self.drift.doubted(decision.choice))
+        sample = self.seen.sample if saved else None
+        return replace(self, **settled_fields(settings, decision, self.S, self.target, sample, self.n_rows))
+
+    def costs(self, share: float, alphas: FloatArray, labels: FloatArray | None) -> "pd.DataFrame":
+        """One row per alpha, where a ``share`` of the rows is flagged.
+
+        ``flag_rate_ratio``, ``list_kept`` and ``mean_base_score`` (of the flagged) are counted on unseen rows: each
+        fold by what was solved without it. At the end of a path that was solved for even flags the counted ratio is a
+        little better than new rows can expect, which ``flag_rate_ratio_`` states. With labels, 1 for outliers: ``auc``
+        and ``average_precision`` of the training scores, and ``precision_flagged``, the share of outliers among the
+        flagged.
+        """
+        import pandas as pd
+
+        rows, path = self.seen, self.path
+        flagged = rows.flagged(path.fold_weights(np.r_[0.0, alphas], "unseen"), share)
+        before, after = flagged[:, :1], flagged[:, 1:]
+        counted = np.maximum(after.sum(axis=0), 1)
+        columns = {
+            "alpha": alphas,
+            "flag_rate_ratio": rows.ratio(after),
+            "list_kept": (after & before).sum(axis=0) / max(before.sum(), 1),
+            "mean_base_score": rows.t @ after / counted,
+        }
+        if labels is not None:
+            scores = [path.mixture(alpha).apply(self.S, self.target) for alpha in alphas]
+            columns["auc"] = np.array([roc_auc(labels, y) for y in scores])
+            columns["average_precision"] = np.array([average_precision(labels, y) for y in scores])
+            columns["precision_flagged"] = (labels == 1).astype(float) @ after / counted
+        return pd.DataFrame(columns)
+
+
+def settled_fields(
+    settings: Settings, decision: Decision, S: FloatArray, t: FloatArray, sample: Sample | None, n_rows: int
+) -> dict[str, Any]:
+    """The fields of `FitResult` that follow from a decision, with its warnings; flag rates are NaN without a sample.
+
+    ``S`` and ``t`` are those of the rows in memory, out of ``n_rows``.
+    """
+    path, choice, ratio, price = decision
+    mixture = path.mixture(choice.alpha)
+    fair = mixture.apply(S, t)
+    choice.announced(list_kept(t, fair, settings.contamination), asked=settings.asked, ratio=ratio)
+    both = np.column_stack([t, fair])
+    share = flagged_share(settings.contamination, n_rows)
+    above = top_threshold(both, share, None if sample is None else sample.weight)
+    rates = np.full((path.cross.whole.comparison.n_groups, 2), np.nan)
+    if sample is not None:
+        warn_rising(attribute_bias(path, choice.alpha, settings.judged_on))
+        rates = sample.means(both > above)
+    return {
+        "path": path,
+        "choice": choice,
+        "mixture": mixture,
+        "flag_ratio": ratio,
+        "flag_price": price,
+        "flag_rates": rates,
+        "base_threshold": float(above[0]),
+        "threshold": float(above[1]),
+    }
 
 
 def list_kept(base: FloatArray, fair: FloatArray, contamination: float) -> str:
-    """How much of the list of the rows that the base score flags is still flagged, in words."""
+    """Say how much of the base score's list of flagged rows is still flagged."""
     before, after = (y > flag_threshold(y, contamination) for y in (base, fair))
     kept = (before & after).sum() / max(before.sum(), 1)
     return f" and {kept:.0%} of the flagged list is kept"
-
-
-def cost_table(
-    path: TradeoffPath, found: FitResult, share: float, alphas: FloatArray, labels: FloatArray | None
-) -> "pd.DataFrame":
-    """One row per alpha.
-
-    ``flag_rate_ratio``, ``list_kept`` and ``mean_base_score`` (of the flagged) are counted on unseen rows: each fold by
-    what was solved without it. At the end of a way that was solved for even flags the counted ratio is a little better
-    than what new rows can expect, which ``flag_rate_ratio_`` states. With labels, 1 for outliers: ``auc`` and
-    ``average_precision`` of the training scores, and ``precision_flagged``, the share of outliers among the flagged.
-    """
-    import pandas as pd
-
-    rows = found.seen
-    V = path.fold_weights(np.r_[0.0, alphas], "unseen")
-    flagged = rows.flagged(V, share)
-    before, after = flagged[:, :1], flagged[:, 1:]
-    counted = np.maximum(after.sum(axis=0), 1)
-    columns = {
-        "alpha": alphas,
-        "flag_rate_ratio": rows.ratio(after),
-        "list_kept": (after & before).sum(axis=0) / max(before.sum(), 1),
-        "mean_base_score": rows.t @ after / counted,
-    }
-    if labels is not None:
-        scores = [path.mixture(alpha).apply(found.S, found.target) for alpha in alphas]
-        columns["auc"] = np.array([roc_auc(labels, y) for y in scores])
-        columns["average_precision"] = np.array([average_precision(labels, y) for y in scores])
-        columns["precision_flagged"] = (labels == 1).astype(float) @ after / counted
-    return pd.DataFrame(columns)

@@ -1,8 +1,9 @@
 """The rows of a fit, cleaned: all rows, or a reference drawn from those of all partitions."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,23 +13,37 @@ from evenout.core.content import N_FOLDS, assign_folds, row_numbers
 from evenout.core.membership import AMONG, Comparison, Membership
 from evenout.core.notions import Notion, pairs_notion
 from evenout.core.ruler import Sample, balanced
+from evenout.core.sketch import CAPACITY
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.detectors.pool import standard_units
-from evenout.detectors.units import Units
+from evenout.detectors.pool import has_named, standard_units
+from evenout.detectors.units import Units, feature_labels
 from evenout.exceptions import InputError
 from evenout.fitting.score_model import KnownLabels
 from evenout.fitting.settings import Settings
-from evenout.groups.giveaways import find_giveaways, read_attributes, warn_giveaways
-from evenout.groups.model import LABELS, Grouping, read_crossed, read_grouping
+from evenout.groups.model import (
+    LABELS,
+    Coder,
+    Grouping,
+    is_plain,
+    of_crossings,
+    read_crossed,
+    read_grouping,
+    settle_grouping,
+)
 from evenout.groups.read import Codes, GroupProbabilities
+from evenout.out_of_core.engines import Engine
+from evenout.out_of_core.survey import count_again, draw_reference, learn_units, settle_groups, survey_rows
 from evenout.tables.rows import (
     column_names,
     read_clusters,
     read_known_labels,
     read_sample_weight,
     refuse_lone_clusters,
+    require_labels,
     training_rows,
 )
+
+EXACT_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -45,7 +60,7 @@ class TrainingRows:
         Codes of rows that belong together.
     sample_weight : array of shape (n,) or None
     soft : Membership or None
-        How much each row belongs to each group that is compared; None: as ``groups`` says.
+        How much each row belongs to each group that is compared; None: by the codes of ``groups``.
     grouping : Grouping or None
         Where ``soft`` comes from.
     known : KnownLabels or None
@@ -93,7 +108,7 @@ class TrainingRows:
         labels: Any,
         label_propensity: Any,
     ) -> "TrainingRows":
-        """Clean what a user has given; the estimator is named in messages, and not touched."""
+        """Clean the arguments of `fit`; the estimator is named in messages, and not touched."""
         features = training_rows(estimator, X)
         n, fairness = len(features), settings.fairness
         known = read_known_labels(labels, label_propensity, n, learn=settings.learn)
@@ -106,48 +121,58 @@ class TrainingRows:
         codes = None if clusters is None else read_clusters(clusters, n)
         weight = None if sample_weight is None else read_sample_weight(sample_weight, n, fairness)
         probable = isinstance(sensitive_features, GroupProbabilities) and not sensitive_features.sufficient
-        rows = cls(
+        rows = cls.of_groups(
             features,
             crossed.groups,
             crossed.sensitive,
-            codes,
-            weight,
+            settings,
+            grouping,
+            soft,
+            None if outcomes is None or known is None else KnownLabels(*known),
+            probable=probable,
+            clusters=codes,
+            sample_weight=weight,
             known=KnownLabels(*known) if known is not None and settings.learn else None,
             feature_names=column_names(X),
-            seed=settings.seed,
-            n_threads=settings.n_threads,
-            doubt="probable" if probable else "",
         )
-        rows = rows if grouping is None or soft is None else rows.grouped(grouping, soft)
-        rows = rows if outcomes is None or known is None else rows.looked_at(*known)
-        rows = rows.alike_in(crossed.coder.coarse(given, n))
+        numbers = crossed.coder.coarse(given, n)  # in which rows of a stratum still differ
+        if numbers is not None and rows.soft is not None:
+            thinned = rows.doubt == "probable"
+            rows = replace(rows, soft=balanced(rows.soft, numbers, weight, thinned=thinned))
         refuse_lone_clusters(rows.members, rows.names, codes, weight)
         return rows.in_units(settings)
 
-    def grouped(self, grouping: Grouping, members: Membership) -> "TrainingRows":
-        """The same where groups are others than hard, crossed ones."""
-        groups = replace(self.groups, left_out=grouping.left_out)
-        return replace(self, soft=members, grouping=grouping, groups=groups)
+    @classmethod
+    def of_groups(
+        cls,
+        X: FloatArray,
+        groups: Codes,
+        sensitive_features: Any,
+        settings: Settings,
+        grouping: Grouping | None,
+        soft: Membership | None,
+        outcomes: KnownLabels | None,
+        *,
+        probable: bool,
+        **more: Any,
+    ) -> "TrainingRows":
+        """Clean rows in their groups; ``outcomes`` are the labels where known outliers or inliers are compared.
 
-    def looked_at(self, labels: FloatArray, propensity: FloatArray | None) -> "TrainingRows":
-        """The same where known outliers or inliers are compared: a row stands for those like it that were not seen.
-
-        Where labels are some, and nobody knows how these were chosen, they say nothing of other rows.
+        Each labelled row then stands for similar rows without a label. Where some rows are labelled, and nobody knows
+        how they were chosen, labels say nothing about the others.
         """
-        if propensity is None or self.soft is None:
-            partial = bool(np.isnan(labels).any())
-            return replace(self, doubt=self.doubt or ("labels" if partial else ""))
-        return replace(self, soft=self.soft.times(1.0 / propensity, LABELS))
-
-    def alike_in(self, numbers: FloatArray | None) -> "TrainingRows":
-        """The same where rows of a stratum still differ in some numbers, which may justify a difference too."""
-        if numbers is None or self.soft is None:
-            return self
-        thinned = self.doubt == "probable"
-        return replace(self, soft=balanced(self.soft, numbers, self.sample_weight, thinned=thinned))
+        doubt = "probable" if probable else ""
+        if grouping is not None:
+            groups = replace(groups, left_out=grouping.left_out)
+        if outcomes is not None and outcomes.propensity is not None and soft is not None:
+            soft = soft.times(1.0 / outcomes.propensity, LABELS)
+        elif outcomes is not None and np.isnan(outcomes.labels).any():
+            doubt = doubt or "labels"
+        beside: dict[str, Any] = {"seed": settings.seed, "n_threads": settings.n_threads, "doubt": doubt}
+        return cls(X, groups, sensitive_features, soft=soft, grouping=grouping, **beside, **more)
 
     def in_units(self, settings: Settings) -> "TrainingRows":
-        """The same with the units that they have given themselves, where features are to be standardised."""
+        """The rows with units learnt from them, where features are to be standardised."""
         if not settings.standardize:
             return self
         units = standard_units(settings.detectors, self.X, self.feature_names, n_threads=self.n_threads)
@@ -165,14 +190,16 @@ class TrainingRows:
 
     @property
     def counts(self) -> IntArray:
-        """Rows that each group that is compared has, or is expected to have, in memory or not."""
+        """Rows that each compared group has, or is expected to have, in memory or not."""
         if self.drawn_from is None:
-            return expected_rows(self.members)
+            return np.rint(np.asarray(self.members.weights.sum(axis=0)).ravel()).astype(np.intp)
         return self.group_counts if self.grouping is None else self.grouping.counts
 
     @property
     def n_folds(self) -> int:
-        """Few rows or clusters fill fewer than five."""
+        """Folds that rows are held out in: five, fewer for few rows or clusters, none without two groups to compare."""
+        if self.members.n_groups < 2:
+            return 0
         return N_FOLDS if self.drawn_from is not None else int(self.folds.max()) + 1
 
     @cached_property
@@ -180,20 +207,20 @@ class TrainingRows:
         """The fold of each row, shape (n,): dealt evenly or, where there are more rows, by content alone."""
         if self.drawn_from is not None:
             return hashed_folds(self.content, self.seed)
-        settings: dict[str, Any] = {"n_threads": self.n_threads}
-        folds = assign_folds(self.content, self.groups.codes, N_FOLDS, self.seed, self.clusters, **settings)
+        codes, n_threads = self.groups.codes, self.n_threads
+        folds = assign_folds(self.content, codes, N_FOLDS, self.seed, self.clusters, n_threads=n_threads)
         if self.members.n_groups >= 2 and folds.max() < 1:
             raise ValueError("clusters has too few values to leave some of them out; give finer ones")
         return folds
 
     @cached_property
     def members(self) -> Membership:
-        """How much each row belongs to each group that is compared."""
+        """How much each row belongs to each compared group."""
         return self.soft or Membership.of_codes(self.groups.codes, len(self.groups.labels))
 
     @cached_property
     def sample(self) -> Sample:
-        """How the rows are measured; weights that are all the same are none."""
+        """How the rows are measured; weights that are all equal count as none."""
         if self.drawn_from is not None:
             weight = stands_for(self.groups, self.group_counts, self.n_rows)
         else:
@@ -203,30 +230,123 @@ class TrainingRows:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the groups that are compared."""
+        """Names of the compared groups."""
         return self.groups.labels if self.grouping is None else self.grouping.full_names
 
     @cached_property
     def content(self) -> FloatArray:
-        """The rows in their units, in which no unit moves a row to another fold or away from another row."""
+        """The rows in their units: folds and distances do not depend on the units of X."""
         return self.X if self.units is None else self.units.apply(self.X, n_threads=self.n_threads)
 
-    def warn_giveaways(self) -> None:
-        """Warn of features that nearly tell the group; without names they are counted from 0."""
-        found = find_giveaways(self.X, read_attributes(self.sensitive_features, self.groups.codes))
-        warn_giveaways(found, self.feature_names or [f"feature {i}" for i in range(self.X.shape[1])])
-
-    def cells(self, S: FloatArray, t: FloatArray, beta: FloatArray, of: BoolArray) -> Cells:
-        """Sums over some of the rows as one set; ``beta`` has one number for each of them."""
-        sums: dict[str, Any] = {"sample_weight": self.sample_weight, "clusters": self.clusters}
+    def cells(self, S: FloatArray, t: FloatArray, of: BoolArray, beta: FloatArray | None = None) -> Cells:
+        """Sums over some of the rows as one set; ``beta`` has one number for each of them, by default 1."""
         weight, sets = np.zeros(len(of)), np.where(of, 0, -1)
-        weight[of] = beta
+        weight[of] = 1.0 if beta is None else beta
+        sums: dict[str, Any] = {"sample_weight": self.sample_weight, "clusters": self.clusters}
         sums |= {"n_groups": self.members.n_groups, "n_sets": 1, "n_threads": self.n_threads}
         return collect_cells(S, t, weight, self.sample.joined, sets, **sums)
 
 
+@dataclass(frozen=True)
+class Partitions:
+    """Partitions, and how they are worked through.
+
+    Parameters
+    ----------
+    engine : Engine
+    scratch : callable
+        Returns the folder for kept scores.
+    exact_rows : int
+        Up to so many rows, the ranks behind beta are exact. Beyond, they come from a sketch.
+    scores_to : Path, optional
+        An empty folder, reachable by all workers, for one file of scores per partition (`parquet.scores_file`).
+    sufficient : bool
+        Whether probabilities of groups, if any, are said to tell all that a score knows of them.
+    codes : mapping
+        From the name of a group to its code, once the groups are settled.
+    capacity : int or None
+        Of the sketches of all rows, once these are counted; None: they are exact.
+    """
+
+    engine: Engine
+    scratch: Any
+    exact_rows: int
+    scores_to: Path | None
+    sufficient: bool = False
+    codes: Mapping[str, int] = field(default_factory=dict)
+    capacity: int | None = None
+
+
+def open_partitions(partitions: Partitions, settings: Settings) -> tuple[TrainingRows, Partitions | None]:
+    """Check and count all rows, settle the groups, and draw the reference: all rows, or as many as memory takes.
+
+    Partitions are None where the reference is all rows.
+    """
+    if settings.scaling != "minmax":  # its extremes merge without any rounding
+        raise InputError(
+            "{scaling=} needs all rows in memory; over partitions use {scaling='minmax'}", scaling=settings.scaling
+        )
+    engine, fairness, rules = partitions.engine, settings.fairness, settings.groups
+    size, seed, exact = settings.reference_size, settings.seed, partitions.exact_rows
+    counted: dict[str, Any] = {"rules": rules, "reference_size": size, "seed": seed}
+    measured = settings.standardize and has_named(settings.detectors)
+    survey = survey_rows(engine, **counted, measure=measured)
+    if survey.n_rows < 2:
+        raise ValueError(f"X has {survey.n_rows} row(s) in all partitions; at least 2 are needed")
+    if settings.learn:
+        require_labels(survey.known)
+    among = compared_rows(fairness, labelled=survey.known is not None)
+    labelled = among != ["all"]
+    if survey.probable:
+        learnt = Coder.of_probable(survey.probable, survey.given, labelled=labelled)
+    else:
+        learnt = Coder.learn(survey.sensitive, survey.given, rules, labelled=labelled)
+    if coarse := [cut.name for cut in learnt.cuts if cut.coarse]:
+        raise InputError(
+            "{@given} has many numbers in column {name!r}, in which rows are made alike where all are in memory; give "
+            "parts of it as text, or fit in memory",
+            name=coarse[0],
+        )
+    coder = None if is_plain(learnt, among, rules) else learnt
+    units, grouping, probable = None, None, survey.probable
+    if survey.ranges is not None and survey.n_rows > size:
+        units = learn_units(engine, survey.ranges, exact=survey.n_rows <= exact)
+    if coder is not None or units is not None:
+        survey = count_again(engine, **counted, coder=coder, units=units)
+    if coder is not None:
+        grouping = settle_grouping(coder, survey.combined, among, rules)
+    crossed = of_crossings(rules, learnt)
+    groups = settle_groups(replace(survey, probable=probable), crossed, quiet=grouping is not None)
+    drawn = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=coder, units=units)
+    known = KnownLabels.of_columns(drawn.known)
+    if labelled and known.propensity is not None and not drawn.complete:
+        raise InputError(
+            "{@label_propensity} with {fairness=} needs all rows in memory; raise {@reference_size}",
+            fairness=next(notion.name for notion in fairness),
+        )
+    check_soft(fairness, None if grouping is None else grouping.compared)
+    rows = TrainingRows.of_groups(
+        drawn.X,
+        Codes(drawn.codes, groups.labels, groups.left_out),
+        drawn.labels,
+        settings,
+        grouping,
+        None if grouping is None else grouping.members(drawn.columns),
+        known if labelled else None,
+        probable=bool(probable) and not partitions.sufficient,
+        feature_names=column_names(engine.header),
+    )
+    if drawn.complete:
+        return replace(rows, known=known if settings.learn else None).in_units(settings), None
+    if units is not None:
+        units.warn_dropped(feature_labels(rows.feature_names, rows.X.shape[1]))
+    capacity = None if groups.counts.sum() <= exact else CAPACITY
+    settled = replace(partitions, codes=groups.codes, capacity=capacity)
+    return replace(rows, units=units, drawn_from=groups.counts), settled
+
+
 def hashed_folds(content: FloatArray, seed: int, n_folds: int = N_FOLDS) -> IntArray:
-    """The fold of each row, by its content and the seed: rows need not be together to be dealt out."""
+    """The fold of each row by its content and the seed alone, whatever other rows there are."""
     return (row_numbers(content, seed) % np.uint64(n_folds)).astype(np.intp)
 
 
@@ -240,7 +360,7 @@ def compared_rows(fairness: Collection[Notion], *, labelled: bool) -> list[str]:
 
 
 def check_soft(fairness: Collection[Notion], compared: Comparison | None) -> None:
-    """Refuse what is about hard, crossed groups where the groups that are compared are others."""
+    """Refuse notions of hard, crossed groups where other groups are compared."""
     if compared is not None and (name := pairs_notion(fairness)):
         other = compared.beyond_crossed or "{@given}"  # one stratum with two groups
         raise InputError(
@@ -252,22 +372,10 @@ def check_soft(fairness: Collection[Notion], compared: Comparison | None) -> Non
 def stands_for(groups: Codes, counts: IntArray, n_rows: int) -> FloatArray | None:
     """How many rows each row in memory stands for, shape (n,); None if each stands for itself.
 
-    Parameters
-    ----------
-    groups : Codes
-        Of the rows in memory.
-    counts : array of shape (G,)
-        All rows of each group.
-    n_rows : int
-        All rows.
+    ``groups`` are those of the rows in memory, ``counts`` (G,) and ``n_rows`` count all rows.
     """
     if n_rows == len(groups.codes):
         return None
     drawn = np.append(groups.counts, (groups.codes < 0).sum())
     rows = np.append(counts, n_rows - counts.sum())
     return (rows / np.maximum(drawn, 1))[groups.codes]
-
-
-def expected_rows(members: Membership) -> IntArray:
-    """Rows that each group is expected to have, rounded."""
-    return np.rint(np.asarray(members.weights.sum(axis=0)).ravel()).astype(np.intp)

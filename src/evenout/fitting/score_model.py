@@ -1,4 +1,4 @@
-"""From feature rows to comparable detector scores and the base ensemble's target."""
+"""From feature rows to comparable detector scores and the base score of the ensemble."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,12 +14,11 @@ from evenout.core.stacking import (
     LEAST_COVERAGE,
     Population,
     Stack,
-    coverage_warning,
     learn_stack,
 )
 from evenout.core.types import BoolArray, FloatArray, require
 from evenout.detectors.pool import FittedPool
-from evenout.exceptions import ConstantScoreWarning, LabelCoverageWarning, ManyColumnsWarning, warn
+from evenout.exceptions import ConstantScoreWarning, ManyColumnsWarning, warn
 from evenout.fitting.resemblance import FittedResemblance
 
 _LARGEST = 1e100  # of a row's score by detectors that have not seen it: the square of a larger one has no number
@@ -40,10 +39,10 @@ class ScoreModel:
     base_scaling : Scaling
         From the base ensemble's score to [0, 1] on the training rows.
     stack : Stack, optional
-        What known labels have made of the base ensemble's score.
+        Corrects the base ensemble's score by known labels.
     resemblance : FittedResemblance, optional
-        Says how much rows resemble each group, where the score is corrected by that. Its columns stand behind those of
-        the detectors, among raw scores too, and are taken as they are.
+        Where the score is corrected by how much rows resemble each group. Its columns stand behind those of the
+        detectors, among raw scores too, and are not scaled.
     """
 
     pool: FittedPool
@@ -54,7 +53,7 @@ class ScoreModel:
     resemblance: FittedResemblance | None = None
 
     def check(self) -> None:
-        """All steps are of the same columns."""
+        """Require that all steps are of the same columns."""
         k = self.n_detectors
         require(len(self.pool.names) in ((0, k) if not self.pool.parts else (k,)), "pool.names", "has the wrong length")
         require(len(self.base_scaling.varies) == 1, "base_scaling", "has the wrong shape")
@@ -117,16 +116,8 @@ class ScoreModel:
     ) -> "ScoreModel":
         """The model whose target has learnt from labels.
 
-        Parameters
-        ----------
-        S, t : arrays of shape (n, k) and (n,)
-            Its scores of the rows: of all, or with a ``population`` of those with a label.
-        known : KnownLabels
-        coverage : float
-            Of the labels, among all rows (`label_coverage`).
-        weight : array of shape (n,), optional
-        population : Population, optional
-            Of all rows.
+        ``S`` (n, k) and ``t`` (n,) are its scores of all rows or, with a ``population`` of all rows, of those with a
+        label; ``coverage`` is that of the labels among all rows (`label_coverage`).
         """
         stack = learn_stack(
             S[:, : self.n_detectors],
@@ -139,12 +130,8 @@ class ScoreModel:
         )
         return replace(self, stack=stack)
 
-    def untaught(self) -> "ScoreModel":
-        """The model before it has learnt from labels."""
-        return replace(self, stack=None)
-
     def without_detectors(self) -> "ScoreModel":
-        """The model for scores that are at hand already."""
+        """The model for raw scores that are computed already."""
         return replace(self, pool=FittedPool((), ()))
 
 
@@ -169,42 +156,24 @@ class KnownLabels:
 def learn_scores(
     pool: FittedPool,
     raw: FloatArray,
+    outside: BoolArray,
     *,
     scaling: str,
     combination: str | Combiner,
     seed: int,
     extremes: FloatArray | None = None,
     resemblance: FittedResemblance | None = None,
-) -> ScoreModel:
-    """Learn scaling and base ensemble on the raw scores (n, k) of training rows; columns behind these are no matter.
-
-    ``extremes`` (2, k) are the lowest and highest scores of more rows than these, for ``scaling="minmax"``.
-    """
-    raw = raw[:, : len(pool.names)]
-    scaler = learn_scaling(scaling, raw if extremes is None else extremes)
-    S = scaler.transform(raw)
-    ensemble = learn_combination(combination, S, np.flatnonzero(scaler.varies), seed, pool.families)
-    base = learn_scaling("minmax", _combined(ensemble, S))
-    return ScoreModel(pool, scaler, ensemble, base, resemblance=resemblance)
-
-
-def learn_on(
-    pool: FittedPool,
-    raw: FloatArray,
-    outside: BoolArray,
-    *,
-    scaling: str,
-    combination: str | Combiner,
-    seed: int,
-    resemblance: FittedResemblance | None = None,
     n_threads: int = 1,
 ) -> tuple[ScoreModel, FloatArray, FloatArray]:
-    """What `learn_scores` learns on the rows that ``outside`` marks, and what it makes of all rows: S and t.
+    """Learn scaling and base ensemble on the rows that ``outside`` marks; also score all rows: S and t.
 
-    These are ``of_raw(raw)``, bit for bit; rows are scaled and combined once, and those outside are not copied.
+    These are ``of_raw(raw)``, bit for bit; rows are scaled and combined once, and those outside are not copied. Columns
+    of ``raw`` behind those of the k detectors teach nothing. ``extremes`` (2, k) are the lowest and highest scores of
+    more rows than these, for ``scaling="minmax"``.
     """
     k = len(pool.names)
-    scaler = learn_scaling(scaling, raw[:, :k] if raw.shape[1] > k else raw, outside=outside, n_threads=n_threads)
+    learnt_on = (raw[:, :k], outside) if extremes is None else (extremes, None)
+    scaler = learn_scaling(scaling, learnt_on[0], outside=learnt_on[1], n_threads=n_threads)
     S = _comparable(scaler, raw, n_threads)
     scores = S[:, :k]
     by_all = callable(combination) or combination == "greedy"  # what a row adds depends on the others
@@ -219,7 +188,7 @@ def learn_on(
 
 
 def _comparable(scaling: Scaling, raw: FloatArray, n_threads: int) -> FloatArray:
-    """Raw scores scaled and bounded, with what stands behind the detectors' columns as it is."""
+    """Raw scores scaled and bounded; columns behind those of the detectors stay as they are."""
     k = len(scaling.varies)
 
     def of(rows: FloatArray) -> FloatArray:
@@ -242,15 +211,8 @@ def _combined(combination: Combination, S: FloatArray, n_threads: int = 1) -> Fl
     return scores[:, None]
 
 
-def warn_labels(coverage: float) -> None:
-    """Say so where labels come from few of the rows, by their base score (`label_coverage`)."""
-    message = coverage_warning(coverage)
-    if message:
-        warn(message, LabelCoverageWarning)
-
-
 def warn_many(sums: CrossFit) -> None:
-    """Say so where there are more columns than rows outside of a fold."""
+    """Warn where there are more columns than rows outside of a fold."""
     k, n = sums.whole.n_detectors, sums.rows_outside
     if n < k:
         text = (
@@ -261,7 +223,7 @@ def warn_many(sums: CrossFit) -> None:
 
 
 def warn_constant(names: tuple[str, ...], scaling: Scaling) -> None:
-    """Name the detectors that say nothing."""
+    """Warn of detectors whose scores are constant."""
     constant = [name for name, varies in zip(names, scaling.varies, strict=True) if not varies]
     if constant:
         warn(

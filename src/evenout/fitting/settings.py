@@ -22,10 +22,10 @@ from evenout.tables.parameters import ENSEMBLE, INDIVIDUAL, check_parameters, nu
 
 @dataclass(frozen=True)
 class Settings:
-    """Parameters of `FairOutlierEnsemble`, checked against each other; defaults are those of a bare score.
+    """Parameters of `FairOutlierEnsemble`, checked against each other; defaults are those of a given score.
 
-    ``fairness`` maps notions to weights. The four of ``correction`` are apart: which columns may move the score, the
-    constraint on their ``weights``, the ``method`` and the ``classifier`` of resemblance. ``seed`` is that of one fit.
+    ``fairness`` maps notions to weights. The parameter ``correction`` becomes four fields: ``correction``, the columns
+    that may move the score, the constraint on their ``weights``, the ``method``, the ``classifier`` of resemblance.
     """
 
     fairness: dict[Notion, float]
@@ -72,10 +72,10 @@ class Settings:
                 "{@confidence} is about unseen rows, but {judged_on='training'} was given; leave one of them out"
             )
         corrected = _correction(parameters["correction"])
-        own = corrected | {"fairness": _notions(parameters, corrected), "groups": groups, "seed": seed}
-        own["n_threads"] = effective_n_jobs(parameters["n_jobs"])
-        rest = {name for name in cls.__dataclass_fields__ if name not in own}
-        return cls(**own, **{name: parameters[name] for name in rest})
+        n_threads = effective_n_jobs(parameters["n_jobs"])
+        read = {"fairness": _notions(parameters, corrected), "groups": groups, "seed": seed, "n_threads": n_threads}
+        as_given = {name: value for name, value in parameters.items() if name in cls.__dataclass_fields__}
+        return cls(**(as_given | corrected | read))
 
     @property
     def asked(self) -> bool:
@@ -93,7 +93,7 @@ class Settings:
         return isinstance(self.detectors, str) and self.detectors == "precomputed"
 
 
-_CORRECTIONS: dict[str, dict[str, str]] = {  # what each word changes of the default
+_CORRECTIONS: dict[str, dict[str, str]] = {  # how each word departs from the default
     "weights": {},
     "nonnegative": {"weights": "nonnegative"},
     "simplex": {"weights": "simplex"},
@@ -155,9 +155,9 @@ def _notions(parameters: Mapping[str, Any], corrected: Mapping[str, Any]) -> dic
                 weight=weight, name=getattr(notion, "name", notion),
             )  # fmt: skip
     notions = dict(weighted_notions(given))
-    individual = next((notion for notion in notions if isinstance(notion, Individual)), None)
-    if individual is not None:
-        check_parameters(individual.get_params(deep=False), INDIVIDUAL)
+    for notion in notions:
+        if isinstance(notion, Individual):
+            check_parameters(notion.get_params(deep=False), INDIVIDUAL)
     if len({notion.name for notion in notions}) < len(notions):
         raise InputError("{@fairness} has two notions of one name; give each its own")
     if (name := pairs_notion(notions)) and isinstance(detectors, str) and detectors == "precomputed":

@@ -1,8 +1,13 @@
 """New rows folded into a fit: the sums add, the weights are solved again, and the detectors stay as they are.
 
-New rows have been seen by no detector, so all detectors score them, as they do rows beyond a reference. Scaling, base
-ensemble, ranks and folds are *maps* that the fit has stored; through them new rows become sums, which are added to
-those of the fit. What comes out is what solving on all rows by the same maps gives.
+No detector has seen new rows, so all detectors score them, as they do rows beyond a reference. Scaling, base ensemble,
+ranks and folds are *maps* that the fit has stored; through them new rows become sums, which are added to those of the
+fit. The result is that of solving on all rows by the same maps.
+
+Sums of old and new rows add, and so do their gaps: after a drift the sum describes neither. So an update compares the
+latest rows with those before: mean base score, mean fair score and flag rate of each group. Two windows are tried: the
+new rows, and all rows that updates have added, which shows drifts that are too small for one batch. The j-th update
+since the fit spends ``1 / (j (j + 1))`` of a false-alarm rate of 5 %, which is then the rate of all updates together.
 """
 
 from dataclasses import dataclass, replace
@@ -11,20 +16,22 @@ from numbers import Integral
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import t as student
 
 from evenout.core.cells import Cells, CrossFit
-from evenout.core.flags import FlagRows
+from evenout.core.flags import FlagRows, top_threshold
+from evenout.core.intervals import holm
 from evenout.core.membership import Membership
 from evenout.core.notions import pairs_notion
 from evenout.core.parallel import map_blocks, map_columns
-from evenout.core.ruler import Sample
+from evenout.core.ruler import Means, Sample
 from evenout.core.sketch import QuantileSketch, values_below
 from evenout.core.types import MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
 from evenout.exceptions import AgedDetectorsWarning, DriftWarning, InputError, warn
 from evenout.fitting.choose import open_tradeoffs, settle
-from evenout.fitting.drift import FALSE_ALARMS, Drift, Recent, cross_of, group_p_values
-from evenout.fitting.passes import sums_by_models
-from evenout.fitting.result import NO_ROWS, FitResult
+from evenout.fitting.passes import ScoredBlock, sum_block
+from evenout.fitting.result import NO_ROWS, Drift, FitResult, Recent
 from evenout.fitting.rows import hashed_folds, stands_for
 from evenout.fitting.score_model import ScoreModel
 from evenout.fitting.settings import Settings
@@ -34,12 +41,13 @@ KNOTS = 512  # quantiles that are kept of each detector's scores
 AGED = 0.1  # a detector has aged when its scores have moved for certain, and by this share of the rows or more
 _BLOCK = 65536  # rows that are summed together
 _ENOUGH = 100_000  # rows among which a move is looked for
+FALSE_ALARMS = 0.05
 _CERTAIN = 0.01  # the chance that any of the detectors is said to have aged and has not
 
 
 @dataclass(frozen=True, eq=False)
 class UpdateMaps:
-    """What makes sums of new rows.
+    """Maps from new rows to sums.
 
     Parameters
     ----------
@@ -77,24 +85,21 @@ class UpdateMaps:
         for name in ("columns", "fresh_columns"):
             require((np.diff(getattr(self, name), axis=0) >= 0).all(), name, "are not in order")
 
-    def folds(self, content: FloatArray) -> IntArray:
-        """The fold of each new row, by its content and the seed."""
-        return hashed_folds(content, self.seed, max(len(self.models) - 1, 1))
-
     def cells(self, raw: FloatArray, codes: IntArray, folds: IntArray, n_groups: int, n_threads: int = 1) -> Cells:
         """Sums as each model sees the rows, outside of its fold and inside: 2 (K + 1) sets."""
 
         def of(rows: slice) -> Cells:
-            return sums_by_models(self.models, self.ranks, raw[rows], folds[rows], codes[rows], n_groups)
+            block = ScoredBlock(raw[rows], raw[rows, :0], codes[rows], folds[rows], raw[rows, :0])
+            return sum_block(block, self.models, self.ranks, n_groups)
 
         return reduce(Cells.__add__, map_blocks(of, len(raw), _BLOCK, n_threads))
 
     def moved(self, S: FloatArray, fresh: FloatArray) -> FloatArray:
         """How far each detector's scores of n new rows have moved since the fit, in ranks, (k,); 0 if by chance.
 
-        The distance of Kolmogorov and Smirnov, the smaller of two: of scores by all detectors, ``S`` (n, k), from those
-        of the training rows, which a forest knows; and of ``fresh`` (n, k), scaled as without a fold, from those by
-        detectors without it, which find fewer neighbours. Chance is bounded for both samples (Massart 1990).
+        The smaller of two Kolmogorov-Smirnov distances: of scores by all detectors, ``S`` (n, k), from those of the
+        training rows, which a forest knows; and of ``fresh`` (n, k), scaled as without a fold, from those by detectors
+        without it, which find fewer neighbours. Chance is bounded for both samples (Massart 1990).
         """
         both = 1.0 / np.sqrt(len(S)) + 1.0 / np.sqrt(self.rows)
         chance = np.sqrt(np.log(4.0 * S.shape[1] / _CERTAIN) / 2.0) * both + 0.5 / len(self.columns)
@@ -111,70 +116,69 @@ def keep_columns(S: FloatArray, *, n_threads: int = 1) -> FloatArray:
     return np.column_stack(kept)
 
 
-def update_fit(found: FitResult, settings: Settings, X: FloatArray, sensitive: Any) -> FitResult:
+def update_fit(fit: FitResult, settings: Settings, X: FloatArray, sensitive: Any) -> FitResult:
     """The fit with more rows, of shape (m, d).
 
-    Where the latest rows differ from those before (`evenout.fitting.drift`), the fit is that of the latest alone.
+    Where the latest rows differ from those before by more than chance, the fit is that of the latest alone.
     """
-    maps, n_threads = _maps(found), settings.n_threads
-    codes, left_out = _codes(sensitive, len(X), found.groups, settings.groups.unknown)
-    pool = found.scores.pool
+    maps, n_threads, groups = _require_maps(fit), settings.n_threads, fit.groups
+    n_compared = len(groups.labels)
+    every = (*groups.labels, *groups.left_out)
+    matched = match_groups(sensitive, len(X), every, unknown=settings.groups.unknown)
+    codes = np.where(matched.codes < n_compared, matched.codes, -1)  # -1 for small and unknown groups
+    small = zip(groups.left_out.items(), matched.counts[n_compared:].tolist(), strict=True)
+    left_out = {name: before + n for (name, before), n in small}
+    pool, resemblance = fit.scores.pool, fit.scores.resemblance
     raw = pool.score(X, n_threads=n_threads, sensitive_features=sensitive, device=settings.device)
-    alike = found.scores.resemblance
-    raw = raw if alike is None else np.column_stack([raw, alike.of(X)])
-    folds = maps.folds(pool.inside(X))
-    cells = maps.cells(raw, codes, folds, len(found.groups.labels), n_threads)
-    S, t = found.scores.of_raw(raw)
+    raw = raw if resemblance is None else np.column_stack([raw, resemblance.of(X)])
+    folds = hashed_folds(pool.inside(X), maps.seed, max(len(maps.models) - 1, 1))
+    cells = maps.cells(raw, codes, folds, n_compared, n_threads)
+    S, t = fit.scores.of_raw(raw)
     held_S, held_t = S.copy(), t.copy()
     for fold, model in enumerate(maps.models[1:]):
         rows = folds == fold
         held_S[rows], held_t[rows] = model.of_raw(raw[rows])
-    k, nested = len(pool.names), None
-    if found.seen.nested is not None:
-        nested = np.stack([S[:, k:]] * len(found.seen.nested))
+    k = len(pool.names)
+    nested = None if fit.seen.nested is None else np.stack([S[:, k:]] * len(fit.seen.nested))
     _warn_aged(maps.moved(S[:, :k], held_S[:, :k]), pool.names)
     judged = (held_S, held_t) if settings.judged_on == "unseen" else (S, t)
-    seen = FlagRows(*judged, Sample(Membership.of_codes(codes, len(found.counts))), folds, nested)
-    old, new = _thinned(found, codes, settings.reference_size)
-    more = _joined(found, S, t, seen, codes, left_out, old, new)
-    resembling = 0 if alike is None else alike.n_groups
-    more = replace(more, path=open_tradeoffs(settings, _added(found.path.cross, cells), resembling))
-    before = found.recent
-    batch = Recent(cells, int(new.sum()), 1)
+    seen = FlagRows(*judged, Sample(Membership.of_codes(codes, n_compared)), folds, nested)
+    old, new = _thinned(fit, codes, settings.reference_size)
+    more = _joined(fit, S, t, seen, codes, left_out, old, new)
+    sums = _cross_fit(cells, fit.path.cross, added=True)
+    more = replace(more, path=open_tradeoffs(settings, sums, fit.path.columns.resembling))
+    batch, before = Recent(cells, int(new.sum()), 1), fit.recent
     since = batch
     if before is not None:
         kept = int(old[len(old) - before.kept :].sum()) + batch.kept
-        since = Recent(before.cells + cells, kept, before.updates + (found.drift is None or found.drift.followed))
-    return _followed(found, replace(more, recent=since), batch, settings, settings.groups.min_size)
+        since = Recent(before.cells + cells, kept, before.updates + (fit.drift is None or fit.drift.followed))
+    return _followed(fit, replace(more, recent=since), since, batch, settings)
 
 
-def _followed(found: FitResult, more: FitResult, batch: Recent, settings: Settings, least: int) -> FitResult:
-    """The fit of all rows or, where the latest differ from those before, of the latest alone.
+def _followed(fit: FitResult, more: FitResult, since: Recent, batch: Recent, settings: Settings) -> FitResult:
+    """The fit of all rows, ``more``, or of the latest alone, where these differ from those before.
 
-    Groups of fewer than ``least`` rows are too small to be solved for.
+    Two windows of the latest rows are tried: those ``since`` the fit or the last drift, and this ``batch``.
     """
-    since = more.recent
-    if since is None or found.path.cross.n_folds == 0:
+    if fit.path.cross.n_folds == 0:
         return more.at(settings)
-    share = found.seen.share(settings.contamination)
+    share = fit.seen.share(settings.contamination)
     windows = [since] if since.updates == 1 or since.kept == batch.kept else [since, batch]
     level = FALSE_ALARMS / (since.updates * (since.updates + 1) * len(windows))
-    tested = [(group_p_values(found, more, window.kept, share), window) for window in windows]
+    tested = [(_group_p_values(fit, more, window.kept, share), window) for window in windows]
     p, window = min(tested, key=lambda pair: float(pair[0].min()))
     if p.min() > level:
-        earlier = found.drift
+        earlier = fit.drift
         if earlier is not None:
             earlier = replace(earlier, now=more.n_rows) if earlier.followed else None
         return replace(more, drift=earlier).at(settings)
-    labels = more.groups.labels
     _, choice, ratio, _ = settle(settings, more.path, more.seen)
-    said = (choice.reached, choice.interval) if settings.flag_rate_ratio is None else (ratio.value, ratio.interval)
+    stated = (choice.reached, choice.interval) if settings.flag_rate_ratio is None else (ratio.value, ratio.interval)
     now = int(window.cells.counts[0])
     moved = (p[0] if p[0].min() <= level else p.min(axis=0)) <= level  # by themselves or, if none is, against others
-    groups = tuple(name for name, own in zip(labels, moved, strict=True) if own)
-    drift = Drift(groups, more.n_rows - now, now, True, *said)
-    latest = _latest(more, window, settings)
-    if _too_few(latest, found.path.gap_detected, found.path.target_bias(), least, settings.contamination):
+    groups = tuple(name for name, differs in zip(more.groups.labels, moved, strict=True) if differs)
+    drift, latest = Drift(groups, more.n_rows - now, now, True, *stated), _latest(more, window, settings)
+    if _too_few(latest, fit, settings):
         return replace(more, recent=window, drift=replace(drift, followed=False)).at(settings)
     warn(
         DriftWarning(
@@ -185,6 +189,59 @@ def _followed(found: FitResult, more: FitResult, batch: Recent, settings: Settin
         )
     )  # fmt: skip
     return replace(latest, recent=None, drift=drift).at(settings)
+
+
+def _group_p_values(rule: FitResult, rows: FitResult, last: int, share: float) -> FloatArray:
+    """p-values of "the ``last`` rows in memory are like those before", by Holm's method, shape (3, G).
+
+    Of each group's mean base score; and, against all groups, of its mean fair score by ``rule`` and of its rate among
+    the top ``share`` of the rows. Detectors have seen the rows of the fit, and not the new ones; those fitted without a
+    fold have seen fewer rows. That moves scores of all groups a little, one way or the other: a difference counts where
+    both ways of scoring the rows of the fit show it, on the same side.
+    """
+    latest = np.arange(len(rows.target)) >= len(rows.target) - last
+    path, alpha = rule.path, np.array([rule.choice.alpha])
+    known = FlagRows(rows.S, rows.target, rows.seen.sample, np.zeros_like(rows.seen.folds))
+    views = (known, path.fold_weights(alpha, "training")), (rows.seen, path.fold_weights(alpha, "unseen"))
+    z = np.stack([_differences(*view, latest, share) for view in views])
+    least = np.where((z > 0).all(axis=0) | (z < 0).all(axis=0), np.abs(z).min(axis=0), 0.0)
+    return np.asarray(holm(2.0 * ndtr(-least).ravel())).reshape(least.shape)
+
+
+def _differences(rows: FlagRows, V: FloatArray, latest: BoolArray, share: float) -> FloatArray:
+    """The latest rows of each group against those before, as standard normal values, shape (3, G)."""
+    y, flagged = np.zeros(len(rows.t)), np.zeros(len(rows.t), dtype=bool)
+    for fold in range(len(V)):
+        inside, scores = rows.scores(V, fold)
+        y[inside] = scores[:, 0]
+        for part in (inside[latest[inside]], inside[~latest[inside]]):
+            weight = None if rows.sample.weight is None else rows.sample.weight[part]
+            flagged[part] = len(part) > 0 and y[part] > top_threshold(y[part][:, None], share, weight)
+    parts = [(rows.sample.of(of), of) for of in (~latest, latest)]
+    differences = []
+    for column, against_all in ((rows.t, False), (y, True), (flagged, True)):
+        old, new = (sample.measure(column[of]) for sample, of in parts)
+        differences.append(_compared(old, new, parts[0][0].total if against_all else None))
+    return np.stack(differences)
+
+
+def _compared(old: Means, new: Means, against: FloatArray | None) -> FloatArray:
+    """New means less old ones, of known groups and less those of all groups by weight ``against``, over their error.
+
+    Student's distribution with the degrees of freedom of Welch makes them standard normal.
+    """
+    known = old.known & new.known
+    share = np.zeros(len(known)) if against is None else np.where(known, against, 0.0)
+    A = np.eye(len(known)) - share / max(share.sum(), 1e-300)
+    noise = [np.where(known, part.size - 1.0, 1.0) for part in (old, new)]
+    cov = [A @ np.diag(np.where(known, np.diag(part.cov), 0.0)) @ A.T for part in (old, new)]
+    spread = np.stack([np.diag(part) for part in cov])
+    total = spread.sum(axis=0)
+    some = known & (total > 0)
+    df = total**2 / np.maximum((spread**2 / noise).sum(axis=0), np.finfo(float).tiny)
+    apart = A @ (np.where(known, new.mean, 0.0) - np.where(known, old.mean, 0.0))
+    t = apart / np.sqrt(np.where(some, total, 1.0))
+    return np.where(some, -np.sign(t) * ndtri(student.cdf(-np.abs(t), np.where(some, df, 1.0))), 0.0)
 
 
 def _latest(more: FitResult, window: Recent, settings: Settings) -> FitResult:
@@ -201,61 +258,50 @@ def _latest(more: FitResult, window: Recent, settings: Settings) -> FitResult:
         counts=counts,
         n_rows=n_rows,
         seen=rows.among(last, sample, n_rows),
-        path=open_tradeoffs(settings, cross_of(window.cells, more.path.cross), more.path.columns.resembling),
+        path=open_tradeoffs(settings, _cross_fit(window.cells, more.path.cross), more.path.columns.resembling),
     )
 
 
-def _too_few(latest: FitResult, had_gap: bool, bias: float, least: int, contamination: float) -> bool:
-    """Whether rows are too few to solve for, or to say that a gap is gone which was there before."""
-    many = isinstance(contamination, Integral) and contamination > latest.n_rows // 2
-    if many or latest.counts.min() < least or (latest.path.cross.held.group_counts < 2).any():
+def _too_few(latest: FitResult, fit: FitResult, settings: Settings) -> bool:
+    """Whether the latest rows are too few to solve for, or to say that the gap of the fit is gone."""
+    many = isinstance(settings.contamination, Integral) and settings.contamination > latest.n_rows // 2
+    small = latest.counts.min() < settings.groups.min_size
+    if many or small or (latest.path.cross.held.group_counts < 2).any():
         return True
-    return had_gap and not latest.path.gap_detected and latest.path.target_interval()[1] >= bias
+    gone = fit.path.gap_detected and not latest.path.gap_detected
+    return gone and latest.path.target_interval()[1] >= fit.path.target_bias()
 
 
-def _maps(found: FitResult) -> UpdateMaps:
+def _require_maps(fit: FitResult) -> UpdateMaps:
     """The maps of a fit whose sums add; others are refused."""
-    cells = found.path.cross.whole
-    if name := pairs_notion(notion for notion, _ in found.path.notions):
+    if name := pairs_notion(notion for notion, _ in fit.path.notions):
         template = "{fairness=} compares pairs of rows, whose sums do not add; fit again on all rows"
         raise InputError(template, fairness=name)
-    if cells.sums:
+    if fit.path.cross.whole.sums:
         raise InputError("{@fairness} has collected sums of its own, which do not add; fit again on all rows")
-    if found.beyond_crossed:
+    if fit.beyond_crossed:
         raise InputError(
             f"an update adds rows to crossed groups of independent rows that count alike, and the fit has "
-            f"{found.beyond_crossed}; fit again on all rows"
+            f"{fit.beyond_crossed}; fit again on all rows"
         )
-    if found.maps is None:
+    if fit.maps is None:
         raise InputError(NO_ROWS, what="an update")
-    return found.maps
+    return fit.maps
 
 
-def _codes(sensitive: Any, n_rows: int, groups: Codes, unknown: str) -> tuple[IntArray, dict[str, int]]:
-    """Codes of new rows among the groups of the fit, -1 for small and unknown ones; and the rows of small ones."""
-    every, n_compared = (*groups.labels, *groups.left_out), len(groups.labels)
-    matched = match_groups(sensitive, n_rows, every, unknown=unknown)
-    counts = zip(groups.left_out, matched.counts[n_compared:].tolist(), strict=True)
-    left_out = {name: groups.left_out[name] + n for name, n in counts}
-    return np.where(matched.codes < n_compared, matched.codes, -1), left_out
+def _cross_fit(cells: Cells, fit: CrossFit, *, added: bool = False) -> CrossFit:
+    """The sums of new rows, alone or ``added`` to those of the fit; the base score's weights are those of the fit."""
 
+    def joined(old: Cells, sets: slice) -> Cells:
+        new = cells.at(sets)
+        return replace(old + new if added else new, base=old.base, compared=old.compared)
 
-def _added(cross: CrossFit, cells: Cells) -> CrossFit:
-    """The sums of a fit and of more rows; the base score's weights are those of the fit."""
-
-    def joined(mine: Cells, sets: slice) -> Cells:
-        return replace(mine + cells.at(sets), base=mine.base)
-
-    return CrossFit(
-        joined(cross.whole, slice(0, 1)),
-        joined(cross.training, slice(2, None, 2)),
-        joined(cross.held, slice(3, None, 2)),
-        cross.refitted,
-    )
+    whole, training = joined(fit.whole, slice(0, 1)), joined(fit.training, slice(2, None, 2))
+    return CrossFit(whole, training, joined(fit.held, slice(3, None, 2)), fit.refitted)
 
 
 def _joined(
-    found: FitResult,
+    fit: FitResult,
     S: FloatArray,
     t: FloatArray,
     seen: FlagRows,
@@ -265,16 +311,16 @@ def _joined(
     new: BoolArray,
 ) -> FitResult:
     """Old and new rows together, as far as they stay in memory; the path is still that of the old ones."""
-    every = Codes(np.append(found.groups.codes[old], codes[new]), found.groups.labels, left_out)
-    counts, n_rows = found.counts + np.bincount(codes[codes >= 0], minlength=len(found.counts)), found.n_rows + len(t)
+    every = Codes(np.append(fit.groups.codes[old], codes[new]), fit.groups.labels, left_out)
+    counts, n_rows = fit.counts + np.bincount(codes[codes >= 0], minlength=len(fit.counts)), fit.n_rows + len(t)
     sample = Sample(Membership.of_codes(every.codes, len(counts)), stands_for(every, counts, n_rows))
-    before, more, nested = found.seen.among(old, sample, n_rows), seen.among(new, sample, n_rows), None
+    before, more, nested = fit.seen.among(old, sample, n_rows), seen.among(new, sample, n_rows), None
     if before.nested is not None and more.nested is not None:
         nested = np.concatenate([before.nested, more.nested], axis=1)
     return replace(
-        found,
-        S=np.concatenate([found.S[old], S[new]]),
-        target=np.append(found.target[old], t[new]),
+        fit,
+        S=np.concatenate([fit.S[old], S[new]]),
+        target=np.append(fit.target[old], t[new]),
         groups=every,
         counts=counts,
         n_rows=n_rows,
@@ -289,18 +335,18 @@ def _joined(
     )
 
 
-def _thinned(found: FitResult, codes: IntArray, room: int) -> tuple[BoolArray, BoolArray]:
+def _thinned(fit: FitResult, codes: IntArray, room: int) -> tuple[BoolArray, BoolArray]:
     """Which old and which new rows stay in memory: all, or the same share of each group's old and new rows."""
-    total = found.n_rows + len(codes)
-    if total <= max(room, 1) and found.n_rows == len(found.target):
-        return np.ones(len(found.target), dtype=bool), np.ones(len(codes), dtype=bool)
-    drawn = np.append(found.groups.counts, (found.groups.codes < 0).sum())
-    rows = np.append(found.counts, found.n_rows - found.counts.sum())
+    total = fit.n_rows + len(codes)
+    if total <= max(room, 1) and fit.n_rows == len(fit.target):
+        return np.ones(len(fit.target), dtype=bool), np.ones(len(codes), dtype=bool)
+    drawn = np.append(fit.groups.counts, (fit.groups.codes < 0).sum())
+    rows = np.append(fit.counts, fit.n_rows - fit.counts.sum())
     before = drawn / np.maximum(rows, 1)
     share = np.minimum(before, room / total)
-    rng = np.random.default_rng([0 if found.maps is None else found.maps.seed, found.n_rows])
+    rng = np.random.default_rng([0 if fit.maps is None else fit.maps.seed, fit.n_rows])
     keep = np.divide(share, before, out=np.ones(len(share)), where=before > 0)
-    old = rng.random(len(found.target)) < keep[found.groups.codes]
+    old = rng.random(len(fit.target)) < keep[fit.groups.codes]
     return old, rng.random(len(codes)) < share[codes]
 
 
@@ -320,13 +366,10 @@ def _warn_aged(moved: FloatArray, names: tuple[str, ...]) -> None:
 
 def _distances(S: FloatArray, columns: FloatArray) -> FloatArray:
     """The largest difference of two distributions, column by column, at the quantiles of one: shape (k,)."""
-
-    def share(values: FloatArray, at: FloatArray, side: Literal["left", "right"]) -> FloatArray:
-        return np.searchsorted(values, at, side=side) / len(values)
-
+    sides: tuple[Literal["left", "right"], ...] = ("left", "right")
     far = np.empty(S.shape[1])
-    for j in range(S.shape[1]):
-        new, old = np.sort(S[:, j]), columns[:, j]
-        left = np.abs(share(new, old, "left") - share(old, old, "left")).max()
-        far[j] = max(left, np.abs(share(new, old, "right") - share(old, old, "right")).max())
+    for j, old in enumerate(columns.T):
+        new = np.sort(S[:, j])
+        shares = [[np.searchsorted(values, old, side=side) / len(values) for values in (new, old)] for side in sides]
+        far[j] = max(np.abs(one - two).max() for one, two in shares)
     return far
