@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from evenout.auditing import audit
-from evenout.auditing.inference import mean_gap, rate_gap
+from evenout.auditing.measures import mean_gap, rate_gap
 
 PLAIN = {"resamples": 199}
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from evenout.auditing import by_ruler
-from evenout.auditing import measures as families
+from evenout.auditing import measures as by_counts
 from evenout.auditing.counted import MEANINGS
-from evenout.auditing.drivers import MAX_ROWS, TEST_ROWS, gap_drivers, pair_limit, sample_rows
+from evenout.auditing.drivers import MAX_ROWS, TEST_ROWS, gap_drivers, individual_family, pair_limit
 from evenout.auditing.measures import AuditSettings
 from evenout.auditing.result import AttributeAudits, AuditResult, LeftOut, Measure
 from evenout.auditing.sample import AuditInputs, read_audit_inputs, who_is_flagged
@@ -232,13 +232,13 @@ def _result(
         group_names=inputs.names,
         group_counts=inputs.counts,
         flagged_counts=flagged_counts,
-        n_clusters=None if inputs.clusters is None else inputs.units(),
+        n_clusters=None if inputs.sample.clusters is None else inputs.units(),
         left_out=left_out,
         settings=options | {"groups": rules.get_params(deep=False)},
         rough=tuple(f"{name!r} ({n:,} rows, {k:,} flagged)" for name, n, k in each if k < MIN_FLAGGED),
         notes=(*inputs.notes, *notes(inputs, settings, tests, gap_found=gap_found(measures, settings))),
         scores=inputs.scores,
-        groups=inputs.codes,
+        groups=inputs.sample.members.codes,
         shared=not inputs.whole,
         curves=by_ruler.measure_curves(inputs, settings),
         everyone=inputs.everyone,
@@ -288,7 +288,7 @@ def notes(inputs: AuditInputs, settings: AuditSettings, tests: Iterable[int], *,
             said.append(f"individual unfairness: the value is of {min(n, MAX_ROWS):,} rows, the interval of {limit:,}")
         if not gap_found:
             said.append("no gap in mean scores can be told from noise, so no features behind it are listed")
-        elif inputs.clusters is not None:
+        elif inputs.sample.clusters is not None:
             said.append("features are not tested where rows come in clusters: their intervals say how sure they are")
         elif n > TEST_ROWS:
             said.append(f"tests of single features use {TEST_ROWS:,} rows")
@@ -306,28 +306,18 @@ def _measures(inputs: AuditInputs, settings: AuditSettings, seed: int) -> list[M
     """All families, each with random numbers of its own, so that asking for more does not change the rest."""
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(5)]
     whole, labels, alike = inputs.whole, inputs.labels, inputs.alike
-    measures = (families if whole else by_ruler).score_family(inputs, settings, streams[0])
+    measures = (by_counts if whole else by_ruler).score_family(inputs, settings, streams[0])
     if labels is not None and whole and not labels.partial:
-        measures += families.label_family(inputs, labels.values.astype(np.intp), settings, streams[1])
+        measures += by_counts.label_family(inputs, labels.values.astype(np.intp), settings, streams[1])
     elif labels is not None:
         measures += by_ruler.label_family(inputs, labels, settings)
     if alike is not None:
-        by_counts = whole and alike.numbers is None
-        measures += (families if by_counts else by_ruler).strata_family(inputs, alike, settings, streams[2])
+        counted = whole and alike.numbers is None
+        measures += (by_counts if counted else by_ruler).strata_family(inputs, alike, settings, streams[2])
     if inputs.features is not None:
-        measures += families.individual_family(inputs, inputs.features, settings, streams[3])
+        measures += individual_family(inputs, inputs.features, settings, streams[3])
         if gap_found(measures, settings):
-            measures += gap_drivers(
-                inputs.scores,
-                inputs.features,
-                inputs.codes,
-                len(inputs.names),
-                resamples=settings.resamples,
-                confidence=settings.confidence,
-                rng=streams[4],
-                test_rows=sample_rows(inputs.codes, len(inputs.names), TEST_ROWS, streams[4]),
-                clusters=inputs.clusters,
-            )
+            measures += gap_drivers(inputs, inputs.features, settings, streams[4])
     return measures
 
 

@@ -14,14 +14,21 @@ from scipy.sparse import csc_array
 from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
 from evenout.auditing.counted import MEANINGS
-from evenout.auditing.inference import POWER, gap_interval
-from evenout.auditing.measures import AuditSettings, MeasureColumn, Resamples, seen_mean_gap, seen_rate_gap
+from evenout.auditing.measures import (
+    NAN,
+    POWER,
+    AuditSettings,
+    MeasureColumn,
+    detectable_mean_gap,
+    detectable_rate_gap,
+    gap_interval,
+    group_columns,
+)
 from evenout.auditing.result import Curve, Measure
 from evenout.auditing.sample import AuditInputs, Labels, Strata
 from evenout.core.intervals import extreme_ends, normal_value, wilson_interval
 from evenout.core.membership import Comparison, Membership
 from evenout.core.ruler import (
-    GroupMoments,
     Means,
     Sample,
     bounded_gap,
@@ -33,7 +40,6 @@ from evenout.core.ruler import (
 from evenout.core.types import BoolArray, FloatArray
 from evenout.exceptions import InputError
 
-NAN = float("nan")
 _TESTS = 1000  # points of a chi-square's distribution, in place of permutations
 _MOST_CELLS = 3000  # groups in strata, whose covariance is kept
 _LEAST_CELL = 20  # independent rows of a group in a stratum, from which on strata are tested one by one
@@ -111,18 +117,15 @@ class _Measured:
 
     def gap(self, confidence: float) -> Interval:
         """Largest less smallest rate, and its interval."""
-        known = np.flatnonzero(self.means.known)
-        if len(known) < 2:
+        means, compares = self.means, self.means.compares
+        if not compares.any():
             return NAN, NAN, NAN
-        value = self.means.mean[known]
-        correlation = self.means.correlation()[np.ix_(known, known)]
-
-        def ends(z: float) -> tuple[FloatArray, FloatArray]:
-            low, high = self.ends(z, rate=True)
-            return low[known], high[known]
-
-        low, high = extreme_ends(value, ends, correlation, confidence, of_ratio=False)
-        return float(np.ptp(value)), min(max(low, 0.0), float(np.ptp(value))), high
+        low, high = extreme_ends(
+            means.mean, lambda z: self.ends(z, rate=True), means.correlation(), confidence,
+            of_ratio=False, compared=compares,
+        )  # fmt: skip
+        value = float(np.ptp(means.mean[means.known]))
+        return value, min(max(low, 0.0), value), high
 
 
 def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Generator) -> list[Measure]:
@@ -132,7 +135,7 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
     variance = float(np.average((inputs.scores - centre) ** 2, weights=weight))
     scores = _Measured.of(inputs, inputs.scores - centre)
     flags = _Measured.of(inputs, inputs.flags.flagged, flags=True)
-    groups, everyone = _columns(inputs), MeasureColumn(None, None, len(inputs.scores), inputs.units())
+    groups, everyone = group_columns(inputs), MeasureColumn(None, None, len(inputs.scores), inputs.units())
     welch = scores.p_value(null=False)
     p_mean, p_flag = (welch, flags.p_value()) if settings.resamples else (NAN, NAN)
     measures = _levels("mean_score", scores, groups, settings, shift=centre)
@@ -146,13 +149,13 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
             _test("mean_score_test", everyone, p_mean, scores),
             _test("flag_rate_test", everyone, p_flag, flags),
         ]
-        # the smallest differences that the tests would have seen, the groups taken as if they shared no rows
-        size = scores.means.size
-        spread = (np.diag(scores.means.cov) * size)[None]
-        moments = GroupMoments(size, scores.means.mean[None], spread, np.array([variance]))
-        drawn = _chi_squares("mean_score", scores)
-        measures.append(seen_mean_gap(drawn, moments, names, confidence, everyone.n))
-        measures.append(_seen_rates("flag_rate", flags, names, settings))
+        # the smallest differences that the tests detect, the groups taken as if they shared no rows
+        size, chi = scores.means.size, _chi_squares(len(names))
+        noise = np.diag(scores.means.cov) * size / size
+        measures.append(detectable_mean_gap(scores.means.mean, noise, variance, chi, names, confidence, everyone.n))
+        measures.append(
+            detectable_rate_gap("flag_rate", flags.means.mean, flags.means.rows_worth(), chi, names, confidence)
+        )
     measures.append(Measure("welch_test", None, None, float(welch), n=everyone.n))
     everything = replace(inputs.sample, members=Membership.of_codes(np.zeros(len(inputs.scores), dtype=np.intp), 1))
     shares = np.clip(inputs.sample.total / everything.total[0], 0.0, 1.0)
@@ -175,7 +178,7 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -
     for name, (counted, z) in among.items():
         used, of_flags = counted > 0, name.endswith("positive_rate")
         measured = _Measured.of(inputs, z, counted=counted, flags=of_flags)
-        measures += _levels(name, measured, _columns(inputs, used), settings, rate=True)
+        measures += _levels(name, measured, group_columns(inputs, used), settings, rate=True)
         if name == "outlier_rate":
             continue
         at, p = MeasureColumn(None, None, int(used.sum()), inputs.units(used)), NAN if silent else measured.p_value()
@@ -183,10 +186,12 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -
         if of_flags and not np.isnan(p):
             measures.append(_test(f"{name}_test", at, p, measured))
         if name == "true_positive_rate" and not np.isnan(p):
-            measures.append(_seen_rates(name, measured, inputs.names, settings))
+            rates, chi = measured.means, _chi_squares(len(inputs.names))
+            sizes = rates.rows_worth()
+            measures.append(detectable_rate_gap(name, rates.mean, sizes, chi, inputs.names, settings.confidence))
     if not inputs.bounded:
         auc, at = _auc(inputs, looked_at, y), MeasureColumn(None, None, int((looked_at > 0).sum()), inputs.units())
-        measures += _levels("auc", auc, _columns(inputs, looked_at > 0), settings, rate=True)
+        measures += _levels("auc", auc, group_columns(inputs, looked_at > 0), settings, rate=True)
         p = NAN if silent else auc.p_value()
         measures.append(_measure("auc_gap", at, auc.gap(settings.confidence), p, settings))
     return [replace(m, note=CHOSEN) for m in measures] if labels.chosen else measures
@@ -243,12 +248,12 @@ def strata_family(
         gap = _squared(alone, np.ones(len(inputs.names)), 1.0, settings, rng)[""]
         own = NAN if silent else alone.p_value()
         measures.append(_measure("parity_within", MeasureColumn(None, name, size, size), gap, own, settings))
-    everyone, columns = np.zeros(len(z), dtype=np.intp), _columns(inputs)
+    everyone, columns = np.zeros(len(z), dtype=np.intp), group_columns(inputs)
     for name, column in (("mean_apart", z), ("apart_by_strata", z - left)):
         apart = sample.among_alike(column, everyone)
         measures += _levels(name, _Measured.bound(inputs, sample, column, apart, apart), columns, settings)
     if not silent:
-        measures += [_test("strata_test", at, p, measured), _seen_within(null, inputs.names, settings, at.n)]
+        measures += [_test("strata_test", at, p, measured), _detectable_within(null, inputs.names, settings, at.n)]
     return measures
 
 
@@ -341,17 +346,12 @@ def _test(name: str, at: MeasureColumn, p: float, measured: _Measured) -> Measur
     return Measure(name, None, None, float(chdtri(max(freedom, 1), max(p, 1e-300))), p=p, n=at.n)
 
 
-def _seen_rates(name: str, rates: _Measured, names: tuple[str, ...], settings: AuditSettings) -> Measure:
-    return seen_rate_gap(name, _chi_squares(name, rates), rates.means.rows_worth(), names, settings.confidence)
+def _chi_squares(n_groups: int) -> FloatArray:
+    """A chi-square's distribution, in place of the permutations of a test of so many groups."""
+    return chdtri(max(n_groups - 1, 1), (np.arange(_TESTS) + 0.5) / _TESTS)
 
 
-def _chi_squares(name: str, measured: _Measured) -> Resamples:
-    """Means, and a chi-square's distribution in place of the permutations of their test."""
-    chi = chdtri(max(len(measured.means.mean) - 1, 1), (np.arange(_TESTS) + 0.5) / _TESTS)[:, None]
-    return Resamples({name: measured.means.mean[None]}, {}, {f"{name}_test": chi})
-
-
-def _seen_within(means: Means, names: tuple[str, ...], settings: AuditSettings, n: int) -> Measure:
+def _detectable_within(means: Means, names: tuple[str, ...], settings: AuditSettings, n: int) -> Measure:
     """The gap between the two largest groups, the same in every stratum, that its mean shows with 80 % power."""
     G = len(names)
     size = means.size.reshape(-1, G)
@@ -363,10 +363,3 @@ def _seen_within(means: Means, names: tuple[str, ...], settings: AuditSettings, 
     gap = float(error * (normal_value(settings.confidence) + ndtri(POWER)))
     held = f"between '{names[one]}' and '{names[two]}'; the same in every stratum, sizes as they are"
     return Measure("conditional_detectable", None, None, gap, n=n, note=held)
-
-
-def _columns(inputs: AuditInputs, used: BoolArray | None = None) -> list[MeasureColumn]:
-    """A column per group: the rows that it is expected to have, of those used."""
-    phi = inputs.sample.members.weights
-    rows = np.asarray(phi.T @ (np.ones(phi.shape[0]) if used is None else used.astype(float)))
-    return [MeasureColumn(name, None, round(n), round(n)) for name, n in zip(inputs.names, rows.tolist(), strict=True)]

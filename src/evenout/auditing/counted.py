@@ -7,14 +7,14 @@ With ``around``, the table that the others were drawn from, there is an entry ``
 it would be if the groups differed by no more than the drawn table does from that one. Intervals are made of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import rel_entr
 
-from evenout.auditing.inference import Meaning
 from evenout.core.flags import flag_threshold, rate_ratio
 from evenout.core.ruler import GroupMoments, ratio
 from evenout.core.types import BoolArray, FloatArray, IntArray
@@ -391,6 +391,39 @@ def strata_precision(counts: IntArray, values: FloatArray, edges: IntArray) -> t
     n = rows[:, None] * rows / np.maximum(rows[:, None] + rows, 1.0)  # (G, G, S)
     freedom = int(np.maximum((rows > 0).sum(axis=0) - 1, 0).sum())
     return (n / np.where(spread > 0, spread, 1.0)).sum(axis=-1), freedom
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """One measure: what is said of it, how it is tested, and what it is made of."""
+
+    words: str  # the measure in plain words
+    even: float | None = None  # its value where all groups are treated alike; a level (a mean, a rate) has none
+    worse: Literal["high", "low"] | None = None  # the side on which it is unfair, where it is tested
+    # How noise enters, which decides on the interval. "none": no interval.
+    shape: Literal["level", "rate", "squared", "gap", "extremes", "none"] = "level"
+    largest: float = np.inf  # the largest value that a gap can have; the smallest is 0
+    compares: str | None = None  # for "extremes": the measure per group whose highest and lowest value are compared
+    rest: bool = False  # for "extremes": one less that measure is compared
+    # Tests of the same question are corrected together: one asked more of does not weaken the others.
+    question: Literal["scores", "labels", "strata", "individuals", "features"] = "scores"
+    note: str = ""  # what to keep in mind with every such value
+    tested_as: str | None = None  # the measure whose test answers the same question; no second test is made or counted
+    # The p-value is that at which the interval just holds the even value. Shuffled groups would keep unequal shares of
+    # outliers, and answer whether there is more than these explain, which the interval does not ask.
+    by_interval: bool = False
+    twin: str | None = None  # another estimate of the same quantity, whose interval serves both
+    about_rows: bool = False  # says more about the number of rows than about scores: batches are not compared by it
+    headline: bool = False  # the printed text shows it
+    # Its values (b, w) from the counts of its question, such as `evenout.auditing.counted.ScoreCut`. One that compares
+    # follows from that measure; one without either is measured by its family.
+    of: Callable[[Any], FloatArray] | None = None
+    # The gap if groups differed by no more than drawn counts, the first argument, do from those that they were drawn
+    # from, the second. Intervals of gaps are made of it.
+    noise: Callable[[Any, Any], FloatArray] | None = None
+    # Its columns: one for all groups, or one per group, quantile of each group, share of rows on top, or stratum.
+    per: Literal["all", "groups", "quantiles", "tops", "strata"] = "all"
+    among: Literal["everyone", "outliers", "inliers", "flagged"] = "everyone"  # the rows that it rests on
 
 
 _SQUARED: dict[str, Any] = {"even": 0.0, "worse": "high", "shape": "squared"}

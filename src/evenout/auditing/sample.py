@@ -240,19 +240,9 @@ class AuditInputs:
     everyone: AllRows | None
 
     @cached_property
-    def codes(self) -> IntArray:
-        """The group that each row belongs to most, shape (n,)."""
-        return self.sample.members.codes
-
-    @cached_property
     def counts(self) -> IntArray:
         """Rows of each group, shape (G,); those expected, where groups share rows."""
         return np.rint(np.asarray(self.sample.members.weights.sum(axis=0)).ravel()).astype(np.intp)
-
-    @property
-    def clusters(self) -> IntArray | None:
-        """Codes, 0.., of the clusters that the rows belong to."""
-        return self.sample.clusters
 
     @property
     def bounded(self) -> bool:
@@ -271,9 +261,8 @@ class AuditInputs:
 
     def units(self, used: BoolArray | None = None) -> int:
         """Independent units among all rows, or those used: the clusters that these belong to, or the rows."""
-        if self.clusters is None:
-            return len(self.scores) if used is None else int(used.sum())
-        return len(np.unique(self.clusters if used is None else self.clusters[used]))
+        clusters, rows = self.sample.clusters, slice(None) if used is None else used
+        return len(self.scores[rows] if clusters is None else np.unique(clusters[rows]))
 
 
 def read_audit_inputs(
