@@ -1,5 +1,6 @@
 """A watch in words: what is known about the promise, and what else has changed."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ _MOST = 12  # groups in the table; all are in to_frame()
 def watch_text(monitor: "FairnessMonitor") -> str:
     """The whole text: groups, then what is known."""
     findings = monitor.findings
-    n, batches, start = int(findings.ledger.total("counts").sum()), len(findings.ledger.batches), findings.reference
+    n, batches, start = int(findings.ledger.total["counts"].sum()), len(monitor.batches), findings.reference
     if batches:
         head = f"Watch over {batches:,} batches, {n:,} rows in {len(start.labels)} groups"
     else:
@@ -32,7 +33,7 @@ def watch_text(monitor: "FairnessMonitor") -> str:
 def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
     """Sentences: the promises about ranks and flags, scores, mix, rows that are not compared, what the rate needs."""
     findings, ratio = monitor.findings, monitor.settings.flag_rate_ratio
-    if not findings.ledger.batches:
+    if not monitor.batches:
         said = [f"No batch has been counted yet. Promised is {_promised(monitor)}."]
         said += [] if ratio is None else [f"Promised is a ratio of flag rates of {number(ratio)}, too."]
         if monitor.settings.tolerance == 0:
@@ -49,7 +50,7 @@ def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
         said.append(f"The mix of groups has changed, which is no gap between them: {mixed}.")
     elif findings.mix:
         said.append("No change in the mix of groups can be told from noise.")
-    return (*said, *_others(monitor, findings.others), _condition(monitor))
+    return (*said, *_others(monitor, sum(map(Counter, findings.ledger.others), Counter())), _condition(monitor))
 
 
 def _promised(monitor: "FairnessMonitor") -> str:
@@ -143,8 +144,7 @@ def _condition(monitor: "FairnessMonitor") -> str:
 
 def _groups(monitor: "FairnessMonitor") -> list[str]:
     frame = monitor.to_frame()
-    begun = bool(monitor.findings.ledger.batches)
-    frame = frame.assign(rows=frame["rows"] if begun else monitor.findings.reference.counts)
+    frame = frame.assign(rows=frame["rows"] if monitor.batches else monitor.findings.reference.counts)
     frame = frame.sort_values("rows", ascending=False, kind="stable")
     width = min(max(len(shown(name)) for name in (*frame["group"], "against")), _WIDTH)
     lines = [
