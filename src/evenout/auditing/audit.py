@@ -173,16 +173,17 @@ def audit(
     parts = _attributes(sensitive_features, rules)
     if threshold is not None and flags is not None:
         raise InputError("{@threshold} does not go with {@flags}: both say who is flagged; give one")
-    beside = {"labels": labels, "label_propensity": label_propensity, "X": X, "given": given, "clusters": clusters}
-    beside |= {"sample_weight": sample_weight, "flags": flags}
+    beside = {
+        "labels": labels, "label_propensity": label_propensity, "X": X, "given": given, "clusters": clusters,
+        "sample_weight": sample_weight, "flags": flags, "contamination": plain, "threshold": threshold,
+    }  # fmt: skip
     audits = []
     for columns in parts.values():
         own = rules
         if rules.cross is not True:
             names = {str(name) for name in getattr(columns, "columns", ())}
             own = rules.but(continuous=[name for name in rules.continuous if name in names])
-        flagged = {name: options[name] for name in ("contamination", "threshold")}
-        inputs = read_audit_inputs(scores, columns, **beside, **flagged, groups=own)
+        inputs = read_audit_inputs(scores, columns, **beside, groups=own)
         share = flagged_share(plain, len(inputs.scores) + len(inputs.background))
         settings = AuditSettings(share, resamples, float(confidence), length_scale)
         measures = _measures(inputs, settings, options["random_state"])
@@ -252,19 +253,16 @@ def _result(
 
 def with_note(m: Measure, min_size: int) -> Measure:
     """The measure with a warning where it rests on few rows."""
-    notes = [note for note in (m.note, MEANINGS[m.measure].note) if note]
-    if m.n < min_size:
-        notes.append(f"only {m.n} rows")
-    if m.measure == "flag_rate" and round(m.value * m.n) < MIN_FLAGGED:
-        notes.append(f"only {round(m.value * m.n)} flagged")
-    return replace(m, note="; ".join(notes))
+    flagged = round(m.value * m.n) if m.measure == "flag_rate" else MIN_FLAGGED
+    few = f"only {m.n} rows" if m.n < min_size else "", f"only {flagged} flagged" if flagged < MIN_FLAGGED else ""
+    return replace(m, note="; ".join(filter(None, (m.note, MEANINGS[m.measure].note, *few))))
 
 
 def notes(inputs: AuditInputs, settings: AuditSettings, tests: Iterable[int], *, gap_found: bool) -> list[str]:
     """What was rounded, sampled or could not be shown; ``tests`` are the numbers that are corrected together."""
     n, said, levels = len(inputs.scores), [], len(np.unique(inputs.scores))
     if inputs.curves:
-        named = ", ".join(repr(curve.name) for curve in inputs.curves)
+        named = ", ".join(map(repr, inputs.curves))
         said.append(f"bands of {named} overlap: a row between two counts in both, by how near it is")
         said.append("squared gaps between bands are the share of the scores' variance that lies between them")
     if inputs.probable is not None and inputs.probable.sufficient:

@@ -223,12 +223,12 @@ def strata_family(
 ) -> list[Measure]:
     """Gaps among rows alike in what was given, numbers taken out within each stratum."""
     inside = alike.codes >= 0
-    inputs, alike = inputs.of(inside), alike.of(inside)
+    inputs, alike, G = inputs.of(inside), alike.of(inside), len(inputs.names)
     sample, strata, numbers = inputs.sample, alike.codes, alike.numbers
-    if len(alike.names) * len(inputs.names) > _MOST_CELLS:
+    if len(alike.names) * G > _MOST_CELLS:
         raise InputError(
             "{@given} has {n} strata, too many for {groups} groups by weights or numbers; give fewer columns",
-            n=len(alike.names), groups=len(inputs.names),
+            n=len(alike.names), groups=G,
         )  # fmt: skip
     mean = float(np.average(inputs.scores, weights=sample.weight))
     spread = float(np.sqrt(np.average((inputs.scores - mean) ** 2, weights=sample.weight)))
@@ -238,16 +238,21 @@ def strata_family(
     inner = replace(sample, members=sample.members.within(strata))
     measured = _Measured.bound(inputs, inner, left, within, null)
     silent = inputs.bounded or settings.resamples == 0 or not spread > 0
-    p = NAN if silent else _strata_p(null, inner.total, len(inputs.names))
+    p = NAN if silent else _strata_p(null, inner.total, G)
     at = MeasureColumn(None, None, len(z), inputs.units())
     gaps = _squared(measured, inner.total, 1.0, settings, rng)
     measures = [_measure(f"conditional_parity{more}", at, gaps[more], p, settings) for more in ("", "_corrected")]
     sizes = np.bincount(strata, minlength=len(alike.names)).tolist()
     for part, (name, size) in enumerate(zip(alike.names, sizes, strict=True)):
-        alone = _part(measured, part, len(inputs.names))
-        gap = _squared(alone, np.ones(len(inputs.names)), 1.0, settings, rng)[""]
-        own = NAN if silent else alone.p_value()
-        measures.append(_measure("parity_within", MeasureColumn(None, name, size, size), gap, own, settings))
+        cells = slice(part * G, (part + 1) * G)
+        block = replace(within.compared.blocks[part], groups=tuple(range(G)), weight=1.0)
+        own, own_null = (
+            Means(m.mean[cells], m.cov[cells, cells], m.size[cells], Comparison(G, (block,))) for m in (within, null)
+        )
+        alone = _Measured(own, own_null, measured.low[cells], measured.high[cells], measured.bounded)
+        gap = _squared(alone, np.ones(G), 1.0, settings, rng)[""]
+        p_own = NAN if silent else alone.p_value()
+        measures.append(_measure("parity_within", MeasureColumn(None, name, size, size), gap, p_own, settings))
     everyone, columns = np.zeros(len(z), dtype=np.intp), group_columns(inputs)
     for name, column in (("mean_apart", z), ("apart_by_strata", z - left)):
         apart = sample.among_alike(column, everyone)
@@ -255,17 +260,6 @@ def strata_family(
     if not silent:
         measures += [_test("strata_test", at, p, measured), _detectable_within(null, inputs.names, settings, at.n)]
     return measures
-
-
-def _part(measured: _Measured, part: int, n_groups: int) -> _Measured:
-    """The groups of one stratum by themselves."""
-    own = slice(part * n_groups, (part + 1) * n_groups)
-    block = replace(measured.means.compared.blocks[part], groups=tuple(range(n_groups)), weight=1.0)
-    one, other = (
-        Means(m.mean[own], m.cov[own, own], m.size[own], Comparison(n_groups, (block,)))
-        for m in (measured.means, measured.null)
-    )
-    return _Measured(one, other, measured.low[own], measured.high[own], measured.bounded)
 
 
 def _strata_p(null: Means, total: FloatArray, n_groups: int) -> float:
@@ -282,13 +276,13 @@ def _strata_p(null: Means, total: FloatArray, n_groups: int) -> float:
 def measure_curves(inputs: AuditInputs, settings: AuditSettings) -> tuple[Curve, ...]:
     """Mean score and flag rate at the knots of each number, with pointwise intervals."""
     z, curves = normal_value(settings.confidence), []
-    for curve in inputs.curves:
-        score = replace(inputs.sample, members=curve.members).measure(inputs.scores)
-        rate = _Measured.of(inputs, inputs.flags.flagged, members=curve.members, flags=True)
+    for name, (knots, members) in inputs.curves.items():
+        score = replace(inputs.sample, members=members).measure(inputs.scores)
+        rate = _Measured.of(inputs, inputs.flags.flagged, members=members, flags=True)
         reach = z * np.sqrt(np.diag(score.cov))
         low, high = rate.ends(z, rate=True)
         ends = np.stack([score.mean, score.mean - reach, score.mean + reach])
-        curves.append(Curve(curve.name, curve.knots, ends, np.stack([rate.means.mean, low, high])))
+        curves.append(Curve(name, knots, ends, np.stack([rate.means.mean, low, high])))
     return tuple(curves)
 
 

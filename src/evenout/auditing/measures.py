@@ -237,13 +237,6 @@ def summarise(sampled: Resamples, columns: Columns, settings: AuditSettings) -> 
     return measures
 
 
-class Detectable(NamedTuple):
-    """The smallest difference found with 80 % power, or NaN if there is none and the power at the largest possible."""
-
-    difference: float
-    power: float
-
-
 def mean_gap(error: float, permuted: FloatArray, freedom: int, confidence: float) -> float:
     """The smallest gap of two means that is found with 80 % power, in the unit of ``error``; NaN if none ever is."""
     critical, _ = _critical(permuted, freedom, confidence)
@@ -257,8 +250,10 @@ def mean_gap(error: float, permuted: FloatArray, freedom: int, confidence: float
 
 def rate_gap(
     n_low: float, n_high: float, share: float, permuted: FloatArray, freedom: int, confidence: float
-) -> Detectable:
+) -> tuple[float, float]:
     """The smallest difference of two rates that is found with 80 % power, at the same rate of both together.
+
+    If there is none, NaN; the second number is the power at it, or then at the largest possible difference.
 
     The group with the lower rate has ``share - d n_high / (n_low + n_high)``, the other ``share + d n_low / (n_low +
     n_high)``: sizes and the overall share stay as they are.
@@ -266,7 +261,7 @@ def rate_gap(
     critical, unit = _critical(permuted, freedom, confidence)
     null = share * (1 - share) * (1 / n_low + 1 / n_high)
     if not np.isfinite(critical) or not null > 0:
-        return Detectable(float("nan"), float("nan"))
+        return NAN, NAN
     n = n_low + n_high
 
     def power(d: float) -> float:
@@ -276,12 +271,11 @@ def rate_gap(
 
     most = min(share * n / n_high, (1 - share) * n / n_low)
     if power(most) < POWER:
-        return Detectable(float("nan"), power(most))
+        return NAN, power(most)
     steps = np.linspace(0.0, most, 65)
     first = int(np.argmax([power(d) >= POWER for d in steps]))
-    if first == 0:
-        return Detectable(0.0, POWER)
-    return Detectable(float(brentq(lambda d: power(d) - POWER, steps[first - 1], steps[first])), POWER)
+    found = brentq(lambda d: power(d) - POWER, steps[first - 1], steps[first]) if first else 0.0
+    return float(found), POWER
 
 
 def _critical(permuted: FloatArray, freedom: int, confidence: float) -> tuple[float, float]:
@@ -352,16 +346,16 @@ def detectable_rate_gap(
         low, high = known[:2].tolist()
     share = float((rates[known] * sizes[known]).sum() / sizes[known].sum())
 
-    def gap(low: int, high: int) -> Detectable:
+    def gap(low: int, high: int) -> tuple[float, float]:
         return rate_gap(float(sizes[low]), float(sizes[high]), share, permuted, len(known) - 1, confidence)
 
-    found, held = gap(low, high), "sizes of the groups and rate of all rows as they are"
-    if np.isnan(found.difference) and not np.isnan(found.power):
-        none = f"even none in '{shown(names[low], _NAME)}' is seen only {found.power:.0%} of the time"
+    (found, power), held = gap(low, high), "sizes of the groups and rate of all rows as they are"
+    if np.isnan(found) and not np.isnan(power):
+        none = f"even none in '{shown(names[low], _NAME)}' is seen only {power:.0%} of the time"
         low, high, held = high, low, f"the other way round {none}; {held}"
-        found = gap(low, high)
+        found, _ = gap(low, high)
     words = "{1} above {0}", held, "at that rate"
-    return _detectable(measure, found.difference, n, names, (low, high), words)
+    return _detectable(measure, found, n, names, (low, high), words)
 
 
 def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Generator) -> list[Measure]:

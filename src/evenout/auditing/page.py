@@ -16,7 +16,7 @@ import numpy as np
 import evenout
 from evenout.auditing.counted import MEANINGS
 from evenout.auditing.practice import HEADS, PracticeTable, cell
-from evenout.auditing.text import between, chance, flagged_words, grade, number, shown
+from evenout.auditing.text import between, chance, flagged_words, grade, number, percents, shown
 from evenout.pages import html_table, policy, safe, static, style, template
 from evenout.storage.output import atomic_file
 
@@ -103,7 +103,7 @@ def _part(name: str, result: "AuditResult") -> dict[str, Any]:
         "left_out": [(shown(g.name, _NAME), f"{g.rows:,}", f"{g.flagged:,}") for g in result.left_out],
         "comparisons": comparisons,
         "features": [
-            (shown(str(m.detail), _NAME), f"{m.value:.0%}", _percents(m.low, m.high), chance(m.p_adjusted))
+            (shown(str(m.detail), _NAME), f"{m.value:.0%}", percents(m.low, m.high), chance(m.p_adjusted))
             for m in result.measures
             if m.measure == "gap_explained"
         ][:_FEATURES],
@@ -144,7 +144,7 @@ def _groups(result: "AuditResult") -> list[dict[str, Any]]:
             "name": shown(name, _NAME), "rows": f"{n:,}", "flagged": f"{k:,}",
             "mean": number(result.get("mean_score", name).value),
             "rate": "–" if np.isnan(m.value) else f"{m.value:.1%}",
-            "interval": _percents(m.low, m.high),
+            "interval": percents(m.low, m.high),
             "at": f"{100 * np.nan_to_num(m.value) / most:.2f}",
             "from": f"{100 * np.nan_to_num(low) / most:.2f}",
             "wide": f"{100 * np.nan_to_num(high - low) / most:.2f}",
@@ -176,15 +176,10 @@ def _table(table: PracticeTable) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _percents(low: float, high: float) -> str:
-    return "" if np.isnan(low) else f"{low:.1%} to {high:.1%}"
-
-
 def _digest(results: "Mapping[str, AuditResult]") -> str:
-    """The same for the same scores and groups."""
-    told = hashlib.sha256()
+    """A hash of all scores and groups."""
+    digest = hashlib.sha256()
     for name, result in results.items():
-        told.update(repr((name, result.group_names)).encode())
-        told.update(np.ascontiguousarray(result.scores, dtype=np.float64).tobytes())
-        told.update(np.ascontiguousarray(result.groups, dtype=np.int64).tobytes())
-    return told.hexdigest()
+        digest.update(repr((name, result.group_names)).encode())
+        digest.update(result.scores.astype(np.float64).tobytes() + result.groups.astype(np.int64).tobytes())
+    return digest.hexdigest()

@@ -13,7 +13,7 @@ from scipy.special import chdtrc
 from scipy.stats import fisher_exact
 
 from evenout.auditing.sample import AllRows, Strata
-from evenout.auditing.text import between, chance, number, shown
+from evenout.auditing.text import between, chance, number, percents, shown
 from evenout.core.intervals import holm, normal_value, wilson_interval
 from evenout.core.ruler import ratio as divide
 from evenout.core.types import BoolArray, FloatArray
@@ -482,8 +482,8 @@ def cell(row: Any, how: str) -> str:
     if how.endswith("?"):
         return chance(value)
     if how.endswith("%"):
-        low, high = row.get(f"{name}_low", np.nan), row.get(f"{name}_high", np.nan)
-        return f"{value:.1%}" + ("" if pd.isna(low) else f" ({low:.1%} to {high:.1%})")
+        inside = percents(row.get(f"{name}_low", np.nan), row.get(f"{name}_high", np.nan))
+        return f"{value:.1%}" + (f" ({inside})" if inside else "")
     if "±" in how:
         inside = between(row[f"{ends or name}_low"], row[f"{ends or name}_high"])
         return number(value) + (f" ({inside})" if inside else "")

@@ -48,14 +48,6 @@ class Strata:
         return replace(self, codes=codes[1:] - 1, names=names, numbers=numbers)
 
 
-class CurveGrid(NamedTuple):
-    """A number among the protected columns: where its curve is measured, and how much each row belongs there."""
-
-    name: str
-    knots: FloatArray
-    members: Membership
-
-
 class Grouped(NamedTuple):
     """How much each of n rows belongs to the groups that are compared; see `AuditInputs`."""
 
@@ -137,16 +129,16 @@ def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
     return named, phi
 
 
-def _curves(coded: Coded) -> tuple[CurveGrid, ...]:
-    """Finer bands of each number, for its curve."""
-    curves = []
+def _curves(coded: Coded) -> dict[str, tuple[FloatArray, Membership]]:
+    """Finer bands of each number among the protected columns: where its curve is measured, and how much rows belong."""
+    curves = {}
     for attribute, numbers in coded.coder.by_attribute(coded.numbers):
         if attribute.knots is not None:
             values = numbers[:, 0]
             fine = Attribute.of_bands(attribute.name, QuantileSketch.of(values[~np.isnan(values)]), CURVE_POINTS)
             assert fine.knots is not None
-            curves.append(CurveGrid(attribute.name, fine.knots, Membership.of_bands(values, fine.knots)))
-    return tuple(curves)
+            curves[attribute.name] = fine.knots, Membership.of_bands(values, fine.knots)
+    return curves
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,11 +166,8 @@ def read_attributes(sensitive_features: Any, n_rows: int) -> tuple[Strata, ...]:
         parts = [(names[0] if plain else "group", frame)]
     else:
         parts.append((" & ".join(names) if plain else "all crossed", frame))
-    attributes = []
-    for name, columns in parts:
-        groups = label_rows(columns, n_rows, unknown="ignore")
-        attributes.append(Strata(groups.codes, groups.labels, name))
-    return tuple(attributes)
+    groups = [(name, label_rows(columns, n_rows, unknown="ignore")) for name, columns in parts]
+    return tuple(Strata(coded.codes, coded.labels, name) for name, coded in groups)
 
 
 STRATUM_BINS = 5  # a numeric column with more distinct values is cut at its quantiles into so many strata
@@ -227,7 +216,7 @@ class AuditInputs:
     sample: Sample  # how much rows belong to groups; their weights and clusters
     whole: bool  # groups are hard, rows count alike, each cluster lies within a group: rows can be counted and drawn
     left_out: dict[str, tuple[int, int, int]]  # size, rows and flagged rows of each small group
-    curves: tuple[CurveGrid, ...]
+    curves: dict[str, tuple[FloatArray, Membership]]  # knots and bands of each protected number
     flags: FlaggedRows
     labels: Labels | None
     features: pd.DataFrame | None
@@ -261,7 +250,7 @@ class AuditInputs:
             self,
             scores=self.scores[rows],
             sample=sample,
-            curves=tuple(curve._replace(members=curve.members.among(np.flatnonzero(rows))) for curve in self.curves),
+            curves={name: (at, bands.among(np.flatnonzero(rows))) for name, (at, bands) in self.curves.items()},
             flags=self.flags._replace(flagged=self.flags.flagged[rows]),
             labels=labels,
             features=None if features is None else features[rows].reset_index(drop=True),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenout.auditing.text import number, shown
+from evenout.auditing.text import number, percents, shown
 from evenout.watching.ledger import FEWEST, Alarm, Shift
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _groups(monitor: "FairnessMonitor") -> list[str]:
         known = not np.isnan(row.gap)
         gap, ends = (f"{row.gap:.3f}", f"{row.low:.3f} to {row.high:.3f}") if known else ("-", "-")
         rate = "-" if np.isnan(row.flag_rate) else f"{row.flag_rate:.1%}"
-        flags = "" if np.isnan(row.flag_low) else f"{row.flag_low:.1%} to {row.flag_high:.1%}"
+        flags = percents(row.flag_low, row.flag_high)
         promised = (
             "0" if row.promised_low == row.promised_high else f"{row.promised_low:.3f} to {row.promised_high:.3f}"
         )
