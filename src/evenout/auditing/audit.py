@@ -259,45 +259,40 @@ def with_note(m: Measure, min_size: int) -> Measure:
 
 
 def notes(inputs: AuditInputs, settings: AuditSettings, tests: Iterable[int], *, gap_found: bool) -> list[str]:
-    """What was rounded, sampled or could not be shown; ``tests`` are the numbers that are corrected together."""
-    n, said, levels = len(inputs.scores), [], len(np.unique(inputs.scores))
-    if inputs.curves:
-        named = ", ".join(map(repr, inputs.curves))
-        said.append(f"bands of {named} overlap: a row between two counts in both, by how near it is")
-        said.append("squared gaps between bands are the share of the scores' variance that lies between them")
-    if inputs.probable is not None and inputs.probable.sufficient:
-        said.append("groups are known by probability, and taken at your word to know all that the score uses")
-    elif inputs.probable is not None:
-        said.append(probable_words(inputs.probable.bound()))
-        said.append("intervals of probable groups hold all that the probabilities leave open, and nothing is tested")
-    if inputs.sample.weight is not None:
-        said.append("rows count by their weights; counts of rows do not")
-    if inputs.labels is not None and inputs.labels.partial:
-        known = int((~np.isnan(inputs.labels.values)).sum())
-        how = "by chances that are unknown" if inputs.labels.chosen else "each counted by one over its chance"
-        said.append(f"{known:,} of {n:,} rows have a label, {how}")
-    if levels == 1:
-        said.append("all scores are equal: there is nothing to compare")
-    if levels > MAX_LEVELS and inputs.whole:
-        said.append(f"intervals and tests use the scores rounded to {MAX_LEVELS:,} levels at most")
-    if inputs.features is not None:
-        limit = pair_limit(len(inputs.names))
-        if n > limit:
-            said.append(f"individual unfairness: the value is of {min(n, MAX_ROWS):,} rows, the interval of {limit:,}")
-        if not gap_found:
-            said.append("no gap in mean scores can be told from noise, so no features behind it are listed")
-        elif inputs.sample.clusters is not None:
-            said.append("features are not tested where rows come in clusters: their intervals say how sure they are")
-        elif n > TEST_ROWS:
-            said.append(f"tests of single features use {TEST_ROWS:,} rows")
-    for asked in tests if inputs.whole else ():
-        if asked / (1 + settings.resamples) > 1 - settings.confidence:
-            enough = int(np.ceil(asked / (1 - settings.confidence)))
-            said.append(
-                f"{settings.resamples} permutations are too few for {asked} tests: no corrected p-value "
-                f"can be small; set resamples={enough} or more"
-            )
-    return said
+    """Say what was rounded, sampled or could not be shown; ``tests`` are the numbers that are corrected together."""
+    n, levels, limit = len(inputs.scores), len(np.unique(inputs.scores)), pair_limit(len(inputs.names))
+    labels, probable, clustered = inputs.labels, inputs.probable, inputs.sample.clusters is not None
+    vague = probable is not None and not probable.sufficient
+    how = "by chances that are unknown" if labels and labels.chosen else "each counted by one over its chance"
+    labelled = 0 if labels is None else int((~np.isnan(labels.values)).sum())
+    with_features, few = inputs.features is not None, 1 - settings.confidence
+    said = (
+        (bool(inputs.curves), f"bands of {', '.join(map(repr, inputs.curves))} overlap: a row between two counts in "
+         "both, by how near it is"),
+        (bool(inputs.curves),
+         "squared gaps between bands are the share of the scores' variance that lies between them"),
+        (probable is not None and not vague,
+         "groups are known by probability, and taken at your word to know all that the score uses"),
+        (vague, "" if probable is None else probable_words(probable.bound())),
+        (vague, "intervals of probable groups hold all that the probabilities leave open, and nothing is tested"),
+        (inputs.sample.weight is not None, "rows count by their weights; counts of rows do not"),
+        (labels is not None and labels.partial, f"{labelled:,} of {n:,} rows have a label, {how}"),
+        (levels == 1, "all scores are equal: there is nothing to compare"),
+        (levels > MAX_LEVELS and inputs.whole,
+         f"intervals and tests use the scores rounded to {MAX_LEVELS:,} levels at most"),
+        (with_features and n > limit,
+         f"individual unfairness: the value is of {min(n, MAX_ROWS):,} rows, the interval of {limit:,}"),
+        (with_features and not gap_found,
+         "no gap in mean scores can be told from noise, so no features behind it are listed"),
+        (with_features and gap_found and clustered,
+         "features are not tested where rows come in clusters: their intervals say how sure they are"),
+        (with_features and gap_found and not clustered and n > TEST_ROWS,
+         f"tests of single features use {TEST_ROWS:,} rows"),
+        *((inputs.whole and asked / (1 + settings.resamples) > few,
+           f"{settings.resamples} permutations are too few for {asked} tests: no corrected p-value can be small; "
+           f"set resamples={int(np.ceil(asked / few))} or more") for asked in tests),
+    )  # fmt: skip
+    return [words for applies, words in said if applies]
 
 
 def _measures(inputs: AuditInputs, settings: AuditSettings, seed: int) -> list[Measure]:

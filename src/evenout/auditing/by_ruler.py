@@ -165,7 +165,7 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
 
 
 def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -> list[Measure]:
-    """How well known outliers are found; rows that were looked at count by the chance of that, where it is known."""
+    """Rates of finding known outliers; labelled rows count by one over the chance of a label, where it is known."""
     y, flagged = np.nan_to_num(labels.values), inputs.flags.flagged.astype(float)
     looked_at = (~np.isnan(labels.values)).astype(float) * (1.0 if labels.weight is None else labels.weight)
     among = {

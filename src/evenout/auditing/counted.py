@@ -65,7 +65,7 @@ def score_measures(
 def label_measures(
     counts: IntArray, contamination: float, *, background: IntArray | None = None, fixed: bool = False
 ) -> Values:
-    """How well each group's outliers are found, and the largest difference between groups in each of these.
+    """Measures of how well each group's outliers are found, and the largest difference between groups in each.
 
     Notes
     -----
@@ -337,7 +337,7 @@ class StrataCut(NamedTuple):
         return np.where(np.isnan(self.parity()), np.nan, chi)
 
     def apart(self) -> FloatArray:
-        """How far each group's mean is from that of all rows, shape (b, G)."""
+        """Distance of each group's mean from that of all rows, shape (b, G)."""
         everyone = self.sums.sum(axis=(1, 2))[:, None] / self.n.sum(axis=(1, 2))[:, None]
         return ratio(ratio(self.sums.sum(axis=2), self.n.sum(axis=2)) - everyone, np.sqrt(self.variance))
 
@@ -369,7 +369,7 @@ def _within(counts: IntArray, z: FloatArray, edges: IntArray) -> StrataCut:
 
 
 def strata_precision(counts: IntArray, values: FloatArray, edges: IntArray) -> tuple[FloatArray, int]:
-    """What `strata_test` makes of a gap, and its degrees of freedom, in a table of shape (G, C).
+    """Noncentrality of `strata_test` for a gap, and its degrees of freedom, in a table of shape (G, C).
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Which features drive a gap, and how rows that are alike score."""
+"""Features that drive a gap, and gaps between similar rows."""
 
 from itertools import combinations, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -50,7 +50,7 @@ def gap_drivers(
     groups, G, clusters = inputs.sample.members.codes, len(inputs.names), inputs.sample.clusters
     y = (inputs.scores - inputs.scores.mean()) / inputs.scores.std()
     bins = [bin_column(features[name], _BINS).codes for name in features]
-    rows, within, times = sample_rows(groups, G, TEST_ROWS, rng), np.full(len(bins), np.nan), np.empty((0, 0))
+    rows, within, times = sample_rows(groups, G, TEST_ROWS, rng), np.full(len(bins), np.nan), np.empty(0, dtype=np.intp)
     if clusters is not None:
         times = cluster_draws(clusters, groups, G, settings.resamples, rng)
     elif settings.resamples:
@@ -256,7 +256,7 @@ def individual_family(
     X = pd.get_dummies(features, dtype=float).to_numpy(dtype=float)
     rows = sample_rows(codes, G, MAX_ROWS, rng)
     names = {"individual_unfairness_raw": False, "individual_unfairness": True}
-    options = {"sensitive_features": codes[rows], "length_scale": settings.length_scale}
+    options: Any = {"sensitive_features": codes[rows], "length_scale": settings.length_scale}
     value = {
         name: np.array([[individual_unfairness(inputs.scores[rows], X[rows], scale_free=free, **options)]])
         for name, free in names.items()

@@ -231,9 +231,10 @@ def summarise(sampled: Resamples, columns: Columns, settings: AuditSettings) -> 
             low, high = (np.where(not_rejected, end(x, kind.even), x) for end, x in ((np.fmin, low), (np.fmax, high)))
         undefined = np.isnan(drawn).mean(axis=0) if len(drawn) else np.zeros(len(value))
         figures = np.broadcast_arrays(value, low, high, p, undefined)
-        for at, *numbers, share in zip(columns[kind.per, kind.among], *(x.tolist() for x in figures), strict=True):
+        each = zip(columns[kind.per, kind.among], *(x.tolist() for x in figures), strict=True)
+        for at, v, lo, hi, pv, share in each:
             note = f"undefined in {share:.0%} of the resamples" if share > 0.05 else ""
-            measures.append(Measure(name, at.group, at.detail, *numbers, n=at.n, note=note))
+            measures.append(Measure(name, at.group, at.detail, v, lo, hi, pv, n=at.n, note=note))
     return measures
 
 

@@ -154,18 +154,11 @@ def _groups(result: "AuditResult") -> list[dict[str, Any]]:
 
 def _table(table: PracticeTable) -> dict[str, Any]:
     """A table to hand over, one block per attribute."""
-    columns = HEADS[table.kind]
-    blocks = []
-    for attribute, rows in table.frame.groupby("attribute", sort=False):
-        lines = [
-            (shown(row["group"], _NAME), [cell(row, how) for _, how in columns]) for row in rows.to_dict("records")
-        ]
-        blocks.append((shown(str(attribute), _NAME), lines))
     return {
         "practice": table.practice,
         "favourable": table.favourable,
-        "heads": [head for head, _ in columns],
-        "blocks": blocks,
+        "heads": [head for head, _ in HEADS[table.kind]],
+        "blocks": table.blocks(_NAME),
         "strata": None if table.strata is None else [
             (shown(f"{row['attribute']}: {row['group']}", _NAME), shown(row["stratum"], _NAME), f"{row['people']:,}",
              f"{row['favoured']:,}", cell(row, "rate%"))

@@ -280,8 +280,34 @@ class PracticeTable:
             "notes": list(self.notes),
         }
 
+    def blocks(self, width: int) -> list[tuple[str, list[tuple[str, list[str]]]]]:
+        """The figures as text: for each attribute its groups, each with its cells; names are cut to ``width``."""
+        return [
+            (
+                shown(str(attribute), width),
+                [
+                    (shown(row["group"], width), [cell(row, how) for _, how in HEADS[self.kind]])
+                    for row in rows.to_dict("records")
+                ],
+            )
+            for attribute, rows in self.frame.groupby("attribute", sort=False)
+        ]
+
     def __repr__(self) -> str:
-        return practice_text(self)
+        parts = [[f"{self.practice.title}; favourable is {self.favourable}"]]
+        for attribute, rows in self.blocks(_NAME):
+            lines = [[attribute, *(head for head, _ in HEADS[self.kind])]]
+            lines += [[group, *cells] for group, cells in rows[:_MOST]]
+            more = [f"... {len(rows) - _MOST} more groups"] if len(rows) > _MOST else []
+            widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
+            sides = [str.ljust, *[str.rjust] * (len(widths) - 2), str.ljust]
+            aligned = ["  ".join(f(text, n) for f, text, n in zip(sides, line, widths, strict=True)) for line in lines]
+            parts.append([*map(str.rstrip, aligned), *more])
+        parts.append([f"* {sentence}" for sentence in self.practice.counted])
+        parts.append(["Follows:", *(f"* {source}." for source in self.practice.sources)])
+        parts.append(["Does not establish:", *(f"* {limit}" for limit in self.practice.limits)])
+        parts.append([f"Note: {note}." for note in self.notes])
+        return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 class _Counts:
@@ -488,25 +514,3 @@ def cell(row: Any, how: str) -> str:
         inside = between(row[f"{ends or name}_low"], row[f"{ends or name}_high"])
         return number(value) + (f" ({inside})" if inside else "")
     return f"{value:,.0f}" if name == "shortfall" else number(value)
-
-
-def practice_text(table: "PracticeTable") -> str:
-    """Title, one block per attribute, what was counted, sources, limits."""
-    parts = [[f"{table.practice.title}; favourable is {table.favourable}"]]
-    columns = HEADS[table.kind]
-    for attribute, rows in table.frame.groupby("attribute", sort=False):
-        lines = [[shown(str(attribute), _NAME), *(head for head, _ in columns)]]
-        lines += [
-            [shown(row["group"], _NAME), *(cell(row, how) for _, how in columns)]
-            for row in rows[:_MOST].to_dict("records")
-        ]
-        more = [f"... {len(rows) - _MOST} more groups"] if len(rows) > _MOST else []
-        widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
-        sides = [str.ljust, *[str.rjust] * (len(widths) - 2), str.ljust]
-        aligned = ["  ".join(f(text, n) for f, text, n in zip(sides, line, widths, strict=True)) for line in lines]
-        parts.append([*map(str.rstrip, aligned), *more])
-    parts.append([f"* {sentence}" for sentence in table.practice.counted])
-    parts.append(["Follows:", *(f"* {source}." for source in table.practice.sources)])
-    parts.append(["Does not establish:", *(f"* {limit}" for limit in table.practice.limits)])
-    parts.append([f"Note: {note}." for note in table.notes])
-    return "\n\n".join("\n".join(part) for part in parts if part)

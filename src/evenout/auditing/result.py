@@ -206,7 +206,7 @@ class AuditResult(_Pages):
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What was found, in sentences."""
+        """Findings, in sentences."""
         return text.verdict(self)
 
     def to_frame(self) -> pd.DataFrame:
@@ -449,7 +449,7 @@ class PerAttribute(dict[str, Found]):
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What was found, in sentences, each with its column."""
+        """Findings, in sentences, each with its column."""
         return tuple(f"{name}: {sentence}" for name, result in self.items() for sentence in result.verdict)
 
     def to_frame(self) -> pd.DataFrame:

@@ -191,12 +191,12 @@ class Labels:
 
     @property
     def chosen(self) -> bool:
-        """Whether somebody chose the rows, in a way that nobody tells."""
+        """Whether rows were chosen for labelling in an unknown way."""
         return self.partial and self.weight is None
 
 
 class FlaggedRows(NamedTuple):
-    """Who is flagged, shape (n,).
+    """Flags of rows, shape (n,).
 
     ``fixed`` says whether the rule is fixed in advance, as by a threshold, and not by these rows' share. ``words`` say
     what rule it is, where it is not the share that was asked for.
@@ -332,7 +332,7 @@ def who_is_flagged(
     threshold: float | None = None,
     flags: Any = None,
 ) -> FlaggedRows:
-    """Who is flagged: by a column, by a threshold, or the share of rows or of weight nearest to the one asked for.
+    """Flag rows by a column, by a threshold, or the share of rows or of weight nearest to the one asked for.
 
     >>> who_is_flagged(np.array([1.0, 2.0, 3.0, 3.0]), None, 0.25)
     FlaggedRows(flagged=array([False, False,  True,  True]), fixed=True, words='50% flagged (25% asked for: ties)')

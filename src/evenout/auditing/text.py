@@ -123,7 +123,7 @@ def _flags(result: "AuditResult") -> str:
 
 
 def _people(result: "AuditResult") -> str:
-    """How many of the flagged are beyond what equal rates give, and of which groups: the size of it in people."""
+    """Flagged rows beyond what equal rates give, by group: the size of the gap in people."""
     flagged, n = int(result.flagged_counts.sum()), result.group_counts
     beyond = np.rint(result.flagged_counts - n * flagged / n.sum()).astype(int)
     order = [g for g in np.argsort(-beyond, kind="stable") if beyond[g] > 0]
@@ -258,7 +258,7 @@ def audit_text(result: "AuditResult") -> str:
 
 
 def flagged_words(result: "AuditResult") -> str:
-    """Who is flagged: the share or the rows asked for, or how it came to be otherwise."""
+    """Flagging rule in words: the share or the rows asked for, or what took its place."""
     asked = result.settings["contamination"]
     return result.flag_words or f"{f'{asked:,} rows' if isinstance(asked, Integral) else f'{100 * asked:.3g}%'} flagged"
 

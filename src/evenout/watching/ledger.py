@@ -170,7 +170,7 @@ class Contrast:
         return self[::-1].until()[::-1]
 
     def reach(self, level: FloatArray | float) -> FloatArray:
-        """How far sums may be off, with a chance of ``level`` at most."""
+        """Bound on the error of the sums, exceeded with a chance of ``level`` at most."""
         if not self.signed.shape[-1]:
             return upper_bound(self.spread, level)
         return np.where(self.people.min(axis=-1) >= _PEOPLE, reach_by_person(self.signed, self.people, level), np.inf)

@@ -331,7 +331,7 @@ class FairnessMonitor(RefusesOldNames):
                 )
             if other.settings != self.settings:
                 raise InputError("two watches can be merged only if they promise the same; begin both with one setting")
-        merged = reduce(Ledger.joined, [watch.findings.ledger for watch in (self, *others)])
+        merged = reduce(Ledger.joined, [other.findings.ledger for other in others], self.findings.ledger)
         return self if merged.names == self.batches else self._look(merged)
 
     def save(self, path: str | Path) -> None:
@@ -407,7 +407,7 @@ class FairnessMonitor(RefusesOldNames):
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What is known, in sentences: the promise, then what else has changed."""
+        """Findings, in sentences: on the promise, then on other changes."""
         return text.verdict(self)
 
     @property
@@ -503,7 +503,7 @@ def _read_scores(scores: Any, sensitive_features: Any) -> FloatArray:
 
 
 def _read_persons(person: Any, scores: Any, n_rows: int) -> Persons:
-    """Who each row is of: codes, and names as text."""
+    """Persons of the rows: codes, and names as text."""
     column = pd.Series(aligned(person, "person", scores, n_rows)).reset_index(drop=True)
     if column.isna().any():
         raise InputError(

@@ -1,4 +1,4 @@
-"""A watch in words: what is known about the promise, and what else has changed."""
+"""A watch in words: whether the promise is kept, and other changes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
 
 
 def _promised(monitor: "FairnessMonitor") -> str:
-    """What was promised about ranks."""
+    """The promise about ranks."""
     given, (low, high) = monitor.settings.tolerance, monitor.findings.promised
     if given == "start":
         return f"no larger gap than at the start, up to its sampling noise ({number(max(-low.min(), high.max()))})"
