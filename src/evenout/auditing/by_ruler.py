@@ -36,6 +36,7 @@ from evenout.core.ruler import (
     estimate_ratio,
     mean_bounds,
     residualise,
+    small_sample,
 )
 from evenout.core.types import BoolArray, FloatArray
 from evenout.exceptions import InputError
@@ -173,11 +174,14 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -
         "true_positive_rate": (looked_at * y, flagged),
         "false_positive_rate": (looked_at * (1.0 - y), flagged),
         "precision": (looked_at * flagged, y),
+        "auc": (looked_at, y),
     }
     measures, silent = [], labels.chosen or settings.resamples == 0
     for name, (counted, z) in among.items():
-        used, of_flags = counted > 0, name.endswith("positive_rate")
-        measured = _Measured.of(inputs, z, counted=counted, flags=of_flags)
+        used, of_flags, auc = counted > 0, name.endswith("positive_rate"), name == "auc"
+        if auc and inputs.bounded:
+            continue
+        measured = _auc(inputs, counted, z) if auc else _Measured.of(inputs, z, counted=counted, flags=of_flags)
         measures += _levels(name, measured, group_columns(inputs, used), settings, rate=True)
         if name == "outlier_rate":
             continue
@@ -189,11 +193,6 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -
             rates, chi = measured.means, _chi_squares(len(inputs.names))
             sizes = rates.rows_worth()
             measures.append(detectable_rate_gap(name, rates.mean, sizes, chi, inputs.names, settings.confidence))
-    if not inputs.bounded:
-        auc, at = _auc(inputs, looked_at, y), MeasureColumn(None, None, int((looked_at > 0).sum()), inputs.units())
-        measures += _levels("auc", auc, group_columns(inputs, looked_at > 0), settings, rate=True)
-        p = NAN if silent else auc.p_value()
-        measures.append(_measure("auc_gap", at, auc.gap(settings.confidence), p, settings))
     return [replace(m, note=CHOSEN) for m in measures] if labels.chosen else measures
 
 
@@ -213,8 +212,7 @@ def _auc(inputs: AuditInputs, looked_at: FloatArray, y: FloatArray) -> _Measured
         below, above = np.cumsum(of_rest) - 0.5 * of_rest, 1.0 - np.cumsum(of_out) + 0.5 * of_out
         value[g], e[g] = float(of_out @ below), 1.0 / (out**2).sum()
         psi[rows, g] = out * (below[level] - value[g]) + rest * (above[level] - value[g])
-    psi *= np.sqrt(np.where(e > 1.0, e / np.maximum(e - 1.0, 1e-9), 0.0))
-    means = Means(value, sample.covariance(csc_array(psi)), e, sample.compared)
+    means = Means(value, sample.covariance(csc_array(psi * small_sample(e))), e, sample.compared)
     return _Measured(means, means, value, value)
 
 

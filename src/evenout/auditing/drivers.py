@@ -116,12 +116,7 @@ def _shares(count: FloatArray, sums: FloatArray) -> FloatArray:
 
 
 def _permutation_p(
-    scores: FloatArray,
-    bins: list[IntArray],
-    groups: IntArray,
-    n_groups: int,
-    size: int,
-    rng: np.random.Generator,
+    scores: FloatArray, bins: list[IntArray], groups: IntArray, n_groups: int, size: int, rng: np.random.Generator
 ) -> FloatArray:
     """p-value, per feature, of "within groups the score does not depend on it": scores are shuffled within groups."""
     order = np.argsort(groups, kind="stable")
@@ -194,10 +189,7 @@ class PairMeasures:
                 alike = np.einsum("bm,bm->b", mass, weights[:, q])
                 free += gap / np.maximum(alike, np.finfo(float).tiny) / len(pairs)
         scale_free = np.where(variance > 0, free, np.nan) / np.where(variance > 0, variance, 1.0)
-        return {
-            "individual_unfairness_raw": self._unit**2 * raw[:, None],
-            "individual_unfairness": scale_free[:, None],
-        }
+        return {"individual_unfairness_raw": self._unit**2 * raw[:, None], "individual_unfairness": scale_free[:, None]}
 
     def resampled(self, size: int, rng: np.random.Generator, *, shuffled: bool = False) -> Values:
         """Measures of resamples, drawn within each group with replacement, or with the group labels shuffled."""

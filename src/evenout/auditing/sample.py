@@ -20,13 +20,7 @@ from evenout.groups.model import Attribute, Coded, cross, read_coded
 from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle, shuffled
 from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
-from evenout.tables.rows import (
-    LARGEST,
-    read_clusters,
-    read_known_labels,
-    read_numbers,
-    read_sample_weight,
-)
+from evenout.tables.rows import LARGEST, read_clusters, read_known_labels, read_numbers, read_sample_weight
 
 CURVE_POINTS = 12  # where the curve of a number is measured
 
