@@ -118,13 +118,12 @@ def _questions(result: "AuditResult") -> list[dict[str, str]]:
         if not result.has(measure):
             continue
         m, least = result.get(measure), result.get(seen) if result.has(seen) else None
-        told = grade(m, result)
-        times = 100.0 if unit == "percentage points" else 1.0
+        graded, times = grade(m, result), 100.0 if unit == "percentage points" else 1.0
         size = "nothing reliably" if least is None or np.isnan(least.value) else f"{number(times * least.value)} {unit}"
         rows.append({
             "words": words,
-            "answer": _ANSWERS[told] if not np.isnan(m.value) else "cannot tell",
-            "tone": ("none", "found", "likely", "open")[told],
+            "answer": _ANSWERS[graded] if not np.isnan(m.value) else "cannot tell",
+            "tone": ("none", "found", "likely", "open")[graded],
             "p": chance(m.p_adjusted) or "–",
             "seen": size,
             "held": least.note if least is not None else "",
@@ -134,10 +133,8 @@ def _questions(result: "AuditResult") -> list[dict[str, str]]:
 
 def _groups(result: "AuditResult") -> list[dict[str, Any]]:
     """One row per group, with the ends of a picture of its flag rate in percent of the widest."""
-    rates = [result.get("flag_rate", name) for name in result.group_names]
-    ends = [x for m in rates for x in (m.value, m.high) if not np.isnan(x)]
-    most = max(ends, default=0.0) or 1.0
-    rows = []
+    rates, rows = [result.get("flag_rate", name) for name in result.group_names], []
+    most = max((x for m in rates for x in (m.value, m.high) if not np.isnan(x)), default=0.0) or 1.0
     for name, n, k, m in zip(result.group_names, result.group_counts, result.flagged_counts, rates, strict=True):
         low, high = (m.low, m.high) if not np.isnan(m.low) else (m.value, m.value)
         rows.append({

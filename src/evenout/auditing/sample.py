@@ -173,10 +173,10 @@ MAX_CATEGORIES = 50  # a text column with more distinct values says who, not wha
 
 @dataclass(frozen=True)
 class Labels:
-    """Known labels: 1, 0, or NaN where nobody looked, shape (n,).
+    """Known labels: 1, 0, or NaN for unlabelled rows, shape (n,).
 
-    ``weight`` is one over the chance that a row was looked at; None where all rows have a label, or nobody knows the
-    chances: then, if ``partial``, what is measured is about the rows with a label alone.
+    ``weight`` is one over the chance of a label; None where all rows have one, or the chances are unknown: then, if
+    ``partial``, measures are about the labelled rows alone.
     """
 
     values: FloatArray

@@ -109,7 +109,7 @@ def _flags(result: "AuditResult") -> str:
         f"Flag rates are likely to differ, but that is not settled ({_p(ratio)})",
         f"No difference in flag rates can be told from noise ({_p(ratio)})",
     )[grade(ratio, result)]
-    unseen = f" {_seen(result, 'flag_rate')}" if grade(ratio, result) == _NOISE else ""
+    unseen = f" {_detectable(result, 'flag_rate')}" if grade(ratio, result) == _NOISE else ""
     if low.value == high.value:
         who = f"all groups are flagged {low.value:.1%} of the time"
     shares = [
@@ -196,7 +196,7 @@ def _explained(result: "AuditResult") -> str:
     )
 
 
-def _seen(result: "AuditResult", what: str) -> str:
+def _detectable(result: "AuditResult", what: str) -> str:
     """Words on what would have been detected: not finding a difference is no proof that there is none."""
     if not result.has(f"{what}_detectable"):
         return "That is no proof of evenness."
@@ -227,8 +227,8 @@ def grade(m: "Measure", result: "AuditResult") -> int:
 
 def _graded(m: "Measure", result: "AuditResult", what: str, *sentences: str) -> str:
     """The sentence for the grade of a test; after noise, what would have been seen."""
-    told = grade(m, result)
-    return sentences[told] + (f" {_seen(result, what)}" if told == _NOISE else "")
+    graded = grade(m, result)
+    return sentences[graded] + (f" {_detectable(result, what)}" if graded == _NOISE else "")
 
 
 def _quoted(m: "Measure") -> str:

@@ -41,7 +41,11 @@ def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
         return (*said, *_others(monitor, findings.reference.left_out), _condition(monitor))
     alarmed = {alarm.promise for alarm in monitor.alarms}
     said = [_alarm(alarm, monitor) for alarm in monitor.alarms]
-    said += [] if "ranks" in alarmed or monitor.settings.tolerance == 1 else [_ranks(monitor)]
+    if "ranks" not in alarmed and monitor.settings.tolerance != 1:
+        said.append(
+            f"Ranks: {_KEPT[findings.kept('ranks')]}. The largest gap of mean ranks, over all batches, is "
+            f"between {' and '.join(map(number, monitor.interval))}; promised is {_promised(monitor)}."
+        )
     said += [] if ratio is None or "flags" in alarmed else [_flags(monitor, ratio)]
     said.append(_scores(findings.shifts("ranks"), even="ranks" not in alarmed))
     if flagged := _often(findings.shifts("flagged"), figures=True):
@@ -78,14 +82,6 @@ def _alarm(alarm: Alarm, monitor: "FairnessMonitor") -> str:
     return (
         f"ALARM: {group} {what} than {than}, by {number(alarm.low)} to {number(alarm.high)} on average since {since}. "
         f"It began {began}, and is known since {raised}. Promised was {promised}."
-    )
-
-
-def _ranks(monitor: "FairnessMonitor") -> str:
-    low, high = monitor.interval
-    return (
-        f"Ranks: {_KEPT[monitor.findings.kept('ranks')]}. The largest gap of mean ranks, over all batches, is "
-        f"between {number(low)} and {number(high)}; promised is {_promised(monitor)}."
     )
 
 
