@@ -18,8 +18,8 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from evenout import audit
-from evenout.auditing.counted import score_measures
-from evenout.auditing.inference import Meaning, p_value
+from evenout.auditing.counted import Meaning, score_measures
+from evenout.auditing.measures import p_value
 from evenout.core.resampling import level_table
 from evenout.core.types import FloatArray, IntArray
 

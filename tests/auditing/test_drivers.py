@@ -2,20 +2,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenout import Groups
 from evenout.auditing.drivers import _shares, gap_drivers
+from evenout.auditing.measures import AuditSettings
+from evenout.auditing.sample import read_audit_inputs
 
 
 def drive(scores, features, groups, resamples=300, seed=0):
-    drivers = gap_drivers(
-        scores,
-        features,
-        groups,
-        int(groups.max()) + 1,
-        resamples=resamples,
-        confidence=0.95,
-        rng=np.random.default_rng(seed),
-        test_rows=np.arange(len(scores)),
-    )
+    inputs = read_audit_inputs(scores, groups.astype(str), groups=Groups(min_size=2))
+    settings = AuditSettings(0.1, resamples, 0.95, "minmax")
+    drivers = gap_drivers(inputs, features, settings, np.random.default_rng(seed))
     return {driver.detail: driver for driver in drivers}
 
 

@@ -5,12 +5,10 @@ from scipy.optimize import brentq
 
 from evenout import Groups
 from evenout.auditing import audit
-from evenout.auditing.counted import MEANINGS, score_measures
-from evenout.auditing.inference import (
-    Meaning,
+from evenout.auditing.counted import MEANINGS, Meaning, score_measures
+from evenout.auditing.measures import (
     extremes_interval,
     gap_interval,
-    interval_p_value,
     level_interval,
     p_value,
     percentiles,
@@ -53,10 +51,15 @@ def test_p_value_of_an_interval_is_where_it_just_holds_0():
 
     rho = float(correlations(drawn)[0, 1])
     expected = 2 * stats.norm.sf(0.3 / np.sqrt(0.02 * (1 - rho)))
-    assert interval_p_value(value, ends, drawn) == pytest.approx(expected, abs=1e-4)
-    assert interval_p_value(value, lambda z: (value - z, value + z), drawn) == pytest.approx(0.83, abs=0.01)
-    assert interval_p_value(value, lambda _: (value, value), drawn[:99]) == 1 / 100
-    assert np.isnan(interval_p_value(np.array([0.1, np.nan]), ends, drawn))
+    kind = Meaning("gap", 0.0, shape="extremes", by_interval=True)
+
+    def p(value, ends, drawn):
+        return extremes_interval(kind, value, ends, drawn, 0.95)[2]
+
+    assert p(value, ends, drawn) == pytest.approx(expected, abs=1e-4)
+    assert p(value, lambda z: (value - z, value + z), drawn) == pytest.approx(0.83, abs=0.01)
+    assert p(value, lambda _: (value, value), drawn[:99]) == 1 / 100
+    assert np.isnan(p(np.array([0.1, np.nan]), ends, drawn))
 
 
 def test_holm_by_hand():
@@ -145,8 +148,9 @@ def test_the_uneven_end_is_that_of_one_pair_and_the_even_end_holds_for_all():
         asked.append(z)
         return value - 0.1 * z, value + 0.1 * z
 
-    low, high = extremes_interval(Meaning("gap", 0.0, shape="extremes"), value, ends, np.zeros((9, 4)), 0.95)
+    low, high, p = extremes_interval(Meaning("gap", 0.0, shape="extremes"), value, ends, np.zeros((9, 4)), 0.95)
     assert asked == pytest.approx([1.95996, 3.633 / np.sqrt(2)], abs=5e-4)
+    assert np.isnan(p)  # tested by permutations
     assert high == pytest.approx(3 + np.sqrt(2) * 0.1 * asked[0])
     assert low == pytest.approx(3 - np.sqrt(2) * 0.1 * asked[1])
 

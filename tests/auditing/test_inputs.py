@@ -121,7 +121,7 @@ def test_rows_of_unknown_group_are_not_compared():
         groups=Groups(min_size=2, small="leave_out", unknown="ignore"),
     )
     assert inputs.scores.tolist() == [0.1, 0.2, 0.3, 0.4]
-    assert inputs.codes.tolist() == [0, 0, 1, 1]
+    assert inputs.sample.members.codes.tolist() == [0, 0, 1, 1]
     assert inputs.labels.values.tolist() == [0, 0, 0, 1]
     assert inputs.features["u"].tolist() == [0, 2, 3, 4]
     assert inputs.alike.codes.tolist() == [0, 0, 1, 1]

@@ -6,13 +6,13 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from evenout import Groups, audit, metrics
 from evenout.auditing.counted import (
     MEANINGS,
+    Meaning,
     chi_square,
     label_measures,
     largest_gap,
     score_measures,
     strata_measures,
 )
-from evenout.auditing.inference import Meaning
 from evenout.core.resampling import class_table, level_table
 
 HAND_SCORES = np.array([1.0, 2.0, 3.0, 4.0, 3.0, 5.0])

@@ -73,7 +73,7 @@ def test_no_score_and_no_person_is_in_the_file(tmp_path, n_start):
     kept = numbers(read_plain(tmp_path / "state.skops"))
     assert not np.isin(kept, np.concatenate([start, scores])).any()
     assert len(monitor.reference.knots) <= n_start / 10
-    assert monitor.findings.ledger.column("counts").tolist() == [[100, 0]]
+    assert monitor.findings.ledger.columns["counts"].tolist() == [[100, 0]]
     assert not monitor.findings.ledger.sums[..., 1].any()
     assert not monitor.findings.ledger.signed[:, :, 1].any()
     assert b"person-" not in (tmp_path / "state.skops").read_bytes()

@@ -361,8 +361,8 @@ def test_groups_of_few_people_are_not_kept():
     assert any("'c' (4 rows)" in s for s in monitor.verdict)
     rows = np.array(["a"] * 50 + ["b"] * 30)
     monitor.update(rng.normal(size=80), sensitive_features=rows, person=np.r_[np.arange(50), np.full(30, 99)])
-    assert monitor.findings.ledger.column("counts").tolist() == [[50, 0]]
-    assert monitor.findings.others == {"b": 30}
+    assert monitor.findings.ledger.columns["counts"].tolist() == [[50, 0]]
+    assert monitor.findings.ledger.others == ({"b": 30},)
     assert any("Not counted, in batches with fewer than 5 people" in s for s in monitor.verdict)
 
 
@@ -388,7 +388,7 @@ def test_new_and_unknown_groups_are_told_and_not_compared():
     monitor, _ = watched(3)
     monitor.settings = type(monitor.settings)(**{**vars(monitor.settings), "unknown": "ignore"})
     monitor.update(np.arange(12.0), sensitive_features=[*"aaaaabbbbb", "new", None])
-    assert monitor.findings.others == {"new": 1, "": 1}
+    assert monitor.findings.ledger.others[-1] == {"": 1, "new": 1}
     assert "'new' (1 rows), 1 rows without a group" in monitor.verdict[-2]
 
 
@@ -458,9 +458,11 @@ def split(n_weeks, seed=0, person=None):
 @pytest.mark.parametrize("person", [None, np.arange(200)])
 def test_merging_adds_the_sums_and_twice_is_once(person):
     one, two, both = split(15, person=person)
-    rows = {name: batch.sums[1].sum() for name, batch in both._batches.items()}
+    ledger = both.findings.ledger
+    rows = dict(zip(ledger.names, ledger.columns["ranks"].sum(axis=1), strict=True))
     merged = one.merge(two)
-    assert {name: batch.sums[1].sum() for name, batch in merged._batches.items()} == rows
+    ledger = merged.findings.ledger
+    assert dict(zip(ledger.names, ledger.columns["ranks"].sum(axis=1), strict=True)) == rows
     frame = merged.to_frame()
     assert frame["gap"].to_numpy() == pytest.approx(both.to_frame()["gap"].to_numpy())
     pd.testing.assert_frame_equal(frame, merged.merge(two, two).to_frame())
@@ -488,7 +490,8 @@ def test_merged_watches_find_what_neither_finds_alone():
 
 def test_watches_that_differ_are_not_merged():
     one, two, _ = split(2)
-    two._batches["0-0"] = two._batches.pop("1-0")
+    scores, groups = week(np.random.default_rng(9))
+    two.update(scores, sensitive_features=groups, batch="0-0")
     with pytest.raises(InputError, match="'0-0', with different rows"):
         one.merge(two)
     other = FairnessMonitor(0.1).start(np.arange(10.0), sensitive_features=["a", "b"] * 5)

@@ -5,8 +5,16 @@
 """
 
 from evenout.auditing.audit import audit, metric_functions
-from evenout.auditing.drift import Change, DriftResult, compare_batches
-from evenout.auditing.result import AttributeAudits, AuditResult, Curve, LeftOut, Measure
+from evenout.auditing.result import (
+    AttributeAudits,
+    AuditResult,
+    Change,
+    Curve,
+    DriftResult,
+    LeftOut,
+    Measure,
+    compare_batches,
+)
 
 __all__ = [
     "AttributeAudits",

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from evenout.auditing import by_ruler
-from evenout.auditing import measures as families
+from evenout.auditing import measures as by_counts
 from evenout.auditing.counted import MEANINGS
-from evenout.auditing.drivers import MAX_ROWS, TEST_ROWS, gap_drivers, pair_limit, sample_rows
+from evenout.auditing.drivers import MAX_ROWS, TEST_ROWS, gap_drivers, individual_family, pair_limit
 from evenout.auditing.measures import AuditSettings
 from evenout.auditing.result import AttributeAudits, AuditResult, LeftOut, Measure
 from evenout.auditing.sample import AuditInputs, read_audit_inputs, who_is_flagged
@@ -173,16 +173,17 @@ def audit(
     parts = _attributes(sensitive_features, rules)
     if threshold is not None and flags is not None:
         raise InputError("{@threshold} does not go with {@flags}: both say who is flagged; give one")
-    beside = {"labels": labels, "label_propensity": label_propensity, "X": X, "given": given, "clusters": clusters}
-    beside |= {"sample_weight": sample_weight, "flags": flags}
+    beside = {
+        "labels": labels, "label_propensity": label_propensity, "X": X, "given": given, "clusters": clusters,
+        "sample_weight": sample_weight, "flags": flags, "contamination": plain, "threshold": threshold,
+    }  # fmt: skip
     audits = []
     for columns in parts.values():
         own = rules
         if rules.cross is not True:
             names = {str(name) for name in getattr(columns, "columns", ())}
             own = rules.but(continuous=[name for name in rules.continuous if name in names])
-        flagged = {name: options[name] for name in ("contamination", "threshold")}
-        inputs = read_audit_inputs(scores, columns, **beside, **flagged, groups=own)
+        inputs = read_audit_inputs(scores, columns, **beside, groups=own)
         share = flagged_share(plain, len(inputs.scores) + len(inputs.background))
         settings = AuditSettings(share, resamples, float(confidence), length_scale)
         measures = _measures(inputs, settings, options["random_state"])
@@ -232,13 +233,13 @@ def _result(
         group_names=inputs.names,
         group_counts=inputs.counts,
         flagged_counts=flagged_counts,
-        n_clusters=None if inputs.clusters is None else inputs.units(),
+        n_clusters=None if inputs.sample.clusters is None else inputs.units(),
         left_out=left_out,
         settings=options | {"groups": rules.get_params(deep=False)},
         rough=tuple(f"{name!r} ({n:,} rows, {k:,} flagged)" for name, n, k in each if k < MIN_FLAGGED),
         notes=(*inputs.notes, *notes(inputs, settings, tests, gap_found=gap_found(measures, settings))),
         scores=inputs.scores,
-        groups=inputs.codes,
+        groups=inputs.sample.members.codes,
         shared=not inputs.whole,
         curves=by_ruler.measure_curves(inputs, settings),
         everyone=inputs.everyone,
@@ -252,82 +253,64 @@ def _result(
 
 def with_note(m: Measure, min_size: int) -> Measure:
     """The measure with a warning where it rests on few rows."""
-    notes = [note for note in (m.note, MEANINGS[m.measure].note) if note]
-    if m.n < min_size:
-        notes.append(f"only {m.n} rows")
-    if m.measure == "flag_rate" and round(m.value * m.n) < MIN_FLAGGED:
-        notes.append(f"only {round(m.value * m.n)} flagged")
-    return replace(m, note="; ".join(notes))
+    flagged = round(m.value * m.n) if m.measure == "flag_rate" else MIN_FLAGGED
+    few = f"only {m.n} rows" if m.n < min_size else "", f"only {flagged} flagged" if flagged < MIN_FLAGGED else ""
+    return replace(m, note="; ".join(filter(None, (m.note, MEANINGS[m.measure].note, *few))))
 
 
 def notes(inputs: AuditInputs, settings: AuditSettings, tests: Iterable[int], *, gap_found: bool) -> list[str]:
-    """What was rounded, sampled or could not be shown; ``tests`` are the numbers that are corrected together."""
-    n, said, levels = len(inputs.scores), [], len(np.unique(inputs.scores))
-    if inputs.curves:
-        named = ", ".join(repr(curve.name) for curve in inputs.curves)
-        said.append(f"bands of {named} overlap: a row between two counts in both, by how near it is")
-        said.append("squared gaps between bands are the share of the scores' variance that lies between them")
-    if inputs.probable is not None and inputs.probable.sufficient:
-        said.append("groups are known by probability, and taken at your word to know all that the score uses")
-    elif inputs.probable is not None:
-        said.append(probable_words(inputs.probable.bound()))
-        said.append("intervals of probable groups hold all that the probabilities leave open, and nothing is tested")
-    if inputs.sample.weight is not None:
-        said.append("rows count by their weights; counts of rows do not")
-    if inputs.labels is not None and inputs.labels.partial:
-        known = int((~np.isnan(inputs.labels.values)).sum())
-        how = "by chances that are unknown" if inputs.labels.chosen else "each counted by one over its chance"
-        said.append(f"{known:,} of {n:,} rows have a label, {how}")
-    if levels == 1:
-        said.append("all scores are equal: there is nothing to compare")
-    if levels > MAX_LEVELS and inputs.whole:
-        said.append(f"intervals and tests use the scores rounded to {MAX_LEVELS:,} levels at most")
-    if inputs.features is not None:
-        limit = pair_limit(len(inputs.names))
-        if n > limit:
-            said.append(f"individual unfairness: the value is of {min(n, MAX_ROWS):,} rows, the interval of {limit:,}")
-        if not gap_found:
-            said.append("no gap in mean scores can be told from noise, so no features behind it are listed")
-        elif inputs.clusters is not None:
-            said.append("features are not tested where rows come in clusters: their intervals say how sure they are")
-        elif n > TEST_ROWS:
-            said.append(f"tests of single features use {TEST_ROWS:,} rows")
-    for asked in tests if inputs.whole else ():
-        if asked / (1 + settings.resamples) > 1 - settings.confidence:
-            enough = int(np.ceil(asked / (1 - settings.confidence)))
-            said.append(
-                f"{settings.resamples} permutations are too few for {asked} tests: no corrected p-value "
-                f"can be small; set resamples={enough} or more"
-            )
-    return said
+    """Say what was rounded, sampled or could not be shown; ``tests`` are the numbers that are corrected together."""
+    n, levels, limit = len(inputs.scores), len(np.unique(inputs.scores)), pair_limit(len(inputs.names))
+    labels, probable, clustered = inputs.labels, inputs.probable, inputs.sample.clusters is not None
+    vague = probable is not None and not probable.sufficient
+    how = "by chances that are unknown" if labels and labels.chosen else "each counted by one over its chance"
+    labelled = 0 if labels is None else int((~np.isnan(labels.values)).sum())
+    with_features, few = inputs.features is not None, 1 - settings.confidence
+    said = (
+        (bool(inputs.curves), f"bands of {', '.join(map(repr, inputs.curves))} overlap: a row between two counts in "
+         "both, by how near it is"),
+        (bool(inputs.curves),
+         "squared gaps between bands are the share of the scores' variance that lies between them"),
+        (probable is not None and not vague,
+         "groups are known by probability, and taken at your word to know all that the score uses"),
+        (vague, "" if probable is None else probable_words(probable.bound())),
+        (vague, "intervals of probable groups hold all that the probabilities leave open, and nothing is tested"),
+        (inputs.sample.weight is not None, "rows count by their weights; counts of rows do not"),
+        (labels is not None and labels.partial, f"{labelled:,} of {n:,} rows have a label, {how}"),
+        (levels == 1, "all scores are equal: there is nothing to compare"),
+        (levels > MAX_LEVELS and inputs.whole,
+         f"intervals and tests use the scores rounded to {MAX_LEVELS:,} levels at most"),
+        (with_features and n > limit,
+         f"individual unfairness: the value is of {min(n, MAX_ROWS):,} rows, the interval of {limit:,}"),
+        (with_features and not gap_found,
+         "no gap in mean scores can be told from noise, so no features behind it are listed"),
+        (with_features and gap_found and clustered,
+         "features are not tested where rows come in clusters: their intervals say how sure they are"),
+        (with_features and gap_found and not clustered and n > TEST_ROWS,
+         f"tests of single features use {TEST_ROWS:,} rows"),
+        *((inputs.whole and asked / (1 + settings.resamples) > few,
+           f"{settings.resamples} permutations are too few for {asked} tests: no corrected p-value can be small; "
+           f"set resamples={int(np.ceil(asked / few))} or more") for asked in tests),
+    )  # fmt: skip
+    return [words for applies, words in said if applies]
 
 
 def _measures(inputs: AuditInputs, settings: AuditSettings, seed: int) -> list[Measure]:
     """All families, each with random numbers of its own, so that asking for more does not change the rest."""
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(5)]
     whole, labels, alike = inputs.whole, inputs.labels, inputs.alike
-    measures = (families if whole else by_ruler).score_family(inputs, settings, streams[0])
+    measures = (by_counts if whole else by_ruler).score_family(inputs, settings, streams[0])
     if labels is not None and whole and not labels.partial:
-        measures += families.label_family(inputs, labels.values.astype(np.intp), settings, streams[1])
+        measures += by_counts.label_family(inputs, labels.values.astype(np.intp), settings, streams[1])
     elif labels is not None:
         measures += by_ruler.label_family(inputs, labels, settings)
     if alike is not None:
-        by_counts = whole and alike.numbers is None
-        measures += (families if by_counts else by_ruler).strata_family(inputs, alike, settings, streams[2])
+        counted = whole and alike.numbers is None
+        measures += (by_counts if counted else by_ruler).strata_family(inputs, alike, settings, streams[2])
     if inputs.features is not None:
-        measures += families.individual_family(inputs, inputs.features, settings, streams[3])
+        measures += individual_family(inputs, inputs.features, settings, streams[3])
         if gap_found(measures, settings):
-            measures += gap_drivers(
-                inputs.scores,
-                inputs.features,
-                inputs.codes,
-                len(inputs.names),
-                resamples=settings.resamples,
-                confidence=settings.confidence,
-                rng=streams[4],
-                test_rows=sample_rows(inputs.codes, len(inputs.names), TEST_ROWS, streams[4]),
-                clusters=inputs.clusters,
-            )
+            measures += gap_drivers(inputs, inputs.features, settings, streams[4])
     return measures
 
 

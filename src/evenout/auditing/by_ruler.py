@@ -14,14 +14,21 @@ from scipy.sparse import csc_array
 from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
 from evenout.auditing.counted import MEANINGS
-from evenout.auditing.inference import POWER, gap_interval
-from evenout.auditing.measures import AuditSettings, MeasureColumn, Resamples, seen_mean_gap, seen_rate_gap
+from evenout.auditing.measures import (
+    NAN,
+    POWER,
+    AuditSettings,
+    MeasureColumn,
+    detectable_mean_gap,
+    detectable_rate_gap,
+    gap_interval,
+    group_columns,
+)
 from evenout.auditing.result import Curve, Measure
 from evenout.auditing.sample import AuditInputs, Labels, Strata
 from evenout.core.intervals import extreme_ends, normal_value, wilson_interval
 from evenout.core.membership import Comparison, Membership
 from evenout.core.ruler import (
-    GroupMoments,
     Means,
     Sample,
     bounded_gap,
@@ -29,11 +36,11 @@ from evenout.core.ruler import (
     estimate_ratio,
     mean_bounds,
     residualise,
+    small_sample,
 )
 from evenout.core.types import BoolArray, FloatArray
 from evenout.exceptions import InputError
 
-NAN = float("nan")
 _TESTS = 1000  # points of a chi-square's distribution, in place of permutations
 _MOST_CELLS = 3000  # groups in strata, whose covariance is kept
 _LEAST_CELL = 20  # independent rows of a group in a stratum, from which on strata are tested one by one
@@ -111,18 +118,15 @@ class _Measured:
 
     def gap(self, confidence: float) -> Interval:
         """Largest less smallest rate, and its interval."""
-        known = np.flatnonzero(self.means.known)
-        if len(known) < 2:
+        means, compares = self.means, self.means.compares
+        if not compares.any():
             return NAN, NAN, NAN
-        value = self.means.mean[known]
-        correlation = self.means.correlation()[np.ix_(known, known)]
-
-        def ends(z: float) -> tuple[FloatArray, FloatArray]:
-            low, high = self.ends(z, rate=True)
-            return low[known], high[known]
-
-        low, high = extreme_ends(value, ends, correlation, confidence, of_ratio=False)
-        return float(np.ptp(value)), min(max(low, 0.0), float(np.ptp(value))), high
+        low, high = extreme_ends(
+            means.mean, lambda z: self.ends(z, rate=True), means.correlation(), confidence,
+            of_ratio=False, compared=compares,
+        )  # fmt: skip
+        value = float(np.ptp(means.mean[means.known]))
+        return value, min(max(low, 0.0), value), high
 
 
 def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Generator) -> list[Measure]:
@@ -132,7 +136,7 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
     variance = float(np.average((inputs.scores - centre) ** 2, weights=weight))
     scores = _Measured.of(inputs, inputs.scores - centre)
     flags = _Measured.of(inputs, inputs.flags.flagged, flags=True)
-    groups, everyone = _columns(inputs), MeasureColumn(None, None, len(inputs.scores), inputs.units())
+    groups, everyone = group_columns(inputs), MeasureColumn(None, None, len(inputs.scores), inputs.units())
     welch = scores.p_value(null=False)
     p_mean, p_flag = (welch, flags.p_value()) if settings.resamples else (NAN, NAN)
     measures = _levels("mean_score", scores, groups, settings, shift=centre)
@@ -146,13 +150,13 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
             _test("mean_score_test", everyone, p_mean, scores),
             _test("flag_rate_test", everyone, p_flag, flags),
         ]
-        # the smallest differences that the tests would have seen, the groups taken as if they shared no rows
-        size = scores.means.size
-        spread = (np.diag(scores.means.cov) * size)[None]
-        moments = GroupMoments(size, scores.means.mean[None], spread, np.array([variance]))
-        drawn = _chi_squares("mean_score", scores)
-        measures.append(seen_mean_gap(drawn, moments, names, confidence, everyone.n))
-        measures.append(_seen_rates("flag_rate", flags, names, settings))
+        # the smallest differences that the tests detect, the groups taken as if they shared no rows
+        size, chi = scores.means.size, _chi_squares(len(names))
+        noise = np.diag(scores.means.cov) * size / size
+        measures.append(detectable_mean_gap(scores.means.mean, noise, variance, chi, names, confidence, everyone.n))
+        measures.append(
+            detectable_rate_gap("flag_rate", flags.means.mean, flags.means.rows_worth(), chi, names, confidence)
+        )
     measures.append(Measure("welch_test", None, None, float(welch), n=everyone.n))
     everything = replace(inputs.sample, members=Membership.of_codes(np.zeros(len(inputs.scores), dtype=np.intp), 1))
     shares = np.clip(inputs.sample.total / everything.total[0], 0.0, 1.0)
@@ -162,7 +166,7 @@ def score_family(inputs: AuditInputs, settings: AuditSettings, rng: np.random.Ge
 
 
 def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -> list[Measure]:
-    """How well known outliers are found; rows that were looked at count by the chance of that, where it is known."""
+    """Rates of finding known outliers; labelled rows count by one over the chance of a label, where it is known."""
     y, flagged = np.nan_to_num(labels.values), inputs.flags.flagged.astype(float)
     looked_at = (~np.isnan(labels.values)).astype(float) * (1.0 if labels.weight is None else labels.weight)
     among = {
@@ -170,12 +174,15 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -
         "true_positive_rate": (looked_at * y, flagged),
         "false_positive_rate": (looked_at * (1.0 - y), flagged),
         "precision": (looked_at * flagged, y),
+        "auc": (looked_at, y),
     }
     measures, silent = [], labels.chosen or settings.resamples == 0
     for name, (counted, z) in among.items():
-        used, of_flags = counted > 0, name.endswith("positive_rate")
-        measured = _Measured.of(inputs, z, counted=counted, flags=of_flags)
-        measures += _levels(name, measured, _columns(inputs, used), settings, rate=True)
+        used, of_flags, auc = counted > 0, name.endswith("positive_rate"), name == "auc"
+        if auc and inputs.bounded:
+            continue
+        measured = _auc(inputs, counted, z) if auc else _Measured.of(inputs, z, counted=counted, flags=of_flags)
+        measures += _levels(name, measured, group_columns(inputs, used), settings, rate=True)
         if name == "outlier_rate":
             continue
         at, p = MeasureColumn(None, None, int(used.sum()), inputs.units(used)), NAN if silent else measured.p_value()
@@ -183,12 +190,9 @@ def label_family(inputs: AuditInputs, labels: Labels, settings: AuditSettings) -
         if of_flags and not np.isnan(p):
             measures.append(_test(f"{name}_test", at, p, measured))
         if name == "true_positive_rate" and not np.isnan(p):
-            measures.append(_seen_rates(name, measured, inputs.names, settings))
-    if not inputs.bounded:
-        auc, at = _auc(inputs, looked_at, y), MeasureColumn(None, None, int((looked_at > 0).sum()), inputs.units())
-        measures += _levels("auc", auc, _columns(inputs, looked_at > 0), settings, rate=True)
-        p = NAN if silent else auc.p_value()
-        measures.append(_measure("auc_gap", at, auc.gap(settings.confidence), p, settings))
+            rates, chi = measured.means, _chi_squares(len(inputs.names))
+            sizes = rates.rows_worth()
+            measures.append(detectable_rate_gap(name, rates.mean, sizes, chi, inputs.names, settings.confidence))
     return [replace(m, note=CHOSEN) for m in measures] if labels.chosen else measures
 
 
@@ -208,8 +212,7 @@ def _auc(inputs: AuditInputs, looked_at: FloatArray, y: FloatArray) -> _Measured
         below, above = np.cumsum(of_rest) - 0.5 * of_rest, 1.0 - np.cumsum(of_out) + 0.5 * of_out
         value[g], e[g] = float(of_out @ below), 1.0 / (out**2).sum()
         psi[rows, g] = out * (below[level] - value[g]) + rest * (above[level] - value[g])
-    psi *= np.sqrt(np.where(e > 1.0, e / np.maximum(e - 1.0, 1e-9), 0.0))
-    means = Means(value, sample.covariance(csc_array(psi)), e, sample.compared)
+    means = Means(value, sample.covariance(csc_array(psi * small_sample(e))), e, sample.compared)
     return _Measured(means, means, value, value)
 
 
@@ -218,12 +221,12 @@ def strata_family(
 ) -> list[Measure]:
     """Gaps among rows alike in what was given, numbers taken out within each stratum."""
     inside = alike.codes >= 0
-    inputs, alike = inputs.of(inside), alike.of(inside)
+    inputs, alike, G = inputs.of(inside), alike.of(inside), len(inputs.names)
     sample, strata, numbers = inputs.sample, alike.codes, alike.numbers
-    if len(alike.names) * len(inputs.names) > _MOST_CELLS:
+    if len(alike.names) * G > _MOST_CELLS:
         raise InputError(
             "{@given} has {n} strata, too many for {groups} groups by weights or numbers; give fewer columns",
-            n=len(alike.names), groups=len(inputs.names),
+            n=len(alike.names), groups=G,
         )  # fmt: skip
     mean = float(np.average(inputs.scores, weights=sample.weight))
     spread = float(np.sqrt(np.average((inputs.scores - mean) ** 2, weights=sample.weight)))
@@ -233,34 +236,28 @@ def strata_family(
     inner = replace(sample, members=sample.members.within(strata))
     measured = _Measured.bound(inputs, inner, left, within, null)
     silent = inputs.bounded or settings.resamples == 0 or not spread > 0
-    p = NAN if silent else _strata_p(null, inner.total, len(inputs.names))
+    p = NAN if silent else _strata_p(null, inner.total, G)
     at = MeasureColumn(None, None, len(z), inputs.units())
     gaps = _squared(measured, inner.total, 1.0, settings, rng)
     measures = [_measure(f"conditional_parity{more}", at, gaps[more], p, settings) for more in ("", "_corrected")]
     sizes = np.bincount(strata, minlength=len(alike.names)).tolist()
     for part, (name, size) in enumerate(zip(alike.names, sizes, strict=True)):
-        alone = _part(measured, part, len(inputs.names))
-        gap = _squared(alone, np.ones(len(inputs.names)), 1.0, settings, rng)[""]
-        own = NAN if silent else alone.p_value()
-        measures.append(_measure("parity_within", MeasureColumn(None, name, size, size), gap, own, settings))
-    everyone, columns = np.zeros(len(z), dtype=np.intp), _columns(inputs)
+        cells = slice(part * G, (part + 1) * G)
+        block = replace(within.compared.blocks[part], groups=tuple(range(G)), weight=1.0)
+        own, own_null = (
+            Means(m.mean[cells], m.cov[cells, cells], m.size[cells], Comparison(G, (block,))) for m in (within, null)
+        )
+        alone = _Measured(own, own_null, measured.low[cells], measured.high[cells], measured.bounded)
+        gap = _squared(alone, np.ones(G), 1.0, settings, rng)[""]
+        p_own = NAN if silent else alone.p_value()
+        measures.append(_measure("parity_within", MeasureColumn(None, name, size, size), gap, p_own, settings))
+    everyone, columns = np.zeros(len(z), dtype=np.intp), group_columns(inputs)
     for name, column in (("mean_apart", z), ("apart_by_strata", z - left)):
         apart = sample.among_alike(column, everyone)
         measures += _levels(name, _Measured.bound(inputs, sample, column, apart, apart), columns, settings)
     if not silent:
-        measures += [_test("strata_test", at, p, measured), _seen_within(null, inputs.names, settings, at.n)]
+        measures += [_test("strata_test", at, p, measured), _detectable_within(null, inputs.names, settings, at.n)]
     return measures
-
-
-def _part(measured: _Measured, part: int, n_groups: int) -> _Measured:
-    """The groups of one stratum by themselves."""
-    own = slice(part * n_groups, (part + 1) * n_groups)
-    block = replace(measured.means.compared.blocks[part], groups=tuple(range(n_groups)), weight=1.0)
-    one, other = (
-        Means(m.mean[own], m.cov[own, own], m.size[own], Comparison(n_groups, (block,)))
-        for m in (measured.means, measured.null)
-    )
-    return _Measured(one, other, measured.low[own], measured.high[own], measured.bounded)
 
 
 def _strata_p(null: Means, total: FloatArray, n_groups: int) -> float:
@@ -277,13 +274,13 @@ def _strata_p(null: Means, total: FloatArray, n_groups: int) -> float:
 def measure_curves(inputs: AuditInputs, settings: AuditSettings) -> tuple[Curve, ...]:
     """Mean score and flag rate at the knots of each number, with pointwise intervals."""
     z, curves = normal_value(settings.confidence), []
-    for curve in inputs.curves:
-        score = replace(inputs.sample, members=curve.members).measure(inputs.scores)
-        rate = _Measured.of(inputs, inputs.flags.flagged, members=curve.members, flags=True)
+    for name, (knots, members) in inputs.curves.items():
+        score = replace(inputs.sample, members=members).measure(inputs.scores)
+        rate = _Measured.of(inputs, inputs.flags.flagged, members=members, flags=True)
         reach = z * np.sqrt(np.diag(score.cov))
         low, high = rate.ends(z, rate=True)
         ends = np.stack([score.mean, score.mean - reach, score.mean + reach])
-        curves.append(Curve(curve.name, curve.knots, ends, np.stack([rate.means.mean, low, high])))
+        curves.append(Curve(name, knots, ends, np.stack([rate.means.mean, low, high])))
     return tuple(curves)
 
 
@@ -341,17 +338,12 @@ def _test(name: str, at: MeasureColumn, p: float, measured: _Measured) -> Measur
     return Measure(name, None, None, float(chdtri(max(freedom, 1), max(p, 1e-300))), p=p, n=at.n)
 
 
-def _seen_rates(name: str, rates: _Measured, names: tuple[str, ...], settings: AuditSettings) -> Measure:
-    return seen_rate_gap(name, _chi_squares(name, rates), rates.means.rows_worth(), names, settings.confidence)
+def _chi_squares(n_groups: int) -> FloatArray:
+    """A chi-square's distribution, in place of the permutations of a test of so many groups."""
+    return chdtri(max(n_groups - 1, 1), (np.arange(_TESTS) + 0.5) / _TESTS)
 
 
-def _chi_squares(name: str, measured: _Measured) -> Resamples:
-    """Means, and a chi-square's distribution in place of the permutations of their test."""
-    chi = chdtri(max(len(measured.means.mean) - 1, 1), (np.arange(_TESTS) + 0.5) / _TESTS)[:, None]
-    return Resamples({name: measured.means.mean[None]}, {}, {f"{name}_test": chi})
-
-
-def _seen_within(means: Means, names: tuple[str, ...], settings: AuditSettings, n: int) -> Measure:
+def _detectable_within(means: Means, names: tuple[str, ...], settings: AuditSettings, n: int) -> Measure:
     """The gap between the two largest groups, the same in every stratum, that its mean shows with 80 % power."""
     G = len(names)
     size = means.size.reshape(-1, G)
@@ -363,10 +355,3 @@ def _seen_within(means: Means, names: tuple[str, ...], settings: AuditSettings, 
     gap = float(error * (normal_value(settings.confidence) + ndtri(POWER)))
     held = f"between '{names[one]}' and '{names[two]}'; the same in every stratum, sizes as they are"
     return Measure("conditional_detectable", None, None, gap, n=n, note=held)
-
-
-def _columns(inputs: AuditInputs, used: BoolArray | None = None) -> list[MeasureColumn]:
-    """A column per group: the rows that it is expected to have, of those used."""
-    phi = inputs.sample.members.weights
-    rows = np.asarray(phi.T @ (np.ones(phi.shape[0]) if used is None else used.astype(float)))
-    return [MeasureColumn(name, None, round(n), round(n)) for name, n in zip(inputs.names, rows.tolist(), strict=True)]

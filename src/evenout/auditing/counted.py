@@ -7,14 +7,14 @@ With ``around``, the table that the others were drawn from, there is an entry ``
 it would be if the groups differed by no more than the drawn table does from that one. Intervals are made of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import rel_entr
 
-from evenout.auditing.inference import Meaning
 from evenout.core.flags import flag_threshold, rate_ratio
 from evenout.core.ruler import GroupMoments, ratio
 from evenout.core.types import BoolArray, FloatArray, IntArray
@@ -50,14 +50,14 @@ def score_measures(
     ``flag_rate_test``: Pearson's chi-square of groups and flags. ``mean_score_test``: ``sum_g (m_g - m)^2 n_g / s_g^2``
     with m the mean of the group means by the same weights (Cochran 1937), of which Welch's test is a refinement.
     """
-    hits: IntArray | None = None
+    hits = None
     if fixed:
         apart = counts.reshape(*counts.shape[:2], 2, -1)
         counts, hits, values = apart.sum(axis=2), apart[:, :, 1].sum(axis=-1), values[: apart.shape[-1]]
         around = None if around is None else around.reshape(len(around), 2, -1).sum(axis=1)
     drawn, there = (
-        None if table is None else _cut(table, values, (contamination, *shares), background, marked, quantiles)
-        for table, marked in ((counts, hits), (None if around is None else around[None], None))
+        None if table is None else _cut(table, values, (contamination, *shares), background, marked, asked)
+        for table, marked, asked in ((counts, hits, quantiles), (None if around is None else around[None], None, ()))
     )
     return evaluate("scores", drawn, there)
 
@@ -65,7 +65,7 @@ def score_measures(
 def label_measures(
     counts: IntArray, contamination: float, *, background: IntArray | None = None, fixed: bool = False
 ) -> Values:
-    """How well each group's outliers are found, and the largest difference between groups in each of these.
+    """Measures of how well each group's outliers are found, and the largest difference between groups in each.
 
     Notes
     -----
@@ -155,10 +155,8 @@ class ScoreCut(NamedTuple):
     below: FloatArray  # (b, G, L), as a share of the group
     above: IntArray  # (b, G, m), rows above a threshold
     hits: IntArray  # (b, G), rows that are flagged
-    values: FloatArray  # (L,), scores of the levels
-    quantiles: tuple[float, ...]
+    quantiles: FloatArray  # (b, G Q)
     moments: GroupMoments
-    noise: FloatArray  # (b, G), squared error of each group's mean
     shares: FloatArray  # (b, G), of each group among the rows
     mix: FloatArray  # (b, G, m - 1), of each group above each threshold but the first
 
@@ -177,7 +175,9 @@ def _cut(
     above = sizes[..., None] - np.take_along_axis(reached, cuts[:, None], axis=-1)
     hits, below = above[..., 0] if hits is None else hits, reached / sizes[..., None]
     return ScoreCut(
-        sizes, reached, total, below, above, hits, values, tuple(quantiles), *_moments(counts, values),
+        sizes, reached, total, below, above, hits,
+        quantiles=group_quantiles(reached, values, quantiles),
+        moments=_moments(counts, values),
         shares=sizes / sizes.sum(axis=1, keepdims=True),
         mix=ratio(above[..., 1:], above[..., 1:].sum(axis=1, keepdims=True)),
     )  # fmt: skip
@@ -212,23 +212,22 @@ class LabelCut(NamedTuple):
         return np.where(known, chi_square(self.flagged[..., label], self.n[..., label]), np.nan)[:, None]
 
 
-def _moments(counts: IntArray, values: FloatArray) -> tuple[GroupMoments, FloatArray]:
-    """Moments, and the squared error of each mean, shape (b, G)."""
+def _moments(counts: IntArray, values: FloatArray) -> GroupMoments:
+    """Moments of the scores of each group, shape (b, G), from standardised scores."""
     z, centre, unit = standardised(counts[0].sum(axis=0), values)
     sizes = counts.sum(axis=-1).astype(float)
     sums, squares = np.moveaxis(counts.astype(float) @ np.column_stack([z, z**2]), -1, 0)
     mean = sums / sizes
     variance = np.maximum(squares - sizes * mean**2, 0.0) / np.maximum(sizes - 1, 1)
     total = variance_of_all(sizes.sum(axis=1), sums, squares)
-    moments = GroupMoments(sizes[0], centre + unit * mean, unit**2 * variance, unit**2 * total)
-    return moments, moments.variance / sizes
+    return GroupMoments(sizes[0], centre + unit * mean, unit**2 * variance, unit**2 * total)
 
 
 def _mean_test(drawn: ScoreCut) -> FloatArray:
     half = np.frexp(drawn.moments.total_variance[:, None])[1] // 2  # powers of two: exact, and no weight overflows
     variance = np.ldexp(drawn.moments.total_variance[:, None], -2 * half)
     least = _LEAST_SPREAD * variance / drawn.sizes.sum(axis=1, keepdims=True)
-    noise = np.maximum(np.ldexp(drawn.noise, -2 * half), least)
+    noise = np.maximum(np.ldexp(drawn.moments.variance / drawn.sizes, -2 * half), least)
     weight = ratio(np.ones_like(noise), noise)
     mean = np.ldexp(drawn.moments.mean - drawn.moments.mean.mean(axis=1, keepdims=True), -half)
     mean = mean - (weight * mean).sum(axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
@@ -246,20 +245,16 @@ def _cuts(reached: IntArray, shares: tuple[float, ...]) -> IntArray:
     nearer to the share; all rather than that nobody is flagged.
     """  # noqa: D205
     n = reached[:, -1:]
-    positions = _ranks(n[:, 0], shares)
+    sizes, of_size = np.unique(n[:, 0], return_inverse=True)
+    if len(sizes) > 4:  # clusters of unequal size: rounding in the last place does not matter there
+        positions = np.floor((n - 1) * (1.0 - np.array(shares)) + 1e-9).astype(np.intp)
+    else:
+        positions = np.stack([threshold_ranks(int(size), shares) for size in sizes])[of_size]
     cuts = _locate(reached, positions)
     asked, above = n - 1 - positions, n - np.take_along_axis(reached, cuts, axis=1)
     tied = n - np.take_along_axis(reached, np.maximum(cuts - 1, 0), axis=1)
     nearer = (cuts > 0) & ((tied - asked < asked - above) | (above == 0)) & (tied < n)
     return cuts - nearer
-
-
-def _ranks(n_rows: IntArray, shares: tuple[float, ...]) -> IntArray:
-    """`threshold_ranks` of each table, shape (b, m)."""
-    sizes, of_size = np.unique(n_rows, return_inverse=True)
-    if len(sizes) > 4:  # clusters of unequal size: rounding in the last place does not matter there
-        return np.floor((n_rows[:, None] - 1) * (1.0 - np.array(shares)) + 1e-9).astype(np.intp)
-    return np.stack([threshold_ranks(int(n), shares) for n in sizes])[of_size]
 
 
 def _locate(reached: IntArray, positions: IntArray) -> IntArray:
@@ -292,9 +287,9 @@ def strata_measures(counts: IntArray, values: FloatArray, edges: IntArray, *, ar
     rows, in standard deviations, and ``apart_by_strata`` the part of it that goes with the strata that the group's rows
     are in, ``sum_s (p_gs - p_s) m_s``; the rest is what differs within strata (Kitagawa 1955).
     """
-    z, _, unit = standardised((counts[0] if around is None else around).sum(axis=0), values)
-    there = None if around is None else _within(around[None], z, unit, edges)
-    return evaluate("strata", _within(counts, z, unit, edges), there)
+    z = standardised((counts[0] if around is None else around).sum(axis=0), values)[0]
+    there = None if around is None else _within(around[None], z, edges)
+    return evaluate("strata", _within(counts, z, edges), there)
 
 
 class StrataCut(NamedTuple):
@@ -310,7 +305,6 @@ class StrataCut(NamedTuple):
     usable: BoolArray  # (b, S)
     spread: FloatArray  # (b, S), variance of all rows of the stratum
     variance: FloatArray  # (b, 1), of all rows
-    unit: float  # of the standardised scores
     weight: FloatArray  # (b, S), share of the rows of usable strata
 
     def squared_gap(self, mean: FloatArray, variance: FloatArray) -> FloatArray:
@@ -343,7 +337,7 @@ class StrataCut(NamedTuple):
         return np.where(np.isnan(self.parity()), np.nan, chi)
 
     def apart(self) -> FloatArray:
-        """How far each group's mean is from that of all rows, shape (b, G)."""
+        """Distance of each group's mean from that of all rows, shape (b, G)."""
         everyone = self.sums.sum(axis=(1, 2))[:, None] / self.n.sum(axis=(1, 2))[:, None]
         return ratio(ratio(self.sums.sum(axis=2), self.n.sum(axis=2)) - everyone, np.sqrt(self.variance))
 
@@ -355,7 +349,7 @@ class StrataCut(NamedTuple):
         return ratio((share * stratum_mean[:, None]).sum(axis=2), np.sqrt(self.variance))
 
 
-def _within(counts: IntArray, z: FloatArray, unit: float, edges: IntArray) -> StrataCut:
+def _within(counts: IntArray, z: FloatArray, edges: IntArray) -> StrataCut:
     n, sums, squares = (np.add.reduceat(counts * z**power, edges[:-1], axis=-1) for power in (0, 1, 2))
     part = n >= 2
     mean = np.where(part, sums / np.maximum(n, 1), 0.0)
@@ -370,13 +364,12 @@ def _within(counts: IntArray, z: FloatArray, unit: float, edges: IntArray) -> St
         usable=k >= 2,
         spread=np.where(spread > 1e-12, spread, 0.0),
         variance=variance_of_all(n.sum(axis=(1, 2)), sums, squares)[:, None],
-        unit=unit,
         weight=ratio(weight, weight.sum(axis=1, keepdims=True)),
     )  # fmt: skip
 
 
 def strata_precision(counts: IntArray, values: FloatArray, edges: IntArray) -> tuple[FloatArray, int]:
-    """What `strata_test` makes of a gap, and its degrees of freedom, in a table of shape (G, C).
+    """Noncentrality of `strata_test` for a gap, and its degrees of freedom, in a table of shape (G, C).
 
     Returns
     -------
@@ -385,23 +378,57 @@ def strata_precision(counts: IntArray, values: FloatArray, edges: IntArray) -> t
     freedom : int
     """
     z, _, unit = standardised(counts.sum(axis=0), values)
-    within = _within(counts[None], z, unit, edges)
-    spread = within.unit**2 * within.spread[0]
+    within = _within(counts[None], z, edges)
+    spread = unit**2 * within.spread[0]
     rows = np.where(within.usable[0] & (spread > 0), within.n[0], 0.0)
     n = rows[:, None] * rows / np.maximum(rows[:, None] + rows, 1.0)  # (G, G, S)
     freedom = int(np.maximum((rows > 0).sum(axis=0) - 1, 0).sum())
     return (n / np.where(spread > 0, spread, 1.0)).sum(axis=-1), freedom
 
 
+@dataclass(frozen=True)
+class Meaning:
+    """One measure: what is said of it, how it is tested, and what it is made of."""
+
+    words: str  # the measure in plain words
+    even: float | None = None  # its value where all groups are treated alike; a level (a mean, a rate) has none
+    worse: Literal["high", "low"] | None = None  # the side on which it is unfair, where it is tested
+    # How noise enters, which decides on the interval. "none": no interval.
+    shape: Literal["level", "rate", "squared", "gap", "extremes", "none"] = "level"
+    largest: float = np.inf  # the largest value that a gap can have; the smallest is 0
+    compares: str | None = None  # for "extremes": the measure per group whose highest and lowest value are compared
+    rest: bool = False  # for "extremes": one less that measure is compared
+    # Tests of the same question are corrected together: one asked more of does not weaken the others.
+    question: Literal["scores", "labels", "strata", "individuals", "features"] = "scores"
+    note: str = ""  # what to keep in mind with every such value
+    tested_as: str | None = None  # the measure whose test answers the same question; no second test is made or counted
+    # The p-value is that at which the interval just holds the even value. Shuffled groups would keep unequal shares of
+    # outliers, and answer whether there is more than these explain, which the interval does not ask.
+    by_interval: bool = False
+    twin: str | None = None  # another estimate of the same quantity, whose interval serves both
+    about_rows: bool = False  # says more about the number of rows than about scores: batches are not compared by it
+    headline: bool = False  # the printed text shows it
+    # Its values (b, w) from the counts of its question, such as `evenout.auditing.counted.ScoreCut`. One that compares
+    # follows from that measure; one without either is measured by its family.
+    of: Callable[[Any], FloatArray] | None = None
+    # The gap if groups differed by no more than drawn counts, the first argument, do from those that they were drawn
+    # from, the second. Intervals of gaps are made of it.
+    noise: Callable[[Any, Any], FloatArray] | None = None
+    # Its columns: one for all groups, or one per group, quantile of each group, share of rows on top, or stratum.
+    per: Literal["all", "groups", "quantiles", "tops", "strata"] = "all"
+    among: Literal["everyone", "outliers", "inliers", "flagged"] = "everyone"  # the rows that it rests on
+
+
 _SQUARED: dict[str, Any] = {"even": 0.0, "worse": "high", "shape": "squared"}
-_GAP: dict[str, Any] = {"even": 0.0, "worse": "high", "shape": "extremes", "largest": 1.0, "question": "labels"}
-_GAP |= {"headline": True}
+_EXTREMES: dict[str, Any] = {"shape": "extremes", "largest": 1.0, "headline": True}
+_GAP: dict[str, Any] = _EXTREMES | {"even": 0.0, "worse": "high", "question": "labels"}
 _LABELLED: dict[str, Any] = {"per": "groups", "question": "labels"}
 _STRATUM: dict[str, Any] = {"per": "groups", "question": "strata"}
 _ABOUT_ROWS: dict[str, Any] = {"shape": "none", "about_rows": True}
 _TEST: dict[str, Any] = _ABOUT_ROWS | {"worse": "high"}
-_FLAGS: dict[str, Any] = {"even": 1.0, "worse": "low", "shape": "extremes", "largest": 1.0, "compares": "flag_rate"}
-_FLAGS |= {"tested_as": "flag_rate_test", "headline": True}
+_FLAGS: dict[str, Any] = _EXTREMES | {
+    "even": 1.0, "worse": "low", "compares": "flag_rate", "tested_as": "flag_rate_test",
+}  # fmt: skip
 _RATES = "also reflects unequal shares of outliers"
 _NOISE = "  the same less sampling noise"
 
@@ -412,7 +439,7 @@ MEANINGS: dict[str, Meaning] = {
     "left_out_flagged": Meaning("of these flagged", **_ABOUT_ROWS),
     "mean_score": Meaning("mean score", per="groups", of=lambda c: c.moments.mean),
     "score_quantile": Meaning(
-        "quantile of the scores", of=lambda c: group_quantiles(c.reached, c.values, c.quantiles), per="quantiles"
+        "quantile of the scores", of=lambda c: c.quantiles, per="quantiles"
     ),
     "flag_rate": Meaning("flag rate", per="groups", of=lambda c: c.hits / c.sizes, shape="rate"),
     "flag_rate_ratio": Meaning("lowest / highest flag rate (1 is even)", **_FLAGS),
@@ -436,7 +463,8 @@ MEANINGS: dict[str, Meaning] = {
         _NOISE, **_SQUARED, tested_as="mean_score_test", twin="demographic_parity", headline=True,
         # in the mean over pairs every group's noise counts 2 / G times
         of=lambda c: ratio(
-            mean_squared_gap(c.moments.mean) - 2.0 * c.noise.mean(axis=1), c.moments.total_variance
+            mean_squared_gap(c.moments.mean) - 2.0 * (c.moments.variance / c.sizes).mean(axis=1),
+            c.moments.total_variance,
         )[:, None],
     ),
     "mean_score_test": Meaning("chi-square of mean scores, each by its precision", **_TEST, of=_mean_test),

@@ -1,7 +1,7 @@
-"""Which features drive a gap, and how rows that are alike score."""
+"""Features that drive a gap, and gaps between similar rows."""
 
 from itertools import combinations, pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -10,45 +10,32 @@ from scipy.spatial.distance import cdist
 from scipy.stats import chi2_contingency
 
 from evenout.auditing.counted import Values
-from evenout.auditing.inference import percentiles
+from evenout.auditing.measures import AuditSettings, MeasureColumn, Resamples, percentiles, summarise
 from evenout.auditing.result import Measure
-from evenout.auditing.sample import bin_column
-from evenout.core.individual import LengthScale
+from evenout.auditing.sample import AuditInputs, bin_column
+from evenout.core.individual import comparable_rows, effective_pairs
 from evenout.core.types import FloatArray, IntArray
 from evenout.metrics import individual_unfairness
 
 TEST_ROWS = 30_000  # rows in the permutations
+MAX_ROWS = 20_000  # rows in the value of individual unfairness, whose cost is their square
 _BINS = 10
 _BLOCK = 100  # permutations at once
-
-
-class _Cells(NamedTuple):
-    """Rows of each group in each bin of one feature, and mean and variance of their scores, shape (G, B) each."""
-
-    rows: FloatArray
-    mean: FloatArray
-    variance: FloatArray
+_PAIR_ROWS = 1_000  # rows in the resamples of individual unfairness
+_BATCH = 250  # such resamples at once
+_SHUFFLES = 100  # of groups, for the mean of individual unfairness
 
 
 def gap_drivers(
-    scores: FloatArray,
-    features: pd.DataFrame,
-    groups: IntArray,
-    n_groups: int,
-    *,
-    resamples: int,
-    confidence: float,
-    rng: np.random.Generator,
-    test_rows: IntArray,
-    clusters: IntArray | None = None,
+    inputs: AuditInputs, features: pd.DataFrame, settings: AuditSettings, rng: np.random.Generator
 ) -> list[Measure]:
     """Each feature's share of the gap of mean scores, largest share first.
 
     The scores are fitted by ``y = a_group + h(bin)``, the bins being the feature's values or ten quantile bins. With
     ``e_g`` the mean of h in group g, the part of the group's mean that its mix of bins accounts for, and ``m_g`` the
     mean score, the share is ``sum_{p<q} (m_p - m_q)(e_p - e_q) / sum_{p<q} (m_p - m_q)^2``: 1 if the gap is all
-    composition (Kitagawa 1955, Oaxaca 1973; group effects in the fit as in Jann 2008). Permutations use ``test_rows``.
-    Clusters, each within one group, are drawn whole; there are no p-values then, as tests take rows as independent.
+    composition (Kitagawa 1955, Oaxaca 1973; group effects in the fit as in Jann 2008). Clusters, each within one group,
+    are drawn whole; there are no p-values then, as tests take rows as independent.
 
     Notes
     -----
@@ -60,33 +47,39 @@ def gap_drivers(
     p-values of these two (chi-square; permutation of the scores within groups). The bootstrap draws the bins' counts
     as rows would fall, and their sums from the normal approximation.
     """
-    y = (scores - scores.mean()) / scores.std()
+    groups, G, clusters = inputs.sample.members.codes, len(inputs.names), inputs.sample.clusters
+    y = (inputs.scores - inputs.scores.mean()) / inputs.scores.std()
     bins = [bin_column(features[name], _BINS).codes for name in features]
-    within = _permutation_p(
-        y[test_rows],
-        [codes[test_rows] for codes in bins],
-        groups[test_rows],
-        n_groups,
-        resamples if clusters is None else 0,
-        rng,
-    )
-    times = None if clusters is None else cluster_draws(clusters, groups, n_groups, resamples, rng)
+    rows, within, times = sample_rows(groups, G, TEST_ROWS, rng), np.full(len(bins), np.nan), np.empty(0, dtype=np.intp)
+    if clusters is not None:
+        times = cluster_draws(clusters, groups, G, settings.resamples, rng)
+    elif settings.resamples:
+        within = _permutation_p(y[rows], [codes[rows] for codes in bins], groups[rows], G, settings.resamples, rng)
     drivers = []
-    for name, codes, p in zip(features, bins, within, strict=True):
-        cells = _cells(y, codes, groups, n_groups)
-        drawn = (
-            _resampled_shares(cells, resamples, rng)
-            if clusters is None or times is None
-            else _cluster_shares(y, codes, groups, n_groups, clusters, times)
-        )
-        low, high = percentiles(drawn[:, None], confidence)
-        share = float(_shares(cells.rows, cells.rows * cells.mean)[0])
-        used = cells.rows[:, cells.rows.sum(axis=0) > 0]
+    for name, codes, p in zip(features, bins, within.tolist(), strict=True):
+        n_bins = int(codes.max()) + 1
+        cell, size, shape = groups * n_bins + codes, G * n_bins, (G, n_bins)
+        count = np.bincount(cell, minlength=size).astype(float)
+        mean = np.bincount(cell, weights=y, minlength=size) / np.maximum(count, 1)
+        variance = np.bincount(cell, weights=(y - mean[cell]) ** 2, minlength=size) / np.maximum(count, 1)
+        count, mean, variance = count.reshape(shape), mean.reshape(shape), variance.reshape(shape)
+        if clusters is None:
+            each = [rng.multinomial(int(row.sum()), row / row.sum(), size=settings.resamples) for row in count]
+            drawn = np.stack(each, axis=1).astype(float)
+            sums = drawn * mean + np.sqrt(drawn * variance) * rng.standard_normal(drawn.shape)
+        else:
+            drawn, sums = (
+                (scipy.sparse.coo_array((values, (cell, clusters)), shape=(size, len(times))).tocsr() @ times)
+                .T.reshape(-1, *shape)
+                .astype(float)
+                for values in (np.ones(len(y)), y)
+            )
+        low, high = percentiles(_shares(drawn, sums)[:, None], settings.confidence)
+        used = count[:, count.sum(axis=0) > 0]
         # of "all groups have the same mix of bins"
         mix_p = float(chi2_contingency(used, correction=False).pvalue) if used.shape[1] > 1 else 1.0
-        p = float("nan") if np.isnan(p) else max(float(p), mix_p)
-        ends = float(low[0]), float(high[0])
-        drivers.append(Measure("gap_explained", None, str(name), share, *ends, p, n=len(scores)))
+        numbers = float(_shares(count, count * mean)[0]), float(low[0]), float(high[0]), float(np.maximum(p, mix_p))
+        drivers.append(Measure("gap_explained", None, str(name), *numbers, n=len(y)))
     return sorted(drivers, key=lambda driver: -driver.value)
 
 
@@ -99,15 +92,6 @@ def cluster_draws(clusters: IntArray, groups: IntArray, n_groups: int, size: int
         mine = np.flatnonzero(owner == group)
         times[mine] = rng.multinomial(len(mine), np.full(len(mine), 1 / len(mine)), size=size).T
     return times
-
-
-def _cells(scores: FloatArray, bins: IntArray, groups: IntArray, n_groups: int) -> _Cells:
-    n_bins = int(bins.max()) + 1
-    cell, size = groups * n_bins + bins, n_groups * n_bins
-    count = np.bincount(cell, minlength=size).astype(float)
-    mean = np.bincount(cell, weights=scores, minlength=size) / np.maximum(count, 1)
-    variance = np.bincount(cell, weights=(scores - mean[cell]) ** 2, minlength=size) / np.maximum(count, 1)
-    return _Cells(*(part.reshape(n_groups, n_bins) for part in (count, mean, variance)))
 
 
 def _shares(count: FloatArray, sums: FloatArray) -> FloatArray:
@@ -131,43 +115,10 @@ def _shares(count: FloatArray, sums: FloatArray) -> FloatArray:
     return np.where(square > 0, (gap * part).sum(axis=-1), np.nan) / np.where(square > 0, square, 1.0)
 
 
-def _resampled_shares(cells: _Cells, size: int, rng: np.random.Generator) -> FloatArray:
-    count = np.stack(
-        [rng.multinomial(int(row.sum()), row / row.sum(), size=size) for row in cells.rows], axis=1
-    ).astype(float)
-    sums = count * cells.mean + np.sqrt(count * cells.variance) * rng.standard_normal(count.shape)
-    return _shares(count, sums)
-
-
-def _cluster_shares(
-    scores: FloatArray,
-    bins: IntArray,
-    groups: IntArray,
-    n_groups: int,
-    clusters: IntArray,
-    times: IntArray,
-) -> FloatArray:
-    """Share explained in each resample of clusters, shape (size,)."""
-    n_bins = int(bins.max()) + 1
-    shape, cells = (n_groups * n_bins, len(times)), (groups * n_bins + bins, clusters)
-    count, sums = (
-        np.asarray(scipy.sparse.coo_array((values, cells), shape=shape).tocsr() @ times, dtype=float).T
-        for values in (np.ones(len(bins)), scores)
-    )
-    return _shares(count.reshape(-1, n_groups, n_bins), sums.reshape(-1, n_groups, n_bins))
-
-
 def _permutation_p(
-    scores: FloatArray,
-    bins: list[IntArray],
-    groups: IntArray,
-    n_groups: int,
-    size: int,
-    rng: np.random.Generator,
+    scores: FloatArray, bins: list[IntArray], groups: IntArray, n_groups: int, size: int, rng: np.random.Generator
 ) -> FloatArray:
     """p-value, per feature, of "within groups the score does not depend on it": scores are shuffled within groups."""
-    if size == 0:
-        return np.full(len(bins), np.nan)
     order = np.argsort(groups, kind="stable")
     y, edges = scores[order], np.searchsorted(groups[order], np.arange(n_groups + 1))
     member = [
@@ -193,16 +144,12 @@ def _permutation_p(
     return (1 + as_large) / (1 + size)
 
 
-MAX_ROWS = 20_000  # rows in the value itself, whose cost is their square
-_PAIR_ROWS = 1_000  # rows in the resamples
-_BATCH = 250  # resamples at once
-
-
 class PairMeasures:
     """Individual unfairness of a sample of the rows, for any weights of the rows in each group.
 
     As in `evenout.metrics.individual_unfairness`, with the likeness fixed to that of the rows as they are:
-    ``sum M_ij (y_i - y_j)^2 / (n_p n_q)`` and ``sum M (y_i - y_j)^2 / sum M / Var(y)``, means over pairs of groups.
+    ``sum M_ij (y_i - y_j)^2 / (n_p n_q)`` and ``sum M (y_i - y_j)^2 / sum M / Var(y)``, means over pairs of groups. The
+    published range of distances is that between rows of different groups.
     """
 
     def __init__(
@@ -215,15 +162,20 @@ class PairMeasures:
         clusters: IntArray | None = None,
     ) -> None:
         self.groups, self.n_groups = groups, n_groups
-        given = np.arange(len(groups)) if clusters is None else clusters
-        _, self._first, self._unit_of = np.unique(given, return_index=True, return_inverse=True)
-        self._z = (scores - scores.mean()) / (scores.std() or 1.0)
+        units = np.arange(len(groups)) if clusters is None else clusters
+        _, self._first, self._unit_of = np.unique(units, return_index=True, return_inverse=True)
         self._unit = float(scores.std()) or 1.0
-        self._similar = _likeness(rows, groups, scale)
+        self._z = (scores - scores.mean()) / self._unit
+        distance = cdist(rows, rows)
+        if scale == "minmax":
+            across = distance[groups[:, None] != groups]
+            distance, scale = distance - across.min(), float(np.ptp(across)) or np.inf
+        self._similar = np.exp(-distance / scale)
         self._squared = self._similar * (self._z[:, None] - self._z) ** 2
 
-    def __call__(self, weights: FloatArray) -> Values:
-        """Measures for weights of shape (b, G, m), arrays of shape (b, 1)."""
+    def __call__(self, weights: FloatArray | None = None) -> Values:
+        """Measures for weights of shape (b, G, m), by default of the rows as they are; arrays of shape (b, 1)."""
+        weights = self._members(self.groups[None]) if weights is None else weights
         total = weights.sum(axis=1)
         n = total.sum(axis=1)
         variance = np.maximum(total @ self._z**2 / n - (total @ self._z / n) ** 2, 0.0)
@@ -237,31 +189,23 @@ class PairMeasures:
                 alike = np.einsum("bm,bm->b", mass, weights[:, q])
                 free += gap / np.maximum(alike, np.finfo(float).tiny) / len(pairs)
         scale_free = np.where(variance > 0, free, np.nan) / np.where(variance > 0, variance, 1.0)
-        return {
-            "individual_unfairness_raw": self._unit**2 * raw[:, None],
-            "individual_unfairness": scale_free[:, None],
-        }
-
-    def value(self) -> Values:
-        """Measures of the sampled rows themselves."""
-        return self(self._indicator(self.groups[None]))
+        return {"individual_unfairness_raw": self._unit**2 * raw[:, None], "individual_unfairness": scale_free[:, None]}
 
     def resampled(self, size: int, rng: np.random.Generator, *, shuffled: bool = False) -> Values:
         """Measures of resamples, drawn within each group with replacement, or with the group labels shuffled."""
-        owner, members = self.groups[self._first], self._indicator(self.groups[None])
-        parts: list[Values] = []
+        owner, members = self.groups[self._first], self._members(self.groups[None])
+        parts = [{name: value[:0] for name, value in self().items()}]
         for start in range(0, size, _BATCH):
             batch = min(_BATCH, size - start)
             if shuffled:
                 labels = rng.permuted(np.tile(owner, (batch, 1)), axis=1)
-                parts.append(self(self._indicator(labels[:, self._unit_of])))
+                parts.append(self(self._members(labels[:, self._unit_of])))
             else:
                 times = cluster_draws(self._unit_of, self.groups, self.n_groups, batch, rng).T
                 parts.append(self(members * times[:, None, self._unit_of]))
-        names = ("individual_unfairness_raw", "individual_unfairness")
-        return {name: np.concatenate([np.empty((0, 1)), *(part[name] for part in parts)]) for name in names}
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def _indicator(self, groups: IntArray) -> FloatArray:
+    def _members(self, groups: IntArray) -> FloatArray:
         return (groups[:, None] == np.arange(self.n_groups)[:, None]).astype(float)
 
 
@@ -292,20 +236,37 @@ def sample_rows(groups: IntArray, n_groups: int, limit: int, rng: np.random.Gene
     return np.sort(np.concatenate(parts))
 
 
-def individual_values(scores: FloatArray, X: FloatArray, groups: IntArray, length_scale: LengthScale) -> Values:
-    """Raw and scale-free individual unfairness of the rows, arrays of shape (1, 1)."""
-    raw, free = (
-        individual_unfairness(scores, X, sensitive_features=groups, scale_free=scale_free, length_scale=length_scale)
-        for scale_free in (False, True)
-    )
-    return {"individual_unfairness_raw": np.array([[raw]]), "individual_unfairness": np.array([[free]])}
+def individual_family(
+    inputs: AuditInputs, features: pd.DataFrame, settings: AuditSettings, rng: np.random.Generator
+) -> list[Measure]:
+    """Individual unfairness; resampled on m of the n rows, the interval narrowed by ``sqrt(m / n)`` accordingly.
 
-
-def _likeness(rows: FloatArray, groups: IntArray, scale: Literal["minmax"] | float) -> FloatArray:
-    """``M_ij``, of all pairs of rows; the published range of distances is that between different groups."""
-    distance = cdist(rows, rows)
-    if scale != "minmax":
-        return np.exp(-distance / scale)
-    across = distance[groups[:, None] != groups]
-    width = np.ptp(across)
-    return np.exp(-(distance - across.min()) / width) if width > 0 else np.ones_like(distance)
+    There is no test: shuffling groups among rows whose features differ by group has another law, so that a score which
+    is a function of the features would be rejected. The value with shuffled groups is shown beside.
+    """
+    G, codes, n = len(inputs.names), inputs.sample.members.codes, len(inputs.scores)
+    X = pd.get_dummies(features, dtype=float).to_numpy(dtype=float)
+    rows = sample_rows(codes, G, MAX_ROWS, rng)
+    names = {"individual_unfairness_raw": False, "individual_unfairness": True}
+    options: Any = {"sensitive_features": codes[rows], "length_scale": settings.length_scale}
+    value = {
+        name: np.array([[individual_unfairness(inputs.scores[rows], X[rows], scale_free=free, **options)]])
+        for name, free in names.items()
+    }
+    comparable, scale = comparable_rows(X[rows], codes[rows], settings.length_scale)
+    units = np.arange(n) if inputs.sample.clusters is None else inputs.sample.clusters
+    part = pair_rows(codes[rows], units[rows], G, rng)
+    sample = rows[part]
+    pairs = PairMeasures(inputs.scores[sample], comparable[part], codes[sample], G, scale, units[sample])
+    there = pairs()
+    drawn = pairs.resampled(settings.resamples, rng)
+    narrow = np.sqrt(len(np.unique(units[sample])) / inputs.units())
+    resamples = Resamples(value, {name: value[name] + narrow * (drawn[name] - there[name]) for name in value}, {})
+    everyone = MeasureColumn(None, None, len(rows), inputs.units())
+    measures = summarise(resamples, {("all", "everyone"): [everyone]}, settings)
+    if settings.resamples > 0:
+        permuted = pairs.resampled(min(settings.resamples, _SHUFFLES), rng, shuffled=True)["individual_unfairness"]
+        shuffled = float(value["individual_unfairness"][0, 0] + (permuted - there["individual_unfairness"]).mean())
+        measures.append(Measure("individual_unfairness_shuffled", None, None, shuffled, n=len(rows)))
+    alike = effective_pairs(comparable, codes[rows], scale) * (n / len(rows)) ** 2
+    return [*measures, Measure("effective_pairs", None, None, float(alike), n=len(rows))]

@@ -16,7 +16,7 @@ import numpy as np
 import evenout
 from evenout.auditing.counted import MEANINGS
 from evenout.auditing.practice import HEADS, PracticeTable, cell
-from evenout.auditing.text import between, chance, flagged_words, grade, number, shown
+from evenout.auditing.text import between, chance, flagged_words, grade, number, percents, shown
 from evenout.pages import html_table, policy, safe, static, style, template
 from evenout.storage.output import atomic_file
 
@@ -103,7 +103,7 @@ def _part(name: str, result: "AuditResult") -> dict[str, Any]:
         "left_out": [(shown(g.name, _NAME), f"{g.rows:,}", f"{g.flagged:,}") for g in result.left_out],
         "comparisons": comparisons,
         "features": [
-            (shown(str(m.detail), _NAME), f"{m.value:.0%}", _percents(m.low, m.high), chance(m.p_adjusted))
+            (shown(str(m.detail), _NAME), f"{m.value:.0%}", percents(m.low, m.high), chance(m.p_adjusted))
             for m in result.measures
             if m.measure == "gap_explained"
         ][:_FEATURES],
@@ -118,13 +118,12 @@ def _questions(result: "AuditResult") -> list[dict[str, str]]:
         if not result.has(measure):
             continue
         m, least = result.get(measure), result.get(seen) if result.has(seen) else None
-        told = grade(m, result)
-        times = 100.0 if unit == "percentage points" else 1.0
+        graded, times = grade(m, result), 100.0 if unit == "percentage points" else 1.0
         size = "nothing reliably" if least is None or np.isnan(least.value) else f"{number(times * least.value)} {unit}"
         rows.append({
             "words": words,
-            "answer": _ANSWERS[told] if not np.isnan(m.value) else "cannot tell",
-            "tone": ("none", "found", "likely", "open")[told],
+            "answer": _ANSWERS[graded] if not np.isnan(m.value) else "cannot tell",
+            "tone": ("none", "found", "likely", "open")[graded],
             "p": chance(m.p_adjusted) or "–",
             "seen": size,
             "held": least.note if least is not None else "",
@@ -134,17 +133,15 @@ def _questions(result: "AuditResult") -> list[dict[str, str]]:
 
 def _groups(result: "AuditResult") -> list[dict[str, Any]]:
     """One row per group, with the ends of a picture of its flag rate in percent of the widest."""
-    rates = [result.get("flag_rate", name) for name in result.group_names]
-    ends = [x for m in rates for x in (m.value, m.high) if not np.isnan(x)]
-    most = max(ends, default=0.0) or 1.0
-    rows = []
+    rates, rows = [result.get("flag_rate", name) for name in result.group_names], []
+    most = max((x for m in rates for x in (m.value, m.high) if not np.isnan(x)), default=0.0) or 1.0
     for name, n, k, m in zip(result.group_names, result.group_counts, result.flagged_counts, rates, strict=True):
         low, high = (m.low, m.high) if not np.isnan(m.low) else (m.value, m.value)
         rows.append({
             "name": shown(name, _NAME), "rows": f"{n:,}", "flagged": f"{k:,}",
             "mean": number(result.get("mean_score", name).value),
             "rate": "–" if np.isnan(m.value) else f"{m.value:.1%}",
-            "interval": _percents(m.low, m.high),
+            "interval": percents(m.low, m.high),
             "at": f"{100 * np.nan_to_num(m.value) / most:.2f}",
             "from": f"{100 * np.nan_to_num(low) / most:.2f}",
             "wide": f"{100 * np.nan_to_num(high - low) / most:.2f}",
@@ -154,18 +151,11 @@ def _groups(result: "AuditResult") -> list[dict[str, Any]]:
 
 def _table(table: PracticeTable) -> dict[str, Any]:
     """A table to hand over, one block per attribute."""
-    columns = HEADS[table.kind]
-    blocks = []
-    for attribute, rows in table.frame.groupby("attribute", sort=False):
-        lines = [
-            (shown(row["group"], _NAME), [cell(row, how) for _, how in columns]) for row in rows.to_dict("records")
-        ]
-        blocks.append((shown(str(attribute), _NAME), lines))
     return {
         "practice": table.practice,
         "favourable": table.favourable,
-        "heads": [head for head, _ in columns],
-        "blocks": blocks,
+        "heads": [head for head, _ in HEADS[table.kind]],
+        "blocks": table.blocks(_NAME),
         "strata": None if table.strata is None else [
             (shown(f"{row['attribute']}: {row['group']}", _NAME), shown(row["stratum"], _NAME), f"{row['people']:,}",
              f"{row['favoured']:,}", cell(row, "rate%"))
@@ -176,15 +166,10 @@ def _table(table: PracticeTable) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _percents(low: float, high: float) -> str:
-    return "" if np.isnan(low) else f"{low:.1%} to {high:.1%}"
-
-
 def _digest(results: "Mapping[str, AuditResult]") -> str:
-    """The same for the same scores and groups."""
-    told = hashlib.sha256()
+    """A hash of all scores and groups."""
+    digest = hashlib.sha256()
     for name, result in results.items():
-        told.update(repr((name, result.group_names)).encode())
-        told.update(np.ascontiguousarray(result.scores, dtype=np.float64).tobytes())
-        told.update(np.ascontiguousarray(result.groups, dtype=np.int64).tobytes())
-    return told.hexdigest()
+        digest.update(repr((name, result.group_names)).encode())
+        digest.update(result.scores.astype(np.float64).tobytes() + result.groups.astype(np.int64).tobytes())
+    return digest.hexdigest()

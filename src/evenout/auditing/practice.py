@@ -3,7 +3,7 @@
 No table says that anything meets or fails a rule: they count, and name what the counts do not establish.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -13,8 +13,9 @@ from scipy.special import chdtrc
 from scipy.stats import fisher_exact
 
 from evenout.auditing.sample import AllRows, Strata
-from evenout.auditing.text import between, chance, number, shown
+from evenout.auditing.text import between, chance, number, percents, shown
 from evenout.core.intervals import holm, normal_value, wilson_interval
+from evenout.core.ruler import ratio as divide
 from evenout.core.types import BoolArray, FloatArray
 from evenout.exceptions import InputError
 from evenout.storage.output import finite
@@ -117,19 +118,14 @@ def mantel_haenszel(
     up, down = (a * n0 / total).sum(), (c * n1 / total).sum()
     noise = ((n1 * n0 * hits - a * c * total) / total**2).sum()
     risk = _log_interval(up / down, np.sqrt(noise / (up * down)), z) if up > 0 and down > 0 else NOTHING
+    b, d, odds = n1 - a, n0 - c, NOTHING
+    r, s, same, other = a * d / total, b * c / total, (a + d) / total, (b + c) / total
+    if r.sum() > 0 and s.sum() > 0:
+        noise = (same * r).sum() / (2 * r.sum() ** 2) + (other * s).sum() / (2 * s.sum() ** 2)
+        noise += (same * s + other * r).sum() / (2 * r.sum() * s.sum())
+        odds = _log_interval(r.sum() / s.sum(), np.sqrt(noise), z)
     p = float(chdtrc(1, statistic)) if np.isfinite(statistic) else NAN
-    return Stratified(risk, _odds(a, n1 - a, c, n0 - c, total, z), float(statistic), p, int(both.sum()))
-
-
-def _odds(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, total: FloatArray, z: float) -> Estimate:
-    """The odds ratio of Mantel and Haenszel of tables ``[[a, b], [c, d]]``."""
-    r, s = a * d / total, b * c / total
-    if not (r.sum() > 0 and s.sum() > 0):
-        return NOTHING
-    p, q = (a + d) / total, (b + c) / total
-    noise = (p * r).sum() / (2 * r.sum() ** 2) + (q * s).sum() / (2 * s.sum() ** 2)
-    noise += (p * s + q * r).sum() / (2 * r.sum() * s.sum())
-    return _log_interval(r.sum() / s.sum(), np.sqrt(noise), z)
+    return Stratified(risk, odds, float(statistic), p, int(both.sum()))
 
 
 def _log_interval(value: float, error: float, z: float) -> Estimate:
@@ -241,7 +237,6 @@ PRACTICES = {
 }
 
 
-UNKNOWN = "no known group"
 SMALL = 0.02  # groups under this share of all people are marked, and never the best-off one
 
 
@@ -285,49 +280,171 @@ class PracticeTable:
             "notes": list(self.notes),
         }
 
+    def blocks(self, width: int) -> list[tuple[str, list[tuple[str, list[str]]]]]:
+        """The figures as text: for each attribute its groups, each with its cells; names are cut to ``width``."""
+        return [
+            (
+                shown(str(attribute), width),
+                [
+                    (shown(row["group"], width), [cell(row, how) for _, how in HEADS[self.kind]])
+                    for row in rows.to_dict("records")
+                ],
+            )
+            for attribute, rows in self.frame.groupby("attribute", sort=False)
+        ]
+
     def __repr__(self) -> str:
-        return practice_text(self)
+        parts = [[f"{self.practice.title}; favourable is {self.favourable}"]]
+        for attribute, rows in self.blocks(_NAME):
+            lines = [[attribute, *(head for head, _ in HEADS[self.kind])]]
+            lines += [[group, *cells] for group, cells in rows[:_MOST]]
+            more = [f"... {len(rows) - _MOST} more groups"] if len(rows) > _MOST else []
+            widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
+            sides = [str.ljust, *[str.rjust] * (len(widths) - 2), str.ljust]
+            aligned = ["  ".join(f(text, n) for f, text, n in zip(sides, line, widths, strict=True)) for line in lines]
+            parts.append([*map(str.rstrip, aligned), *more])
+        parts.append([f"* {sentence}" for sentence in self.practice.counted])
+        parts.append(["Follows:", *(f"* {source}." for source in self.practice.sources)])
+        parts.append(["Does not establish:", *(f"* {limit}" for limit in self.practice.limits)])
+        parts.append([f"Note: {note}." for note in self.notes])
+        return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """What is favourable, and how intervals are made."""
+class _Counts:
+    """Counts of one attribute's G groups; arrays have shape (G + 1,), people of unknown group last.
 
-    people: AllRows
-    favoured: BoolArray
-    bad: bool
-    confidence: float
+    ``base`` is the group to compare with: the one asked for, or the best-off one of those that are not small.
+    """
 
-    def count(self, members: BoolArray) -> tuple[int, int]:
-        """Favoured among the members, and members."""
-        return int(self.favoured[members].sum()), int(members.sum())
+    def __init__(
+        self, people: AllRows, attribute: Strata, reference: Sequence[str], confidence: float, *, bad: bool
+    ) -> None:
+        self.people, self.attribute, self.confidence, self.bad = people, attribute, confidence, bad
+        self.favoured = ~people.flagged if bad else people.flagged
+        self.G = G = len(attribute.names)
+        self.codes = np.where(attribute.codes < 0, G, attribute.codes)
+        self.size, self.k, flagged = (
+            np.bincount(self.codes[rows], minlength=G + 1) for rows in (slice(None), self.favoured, people.flagged)
+        )
+        self.flag_rate = divide(flagged, self.size)
+        self.large = [g for g in range(G) if self.size[g] >= SMALL * len(self.codes)] or [*range(G)]
+        named = [attribute.names.index(name) for name in reference if name in attribute.names]
+        if len(named) > 1:
+            raise InputError("two groups of {name!r} are given to compare with; give one", name=attribute.name)
+        self.base = named[0] if named else max(self.large, key=lambda g: float(self.k[g] / self.size[g]))
+        self.base_note = "reference" if named else "reference, best off"
+        self.compared = ~np.isin(np.arange(G + 1), (self.base, G))
+        self.tested = self.compared & (not people.clustered)
+        pairs = list(zip(self.k.tolist(), self.size.tolist(), strict=True))
+        self.pairs = [(*pair, *pairs[self.base]) for pair in pairs]
+        self.ratios = [ratio(*pair, confidence) for pair in self.pairs]
 
-    def ratio(self, members: BoolArray, others: BoolArray) -> Estimate:
-        """The favourable rate of the members over that of the others."""
-        return ratio(*self.count(members), *self.count(others), self.confidence)
+    def frame(self, kind: str) -> pd.DataFrame:
+        """One row per group and, last, one of people of unknown group, whom a table by strata leaves out."""
+        n, more = len(self.codes), {"hiring": self.hiring, "lending": self.lending, "strata": self.strata}[kind]()
+        notes = [f"under {SMALL:.0%} of all people" if size < SMALL * n else "" for size in self.size]
+        notes[self.base] = "; ".join(filter(None, (self.base_note, notes[self.base])))
+        if kind == "hiring":
+            notes[self.base] = "best off"
+        columns = {
+            "attribute": self.attribute.name,
+            "group": (*self.attribute.names, "unknown"),
+            "people": self.size,
+            "share": self.size / n,
+            "favoured": self.k,
+            **self.estimates("rate", [rate(k, size, self.confidence) for k, size, *_ in self.pairs]),
+            "note": [*notes[: self.G], "no known group"],
+            **more,
+        }
+        if kind != "hiring":
+            columns["p_adjusted"] = holm(more["p"])
+        return pd.DataFrame(columns)[: self.G + (kind != "strata" and self.size[self.G] > 0)]
 
-    def flag_rate(self, members: BoolArray) -> float:
-        """The share of the members that is flagged."""
-        return float(self.people.flagged[members].mean()) if members.any() else NAN
+    def estimates(
+        self, name: str, estimates: Sequence[Estimate], known: BoolArray | bool = True, ends: str | None = None
+    ) -> dict[str, FloatArray]:
+        """Columns of the estimates that are ``known``, without intervals where rows are no independent people."""
+        value, low, high = np.where(known, np.array(estimates).T, NAN)
+        if self.people.clustered:
+            low = high = np.full(len(value), NAN)
+        return {name: value, f"{ends or name}_low": low, f"{ends or name}_high": high}
 
-    def columns(self, name: str, estimate: Estimate, ends: str | None = None) -> dict[str, float]:
-        """An estimate, without its interval where rows are no independent people."""
-        low, high = (NAN, NAN) if self.people.clustered else estimate[1:]
-        return {name: estimate.value, f"{ends or name}_low": low, f"{ends or name}_high": high}
-
-    def per_stratum(self, members: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Favoured members and members, of each stratum."""
+    def by_stratum(self) -> tuple[FloatArray, FloatArray]:
+        """Favoured people and people of each group in each of S strata, shape (G + 1, S)."""
         strata = self.people.strata
         assert strata is not None
-        size, members = len(strata.names), members & (strata.codes >= 0)
-        k = np.bincount(strata.codes[members & self.favoured], minlength=size).astype(float)
-        return k, np.bincount(strata.codes[members], minlength=size).astype(float)
+        shape = self.G + 1, len(strata.names)
+        cell, inside = self.codes * shape[1] + strata.codes, strata.codes >= 0
+        k, n = (np.bincount(cell[rows], minlength=shape[0] * shape[1]) for rows in (inside & self.favoured, inside))
+        return k.reshape(shape).astype(float), n.reshape(shape).astype(float)
+
+    def stratum_frame(self, strata: tuple[str, ...]) -> pd.DataFrame:
+        """One row per stratum and group: people, favoured people and their rate."""
+        k, n = (counts[: self.G].T.ravel().astype(int) for counts in self.by_stratum())
+        columns = {
+            "attribute": self.attribute.name,
+            "stratum": [stratum for stratum in strata for _ in range(self.G)],
+            "group": self.attribute.names * len(strata),
+            "people": n,
+            "favoured": k,
+        }
+        return pd.DataFrame(
+            columns | self.estimates("rate", [rate(*each, self.confidence) for each in zip(k, n, strict=True)])
+        )
+
+    def hiring(self) -> dict[str, Any]:
+        """Rates against the best-off group, by the outcome and by the side of the median."""
+        scores, flags = self.people.scores, self.flag_rate
+        side = scores < float(np.median(scores)) if self.bad else scores > float(np.median(scores))
+        sides = divide(np.bincount(self.codes[side], minlength=self.G + 1), self.size)
+        known, ratios = np.arange(self.G + 1) < self.G, [*self.ratios]
+        ratios[self.base] = Estimate(1.0, NAN, NAN)
+        of_flags = divide(flags[self.base], flags) if self.bad else divide(flags, flags[self.base])
+        return {
+            **self.estimates("ratio", ratios, known),
+            "median_rate": sides,
+            "median_ratio": np.where(known, divide(sides, sides[self.large].max()), NAN),
+            "flag_rate": flags,
+            "flag_ratio": np.where(known, of_flags, NAN),
+        }
+
+    def lending(self) -> dict[str, Any]:
+        """Rates, scores and tests against the reference group."""
+        scores, known = self.people.scores, self.codes < self.G
+        deviation = float(scores[known].std(ddof=1)) if known.sum() > 1 else NAN
+        parts = [scores[self.codes == g] for g in range(self.G + 1)]
+        apart = [standardised_difference(part, parts[self.base], deviation, self.confidence) for part in parts]
+        shortfall = np.maximum(self.size * (self.k[self.base] / self.size[self.base]) - self.k, 0.0)
+        return {
+            **self.estimates("ratio", self.ratios, self.compared),
+            "flag_rate": self.flag_rate,
+            "flag_ratio": np.where(self.compared, divide(self.flag_rate, self.flag_rate[self.base]), NAN),
+            **self.estimates("score_difference", apart, self.compared, "score"),
+            "z": np.where(self.tested, [z_of_rates(*pair) for pair in self.pairs], NAN),
+            "p": np.where(self.tested, [fisher(*pair) for pair in self.pairs], NAN),
+            "shortfall": np.where(self.compared, shortfall, NAN),
+        }
+
+    def strata(self) -> dict[str, Any]:
+        """Rates against the reference group among people alike in what was given."""
+        k, n = self.by_stratum()
+        all_k, all_n = k[: self.G].sum(axis=0), n[: self.G].sum(axis=0)
+        within = [mantel_haenszel(*own, k[self.base], n[self.base], self.confidence) for own in zip(k, n, strict=True)]
+        return {
+            "strata": [each.used for each in within],
+            "ratio_all": np.where(self.compared, [each.value for each in self.ratios], NAN),
+            **self.estimates("ratio", [each.risk for each in within], self.compared),
+            **self.estimates("odds_ratio", [each.odds for each in within], self.compared, "odds"),
+            "statistic": np.where(self.tested, [each.statistic for each in within], NAN),
+            "p": np.where(self.tested, [each.p for each in within], NAN),
+            "disparity": [conditional_disparity(b - a, a, all_n - all_k, all_k) for a, b in zip(k, n, strict=True)],
+        }
 
 
 def practice_table(
     people: AllRows, kind: str, *, flag_means: str = "bad", reference: Sequence[str] = (), confidence: float = 0.95
 ) -> PracticeTable:
-    """A table of one kind."""
+    """Count all people in a table of one kind."""
     if kind not in PRACTICES:
         raise InputError("{kind!r} is no table; use 'hiring', 'lending' or 'strata'", kind=kind)
     if flag_means not in ("bad", "good"):
@@ -338,167 +455,23 @@ def practice_table(
     for name in reference:
         if not any(name in attribute.names for attribute in people.attributes):
             raise InputError("{name!r} is no group of any attribute, so nothing can be compared with it", name=name)
-    bad = flag_means == "bad"
-    outcome = _Outcome(people, ~people.flagged if bad else people.flagged, bad, confidence)
-    by_stratum, notes = [], []
-    for attribute in people.attributes if kind == "strata" else ():
-        counts = [outcome.per_stratum(attribute.codes == group) for group in range(len(attribute.names))]
-        by_stratum += [
-            {"attribute": attribute.name, "stratum": stratum, "group": group, "people": int(n[part]),
-             "favoured": int(k[part]), **outcome.columns("rate", rate(int(k[part]), int(n[part]), confidence))}
-            for part, stratum in enumerate(people.strata.names if people.strata else ())
-            for group, (k, n) in zip(attribute.names, counts, strict=True)
-        ]  # fmt: skip
+    bad, named = flag_means == "bad", () if kind == "hiring" else reference
+    counts = [_Counts(people, attribute, named, confidence, bad=bad) for attribute in people.attributes]
+    notes, strata = [], None
     if people.clustered:
         notes.append("rows come in clusters, so intervals and tests that take rows as independent are left out")
     if people.strata is not None and (missing := int((people.strata.codes < 0).sum())):
         notes.append(f"{missing:,} people have a missing value in what was given: they are in no stratum")
     notes += [
-        f"{attribute.name}: {unknown:,} of {len(attribute.codes):,} people have no known group"
-        for attribute in people.attributes
-        if (unknown := int((attribute.codes < 0).sum()))
+        f"{each.attribute.name}: {each.size[-1]:,} of {len(each.codes):,} people have no known group"
+        for each in counts
+        if each.size[-1]
     ]
-    frame = pd.DataFrame([row for attribute in people.attributes for row in _ROWS[kind](outcome, attribute, reference)])
-    strata = pd.DataFrame(by_stratum) if kind == "strata" else None
+    if kind == "strata" and people.strata is not None:
+        strata = pd.concat([each.stratum_frame(people.strata.names) for each in counts], ignore_index=True)
+    frame = pd.concat([each.frame(kind) for each in counts], ignore_index=True)
     favourable = "not being flagged" if bad else "being flagged"
     return PracticeTable(kind, PRACTICES[kind], favourable, frame, strata, tuple(notes))
-
-
-def _groups(outcome: _Outcome, attribute: Strata) -> Iterator[tuple[dict[str, Any], BoolArray]]:
-    """What every table begins with, for each group and, last, for people without one."""
-    n = len(attribute.codes)
-    for group in (*range(len(attribute.names)), -1):
-        members = attribute.codes == group
-        if group < 0 and not members.any():
-            return
-        k, size = outcome.count(members)
-        yield (
-            {
-                "attribute": attribute.name,
-                "group": attribute.names[group] if group >= 0 else "unknown",
-                "people": size,
-                "share": size / n,
-                "favoured": k,
-                **outcome.columns("rate", rate(k, size, outcome.confidence)),
-                "note": UNKNOWN if group < 0 else f"under {SMALL:.0%} of all people" if size < SMALL * n else "",
-            },
-            members,
-        )
-
-
-def _hiring(outcome: _Outcome, attribute: Strata, reference: Sequence[str]) -> list[dict[str, Any]]:  # noqa: ARG001
-    """Rates against the best-off group, by the outcome and by the side of the median."""
-    rows, scores = [*_groups(outcome, attribute)], outcome.people.scores
-    side = scores < float(np.median(scores)) if outcome.bad else scores > float(np.median(scores))
-    known = [i for i, (row, _) in enumerate(rows) if row["note"] != UNKNOWN]
-    compared = [i for i in known if not rows[i][0]["note"]] or known
-    if not known:
-        return [row for row, _ in rows]
-    best = max(compared, key=lambda i: float(rows[i][0]["rate"]))
-    sides = [float(side[members].mean()) for _, members in rows]
-    flags = [outcome.flag_rate(members) for _, members in rows]
-    best_side = max(sides[i] for i in compared)
-    best_flags = (min if outcome.bad else max)(flags[i] for i in compared)
-    for i, (row, members) in enumerate(rows):
-        ratio_best = outcome.ratio(members, rows[best][1]) if i in known else NOTHING
-        if i == best:
-            ratio_best, row["note"] = Estimate(1.0, NAN, NAN), "best off"
-        own, other = (best_flags, flags[i]) if outcome.bad else (flags[i], best_flags)
-        row |= {
-            **outcome.columns("ratio", ratio_best),
-            "median_rate": sides[i],
-            "median_ratio": _divided(sides[i], best_side) if i in known else NAN,
-            "flag_rate": flags[i],
-            "flag_ratio": _divided(own, other) if i in known else NAN,
-        }
-    return [row for row, _ in rows]
-
-
-def _lending(outcome: _Outcome, attribute: Strata, reference: Sequence[str]) -> list[dict[str, Any]]:
-    """Rates, scores and tests against one reference group."""
-    scores = outcome.people.scores
-    known, (with_whom, chosen) = attribute.codes >= 0, _reference(outcome, attribute, reference)
-    rows, others = [], attribute.codes == with_whom
-    deviation = float(scores[known].std(ddof=1)) if known.sum() > 1 else NAN
-    flag_rate, (k_other, n_other) = outcome.flag_rate(others), outcome.count(others)
-    for row, members in _groups(outcome, attribute):
-        counts = (*outcome.count(members), k_other, n_other)
-        compared = row["note"] != UNKNOWN and row["group"] != attribute.names[with_whom]
-        apart = standardised_difference(scores[members], scores[others], deviation, outcome.confidence)
-        sure = compared and not outcome.people.clustered
-        own = outcome.flag_rate(members)
-        missing = max(counts[1] * _divided(k_other, n_other) - counts[0], 0.0)
-        row |= {
-            **outcome.columns("ratio", outcome.ratio(members, others) if compared else NOTHING),
-            "flag_rate": own,
-            "flag_ratio": _divided(own, flag_rate) if compared else NAN,
-            **outcome.columns("score_difference", apart if compared else NOTHING, "score"),
-            "z": z_of_rates(*counts) if sure else NAN,
-            "p": fisher(*counts) if sure else NAN,
-            "shortfall": missing if compared else NAN,
-        }
-        if row["group"] == attribute.names[with_whom] and row["note"] != UNKNOWN:
-            row["note"] = "; ".join(filter(None, (chosen, row["note"])))
-        rows.append(row)
-    return _corrected(rows)
-
-
-def _strata(outcome: _Outcome, attribute: Strata, reference: Sequence[str]) -> list[dict[str, Any]]:
-    """Rates against one reference group among people alike in what was given."""
-    (with_whom, chosen), rows = _reference(outcome, attribute, reference), []
-    others = attribute.codes == with_whom
-    all_k, all_n = outcome.per_stratum(attribute.codes >= 0)
-    for row, members in _groups(outcome, attribute):
-        if row["note"] == UNKNOWN:
-            continue
-        k, n = outcome.per_stratum(members)
-        compared = row["group"] != attribute.names[with_whom]
-        within = mantel_haenszel(k, n, *outcome.per_stratum(others), outcome.confidence)
-        sure = compared and not outcome.people.clustered
-        row |= {
-            "strata": within.used,
-            "ratio_all": outcome.ratio(members, others).value if compared else NAN,
-            **outcome.columns("ratio", within.risk if compared else NOTHING),
-            **outcome.columns("odds_ratio", within.odds if compared else NOTHING, "odds"),
-            "statistic": within.statistic if sure else NAN,
-            "p": within.p if sure else NAN,
-            "disparity": conditional_disparity(n - k, k, all_n - all_k, all_k),
-        }
-        row["note"] = "; ".join(filter(None, ("" if compared else chosen, row["note"])))
-        rows.append(row)
-    return _corrected(rows)
-
-
-def _corrected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """p-values by Holm's method within an attribute."""
-    for row, p in zip(rows, holm(np.array([row["p"] for row in rows])).tolist(), strict=True):
-        row["p_adjusted"] = p
-    return rows
-
-
-def _reference(outcome: _Outcome, attribute: Strata, asked: Sequence[str]) -> tuple[int, str]:
-    """The group to compare with: that which was asked for, or the best-off one of those that are not small."""
-    named = [attribute.names.index(name) for name in asked if name in attribute.names]
-    if len(named) > 1:
-        raise InputError("two groups of {name!r} are given to compare with; give one", name=attribute.name)
-    if named:
-        return named[0], "reference"
-    size = np.bincount(attribute.codes[attribute.codes >= 0], minlength=max(len(attribute.names), 1))
-    hits = np.bincount(attribute.codes[(attribute.codes >= 0) & outcome.favoured], minlength=len(size))
-    large = size >= SMALL * len(attribute.codes)
-    rate = np.where(large if large.any() else size > 0, hits / np.maximum(size, 1), -1.0)
-    return int(rate.argmax()), "reference, best off"
-
-
-def _divided(value: float, by: float) -> float:
-    return value / by if by > 0 else NAN
-
-
-_ROWS: dict[str, Callable[[_Outcome, Strata, Sequence[str]], list[dict[str, Any]]]] = {
-    "hiring": _hiring,
-    "lending": _lending,
-    "strata": _strata,
-}
 
 
 _NAME = 32  # of a group or an attribute
@@ -535,31 +508,9 @@ def cell(row: Any, how: str) -> str:
     if how.endswith("?"):
         return chance(value)
     if how.endswith("%"):
-        low, high = row.get(f"{name}_low", np.nan), row.get(f"{name}_high", np.nan)
-        return f"{value:.1%}" + ("" if pd.isna(low) else f" ({low:.1%} to {high:.1%})")
+        inside = percents(row.get(f"{name}_low", np.nan), row.get(f"{name}_high", np.nan))
+        return f"{value:.1%}" + (f" ({inside})" if inside else "")
     if "±" in how:
         inside = between(row[f"{ends or name}_low"], row[f"{ends or name}_high"])
         return number(value) + (f" ({inside})" if inside else "")
     return f"{value:,.0f}" if name == "shortfall" else number(value)
-
-
-def practice_text(table: "PracticeTable") -> str:
-    """Title, one block per attribute, what was counted, sources, limits."""
-    parts = [[f"{table.practice.title}; favourable is {table.favourable}"]]
-    columns = HEADS[table.kind]
-    for attribute, rows in table.frame.groupby("attribute", sort=False):
-        lines = [[shown(str(attribute), _NAME), *(head for head, _ in columns)]]
-        lines += [
-            [shown(row["group"], _NAME), *(cell(row, how) for _, how in columns)]
-            for row in rows[:_MOST].to_dict("records")
-        ]
-        more = [f"... {len(rows) - _MOST} more groups"] if len(rows) > _MOST else []
-        widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
-        sides = [str.ljust, *[str.rjust] * (len(widths) - 2), str.ljust]
-        aligned = ["  ".join(f(text, n) for f, text, n in zip(sides, line, widths, strict=True)) for line in lines]
-        parts.append([*map(str.rstrip, aligned), *more])
-    parts.append([f"* {sentence}" for sentence in table.practice.counted])
-    parts.append(["Follows:", *(f"* {source}." for source in table.practice.sources)])
-    parts.append(["Does not establish:", *(f"* {limit}" for limit in table.practice.limits)])
-    parts.append([f"Note: {note}." for note in table.notes])
-    return "\n\n".join("\n".join(part) for part in parts if part)

@@ -1,24 +1,29 @@
-"""The result of an audit."""
+"""Results: one audit, an audit for each protected column, and a later batch against an earlier one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
+from scipy.stats import chi2_contingency, ks_2samp, wasserstein_distance
 
 from evenout.auditing import text
-from evenout.auditing.text import TOO_FEW
+from evenout.auditing.counted import MEANINGS
+from evenout.auditing.practice import PracticeTable, practice_table
+from evenout.auditing.sample import AllRows
+from evenout.auditing.text import TOO_FEW, between, chance, number, shown
+from evenout.core.intervals import holm
 from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import InputError
 from evenout.storage.output import finite
 
-if TYPE_CHECKING:
-    from evenout.auditing.drift import DriftResult
-    from evenout.auditing.practice import PracticeTable
-    from evenout.auditing.sample import AllRows
+NAN = float("nan")
+_BIASES = ("flag_rate_ratio", "demographic_parity", "threshold_free_gap", "conditional_parity")
+_EXACT_KS = 1_000  # rows of a batch up to which the test of its scores is exact
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,10 @@ class Measure:
     group: str | None
     detail: str | None
     value: float
-    low: float = float("nan")
-    high: float = float("nan")
-    p: float = float("nan")
-    p_adjusted: float = float("nan")
+    low: float = NAN
+    high: float = NAN
+    p: float = NAN
+    p_adjusted: float = NAN
     n: int = 0
     note: str = ""
 
@@ -124,7 +129,7 @@ class _Pages:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class AuditResult(_Pages):
-    """What `evenout.audit` found; prints as a short text.
+    """Findings of `evenout.audit`; prints as a short text.
 
     Attributes
     ----------
@@ -176,7 +181,7 @@ class AuditResult(_Pages):
     groups: IntArray
     shared: bool = False
     curves: tuple[Curve, ...] = ()
-    everyone: "AllRows | None" = None
+    everyone: AllRows | None = None
     flag_words: str = ""
     bounded: bool = False
     weighted: bool = False
@@ -201,7 +206,7 @@ class AuditResult(_Pages):
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What was found, in sentences."""
+        """Findings, in sentences."""
         return text.verdict(self)
 
     def to_frame(self) -> pd.DataFrame:
@@ -225,7 +230,7 @@ class AuditResult(_Pages):
             "curves": {c.name: finite(c.to_frame().reset_index().to_dict("records")) for c in self.curves},
         }
 
-    def table(self, kind: str, *, flag_means: str = "bad", reference: str | Sequence[str] = ()) -> "PracticeTable":
+    def table(self, kind: str, *, flag_means: str = "bad", reference: str | Sequence[str] = ()) -> PracticeTable:
         """Counts of all rows in a shape that supervisors ask for, with its sources and what it does not establish.
 
         Parameters
@@ -238,8 +243,6 @@ class AuditResult(_Pages):
         reference : str or sequence of str
             Groups to compare with, one of an attribute; by default the best-off one, which "hiring" always takes.
         """
-        from evenout.auditing.practice import practice_table
-
         if self.everyone is None:
             beside = "{@sample_weight}" if self.weighted else "probabilities of groups"
             raise InputError(f"a table counts people of known groups, which does not go with {beside}")
@@ -252,16 +255,190 @@ class AuditResult(_Pages):
         return notebook(self)
 
     def compare(self, baseline: "AuditResult") -> "DriftResult":
-        """Hold this batch against an earlier one; see `evenout.auditing.drift.compare_batches`."""
-        from evenout.auditing.drift import compare_batches
-
+        """Hold this batch against an earlier one; see `evenout.auditing.compare_batches`."""
         return compare_batches(self, baseline)
 
     def __repr__(self) -> str:
         return text.audit_text(self)
 
 
-Found = TypeVar("Found", bound="AuditResult | DriftResult")
+@dataclass(frozen=True)
+class Change:
+    """One figure of two batches.
+
+    Parameters
+    ----------
+    measure : str
+        ``score_shift`` (Wasserstein distance in standard deviations of the earlier scores, tested by
+        Kolmogorov-Smirnov), ``group_mix`` (Cramér's V of batch and group, tested by chi-square), or a measure of the
+        audits.
+    group, detail : str or None
+    earlier, later : float
+        NaN for a distance between the batches.
+    change : float
+        Later less earlier, or the distance.
+    low, high : float
+        Interval of the change.
+    p, p_adjusted : float
+        p-value of "the same distribution", alone and by Holm's method.
+    """
+
+    measure: str
+    group: str | None = None
+    detail: str | None = None
+    earlier: float = NAN
+    later: float = NAN
+    change: float = NAN
+    low: float = NAN
+    high: float = NAN
+    p: float = NAN
+    p_adjusted: float = NAN
+
+
+@dataclass(frozen=True, repr=False)
+class DriftResult:
+    """Changes between two batches; prints as a short text.
+
+    Attributes
+    ----------
+    changes : tuple of Change
+    n_earlier, n_later : int
+    confidence : float
+    notes : tuple of str
+        Groups that only one batch has, and what could not be tested.
+    """
+
+    changes: tuple[Change, ...]
+    n_earlier: int
+    n_later: int
+    confidence: float
+    notes: tuple[str, ...]
+
+    def get(self, measure: str, group: str | None = None, detail: str | None = None) -> Change:
+        """One change by name, group and detail."""
+        for change in self.changes:
+            if (change.measure, change.group, change.detail) == (measure, group, detail):
+                return change
+        raise KeyError(f"no change of {measure!r} for group {group!r}, detail {detail!r}")
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """The changes, in sentences."""
+        shift, mix, level = self.get("score_shift"), self.get("group_mix"), 1 - self.confidence
+        moved = [c.group for c in self.changes if c.measure == "score_shift" and c.group and c.p_adjusted <= level]
+        far = f"{shift.change:.2g} standard deviations on average"
+        in_full, mixed = f"({far}; corrected p {chance(shift.p_adjusted)})", f"(corrected p {chance(mix.p_adjusted)})"
+        within = ", and within " + ", ".join(f"'{shown(name)}'" for name in moved) if moved else ""
+        scores, groups = f"The scores have moved {in_full}{within}.", f"The mix of groups has changed {mixed}."
+        if np.isnan(shift.p):
+            scores = f"Drift of the scores, not tested: {far}."
+        elif shift.p_adjusted > level and not moved:
+            scores = f"No drift of the scores can be told from noise {in_full}."
+        if np.isnan(mix.p):
+            groups = f"Change in the mix of groups, not tested: Cramér's V is {mix.change:.2g}."
+        elif mix.p_adjusted > level:
+            groups = f"No change in the mix of groups can be told from noise {mixed}."
+        biases = [c for c in self.changes if c.measure in _BIASES and not np.isnan(c.low)]
+        names = [MEANINGS[c.measure].words.split(" (")[0] for c in biases if c.low > 0 or c.high < 0]
+        bias = "No change in bias can be told from noise."
+        if not biases:
+            bias = "The change in bias has no interval, so it cannot be told from noise."
+        elif names:
+            bias = f"Bias has changed (0 lies outside the interval of the change): {'; '.join(names)}."
+        return scores, groups, bias
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per change: measure, group, detail, earlier, later, change, low, high, p, p_adjusted."""
+        return pd.DataFrame([asdict(change) for change in self.changes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, of types that JSON has; NaN is None."""
+        return {
+            "n_earlier": self.n_earlier,
+            "n_later": self.n_later,
+            "confidence": self.confidence,
+            "verdict": list(self.verdict),
+            "notes": list(self.notes),
+            "changes": finite([asdict(change) for change in self.changes]),
+        }
+
+    def __repr__(self) -> str:
+        head = f"{self.n_later:,} later rows against {self.n_earlier:,} earlier ones"
+        lines = [f"{'':<42} {'earlier':>9} {'later':>9} {'change':>9}  interval"]
+        for c in self.changes:
+            if c.group is None and c.detail is None and not np.isnan(c.low):
+                figures = " ".join(f"{number(x):>9}" for x in (c.earlier, c.later, c.change))
+                lines.append(f"{MEANINGS[c.measure].words:<42} {figures}  {between(c.low, c.high)}")
+        verdict = [f"* {sentence}" for sentence in self.verdict]
+        notes = [f"Note: {note}." for note in self.notes]
+        return "\n\n".join("\n".join(part) for part in ([head], lines, verdict, notes) if part)
+
+
+def compare_batches(later: AuditResult, earlier: AuditResult) -> DriftResult:
+    """Compare the audits of two batches scored by the same model.
+
+    Intervals of a change follow from those of the two values, which are independent:
+    ``d - sqrt((v1 - l1)^2 + (u0 - v0)^2)`` to ``d + sqrt((u1 - v1)^2 + (v0 - l0)^2)`` with ``d = v1 - v0`` (Zou and
+    Donner 2008; for shares of groups this is Newcombe's interval).
+
+    Raises
+    ------
+    ValueError
+        If the audits flag different shares of the rows or have no group in common.
+    """
+    for name in ("contamination", "confidence"):
+        if later.settings[name] != earlier.settings[name]:
+            raise ValueError(
+                f"the two audits have {name}={later.settings[name]:g} and {earlier.settings[name]:g}; "
+                "audit both batches with the same"
+            )
+    if later.shared or earlier.shared:
+        raise ValueError(
+            "bands of a number, probable groups, weights and clusters that span groups are not compared between "
+            "batches; give groups that both have, such as fixed classes of age, of rows that count alike"
+        )
+    common = [name for name in later.group_names if name in earlier.group_names]
+    if not common:
+        raise ValueError("the two audits have no group in common; give both batches the same group names")
+    unit, tested = float(earlier.scores.std()) or 1.0, []
+    for group in (None, *common):
+        new, old = (
+            audit.scores if group is None else audit.scores[audit.groups == audit.group_names.index(group)]
+            for audit in (later, earlier)
+        )
+        method = "exact" if max(len(new), len(old)) <= _EXACT_KS else "asymp"
+        p, distance = float(ks_2samp(new, old, method=method).pvalue), float(wasserstein_distance(new, old)) / unit
+        tested.append(Change("score_shift", group, change=distance, p=p))
+    sizes = [dict(zip(audit.group_names, audit.group_counts.tolist(), strict=True)) for audit in (later, earlier)]
+    table = np.array([[size.get(name, 0) for name in sorted({*sizes[0], *sizes[1]})] for size in sizes])
+    test = chi2_contingency(table, correction=False)
+    strength = float(np.sqrt(test.statistic / table.sum()))
+    tested.append(Change("group_mix", change=strength, p=float(test.pvalue)))
+    notes = [
+        f"group {shown(name)!r} is in the {which} batch only, so the gaps are between different groups"
+        for which, here, there in (("later", *sizes), ("earlier", *sizes[::-1]))
+        for name in here
+        if name not in there
+    ]
+    if later.n_clusters is not None or earlier.n_clusters is not None:
+        tested = [replace(change, p=NAN) for change in tested]
+        notes.append(
+            "drift and mix are not tested where rows come in clusters, because the tests take rows as independent"
+        )
+    adjusted = holm(np.array([change.p for change in tested])).tolist()
+    changes = [replace(change, p_adjusted=p) for change, p in zip(tested, adjusted, strict=True)]
+    for m in later.measures:
+        old = earlier._by_key.get((m.measure, m.group, m.detail))
+        if old is not None and not MEANINGS[m.measure].about_rows:
+            apart = m.value - old.value
+            low = float(apart - np.hypot(m.value - m.low, old.high - old.value))
+            high = float(apart + np.hypot(m.high - m.value, old.value - old.low))
+            changes.append(Change(m.measure, m.group, m.detail, old.value, m.value, apart, low, high))
+    n_rows = len(earlier.scores), len(later.scores)
+    return DriftResult(tuple(changes), *n_rows, later.settings["confidence"], tuple(notes))
+
+
+Found = TypeVar("Found", bound=AuditResult | DriftResult)
 
 
 class PerAttribute(dict[str, Found]):
@@ -272,7 +449,7 @@ class PerAttribute(dict[str, Found]):
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What was found, in sentences, each with its column."""
+        """Findings, in sentences, each with its column."""
         return tuple(f"{name}: {sentence}" for name, result in self.items() for sentence in result.verdict)
 
     def to_frame(self) -> pd.DataFrame:
@@ -307,14 +484,12 @@ class AttributeAudits(_Pages, PerAttribute[AuditResult]):
     True
     """
 
-    def compare(self, baseline: "AttributeAudits") -> "PerAttribute[DriftResult]":
+    def compare(self, baseline: "AttributeAudits") -> PerAttribute[DriftResult]:
         """Hold each column of this batch against the same of an earlier one."""
         return PerAttribute({name: audit.compare(baseline[name]) for name, audit in self.items()})
 
-    def table(self, kind: str, *, flag_means: str = "bad", reference: str | Sequence[str] = ()) -> "PracticeTable":
+    def table(self, kind: str, *, flag_means: str = "bad", reference: str | Sequence[str] = ()) -> PracticeTable:
         """One table of all columns; see `AuditResult.table`."""
-        from evenout.auditing.practice import practice_table
-
         parts = [audit.everyone for audit in self.values() if audit.everyone is not None]
         people = replace(parts[0], attributes=tuple(part.attributes[-1] for part in parts))
         confidence = next(iter(self.values())).settings["confidence"]

@@ -1,4 +1,4 @@
-"""What is audited: scores, groups, labels, strata, clusters and weights, checked once."""
+"""Inputs of an audit: scores, groups, labels, strata, clusters and weights, checked once."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,13 +20,7 @@ from evenout.groups.model import Attribute, Coded, cross, read_coded
 from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle, shuffled
 from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
-from evenout.tables.rows import (
-    LARGEST,
-    read_clusters,
-    read_known_labels,
-    read_numbers,
-    read_sample_weight,
-)
+from evenout.tables.rows import LARGEST, read_clusters, read_known_labels, read_numbers, read_sample_weight
 
 CURVE_POINTS = 12  # where the curve of a number is measured
 
@@ -48,30 +42,20 @@ class Strata:
         return replace(self, codes=codes[1:] - 1, names=names, numbers=numbers)
 
 
-class CurveGrid(NamedTuple):
-    """A number among the protected columns: where its curve is measured, and how much each row belongs there."""
-
-    name: str
-    knots: FloatArray
-    members: Membership
-
-
 class Grouped(NamedTuple):
-    """How much each of n rows belongs to the groups that are compared; see `AuditInputs`.
-
-    ``left_out`` has the size of each group that is too small, and ``small`` how much rows belong to these.
-    """
+    """How much each of n rows belongs to the groups that are compared; see `AuditInputs`."""
 
     names: tuple[str, ...]
     sample: Sample
     whole: bool
-    curves: tuple[CurveGrid, ...]
-    left_out: dict[str, int]
-    small: Membership | None
+    left_out: dict[str, tuple[int, int, int]]
+    n_unknown: int  # rows without a group
 
 
-def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | None, rules: Groups) -> Grouped:
-    """The groups that are compared, and those that are too small, by the ``rules`` on small and unknown groups.
+def group_rows(
+    coded: Coded, clusters: IntArray | None, weight: FloatArray | None, flagged: BoolArray, rules: Groups
+) -> Grouped:
+    """Set small and unknown groups apart from those that are compared, by the ``rules`` on them.
 
     A group is as large as the independent rows that it is worth, and no larger than the members that it is expected to
     have; where rows come in clusters, clusters are counted.
@@ -87,7 +71,8 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
     tally = {name: max(int(size + 1e-9), 1) for name, size in zip(names, sizes, strict=True)}
     unit = "rows" if clusters is None else "clusters"
     groups = settle(tally, rules, unit)
-    if len(groups.labels) < 2:
+    G = len(groups.labels)
+    if G < 2:
         named = ", ".join(f"{name!r} ({size})" for name, size in [*groups.left_out.items()][:10])
         named += f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
         raise InputError(
@@ -97,18 +82,17 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
         )  # fmt: skip
     code = np.array([groups.code_of[name] for name in names], dtype=np.intp)
     kept, out = np.flatnonzero(code >= 0), np.flatnonzero(code < 0)
-    joins = csc_array((np.ones(len(kept)), (np.arange(len(kept)), code[kept])), shape=(len(kept), len(groups.labels)))
-    joined = csc_array(phi[:, kept] @ joins)
+    joined = csc_array(phi[:, kept] @ Membership.of_codes(code[kept], G).weights)
     joined.eliminate_zeros()
-    G = len(groups.labels)
     compared = Comparison.of_all(G)
     if not coded.whole:  # bands of a number are compared by their size
         bands = any(attribute.knots is not None for attribute in coded.coder.attributes)
         compared = Comparison(G, (Block(tuple(range(G)), by_size=bands),), tuple(combinations(range(G), 2)))
-    members = Membership(joined, compared)
-    left = Membership(csc_array(phi[:, out]), Comparison.of_all(len(out))) if len(out) else None
-    sizes_out = {names[g]: int(sizes[g]) for g in out}
-    return Grouped(groups.labels, replace(every, members=members), whole, _curves(coded), sizes_out, left)
+    # rows and flagged rows; those expected, where groups share rows
+    rows, hits = (np.asarray(phi[:, out].T @ z.astype(float)).tolist() for z in (np.ones(len(flagged)), flagged))
+    left_out = {names[g]: (int(sizes[g]), round(n), round(k)) for g, n, k in zip(out, rows, hits, strict=True)}
+    sample = replace(every, members=Membership(joined, compared))
+    return Grouped(groups.labels, sample, whole, left_out, int(unknown.sum()))
 
 
 def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
@@ -139,16 +123,16 @@ def _crossed(coded: Coded) -> tuple[list[str], csc_array]:
     return named, phi
 
 
-def _curves(coded: Coded) -> tuple[CurveGrid, ...]:
-    """Finer bands of each number, for its curve."""
-    curves = []
+def _curves(coded: Coded) -> dict[str, tuple[FloatArray, Membership]]:
+    """Finer bands of each number among the protected columns: where its curve is measured, and how much rows belong."""
+    curves = {}
     for attribute, numbers in coded.coder.by_attribute(coded.numbers):
         if attribute.knots is not None:
             values = numbers[:, 0]
             fine = Attribute.of_bands(attribute.name, QuantileSketch.of(values[~np.isnan(values)]), CURVE_POINTS)
             assert fine.knots is not None
-            curves.append(CurveGrid(attribute.name, fine.knots, Membership.of_bands(values, fine.knots)))
-    return tuple(curves)
+            curves[attribute.name] = fine.knots, Membership.of_bands(values, fine.knots)
+    return curves
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,11 +160,8 @@ def read_attributes(sensitive_features: Any, n_rows: int) -> tuple[Strata, ...]:
         parts = [(names[0] if plain else "group", frame)]
     else:
         parts.append((" & ".join(names) if plain else "all crossed", frame))
-    attributes = []
-    for name, columns in parts:
-        groups = label_rows(columns, n_rows, unknown="ignore")
-        attributes.append(Strata(groups.codes, groups.labels, name))
-    return tuple(attributes)
+    groups = [(name, label_rows(columns, n_rows, unknown="ignore")) for name, columns in parts]
+    return tuple(Strata(coded.codes, coded.labels, name) for name, coded in groups)
 
 
 STRATUM_BINS = 5  # a numeric column with more distinct values is cut at its quantiles into so many strata
@@ -192,10 +173,10 @@ MAX_CATEGORIES = 50  # a text column with more distinct values says who, not wha
 
 @dataclass(frozen=True)
 class Labels:
-    """Known labels: 1, 0, or NaN where nobody looked, shape (n,).
+    """Known labels: 1, 0, or NaN for unlabelled rows, shape (n,).
 
-    ``weight`` is one over the chance that a row was looked at; None where all rows have a label, or nobody knows the
-    chances: then, if ``partial``, what is measured is about the rows with a label alone.
+    ``weight`` is one over the chance of a label; None where all rows have one, or the chances are unknown: then, if
+    ``partial``, measures are about the labelled rows alone.
     """
 
     values: FloatArray
@@ -204,12 +185,12 @@ class Labels:
 
     @property
     def chosen(self) -> bool:
-        """Whether somebody chose the rows, in a way that nobody tells."""
+        """Whether rows were chosen for labelling in an unknown way."""
         return self.partial and self.weight is None
 
 
 class FlaggedRows(NamedTuple):
-    """Who is flagged, shape (n,).
+    """Flags of rows, shape (n,).
 
     ``fixed`` says whether the rule is fixed in advance, as by a threshold, and not by these rows' share. ``words`` say
     what rule it is, where it is not the share that was asked for.
@@ -228,21 +209,16 @@ class AuditInputs:
     names: tuple[str, ...]  # of the groups that are compared
     sample: Sample  # how much rows belong to groups; their weights and clusters
     whole: bool  # groups are hard, rows count alike, each cluster lies within a group: rows can be counted and drawn
-    curves: tuple[CurveGrid, ...]
+    left_out: dict[str, tuple[int, int, int]]  # size, rows and flagged rows of each small group
+    curves: dict[str, tuple[FloatArray, Membership]]  # knots and bands of each protected number
     flags: FlaggedRows
     labels: Labels | None
     features: pd.DataFrame | None
     alike: Strata | None
     background: FloatArray  # scores of rows of unknown or small groups, which count towards the share flagged alone
-    left_out: dict[str, tuple[int, int, int]]  # size, rows and flagged rows of each small group
     notes: tuple[str, ...]
     probable: GroupProbabilities | None
     everyone: AllRows | None
-
-    @cached_property
-    def codes(self) -> IntArray:
-        """The group that each row belongs to most, shape (n,)."""
-        return self.sample.members.codes
 
     @cached_property
     def counts(self) -> IntArray:
@@ -250,30 +226,35 @@ class AuditInputs:
         return np.rint(np.asarray(self.sample.members.weights.sum(axis=0)).ravel()).astype(np.intp)
 
     @property
-    def clusters(self) -> IntArray | None:
-        """Codes, 0.., of the clusters that the rows belong to."""
-        return self.sample.clusters
-
-    @property
     def bounded(self) -> bool:
         """Whether groups are known by probabilities that need not know all that the score uses."""
         return self.probable is not None and not self.probable.sufficient and not self.sample.members.hard
 
     def of(self, rows: BoolArray) -> "AuditInputs":
-        """Scores and groups of some of the rows."""
+        """Some of the rows."""
         if rows.all():
             return self
-        curves = tuple(curve._replace(members=curve.members.among(np.flatnonzero(rows))) for curve in self.curves)
-        sample = self.sample.of(rows)
+        sample, labels, alike, features = self.sample.of(rows), self.labels, self.alike, self.features
         if sample.clusters is not None:
             sample = replace(sample, clusters=np.unique(sample.clusters, return_inverse=True)[1])
-        return replace(self, scores=self.scores[rows], sample=sample, curves=curves)
+        if labels is not None:
+            weight = None if labels.weight is None else labels.weight[rows]
+            labels = replace(labels, values=labels.values[rows], weight=weight)
+        return replace(
+            self,
+            scores=self.scores[rows],
+            sample=sample,
+            curves={name: (at, bands.among(np.flatnonzero(rows))) for name, (at, bands) in self.curves.items()},
+            flags=self.flags._replace(flagged=self.flags.flagged[rows]),
+            labels=labels,
+            features=None if features is None else features[rows].reset_index(drop=True),
+            alike=None if alike is None else alike.of(rows),
+        )
 
     def units(self, used: BoolArray | None = None) -> int:
         """Independent units among all rows, or those used: the clusters that these belong to, or the rows."""
-        if self.clusters is None:
-            return len(self.scores) if used is None else int(used.sum())
-        return len(np.unique(self.clusters if used is None else self.clusters[used]))
+        clusters, rows = self.sample.clusters, slice(None) if used is None else used
+        return len(self.scores[rows] if clusters is None else np.unique(clusters[rows]))
 
 
 def read_audit_inputs(
@@ -291,7 +272,7 @@ def read_audit_inputs(
     flags: Any = None,
     groups: Groups,
 ) -> AuditInputs:
-    """Check everything that `evenout.audit` was given; rows of unknown and of small groups are set apart."""
+    """Check the arguments of `evenout.audit`; rows of unknown and of small groups are set apart."""
     values = read_numbers(scores, "scores")
     n = len(values)
     if 0 < np.ptp(values) < _SMALLEST:
@@ -301,60 +282,41 @@ def read_audit_inputs(
         )
     if sensitive_features is None:
         raise InputError("{@sensitive_features} is missing; give the group of each row")
-    aligned(sensitive_features, "sensitive_features", scores, n)
-    members = None if clusters is None else read_clusters(aligned(clusters, "clusters", scores, n), n)
-    weight = None
-    if sample_weight is not None:
-        weight = read_sample_weight(aligned(sample_weight, "sample_weight", scores, n), n)
-        weight = weight / weight.mean()
+    columns = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
+    columns |= {"labels": labels, "X": X, "given": given, "flags": flags}
+    for name, column in columns.items():
+        if column is not None:
+            aligned(column, name, scores, n)
+    cluster_codes = None if clusters is None else read_clusters(clusters, n)
+    weight = None if sample_weight is None else read_sample_weight(sample_weight, n)
+    weight = None if weight is None else weight / weight.mean()
     coded = read_coded(sensitive_features, groups, n)
-    grouped = group_rows(coded, members, weight, groups)
+    flagged = who_is_flagged(values, weight, contamination, threshold, flags)
+    grouped, curves = group_rows(coded, cluster_codes, weight, flagged.flagged, groups), _curves(coded)
     probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
-    known_labels = read_known(labels, label_propensity, scores, n)
     # X compares single rows: not where these have no one group, or do not count alike
-    spanning = members is not None and not grouped.whole and not grouped.curves
+    spanning = clusters is not None and not grouped.whole and not curves
     beside = "{@sample_weight}" if weight is not None else "{@clusters} that span groups" if spanning else ""
     beside = "{@sensitive_features} that are probabilities" if probable is not None else beside
     if X is not None and beside:
         raise InputError(f"{{@X}} does not go with {beside}: it compares single rows of known groups; leave it out")
-    features, unused = (None, []) if X is None else _features(aligned(X, "X", scores, n))
-    alike = None if given is None else read_strata(aligned(given, "given", scores, n))
-    column = None if flags is None else aligned(flags, "flags", scores, n)
-    flagged = who_is_flagged(values, weight, contamination, threshold, column)
+    known_labels = _read_labels(labels, label_propensity, n)
+    features, unused = (None, []) if X is None else _features(X)
+    alike = None if given is None else read_strata(given)
     notes = [f"feature {name!r} has more than {MAX_CATEGORIES} distinct texts: left out" for name in unused]
     if alike is not None and (missing := int((alike.codes < 0).sum())):
         notes.append(f"{missing:,} of {n:,} rows have a missing value in given: they are in no stratum")
+    if grouped.n_unknown:
+        notes.append(f"{grouped.n_unknown} of {n} rows have no known group: not compared, but counted when flagging")
     everyone = None
     if probable is None and weight is None:
         attributes = read_attributes(coded.sensitive, n)
         everyone = AllRows(values, flagged.flagged, attributes, alike, clusters is not None)
     known = np.asarray(grouped.sample.members.weights.sum(axis=1)).ravel() > 0
-    if known_labels is not None:
-        by_chance = None if known_labels.weight is None else known_labels.weight[known]
-        known_labels = Labels(known_labels.values[known], by_chance, known_labels.partial)
-    left_out, small = {}, np.zeros(n, dtype=bool)
-    if grouped.small is not None:  # rows and flagged rows; those expected, where groups share rows
-        phi = grouped.small.weights
-        small = np.asarray(phi.sum(axis=1)).ravel() > 0
-        rows, hit = (np.asarray(phi.T @ z.astype(float)).tolist() for z in (np.ones(n), flagged.flagged))
-        sizes = zip(grouped.left_out.items(), rows, hit, strict=True)
-        left_out = {name: (size, round(a), round(b)) for (name, size), a, b in sizes}
-    unknown = int((~known & ~small).sum())
-    if unknown:
-        notes.append(f"{unknown} of {n} rows have no known group: not compared, but counted when flagging")
     return AuditInputs(
-        values,
-        *grouped[:4],
-        flagged._replace(flagged=flagged.flagged[known]),
-        known_labels,
-        None if features is None else features[known].reset_index(drop=True),
-        None if alike is None else alike.of(known),
-        values[~known],
-        left_out,
-        tuple(notes),
-        probable,
+        values, *grouped[:4], curves, flagged, known_labels, features, alike, values[~known], tuple(notes), probable,
         everyone,
-    ).of(known)
+    ).of(known)  # fmt: skip
 
 
 def who_is_flagged(
@@ -364,7 +326,7 @@ def who_is_flagged(
     threshold: float | None = None,
     flags: Any = None,
 ) -> FlaggedRows:
-    """Who is flagged: by a column, by a threshold, or the share of rows or of weight nearest to the one asked for.
+    """Flag rows by a column, by a threshold, or the share of rows or of weight nearest to the one asked for.
 
     >>> who_is_flagged(np.array([1.0, 2.0, 3.0, 3.0]), None, 0.25)
     FlaggedRows(flagged=array([False, False,  True,  True]), fixed=True, words='50% flagged (25% asked for: ties)')
@@ -404,11 +366,9 @@ def _share(flagged: BoolArray, weight: FloatArray | None) -> str:
     return f"{100 * np.average(flagged, weights=weight):.3g}%"
 
 
-def read_known(labels: Any, label_propensity: Any, scores: Any, n: int) -> Labels | None:
-    """Labels, which may have gaps, and the chance with which each row got one."""
-    read = read_known_labels(
-        None if labels is None else aligned(labels, "labels", scores, n), label_propensity, n, learn=False
-    )
+def _read_labels(labels: Any, label_propensity: Any, n: int) -> Labels | None:
+    """Labels, which may have gaps, and one over the chance with which each row got one."""
+    read = read_known_labels(labels, label_propensity, n, learn=False)
     if read is None:
         return None
     values, chances = read

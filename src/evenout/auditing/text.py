@@ -30,6 +30,11 @@ def between(low: float, high: float) -> str:
     return "" if np.isnan(low) else f"{number(low)} to {number(high)}"
 
 
+def percents(low: float, high: float) -> str:
+    """An interval of a share, or nothing."""
+    return "" if np.isnan(low) else f"{low:.1%} to {high:.1%}"
+
+
 def chance(p: float) -> str:
     """A p-value, or nothing."""
     return "" if np.isnan(p) else ("< 0.001" if p < 0.001 else f"{p:.3f}")
@@ -39,10 +44,11 @@ _NAME = 40  # of a group's name
 _LISTED = 10  # groups left out that are named
 _NOISE = 3  # the grade of what cannot be told from noise
 _NAMED = 3  # groups named with what they have beyond equal rates
+_NO_MORE = "probabilities alone cannot say more"
 
 
 def verdict(result: "AuditResult") -> tuple[str, ...]:
-    """What was found, one sentence or two per question."""
+    """Findings, one sentence or two per question."""
     sentences = [_means(result), _flags(result)]
     if result.has("true_positive_rate_gap"):
         sentences.append(_labels(result))
@@ -64,8 +70,12 @@ def _means(result: "AuditResult") -> str:
     gap = result.get("demographic_parity")
     if np.isnan(gap.value):
         return "All scores are equal, so the groups cannot differ."
+    if result.bounded and np.isnan(gap.low):
+        return f"Mean scores of groups known by probability: {_NO_MORE} than bounds, and no intervals were asked for."
     if result.bounded:
-        return _possible_means(gap)
+        least, most = (np.sqrt(max(end, 0.0)) for end in (gap.low, gap.high))
+        sure = "Mean scores differ, whoever the members are" if least > 0 else "Whether mean scores differ is open"
+        return f"{sure}: a typical gap between {least:.2g} and {most:.2g} standard deviations is possible; {_NO_MORE}."
     low, high = _ends(result, "mean_score")
     spread = np.sqrt(result.get("demographic_parity_raw").value / gap.value) if gap.value > 0 else np.nan
     apart = (high.value - low.value) / spread if spread > 0 else 0.0
@@ -79,45 +89,27 @@ def _means(result: "AuditResult") -> str:
     )  # fmt: skip
 
 
-_NO_MORE = "probabilities alone cannot say more"
-
-
-def _possible_means(gap: "Measure") -> str:
-    """What probabilities of groups leave open, of mean scores."""
-    if np.isnan(gap.low):
-        return f"Mean scores of groups known by probability: {_NO_MORE} than bounds, and no intervals were asked for."
-    least, most = (np.sqrt(max(end, 0.0)) for end in (gap.low, gap.high))
-    sure = "Mean scores differ, whoever the members are" if least > 0 else "Whether mean scores differ is open"
-    return f"{sure}: a typical gap between {least:.2g} and {most:.2g} standard deviations is possible; {_NO_MORE}."
-
-
-def _possible_flags(ratio: "Measure", who: str) -> str:
-    """What probabilities of groups leave open, of flag rates."""
-    who = f"by its probabilities {who}"
-    if np.isnan(ratio.low):
-        return f"Flag rates of groups known by probability: {who}."
-    sure = "Flag rates differ, whoever the members are" if ratio.high < 1 else "Whether flag rates differ is open"
-    return (
-        f"{sure}: {who}. For the lowest flag rate over the highest, between {ratio.low:.2f} and {ratio.high:.2f} is "
-        f"possible; {_NO_MORE}."
-    )
-
-
 def _flags(result: "AuditResult") -> str:
     ratio, rest = result.get("flag_rate_ratio"), result.get("unflagged_rate_ratio")
     low, high = _ends(result, "flag_rate")
     if high.value == 0:
         return "Nobody is flagged."
     who = f"{_quoted(low)} is flagged {low.value:.1%} of the time, {_quoted(high)} {high.value:.1%}"
+    if result.bounded and np.isnan(ratio.low):
+        return f"Flag rates of groups known by probability: by its probabilities {who}."
     if result.bounded:
-        return _possible_flags(ratio, who)
+        sure = "Flag rates differ, whoever the members are" if ratio.high < 1 else "Whether flag rates differ is open"
+        return (
+            f"{sure}: by its probabilities {who}. For the lowest flag rate over the highest, between {ratio.low:.2f} "
+            f"and {ratio.high:.2f} is possible; {_NO_MORE}."
+        )
     verdict = (
         "Flag rates, not tested",
         f"Flag rates differ by more than chance explains ({_p(ratio)})",
         f"Flag rates are likely to differ, but that is not settled ({_p(ratio)})",
         f"No difference in flag rates can be told from noise ({_p(ratio)})",
     )[grade(ratio, result)]
-    unseen = f" {_seen(result, 'flag_rate')}" if grade(ratio, result) == _NOISE else ""
+    unseen = f" {_detectable(result, 'flag_rate')}" if grade(ratio, result) == _NOISE else ""
     if low.value == high.value:
         who = f"all groups are flagged {low.value:.1%} of the time"
     shares = [
@@ -131,7 +123,7 @@ def _flags(result: "AuditResult") -> str:
 
 
 def _people(result: "AuditResult") -> str:
-    """How many of the flagged are beyond what equal rates give, and of which groups: the size of it in people."""
+    """Flagged rows beyond what equal rates give, by group: the size of the gap in people."""
     flagged, n = int(result.flagged_counts.sum()), result.group_counts
     beyond = np.rint(result.flagged_counts - n * flagged / n.sum()).astype(int)
     order = [g for g in np.argsort(-beyond, kind="stable") if beyond[g] > 0]
@@ -204,8 +196,8 @@ def _explained(result: "AuditResult") -> str:
     )
 
 
-def _seen(result: "AuditResult", what: str) -> str:
-    """What would have been seen: not finding a difference is no proof that there is none."""
+def _detectable(result: "AuditResult", what: str) -> str:
+    """Words on what would have been detected: not finding a difference is no proof that there is none."""
     if not result.has(f"{what}_detectable"):
         return "That is no proof of evenness."
     m = result.get(f"{what}_detectable")
@@ -235,8 +227,8 @@ def grade(m: "Measure", result: "AuditResult") -> int:
 
 def _graded(m: "Measure", result: "AuditResult", what: str, *sentences: str) -> str:
     """The sentence for the grade of a test; after noise, what would have been seen."""
-    told = grade(m, result)
-    return sentences[told] + (f" {_seen(result, what)}" if told == _NOISE else "")
+    graded = grade(m, result)
+    return sentences[graded] + (f" {_detectable(result, what)}" if graded == _NOISE else "")
 
 
 def _quoted(m: "Measure") -> str:
@@ -266,7 +258,7 @@ def audit_text(result: "AuditResult") -> str:
 
 
 def flagged_words(result: "AuditResult") -> str:
-    """Who is flagged: the share or the rows asked for, or how it came to be otherwise."""
+    """Flagging rule in words: the share or the rows asked for, or what took its place."""
     asked = result.settings["contamination"]
     return result.flag_words or f"{f'{asked:,} rows' if isinstance(asked, Integral) else f'{100 * asked:.3g}%'} flagged"
 
@@ -277,8 +269,7 @@ def _groups(result: "AuditResult") -> list[str]:
     lines = [f"{'group':<{width}} {'rows':>10} {'mean score':>11} {'flagged':>9} {'flag rate':>10}  interval"]
     for name, n, k in zip(result.group_names, result.group_counts, result.flagged_counts, strict=True):
         rate = result.get("flag_rate", name)
-        ends = "" if np.isnan(rate.low) else f"{rate.low:.1%} to {rate.high:.1%}"
-        mean = number(result.get("mean_score", name).value)
+        mean, ends = number(result.get("mean_score", name).value), percents(rate.low, rate.high)
         lines.append(f"{shown(name, width):<{width}} {n:>10,} {mean:>11} {k:>9,} {rate.value:>10.1%}  {ends}".rstrip())
     lines += [
         f"{shown(g.name, width):<{width}} {g.rows:>10,} {'':>11} {g.flagged:>9,} {'':>10}  {TOO_FEW}"

@@ -1,11 +1,10 @@
-"""The sums that a watch keeps, and what follows from them: gaps, alarms with their dates, flag rates, drift and mix.
+"""The sums that a watch keeps, and figures made of them: gaps, alarms with their dates, flag rates, drift and mix.
 
 Any two groups are compared within each batch, so what moves all scores of a batch moves no gap, and neither does
 another mix of groups. Batches add up by how much each says. Nothing that is kept is about fewer than `FEWEST` people.
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +24,8 @@ from evenout.core.intervals import (
 )
 from evenout.core.membership import Membership
 from evenout.core.ruler import Sample, ratio
-from evenout.core.types import FINITE, MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
+from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.exceptions import InputError
 
 FEWEST = 5  # people of a group, at the start and in a batch, of whom anything is kept
 KNOTS = 1024  # at most so many means of scores are kept of the start,
@@ -36,15 +36,9 @@ Persons = tuple[IntArray, list[str]]  # codes of the rows, and what the codes st
 _PEOPLE = 20  # of the smaller group, from which on a test by person has its level
 
 
-def pairs_of(n_groups: int) -> tuple[IntArray, IntArray]:
-    """All pairs of groups, first and second, shape (Q,) each."""
-    first, second = np.triu_indices(n_groups, 1)
-    return first, second
-
-
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """The start of a watch: what later rows are ranked among and held against."""
+    """The start of a watch, which later rows are ranked among and held against."""
 
     knots: Annotated[FloatArray, "m"]  # means of scores next to each other, ascending, each of `_ROWS` rows or more
     rows: Annotated[int, Within(1, MOST_ROWS)]
@@ -86,7 +80,7 @@ class Baseline:
         uniform rank, 1/12, counts towards a group's error, so that five equal rows are not taken for a law.
         """
         sample = Sample(Membership.of_codes(codes, len(labels)), clusters=people)
-        means, first, second = sample.measure(ranks), *pairs_of(len(labels))
+        means, first, second = sample.measure(ranks), *np.triu_indices(len(labels), 1)
         counts, size = np.bincount(codes[codes >= 0]), np.maximum(means.size, 2.0)
         noise = np.diag(means.cov) + 1.0 / (12.0 * size * (size - 1.0))
         noise = noise[first] + noise[second] - 2.0 * means.cov[first, second]
@@ -98,9 +92,9 @@ class Baseline:
     @property
     def digest(self) -> str:
         """Equal for two watches that began alike, and the salt of their persons."""
-        told = hashlib.sha256(self.knots.tobytes() + self.counts.astype(np.int64).tobytes())
-        told.update(repr((self.rows, self.threshold, self.labels)).encode() + self.low.tobytes() + self.high.tobytes())
-        return told.hexdigest()
+        settings = repr((self.rows, self.threshold, self.labels)).encode()
+        parts = self.knots.tobytes(), self.counts.astype(np.int64).tobytes(), settings, self.low.tobytes()
+        return hashlib.sha256(b"".join(parts) + self.high.tobytes()).hexdigest()
 
 
 def summarise(scores: FloatArray) -> FloatArray:
@@ -115,31 +109,10 @@ def rank_among(knots: FloatArray, scores: FloatArray) -> FloatArray:
     return (below + upto) / (2.0 * len(knots))
 
 
-@dataclass(frozen=True, eq=False)
-class BatchSums:
-    """One batch, in sums of each of G groups; all 0 for a group with fewer than `FEWEST` people.
-
-    `SUMS` are rows, their ranks, those flagged, squared distances of ranks and flags from what was guessed before the
-    batch came, and people, 0 if they are not known. ``signed`` has sums of ranks and of flags less their means in the
-    batch and group, with the signs of the persons; S is 0 if these are not known.
-    """
-
-    name: str
-    place: int  # which batch it was where it was counted, from 1
-    sums: FloatArray  # (6, G)
-    signed: FloatArray  # (2, G, S)
-    others: Mapping[str, int]  # rows that are not compared; those without a group are under ""
-
-    def same(self, other: "BatchSums") -> bool:
-        """Whether both are of the same rows: guesses may differ, rows do not."""
-        equal = np.array_equal(self.sums[:3], other.sums[:3]) and np.array_equal(self.signed, other.signed)
-        return equal and dict(self.others) == dict(other.others)
-
-
 def sum_rows(
     scores: FloatArray, codes: IntArray, persons: Persons | None, start: Baseline, guesses: FloatArray
 ) -> tuple[FloatArray, FloatArray, dict[str, int]]:
-    """See `BatchSums`: both kinds of sums, and the rows of groups with too few people.
+    """Both kinds of sums of one batch (see `Ledger`), and the rows of groups with too few people.
 
     Rows have a group, -1 for none, and perhaps a person; ``guesses`` (2, G) are of mean rank and flag rate.
     """
@@ -196,7 +169,7 @@ class Contrast:
         return self[::-1].until()[::-1]
 
     def reach(self, level: FloatArray | float) -> FloatArray:
-        """How far sums may be off, with a chance of ``level`` at most."""
+        """Bound on the error of the sums, exceeded with a chance of ``level`` at most."""
         if not self.signed.shape[-1]:
             return upper_bound(self.spread, level)
         return np.where(self.people.min(axis=-1) >= _PEOPLE, reach_by_person(self.signed, self.people, level), np.inf)
@@ -216,32 +189,78 @@ class Contrast:
 
 
 class Ledger:
-    """All batches of a watch, each counted once, in the order of their places."""
+    """Sums of B batches in G groups, in the order of their places; all 0 for a group of fewer than `FEWEST` people.
 
-    def __init__(self, batches: Mapping[str, BatchSums], n_groups: int) -> None:
-        self.batches = sorted(batches.values(), key=lambda batch: (batch.place, batch.name))
-        self.n_groups, B = n_groups, len(self.batches)
-        self.sums = np.array([batch.sums for batch in self.batches]).reshape(B, len(SUMS), n_groups)
-        self.signed = np.array([batch.signed for batch in self.batches] or np.zeros((0, 2, n_groups, 0)))
-        self.by_person = bool(self.signed.shape[-1])
-        places = np.array([batch.place for batch in self.batches], dtype=np.int64)
-        self.places, self._at = np.unique(places, return_inverse=True)
+    Parameters
+    ----------
+    names : tuple of str
+    places : array of shape (B,)
+        Which batch each was where it was counted, from 1; merged watches may have several at one place.
+    sums : array of shape (B, 6, G)
+        `SUMS`: rows, their ranks, those flagged, squared distances of ranks and flags from what was guessed before the
+        batch came, and people, 0 if they are not known.
+    signed : array of shape (B, 2, G, S)
+        Sums of ranks and of flags less their means in the batch and group, with the signs of the persons; S is 0 if
+        these are not known.
+    others : tuple of dict of str to int
+        Rows that are not compared; those without a group are under "".
+    """
 
-    def names(self, place: int) -> str:
-        """What the batches at one place, counted from 0, are called."""
-        return ", ".join(batch.name for batch, at in zip(self.batches, self._at, strict=True) if at == place)
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        places: IntArray,
+        sums: FloatArray,
+        signed: FloatArray,
+        others: tuple[dict[str, int], ...],
+    ) -> None:
+        self.names, self.places, self.sums, self.signed, self.others = names, places, sums, signed, others
+        self.by_person = bool(signed.shape[-1])
+        self.distinct, self._at = np.unique(places, return_inverse=True)  # the P places that occur
+        self.columns = dict(zip(SUMS, np.moveaxis(sums, 1, 0), strict=True))  # (B, G) each
+        self.total = {name: column.sum(axis=0) for name, column in self.columns.items()}  # (G,) each
 
-    def column(self, name: str) -> FloatArray:
-        """One of the `SUMS`, of all batches: (B, G)."""
-        return self.sums[:, SUMS.index(name)]
+    @classmethod
+    def empty(cls, n_groups: int) -> "Ledger":
+        """No batch yet."""
+        places = np.zeros(0, dtype=np.int64)
+        return cls((), places, np.zeros((0, len(SUMS), n_groups)), np.zeros((0, 2, n_groups, 0)), ())
 
-    def total(self, name: str) -> FloatArray:
-        """One kind of sum over all batches, shape (G,)."""
-        return self.column(name).sum(axis=0)
+    def joined(self, other: "Ledger") -> "Ledger":
+        """Batches of both; those that both have must be of the same rows, though guesses may differ."""
+        if not self.names or not other.names:
+            return self if self.names else other
+        if self.by_person != other.by_person:
+            raise InputError("a watch with {@person} and one without it cannot be merged; give it to both or none")
+        new = []
+        for j, name in enumerate(other.names):
+            i = self.names.index(name) if name in self.names else None
+            if i is None:
+                new.append(j)
+            elif not (
+                np.array_equal(self.sums[i, :3], other.sums[j, :3])
+                and np.array_equal(self.signed[i], other.signed[j])
+                and self.others[i] == other.others[j]
+            ):
+                raise InputError(
+                    "both watches have a batch {name!r}, with different rows; give each batch a name of its own",
+                    name=name,
+                )
+        names, others = (*self.names, *(other.names[j] for j in new)), (*self.others, *(other.others[j] for j in new))
+        places, sums, signed = (
+            np.concatenate([getattr(self, part), getattr(other, part)[new]]) for part in ("places", "sums", "signed")
+        )
+        order = sorted(range(len(names)), key=lambda b: (places[b], names[b]))
+        names, others = tuple(names[b] for b in order), tuple(others[b] for b in order)
+        return Ledger(names, places[order], sums[order], signed[order], others)
+
+    def names_at(self, place: int) -> str:
+        """Names of the batches at one of the P places, counted from 0."""
+        return ", ".join(name for name, at in zip(self.names, self._at, strict=True) if at == place)
 
     def by_place(self, values: FloatArray) -> FloatArray:
         """Sum (B, ...) over the batches of each place: (P, ...)."""
-        summed = np.zeros((len(self.places), *values.shape[1:]))
+        summed = np.zeros((len(self.distinct), *values.shape[1:]))
         np.add.at(summed, self._at, values)
         return summed
 
@@ -251,13 +270,13 @@ class Ledger:
         Of "ranks" or "flagged". Within a batch a pair counts by the inverse of its variance, so that no row counts
         more than once.
         """
-        k, (first, second) = _MEASURED.index(name), pairs_of(self.n_groups)
+        k, (first, second) = _MEASURED.index(name), np.triu_indices(self.sums.shape[-1], 1)
         n, x, spread, people = self.sums[:, 0], self.sums[:, 1 + k], self.sums[:, 3 + k], self.sums[:, 5]
         size = np.maximum(n, 1.0)
         both = (n[:, first] > 0) & (n[:, second] > 0)
         weight = np.where(both, 1.0 / (1.0 / size[:, first] + 1.0 / size[:, second]), 0.0)
         here, there = own * weight / size[:, first], rest * weight / size[:, second]
-        most = np.zeros((len(self.places), len(first), 2))
+        most = np.zeros((len(self.distinct), len(first), 2))
         np.maximum.at(most, self._at, np.stack([people[:, first], people[:, second]], axis=-1))
         parts = here[..., None] * self.signed[:, k, first], -there[..., None] * self.signed[:, k, second]
         return Contrast(
@@ -270,7 +289,7 @@ class Ledger:
 
     def means(self, name: str, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Mean of "ranks" or "flagged" of each group over all batches, and its ends, (G,) each; NaN without rows."""
-        k, people = _MEASURED.index(name), self.column("people").max(axis=0, initial=0.0)
+        k, people = _MEASURED.index(name), self.columns["people"].max(axis=0, initial=0.0)
         n, x, spread = (self.sums[:, i].sum(axis=0) for i in (0, 1 + k, 3 + k))
         signed = self.signed[:, k].sum(axis=0)
         whole = Contrast(x[None], n[None], spread[None], people[None, :, None], signed[None, :, None])
@@ -322,23 +341,19 @@ class Alarm:
 
 
 class Shift(NamedTuple):
-    """A mean at the start and since, each with its interval, and whether these are apart."""
+    """Intervals of a mean at the start and since; ``moved`` is 1 or -1 if it is higher or lower since, else 0."""
 
     before: tuple[float, float]
     since: tuple[float, float]
-
-    @property
-    def moved(self) -> int:
-        """1 if the mean is higher since, -1 if it is lower, 0 if the intervals meet."""
-        return int(self.since[0] > self.before[1]) - int(self.since[1] < self.before[0])
+    moved: int
 
 
 class Findings:
-    """All figures of a watch, from its start and its sums, at one look."""
+    """All figures of a watch, from its start and its sums, at one look (counted from 1)."""
 
     def __init__(self, reference: Baseline, ledger: Ledger, settings: WatchSettings, look: int) -> None:
-        self.reference, self.ledger, self.settings = reference, ledger, settings
-        self.first, self.second = pairs_of(len(reference.labels))
+        self.reference, self.ledger, self.settings, self.look = reference, ledger, settings, look
+        self.first, self.second = np.triu_indices(len(reference.labels), 1)
         given, labels = settings.tolerance, reference.labels
         own = given if isinstance(given, Mapping) else dict.fromkeys(labels, 0.0 if given == "start" else given)
         each = np.array([own.get(label, 0.0) for label in labels], dtype=float)
@@ -355,7 +370,7 @@ class Findings:
 
     def kept(self, promise: str) -> bool:
         """Whether all batches together show that no two groups are further apart than promised: "ranks" or "flags"."""
-        if not len(self.ledger.places):
+        if not self.ledger.names:
             return False
         if promise == "ranks":
             (_, low, high), (least, most) = self.gaps, self.promised
@@ -371,7 +386,7 @@ class Findings:
     @cached_property
     def gaps(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The gap of ranks of each pair over all batches, or at the start if there is none; and its ends, (Q,) each."""
-        if not len(self.ledger.places):
+        if not self.ledger.names:
             means = self.reference.ranks
             return means[self.first] - means[self.second], self.reference.low, self.reference.high
         whole = self.ledger.contrast("ranks").until()[-1:]
@@ -380,7 +395,7 @@ class Findings:
 
     def alarms(self) -> list[Alarm]:
         """Pairs of groups whose gap, since one batch or another, is certain to be too large; the surest first."""
-        if not len(self.ledger.places):
+        if not self.ledger.names:
             return []
         (low, high), ratio, contrast = self.promised, self.settings.flag_rate_ratio, self.ledger.contrast
         ranks = contrast("ranks")
@@ -395,7 +410,7 @@ class Findings:
         self, promise: str, tested: Contrast, sign: float, bound: FloatArray, shown: Contrast
     ) -> list[tuple[float, Alarm]]:
         """Alarms in one direction, where ``sign * tested`` is certain to be above the bound; with the least excess."""
-        since, level = tested.since(), self.level * start_shares(self.ledger.places)[:, None]
+        since, level = tested.since(), self.level * start_shares(self.ledger.distinct)[:, None]
         beyond = sign * since.sums - bound * since.weight
         alarms = []
         if self.ledger.by_person:
@@ -410,15 +425,15 @@ class Findings:
             began = change_range(excess / noise, at.weight[:, 0] / noise, free=self.ledger.by_person)
             low, high = (float(sign * end[began[1], 0]) for end in shown.since()[:, [q]].interval(level))
             group, than = (self.reference.labels[g] for g in (self.first[q], self.second[q])[:: int(sign)])
-            earliest, best, latest, raised = map(self.ledger.names, (*began, len(self.ledger.places) - 1))
+            earliest, best, latest, raised = map(self.ledger.names_at, (*began, len(self.ledger.distinct) - 1))
             ends = sorted((low, high))
-            alarms.append((least, Alarm(promise, group, than, best, earliest, latest, raised, ends[0], ends[1])))
+            alarms.append((least, Alarm(promise, group, than, best, earliest, latest, raised, *ends)))
         return alarms
 
     @cached_property
     def flag_rates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Flag rate of each group over all batches, and its ends, (G,) each; at the start if there is no batch."""
-        if not len(self.ledger.places):
+        if not self.ledger.names:
             unknown = np.full(len(self.reference.labels), np.nan)
             return self.reference.flagged, unknown, unknown
         return self.ledger.means("flagged", self._rate / (2.0 * len(self.reference.labels)))
@@ -433,7 +448,7 @@ class Findings:
     @cached_property
     def mix(self) -> dict[str, Shift]:
         """The share of each group among the rows that are compared; unknown where people come again."""
-        n, counts = self.ledger.total("counts"), self.reference.counts
+        n, counts = self.ledger.total["counts"], self.reference.counts
         if self.ledger.by_person or not n.sum():
             return {}
         before, level = counts / counts.sum(), self._rate / (4.0 * len(n))
@@ -441,11 +456,6 @@ class Findings:
         ends = zip(before, (n - reach) / n.sum(), (n + reach) / n.sum(), strict=True)
         shifts = [self._shift(p, counts.sum(), max(low, 0.0), min(high, 1.0), level) for p, low, high in ends]
         return dict(zip(self.reference.labels, shifts, strict=True))
-
-    @property
-    def others(self) -> dict[str, int]:
-        """Rows that are not compared, by group; those without one under ""."""
-        return dict(sum((Counter(batch.others) for batch in self.ledger.batches), Counter()))
 
     @cached_property
     def farthest(self) -> list[tuple[int, int, float]]:
@@ -461,4 +471,5 @@ class Findings:
     def _shift(before: float, rows: float, low: float, high: float, level: float) -> Shift:
         """A mean of ``rows`` numbers in [0, 1] before (Hoeffding's bound), and its ends since."""
         reach = float(np.sqrt(-np.log(level) / (2.0 * rows)))
-        return Shift((max(before - reach, 0.0), min(before + reach, 1.0)), (float(low), float(high)))
+        least, most = max(before - reach, 0.0), min(before + reach, 1.0)
+        return Shift((least, most), (float(low), float(high)), int(low > most) - int(high < least))

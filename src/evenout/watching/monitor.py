@@ -1,4 +1,4 @@
-"""A watch over a score in use: whether what was promised on the day of fitting is still kept.
+"""A watch over a score in use: whether the promise of the day of fitting is still kept.
 
 The state is one file of plain data, in the format of models: settings, the start, and sums of each batch. It holds no
 single score and no person, and a kill at any moment leaves the old file or the new one.
@@ -6,7 +6,7 @@ single score and no person, and a kill at any moment leaves the old file or the 
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import reduce
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -44,12 +44,10 @@ from evenout.watching.ledger import (
     SUMS,
     Alarm,
     Baseline,
-    BatchSums,
     Findings,
     Ledger,
     Persons,
     WatchSettings,
-    pairs_of,
     rank_among,
     sum_rows,
     summarise,
@@ -75,7 +73,7 @@ _RULES = {
 
 @dataclass(frozen=True, eq=False)
 class WatchFile:
-    """All of a watch: what it promises, its start, and B batches one behind the other (`BatchSums`)."""
+    """All of a watch: its settings, its start, and B batches one behind the other (`Ledger`)."""
 
     watch: int
     evenout: str
@@ -195,8 +193,7 @@ class FairnessMonitor(RefusesOldNames):
         self.reference: Baseline | None = None
         self.alarms: tuple[Alarm, ...] = ()
         self.columns: dict[str, list[str]] = {}
-        self._batches: dict[str, BatchSums] = {}
-        self._looks = 0
+        self._findings: Findings | None = None
 
     @classmethod
     @without_old_names
@@ -212,7 +209,7 @@ class FairnessMonitor(RefusesOldNames):
         ranks, asked = _unseen_ranks(result, ensemble.judged_on), ensemble.flag_rate_ratio
         rules = Groups.read(Groups(min_size=FEWEST) if groups is None else groups)
         codes, labels, left_out = _large_enough(result.groups, result.counts, rules.min_size)
-        known, n_pairs = codes >= 0, len(pairs_of(len(labels))[0])
+        known, n_pairs = codes >= 0, len(labels) * (len(labels) - 1) // 2
         flagged, ratio = ranks > 1.0 - flagged_share(ensemble.contamination, len(ranks)), None
         level = 0.25 * false_alarms / (n_pairs * (1 if asked is None else 2))
         if asked is not None:
@@ -227,8 +224,7 @@ class FairnessMonitor(RefusesOldNames):
         knots = summarise(result.mixture.apply(result.seen.S, result.seen.t))
         start = Baseline.of(knots, result.threshold, labels, left_out, ranks, flagged, codes, None, level)
         counts = result.counts[[result.groups.labels.index(label) for label in labels]] * (len(ranks) / result.n_rows)
-        monitor.reference = replace(start, counts=np.maximum(counts.round().astype(np.int64), FEWEST))
-        return monitor
+        return monitor._begin(replace(start, counts=np.maximum(counts.round().astype(np.int64), FEWEST)))
 
     def start(
         self,
@@ -270,11 +266,10 @@ class FairnessMonitor(RefusesOldNames):
         if threshold is None and flagged.any():  # half-way between the last row that is not flagged and the first
             above = float(values[~flagged].max() + values[flagged].min()) / 2.0
         knots = summarise(values)
-        level = 0.25 * self.settings.false_alarms / len(pairs_of(len(labels))[0])
+        level = 0.25 * self.settings.false_alarms / (len(labels) * (len(labels) - 1) // 2)
         ranks, name = rank_among(knots, values), str(batch or "")
-        self.reference = Baseline.of(knots, above, labels, left_out, ranks, values > above, codes, who, level, name)
-        self._forget()
-        return self
+        start = Baseline.of(knots, above, labels, left_out, ranks, values > above, codes, who, level, name)
+        return self._begin(start)
 
     def update(self, scores: Any, *, sensitive_features: Any, batch: str | None = None, person: Any = None) -> Self:
         """Count one batch, and see whether there is an alarm.
@@ -293,30 +288,31 @@ class FairnessMonitor(RefusesOldNames):
         """
         if self.reference is None:
             return self.start(scores, sensitive_features=sensitive_features, batch=batch, person=person)
-        free = (f"batch {n}" for n in count(len(self._batches) + 1) if f"batch {n}" not in self)
+        ledger = self.findings.ledger
+        free = (f"batch {n}" for n in count(len(ledger.names) + 1) if f"batch {n}" not in self)
         name = next(free) if batch is None else str(batch)
         if name in self:
             raise InputError(
                 "batch {name!r} has been counted already; leave it out, or give it another name", name=name
             )
-        if self._batches and (person is not None) != self.findings.ledger.by_person:
+        if ledger.names and (person is not None) != ledger.by_person:
             has, had = ("has", "had none") if person is not None else ("has no", "had one")
             raise InputError(
                 "this batch {has} {@person}, and earlier ones {had}; give it for every batch of a watch or for none",
                 has=has, had=had,
             )  # fmt: skip
         values = _read_scores(scores, sensitive_features)
-        codes, others = _read_codes(sensitive_features, len(values), self.reference.labels, self.settings)
+        labels, counts, total = self.reference.labels, self.reference.counts, ledger.total
+        matched = match_groups(sensitive_features, len(values), labels, unknown=self.settings.unknown, unseen="ignore")
+        missing = int((matched.codes < 0).sum()) - sum(matched.left_out.values())
+        others = ({"": missing} if missing else {}) | matched.left_out
         persons = None if person is None else _read_persons(person, scores, len(values))
-        place = max((b.place for b in self._batches.values()), default=0) + 1
-        # Mean rank and flag rate of each group before this batch: what was seen, with one row of the start.
-        ledger, counts = self.findings.ledger, self.reference.counts
+        # Mean rank and flag rate of each group before this batch: those of all batches, with one row of the start.
         share = float(self.reference.flagged @ counts / counts.sum())
-        guesses = np.array([ledger.total("ranks") + 0.5, ledger.total("flagged") + share])
-        guesses /= ledger.total("counts") + 1.0
-        sums, signed, few = sum_rows(values, codes, persons, self.reference, guesses)
-        self._batches[name] = BatchSums(name, place, sums, signed, others | few)
-        return self._look()
+        guesses = np.array([total["ranks"] + 0.5, total["flagged"] + share]) / (total["counts"] + 1.0)
+        sums, signed, few = sum_rows(values, matched.codes, persons, self.reference, guesses)
+        place = np.array([ledger.places.max(initial=0) + 1])
+        return self._look(ledger.joined(Ledger((name,), place, sums[None], signed[None], (others | few,))))
 
     def merge(self, *others: "FairnessMonitor") -> Self:
         """Take in the batches of other watches, such as those of other machines; returns itself.
@@ -325,27 +321,17 @@ class FairnessMonitor(RefusesOldNames):
         once, so that merging twice changes nothing. All is as if the batches had come here, and the false-alarm rate
         is that of this one watch; alarms of the others stay theirs.
         """
-        batches = dict(self._batches)
         for other in others:
-            if self.reference is None or other.reference is None or self.reference.digest != other.reference.digest:
+            digests = {watch.reference and watch.reference.digest for watch in (self, other)}
+            if None in digests or len(digests) > 1:
                 raise InputError(
                     "two watches can be merged only if they began alike; begin both from one model, or from copies of "
                     "one file, or call start() with the same rows"
                 )
             if other.settings != self.settings:
                 raise InputError("two watches can be merged only if they promise the same; begin both with one setting")
-            if len({batch.signed.shape for batch in (*batches.values(), *other._batches.values())}) > 1:
-                raise InputError("a watch with {@person} and one without it cannot be merged; give it to both or none")
-            for name, batch in other._batches.items():
-                if not batches.setdefault(name, batch).same(batch):
-                    raise InputError(
-                        "both watches have a batch {name!r}, with different rows; give each batch a name of its own",
-                        name=name,
-                    )
-        if batches.keys() == self._batches.keys():
-            return self
-        self._batches = batches
-        return self._look()
+        merged = reduce(Ledger.joined, [other.findings.ledger for other in others], self.findings.ledger)
+        return self if merged.names == self.batches else self._look(merged)
 
     def save(self, path: str | Path) -> None:
         """Write the whole state to one small file: it appears whole or not at all."""
@@ -357,13 +343,13 @@ class FairnessMonitor(RefusesOldNames):
             evenout=evenout.__version__,
             settings=self.settings,
             columns={name: tuple(columns) for name, columns in self.columns.items()},
-            looks=self._looks,
+            looks=self.findings.look,
             start=self.reference,
-            names=tuple(batch.name for batch in ledger.batches),
-            places=np.array([batch.place for batch in ledger.batches], dtype=np.int64),
+            names=ledger.names,
+            places=ledger.places,
             sums=ledger.sums,
             signed=ledger.signed,
-            others=tuple(dict(batch.others) for batch in ledger.batches),
+            others=ledger.others,
             alarms=self.alarms,
         )
         with atomic_file(Path(path)) as file:
@@ -388,20 +374,18 @@ class FairnessMonitor(RefusesOldNames):
         except ModelFileError as error:
             words = str(error).replace("model file", "file of a watch").replace("model", "watch")
             raise ModelFileError(f"{path} cannot be loaded: {words}") from None
-        monitor.reference, monitor.alarms, monitor._looks = state.start, state.alarms, state.looks
-        monitor.columns = {name: list(columns) for name, columns in state.columns.items()}
-        each = zip(state.names, state.places.tolist(), state.sums, state.signed, state.others, strict=True)
-        monitor._batches = {batch[0]: BatchSums(*batch) for batch in each}
-        return monitor
+        monitor.alarms, monitor.columns = state.alarms, {name: [*columns] for name, columns in state.columns.items()}
+        ledger = Ledger(state.names, state.places, state.sums, state.signed, state.others)
+        return monitor._begin(state.start, ledger, state.looks)
 
     @property
     def batches(self) -> tuple[str, ...]:
         """Names of the batches that were counted, in their order."""
-        return tuple(batch.name for batch in self.findings.ledger.batches)
+        return self.findings.ledger.names
 
     def __contains__(self, batch: str) -> bool:
         """Whether the watch began with a batch of this name, or has counted it."""
-        return batch in self._batches or (self.reference is not None and batch == self.reference.name)
+        return self.reference is not None and batch in (*self.findings.ledger.names, self.reference.name)
 
     @property
     def alarm(self) -> bool:
@@ -422,15 +406,15 @@ class FairnessMonitor(RefusesOldNames):
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What is known, in sentences: the promise, then what else has changed."""
+        """Findings, in sentences: on the promise, then on other changes."""
         return text.verdict(self)
 
-    @cached_property
+    @property
     def findings(self) -> Findings:
-        """All that follows from the sums; made anew after each batch."""
-        if self.reference is None:
+        """All figures of the watch, made anew after each batch."""
+        if self._findings is None:
             raise InputError("the watch has not begun; call start() or update() first")
-        return Findings(self.reference, Ledger(self._batches, len(self.reference.labels)), self.settings, self._looks)
+        return self._findings
 
     def to_frame(self) -> pd.DataFrame:
         """One row per group: rows, share and flag rate; the gap of ranks to the group that is furthest away.
@@ -438,8 +422,8 @@ class FairnessMonitor(RefusesOldNames):
         Gap, flag rate and their intervals are of all batches, or of the start before there is any.
         """
         findings = self.findings
-        counts, n, labels = findings.reference.counts, findings.ledger.total("counts"), findings.reference.labels
-        now = n if len(findings.ledger.places) else counts.astype(float)
+        counts, n, labels = findings.reference.counts, findings.ledger.total["counts"], findings.reference.labels
+        now = n if findings.ledger.names else counts.astype(float)
         (gap, low, high), (least, most) = findings.gaps, findings.promised
         rate, rate_low, rate_high = findings.flag_rates
         turned = [
@@ -463,17 +447,15 @@ class FairnessMonitor(RefusesOldNames):
         The gap is to the group that is furthest away now.
         """
         findings = self.findings
-        labels, until = findings.reference.labels, findings.ledger.contrast("ranks").until()
+        labels, ledger, rows = findings.reference.labels, findings.ledger, []
+        until = ledger.contrast("ranks").until()
         low, high = until.interval(0.5 * findings.level)
-        n, ranks, flagged = (
-            findings.ledger.by_place(findings.ledger.column(name)) for name in ("counts", "ranks", "flagged")
-        )
-        rows = []
-        for p in range(len(findings.ledger.places)):
+        n, ranks, flagged = (ledger.by_place(ledger.columns[name]) for name in ("counts", "ranks", "flagged"))
+        for p in range(len(ledger.distinct)):
             for g, (h, q, s) in enumerate(findings.farthest):
                 size, ends = n[p, g] or np.nan, sorted((s * low[p, q], s * high[p, q]))
                 rows.append({
-                    "batch": findings.ledger.names(p), "group": labels[g], "rows": int(n[p, g]),
+                    "batch": ledger.names_at(p), "group": labels[g], "rows": int(n[p, g]),
                     "mean_rank": ranks[p, g] / size, "flag_rate": flagged[p, g] / size,
                     "against": labels[h], "gap": s * until.mean[p, q], "low": ends[0], "high": ends[1],
                 })  # fmt: skip
@@ -483,7 +465,7 @@ class FairnessMonitor(RefusesOldNames):
         """Everything but the history, of types that JSON has."""
         return {
             "settings": asdict(self.settings),
-            "batches": len(self._batches),
+            "batches": len(self.batches),
             "alarm": self.alarm,
             "kept": self.kept,
             "alarms": [asdict(alarm) for alarm in self.alarms],
@@ -495,17 +477,19 @@ class FairnessMonitor(RefusesOldNames):
     def __repr__(self) -> str:
         return text.watch_text(self) if self.reference is not None else "FairnessMonitor(), not begun"
 
-    def _look(self) -> Self:
-        """See what the sums say now; an alarm stays."""
-        self._looks += 1
-        self._forget()
-        for alarm in self.findings.alarms():
+    def _begin(self, start: Baseline, ledger: Ledger | None = None, look: int = 0) -> Self:
+        """Set the start, with batches that were counted before."""
+        batches = Ledger.empty(len(start.labels)) if ledger is None else ledger
+        self.reference, self._findings = start, Findings(start, batches, self.settings, look)
+        return self
+
+    def _look(self, ledger: Ledger) -> Self:
+        """Make the figures of all batches; an alarm stays."""
+        self._findings = Findings(self.findings.reference, ledger, self.settings, self.findings.look + 1)
+        for alarm in self._findings.alarms():
             named = {name for a in self.alarms if a.promise == alarm.promise for name in (a.group, a.than)}
             self.alarms += () if {alarm.group, alarm.than} & named else (alarm,)
         return self
-
-    def _forget(self) -> None:
-        self.__dict__.pop("findings", None)
 
 
 def _read_scores(scores: Any, sensitive_features: Any) -> FloatArray:
@@ -518,7 +502,7 @@ def _read_scores(scores: Any, sensitive_features: Any) -> FloatArray:
 
 
 def _read_persons(person: Any, scores: Any, n_rows: int) -> Persons:
-    """Who each row is of: codes, and names as text."""
+    """Persons of the rows: codes, and names as text."""
     column = pd.Series(aligned(person, "person", scores, n_rows)).reset_index(drop=True)
     if column.isna().any():
         raise InputError(
@@ -527,15 +511,6 @@ def _read_persons(person: Any, scores: Any, n_rows: int) -> Persons:
         )  # fmt: skip
     codes, names = pd.factorize(np.array([str(value) for value in column], dtype=object))
     return codes, list(names)
-
-
-def _read_codes(
-    sensitive_features: Any, n_rows: int, labels: tuple[str, ...], settings: WatchSettings
-) -> tuple[IntArray, dict[str, int]]:
-    """The place of each row's group in ``labels``, -1 for others; and how many rows of which others, "" for none."""
-    matched = match_groups(sensitive_features, n_rows, labels, unknown=settings.unknown, unseen="ignore")
-    missing = int((matched.codes < 0).sum()) - sum(matched.left_out.values())
-    return matched.codes, ({"": missing} if missing else {}) | matched.left_out
 
 
 def _large_enough(
@@ -585,7 +560,7 @@ def _least_ratio(flagged: BoolArray, codes: IntArray, z: float) -> float:
     """The least ratio of flag rates within ``z`` standard errors, on the log scale, of one that was found."""
     n, k = np.bincount(codes), np.bincount(codes, weights=flagged) + 0.5  # half a row: a rate of 0 has no logarithm
     rate, noise = np.log(k / (n + 1.0)), 1.0 / k - 1.0 / (n + 1.0)
-    first, second = pairs_of(len(n))
+    first, second = np.triu_indices(len(n), 1)
     far = np.abs(rate[first] - rate[second]) + z * np.sqrt(noise[first] + noise[second])
     return float(np.exp(-far.max()))
 

@@ -1,11 +1,12 @@
-"""A watch in words: what is known about the promise, and what else has changed."""
+"""A watch in words: whether the promise is kept, and other changes."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenout.auditing.text import number, shown
+from evenout.auditing.text import number, percents, shown
 from evenout.watching.ledger import FEWEST, Alarm, Shift
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _MOST = 12  # groups in the table; all are in to_frame()
 def watch_text(monitor: "FairnessMonitor") -> str:
     """The whole text: groups, then what is known."""
     findings = monitor.findings
-    n, batches, start = int(findings.ledger.total("counts").sum()), len(findings.ledger.batches), findings.reference
+    n, batches, start = int(findings.ledger.total["counts"].sum()), len(monitor.batches), findings.reference
     if batches:
         head = f"Watch over {batches:,} batches, {n:,} rows in {len(start.labels)} groups"
     else:
@@ -32,7 +33,7 @@ def watch_text(monitor: "FairnessMonitor") -> str:
 def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
     """Sentences: the promises about ranks and flags, scores, mix, rows that are not compared, what the rate needs."""
     findings, ratio = monitor.findings, monitor.settings.flag_rate_ratio
-    if not findings.ledger.batches:
+    if not monitor.batches:
         said = [f"No batch has been counted yet. Promised is {_promised(monitor)}."]
         said += [] if ratio is None else [f"Promised is a ratio of flag rates of {number(ratio)}, too."]
         if monitor.settings.tolerance == 0:
@@ -40,7 +41,11 @@ def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
         return (*said, *_others(monitor, findings.reference.left_out), _condition(monitor))
     alarmed = {alarm.promise for alarm in monitor.alarms}
     said = [_alarm(alarm, monitor) for alarm in monitor.alarms]
-    said += [] if "ranks" in alarmed or monitor.settings.tolerance == 1 else [_ranks(monitor)]
+    if "ranks" not in alarmed and monitor.settings.tolerance != 1:
+        said.append(
+            f"Ranks: {_KEPT[findings.kept('ranks')]}. The largest gap of mean ranks, over all batches, is "
+            f"between {' and '.join(map(number, monitor.interval))}; promised is {_promised(monitor)}."
+        )
     said += [] if ratio is None or "flags" in alarmed else [_flags(monitor, ratio)]
     said.append(_scores(findings.shifts("ranks"), even="ranks" not in alarmed))
     if flagged := _often(findings.shifts("flagged"), figures=True):
@@ -49,11 +54,11 @@ def verdict(monitor: "FairnessMonitor") -> tuple[str, ...]:
         said.append(f"The mix of groups has changed, which is no gap between them: {mixed}.")
     elif findings.mix:
         said.append("No change in the mix of groups can be told from noise.")
-    return (*said, *_others(monitor, findings.others), _condition(monitor))
+    return (*said, *_others(monitor, sum(map(Counter, findings.ledger.others), Counter())), _condition(monitor))
 
 
 def _promised(monitor: "FairnessMonitor") -> str:
-    """What was promised about ranks."""
+    """The promise about ranks."""
     given, (low, high) = monitor.settings.tolerance, monitor.findings.promised
     if given == "start":
         return f"no larger gap than at the start, up to its sampling noise ({number(max(-low.min(), high.max()))})"
@@ -77,14 +82,6 @@ def _alarm(alarm: Alarm, monitor: "FairnessMonitor") -> str:
     return (
         f"ALARM: {group} {what} than {than}, by {number(alarm.low)} to {number(alarm.high)} on average since {since}. "
         f"It began {began}, and is known since {raised}. Promised was {promised}."
-    )
-
-
-def _ranks(monitor: "FairnessMonitor") -> str:
-    low, high = monitor.interval
-    return (
-        f"Ranks: {_KEPT[monitor.findings.kept('ranks')]}. The largest gap of mean ranks, over all batches, is "
-        f"between {number(low)} and {number(high)}; promised is {_promised(monitor)}."
     )
 
 
@@ -143,8 +140,7 @@ def _condition(monitor: "FairnessMonitor") -> str:
 
 def _groups(monitor: "FairnessMonitor") -> list[str]:
     frame = monitor.to_frame()
-    begun = bool(monitor.findings.ledger.batches)
-    frame = frame.assign(rows=frame["rows"] if begun else monitor.findings.reference.counts)
+    frame = frame.assign(rows=frame["rows"] if monitor.batches else monitor.findings.reference.counts)
     frame = frame.sort_values("rows", ascending=False, kind="stable")
     width = min(max(len(shown(name)) for name in (*frame["group"], "against")), _WIDTH)
     lines = [
@@ -155,7 +151,7 @@ def _groups(monitor: "FairnessMonitor") -> list[str]:
         known = not np.isnan(row.gap)
         gap, ends = (f"{row.gap:.3f}", f"{row.low:.3f} to {row.high:.3f}") if known else ("-", "-")
         rate = "-" if np.isnan(row.flag_rate) else f"{row.flag_rate:.1%}"
-        flags = "" if np.isnan(row.flag_low) else f"{row.flag_low:.1%} to {row.flag_high:.1%}"
+        flags = percents(row.flag_low, row.flag_high)
         promised = (
             "0" if row.promised_low == row.promised_high else f"{row.promised_low:.3f} to {row.promised_high:.3f}"
         )
