@@ -10,7 +10,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from types import FrameType
 from typing import Any, ClassVar, Protocol, TextIO
 
@@ -32,46 +31,12 @@ class Failure(click.ClickException):
     exit_code = 2
 
 
-_COMMANDS = {  # what each does, and the module that it is loaded from when it is called
-    "fit": ("fit", "Fit a fair model on a file or a bundled data set."),
-    "score": ("score", "Score new rows with a fitted model."),
-    "repair": ("repair", "Even out a finished score, of any model."),
-    "explain": ("score", "Say why a row stands out, and what fairness changed."),
-    "audit": ("audit", "Measure any score for gaps between groups."),
-    "watch": ("watch", "Watch a score in use, batch after batch."),
-    "plan": ("plan", "List whom to look into next, some of them by chance."),
-    "estimate": ("plan", "Say what a plan's outcomes tell: found, missed, by group."),
-    "app": ("app", "Open a local page, for people who do not program."),
-    "reproduce": ("reproduce", "Rerun the paper's experiments and judge its claims."),
-}
-
-
 class Commands(click.Group):
-    """Commands that are loaded when called, and whose wrong options end in one line instead of a usage summary."""
+    """Commands in the order of their definition, whose wrong options end in one line instead of a usage summary."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """See `click.Group.list_commands`."""
-        return [*_COMMANDS]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """See `click.Group.get_command`."""
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = getattr(import_module(f"evenout.cli.{_COMMANDS[cmd_name][0]}"), cmd_name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """See `click.Group.format_commands`; no command is loaded for its one line."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """See `click.Group.shell_complete`; the same for its one line."""
-        from click.shell_completion import CompletionItem
-
-        names = [name for name in _COMMANDS if name.startswith(incomplete)]
-        found = [CompletionItem(name, help=_COMMANDS[name][1]) for name in names]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        return [*self.commands]
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:
         """See `click.Command.make_context`."""
