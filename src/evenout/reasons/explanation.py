@@ -152,36 +152,25 @@ class Explanation:
     def text(self, row: int, feature: int, earlier: list[int] | None = None) -> str:
         """One feature of a row, in words; ``earlier`` are the features that were named before."""
         if feature == len(self.words.features.names):
-            return self._resemblance_text(row)
-        parts, beside = self.parts.parts[row, feature], self.beside[row] if self.baseline == "alike" else None
+            return "for {}: {}".format(*self._resemblance(row))
+        beside = self.beside[row] if self.baseline == "alike" else None
         value = self.words.value(feature, self.values[row, feature], self.rows[row], beside, self._near(row))
-        return "; ".join([value, *self.words.notes(feature, parts, earlier or [])])
+        return "; ".join([value, *self.words.notes(feature, self.parts.parts[row, feature], earlier or [])])
 
     def _near(self, row: int) -> FloatArray | None:
         """The training rows most like a row, where it is held against these."""
         return None if self.similar is None else self.words.background.crowd[self.similar[row]]
 
-    @cached_property
-    def _most(self) -> tuple[IntArray, FloatArray]:
-        assert self.resembling is not None
-        return self.resembling.most(self.fair_parts[:, -1])
-
-    def _resemblance_name(self, row: int) -> str:
-        """What a row gets something for."""
-        assert self.resembling is not None
-        group, likeness = (each[row] for each in self._most)
-        return f"{'not resembling' if likeness < 1.0 else 'resembling'} group {self.resembling.names[group]}"
-
-    def _resemblance_text(self, row: int) -> str:
-        """What a row gets for resembling a group, how much it does, and which features make that."""
-        assert self.resembling is not None
-        got, times = self.fair_parts[row, -1], self._most[1][row]
-        by = np.sign(got) * self.resembling.by_feature[row]
+    def _resemblance(self, row: int) -> tuple[str, str]:
+        """What a row gets something for; and how much it gets, how much it resembles the group, and by what."""
+        resembling, got, likeness = self.resembling, self.fair_parts[row, -1], self.values[row, -1]
+        assert resembling is not None
+        name = f"{'not resembling' if likeness < 1.0 else 'resembling'} group {resembling.names[resembling.most[row]]}"
+        by = np.sign(got) * resembling.by_feature[row]
         order = [int(j) for j in np.argsort(-by, kind="stable")[:3] if by[j] > LEAST * np.maximum(by, 0.0).sum()]
-        named = [f"{self.words.features.names[j]} {self.shown(row, j)}" for j in order]
-        made = f", by {', '.join(named)}" if named else ""
-        like = f"{times:.1f} times as much like it as {self.words.rows} in general"
-        return f"for {self._resemblance_name(row)}: {got:+.3f} ({like}{made})"
+        named = ", ".join(f"{self.words.features.names[j]} {self.shown(row, j)}" for j in order)
+        like = f"{likeness:.1f} times as much like it as {self.words.rows} in general"
+        return name, f"{got:+.3f} ({like}{', by ' if named else ''}{named})"
 
     def moves(self) -> "pd.DataFrame":
         """Why rows entered or left the flagged list: change, text; only those that did, indexed as the table."""
@@ -205,7 +194,7 @@ class Explanation:
         company = float(self.fair_typical[row] - self.base_typical[row])
         added = np.append(self.fair_parts[row] - self.base_parts[row], company)
         last = f"what all similar {self.words.rows} got" if self.baseline == "alike" else "a shift of all"
-        names = [*self.words.features.names, *([] if self.resembling is None else [self._resemblance_name(row)]), last]
+        names = [*self.words.features.names, *([] if self.resembling is None else [self._resemblance(row)[0]]), last]
         sign = {"entered": 1.0, "left": -1.0}.get(str(self.changes[row]), float(np.sign(added.sum())) or 1.0)
         most = [int(j) for j in np.argsort(-sign * added, kind="stable")[: self.n_reasons] if sign * added[j] >= 5e-4]
         named = ", ".join(f"{names[j]} ({added[j]:+.3f})" for j in most)
