@@ -8,7 +8,6 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
-from click.core import ParameterSource
 from joblib import effective_n_jobs
 from sklearn.pipeline import Pipeline
 
@@ -22,6 +21,7 @@ from evenout.cli.inputs import (
     refuse_two_roles,
     require_outside,
     require_sensitive,
+    was_given,
 )
 from evenout.cli.messages import Announce, progress
 from evenout.cli.options import OF_GROUPS, split_names
@@ -217,10 +217,9 @@ def repair_score(
 
 def _options_of_aware(options: dict[str, Any]) -> dict[str, Any]:
     """The options that `ScoreRepair` knows; any other is refused if it was given."""
-    context, known = click.get_current_context(), {*ScoreRepair().get_params(), *OF_GROUPS}
+    known = {*ScoreRepair().get_params(), *OF_GROUPS}
     for name in (*options, "given"):  # the repair itself refuses the other options of groups
-        given = context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)
-        if given and name not in known - {"bands"} | {"random_state"}:
+        if was_given(name) and name not in known - {"bands"} | {"random_state"}:
             raise ValueError(f"--aware does not go with --{name.replace('_', '-')}; leave one of them out")
     return {name: value for name, value in options.items() if name in known}
 

@@ -13,8 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pandas as pd
+from click.core import ParameterSource
 from sklearn.pipeline import Pipeline
 
 from evenout.cli.options import OF_GROUPS, split_names
@@ -271,9 +273,18 @@ def label_column(name: str, column: pd.Series, *, gaps: bool = False) -> Any:
     return read_outcomes(column, name=title) if gaps else read_labels(column, both=True, name=title).astype(int)
 
 
+def was_given(name: str) -> bool:
+    """Whether the user gave this option of the command that runs."""
+    return click.get_current_context().get_parameter_source(name) not in (None, ParameterSource.DEFAULT)
+
+
 def ensemble_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Turn options into arguments of the ensemble: those of groups into `Groups`, those of pairs into `Individual`."""
     rules = {name: options[name] for name in OF_GROUPS if name in options}
+    if "bands" in rules and was_given("bands") and not rules["continuous"]:
+        raise ValueError(
+            "--bands goes with --continuous, the protected columns that are numbers; name them, or leave --bands out"
+        )
     settings = {name: value for name, value in options.items() if name not in rules}
     settings |= {"groups": Groups(**rules)} if rules else {}
     if "pairs" in settings:
