@@ -22,6 +22,7 @@ from evenout.core.notions import Notion
 from evenout.core.registry import NOTIONS
 from evenout.core.types import FloatArray, IntArray
 from evenout.estimator import FairOutlierEnsemble
+from evenout.fitting.choose import DEFAULT_REDUCTION
 from evenout.groups.rules import Groups
 from evenout.metrics import average_precision, read_labels, roc_auc
 from evenout.outcome import (
@@ -221,9 +222,15 @@ def show_repair(summary: dict[str, Any], out: str, files: list[str]) -> None:
     elif summary["outcome"] is None and not summary["gap_detected"] and not summary["strength"]:
         sentences = ["No gap between groups can be told from noise: the scores are as they were."]
     elif summary["outcome"] is None:
-        gone = summary["bias_reduction"]
+        gone, asked = summary["bias_reduction"], summary["settings"]["bias_reduction"]
+        short = (
+            f", less than the {percent(DEFAULT_REDUCTION)} aimed at"
+            if asked is None and gone < DEFAULT_REDUCTION
+            else ""
+        )
+        removed = f"{percent(gone)} of the gap between mean scores is gone on unseen rows{short}."
         sentences = [
-            "" if math.isnan(gone) else f"{percent(gone)} of the gap between mean scores is gone on unseen rows.",
+            "" if math.isnan(gone) else removed,
             "Flag rates are those of this file. The group is used, and needed for new rows.",
         ]
     else:
