@@ -31,7 +31,11 @@ from evenout.cli.options import (
     trust_option,
 )
 
-_EXAMPLES = """
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""
 \b
 Examples:
   evenout fit credit
@@ -67,13 +71,7 @@ Completion of commands and options by the tab key:
   ~/.bashrc                   eval "$(_EVENOUT_COMPLETE=bash_source evenout)"
   ~/.zshrc                    eval "$(_EVENOUT_COMPLETE=zsh_source evenout)"
   ~/.config/fish/config.fish  _EVENOUT_COMPLETE=fish_source evenout | source
-"""
-
-
-@click.group(
-    cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=_EXAMPLES,
+""",
 )
 @click.version_option(evenout.__version__, prog_name="evenout")
 def main() -> None:
@@ -88,7 +86,10 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show ends no run
 
 
-_FIT_EXAMPLES = """
+@main.command(
+    cls=Sectioned,
+    short_help="Fit a fair model on a file or a bundled data set.",
+    epilog="""
 \b
 Examples:
   evenout fit credit
@@ -113,10 +114,8 @@ Examples:
       three reasons in words for each person who is flagged
   evenout fit people.csv.gz --sensitive sex --label fraud --json
       also AUC against known cases; figures as JSON
-"""
-
-
-@main.command(cls=Sectioned, epilog=_FIT_EXAMPLES, short_help="Fit a fair model on a file or a bundled data set.")
+""",
+)
 @click.argument("data")
 @sensitive_option
 @click.option("--probable", is_flag=True, help="The protected columns are probabilities, one column for each group.")
@@ -177,16 +176,16 @@ def fit(**options: Any) -> None:
         fit_data(warned, **options)
 
 
-_SCORE_EXAMPLES = """
+@main.command(
+    short_help="Score new rows with a fitted model.",
+    epilog="""
 \b
 Examples:
   evenout score evenout-out/model.skops new.csv --out new-scores.csv
   evenout score model.skops new.parquet --id person --out new-scores.csv
   evenout score model.skops new.csv --reasons 3 --out new-scores.csv
-"""
-
-
-@main.command(epilog=_SCORE_EXAMPLES, short_help="Score new rows with a fitted model.")
+""",
+)
 @click.argument("model", type=NonEmptyPath())
 @click.argument("file", type=NonEmptyPath())
 @click.option(
@@ -222,7 +221,9 @@ def score(**options: Any) -> None:
         score_data(**options)
 
 
-_REPAIR_EXAMPLES = """
+@main.command(
+    short_help="Even out a finished score, of any model.",
+    epilog="""
 \b
 Examples:
   evenout repair vendor.csv --score risk --sensitive sex --id person --out repaired
@@ -233,10 +234,8 @@ Examples:
       by the group itself, where the law allows that
   evenout score repaired/model.skops new.csv --id person --out new-scores.csv
       repair the scores of new rows
-"""
-
-
-@main.command(epilog=_REPAIR_EXAMPLES, short_help="Even out a finished score, of any model.")
+""",
+)
 @click.argument("file", type=NonEmptyPath())
 @click.option("--score", required=True, metavar="COL", help="Column with the score, higher = more outlying.")
 @columns_option("--sensitive", required=True, help="The protected group; several columns are crossed.")
@@ -269,7 +268,9 @@ def repair(**options: Any) -> None:
         repair_score(**options)
 
 
-_EXPLAIN_EXAMPLES = """
+@main.command(
+    short_help="Say why a row stands out, and what fairness changed.",
+    epilog="""
 \b
 Examples:
   evenout explain evenout-out/model.skops people.csv --person 17
@@ -278,10 +279,8 @@ Examples:
       two people by their ids
   evenout explain model.skops people.csv --person 17 --reasons 5 --baseline typical
       five reasons, beside the typical row of all
-"""
-
-
-@main.command(epilog=_EXPLAIN_EXAMPLES, short_help="Say why a row stands out, and what fairness changed.")
+""",
+)
 @click.argument("model", type=NonEmptyPath())
 @click.argument("file", type=NonEmptyPath())
 @id_option
@@ -310,7 +309,9 @@ def explain(**options: Any) -> None:
         explain_people(**options)
 
 
-_AUDIT_EXAMPLES = """
+@main.command(
+    short_help="Measure any score for gaps between groups.",
+    epilog="""
 \b
 Examples:
   evenout audit scores.csv --score fair_score --sensitive group
@@ -319,10 +320,8 @@ Examples:
   evenout audit june.csv --score decile --sensitive race --threshold 8
   evenout audit june.csv --score risk --sensitive sex,age --as hiring --as lending --page audit.html
   evenout audit a.csv --score risk --sensitive age,sex --continuous age
-"""
-
-
-@main.command(epilog=_AUDIT_EXAMPLES, short_help="Measure any score for gaps between groups.")
+""",
+)
 @click.argument("file", type=NonEmptyPath())
 @click.option("--score", required=True, metavar="COL", help="Column with the scores, higher = more outlying.")
 @columns_option("--sensitive", help="Protected columns.", required=True, callback=read_names)
@@ -390,7 +389,20 @@ def audit(**options: Any) -> None:
     click.echo(findings)
 
 
-_WATCH_EXAMPLES = """
+ALARM = 3  # exit status
+
+
+class _Tolerance(FiniteRange):
+    """A gap, or the word "start"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.FloatRange.convert`."""
+        return value if value == "start" else super().convert(value, param, ctx)
+
+
+@main.command(
+    short_help="Watch a score in use, batch after batch.",
+    epilog="""
 \b
 Examples:
   evenout watch batches/ --state watch.skops --score fair_score --sensitive sex --model fair/model.skops
@@ -404,21 +416,8 @@ Examples:
 
 \b
 Exit status: 0 no alarm, 3 alarm, 2 wrong input (one line says what), 1 interrupted.
-"""
-
-
-ALARM = 3  # exit status
-
-
-class _Tolerance(FiniteRange):
-    """A gap, or the word "start"."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See `click.FloatRange.convert`."""
-        return value if value == "start" else super().convert(value, param, ctx)
-
-
-@main.command(epilog=_WATCH_EXAMPLES, short_help="Watch a score in use, batch after batch.")
+""",
+)
 @click.argument("files", type=NonEmptyPath(), nargs=-1)
 @click.option("--state", required=True, type=NonEmptyPath(), metavar="FILE", help="What has been counted so far.")
 @click.option(
@@ -480,17 +479,17 @@ def watch(**options: Any) -> None:
     click.get_current_context().exit(ALARM if alarm else 0)
 
 
-_PLAN_EXAMPLES = """
+@main.command(
+    short_help="List whom to look into next, some of them by chance.",
+    epilog="""
 \b
 Examples:
   evenout plan fair/model.skops week.csv --id person --budget 200 --explore 0.1 --out plan.csv
       180 people by score, 20 by chance; plan.csv has them first
   evenout estimate plan.csv --outcome fraud --sensitive sex
       once the column fraud has been filled in
-"""
-
-
-@main.command(epilog=_PLAN_EXAMPLES, short_help="List whom to look into next, some of them by chance.")
+""",
+)
 @click.argument("model", type=NonEmptyPath())
 @click.argument("file", type=NonEmptyPath())
 @click.option("--budget", type=click.IntRange(1), default=200, show_default=True, metavar="ROWS", help="Looks in all.")
@@ -519,17 +518,17 @@ def plan(**options: Any) -> None:
         plan_looks(**options)
 
 
-_ESTIMATE_EXAMPLES = """
+@main.command(
+    short_help="Say what a plan's outcomes tell: found, missed, by group.",
+    epilog="""
 \b
 Examples:
   evenout estimate plan.csv --outcome fraud --sensitive sex
       outcomes were written into plan.csv
   evenout estimate plan.csv --outcomes done.csv --outcome fraud --id person
       they are in a file of their own, by the ids of the plan
-"""
-
-
-@main.command(epilog=_ESTIMATE_EXAMPLES, short_help="Say what a plan's outcomes tell: found, missed, by group.")
+""",
+)
 @click.argument("plan_file", metavar="PLAN", type=NonEmptyPath())
 @click.option("--outcome", required=True, metavar="COL", help="Column with 1 for an outlier, 0 for none, or nothing.")
 @click.option(
@@ -596,7 +595,9 @@ def app(file: Path | None, port: int, host: str, no_browser: bool, max_size: int
         serve(file, host=host, port=port, browser=not no_browser, most_bytes=max_size * 10**6, tell=click.echo)
 
 
-_REPRODUCE_EXAMPLES = """
+@main.command(
+    short_help="Rerun the paper's experiments and judge its claims.",
+    epilog="""
 \b
 Examples:
   evenout reproduce
@@ -604,10 +605,8 @@ Examples:
   evenout reproduce --quick
       three small data sets, two repeats
   evenout reproduce --datasets communities,german --repeats 10 --out two
-"""
-
-
-@main.command(epilog=_REPRODUCE_EXAMPLES, short_help="Rerun the paper's experiments and judge its claims.")
+""",
+)
 @click.option("--datasets", metavar="NAMES", help="Names of the paper's data sets, with commas.  [default: all eight]")
 @click.option(
     "--out", type=NonEmptyPath(), default=Path("results"), show_default=True, metavar="FOLDER",
@@ -631,9 +630,12 @@ def reproduce(datasets: str | None, out: Path, repeats: int, random_state: int, 
         from evenout.cli.show import show_claims
         from evenout.reproduce import reproduce as run
 
+        def show(label: str, done: int, total: int) -> None:
+            step(label, total)(done)
+
         names = None if datasets is None else split_names([datasets])
         results = run(
             out, datasets=names, repeats=repeats, seed=random_state, quick=quick, n_threads=effective_n_jobs(-1),
-            progress=lambda label, done, total: step(label, total)(done),
+            progress=show,
         )  # fmt: skip
     show_claims(results)

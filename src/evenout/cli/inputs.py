@@ -1,4 +1,4 @@
-"""What commands read: bundled data sets, files whose columns have roles, and saved models with the rows they score."""
+"""Inputs of commands: bundled data sets, files whose columns have roles, saved models and the rows they score."""
 
 import glob
 import os
@@ -374,7 +374,7 @@ class SavedModel:
         names = getattr(self.model, "feature_names_in_", [])
         return number_columns(frame, names) if self.table is None else self.table.transform(frame)
 
-    def scores(self, frame: pd.DataFrame, rows: Any, done: Callable[[int], None]) -> FloatArray:
+    def scores(self, frame: pd.DataFrame, rows: Any, done: Callable[[int], object]) -> FloatArray:
         """Scores of the rows, a batch after the other; ``rows`` are encoded, and ``done`` counts them."""
         groups, given = self.groups(frame), score_column(self.score, frame) if self.score else None
         score, scores = self.model.outlier_scores if given is None else self.model.transform, []

@@ -145,7 +145,7 @@ def _plain_settings(model: Any) -> dict[str, Any]:
 
 
 def _moved(base: FloatArray, fair: FloatArray, contamination: float) -> dict[str, Any]:
-    """How far a fair score is from the base score, in ranks and in flags."""
+    """Distance of the fair score from the base score, in ranks and in flags."""
     before, after = (scores > flag_threshold(scores, contamination) for scores in (base, fair))
     varies = np.ptp(base) > 0 and np.ptp(fair) > 0  # or there is no correlation
     return {
@@ -156,7 +156,7 @@ def _moved(base: FloatArray, fair: FloatArray, contamination: float) -> dict[str
 
 
 def _detection(labels: Any, base: FloatArray, fair: FloatArray, contamination: float) -> dict[str, BeforeAfter | None]:
-    """How well known outliers are found before and after; None without labels."""
+    """Measures of how well known outliers are found, before and after; None without labels."""
 
     def precision(outlier: Any, scores: FloatArray) -> float:
         flagged = scores > flag_threshold(scores, contamination)

@@ -247,7 +247,7 @@ _NUMBERS = 2**21  # held at a time
 
 @dataclass(frozen=True)
 class Resembling:
-    """What the fair score takes off or adds for resembling groups; a row that tells nothing of its group gets 0.
+    """Corrections of the fair score for resembling groups; a row that tells nothing of its group gets 0.
 
     ``likeness`` (m, G) is how much each row resembles each of the groups, 1 where it tells nothing; ``added`` (m, G)
     what each row gets for that; ``by_feature`` (m, p) what each feature adds to the sum of that, beside the typical row
@@ -259,11 +259,6 @@ class Resembling:
     added: FloatArray
     by_feature: FloatArray
     most: IntArray
-
-    @property
-    def likeness_of_most(self) -> FloatArray:
-        """How much each row resembles the group that it gets most for, shape (m,)."""
-        return self.likeness[np.arange(len(self.most)), self.most]
 
 
 @dataclass(frozen=True)
@@ -393,7 +388,7 @@ class Attribution:
         return mixed + begin + gap * (self.orders.taken @ share)
 
     def _resembling(self, X: FloatArray, weights: FloatArray) -> FloatArray:
-        """What each feature adds to what rows get for resembling groups, beside the typical row of all, shape (m, p).
+        """Parts of the features in what rows get for resembling groups, beside the typical row of all, shape (m, p).
 
         The rows most like a row resemble the same groups, so beside these nothing would be told.
         """

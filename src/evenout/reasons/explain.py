@@ -3,10 +3,11 @@
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import pandas as pd
 from joblib import effective_n_jobs
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,13 +17,8 @@ from evenout.out_of_core.engines import Engine, Partition, PartitionRows, Staged
 from evenout.reasons.attribution import Attribution, draw_orders, similar_rows, typical_rows
 from evenout.reasons.explanation import CHANGES, Explanation
 from evenout.reasons.words import Features, ReasonWords
+from evenout.tables.encoder import TableEncoder
 from evenout.tables.rows import column_names, new_rows
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from evenout.tables.encoder import TableEncoder
-
 
 BASELINES = ("alike", "typical")
 
@@ -33,7 +29,7 @@ def explain(
     n_reasons: int = 3,
     *,
     baseline: str = "alike",
-    table: "TableEncoder | None" = None,
+    table: TableEncoder | None = None,
     sensitive_features: Any = None,
     rows: str = "rows",
 ) -> Explanation:
@@ -62,8 +58,6 @@ def explain(
     >>> from evenout.reasons import explain
     >>> explain(make_pipeline(TableEncoder(), model), table).to_frame()  # doctest: +SKIP
     """
-    from evenout.tables.encoder import TableEncoder
-
     *before, ensemble = [step for _, step in getattr(model, "steps", [("", model)])]
     check_is_fitted(ensemble)
     frame = names = None
@@ -86,15 +80,13 @@ def explain_rows(
     n_reasons: int,
     *,
     baseline: str = "alike",
-    table: "TableEncoder | None" = None,
-    frame: "pd.DataFrame | None" = None,
+    table: TableEncoder | None = None,
+    frame: pd.DataFrame | None = None,
     sensitive_features: Any = None,
     rows: str = "rows",
     names: Any = None,
 ) -> Explanation:
     """Explain encoded rows; ``frame`` is what they were encoded from, where that is at hand."""
-    import pandas as pd
-
     result = ensemble._result
     if result.background is None:
         raise InputError("this model was saved before reasons were kept; fit it anew, and save it")
@@ -115,7 +107,8 @@ def explain_rows(
     parts = split.split(array, typical, sensitive_features=sensitive_features, n_threads=threads)
     values = features.shown(array, frame)
     if parts.resembling is not None:
-        values = np.column_stack([values, parts.resembling.likeness_of_most.astype(object)])
+        likeness = np.take_along_axis(parts.resembling.likeness, parts.resembling.most[:, None], axis=1)
+        values = np.column_stack([values, likeness.astype(object)])
     return Explanation(
         words=ReasonWords(background, features, rows),
         parts=parts,
@@ -136,18 +129,16 @@ def reason_columns(
     rows: Any,
     n_reasons: int,
     *,
-    table: "TableEncoder | None" = None,
-    frame: "pd.DataFrame | None" = None,
+    table: TableEncoder | None = None,
+    frame: pd.DataFrame | None = None,
     sensitive_features: Any = None,
     everybody: bool = False,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Columns ``change``, ``reason_1``, ... of all rows; reasons are empty where neither score flags the row.
 
     With ``everybody`` every row has reasons; the first one says so where nothing stands out. ``rows`` (m, d) are
     encoded, by ``table`` from ``frame`` if these are at hand; ``sensitive_features`` are for detectors that use them.
     """
-    import pandas as pd
-
     given = {"sensitive_features": sensitive_features}
     before = ensemble.base_scores(rows, **given) > ensemble._result.base_threshold
     after = ensemble.outlier_scores(rows, **given) > ensemble._result.threshold
@@ -168,8 +159,6 @@ def explain_collection(
     ensemble: Any, X: Any, n_reasons: int = 3, *, sensitive_features: Any = None, **settings: Any
 ) -> Any:
     """Explain a Dask collection lazily: ``ensemble.explain(...).to_frame()`` as a Dask frame."""
-    import pandas as pd
-
     kinds = {"rank": int, "feature": object, "value": float, "base_part": float, "fair_part": float, "text": object}
     meta = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
     return frame_collection(partial(_frame_of, ensemble, n_reasons, settings), X, meta, sensitive_features)
@@ -177,7 +166,7 @@ def explain_collection(
 
 def _frame_of(
     ensemble: Any, n_reasons: int, settings: dict[str, Any], X: Any, sensitive_features: Any = None
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     frame = ensemble.explain(X, n_reasons, sensitive_features=sensitive_features, **settings).to_frame()
     return frame.astype({"value": float})
 
@@ -188,7 +177,7 @@ def explain_partitions(
     n_reasons: int,
     to: Path,
     *,
-    table: "TableEncoder | None" = None,
+    table: TableEncoder | None = None,
     everybody: bool = False,
 ) -> int:
     """Write the reasons of an engine's flagged rows, or of all rows; return how many rows these are.
@@ -208,8 +197,6 @@ def _read_part(part: Partition, *shared: Any) -> tuple[Partition, PartitionRows]
 def _explain_part(
     ready: tuple[Partition, PartitionRows], model: tuple[Any, Any], n_reasons: int, to: Path, everybody: bool
 ) -> int:
-    import pandas as pd
-
     (part, rows), (ensemble, table) = ready, model
     if not len(rows.X):
         return 0

@@ -3,19 +3,16 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.detectors.units import feature_labels
 from evenout.fitting.result import SHARES, Background, guessed_share
 from evenout.tables.columns import Categories, Dates, Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from evenout.tables.encoder import TableEncoder
+from evenout.tables.encoder import TableEncoder
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class Features:
         return cls(labels, np.arange(d), ("numbers",) * d, labels)
 
     @classmethod
-    def of_table(cls, table: "TableEncoder") -> "Features":
+    def of_table(cls, table: TableEncoder) -> "Features":
         """Of the columns that an encoder has learnt, in the order of the encoded ones."""
         columns = table.encoded_columns
         player = np.repeat(np.arange(len(columns)), [len(column.features) for column in columns])
@@ -51,8 +48,8 @@ class Features:
         """The encoded columns of a feature."""
         return np.flatnonzero(self.player == feature)
 
-    def shown(self, rows: FloatArray, frame: "pd.DataFrame | None" = None) -> AnyArray:
-        """What stands in the table, shape (m, p), as objects: numbers, text, dates, or None where nothing stands.
+    def shown(self, rows: FloatArray, frame: pd.DataFrame | None = None) -> AnyArray:
+        """Values of the table, shape (m, p), as objects: numbers, text, dates, or None where one is missing.
 
         From encoded rows (m, d), and better from the frame that they were encoded from.
         """
@@ -66,10 +63,8 @@ class Features:
         )
 
 
-def _shown_column(column: Numbers | Dates | Categories, encoded: FloatArray, given: "pd.Series | None") -> AnyArray:
-    """What stands in one column of a table, from its encoded columns (m, c), or as given; None where nothing stands."""
-    import pandas as pd
-
+def _shown_column(column: Numbers | Dates | Categories, encoded: FloatArray, given: pd.Series | None) -> AnyArray:
+    """Values of one column of a table, from its encoded columns (m, c) or as given; None where one is missing."""
     if isinstance(column, Categories):
         place = np.where(encoded.any(axis=1), encoded.argmax(axis=1), -1)
         shown = np.array([*column.values, "no known value"], dtype=object)[place]
@@ -208,7 +203,7 @@ class ReasonWords:
         return rare
 
     def _among(self, values: FloatArray, value: float, feature: int, words: tuple[str, str]) -> tuple[float, str]:
-        """How many of some rows are on the other side of a value, or have another category."""
+        """Share of some rows on the other side of a value, or with another category; and in words."""
         if self.features.kinds[feature] == "categories":
             other = int((values != value).sum())
             return other / len(values), f"unlike {other} of"
@@ -240,7 +235,7 @@ class ReasonWords:
         return order, np.take_along_axis(self.background.crowd, order, axis=0)
 
     def notes(self, feature: int, parts: FloatArray, earlier: list[int]) -> list[str]:
-        """What else must be said of a reason: parts (2,) in base and fair score, and the reasons named before it."""
+        """Notes to a reason, from its parts (2,) in base and fair score and the reasons named before it."""
         said, (base, fair) = [], parts
         if fair > _MOSTLY * max(base, 0.0):
             said.append("counts mostly because of fairness")

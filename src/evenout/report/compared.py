@@ -1,4 +1,4 @@
-"""Whom a fit compares, where that is more than groups: strata, numbers such as age, each attribute by itself."""
+"""A section on comparisons beyond plain groups: strata, numbers such as age, each attribute by itself."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 10, 34
 
 @dataclass(frozen=True)
 class StratumLine:
-    """How far a group's mean is from that of all people, in standard deviations of the score.
+    """Distance of a group's mean from that of all people, in standard deviations of the score.
 
     ``explained`` is the part that goes with the columns that may justify a difference, ``within`` the rest; ``now`` is
     that rest after.
@@ -51,7 +51,7 @@ class CurvePair:
 
 @dataclass(frozen=True)
 class Compared:
-    """Whom the fit compares, in words, and what comes of it for each attribute, within strata, along a number."""
+    """The comparisons of a fit in words, and their results for each attribute, within strata and along a number."""
 
     words: tuple[str, ...]
     judged_on: str
@@ -130,7 +130,7 @@ def _curves(before: Mapping[str, AuditResult], after: Mapping[str, AuditResult])
 
 
 def _strata(before: Mapping[str, AuditResult], after: Mapping[str, AuditResult]) -> tuple[StratumLine, ...]:
-    """How far each group's mean is from that of all, and how much of it goes with strata."""
+    """Distances of the groups' means from that of all, and the parts that go with strata."""
     lines = []
     for name, result in before.items():
         for group in result.group_names:

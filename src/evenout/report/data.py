@@ -49,7 +49,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Moves:
-    """Who crosses the line between flagged and not flagged, against the base ensemble.
+    """People who cross the line between flagged and not flagged, against the base ensemble.
 
     ``listed`` holds places in the report's ``people``, ``ranks`` the rank that each of them has now.
     """
@@ -114,7 +114,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the page comes from; ``versions`` and ``settings`` as pairs of name and value."""
+    """Origin of the page; ``versions`` and ``settings`` are pairs of name and value."""
 
     date: str
     versions: tuple[tuple[str, str], ...]

@@ -241,7 +241,7 @@ def render(data: ReportData) -> str:
 
 
 def _payload(data: ReportData, steps: list[dict[str, Any]]) -> Any:
-    """What the page's script reads, the numbers for the charts and the words of every step, as JSON.
+    """The data of the page's script as JSON: numbers for the charts, and the words of every step.
 
     It can stand inside a script element: no character in it means anything to HTML.
     """

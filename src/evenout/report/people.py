@@ -84,7 +84,7 @@ class People:
         return tuple(map(Group, names, self._ranges(*self._guarded_sizes)))
 
     def flagged(self, scores: FloatArray) -> BoolArray:
-        """Who is flagged by a score."""
+        """Whether each person is flagged by a score, shape (n,)."""
         return scores > flag_threshold(scores, self.contamination)
 
     def means(self, values: FloatArray) -> FloatArray:
@@ -99,7 +99,7 @@ class People:
     def measured(
         self, scores: FloatArray, outlier: BoolArray | None, biases: tuple[float, float, float, float]
     ) -> tuple[Score, BoolArray]:
-        """What is shown of one score, and whom it flags.
+        """Measure one score as the page shows it; also whom it flags.
 
         ``outlier`` (n,) marks known outliers; ``biases`` are the bias on unseen rows, the ends of its interval, and the
         bias on training rows.
@@ -173,7 +173,7 @@ def shortened(text: object) -> str:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the sections of a page are collected from.
+    """The input of the sections of a page.
 
     ``scores`` are those before and after fairness, ``used`` the groups of the rows where detectors use them, ``name``
     gives the id of a row, and ``reasons`` is how many of them each person gets; the rest is as in `write_report`.
