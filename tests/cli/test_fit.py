@@ -124,7 +124,7 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
         "random_state": 7,
         "n_jobs": 1,
     }
-    rules = {"continuous": [], "bands": 4, "cross": True, "min_size": 20, "small": "merge", "unknown": "ignore"}
+    rules = {"continuous": [], "cross": True, "min_size": 20, "small": "merge", "unknown": "ignore"}
     similar = {"length_scale": "median:0.5", "pairs": "sampled"}
     words = {"fairness": "demographic_parity,individual=2", "continuous": "", "cross": "yes"}
     options = []
@@ -134,7 +134,7 @@ def test_options_reach_every_argument_of_the_ensemble(people, run):
     result = run("fit", "p.csv.gz", "--sensitive", "sex", "--drop", "person", *options, "--json")
     assert result.exit_code == 0, result.stderr
     summary = json.loads(result.stdout)
-    settings["groups"] = rules
+    settings["groups"] = rules | {"bands": 5}
     settings["fairness"] = {
         "demographic_parity": 1.0,
         "Individual(length_scale=('median', 0.5), pairs='sampled')": 2.0,

@@ -1,11 +1,19 @@
 """Options that take columns add up when they are repeated; options that take one value must be given once."""
 
 import json
+from inspect import signature
 
 import pandas as pd
 import pytest
 
-from evenout.cli.options import split_names
+from evenout import FairOutlierEnsemble, Groups, Individual
+from evenout.cli.commands import fit
+from evenout.cli.options import OF_GROUPS, split_names
+from evenout.core.base_score import COMBINATIONS, SCALINGS
+from evenout.core.pairwise import METHODS
+from evenout.core.registry import NOTIONS
+from evenout.detectors.pool import POOLS
+from evenout.fitting.settings import CORRECTIONS
 
 FAST = ("--alpha", "2", "--quiet")
 
@@ -72,3 +80,21 @@ def test_a_protected_column_cannot_be_kept(run, people, tmp_path):
         result = run("fit", data, "--sensitive", "sex", "--keep", "sex")
         assert (result.exit_code, result.stdout) == (2, "")
         assert "column 'sex' is given as --sensitive and as --keep; choose one" in result.stderr
+
+
+def test_defaults_and_choices_are_those_of_the_library():
+    options = {option.name: option for option in fit.params}
+    written = {"cross": "yes", "length_scale": "median:0.1", "random_state": 0, "n_jobs": -1}
+    for takes in (FairOutlierEnsemble, Groups, Individual):
+        for name, parameter in signature(takes).parameters.items():
+            if name != "groups":
+                assert options[name].default == written.get(name, parameter.default), name
+    assert tuple(signature(Groups).parameters) == OF_GROUPS
+    choices = {
+        "combination": COMBINATIONS, "scaling": SCALINGS, "pairs": METHODS, "detectors": POOLS,
+        "correction": CORRECTIONS,
+    }  # fmt: skip
+    for name, words in choices.items():
+        assert tuple(options[name].type.choices) == tuple(words), name
+    aims = "; ".join(f"{name}, {notion.option}" for name, notion in NOTIONS.items())
+    assert f"What is made fair: {aims}. " in options["fairness"].help

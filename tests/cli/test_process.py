@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import evenout
 from evenout.cli import main
-from evenout.cli.fit import fit
+from evenout.cli.commands import fit
 
 EVENOUT = [sys.executable, "-m", "evenout"]
 
@@ -166,7 +166,7 @@ def test_a_failure_in_the_last_step_leaves_the_old_results(people, tmp_path, mon
     people.to_csv("p.csv", index=False)
     (tmp_path / "evenout-out").mkdir()
     (tmp_path / "evenout-out" / "scores.csv").write_text("old")
-    monkeypatch.setattr("evenout.cli.show.summarise", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("evenout.cli.fit.summarise_fit", lambda *_, **__: 1 / 0)
     arguments = ["fit", "p.csv", "--sensitive", "sex", "--id", "person", "--alpha", "1"]
     result = CliRunner().invoke(main, arguments)
     assert isinstance(result.exception, ZeroDivisionError)
@@ -188,9 +188,11 @@ def test_help_reads_like_a_manual():
     assert CliRunner().invoke(main, ["--version"]).output == f"evenout, version {evenout.__version__}\n"
 
 
-def test_help_loads_nothing_but_the_command_line():
-    """Numbers are loaded when a command is called; ``tools/measure_door.py`` has the seconds."""
-    code = "import sys; from evenout.cli import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
+@pytest.mark.parametrize("command", ["", *main.commands])
+def test_help_loads_nothing_but_the_command_line(command):
+    """The library is loaded when a command runs; ``tools/measure_door.py`` has the seconds."""
+    words = [*filter(None, [command]), "--help"]
+    code = f"import sys; from evenout.cli import main; main({words}, standalone_mode=False); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
     assert loaded & {"numpy", "scipy", "sklearn", "pandas", "numba", "rich", "joblib"} == set()

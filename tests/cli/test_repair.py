@@ -158,3 +158,17 @@ def test_detectors_of_others_are_loaded_when_their_types_are_trusted(run, tmp_pa
         np.testing.assert_allclose(found, model.outlier_scores(rows, sensitive_features=table["sex"]))
     unnamed = run("score", "m.skops", "new.csv", "--out", "o.csv", *each)
     assert "uses the group of each row; name its column as --sensitive" in unnamed.stderr
+
+
+@pytest.mark.parametrize(("kind", "gone"), [((), "26%"), (("--aware",), "69%")])
+def test_a_repair_that_misses_what_is_aimed_at_by_default_says_so(kind, gone, run, tmp_path):
+    rng = np.random.default_rng(2 if kind else 0)
+    n = 80 if kind else 800
+    sex = rng.choice(["f", "m"], n)
+    income = 0.5 * (sex == "f") + rng.normal(size=n) if not kind else np.zeros(n)
+    debt = rng.normal(size=n)
+    risk = debt + 0.6 * (sex == "f") if kind else 0.3 * income + 0.6 * (sex == "f") + rng.normal(size=n)
+    pd.DataFrame({"sex": sex, "income": income, "debt": debt, "risk": risk}).to_csv(tmp_path / "v.csv", index=False)
+    printed = " ".join(run("repair", "v.csv", "--score", "risk", "--sensitive", "sex", *kind).stdout.split())
+    assert f"{gone} of the gap" in printed
+    assert "less than the 80% aimed at." in printed

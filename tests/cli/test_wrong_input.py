@@ -48,6 +48,11 @@ WRONG_FIT = {
         ("--clusters", "sex"),
         "given as --sensitive and as --clusters; choose one",
     ),
+    "bands.csv": (
+        GOOD.encode(),
+        ("--bands", "7"),
+        "--bands goes with --continuous, the protected columns that are numbers; name them, or leave --bands out",
+    ),
     "no-clusters.csv": (GOOD.encode(), ("--clusters", "z"), "no column 'z' (--clusters)"),
     "sure.csv": (
         GOOD.encode(),

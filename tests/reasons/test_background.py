@@ -4,12 +4,18 @@ import numpy as np
 import pytest
 
 from evenout.fitting.result import CROWD, SHARES, Background, evenly_spaced, guessed_share, told
-from evenout.reasons.attribution import SimilarRows
+from evenout.reasons.attribution import similar_rows, typical_rows
 
 
 def _background(X, codes=None, n_groups=1):
     codes = np.zeros(len(X), dtype=int) if codes is None else codes
     return Background.of(X, codes, np.arange(len(X)) % 5, n_groups)
+
+
+def _beside(X, row):
+    """The typical row among the rows of X most like a row."""
+    background = _background(X)
+    return typical_rows(background, similar_rows(background, row))[0]
 
 
 def test_the_typical_row_is_made_of_medians_and_the_most_frequent_categories():
@@ -74,16 +80,15 @@ def test_the_company_of_a_row_is_ordinary_where_the_row_is_not():
     X = rng.normal(size=(800, 4))
     X[:, 1] = X[:, 0] + 0.05 * rng.normal(size=800)
     row = np.array([[1.5, -2.0, 0.0, 0.0]])  # the second does not go with the first
-    beside = SimilarRows(_background(X)).typical(row)[0]
+    beside = _beside(X, row)
     assert beside[0] == pytest.approx(beside[1], abs=0.3)
     far = np.array([[0.0, 0.0, 50.0, 1.0]])
-    beside = SimilarRows(_background(X)).typical(far)[0]
+    beside = _beside(X, far)
     assert abs(beside[2]) < 2
     assert beside[3] == pytest.approx(1.0, abs=0.6)
 
 
 def test_a_training_row_is_no_company_of_its_own():
     X = np.arange(8.0)[:, None] ** 2
-    company = SimilarRows(_background(X))
-    assert company.size == 2
-    assert company.typical(X[7:])[0, 0] == 25.0  # of 25 and 36, and not of 36 and 49
+    assert similar_rows(_background(X), X[7:]).shape == (1, 2)
+    assert _beside(X, X[7:])[0] == 25.0  # of 25 and 36, and not of 36 and 49

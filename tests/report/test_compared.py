@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from evenout import FairOutlierEnsemble, GroupProbabilities, Groups, audit
-from evenout.report.charts import nice_ticks
+from evenout.report.compared import nice_ticks
 from evenout.report.page import collect, render
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenout.exceptions.EvenoutWarning")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from evenout.report import page, render
-from evenout.report.data import Fitted, Section
+from evenout.report.people import Fitted, Section
 
 # The whole file of a section begins here.
 

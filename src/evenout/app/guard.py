@@ -1,4 +1,4 @@
-"""Who may talk to the page: only those with its secret, from its own pages, with requests of a bearable size."""
+"""Access to the page: only with its secret, from its own pages, and by requests of a bearable size."""
 
 import asyncio
 import ipaddress

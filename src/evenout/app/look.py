@@ -1,4 +1,4 @@
-"""What a table holds: its first rows, what each column is taken for, and which columns tell a group.
+"""A first look at a table: its first rows, the type of each column, and which columns tell a group.
 
 Run in a process of its own, as every other step of the page, so that no file can take the page down.
 """

@@ -39,7 +39,7 @@ class Run:
         return self.state in ("done", "failed", "cancelled")
 
     def said(self, stream: str = "stdout") -> str:
-        """What the command printed."""
+        """The end of what the command printed."""
         file = self.notes / stream
         return file.read_text(encoding="utf-8", errors="replace")[-_SAID:] if file.exists() else ""
 

@@ -58,11 +58,11 @@ class Table:
     look: Run | None = None
 
     def seen(self) -> dict[str, Any]:
-        """What `evenout.app.look` found."""
+        """The findings of `evenout.app.look`."""
         return json.loads((self.folder / "look.json").read_text(encoding="utf-8"))
 
     def request(self, way: str, settings: Mapping[str, str]) -> Request:
-        """What would be run."""
+        """The command that would run."""
         model = (self.folder / MODEL).exists()
         return Request(way, self.file, self.seen()["columns"], self.roles, settings, model=model)
 
@@ -78,7 +78,7 @@ class Result:
 
     @property
     def folder(self) -> Path:
-        """Where the results are."""
+        """The folder of the results."""
         return self.run.folder / RESULTS
 
     def files(self) -> dict[str, str]:

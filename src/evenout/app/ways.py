@@ -59,12 +59,12 @@ _COLUMNS = _TABLES["columns"]
 
 
 class UnfitError(ValueError):
-    """What is missing or wrong, in one sentence for the page."""
+    """Something is missing or wrong; one sentence for the page."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was clicked."""
+    """The choices that were clicked."""
 
     way: str
     file: str  # name of the table, beside which the command runs
@@ -97,7 +97,7 @@ class Request:
         )  # fmt: skip
 
     def stages(self) -> dict[str, str]:
-        """How the names of the stages begin that the command will go through, and what to call them."""
+        """The stages of the command: how their names begin, and what to call them."""
         stages = WAYS[self.way].stages
         return {start: words for start, words in stages.items() if start != _REASONS or self.value("reasons")}
 

@@ -1,39 +1,46 @@
-"""The data of ``evenout fit``: a bundled data set, or a file whose columns have been told apart."""
+"""Inputs of commands: bundled data sets, files whose columns have roles, saved models and the rows they score."""
 
 import glob
 import os
 import re
 import shlex
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import click
 import numpy as np
+import pandas as pd
+from click.core import ParameterSource
+from sklearn.pipeline import Pipeline
 
-from evenout.cli.options import split_names
+from evenout.cli.options import OF_GROUPS, split_names
+from evenout.core.individual import Individual
+from evenout.core.types import FloatArray
 from evenout.datasets import list_datasets, load_dataset
-from evenout.exceptions import ContinuousWarning, EvenoutWarning, Message, warn
+from evenout.detectors.adapt import GroupAware
+from evenout.estimator import FairOutlierEnsemble
+from evenout.exceptions import ContinuousWarning, EvenoutWarning, InputError, Message, warn
 from evenout.groups.model import MANY
 from evenout.groups.read import GroupProbabilities, coded
+from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
+from evenout.persistence import load_model
+from evenout.repair import ScoreRepair
 from evenout.storage.output import require_apart
-from evenout.tables.columns import NUMBER, column_numbers
+from evenout.tables.columns import column_numbers
+from evenout.tables.encoder import TableEncoder, number_columns
 from evenout.tables.files import SUFFIXES, read_table, require_columns, sha256
 from evenout.tables.rows import read_outcomes
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from evenout.estimator import FairOutlierEnsemble
-    from evenout.tables.encoder import TableEncoder
-
-
 _DOUBTS = {"outcome": "an outcome", "score": "the score of another model", "person number": "a person number"}
 _NAMED = 5
+_BATCH = 65536  # rows scored between two moves of the progress bar
 _WHOLE = re.compile(r"-?\d+")
 
 
@@ -67,15 +74,15 @@ class FitInputs:
 
     name: str
     sha256: str
-    features: "pd.DataFrame"
-    sensitive: "pd.DataFrame | GroupProbabilities"
+    features: pd.DataFrame
+    sensitive: pd.DataFrame | GroupProbabilities
     labels: Any
     ids: Any
-    clusters: "pd.Series | None" = None
+    clusters: pd.Series | None = None
     known: Any = None
-    given: "pd.DataFrame | None" = None
+    given: pd.DataFrame | None = None
     keep: Sequence[str] = ()
-    score: "pd.Series | None" = None
+    score: pd.Series | None = None
 
 
 def read_fit_inputs(
@@ -85,23 +92,79 @@ def read_fit_inputs(
 ) -> FitInputs:  # fmt: skip
     """Read ``data``, a bundled name or a file.
 
-    To ``learn``, and where ``gaps`` are allowed, labels may be missing. Labels to learn from, and those with gaps, are
-    not there to evaluate by.
+    To ``learn``, and where ``gaps`` are allowed, labels may be missing. Labels to learn from, and those with gaps, do
+    not serve evaluation.
     """
-    if probable and data in list_datasets():
-        raise ValueError(f"{data} is bundled, with groups that are known; leave --probable out")
-    if score is not None and data in list_datasets():
-        raise ValueError(f"{data} is bundled, and has no finished score; give a file")
+    roles = {"--label": label, "--id": id_column, "--clusters": clusters, "--score": score}
     if data in list_datasets():
-        return _bundled(data, sensitive, drop, given, keep, label or id_column or clusters)
+        return _bundled(data, sensitive, drop, given, keep, roles, probable=probable)
     if data == "" or not (Path(data).exists() or Path(data).name != data or "." in data):
         near = get_close_matches(data.lower(), list_datasets(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(list_datasets())}"
         raise ValueError(f"{data!r} is neither a file ({', '.join(SUFFIXES)}) nor a bundled data set; {hint}")
-    roles = {"--label": label, "--id": id_column, "--clusters": clusters, "--score": score}
-    inputs = _from_file(Path(data), sensitive, roles, drop, given, keep, gaps=gaps or learn, probable=probable)
-    whole = inputs.labels is not None and not np.isnan(inputs.labels).any() and not learn
-    return replace(inputs, labels=inputs.labels if whole else None, known=inputs.labels)
+    path = Path(data)
+    require_sensitive(path, sensitive)
+    # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
+    # Before the columns are known, a list may stand for each of these names.
+    groups, left_out = (
+        {*names, *(part for text in names for part in text.split(",")), *split_names(names)}
+        for names in (sensitive, drop)
+    )
+    text = {clusters or ""} if probable else {*groups, clusters or ""}
+    named = {*groups, *left_out, *text, *filter(None, roles.values())}
+    frame = read_table(path, text=text, verbatim={id_column or ""}, once=named)
+    if len(frame) == 1:
+        raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
+    columns = list(frame.columns)
+    protected, dropped, strata, kept = (split_names(names, columns) for names in (sensitive, drop, given, keep))
+    used = {"--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}}
+    used["--drop"] = dropped
+    for use, names in {"--given": strata, **used, "--keep": kept}.items():
+        require_columns(names, columns, where=str(path), use=use)
+    refuse_two_roles(used | {"--keep": kept})
+    labels = None if label is None else label_column(label, frame[label], gaps=gaps or learn)
+    return FitInputs(
+        name=str(path),
+        sha256=sha256(path),
+        features=frame.drop(columns=[name for names in used.values() for name in names]),
+        sensitive=GroupProbabilities(frame[protected]) if probable else frame[protected],
+        labels=None if labels is None or learn or np.isnan(labels).any() else labels,
+        ids=row_ids(frame, id_column),
+        clusters=None if clusters is None else frame[clusters],
+        known=labels,
+        given=frame[strata] if strata else None,
+        keep=kept,
+        score=None if score is None else score_column(score, frame),
+    )
+
+
+def _bundled(
+    name: str, sensitive: Sequence[str], drop: Sequence[str], given: Sequence[str], keep: Sequence[str],
+    roles: dict[str, str | None], *, probable: bool,
+) -> FitInputs:  # fmt: skip
+    if probable:
+        raise ValueError(f"{name} is bundled, with groups that are known; leave --probable out")
+    if roles.pop("--score") is not None:
+        raise ValueError(f"{name} is bundled, and has no finished score; give a file")
+    if any(roles.values()):
+        raise ValueError(f"{name} is bundled, with its labels and row numbers; leave --label, --id and --clusters out")
+    dataset = load_dataset(name, sensitive=split_names(sensitive) or None)
+    protected, labels, columns = pd.DataFrame(dataset.sensitive), dataset.y.to_numpy(), list(dataset.X.columns)
+    dropped, strata, kept = (split_names(names, columns) for names in (drop, given, keep))
+    refuse_two_roles({"--sensitive": list(map(str, protected.columns)), "--drop": dropped, "--keep": kept})
+    for use, names in {"--drop": dropped, "--given": strata, "--keep": kept}.items():
+        require_columns(names, columns, where=name, use=use)
+    return FitInputs(
+        name=name,
+        sha256=sha256(files("evenout.datasets") / "data" / f"{name}.csv.gz"),
+        features=dataset.X.drop(columns=dropped),
+        sensitive=protected,
+        labels=labels,
+        ids=np.arange(1, len(dataset.X) + 1),
+        known=labels,
+        given=dataset.X[strata] if strata else None,
+        keep=kept,
+    )
 
 
 def is_folder(data: str) -> bool:
@@ -125,7 +188,7 @@ def require_sensitive(data: object, sensitive: Sequence[str]) -> None:
         raise ValueError(f"{data}: --sensitive is missing; name the column of the protected group")
 
 
-def row_ids(frame: "pd.DataFrame", id_column: str | None) -> Any:
+def row_ids(frame: pd.DataFrame, id_column: str | None) -> Any:
     """The ids of the rows: a column, or the numbers from 1."""
     if id_column is None:
         return np.arange(1, len(frame) + 1)
@@ -139,75 +202,8 @@ def row_ids(frame: "pd.DataFrame", id_column: str | None) -> Any:
     return frame[id_column].to_numpy()
 
 
-def _bundled(
-    name: str, sensitive: Sequence[str], drop: Sequence[str], given: Sequence[str], keep: Sequence[str],
-    other: str | None,
-) -> FitInputs:  # fmt: skip
-    import pandas as pd
-
-    if other:
-        raise ValueError(f"{name} is bundled, with its labels and row numbers; leave --label, --id and --clusters out")
-    dataset = load_dataset(name, sensitive=split_names(sensitive) or None)
-    protected, columns = pd.DataFrame(dataset.sensitive), list(dataset.X.columns)
-    dropped, strata, kept = (split_names(names, columns) for names in (drop, given, keep))
-    refuse_two_roles({"--sensitive": list(map(str, protected.columns)), "--drop": dropped, "--keep": kept})
-    for use, names in {"--drop": dropped, "--given": strata, "--keep": kept}.items():
-        require_columns(names, columns, where=name, use=use)
-    return FitInputs(
-        name,
-        sha256(files("evenout.datasets") / "data" / f"{name}.csv.gz"),
-        dataset.X.drop(columns=dropped),
-        protected,
-        dataset.y.to_numpy(),
-        np.arange(1, len(dataset.X) + 1),
-        known=dataset.y.to_numpy(),
-        given=dataset.X[strata] if strata else None,
-        keep=kept,
-    )
-
-
-def _from_file(
-    path: Path, sensitive: Sequence[str], roles: dict[str, str | None], drop: Sequence[str], given: Sequence[str],
-    keep: Sequence[str], *, gaps: bool, probable: bool,
-) -> FitInputs:  # fmt: skip
-    label, id_column, clusters, score = roles.values()
-    require_sensitive(path, sensitive)
-    # Groups are read as text, so that 1 stays "1" where a value is missing, and ids keep their leading zeros.
-    # Before the columns are known, a list may stand for each of these names.
-    groups, left_out = (
-        {*names, *(part for text in names for part in text.split(",")), *split_names(names)}
-        for names in (sensitive, drop)
-    )
-    text = {clusters or ""} if probable else {*groups, clusters or ""}
-    named = {*groups, *left_out, *text, *filter(None, roles.values())}
-    frame = read_table(path, text=text, verbatim={id_column or ""}, once=named)
-    if len(frame) == 1:
-        raise ValueError(f"{path} has one row; outliers are found by holding many rows against each other")
-    columns = list(frame.columns)
-    protected, dropped, strata, kept = (split_names(names, columns) for names in (sensitive, drop, given, keep))
-    require_columns(strata, columns, where=str(path), use="--given")
-    used = {"--sensitive": protected, **{use: [name] for use, name in roles.items() if name is not None}}
-    used["--drop"] = dropped
-    for use, names in (used | {"--keep": kept}).items():
-        require_columns(names, columns, where=str(path), use=use)
-    refuse_two_roles(used | {"--keep": kept})
-    features = frame.drop(columns=[name for names in used.values() for name in names])
-    return FitInputs(
-        str(path),
-        sha256(path),
-        features,
-        GroupProbabilities(frame[protected]) if probable else frame[protected],
-        None if label is None else label_column(label, frame[label], gaps=gaps),
-        row_ids(frame, id_column),
-        None if clusters is None else frame[clusters],
-        given=frame[strata] if strata else None,
-        keep=kept,
-        score=None if score is None else score_column(score, frame),
-    )
-
-
 def offer_bands(protected: Any, continuous: Sequence[str]) -> None:
-    """Groups are read as text, in which a fit sees no numbers: say here how to compare along them."""
+    """Say how to compare along whole numbers: groups are read as text, in which a fit finds no numbers."""
     for name in getattr(protected, "columns", ()):
         _, values = coded(protected[name])
         if name not in continuous and len(values) > MANY and all(map(_WHOLE.fullmatch, values)):
@@ -218,10 +214,8 @@ def offer_bands(protected: Any, continuous: Sequence[str]) -> None:
             warn(ContinuousWarning(template, n=MANY, name=str(name), continuous=[str(name)]))
 
 
-def score_column(name: str, frame: "pd.DataFrame") -> "pd.Series":
+def score_column(name: str, frame: pd.DataFrame) -> pd.Series:
     """A finished score, a number in every row."""
-    import pandas as pd
-
     values = pd.Series(column_numbers(name, frame[name]), frame.index, name=name)
     if values.isna().any():
         raise ValueError(f"column {name!r} (--score) is empty in row {int(values.isna().argmax()) + 1}; fill it in")
@@ -238,8 +232,8 @@ def refuse_two_roles(used: dict[str, list[str]]) -> None:
             roles[name] = use
 
 
-def note_doubts(table: "TableEncoder", *, labelled: bool) -> None:
-    """Name features that are likely something else: outliers told by an outcome or another score are no finding."""
+def note_doubts(table: TableEncoder, *, labelled: bool) -> None:
+    """Name features that are likely outcomes, scores or person numbers: outliers in those are no finding."""
     for role, meant in _DOUBTS.items():
         names = [name for name, each in table.doubts_.items() if each == role]
         if names:
@@ -264,40 +258,130 @@ def check_out(out: Path, *inputs: Path) -> None:
     require_apart(out, *inputs)
 
 
-def label_column(name: str, column: "pd.Series", *, gaps: bool = False) -> Any:
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """Name the file in errors."""
+    try:
+        yield
+    except ValueError as error:
+        raise InputError("{file}: {error}", file=file, error=error) from None
+
+
+def label_column(name: str, column: pd.Series, *, gaps: bool = False) -> Any:
     """0 and 1, from numbers or truth values, also as text; with ``gaps``, NaN where nothing stands."""
-    told = Message("column {name!r} ({@labels})", name=name)
-    if not gaps:
-        return read_labels(column, both=True, name=told).astype(int)
-    return read_outcomes(column, name=told)
+    title = Message("column {name!r} ({@labels})", name=name)
+    return read_outcomes(column, name=title) if gaps else read_labels(column, both=True, name=title).astype(int)
 
 
-def refuse_text(table: "TableEncoder") -> None:
-    """Refuse a column of scores that holds anything but numbers."""
-    for column in table.columns_:
-        if getattr(column, "way", "") != NUMBER or getattr(column, "unit", ""):
-            raise ValueError(f"column {column.name!r} holds text; scores must be numbers")
+def was_given(name: str) -> bool:
+    """Whether the user gave this option of the command that runs."""
+    return click.get_current_context().get_parameter_source(name) not in (None, ParameterSource.DEFAULT)
 
 
-def parts_of(model: Any) -> "tuple[TableEncoder | None, Any]":
-    """Encoder, and ensemble or repair; a model that was saved in Python may have no encoder."""
-    from sklearn.pipeline import Pipeline
+def ensemble_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Turn options into arguments of the ensemble: those of groups into `Groups`, those of pairs into `Individual`."""
+    rules = {name: options[name] for name in OF_GROUPS if name in options}
+    if "bands" in rules and was_given("bands") and not rules["continuous"]:
+        raise ValueError(
+            "--bands goes with --continuous, the protected columns that are numbers; name them, or leave --bands out"
+        )
+    settings = {name: value for name, value in options.items() if name not in rules}
+    settings |= {"groups": Groups(**rules)} if rules else {}
+    if "pairs" in settings:
+        notion, asked = Individual(settings.pop("length_scale"), settings.pop("pairs")), settings["fairness"]
+        weights = asked if isinstance(asked, dict) else {}
+        named = {notion if name == notion.name else name: weight for name, weight in weights.items()}
+        settings["fairness"] = named or (notion if asked == notion.name else asked)
+    return settings
 
-    return (model[0], model[1]) if isinstance(model, Pipeline) else (None, model)
 
+class SavedModel:
+    """A model file, and the columns of new rows that the model needs.
 
-def require_ensemble(model: Any, path: Path, what: str) -> "FairOutlierEnsemble":
-    """Refuse a repair where only an ensemble will do."""
-    from evenout.estimator import FairOutlierEnsemble
+    Attributes
+    ----------
+    table : TableEncoder or None
+        None for a model that was saved in Python without one.
+    model : FairOutlierEnsemble, BlindRepair or ScoreRepair
+    score : str
+        The column that a repair repairs, once rows have been read.
+    """
 
-    if not isinstance(model, FairOutlierEnsemble):
-        raise ValueError(f"{path} is a {type(model).__name__}; {what} needs a model of evenout fit")
-    return model
+    def __init__(self, path: Path, trust: Sequence[str]) -> None:
+        model = load_model(path, trusted=trust)
+        self.path, self.score, self._sensitive = path, "", list[str]()
+        self.model: Any = model[1] if isinstance(model, Pipeline) else model
+        self.table: TableEncoder | None = model[0] if isinstance(model, Pipeline) else None
+        self._aware = isinstance(self.model, ScoreRepair)  # by the group and the score alone
 
+    def require_ensemble(self, what: str) -> None:
+        """Refuse a repair where only an ensemble will do."""
+        if not isinstance(self.model, FairOutlierEnsemble):
+            raise ValueError(f"{self.path} is a {type(self.model).__name__}; {what} needs a model of evenout fit")
 
-def feature_names(fitted: Any, model: Path) -> list[str]:
-    """The columns that a fitted encoder or ensemble, read from the file ``model``, asks for."""
-    names = getattr(fitted, "columns_used", getattr(fitted, "feature_names_in_", None))
-    if names is None:
-        raise ValueError(f"{model} knows no column names: it was fitted on an array; score arrays with it in Python")
-    return list(names)
+    @property
+    def features(self) -> list[str]:
+        """The columns that the encoder or the model asks for."""
+        if self._aware:
+            return []
+        names = getattr(self.table or self.model, "columns_used", getattr(self.model, "feature_names_in_", None))
+        if names is None:
+            raise ValueError(
+                f"{self.path} knows no column names: it was fitted on an array; score arrays with it in Python"
+            )
+        return list(names)
+
+    def read(
+        self, file: Path, id_column: str | None, score: str | None, sensitive: Sequence[str], text: Sequence[str] = ()
+    ) -> pd.DataFrame:
+        """Read new rows, text columns as in fitting, and check that every column is there that the model needs.
+
+        Columns of the score and of groups that the model does not know by name must be given; ``text`` names more
+        columns to be read as text.
+        """
+        ensemble = isinstance(self.model, FairOutlierEnsemble)
+        if ensemble and score is not None:
+            raise ValueError(f"{self.path} repairs no score; leave --score out")
+        self.score = "" if ensemble else score or self.model.score_name_
+        if not ensemble and not self.score:
+            raise ValueError(f"{self.path} repairs a score, but does not know its column; name it as --score")
+        parts = self.model._result.scores.pool.parts if ensemble else ()
+        if self._aware or any(isinstance(part, GroupAware) for part in parts):
+            self._sensitive = split_names(sensitive) or [*getattr(self.model, "sensitive_names_", ())]
+            if not self._sensitive:
+                raise ValueError(f"{self.path} uses the group of each row; name its column as --sensitive")
+        features, as_text = self.features, {*getattr(self.table, "categories_", ()), *self._sensitive, *text}
+        frame = read_table(file, text=as_text, verbatim={id_column or ""})
+        used = {"--id": [id_column] if id_column else [], "--score": [self.score] if self.score else []}
+        for use, names in {**used, "--sensitive": self._sensitive, "needed by the model": features}.items():
+            require_columns(names, frame.columns, where=str(file), use=use)
+        return frame
+
+    def set_machine(self, **settings: Any) -> None:
+        """Set how the model computes, as far as it has these parameters."""
+        known = self.model.get_params(deep=False)
+        self.model.set_params(**{name: value for name, value in settings.items() if name in known})
+
+    def groups(self, frame: pd.DataFrame) -> Any:
+        """The groups of the rows, where the model uses them."""
+        names = self._sensitive
+        return None if not names else frame[names[0]] if len(names) == 1 else frame[names]
+
+    def encoded(self, frame: pd.DataFrame) -> Any:
+        """The features of the rows as the model takes them; None if it takes none."""
+        if self._aware:
+            return None
+        names = getattr(self.model, "feature_names_in_", [])
+        return number_columns(frame, names) if self.table is None else self.table.transform(frame)
+
+    def scores(self, frame: pd.DataFrame, rows: Any, done: Callable[[int], object]) -> FloatArray:
+        """Scores of the rows, a batch after the other; ``rows`` are encoded, and ``done`` counts them."""
+        groups, given = self.groups(frame), score_column(self.score, frame) if self.score else None
+        score, scores = self.model.outlier_scores if given is None else self.model.transform, []
+        for start in range(0, len(frame), _BATCH):
+            part = slice(start, start + _BATCH)
+            columns = [each if each is None else getattr(each, "iloc", each)[part] for each in (given, rows, groups)]
+            beside = {} if groups is None else {"sensitive_features": columns.pop()}
+            scores.append(score(*(each for each in columns if each is not None), **beside))
+            done(len(scores[-1]))
+        return np.concatenate(scores)

@@ -1,4 +1,4 @@
-"""What the command line says besides results: errors, notes and progress, all on the error stream."""
+"""Errors, notes and progress, all on the error stream; and the group of commands, which ends in one line on errors."""
 
 import json
 import os
@@ -10,9 +10,8 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from types import FrameType
-from typing import Any, ClassVar, Protocol, TextIO
+from typing import Any, ClassVar, Protocol
 
 import click
 
@@ -32,46 +31,12 @@ class Failure(click.ClickException):
     exit_code = 2
 
 
-_COMMANDS = {  # what each does, and the module that it is loaded from when it is called
-    "fit": ("fit", "Fit a fair model on a file or a bundled data set."),
-    "score": ("score", "Score new rows with a fitted model."),
-    "repair": ("repair", "Even out a finished score, of any model."),
-    "explain": ("score", "Say why a row stands out, and what fairness changed."),
-    "audit": ("audit", "Measure any score for gaps between groups."),
-    "watch": ("watch", "Watch a score in use, batch after batch."),
-    "plan": ("plan", "List whom to look into next, some of them by chance."),
-    "estimate": ("plan", "Say what a plan's outcomes tell: found, missed, by group."),
-    "app": ("app", "Open a local page, for people who do not program."),
-    "reproduce": ("reproduce", "Rerun the paper's experiments and judge its claims."),
-}
-
-
 class Commands(click.Group):
-    """Commands that are loaded when called, and whose wrong options end in one line instead of a usage summary."""
+    """Commands in the order of their definition, whose wrong options end in one line instead of a usage summary."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """See `click.Group.list_commands`."""
-        return [*_COMMANDS]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """See `click.Group.get_command`."""
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = getattr(import_module(f"evenout.cli.{_COMMANDS[cmd_name][0]}"), cmd_name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """See `click.Group.format_commands`; no command is loaded for its one line."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """See `click.Group.shell_complete`; the same for its one line."""
-        from click.shell_completion import CompletionItem
-
-        names = [name for name in _COMMANDS if name.startswith(incomplete)]
-        found = [CompletionItem(name, help=_COMMANDS[name][1]) for name in names]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        return [*self.commands]
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:
         """See `click.Command.make_context`."""
@@ -99,9 +64,9 @@ class Commands(click.Group):
 
 
 class Announce(Protocol):
-    """How a command says what it is doing."""
+    """A function by which a command says what it is doing."""
 
-    def __call__(self, description: str, total: int | None = None) -> Callable[[int], None]:
+    def __call__(self, description: str, total: int | None = None) -> Callable[[int], object]:
         """Begin a step, maybe of ``total`` parts; the function returned is told how many parts more are done."""
 
 
@@ -131,29 +96,29 @@ def progress(*, quiet: bool) -> Iterator[Announce]:
     A program that runs the command reads the stages instead, as JSON lines in the file named by `STAGES`.
     """
     if os.environ.get(STAGES):
-        with open(os.environ[STAGES], "a", encoding="utf-8") as file, listening(_written_to(file)):  # noqa: PTH123
-            yield _written_to(file)
+        with open(os.environ[STAGES], "a", encoding="utf-8", buffering=1) as file:  # noqa: PTH123  # line by line
+            step = _announce(
+                lambda stage, total: file.write(json.dumps({"stage": stage, "total": total}) + "\n"),
+                lambda done: file.write(json.dumps({"done": done}) + "\n"),
+            )
+            with listening(step):
+                yield step
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:  # rich before 14.3 prints a blank line even when disabled
-        yield _silent
+        yield _announce(lambda *_: None, lambda _: None)
         return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
-    )
+    text = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), text, BarColumn(bar_width=20), TimeElapsedColumn())
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task("", total=None)
-
-    def step(description: str, total: int | None = None) -> Callable[[int], None]:
-        bar.update(task, description=one_line(description), total=total, completed=0, refresh=True)
-        return lambda done: bar.advance(task, done)
-
+    step = _announce(
+        lambda stage, total: bar.update(task, description=stage, total=total, completed=0, refresh=True),
+        lambda done: bar.advance(task, done),
+    )
     patience = threading.Timer(_PATIENCE, bar.start)
     patience.daemon = True
     patience.start()
@@ -166,22 +131,14 @@ def progress(*, quiet: bool) -> Iterator[Announce]:
         bar.stop()
 
 
-def _written_to(file: TextIO) -> Announce:
-    """Write every stage, and how many of its parts are done, as soon as it is known."""
+def _announce(begin: Callable[[str, int | None], object], advance: Callable[[int], object]) -> Announce:
+    """Announce steps by two functions: of a stage and its number of parts, and of how many parts more are done."""
 
-    def write(**said: Any) -> None:
-        file.write(json.dumps(said) + "\n")
-        file.flush()
-
-    def step(description: str, total: int | None = None) -> Callable[[int], None]:
-        write(stage=one_line(description), total=total)
-        return lambda done: write(done=done)
+    def step(description: str, total: int | None = None) -> Callable[[int], object]:
+        begin(one_line(description), total)
+        return advance
 
     return step
-
-
-def _silent(description: str, total: int | None = None) -> Callable[[int], None]:  # noqa: ARG001
-    return lambda done: None  # noqa: ARG005
 
 
 def one_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What all pages share: templates that escape, one style, a policy that lets nothing in or out, small tables."""
+"""A kit for pages: templates that escape, one style, a policy that lets nothing in or out, small tables."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ __all__ = ["html_table", "policy", "safe", "static", "style", "template", "versi
 
 
 def template(package: str, name: str, **filters: Any) -> Any:
-    """A template of a package: what is put in is escaped, and what is not there is an error."""
+    """Load a template of a package; values are escaped, and a missing one is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     settings: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
@@ -35,7 +35,7 @@ def static(package: str, name: str) -> str:
 
 
 def safe(trusted: str) -> Any:
-    """Our own or a library's text, which must not end the element that it stands in."""
+    """Mark trusted text as safe, unless it would end the element that it stands in."""
     from markupsafe import Markup
 
     if "</script" in trusted.lower() or "</style" in trusted.lower() or "<!--" in trusted:
@@ -44,7 +44,7 @@ def safe(trusted: str) -> Any:
 
 
 def policy(*scripts: str) -> str:
-    """Nothing is fetched, and no script runs but these: even a hole in the escaping would stay shut."""
+    """A content security policy: nothing is fetched, and no script runs but these, even if escaping had a hole."""
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
     allowed = " ".join(f"'sha256-{text}'" for text in hashes) or "'none'"
     return (

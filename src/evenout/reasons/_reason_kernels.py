@@ -91,7 +91,7 @@ def list_slots(
 
 @compiled()
 def add_by_player(change: FloatArray, player: IntArray, each: FloatArray, out: FloatArray) -> None:
-    """What each feature adds, ``out`` (p, D), where column f adds ``change[f] * each[f]``."""
+    """Sum what each feature adds into ``out`` (p, D), where column f adds ``change[f] * each[f]``."""
     out[:] = 0.0
     for f in range(len(change)):
         added, row = out[player[f]], each[f]

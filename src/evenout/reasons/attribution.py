@@ -27,7 +27,7 @@ named them first more often than the middle of all rows, or the loss of a featur
 """
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, singledispatch
+from functools import cached_property, lru_cache
 from math import comb
 from typing import Any
 
@@ -68,11 +68,6 @@ class Orders:
         entered = np.zeros((len(self.steps) + 1, self.p), dtype=np.intp)
         entered[np.arange(1, len(entered)), self.steps] = 1
         return entered.cumsum(axis=0) % 2 == 1
-
-    @property
-    def end(self) -> int:
-        """The place of the row itself, among the mixtures."""
-        return int(self.taken.all(axis=1).argmax())
 
     def parts(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Parts of the features and their standard errors, shape (m, p, c), of values at the mixtures, (m, L, c).
@@ -147,62 +142,58 @@ class Mixtures:
 
 
 class Crowd:
-    """The rows among which mixtures seek their neighbours: all training rows, or some of them."""
+    """The rows among which mixtures seek their neighbours: all training rows of a part, or ``size`` of them."""
 
-    def __init__(self, fitted: Neighbours, size: int) -> None:
+    def __init__(self, part: Neighbours | Nearness, size: int) -> None:
+        self.part, self._turn = part, part.turn if isinstance(part, Nearness) else None
+        self.model = fitted = part.neighbours if isinstance(part, Nearness) else part
         n = int(fitted.counts.sum())
-        self.model = fitted
-        self._known: tuple[FloatArray, FloatArray] | None = None
-        if n > size:  # evenly spaced in the order of the values: the same rows for every order of the table
+        if n > size:  # evenly spaced in the order of the values: independent of the order of the table
             indices = np.linspace(0, n - 1, size).round().astype(np.intp)
             rows = np.repeat(np.arange(len(fitted.counts)), fitted.counts)[indices]
             share = size / n  # so are the numbers of neighbours
             lof, knn = ([int(min(k, max(_LEAST, round(k * share)))) for k in ks] for ks in (fitted.lof, fitted.knn))
             self.model, _ = Neighbours.fit(fitted.locations[rows], lof=lof, knn=knn)
+        # What a unit of each column adds to the coordinates, and to products with the crowd.
+        locations = self.model.locations
+        self._each = np.eye(locations.shape[1]) if self._turn is None else self._turn
+        self._products = np.ascontiguousarray(self._each @ locations.T)
 
-    def walk(self, mixtures: Mixtures, ends: FloatArray, turn: FloatArray | None) -> FloatArray:
-        """Raw scores of all mixtures; ``ends`` are the rows in the coordinates of the neighbours, shape (m, D)."""
+    def scores(self, mixtures: Mixtures) -> FloatArray:
+        """Raw scores of all mixtures, shape (m, L, columns)."""
         from evenout.detectors._neighbour_kernels import find_rows
         from evenout.reasons._reason_kernels import walk_crowd
 
-        orders, model = mixtures.orders, self.model
-        if self._known is None:  # what a unit of each column adds to the coordinates, and to products with the crowd
-            each = np.eye(len(mixtures.player)) if turn is None else turn
-            self._known = each, np.ascontiguousarray(each @ model.locations.T)
+        orders, model, turn = mixtures.orders, self.model, self._turn
+        ends = np.array(turned(mixtures.X, turn, 1))
         start = np.ascontiguousarray(mixtures.typical if turn is None else mixtures.typical @ turn)
-        change, own = mixtures.X - mixtures.typical, find_rows(ends, model.locations)
-        way = (start, change, mixtures.player, *self._known, own, orders.steps, orders.p)
+        change, itself = mixtures.X - mixtures.typical, find_rows(ends, model.locations)
+        way = (start, change, mixtures.player, self._each, self._products, itself, orders.steps, orders.p)
         known = (model.locations, model.counts, model.k_distance, model.density, model.lof, model.knn)
-        out = np.empty((len(change), len(orders.taken), model.width))
-        walk_crowd(*way, *known, int(max([*model.lof, *model.knn])), 0.0 if turn is None else GRID, out)
-        return out
+        raw = np.empty((len(change), len(orders.taken), model.width))
+        walk_crowd(*way, *known, int(max([*model.lof, *model.knn])), 0.0 if turn is None else GRID, raw)
+        if not isinstance(self.part, Nearness):
+            return raw
+        return mixtures.joined(self.part.logarithms(raw.reshape(-1, self.part.width)))
 
 
-def crowd_of(part: Any, orders: Orders) -> Crowd | None:
-    """Of a part with neighbours; the fewer mixtures there are, the more rows can be afforded."""
-    part = part.neighbours if isinstance(part, Nearness) else part
-    return Crowd(part, max(CROWD, _DISTANCES // len(orders.taken))) if isinstance(part, Neighbours) else None
+def mixed_scores(part: Any, mixtures: Mixtures, crowd: Crowd | None) -> FloatArray:
+    """Raw score columns of one part of a pool at all mixtures of some rows, shape (m, L, columns).
 
-
-def column_features(part: Any) -> IntArray | None:
-    """The feature behind each column of a part whose columns follow from one feature each; None for others."""
-    if isinstance(part, Precomputed):
-        return np.arange(part.width)
-    return part.features if isinstance(part, Tails) else None
-
-
-@singledispatch
-def mixed_scores(part: Any, mixtures: Mixtures, crowd: Crowd | None) -> FloatArray:  # noqa: ARG001
-    """Raw score columns of one part of a pool at all mixtures of some rows, shape (m, L, columns)."""
-    rows = mixtures.rows()
+    A part with neighbours has a ``crowd``.
+    """
+    if crowd is not None:
+        return crowd.scores(mixtures)
+    if isinstance(part, Forest):
+        return _forest_scores(part, mixtures)
+    beside = {}
     if isinstance(part, GroupAware):
-        groups = np.repeat(np.asarray(mixtures.groups, dtype=object), len(mixtures.orders.taken), axis=0)
-        return mixtures.joined(part.score(rows, sensitive_features=groups))
-    return mixtures.joined(part.score(rows))
+        groups = np.asarray(mixtures.groups, dtype=object)
+        beside = {"sensitive_features": np.repeat(groups, len(mixtures.orders.taken), axis=0)}
+    return mixtures.joined(part.score(mixtures.rows(), **beside))
 
 
-@mixed_scores.register
-def _(part: Forest, mixtures: Mixtures, crowd: Crowd | None) -> FloatArray:  # noqa: ARG001
+def _forest_scores(part: Forest, mixtures: Mixtures) -> FloatArray:
     from evenout.reasons._reason_kernels import walk_trees
 
     taken = np.ascontiguousarray(mixtures.orders.taken.T)
@@ -214,64 +205,41 @@ def _(part: Forest, mixtures: Mixtures, crowd: Crowd | None) -> FloatArray:  # n
     return 2 ** -(total / expected) if expected.all() else np.full(total.shape, 0.5)
 
 
-@mixed_scores.register
-def _(part: Neighbours, mixtures: Mixtures, crowd: Crowd) -> FloatArray:  # noqa: ARG001
-    return crowd.walk(mixtures, np.array(mixtures.X), None)
-
-
-@mixed_scores.register
-def _(part: Nearness, mixtures: Mixtures, crowd: Crowd) -> FloatArray:
-    raw = crowd.walk(mixtures, np.array(turned(mixtures.X, part.turn, 1)), part.turn)
-    return mixtures.joined(part.logarithms(raw.reshape(-1, part.width)))
-
-
 COMPANY = 30
 SATURATED = 2.0  # spreads beyond which a feature makes two rows no less alike: one odd value has no say in the rest
 _ROWS = 64  # compared at a time
 
 
-@dataclass(frozen=True, eq=False)
-class SimilarRows:
-    """Finds the typical row among the rows of the crowd most like a row; groups play no part."""
+def similar_rows(background: Background, X: FloatArray) -> IntArray:
+    """Indices of the 30 rows of the crowd, or of its quarter, most like each row, shape (m, size); groups play no part.
 
-    background: Background
+    A row that is in the crowd is not its own company.
+    """
+    from evenout.reasons._reason_kernels import saturated_distances
 
-    @cached_property
-    def size(self) -> int:
-        """How many rows it is made of."""
-        return min(COMPANY, max(1, len(self.background.crowd) // 4))
+    crowd, similar = background.crowd, []
+    size, units = min(COMPANY, max(1, len(crowd) // 4)), Units.fit(crowd)
+    inside = np.ascontiguousarray(units.apply(crowd).T)
+    for rows in (X[start : start + _ROWS] for start in range(0, len(X), _ROWS)):
+        distance = np.empty((len(rows), len(crowd)))
+        saturated_distances(units.apply(rows), inside, SATURATED, distance)
+        itself = (distance.min(axis=1) == 0.0) & (crowd[distance.argmin(axis=1)] == rows).all(axis=1)
+        distance[itself, distance[itself].argmin(axis=1)] = np.inf
+        similar.append(np.argpartition(distance, size - 1, axis=1)[:, :size])
+    return np.concatenate(similar)
 
-    def similar(self, X: FloatArray) -> IntArray:
-        """Places in the crowd of the rows most like each row, shape (m, size)."""
-        from evenout.reasons._reason_kernels import saturated_distances
 
-        crowd, (units, inside), similar = self.background.crowd, self._inside, []
-        for rows in (X[start : start + _ROWS] for start in range(0, len(X), _ROWS)):
-            distance = np.empty((len(rows), len(crowd)))
-            saturated_distances(units.apply(rows), inside, SATURATED, distance)
-            own = (distance.min(axis=1) == 0.0) & (crowd[distance.argmin(axis=1)] == rows).all(axis=1)
-            distance[own, distance[own].argmin(axis=1)] = np.inf  # the row itself
-            similar.append(np.argpartition(distance, self.size - 1, axis=1)[:, : self.size])
-        return np.concatenate(similar)
-
-    def typical(self, X: FloatArray, similar: IntArray | None = None) -> FloatArray:
-        """Medians of the rows most like each row, and their most frequent categories, shape (m, d)."""
-        similar = self.similar(X) if similar is None else similar
-        half, runs, typical = (self.size - 1) // 2, category_runs(self.background.crowd), []
-        for start in range(0, len(X), _ROWS):
-            near = self.background.crowd[similar[start : start + _ROWS]]
-            middle = np.partition(near, half, axis=1)[:, half]
-            for first, last in runs:
-                most = near[:, :, first:last].sum(axis=1).argmax(axis=1)
-                middle[:, first:last] = np.arange(last - first) == most[:, None]
-            typical.append(middle)
-        return np.concatenate(typical)
-
-    @cached_property
-    def _inside(self) -> tuple[Units, FloatArray]:
-        """Units in which rows are compared, and the crowd in them, by column."""
-        units = Units.fit(self.background.crowd)
-        return units, np.ascontiguousarray(units.apply(self.background.crowd).T)
+def typical_rows(background: Background, similar: IntArray) -> FloatArray:
+    """Medians of the rows most like each row, and their most frequent categories, shape (m, d)."""
+    half, runs, typical = (similar.shape[1] - 1) // 2, category_runs(background.crowd), []
+    for start in range(0, len(similar), _ROWS):
+        near = background.crowd[similar[start : start + _ROWS]]
+        middle = np.partition(near, half, axis=1)[:, half]
+        for first, last in runs:
+            most = near[:, :, first:last].sum(axis=1).argmax(axis=1)
+            middle[:, first:last] = np.arange(last - first) == most[:, None]
+        typical.append(middle)
+    return np.concatenate(typical)
 
 
 _NUMBERS = 2**21  # held at a time
@@ -279,27 +247,18 @@ _NUMBERS = 2**21  # held at a time
 
 @dataclass(frozen=True)
 class Resembling:
-    """What the fair score takes off or adds for resembling groups; a row that tells nothing of its group gets 0.
+    """Corrections of the fair score for resembling groups; a row that tells nothing of its group gets 0.
 
     ``likeness`` (m, G) is how much each row resembles each of the groups, 1 where it tells nothing; ``added`` (m, G)
     what each row gets for that; ``by_feature`` (m, p) what each feature adds to the sum of that, beside the typical row
-    of all rows.
+    of all rows; ``most`` (m,) the group that each row gets most for, in the direction of the sum.
     """
 
     names: tuple[str, ...]
     likeness: FloatArray
     added: FloatArray
     by_feature: FloatArray
-
-    def most(self, total: FloatArray) -> tuple[IntArray, FloatArray]:
-        """The group that each row gets most for, in the direction of its total (m,), and how much it resembles it.
-
-        Groups that it does resemble come before those that it does not.
-        """
-        towards = np.sign(total)[:, None] * self.added
-        alike = np.where(self.likeness >= 1.0, towards, -np.inf)
-        group = np.where(alike.max(axis=1) > 0.0, alike.argmax(axis=1), towards.argmax(axis=1))
-        return group, self.likeness[np.arange(len(group)), group]
+    most: IntArray
 
 
 @dataclass(frozen=True)
@@ -332,37 +291,37 @@ class Attribution:
 
         Rows are worked on in blocks: the mixtures of all are never held.
         """
-        pool, own = self.result.scores.pool, None
-        if any(isinstance(part, GroupAware) for part in pool.parts) and sensitive_features is not None:
-            own = np.asarray(sensitive_features, dtype=object)
+        result, groups = self.result.scores, None
+        if any(isinstance(part, GroupAware) for part in result.pool.parts) and sensitive_features is not None:
+            groups = np.asarray(sensitive_features, dtype=object)
             typical = np.ascontiguousarray(np.broadcast_to(typical, X.shape))
-        ends = [self._raw(rows, own, n_threads) for rows in (typical, X)]
+        ends = []  # raw scores, and behind them 1 for each group, as if rows told nothing of theirs
+        for rows in (typical, X):
+            raw = result.pool.score(rows, n_threads=n_threads, sensitive_features=groups)
+            ends.append(np.column_stack([raw, np.ones((len(raw), result.width - result.n_detectors))]))
         ends[0], typical = (np.broadcast_to(one, many.shape) for one, many in ((ends[0], ends[1]), (typical, X)))
         width = self.orders.p * CROWD + len(self.orders.taken) * ends[1].shape[1]
 
         def split(rows: slice) -> tuple[FloatArray, FloatArray]:
-            groups = None if own is None else own[rows]
-            return self._block(X[rows], typical[rows], ends[0][rows], ends[1][rows], groups)
+            members = None if groups is None else groups[rows]
+            return self._block(X[rows], typical[rows], ends[0][rows], ends[1][rows], members)
 
         blocks = map_blocks(split, len(X), max(1, _NUMBERS // width), n_threads)
         acts = self._acts(X, typical)[:, :, None]  # what does not act has no part, not even by rounding
         parts, error = (np.where(acts, np.concatenate(each), 0.0) for each in zip(*blocks, strict=True))
         scores, usual = self._scores(ends[1]), self._scores(ends[0])
-        model = self.result.scores.resemblance
+        model = result.resemblance
         if model is None:
             return Parts(scores, usual, parts, error)
-        n, weights, likeness = self.result.scores.n_detectors, self.result.mixture.weights, model.of(X)
+        n, weights, likeness = result.n_detectors, self.result.mixture.weights, model.of(X)
         both = self._scores(np.column_stack([ends[1][:, :n], likeness]))
         last = (both - scores)[:, None, :]
         added = -model.levelled(-weights[n:]) * (likeness - 1.0)
-        told = Resembling(tuple(self.result.known), likeness, added, self._resembling(X, weights[n:]))
-        return Parts(both, usual, np.append(parts, last, axis=1), np.append(error, 0.0 * last, axis=1), told)
-
-    def _raw(self, X: FloatArray, groups: Any, n_threads: int) -> FloatArray:
-        """Raw scores of rows by all detectors, and behind them 1 for each group, as if rows told nothing of theirs."""
-        scores = self.result.scores
-        raw = scores.pool.score(X, n_threads=n_threads, sensitive_features=groups)
-        return np.column_stack([raw, np.ones((len(raw), scores.width - scores.n_detectors))])
+        towards = np.sign(last[:, :, 1]) * added
+        alike = np.where(likeness >= 1.0, towards, -np.inf)  # groups that a row does resemble come first
+        most = np.where(alike.max(axis=1) > 0.0, alike.argmax(axis=1), towards.argmax(axis=1))
+        resembling = Resembling(tuple(self.result.known), likeness, added, self._resembling(X, weights[n:]), most)
+        return Parts(both, usual, np.append(parts, last, axis=1), np.append(error, 0.0 * last, axis=1), resembling)
 
     def _acts(self, X: FloatArray, typical: FloatArray) -> BoolArray:
         """Whether a part of the pool can see that a feature differs from its typical value, shape (m, p)."""
@@ -370,8 +329,7 @@ class Attribution:
         acts = np.zeros((len(X), self.orders.p), dtype=bool)
         for inside in {isinstance(part, OWN) for part in pool.parts}:
             rows, usual = (pool.inside(each) if inside else each for each in (X, typical))
-            player = self.player[pool.units.kept] if inside and pool.units is not None else self.player
-            for column, feature in enumerate(player):
+            for column, feature in enumerate(self._players(inside=inside)):
                 acts[:, feature] |= rows[:, column] != usual[:, column]
         return acts
 
@@ -394,11 +352,10 @@ class Attribution:
         both = np.zeros((len(X), len(self.orders.taken), 2))
         lone = np.zeros((len(X), self.orders.p, 2))
         for place, columns in self.columns.items():
-            part = self.result.scores.pool.parts[place]
-            if (features := column_features(part)) is not None:
+            if (features := self._column_features(place)) is not None:
                 change = (last - first)[:, columns, None] * weights[columns]
-                for c, player in enumerate(self._players(part)[features]):
-                    lone[:, player] += change[:, c]
+                for c, feature in enumerate(features):
+                    lone[:, feature] += change[:, c]
             else:
                 both += self.mixed(place, X, typical, first, last, groups) @ weights[columns]
         parts, error = self.orders.parts(both)
@@ -412,26 +369,26 @@ class Attribution:
         ``first`` and ``last`` are those of all parts at the ends, (m, k).
         """
         pool, columns = self.result.scores.pool, self.columns[place]
-        part, player = pool.parts[place], self._players(pool.parts[place])
+        part, crowd = pool.parts[place], self._crowds.get(place)
         first, last = first[:, None, columns], last[:, None, columns]
-        if (features := column_features(part)) is not None:
-            return first + (last - first) * self.orders.taken[:, player[features]]
-        if isinstance(part, OWN):
+        if (features := self._column_features(place)) is not None:
+            return first + (last - first) * self.orders.taken[:, features]
+        inside = isinstance(part, OWN)
+        if inside:
             X, typical = pool.inside(X), pool.inside(typical)
-        crowd = self._crowds.get(place)
-        mixed = mixed_scores(part, Mixtures(X, typical, player, self.orders, groups), crowd)
+        mixed = mixed_scores(part, Mixtures(X, typical, self._players(inside=inside), self.orders, groups), crowd)
         if crowd is None:
             return mixed
         # Scores by a crowd are moved to what they are at the ends; features share the difference by size of part.
         size = np.abs(self.orders.parts(mixed)[0])
         total = size.sum(axis=1, keepdims=True)
         share = np.divide(size, total, out=np.full_like(size, 1.0 / self.orders.p), where=total > 0)
-        begin, end = first - mixed[:, :1], self.orders.end
+        begin, end = first - mixed[:, :1], int(self.orders.taken.all(axis=1).argmax())
         gap = (last - mixed[:, end : end + 1]) - begin
         return mixed + begin + gap * (self.orders.taken @ share)
 
     def _resembling(self, X: FloatArray, weights: FloatArray) -> FloatArray:
-        """What each feature adds to what rows get for resembling groups, beside the typical row of all, shape (m, p).
+        """Parts of the features in what rows get for resembling groups, beside the typical row of all, shape (m, p).
 
         The rows most like a row resemble the same groups, so beside these nothing would be told.
         """
@@ -446,10 +403,18 @@ class Attribution:
             parts.append(self.orders.parts(mixtures.joined(model.of(mixtures.rows()) @ weights))[0][:, :, 0])
         return np.concatenate(parts)
 
-    def _players(self, part: Any) -> IntArray:
-        """The features of the table that the columns belong to which a part of the pool sees."""
+    def _players(self, *, inside: bool) -> IntArray:
+        """The feature behind each column that parts of the pool are given; ``inside``: in the pool's units."""
         units = self.result.scores.pool.units
-        return self.player if units is None or not isinstance(part, OWN) else self.player[units.kept]
+        return self.player if units is None or not inside else self.player[units.kept]
+
+    def _column_features(self, place: int) -> IntArray | None:
+        """The feature behind each score column of a part whose columns follow from one feature each; else None."""
+        part = self.result.scores.pool.parts[place]
+        if not isinstance(part, Precomputed | Tails):
+            return None
+        columns = part.features if isinstance(part, Tails) else np.arange(part.width)
+        return self._players(inside=isinstance(part, OWN))[columns]
 
     def _scores(self, raw: FloatArray) -> FloatArray:
         """Base and fair score of raw scores (m, k), shape (m, 2)."""
@@ -480,5 +445,6 @@ class Attribution:
 
     @cached_property
     def _crowds(self) -> dict[int, Crowd]:
-        crowds = ((place, crowd_of(part, self.orders)) for place, part in enumerate(self.result.scores.pool.parts))
-        return {place: crowd for place, crowd in crowds if crowd is not None}
+        """A crowd for each part with neighbours; the fewer mixtures there are, the more rows can be afforded."""
+        size, parts = max(CROWD, _DISTANCES // len(self.orders.taken)), enumerate(self.result.scores.pool.parts)
+        return {place: Crowd(part, size) for place, part in parts if isinstance(part, Neighbours | Nearness)}

@@ -1,27 +1,24 @@
 """Explain scores: a few rows, a list, or a whole collection."""
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import pandas as pd
 from joblib import effective_n_jobs
 from sklearn.utils.validation import check_is_fitted
 
 from evenout.exceptions import InputError
 from evenout.out_of_core.dask_engine import frame_collection
 from evenout.out_of_core.engines import Engine, Partition, PartitionRows, Staged, read_rows
-from evenout.reasons.attribution import Attribution, SimilarRows, draw_orders
+from evenout.reasons.attribution import Attribution, draw_orders, similar_rows, typical_rows
 from evenout.reasons.explanation import CHANGES, Explanation
 from evenout.reasons.words import Features, ReasonWords
+from evenout.tables.encoder import TableEncoder
 from evenout.tables.rows import column_names, new_rows
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from evenout.tables.encoder import TableEncoder
-
 
 BASELINES = ("alike", "typical")
 
@@ -32,7 +29,7 @@ def explain(
     n_reasons: int = 3,
     *,
     baseline: str = "alike",
-    table: "TableEncoder | None" = None,
+    table: TableEncoder | None = None,
     sensitive_features: Any = None,
     rows: str = "rows",
 ) -> Explanation:
@@ -61,27 +58,20 @@ def explain(
     >>> from evenout.reasons import explain
     >>> explain(make_pipeline(TableEncoder(), model), table).to_frame()  # doctest: +SKIP
     """
-    from evenout.tables.encoder import TableEncoder
-
     *before, ensemble = [step for _, step in getattr(model, "steps", [("", model)])]
     check_is_fitted(ensemble)
-    given: dict[str, Any] = {"baseline": baseline, "sensitive_features": sensitive_features, "rows": rows}
+    frame = names = None
     if len(before) == 1 and isinstance(before[0], TableEncoder):
         table = before[0]
     elif before:
-        encoded = model[:-1].transform(X)
-        return explain_rows(ensemble, encoded, n_reasons, names=_names_out(model[:-1], X), **given)
-    if table is None:
-        return explain_rows(ensemble, X, n_reasons, **given)
-    return explain_rows(ensemble, table.transform(X), n_reasons, table=table, frame=X, **given)
-
-
-def _names_out(steps: Any, X: Any) -> Any:
-    """Names of the columns that the steps of a pipeline make of X; None where a step does not know."""
-    try:
-        return steps.get_feature_names_out(column_names(X))
-    except (AttributeError, ValueError):
-        return None
+        with suppress(AttributeError, ValueError):  # a step may not know the names of its columns
+            names = model[:-1].get_feature_names_out(column_names(X))
+        X, table = model[:-1].transform(X), None
+    if table is not None:
+        X, frame = table.transform(X), X
+    encoded: dict[str, Any] = {"table": table, "frame": frame, "names": names}
+    beside = {"baseline": baseline, "sensitive_features": sensitive_features, "rows": rows}
+    return explain_rows(ensemble, X, n_reasons, **encoded, **beside)
 
 
 def explain_rows(
@@ -90,15 +80,13 @@ def explain_rows(
     n_reasons: int,
     *,
     baseline: str = "alike",
-    table: "TableEncoder | None" = None,
-    frame: "pd.DataFrame | None" = None,
+    table: TableEncoder | None = None,
+    frame: pd.DataFrame | None = None,
     sensitive_features: Any = None,
     rows: str = "rows",
     names: Any = None,
 ) -> Explanation:
-    """`explain` for encoded rows, and what they were encoded from, as far as it is at hand."""
-    import pandas as pd
-
+    """Explain encoded rows; ``frame`` is what they were encoded from, where that is at hand."""
     result = ensemble._result
     if result.background is None:
         raise InputError("this model was saved before reasons were kept; fit it anew, and save it")
@@ -107,20 +95,20 @@ def explain_rows(
     if baseline not in BASELINES:
         raise InputError("{baseline=!r} is unknown; use 'alike' or 'typical'", baseline=baseline)
     array, background = new_rows(ensemble, X), result.background
-    if names is None:
-        names = getattr(ensemble, "feature_names_in_", None)
+    names = getattr(ensemble, "feature_names_in_", None) if names is None else names
     named = column_names(X) if names is None else list(names)
     features = Features.of_rows(named, array.shape[1]) if table is None else Features.of_table(table)
-    alike, given = SimilarRows(background), X if frame is None else frame
+    given = X if frame is None else frame
     indexed = hasattr(given, "index") and hasattr(given, "columns")
-    similar = alike.similar(array) if baseline == "alike" else None
-    typical = background.typical[None] if similar is None else alike.typical(array, similar)
+    similar = similar_rows(background, array) if baseline == "alike" else None
+    typical = background.typical[None] if similar is None else typical_rows(background, similar)
     split = Attribution(result, features.player, draw_orders(len(features.names)))
     threads = effective_n_jobs(ensemble.n_jobs)
     parts = split.split(array, typical, sensitive_features=sensitive_features, n_threads=threads)
     values = features.shown(array, frame)
     if parts.resembling is not None:
-        values = np.column_stack([values, parts.resembling.most(parts.parts[:, -1, 1])[1].astype(object)])
+        likeness = np.take_along_axis(parts.resembling.likeness, parts.resembling.most[:, None], axis=1)
+        values = np.column_stack([values, likeness.astype(object)])
     return Explanation(
         words=ReasonWords(background, features, rows),
         parts=parts,
@@ -141,18 +129,16 @@ def reason_columns(
     rows: Any,
     n_reasons: int,
     *,
-    table: "TableEncoder | None" = None,
-    frame: "pd.DataFrame | None" = None,
+    table: TableEncoder | None = None,
+    frame: pd.DataFrame | None = None,
     sensitive_features: Any = None,
     everybody: bool = False,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Columns ``change``, ``reason_1``, ... of all rows; reasons are empty where neither score flags the row.
 
-    Of ``everybody``: no row is without; the first says so where nothing stands out. ``rows`` (m, d) are encoded, by
-    ``table`` from ``frame`` if these are at hand; ``sensitive_features`` are only for detectors that use them.
+    With ``everybody`` every row has reasons; the first one says so where nothing stands out. ``rows`` (m, d) are
+    encoded, by ``table`` from ``frame`` if these are at hand; ``sensitive_features`` are for detectors that use them.
     """
-    import pandas as pd
-
     given = {"sensitive_features": sensitive_features}
     before = ensemble.base_scores(rows, **given) > ensemble._result.base_threshold
     after = ensemble.outlier_scores(rows, **given) > ensemble._result.threshold
@@ -161,10 +147,10 @@ def reason_columns(
         few = rows.iloc[named] if hasattr(rows, "iloc") else rows[named]
         shown = None if frame is None else frame.iloc[named]
         groups = None if sensitive_features is None else np.asarray(sensitive_features, dtype=object)[named]
-        told = explain_rows(ensemble, few, n_reasons, table=table, frame=shown, sensitive_features=groups)
+        found = explain_rows(ensemble, few, n_reasons, table=table, frame=shown, sensitive_features=groups)
         for row, at in enumerate(named):
-            said = told.texts(row)[: told.n_given(row)] or [told.summary(row)]
-            texts[at, : len(said)] = said
+            reasons = found.texts(row)[: found.n_given(row)] or [found.summary(row)]
+            texts[at, : len(reasons)] = reasons
     change = np.array(CHANGES, dtype=object)[2 * before.astype(int) + after]
     return pd.DataFrame({"change": change} | {f"reason_{j + 1}": texts[:, j] for j in range(n_reasons)})
 
@@ -172,9 +158,7 @@ def reason_columns(
 def explain_collection(
     ensemble: Any, X: Any, n_reasons: int = 3, *, sensitive_features: Any = None, **settings: Any
 ) -> Any:
-    """What ``ensemble.explain(...).to_frame()`` gives, of a Dask collection: a Dask frame, lazy."""
-    import pandas as pd
-
+    """Explain a Dask collection lazily: ``ensemble.explain(...).to_frame()`` as a Dask frame."""
     kinds = {"rank": int, "feature": object, "value": float, "base_part": float, "fair_part": float, "text": object}
     meta = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
     return frame_collection(partial(_frame_of, ensemble, n_reasons, settings), X, meta, sensitive_features)
@@ -182,7 +166,7 @@ def explain_collection(
 
 def _frame_of(
     ensemble: Any, n_reasons: int, settings: dict[str, Any], X: Any, sensitive_features: Any = None
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     frame = ensemble.explain(X, n_reasons, sensitive_features=sensitive_features, **settings).to_frame()
     return frame.astype({"value": float})
 
@@ -193,10 +177,10 @@ def explain_partitions(
     n_reasons: int,
     to: Path,
     *,
-    table: "TableEncoder | None" = None,
+    table: TableEncoder | None = None,
     everybody: bool = False,
 ) -> int:
-    """Write the reasons of all flagged rows, or of all, of an engine's encoded partitions; how many rows these are.
+    """Write the reasons of an engine's flagged rows, or of all rows; return how many rows these are.
 
     Rows were encoded by ``table``; see `evenout.out_of_core.parquet.encoded`. ``to`` is a folder, reachable by all
     workers, for one file per partition, ``reasons-000000.parquet``: ``source`` and ``row`` say which row of the input
@@ -213,20 +197,18 @@ def _read_part(part: Partition, *shared: Any) -> tuple[Partition, PartitionRows]
 def _explain_part(
     ready: tuple[Partition, PartitionRows], model: tuple[Any, Any], n_reasons: int, to: Path, everybody: bool
 ) -> int:
-    import pandas as pd
-
     (part, rows), (ensemble, table) = ready, model
     if not len(rows.X):
         return 0
     names = getattr(ensemble, "feature_names_in_", None)
     X = rows.X if names is None else pd.DataFrame(rows.X, columns=names)
     groups = rows.labels() if rows.names else None
-    found = reason_columns(ensemble, X, n_reasons, table=table, sensitive_features=groups, everybody=everybody)
-    kept = (found["change"] != "not flagged") | everybody
-    found.insert(0, "row", part.first_row + np.arange(len(found)))
-    found.insert(0, "source", part.source)
-    place = to / f"reasons-{part.index:06d}.parquet"
-    unfinished = place.with_suffix(f".{uuid4().hex}")
-    found[kept].to_parquet(unfinished, index=False)
-    unfinished.replace(place)
+    reasons = reason_columns(ensemble, X, n_reasons, table=table, sensitive_features=groups, everybody=everybody)
+    kept = (reasons["change"] != "not flagged") | everybody
+    reasons.insert(0, "row", part.first_row + np.arange(len(reasons)))
+    reasons.insert(0, "source", part.source)
+    target = to / f"reasons-{part.index:06d}.parquet"
+    unfinished = target.with_suffix(f".{uuid4().hex}")
+    reasons[kept].to_parquet(unfinished, index=False)
+    unfinished.replace(target)
     return int(kept.sum())

@@ -3,19 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.exceptions import from_extra
 from evenout.groups.read import EVERY, read_groups
 from evenout.reasons.attribution import Parts, Resembling
 from evenout.reasons.words import ReasonWords, number
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 CHANGES = ("not flagged", "entered", "left", "flagged")  # by (flagged before, flagged after): 2 before + after
 LEAST = 0.05
@@ -98,7 +95,7 @@ class Explanation:
 
     @property
     def tells(self) -> FloatArray:
-        """How well each feature tells the group, 0 not at all and 1 always; NaN for resemblance, which is about it."""
+        """Strength with which each feature tells the group, from 0 (not at all) to 1 (always); NaN for resemblance."""
         tells = np.full(len(self.words.features.names), -np.inf)
         np.maximum.at(tells, self.words.features.player, self.words.background.tells)
         return tells if self.resembling is None else np.append(tells, np.nan)
@@ -123,7 +120,7 @@ class Explanation:
         """The features of each row by their part in its fair score, the largest first, shape (m, n_reasons)."""
         return np.argsort(-self.fair_parts, axis=1, kind="stable")[:, : self.n_reasons]
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """One row for each row and reason, indexed as the table: rank, feature, value, base_part, fair_part, text.
 
         Reasons are ordered by their part in the fair score. ``fair_part - base_part`` is what fairness has added.
@@ -152,38 +149,27 @@ class Explanation:
     def text(self, row: int, feature: int, earlier: list[int] | None = None) -> str:
         """One feature of a row, in words; ``earlier`` are the features that were named before."""
         if feature == len(self.words.features.names):
-            return self._resemblance_text(row)
-        parts, beside = self.parts.parts[row, feature], self.beside[row] if self.baseline == "alike" else None
+            return "for {}: {}".format(*self._resemblance(row))
+        beside = self.beside[row] if self.baseline == "alike" else None
         value = self.words.value(feature, self.values[row, feature], self.rows[row], beside, self._near(row))
-        return "; ".join([value, *self.words.notes(feature, parts, earlier or [])])
+        return "; ".join([value, *self.words.notes(feature, self.parts.parts[row, feature], earlier or [])])
 
     def _near(self, row: int) -> FloatArray | None:
         """The training rows most like a row, where it is held against these."""
         return None if self.similar is None else self.words.background.crowd[self.similar[row]]
 
-    @cached_property
-    def _most(self) -> tuple[IntArray, FloatArray]:
-        assert self.resembling is not None
-        return self.resembling.most(self.fair_parts[:, -1])
-
-    def _resemblance_name(self, row: int) -> str:
-        """What a row gets something for."""
-        assert self.resembling is not None
-        group, likeness = (each[row] for each in self._most)
-        return f"{'not resembling' if likeness < 1.0 else 'resembling'} group {self.resembling.names[group]}"
-
-    def _resemblance_text(self, row: int) -> str:
-        """What a row gets for resembling a group, how much it does, and which features make that."""
-        assert self.resembling is not None
-        got, times = self.fair_parts[row, -1], self._most[1][row]
-        by = np.sign(got) * self.resembling.by_feature[row]
+    def _resemblance(self, row: int) -> tuple[str, str]:
+        """Name the group that a row gets most for, and say how much it gets, how alike it is, and by which features."""
+        resembling, got, likeness = self.resembling, self.fair_parts[row, -1], self.values[row, -1]
+        assert resembling is not None
+        name = f"{'not resembling' if likeness < 1.0 else 'resembling'} group {resembling.names[resembling.most[row]]}"
+        by = np.sign(got) * resembling.by_feature[row]
         order = [int(j) for j in np.argsort(-by, kind="stable")[:3] if by[j] > LEAST * np.maximum(by, 0.0).sum()]
-        named = [f"{self.words.features.names[j]} {self.shown(row, j)}" for j in order]
-        made = f", by {', '.join(named)}" if named else ""
-        like = f"{times:.1f} times as much like it as {self.words.rows} in general"
-        return f"for {self._resemblance_name(row)}: {got:+.3f} ({like}{made})"
+        named = ", ".join(f"{self.words.features.names[j]} {self.shown(row, j)}" for j in order)
+        like = f"{likeness:.1f} times as much like it as {self.words.rows} in general"
+        return name, f"{got:+.3f} ({like}{', by ' if named else ''}{named})"
 
-    def moves(self) -> "pd.DataFrame":
+    def moves(self) -> pd.DataFrame:
         """Why rows entered or left the flagged list: change, text; only those that did, indexed as the table."""
         import pandas as pd
 
@@ -192,7 +178,7 @@ class Explanation:
         return pd.DataFrame(frame, index=self.index[moved])
 
     def move_text(self, row: int) -> str:
-        """What fairness did to a row: its place beside the line, and the features whose parts changed most."""
+        """Say what fairness did to a row: where it is beside the line, and which features changed most."""
         told = {"entered": "entered the list", "left": "left the list", "flagged": "stays on the list"}
         where = told.get(str(self.changes[row]), "is not on the list")
         lines = zip(self.parts.scores[row], (self.base_line, self.fair_line), strict=True)
@@ -205,14 +191,14 @@ class Explanation:
         company = float(self.fair_typical[row] - self.base_typical[row])
         added = np.append(self.fair_parts[row] - self.base_parts[row], company)
         last = f"what all similar {self.words.rows} got" if self.baseline == "alike" else "a shift of all"
-        names = [*self.words.features.names, *([] if self.resembling is None else [self._resemblance_name(row)]), last]
+        names = [*self.words.features.names, *([] if self.resembling is None else [self._resemblance(row)[0]]), last]
         sign = {"entered": 1.0, "left": -1.0}.get(str(self.changes[row]), float(np.sign(added.sum())) or 1.0)
         most = [int(j) for j in np.argsort(-sign * added, kind="stable")[: self.n_reasons] if sign * added[j] >= 5e-4]
         named = ", ".join(f"{names[j]} ({added[j]:+.3f})" for j in most)
         return f"{'raised' if sign > 0 else 'lowered'} most by {named}" if named else ""
 
-    def influence(self, sensitive_features: Any = None) -> "pd.DataFrame":
-        """How much each feature has to say, before and after fairness; which features make the gap between groups.
+    def influence(self, sensitive_features: Any = None) -> pd.DataFrame:
+        """Measure the influence of each feature before and after fairness, or its share of the gaps between groups.
 
         Parameters
         ----------
@@ -242,7 +228,7 @@ class Explanation:
         return pd.concat(frames, names=["group"])
 
     def n_given(self, row: int) -> int:
-        """How many of the reasons of a row are worth a word: `LEAST` or more of all that makes it an outlier.
+        """Count the reasons of a row that are worth naming: `LEAST` or more of all that makes it an outlier.
 
         The first one always, if anything raises the score at all.
         """
@@ -260,7 +246,7 @@ class Explanation:
         return "no column stands out by itself or in a pair: the score is made of many small differences"
 
     def lines(self, row: int) -> Iterator[str]:
-        """All that is to be said of a row, line by line."""
+        """Explain a row, line by line."""
         yield f"{self.index[row]}: {self.move_text(row)}"
         reasons = list(zip(self.order[row], self.texts(row), strict=True))[: self.n_given(row)]
         for rank, (feature, text) in enumerate(reasons, 1):
@@ -270,7 +256,7 @@ class Explanation:
             yield f"  {self.summary(row)}"
 
     def __repr__(self) -> str:
-        """What is said of the first rows, in at most 15 lines."""
+        """Explain the first rows in at most 15 lines."""
         flagged = int(self.flagged[:, 1].sum())
         beside = "those most like it" if self.baseline == "alike" else "the typical row of all"
         said = [f"{number(len(self))} rows, {number(flagged)} flagged; each is held against {beside}"]
@@ -284,7 +270,7 @@ class Explanation:
         return "\n".join([*said, f"... {number(left)} more: to_frame(), lines(row), plot(row)"] if left else said)
 
     def shown(self, row: int, feature: int) -> str:
-        """What a row has in a feature, as text."""
+        """The value of a row in a feature, as text."""
         value = self.values[row, feature]
         if value is None:
             return "missing"

@@ -3,19 +3,16 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from evenout.core.types import AnyArray, FloatArray, IntArray
 from evenout.detectors.units import feature_labels
 from evenout.fitting.result import SHARES, Background, guessed_share
 from evenout.tables.columns import Categories, Dates, Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from evenout.tables.encoder import TableEncoder
+from evenout.tables.encoder import TableEncoder
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class Features:
         return cls(labels, np.arange(d), ("numbers",) * d, labels)
 
     @classmethod
-    def of_table(cls, table: "TableEncoder") -> "Features":
+    def of_table(cls, table: TableEncoder) -> "Features":
         """Of the columns that an encoder has learnt, in the order of the encoded ones."""
         columns = table.encoded_columns
         player = np.repeat(np.arange(len(columns)), [len(column.features) for column in columns])
@@ -51,8 +48,8 @@ class Features:
         """The encoded columns of a feature."""
         return np.flatnonzero(self.player == feature)
 
-    def shown(self, rows: FloatArray, frame: "pd.DataFrame | None" = None) -> AnyArray:
-        """What stands in the table, shape (m, p), as objects: numbers, text, dates, or None where nothing stands.
+    def shown(self, rows: FloatArray, frame: pd.DataFrame | None = None) -> AnyArray:
+        """Values of the table, shape (m, p), as objects: numbers, text, dates, or None where one is missing.
 
         From encoded rows (m, d), and better from the frame that they were encoded from.
         """
@@ -66,10 +63,8 @@ class Features:
         )
 
 
-def _shown_column(column: Numbers | Dates | Categories, encoded: FloatArray, given: "pd.Series | None") -> AnyArray:
-    """What stands in one column of a table, from its encoded columns (m, c), or as given; None where nothing stands."""
-    import pandas as pd
-
+def _shown_column(column: Numbers | Dates | Categories, encoded: FloatArray, given: pd.Series | None) -> AnyArray:
+    """Values of one column of a table, from its encoded columns (m, c) or as given; None where one is missing."""
     if isinstance(column, Categories):
         place = np.where(encoded.any(axis=1), encoded.argmax(axis=1), -1)
         shown = np.array([*column.values, "no known value"], dtype=object)[place]
@@ -126,14 +121,14 @@ class ReasonWords:
         return f"{name}: {shown}, {part} {number(row[column])}, {self._place(feature, row, beside, near)}"
 
     def stands_out(self, feature: int, row: FloatArray, near: FloatArray | None) -> bool:
-        """Whether what a row has in a feature is rare: by itself, together with another feature, or among its like."""
-        columns = self.features.columns(feature)
+        """Whether what a row has in a feature is rare: by itself, with another feature, or among similar rows."""
         if self.features.kinds[feature] == "categories":
-            held = columns[row[columns] == 1.0]
-            alone = not len(held) or self.background.means[held[0]] < _RARE
+            held = self._held(feature, row)
+            alone = held is None or bool(self.background.means[held] < _RARE)
         else:
-            alone = max(self.beyond(float(row[self._oddest(feature, row)]), self._oddest(feature, row))) >= UNUSUAL
-        return bool(alone) or bool(self._together(feature, row, near, ("higher", "lower")))
+            column = self._oddest(feature, row)
+            alone = max(self.beyond(float(row[column]), column)) >= UNUSUAL
+        return alone or bool(self._together(feature, row, near, ("higher", "lower")))
 
     def beyond(self, value: float, column: int) -> tuple[float, float]:
         """At least this share of the training rows lies below the value, and at least this share above."""
@@ -141,6 +136,12 @@ class ReasonWords:
         below, upto = np.searchsorted(levels, value, side="left"), np.searchsorted(levels, value, side="right")
         above = 1.0 - SHARES[upto] if upto < len(SHARES) else 0.0
         return (float(SHARES[below - 1]) if below else 0.0), 1.0 if upto == 0 else float(above)
+
+    def _held(self, feature: int, row: FloatArray) -> int | None:
+        """The encoded column of the category that a row has; None for one that no training row has."""
+        columns = self.features.columns(feature)
+        held = columns[row[columns] == 1.0]
+        return int(held[0]) if len(held) else None
 
     def _oddest(self, feature: int, row: FloatArray) -> int:
         """The encoded column of a feature in which a row is furthest out."""
@@ -175,20 +176,16 @@ class ReasonWords:
     def _category(
         self, feature: int, shown: Any, row: FloatArray, beside: FloatArray | None, near: FloatArray | None
     ) -> str:
-        text, columns = "missing" if shown is None else str(shown), self.features.columns(feature)
-        held = columns[row[columns] == 1.0]
-        if not len(held):
+        text, held = "missing" if shown is None else str(shown), self._held(feature, row)
+        if held is None:
             return f"{text}, which no training row has"
-        usual = self.background.means[columns] if beside is None else beside[columns]
-        most = columns[usual.argmax()]
-        share = float(self.background.means[held[0]])
-        said = f"{text}, as {percent(share)} of {self.rows}"
-        rare = self._together(feature, row, near, ("", "")) if share >= _RARE else ""
-        rare = f", but {rare}" if rare else ""
-        if held[0] == most:
-            return f"{said}{rare}"
+        columns, share = self.features.columns(feature), float(self.background.means[held])
+        most = columns[(self.background.means if beside is None else beside)[columns].argmax()]
         label = self.features.labels[most].partition("=")[2]
-        return f"{said} ({'most frequent' if beside is None else 'those most similar'}: {label}){rare}"
+        rare = self._together(feature, row, near, ("", "")) if share >= _RARE else ""
+        usual = f" ({'most frequent' if beside is None else 'those most similar'}: {label})"
+        said = f"{text}, as {percent(share)} of {self.rows}{'' if held == most else usual}"
+        return f"{said}, but {rare}" if rare else said
 
     def _together(self, feature: int, row: FloatArray, near: FloatArray | None, words: tuple[str, str]) -> str:
         """With which other feature, or among which rows, a common value is rare, in counts; empty if with none."""
@@ -206,7 +203,7 @@ class ReasonWords:
         return rare
 
     def _among(self, values: FloatArray, value: float, feature: int, words: tuple[str, str]) -> tuple[float, str]:
-        """How many of some rows are on the other side of a value, or have another category."""
+        """Share of some rows on the other side of a value, or with another category; and in words."""
         if self.features.kinds[feature] == "categories":
             other = int((values != value).sum())
             return other / len(values), f"unlike {other} of"
@@ -218,11 +215,11 @@ class ReasonWords:
         """Rows of the crowd with the same category, or with the nearest numbers and all that tie; and in words."""
         columns = self.features.columns(feature)
         if self.features.kinds[feature] == "categories":
-            held = columns[row[columns] == 1.0]
-            if not len(held):
+            held = self._held(feature, row)
+            if held is None:
                 return np.empty(0, np.intp), ""
-            same = np.flatnonzero(self.background.crowd[:, held[0]] == 1.0)
-            return same, self.features.labels[held[0]].replace("=", " ", 1)
+            same = np.flatnonzero(self.background.crowd[:, held] == 1.0)
+            return same, self.features.labels[held].replace("=", " ", 1)
         order, ordered = self._ordered
         values, size = ordered[:, columns[0]], min(_ALIKE, max(_FEWEST, len(ordered) // 10), len(ordered))
         middle = int(np.searchsorted(values, row[columns[0]]))
@@ -238,7 +235,7 @@ class ReasonWords:
         return order, np.take_along_axis(self.background.crowd, order, axis=0)
 
     def notes(self, feature: int, parts: FloatArray, earlier: list[int]) -> list[str]:
-        """What else must be said of a reason: parts (2,) in base and fair score, and the reasons named before it."""
+        """Notes to a reason, from its parts (2,) in base and fair score and the reasons named before it."""
         said, (base, fair) = [], parts
         if fair > _MOSTLY * max(base, 0.0):
             said.append("counts mostly because of fairness")

@@ -1,9 +1,9 @@
-"""Whom a fit compares, where that is more than groups: strata, numbers such as age, each attribute by itself."""
+"""A section on comparisons beyond plain groups: strata, numbers such as age, each attribute by itself."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,14 +15,16 @@ from evenout.exceptions import InputError
 from evenout.groups.read import GroupProbabilities
 from evenout.groups.rules import Groups
 from evenout.outcome import compared_words, probable_words
-from evenout.report.charts import CurvePair, DrawnPair, draw_curves
-from evenout.report.data import Fitted
-from evenout.report.groups import shortened
+from evenout.report.people import Fitted, shortened
+
+Ends: TypeAlias = tuple[tuple[float, ...], ...]
+WIDTH, HEIGHT = 460, 220  # of a curve's picture
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 10, 34
 
 
 @dataclass(frozen=True)
 class StratumLine:
-    """How far a group's mean is from that of all people, in standard deviations of the score.
+    """Distance of a group's mean from that of all people, in standard deviations of the score.
 
     ``explained`` is the part that goes with the columns that may justify a difference, ``within`` the rest; ``now`` is
     that rest after.
@@ -36,8 +38,20 @@ class StratumLine:
 
 
 @dataclass(frozen=True)
+class CurvePair:
+    """Mean score and flag rate against a number, before and after: value, low and high end at each place."""
+
+    name: str
+    at: tuple[float, ...]
+    before: Ends
+    after: Ends
+    rate_before: Ends
+    rate_after: Ends
+
+
+@dataclass(frozen=True)
 class Compared:
-    """Whom the fit compares, in words, and what comes of it for each attribute, within strata, along a number."""
+    """The comparisons of a fit in words, and their results for each attribute, within strata and along a number."""
 
     words: tuple[str, ...]
     judged_on: str
@@ -46,13 +60,22 @@ class Compared:
     curves: tuple[CurvePair, ...]
 
     @property
-    def drawings(self) -> list[DrawnPair]:
-        """The curves as pictures."""
-        return [draw_curves(pair) for pair in self.curves]
+    def drawings(self) -> list[tuple[str, list[dict[str, Any]]]]:
+        """Pictures of average score and share flagged against each number, by its name."""
+        return [
+            (
+                pair.name,
+                [
+                    _drawn("Average score", pair, pair.before, pair.after, "{:.2f}"),
+                    _drawn("Share flagged", pair, pair.rate_before, pair.rate_after, "{:.0%}"),
+                ],
+            )
+            for pair in self.curves
+        ]
 
 
 def collect_compared(fitted: Fitted) -> Compared | None:
-    """What the page says of it; None where each group is simply compared with each other."""
+    """Collect whom the fit compares; None where each group is simply compared with each other."""
     model, sensitive, given = fitted.model, fitted.sensitive, fitted.given
     before, after = (_audits(model, scores, sensitive, given) for scores in fitted.scores)
     probable = isinstance(sensitive, GroupProbabilities)
@@ -86,10 +109,10 @@ def _audits(model: FairOutlierEnsemble, scores: FloatArray, sensitive: Any, give
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit has said it
         try:
-            found = audit(scores, sensitive_features=sensitive, **settings)
+            result = audit(scores, sensitive_features=sensitive, **settings)
         except InputError:  # too few rows for any comparison
             return {}
-    return {"": found} if isinstance(found, AuditResult) else found
+    return {"": result} if isinstance(result, AuditResult) else result
 
 
 def _curves(before: Mapping[str, AuditResult], after: Mapping[str, AuditResult]) -> tuple[CurvePair, ...]:
@@ -107,14 +130,54 @@ def _curves(before: Mapping[str, AuditResult], after: Mapping[str, AuditResult])
 
 
 def _strata(before: Mapping[str, AuditResult], after: Mapping[str, AuditResult]) -> tuple[StratumLine, ...]:
-    """How far each group's mean is from that of all, and how much of it goes with strata."""
+    """Distances of the groups' means from that of all, and the parts that go with strata."""
     lines = []
     for name, result in before.items():
         for group in result.group_names:
             apart, explained = (
-                [float(found.get(measure, group).value) for found in (result, after[name])]
+                [float(each.get(measure, group).value) for each in (result, after[name])]
                 for measure in ("mean_apart", "apart_by_strata")
             )
             within = np.subtract(apart, explained).tolist()
             lines.append(StratumLine(shortened(group), apart[0], explained[0], within[0], within[1]))
     return tuple(lines)
+
+
+def _drawn(title: str, pair: CurvePair, before: Ends, after: Ends, style: str) -> dict[str, Any]:
+    """Draw two curves: paths in a box of `WIDTH` x `HEIGHT`, and ticks as (coordinate, label)."""
+    both, at = np.array([before, after]), np.array(pair.at)
+    ticks = nice_ticks(float(both.min()), float(both.max()))
+    low, high = min(ticks[0], float(both.min())), max(ticks[-1], float(both.max()))
+    x = _LEFT + (WIDTH - _LEFT - _RIGHT) * (at - at[0]) / (at[-1] - at[0])
+    y = _TOP + (HEIGHT - _TOP - _BOTTOM) * (high - both) / (high - low)
+    across = nice_ticks(float(at[0]), float(at[-1]), 6)
+    heights = _TOP + (HEIGHT - _TOP - _BOTTOM) * (high - np.array(ticks)) / (high - low)
+    ends = [" to ".join(style.format(end) for end in (curve.min(), curve.max())) for curve in both[:, 0]]
+    return {
+        "title": title,
+        "label": f"{title} against {pair.name}: before from {ends[0]}, now from {ends[1]}.",
+        "x_ticks": list(zip(np.interp(across, at, x).tolist(), map("{:g}".format, across), strict=True)),
+        "y_ticks": list(zip(heights.tolist(), map(style.format, ticks), strict=True)),
+    } | {
+        name: {"line": _path(x, value), "band": _path([*x, *x[::-1]], [*top, *bottom[::-1]]) + "Z"}
+        for name, (value, bottom, top) in zip(("before", "after"), y, strict=True)
+    }
+
+
+def _path(x: Sequence[float], y: Sequence[float]) -> str:
+    return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
+
+
+def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers within an interval, or its ends if there are none.
+
+    >>> nice_ticks(21.3, 67.0)
+    [30.0, 40.0, 50.0, 60.0]
+    """
+    size = (high - low) / most
+    if not size > 0:
+        return [low, low + 1.0]
+    unit = 10.0 ** np.floor(np.log10(size))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= size)
+    ticks = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
+    return [float(f"{tick:.10g}") for tick in ticks] if len(ticks) >= 2 else [low, high]

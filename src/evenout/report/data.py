@@ -4,51 +4,70 @@ Where a number of people must not be shown, a `Range` holds the lowest and the h
 away; exact values have two equal ends.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Literal, TypeAlias
 
-from evenout.core.types import FloatArray
-from evenout.estimator import FairOutlierEnsemble
 from evenout.outcome import Outcome
-from evenout.report.groups import Flags, Group, Labels, People, Spread
-from evenout.report.people import Moves, Namer, Person
 from evenout.report.privacy import Range
 
-if TYPE_CHECKING:
-    from evenout.tables.encoder import TableEncoder
+Labels: TypeAlias = Literal["absent", "too few", "shown"]
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """What the sections of a page are collected from.
-
-    ``scores`` are those before and after fairness, ``used`` the groups of the rows where detectors use them, ``name``
-    gives the id of a row, and ``reasons`` is how many of them each person gets; the rest is as in `write_report`.
-    """
-
-    model: FairOutlierEnsemble
-    X: Any
-    sensitive: Any
-    given: Any
-    table: "TableEncoder | None"
-    used: Any
-    scores: tuple[FloatArray, FloatArray]
-    people: People
-    name: Namer
-    reasons: int
-
-
-class Section(NamedTuple):
-    """A part of the page.
-
-    ``collect`` gives what it shows as plain data, its ``part`` in the template; where that is None, it is left out.
-    Its template is ``template``, or the file of its name.
-    """
+class Group:
+    """A protected group and its number of people."""
 
     name: str
-    collect: Callable[[Fitted], Any] | None = None
-    template: str = ""
+    size: Range
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flagged people of each group, their share of the group, and the lowest share over the highest.
+
+    ``unflagged`` is the lowest over the highest share of people who are not flagged.
+    """
+
+    counts: tuple[Range, ...]
+    rates: tuple[Range, ...]
+    ratio: Range
+    unflagged: Range
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Scores in standard deviations from the mean of all people.
+
+    ``means`` by group; ``heights`` by group, a density over the report's bins; people above ``threshold`` are flagged.
+    None for groups too small to show.
+    """
+
+    means: tuple[float | None, ...]
+    heights: tuple[tuple[float, ...] | None, ...]
+    threshold: float
+
+
+@dataclass(frozen=True)
+class Moves:
+    """People who cross the line between flagged and not flagged, against the base ensemble.
+
+    ``listed`` holds places in the report's ``people``, ``ranks`` the rank that each of them has now.
+    """
+
+    enter: Range
+    leave: Range
+    listed: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Person:
+    """Someone who enters or leaves the flagged list at some alpha; rank 1 is the most outlying."""
+
+    id: str
+    rank: int
+    leaves: bool
+    group: str | None
 
 
 @dataclass(frozen=True)
@@ -95,7 +114,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the page comes from; ``versions`` and ``settings`` as pairs of name and value."""
+    """Origin of the page; ``versions`` and ``settings`` are pairs of name and value."""
 
     date: str
     versions: tuple[tuple[str, str], ...]

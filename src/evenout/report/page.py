@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -21,22 +21,18 @@ from evenout.exceptions import from_extra
 from evenout.groups.model import read_crossed
 from evenout.groups.read import EVERY, Codes, read_groups
 from evenout.groups.rules import Groups
-from evenout.metrics import average_precision, roc_auc
+from evenout.metrics import read_labels
 from evenout.outcome import gap_words, number, percent
 from evenout.pages import policy, safe, static, style, template, versions
 from evenout.report import words
 from evenout.report.compared import collect_compared
-from evenout.report.data import Fitted, Origin, ReportData, Score, Section, Step
-from evenout.report.groups import EDGES, People, gather, shortened, show_labels
-from evenout.report.people import Namer, Person, list_moves, ranks_of
+from evenout.report.data import Labels, Origin, Person, ReportData, Score, Step
+from evenout.report.people import EDGES, Fitted, Namer, People, Section, list_moves, ranks_of, shortened
 from evenout.report.privacy import SMALLEST_CELL
 from evenout.report.why import gap_features, reasoned_people
 from evenout.storage.output import atomic_file
+from evenout.tables.encoder import TableEncoder
 from evenout.tables.parameters import without_old_names
-
-if TYPE_CHECKING:
-    from evenout.tables.encoder import TableEncoder
-
 
 SECTIONS = (  # rows of the page; those of one row stand side by side
     (Section("tradeoff"),),
@@ -55,7 +51,7 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "vl-convert-python")
 def collect(
     model: FairOutlierEnsemble, *, X: Any, sensitive_features: Any, labels: Any = None, ids: Any = None,
     given: Any = None, show_small_cells: bool = False, title: str | None = None, reasons: int = 0,
-    table: "TableEncoder | None" = None, **origin: Any,
+    table: TableEncoder | None = None, **origin: Any,
 ) -> ReportData:  # fmt: skip
     """Measure everything that the report of a fitted model shows; the parameters are those of `write_report`."""
     check_is_fitted(model)
@@ -65,8 +61,11 @@ def collect(
     S = _columns(model, X, used)
     groups = _groups(model, X, sensitive_features, len(S))
     every = read_groups(read_crossed(sensitive_features, Groups.read(model.groups), len(S)).sensitive, len(S), EVERY)
-    people = gather(groups, every.codes >= 0, contamination=model.contamination, smallest=smallest)
-    outlier, shown_labels = show_labels(labels, len(S), smallest)
+    people = People.of(groups, every.codes >= 0, contamination=model.contamination, smallest=smallest)
+    outlier = None if labels is None else read_labels(labels, len(S))
+    shown_labels: Labels = "absent" if outlier is None else "shown"
+    if outlier is not None and min(int(outlier.sum()), int((~outlier).sum())) < max(smallest, 1):
+        outlier, shown_labels = None, "too few"
     name, id_name = _namer(ids, people, len(S))
     # 0, even steps on a log scale, and the model's own alpha
     alphas = np.unique(np.concatenate([[0.0], model.path_.grid(_GRID), [model._result.choice.alpha]]))
@@ -124,25 +123,28 @@ def _measure(
     name: Namer,
 ) -> tuple[Score, tuple[Step, ...], tuple[Person, ...]]:
     """The base ensemble, every step, and the people who move."""
-    path, base = model.path_, model._result.scores.base(S)
+    path, base, k = model.path_, model._result.scores.base(S), model._result.scores.n_detectors
     base_biases = path.target_bias("unseen"), *path.target_interval(), path.target_bias("training")
-    base_score, flagged = _score(people, base, outlier, base_biases)
+    base_score, flagged = people.measured(base, outlier, base_biases)
     biases = zip(path.bias(alphas, "unseen"), *path.interval(alphas), path.bias(alphas, "training"), strict=True)
-    k = model._result.scores.n_detectors
-    weights = path.weights(alphas)
     scores, crossings, taken = [], [], []
     for alpha, bias in zip(alphas, biases, strict=True):
         mixture = path.mixture(alpha)
         fair = mixture.apply(S, base)
-        taken.append(people.taken(-mixture.parts(S, base)[:, k:-1].sum(axis=1), base) if S.shape[1] > k else ())
-        score, now_flagged = _score(people, fair, outlier, bias)
+        off = -mixture.parts(S, base)[:, k:-1].sum(axis=1) if S.shape[1] > k else None
+        taken.append(() if off is None else people.listed_means(off - off.mean(), base.std() or 1.0))
+        score, now_flagged = people.measured(fair, outlier, bias)
         scores.append(score)
         rows = np.flatnonzero(now_flagged != flagged)
         crossings.append((rows, ranks_of(fair, rows)))
     listed, moves = list_moves(crossings, base, flagged, name, people.smallest)
-    f1, f2 = path.f1(alphas), path.f2(alphas)
-    looks, listed_before = model._result.scores.resemblance, max(int(flagged.sum()), 1)
-    row_weight = float(path.cross.whole.weighted[0, 0, 0])
+    f1, f2, weights, resemblance = (
+        path.f1(alphas),
+        path.f2(alphas),
+        path.weights(alphas),
+        model._result.scores.resemblance,
+    )
+    row_weight, n_flagged = float(path.cross.whole.weighted[0, 0, 0]), max(int(flagged.sum()), 1)
     steps = [
         Step(
             alpha=float(alphas[m]),
@@ -152,8 +154,8 @@ def _measure(
             weights=tuple(weights[m, :k].tolist()),
             score=scores[m],
             moves=moves[m],
-            kept=(max(1.0 - moves[m].leave[1] / listed_before, 0.0), 1.0 - moves[m].leave[0] / listed_before),
-            prices=() if looks is None else tuple(looks.levelled(-weights[m, k:]).tolist()),
+            kept=(max(1.0 - moves[m].leave[1] / n_flagged, 0.0), 1.0 - moves[m].leave[0] / n_flagged),
+            prices=() if resemblance is None else tuple(resemblance.levelled(-weights[m, k:]).tolist()),
             taken=taken[m],
         )
         for m in range(len(alphas))
@@ -161,38 +163,15 @@ def _measure(
     return base_score, tuple(steps), listed
 
 
-def _score(
-    people: People, scores: FloatArray, outlier: BoolArray | None, biases: tuple[float, float, float, float]
-) -> tuple[Score, BoolArray]:
-    """What is shown of one score, and whom it flags."""
-    flagged = people.flagged(scores)
-    bias, low, high, training_bias = map(float, biases)
-    score = Score(
-        bias=bias,
-        interval=(low, high),
-        training_bias=training_bias,
-        apart=people.apart(scores),
-        beyond=people.beyond(flagged),
-        auc=None if outlier is None else roc_auc(outlier, scores),
-        average_precision=None if outlier is None else average_precision(outlier, scores),
-        precision=people.precision(flagged, outlier),
-        flags=people.flags(flagged),
-        spread=people.spread(scores),
-    )
-    return score, flagged
-
-
 def _groups(model: FairOutlierEnsemble, X: Any, sensitive_features: Any, n: int) -> Codes:
     """The groups of the rows, which must be those that the model was fitted on."""
-    groups, *_ = read_crossed(sensitive_features, Groups.read(model.groups), n, rows=X)
-    result = model._result
-    crossed = result.path.cross.whole.compared is None
-    counts = result.counts if crossed else result.groups.counts
+    groups, result = read_crossed(sensitive_features, Groups.read(model.groups), n, rows=X).groups, model._result
+    counts = result.counts if result.path.cross.whole.compared is None else result.groups.counts
     fitted = dict(zip(result.groups.labels, counts.tolist(), strict=True))
-    found = dict(zip(groups.labels, groups.counts.tolist(), strict=True))
-    if n != model.n_rows_ or found != fitted:
+    given = dict(zip(groups.labels, groups.counts.tolist(), strict=True))
+    if n != model.n_rows_ or given != fitted:
         raise ValueError(
-            f"X has {n} rows in {len(found)} groups, but the model was fitted on {model.n_rows_} rows in "
+            f"X has {n} rows in {len(given)} groups, but the model was fitted on {model.n_rows_} rows in "
             f"{len(fitted)} groups, or the groups differ in size; pass the rows and groups that were given to fit"
         )
     return groups
@@ -214,11 +193,10 @@ def _namer(ids: Any, people: People, n: int) -> tuple[Namer, str]:
 
 def _origin(model: FairOutlierEnsemble, *, date: datetime | None = None, **known: str | None) -> Origin:
     moment = (date or datetime.now(UTC)).astimezone(UTC)
-    settings = model.get_params(deep=False).items()
     return Origin(
         date=moment.strftime("%Y-%m-%d %H:%M UTC"),
         versions=tuple(versions("Python", *_PACKAGES).items()),
-        settings=tuple((name, _setting(value)) for name, value in settings),
+        settings=tuple((name, _setting(value)) for name, value in model.get_params(deep=False).items()),
         **known,
     )
 
@@ -241,20 +219,20 @@ def render(data: ReportData) -> str:
     script = f'(() => {{\n"use strict";\n{scripts}}})();'
     steps = [words.step_words(data, place) for place in range(len(data.steps))]
     page = template("evenout.report", "report.html.j2", at=_at, percent=percent, people=words.people, number=number)
-    env, sections = page.environment, []
-    for row in SECTIONS:
-        shown = [each for each in row if each.collect is None or data.parts.get(each.name)]
-        texts = [env.from_string(each.template) if each.template else f"{each.name}.html.j2" for each in shown]
-        sections.append([(each.name, text) for each, text in zip(shown, texts, strict=True)])
+    sections = [[each for each in row if each.collect is None or data.parts.get(each.name)] for row in SECTIONS]
+    load = page.environment.from_string
     return page.render(
         data=data,
-        sections=sections,
+        sections=[
+            [(each.name, load(each.template) if each.template else f"{each.name}.html.j2") for each in row]
+            for row in sections
+        ],
         headline=words.headline(data),
         gap=gap_words(data.fairness),
         base=words.score_words(data, data.base),
         steps=steps,
         now=steps[data.chosen],
-        payload=_embedded(_payload(data, steps)),
+        payload=_payload(data, steps),
         style=safe(style()),
         library=safe(library),
         script=safe(script),
@@ -262,14 +240,20 @@ def render(data: ReportData) -> str:
     )
 
 
-def _payload(data: ReportData, steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the page's script reads: the numbers for the charts and the words of every step."""
+def _payload(data: ReportData, steps: list[dict[str, Any]]) -> Any:
+    """The data of the page's script as JSON: numbers for the charts, and the words of every step.
+
+    It can stand inside a script element: no character in it means anything to HTML.
+    """
+    from markupsafe import Markup
+
     everything = asdict(data)
     shown = ("groups", "detectors", "edges", "base", "steps", "chosen", "people", "labels")
     payload = {name: _rounded(everything[name]) for name in shown}
-    for step, text in zip(payload["steps"], steps, strict=True):
-        step["words"] = text
-    return payload
+    for step, words_of_step in zip(payload["steps"], steps, strict=True):
+        step["words"] = words_of_step
+    text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"))
 
 
 def _rounded(value: Any) -> Any:
@@ -279,14 +263,6 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _embedded(payload: dict[str, Any]) -> Any:
-    """JSON that can stand inside a script element: no character in it means anything to HTML."""
-    from markupsafe import Markup
-
-    text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"))
 
 
 def _at(tree: Any, path: str) -> Any:
@@ -317,7 +293,7 @@ def write_report(
     model_sha256: str | None = None,
     show_small_cells: bool = False,
     reasons: int = 0,
-    table: "TableEncoder | None" = None,
+    table: TableEncoder | None = None,
     date: datetime | None = None,
 ) -> Path:
     """Write the report of a fitted model: one HTML page that opens anywhere, without a network.
@@ -362,13 +338,12 @@ def write_report(
     >>> from evenout.report import write_report
     >>> write_report(model, "report.html", X=X, sensitive_features=groups)  # doctest: +SKIP
     """
-    place = Path(path)
-    from_extra("vl_convert", "pages", "the report")  # told before the work, not after it
-    with atomic_file(place) as draft:
+    from_extra("vl_convert", "pages", "the report")  # refused before the work, not after it
+    with atomic_file(Path(path)) as draft:
         data = collect(
             model, X=X, sensitive_features=sensitive_features, labels=labels, ids=ids, given=given,
             show_small_cells=show_small_cells, title=title, source=source, input_sha256=input_sha256,
             model_sha256=model_sha256, date=date, reasons=reasons, table=table,
         )  # fmt: skip
         draft.write_text(render(data), encoding="utf-8", newline="\n")
-    return place
+    return Path(path)

@@ -1,39 +1,206 @@
-"""Who enters and who leaves the flagged list, against the base ensemble."""
+"""The people of a report: by group, by score, and by who crosses the line between flagged and not flagged."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from evenout.core.flags import beyond_equal_rates, flag_threshold
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.report.privacy import Range
+from evenout.estimator import FairOutlierEnsemble
+from evenout.groups.read import Codes
+from evenout.metrics import average_precision, roc_auc
+from evenout.outcome import short_name
+from evenout.report.data import Flags, Group, Moves, Person, Score, Spread
+from evenout.report.privacy import Range, guard_counts, pool_bins
+from evenout.tables.encoder import TableEncoder
 
-LISTED_PEOPLE = 1000
 Namer: TypeAlias = Callable[[int], tuple[str, str | None]]
 
+LISTED_PEOPLE = 1000
+_LISTED_GROUPS = 40  # shown one by one; of the others the largest flag-rate difference alone
+_NAME_LENGTH = 80
+SMALL = "too few people to compare"
+UNKNOWN = "group not known"
+_LOW, _HIGH, _BINS = -3.0, 5.0, 40  # in standard deviations; the end bins hold what lies beyond
+EDGES = np.linspace(_LOW, _HIGH, _BINS + 1)
+
 
 @dataclass(frozen=True)
-class Moves:
-    """Who crosses the line between flagged and not flagged, against the base ensemble.
+class People:
+    """The rows of a report by group.
 
-    ``listed`` holds places in the report's ``people``, ``ranks`` the rank that each of them has now.
+    Rows of groups that are too small to be compared make a cell of their own behind these, and rows of unknown group
+    another, if there are any.
+
+    Parameters
+    ----------
+    codes : array of shape (n,)
+    names : tuple of C str
+    sizes : array of shape (C,)
+    n_groups : int
+        The first cells, G of them, are protected groups.
+    listed : array of int
+        The cells that are shown one by one.
+    contamination : float or int
+        Share of the rows that is flagged, or how many of them.
+    smallest : int
+        Cells with fewer people are not shown.
     """
 
-    enter: Range
-    leave: Range
-    listed: tuple[int, ...]
-    ranks: tuple[int, ...]
+    codes: IntArray
+    names: tuple[str, ...]
+    sizes: IntArray
+    n_groups: int
+    listed: IntArray
+    contamination: float
+    smallest: int
+
+    @classmethod
+    def of(cls, groups: Codes, known: BoolArray, *, contamination: float, smallest: int) -> "People":
+        """Gather the rows by group; ``known`` (n,): whether a row has a group at all."""
+        codes, names = groups.codes.copy(), groups.labels
+        for rows, name in ((known & (groups.codes < 0), SMALL), (~known, UNKNOWN)):
+            if rows.any():
+                codes[rows], names = len(names), (*names, name)
+        sizes = np.bincount(codes, minlength=len(names))
+        listed = np.sort(np.argsort(-sizes, kind="stable")[:_LISTED_GROUPS])
+        return cls(codes, names, sizes, len(groups.labels), listed, contamination, smallest)
+
+    @cached_property
+    def shown(self) -> BoolArray:
+        """Whether a cell is large enough for its mean to be shown, shape (C,)."""
+        return self.sizes >= max(self.smallest, 1)
+
+    @cached_property
+    def _guarded_sizes(self) -> tuple[IntArray, IntArray]:
+        return guard_counts(self.sizes, np.full(len(self.sizes), self.sizes.sum()), self.smallest)
+
+    def groups(self) -> tuple[Group, ...]:
+        """Names and guarded sizes of the listed cells."""
+        names = [shortened(self.names[g]) for g in self.listed]
+        return tuple(map(Group, names, self._ranges(*self._guarded_sizes)))
+
+    def flagged(self, scores: FloatArray) -> BoolArray:
+        """Whether each person is flagged by a score, shape (n,)."""
+        return scores > flag_threshold(scores, self.contamination)
+
+    def means(self, values: FloatArray) -> FloatArray:
+        """Mean of some values in each cell, shape (C,)."""
+        return np.bincount(self.codes, weights=values, minlength=len(self.sizes)) / np.maximum(self.sizes, 1)
+
+    def listed_means(self, values: FloatArray, scale: float = 1.0) -> tuple[float | None, ...]:
+        """Means of the listed cells over ``scale``; None for cells too small to show."""
+        means = self.means(values) / scale
+        return tuple(float(means[g]) if self.shown[g] else None for g in self.listed)
+
+    def measured(
+        self, scores: FloatArray, outlier: BoolArray | None, biases: tuple[float, float, float, float]
+    ) -> tuple[Score, BoolArray]:
+        """Measure one score as the page shows it; also whom it flags.
+
+        ``outlier`` (n,) marks known outliers; ``biases`` are the bias on unseen rows, the ends of its interval, and the
+        bias on training rows.
+        """
+        flagged, (bias, low, high, training_bias) = self.flagged(scores), map(float, biases)
+        groups, shown, deviation = slice(0, self.n_groups), self.shown[: self.n_groups], scores.std()
+        counts = np.bincount(self.codes[flagged], minlength=len(self.sizes))
+        fewest, most = guard_counts(counts, self.sizes - counts, self.smallest)
+        exact = self.n_groups >= 2 and not (fewest < most)[groups].any()
+        beyond = beyond_equal_rates(counts[groups, None].astype(float), self.sizes[groups])[0] if exact else None
+        apart = shown.sum() >= 2 and deviation > 0
+        found = 0 if outlier is None else int((flagged & outlier).sum())
+        few = min(found, int(flagged.sum()) - found) < max(self.smallest, 1)
+        score = Score(
+            bias=bias,
+            interval=(low, high),
+            training_bias=training_bias,
+            apart=float(np.ptp(self.means(scores)[groups][shown]) / deviation) if apart else None,
+            beyond=None if beyond is None else float(beyond),
+            auc=None if outlier is None else roc_auc(outlier, scores),
+            average_precision=None if outlier is None else average_precision(outlier, scores),
+            precision=None if few else found / int(flagged.sum()),
+            flags=self._flags(fewest, most),
+            spread=self._spread(scores, deviation or 1.0),
+        )
+        return score, flagged
+
+    def _flags(self, fewest: IntArray, most: IntArray) -> Flags:
+        """Guarded counts and rates of each listed cell, and the ratios of rates over all groups."""
+        least, largest = self._guarded_sizes
+        low, high = fewest / np.maximum(largest, 1), np.minimum(most / np.maximum(least, 1), 1.0)
+        groups = slice(0, self.n_groups)
+        return Flags(
+            counts=self._ranges(fewest, most),
+            rates=self._ranges(low, high),
+            ratio=_ratio(low[groups], high[groups]),
+            unflagged=_ratio(1.0 - high[groups], 1.0 - low[groups]),
+        )
+
+    def _spread(self, scores: FloatArray, scale: float) -> Spread:
+        """Standardised scores by group."""
+        mean, unit, cells = scores.mean(), _BINS / (_HIGH - _LOW), len(self.sizes)
+        z = (scores - mean) / scale
+        bins = np.clip((z - _LOW) * unit, 0, _BINS - 1).astype(np.intp)
+        table = np.bincount(self.codes * _BINS + bins, minlength=cells * _BINS).reshape(-1, _BINS)
+        heights = [
+            tuple((pool_bins(table[g], self.smallest) * (unit / self.sizes[g])).tolist()) if self.shown[g] else None
+            for g in self.listed
+        ]
+        threshold = float((flag_threshold(scores, self.contamination) - mean) / scale)
+        return Spread(self.listed_means(z), tuple(heights), threshold)
+
+    def _ranges(self, low: Any, high: Any) -> tuple[Range, ...]:
+        """Lowest and highest values of the listed cells, as plain numbers."""
+        return tuple(zip(low[self.listed].tolist(), high[self.listed].tolist(), strict=True))
+
+
+def _ratio(low: FloatArray, high: FloatArray) -> tuple[float, float]:
+    """Bounds of the smallest over the largest rate, from bounds of the rates; any value for fewer than two groups."""
+    if len(low) < 2:
+        return 0.0, 1.0
+    bottom = low.min() / high.max() if high.max() > 0 else 1.0
+    top = high.min() / low.max() if low.max() > 0 else 1.0
+    return float(bottom), float(min(top, 1.0))
+
+
+def shortened(text: object) -> str:
+    """A name as the page shows it."""
+    return short_name(text, _NAME_LENGTH)
 
 
 @dataclass(frozen=True)
-class Person:
-    """Someone who enters or leaves the flagged list at some alpha; rank 1 is the most outlying."""
+class Fitted:
+    """The input of the sections of a page.
 
-    id: str
-    rank: int
-    leaves: bool
-    group: str | None
+    ``scores`` are those before and after fairness, ``used`` the groups of the rows where detectors use them, ``name``
+    gives the id of a row, and ``reasons`` is how many of them each person gets; the rest is as in `write_report`.
+    """
+
+    model: FairOutlierEnsemble
+    X: Any
+    sensitive: Any
+    given: Any
+    table: TableEncoder | None
+    used: Any
+    scores: tuple[FloatArray, FloatArray]
+    people: People
+    name: Namer
+    reasons: int
+
+
+class Section(NamedTuple):
+    """A part of the page.
+
+    ``collect`` gives what it shows as plain data, its ``part`` in the template; where that is None, it is left out.
+    Its template is ``template``, or the file of its name.
+    """
+
+    name: str
+    collect: Callable[[Fitted], Any] | None = None
+    template: str = ""
 
 
 def ranks_of(scores: FloatArray, rows: IntArray) -> IntArray:

@@ -1,4 +1,4 @@
-"""What may be shown of small cells: ranges in place of counts, wide bins in place of narrow ones."""
+"""Small cells are guarded: ranges in place of counts, wide bins in place of narrow ones."""
 
 from typing import TypeAlias
 

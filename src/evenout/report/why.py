@@ -1,6 +1,7 @@
 """The features behind the gap between groups, and the reasons of people, where these are asked for."""
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,7 @@ from evenout.outcome import short_name
 from evenout.reasons.explain import explain_rows
 from evenout.reasons.explanation import Explanation
 from evenout.reasons.words import PROXY
-from evenout.report.data import Fitted
-from evenout.report.groups import shortened
-from evenout.report.people import ranks_of
+from evenout.report.people import Fitted, ranks_of, shortened
 
 _ROWS = 1000  # of each of two groups, at most
 _FEATURES = 10
@@ -25,9 +24,9 @@ class GapFeature:
     """A feature's share of the gap between two groups, before and after fairness, and whether it tells the group."""
 
     name: str
+    tells: bool
     base: float
     fair: float
-    tells: bool
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,9 @@ class GapFeatures:
     high: str
     low: str
     rows: int
+    features: tuple[GapFeature, ...]
     base: float
     fair: float
-    features: tuple[GapFeature, ...]
 
     @property
     def widest(self) -> float:
@@ -60,7 +59,7 @@ class Reasoned:
 
 
 def gap_features(fitted: Fitted) -> GapFeatures | None:
-    """The two groups whose mean base scores lie furthest apart, and what each feature has to do with it.
+    """Split the gap between the two groups whose mean base scores lie furthest apart over the features.
 
     Parts beside the typical row of all add up to scores, so their means in two groups add up to the gap of these.
     """
@@ -69,28 +68,25 @@ def gap_features(fitted: Fitted) -> GapFeatures | None:
     shown = np.flatnonzero(sizes >= max(people.smallest, 2))
     if len(shown) < 2 or fitted.model._result.background is None:
         return None
-    means = np.bincount(people.codes, weights=base, minlength=len(people.sizes))[shown] / sizes[shown]
-    high, low = int(shown[means.argmax()]), int(shown[means.argmin()])
-    rows = [_evenly(np.flatnonzero(people.codes == group)) for group in (high, low)]
-    every = np.concatenate(rows)
-    told = _explained(fitted, every, 1, baseline="typical")
-    parts, first = told.parts.parts, len(rows[0])
+    means = people.means(base)[shown]
+    ends = shown[[means.argmax(), means.argmin()]]
+    members = [np.flatnonzero(people.codes == group) for group in ends]
+    rows = [each[np.linspace(0, len(each) - 1, min(_ROWS, len(each))).round().astype(np.intp)] for each in members]
+    explanation = _explained(fitted, np.concatenate(rows), 1, baseline="typical")
+    parts, first = explanation.parts.parts, len(rows[0])
     gaps = parts[:first].mean(axis=0) - parts[first:].mean(axis=0)
     order = np.argsort(-np.abs(gaps).max(axis=1), kind="stable")
-    features = [
-        GapFeature(shortened(told.feature_names[j]), float(gaps[j, 0]), float(gaps[j, 1]), bool(told.tells[j] >= PROXY))
-        for j in order[:_FEATURES]
-    ]
-    others = gaps[order[_FEATURES:]].sum(axis=0)
-    if len(order) > _FEATURES:
-        features.append(GapFeature(f"{len(order) - _FEATURES} others", float(others[0]), float(others[1]), False))
-    before, after = gaps.sum(axis=0).tolist()
-    names = shortened(people.names[high]), shortened(people.names[low])
-    return GapFeatures(names[0], names[1], len(parts), before, after, tuple(features))
+    names, tells = explanation.feature_names, explanation.tells >= PROXY
+    features = [GapFeature(shortened(names[j]), bool(tells[j]), *gaps[j].tolist()) for j in order[:_FEATURES]]
+    others = order[_FEATURES:]
+    if len(others):
+        features.append(GapFeature(f"{len(others)} others", False, *gaps[others].sum(axis=0).tolist()))
+    high, low = (shortened(people.names[group]) for group in ends)
+    return GapFeatures(high, low, len(parts), tuple(features), *gaps.sum(axis=0).tolist())
 
 
 def reasoned_people(fitted: Fitted) -> dict[str, tuple[Reasoned, ...]] | None:
-    """Who enters the list, who leaves it and who stays, the most unusual first, each with reasons.
+    """List who enters the flagged list, who leaves it and who stays, the most unusual first, each with reasons.
 
     Where too few people enter or leave, nobody is named; without reasons nobody at all.
     """
@@ -107,24 +103,20 @@ def reasoned_people(fitted: Fitted) -> dict[str, tuple[Reasoned, ...]] | None:
     every = np.concatenate([*chosen.values()])
     if not len(every):
         return None
-    told = _explained(fitted, every, fitted.reasons, rows="people")
-    ranks = np.column_stack([ranks_of(score, every) for score in scores])
+    explanation = _explained(fitted, every, fitted.reasons, rows="people")
+    ranks = [ranks_of(score, every).tolist() for score in scores]
     each = []
-    for place, row in enumerate(every.tolist()):
-        texts = [short_name(text, _TEXT) for text in told.texts(place)][: told.n_given(place)]
+    for place, (row, before_rank, rank) in enumerate(zip(every.tolist(), *ranks, strict=True)):
+        texts = explanation.texts(place)[: explanation.n_given(place)]
         identity, group = fitted.name(row)
-        was, now = ranks[place].tolist()
-        each.append(Reasoned(identity, was, now, tuple(texts), told.move_words(place), group))
-    ends = np.cumsum([len(rows) for rows in chosen.values()]).tolist()
-    return {which: tuple(each[end - len(rows) : end]) for (which, rows), end in zip(chosen.items(), ends, strict=True)}
-
-
-def _evenly(rows: IntArray) -> IntArray:
-    return rows[np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).round().astype(np.intp)]
+        reasons = tuple(short_name(text, _TEXT) for text in texts)
+        each.append(Reasoned(identity, before_rank, rank, reasons, explanation.move_words(place), group))
+    remaining = iter(each)
+    return {which: tuple(islice(remaining, len(rows))) for which, rows in chosen.items()}
 
 
 def _explained(fitted: Fitted, places: IntArray, n_reasons: int, **settings: Any) -> Explanation:
-    """The reasons of some rows."""
+    """Explain some rows."""
     X, used = fitted.X, fitted.used
     some = X.iloc[places] if hasattr(X, "iloc") else np.asarray(X)[places]
     beside: dict[str, Any] = {"table": fitted.table, "sensitive_features": None if used is None else used[places]}

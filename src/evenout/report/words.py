@@ -17,7 +17,7 @@ class Headline(NamedTuple):
 
 
 def headline(data: ReportData) -> Headline:
-    """What came of the fit, with what speaks against it said first."""
+    """Sum up the outcome of the fit; what speaks against it comes first."""
     outcome, by_flags = data.outcome, data.outcome.kind == "flag_rate_ratio"
     gap, asked = gap_words(data.fairness), outcome.asked is not None
     if data.n_groups < 2:
@@ -109,22 +109,22 @@ def people(count: Range, smallest: int, *, hidden: bool = False) -> str:
 
 def rate_text(rate: Range) -> str:
     """A share in per cent, or what may be said of it."""
-    low, high = (f"{100 * end:.1f}%" for end in rate)
-    if low == high:
-        return low
-    if rate[1] >= 1:
-        return "not shown"
-    return f"at most {high}" if rate[0] == 0 else f"{low}–{high}"
+    return _range_text(rate, "{:.1%}", at_least=False)
 
 
 def ratio_text(ratio: Range) -> str:
     """Lowest over highest rate, or what may be said of it."""
-    low, high = (f"{end:.2f}" for end in ratio)
+    return _range_text(ratio, "{:.2f}", at_least=True)
+
+
+def _range_text(ends: Range, style: str, *, at_least: bool) -> str:
+    """One value where both ends read alike, else a bound or both ends; ``at_least``: lower bounds are shown."""
+    low, high = map(style.format, ends)
     if low == high:
         return low
-    if ratio[1] >= 1:
-        return f"at least {low}" if ratio[0] > 0 else "not shown"
-    return f"at most {high}" if ratio[0] == 0 else f"{low}–{high}"
+    if ends[1] >= 1:
+        return f"at least {low}" if at_least and ends[0] > 0 else "not shown"
+    return f"at most {high}" if ends[0] == 0 else f"{low}–{high}"
 
 
 def _setting(data: ReportData, place: int) -> str:
@@ -176,7 +176,7 @@ def _kept(share: Range) -> str:
 
 
 def _against(step: Step) -> str:
-    """How many detectors count against being flagged."""
+    """Count the detectors that count against being flagged."""
     negative = sum(weight < 0 for weight in step.weights)
     if not negative:
         return "No detector has a negative weight."
@@ -186,7 +186,7 @@ def _against(step: Step) -> str:
 
 
 def _cost(data: ReportData) -> str:
-    """What the chosen setting costs."""
+    """Say what the chosen setting costs."""
     step = data.steps[data.chosen]
     if step.score.auc is None or data.base.auc is None:
         return f"A score changes by {number(step.distance)} typically, on a scale from 0 to 1."
@@ -218,7 +218,7 @@ def _given_alpha(data: ReportData) -> str:
 
 
 def _flags(data: ReportData) -> str:
-    """How even the flags are: something else than even averages."""
+    """Say how even the flags are, which even averages do not imply."""
     now, before = data.steps[data.chosen].score.flags, data.base.flags
     even = "" if data.outcome.kind == "flag_rate_ratio" else "Equal averages are not equal flags. "
     return (

@@ -24,7 +24,7 @@ from evenout.core.intervals import (
 )
 from evenout.core.membership import Membership
 from evenout.core.ruler import Sample, ratio
-from evenout.core.types import BoolArray, FloatArray, IntArray
+from evenout.core.types import FINITE, MOST_ROWS, BoolArray, FloatArray, IntArray, Within, require
 from evenout.exceptions import InputError
 
 FEWEST = 5  # people of a group, at the start and in a batch, of whom anything is kept
