@@ -21,7 +21,7 @@ _NAMES = {_BYTES: "bytes", _SINGLE: "single", _GRID: "grid", _DOUBLE: "double"}
 
 
 def packed(value: Any) -> Any:
-    """Plain data with its large arrays packed, where that saves space and gives the same bits back."""
+    """Pack the large arrays of plain data where that saves space and gives the same bits back."""
     if isinstance(value, dict):
         return {name: packed(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -31,11 +31,13 @@ def packed(value: Any) -> Any:
     made = _pack_whole(value) if value.dtype == np.int64 else _pack_floats(value) if value.dtype == np.float64 else None
     if made is None or sum(part.nbytes for part in made.values() if isinstance(part, np.ndarray)) >= 0.9 * value.nbytes:
         return value
-    return made if _same(unpacked(made), value) else value
+    restored = unpacked(made)  # compared by bits: 0.0 is not -0.0
+    same = restored.shape == value.shape and (restored.view(np.int64) == value.view(np.int64)).all()
+    return made if same else value
 
 
 def unpacked(value: Any) -> Any:
-    """Plain data as it was; a `ValueError` where a packed array is none."""
+    """Undo `packed`; a `ValueError` if a packed array is damaged."""
     if isinstance(value, list):
         return [unpacked(item) for item in value]
     if not isinstance(value, dict):
@@ -50,16 +52,9 @@ def unpacked(value: Any) -> Any:
     return {name: unpacked(item) for name, item in value.items()}
 
 
-def _same(found: AnyArray, value: AnyArray) -> bool:
-    """Whether two arrays have the same bits: 0.0 is not -0.0."""
-    return found.shape == value.shape and bool((found.view(np.int64) == value.view(np.int64)).all())
-
-
 def _pack_whole(values: AnyArray) -> dict[str, Any] | None:
-    low, high = int(values.min()), int(values.max())
-    if low >= 0 and high < _TABLE:
-        return {"packed": "whole", "values": values.astype(np.uint8)}
-    return {"packed": "whole", "values": values.astype(np.int32)} if low >= -(2**31) and high < 2**31 else None
+    small = next((kind for kind in (np.uint8, np.int32) if (values == values.astype(kind)).all()), None)
+    return None if small is None else {"packed": "whole", "values": values.astype(small)}
 
 
 def _pack_floats(values: FloatArray) -> dict[str, Any] | None:
