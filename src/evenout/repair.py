@@ -42,8 +42,9 @@ from evenout.tables.rows import as_seed, column_name, new_rows, on_index, read_n
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
 
-_RULES = {name: ENSEMBLE[name] for name in ("bias_reduction", "contamination")}
-_RULES |= {"strength": ENSEMBLE["bias_reduction"]}
+_RULES = {name: ENSEMBLE[name] for name in ("bias_reduction", "contamination")} | {
+    "strength": ENSEMBLE["bias_reduction"]
+}
 
 
 class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
@@ -163,12 +164,12 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         groups, places = self._read_groups(sensitive_features, scores, len(values))
         distributions = tuple(_Distribution.of(values[groups.codes == g]) for g in range(len(groups.labels)))
         shares = groups.counts / max(groups.counts.sum(), 1)
-        strength, found, reduction = 0.0, False, float("nan")
+        moved = _transport(distributions, shares, values, groups.codes)
+        strength, gap, reduction = 0.0, False, float("nan")
         if len(groups.labels) >= 2:
-            bias = _UnseenBias.of(values, _transport(distributions, shares, values, groups.codes), groups)
-            strength, found = self._choose_strength(bias), bias.gap_detected
-            reduction = float(bias.reduction(np.array([strength]))[0]) if found else reduction
-        repaired = _repaired(distributions, shares, strength, values, groups.codes)
+            bias = _UnseenBias(values, moved, groups)
+            strength, gap = self._choose_strength(bias), bias.gap_detected
+            reduction = float(bias.reduction(np.array([strength]))[0]) if gap else reduction
         names = [column_name(column) for column in protected_columns(sensitive_features, len(values), scores)]
         # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
         return self._take(
@@ -180,16 +181,16 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
                 distributions=distributions,
                 shares=shares,
                 strength=strength,
-                gap_detected=found,
+                gap_detected=gap,
                 bias_reduction=reduction,
-                threshold=float(flag_threshold(repaired, share)),
+                threshold=float(flag_threshold(_mixed(values, moved, strength, groups.codes), share)),
                 score_name=column_name(scores),
                 sensitive_names=tuple(str(name) for name in names) if all(names) else (),
             )
         )
 
     def _take(self, result: "GroupMaps") -> Self:
-        """What a fit, new or saved, has learnt."""
+        """Set the learned attributes from a fit, new or saved."""
         self._result = result
         self.group_names_, self.group_counts_, self.left_out_groups_ = result.groups, result.counts, result.left_out
         self.strength_, self.gap_detected_ = result.strength, result.gap_detected
@@ -208,11 +209,10 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
             scores of one that was left out stay as they are.
         """
         check_is_fitted(self)
-        y = read_numbers(scores, "scores")
-        result = self._result
+        y, result = read_numbers(scores, "scores"), self._result
         known = match_groups(sensitive_features, len(y), tuple(result.places), rows=scores).codes
         codes = np.array(list(result.places.values()), dtype=np.intp)[known]
-        return _repaired(result.distributions, result.shares, result.strength, y, codes)
+        return _mixed(y, _transport(result.distributions, result.shares, y, codes), result.strength, codes)
 
     def predict(self, scores: Any, *, sensitive_features: Any = None) -> IntArray:
         """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
@@ -226,12 +226,20 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         )
 
     def _read_groups(self, sensitive_features: Any, scores: Any, n_rows: int) -> tuple[Codes, dict[str, int]]:
-        """The groups that are compared, and the place of every group among them, -1 for one that is left out."""
-        rules = Groups.read(self.groups)
+        """The groups that are compared, and the code of every group among them, -1 for one that is left out."""
+        rules, takes = Groups.read(self.groups), "ScoreRepair moves the score of a row by its group, but "
         rules.refuse(
             {"continuous": (), "cross": True, "unknown": "error"}, "ScoreRepair, which needs the group of each row"
         )
-        _refuse_other_groups(sensitive_features, n_rows)
+        if isinstance(sensitive_features, GroupProbabilities):
+            raise InputError(takes + "{@sensitive_features} has GroupProbabilities; give the group of each row")
+        columns = [] if sensitive_features is None else protected_columns(sensitive_features, n_rows, None)
+        for column in columns:
+            if ColumnTally.of(column).continuous:
+                hint = "give the group of each row, such as bands of your own"
+                raise InputError(
+                    takes + "{@sensitive_features} has numbers in column {name!r}; " + hint, name=str(column.name)
+                )
         every = label_rows(sensitive_features, n_rows, rows=scores)
         groups = read_groups(sensitive_features, n_rows, rules)
         warn_left_out(groups.left_out, len(groups.labels), rules.min_size)
@@ -256,23 +264,6 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
                 TargetNotReachedWarning,
             )
         return strength
-
-
-def _refuse_other_groups(sensitive_features: Any, n_rows: int) -> None:
-    """Refuse protected columns that do not put each row into one group."""
-    if isinstance(sensitive_features, GroupProbabilities):
-        raise InputError(
-            "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has GroupProbabilities; give "
-            "the group of each row"
-        )
-    columns = [] if sensitive_features is None else protected_columns(sensitive_features, n_rows, None)
-    numbers = [str(column.name) for column in columns if ColumnTally.of(column).continuous]
-    if numbers:
-        raise InputError(
-            "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has numbers in column "
-            "{name!r}; give the group of each row, such as bands of your own",
-            name=numbers[0],
-        )
 
 
 @dataclass(frozen=True)
@@ -317,11 +308,8 @@ class GroupMaps:
         require(all(place < G for place in self.places.values()), "places", "is out of range")
 
 
-def _repaired(
-    distributions: tuple[_Distribution, ...], shares: FloatArray, strength: float, y: FloatArray, codes: IntArray
-) -> FloatArray:
-    """Scores moved towards those that all groups share."""
-    moved = _transport(distributions, shares, y, codes)
+def _mixed(y: FloatArray, moved: FloatArray, strength: float, codes: IntArray) -> FloatArray:
+    """``(1 - s) y + s moved`` for rows of a group; all others stay as they are."""
     return np.where(codes >= 0, (1.0 - strength) * y + strength * moved, y)
 
 
@@ -344,7 +332,6 @@ def _transport(
     return moved
 
 
-@dataclass(frozen=True)
 class _UnseenBias:
     """The scale-free bias to expect on unseen rows at every strength; see the notes of `ScoreRepair`.
 
@@ -352,22 +339,16 @@ class _UnseenBias:
     ``total`` (2, 2) is their covariance over all rows.
     """
 
-    count: FloatArray
-    mean: FloatArray
-    cov: FloatArray
-    total: FloatArray
-
-    @classmethod
-    def of(cls, y: FloatArray, moved: FloatArray, groups: Codes) -> "_UnseenBias":
+    def __init__(self, y: FloatArray, moved: FloatArray, groups: Codes) -> None:
         # In units of the range of the scores: none of this depends on it, and no square underflows.
         Z = (np.column_stack([y, moved]) - y.min()) / (np.ptp(y) or 1.0)
         parts = [Z[groups.codes == g] for g in range(len(groups.labels))]
-        return cls(
-            count=groups.counts.astype(float),
-            mean=np.array([part.mean(axis=0) for part in parts]),
-            cov=np.array([np.cov(part.T) for part in parts]),
-            total=np.cov(Z.T, ddof=0),
-        )
+        self.count, self.total = groups.counts.astype(float), np.cov(Z.T, ddof=0)
+        self.mean = np.array([part.mean(axis=0) for part in parts])
+        self.cov = np.array([np.cov(part.T) for part in parts])
+        start = self.moments(np.zeros(1))
+        self.p_value = float(no_gap_p_value(start)[0])
+        self.gap_detected = bool(parity_from_moments(start, corrected=True)[0] > 0) and self.p_value <= SIGNIFICANCE
 
     def moments(self, strength: FloatArray) -> GroupMoments:
         """Group moments at each strength, with variances that turn the usual correction into that for unseen rows."""
@@ -376,15 +357,6 @@ class _UnseenBias:
         shared = v @ self.cov[:, 0].T
         total = np.maximum(np.einsum("ma,ab,mb->m", v, self.total, v), 0.0)
         return GroupMoments(self.count, v @ self.mean.T, 2.0 * v[:, :1] * shared - own, total)
-
-    @property
-    def p_value(self) -> float:
-        return float(no_gap_p_value(self.moments(np.zeros(1)))[0])
-
-    @property
-    def gap_detected(self) -> bool:
-        bias = parity_from_moments(self.moments(np.zeros(1)), corrected=True)[0]
-        return bool(bias > 0) and self.p_value <= SIGNIFICANCE
 
     def reduction(self, strength: FloatArray) -> FloatArray:
         """Share of the bias that is gone at each strength."""
@@ -400,10 +372,8 @@ class _UnseenBias:
         first = int((reached >= request).argmax())
         if first == 0:
             return 0.0, float(reached[0])
-        strength = brentq(
-            lambda s: self.reduction(np.array([s]))[0] - request, _GRID[first - 1], _GRID[first], xtol=1e-12
-        )
-        return float(strength), request
+        low, high = _GRID[first - 1], _GRID[first]
+        return float(brentq(lambda s: self.reduction(np.array([s]))[0] - request, low, high, xtol=1e-12)), request
 
 
 _SHARED = ("bias_reduction", "flag_rate_ratio", "confidence", "contamination", "n_jobs")
@@ -575,22 +545,12 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         X : array or frame of shape (n, d)
             Features without the protected attribute, as they are known of new rows.
         sensitive_features : array, series or frame of shape (n,) or (n, c)
-            The group of each row; several columns make intersectional groups. Or its
-            `evenout.GroupProbabilities`. Required.
-        given : array, series or frame of shape (n,) or (n, c), optional
-            What may justify a difference: rows are compared with others alike in these columns alone.
-        labels : array of shape (n,), optional
-            1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``fairness``.
-        label_propensity : float, or array of shape (n,), optional
-            The chance with which each row was looked at, where some are labelled. Without it nothing is said about
-            rows that nobody looked at.
-        clusters : array of shape (n,), optional
-            Rows with the same value belong together, such as several rows of one person.
-        sample_weight : array of shape (n,), optional
-            How much each row counts, as in a survey; the scale does not matter.
+            The group of each row; several columns make intersectional groups. Or its `evenout.GroupProbabilities`.
+            Required.
+        given, labels, label_propensity, clusters, sample_weight
+            See `FairOutlierEnsemble.fit`; ``labels`` are for ``fairness``.
         """
-        settings = self._settings()
-        t = read_numbers(scores, "scores")
+        settings, t = self._settings(), read_numbers(scores, "scores")
         settings = replace(settings, seed=as_seed(self.random_state))
         beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
         beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
@@ -663,10 +623,15 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         *,
         known: Any = None,
     ) -> InvestigationPlan:
-        """Whom to look into next by the repaired scores of these rows; see `FairOutlierEnsemble.plan`."""
-        repaired = on_index(self.transform(scores, X), X)
-        beside = {"sensitive_features": sensitive_features, "random_state": random_state, "known": known}
-        plan = InvestigationPlan.of(repaired, budget=budget, explore=explore, **beside)
+        """Whom to investigate next by the repaired scores of these rows; see `InvestigationPlan.of`."""
+        plan = InvestigationPlan.of(
+            on_index(self.transform(scores, X), X),
+            budget=budget,
+            explore=explore,
+            sensitive_features=sensitive_features,
+            random_state=random_state,
+            known=known,
+        )
         return replace(plan, promised=self.flag_rate_ratio)
 
     def fit_transform(self, scores: Any, X: Any, **beside: Any) -> FloatArray:
