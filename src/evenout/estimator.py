@@ -571,18 +571,19 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
             Outcomes of rows that were investigated before, and are not again. By default those that `learn_from` was
             given for the same X.
         """
-        from evenout.planning.learning import known_outcomes
         from evenout.planning.plan import InvestigationPlan, reasons_by
 
         if is_collection(X):
             raise InputError("a plan takes rows in memory; plan by scores: InvestigationPlan.of(scores)")
+        if known is None:
+            known = next((lesson.labels for lesson in self._lessons if lesson.same_rows(X)), None)
         plan = InvestigationPlan.of(
             on_index(self.outlier_scores(X, sensitive_features=sensitive_features), X),
             budget=budget,
             explore=explore,
             sensitive_features=sensitive_features,
             random_state=random_state,
-            known=known_outcomes(self._lessons, X) if known is None else known,
+            known=known,
         )
         reasons = partial(reasons_by, copy(self), X, sensitive_features)
         return replace(plan, promised=self.flag_rate_ratio, reasons=reasons, source=(X, sensitive_features))

@@ -1,21 +1,21 @@
-"""What the outcomes of a list say about everybody: outliers missed, recall, false alarms, with intervals and tests.
+"""Estimates for all rows from the outcomes of a list: outliers missed, recall, false alarms, with intervals and tests.
 
-Rows on the list have known probabilities pi, and weights ``w = 1 / pi``. Of D, a group or everybody,
+Rows on the list have known probabilities pi, and weights ``w = 1 / pi``. For a group, or all rows,
 
     missed = sum (w - 1) y        over the rows on the list
 
-is unbiased for the outliers among those not looked into (Horvitz and Thompson). Rows chosen by score have w = 1 and add
-nothing, neither to the estimate nor to its variance. A ratio divides two such sums (Hajek).
+is unbiased for the outliers among rows that were not investigated (Horvitz and Thompson). Rows chosen by score have
+w = 1 and add nothing, neither to the estimate nor to its variance. A ratio divides two such sums (Hajek).
 
 *Intervals.* Outliers found by chance are few, and a sum of few weighted counts is skew. As a sum of weighted Poisson
 counts it lies between two gamma distributions (Fay and Feuer 1997): one with the mean and the variance of the estimate,
 and one with a further find. They give it the largest weight of all; here it has the mean weight of those found and the
-largest in D, which keeps the level where weights differ. The variance of a find is ``w (w - 1)``, since a row that is
-looked into is not missed, times what a sample of fixed size saves (Hajek's approximation of the variance, by stratum,
-over that of independent draws). Without a find the bound is one-sided.
+largest possible, which keeps the level where weights differ. The variance of a find is ``w (w - 1)``, since a row that
+is investigated is not missed, times what a sample of fixed size saves (Hajek's approximation of the variance, by
+stratum, over that of independent draws). Without a find the bound is one-sided.
 
-*Outcomes that are missing* are taken as missing at random among rows chosen alike, by score or by chance, in the same
-group: a second draw with the share that came back as its probability. What they hide is one more count of this kind.
+*Missing outcomes* are taken as missing at random among rows chosen alike, by score or by chance, in the same group: a
+second draw with the share that came back as its probability. What they hide is one more count of this kind.
 
 *Tests between groups* ask whether all groups could have the same rate in the long run, so the outliers that there
 happen to be count as a sample too. With recall r in all groups, ``sum y (1 - r w)`` has mean 0 in each; its variance is
@@ -39,21 +39,11 @@ _FEW = 5  # looks by chance in a stratum
 
 @dataclass(frozen=True)
 class ListOutcomes:
-    """The rows on a list, as they came back.
+    """The m rows on a list with their outcomes, and the G groups that they are from.
 
-    Parameters
-    ----------
-    outcome : array of shape (m,)
-        1, 0, or NaN where it is missing.
-    probability : array of shape (m,)
-    group, stratum : array of shape (m,)
-        Codes; strata are those of the draw.
-    smallest : array of shape (G,)
-        The smallest probability among all rows of each group, 0 where chance could not reach some of them.
-    n_rows, n_known, n_known_outliers : array of shape (G,)
-        Rows of each group; those whose outcome was known before, and the outliers among them.
-    n_chance : int
-        ListOutcomes by chance that were planned: the weight of this list among several.
+    ``outcome`` is 1, 0, or NaN where missing; ``stratum`` that of the draw. ``smallest`` is the smallest probability of
+    all rows of a group, 0 if chance could not reach some of them. ``n_known`` are rows whose outcome was known before.
+    ``n_chance``, the planned number of rows drawn by chance, is the weight of this list among several.
     """
 
     outcome: FloatArray
@@ -81,17 +71,10 @@ class ListOutcomes:
 
 @dataclass(frozen=True)
 class Count:
-    """An estimated number of outliers among rows of unknown outcome.
+    """An estimated number of outliers among at most ``most`` rows of unknown outcome.
 
-    Parameters
-    ----------
-    value, variance : float
-    step, step_variance : float
-        What a find of the largest weight would add.
-    n_finds : float
-        Outliers that the estimate rests on; as many of equal weight say as much.
-    most : float
-        Rows among which they are.
+    ``step`` and ``step_variance`` are what a find of the largest weight would add. The estimate says as much as
+    ``n_finds`` finds of equal weight. ``known`` of the outliers have been found since.
     """
 
     value: float
@@ -100,29 +83,31 @@ class Count:
     step_variance: float
     n_finds: float
     most: float
+    known: float = 0.0
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Both ends, or 0 and a one-sided bound where nothing was found."""
-        if not np.isfinite(self.value) or not np.isfinite(self.step):
-            return 0.0, self.most
-        tail = 0.5 * (1.0 - confidence)
-        if not self.n_finds:
-            return 0.0, min(_quantile(1.0 - 2.0 * tail, self.step, self.step_variance), self.most)
-        low = _quantile(tail, self.value, self.variance)
-        share = 1.0 / (self.n_finds + 1.0)  # one more find, as large as those made and the largest are on average
-        mean = self.value + share * (self.value + self.step)
-        high = _quantile(1.0 - tail, mean, self.variance + share * (self.variance + self.step_variance))
-        return min(low, self.most), min(high, self.most)
+        low, high, tail = 0.0, np.inf, 0.5 * (1.0 - confidence)
+        if np.isfinite(self.value) and np.isfinite(self.step):
+            if self.n_finds:
+                low = _quantile(tail, self.value, self.variance)
+                share = 1.0 / (self.n_finds + 1.0)  # one more find, of the mean weight of the finds and the largest
+                mean = self.value + share * (self.value + self.step)
+                high = _quantile(1.0 - tail, mean, self.variance + share * (self.variance + self.step_variance))
+            else:
+                high = _quantile(1.0 - 2.0 * tail, self.step, self.step_variance)
+        most = self.most + self.known
+        return max(min(low, most) - self.known, 0.0), max(min(high, most) - self.known, 0.0)
 
 
 def _quantile(share: float, mean: float, variance: float) -> float:
-    """Of the gamma distribution with this mean and variance."""
+    """A quantile of the gamma distribution with this mean and variance."""
     return float(gamma.ppf(share, mean**2 / variance, scale=variance / mean)) if mean > 0 and variance > 0 else mean
 
 
 @dataclass(frozen=True)
 class Finds:
-    """What one list says of a group, or of everybody: outliers on it, and those that it missed."""
+    """Outliers of a group, or of all rows, that are on a list, and those that it missed."""
 
     n_rows: int
     n_looks: int
@@ -133,7 +118,7 @@ class Finds:
 
     @classmethod
     def of(cls, looks: ListOutcomes, groups: BoolArray) -> "Finds":
-        """Of the groups that are marked."""
+        """For the rows of the groups that are marked, together."""
         inside = groups[looks.group]
         y, pi, raised = looks.outcome, looks.probability, looks.responses()
         back = ~np.isnan(y)
@@ -144,9 +129,8 @@ class Finds:
         # What missing outcomes hide: a draw of those that came back.
         r = raised[hit]
         step = float(np.max(raised[inside], initial=1.0)) - 1.0  # NaN where nothing came back
-        fixed = max(
-            1.0 - hit.sum() / max((inside & back).sum(), 1), _LEAST_SAVED
-        )  # so many came back, not a chance of it
+        # How many came back is fixed, not a matter of chance.
+        fixed = max(1.0 - hit.sum() / max((inside & back).sum(), 1), _LEAST_SAVED)
         pending = Count(
             float((r - 1.0).sum()) if np.isfinite(step) else np.nan, fixed * float((r * (r - 1.0)).sum()), step,
             fixed * (step + 1.0) * step, _effective(r - 1.0), n_pending,
@@ -170,13 +154,13 @@ class Finds:
 
 
 def _effective(weight: FloatArray) -> float:
-    """How many finds of equal weight say as much as these; those that add nothing are 1 at least."""
+    """The number of finds of equal weight that say as much as these; 1 at least if there is any."""
     squares = float(weight @ weight)
     return float(weight.sum()) ** 2 / squares if squares > 0 else float(len(weight) > 0)
 
 
 def _variance(w: FloatArray | float, r: FloatArray | float) -> FloatArray:
-    """What a find of weight w adds to the variance of ``missed``, r - 1 further ones being unseen for it."""
+    """The variance that a find of weight w adds to ``missed``; it stands for r finds, r - 1 with missing outcomes."""
     return np.asarray(r * w * (w - 1.0) + r * (r - 1.0) * (w - 1.0) ** 2)
 
 
@@ -209,15 +193,9 @@ class Row:
 
 
 def estimate_rows(lists: Sequence[ListOutcomes], names: Sequence[str], confidence: float) -> list[Row]:
-    """All measures of all groups, everybody first.
+    """All measures for all rows, then for each group.
 
-    Parameters
-    ----------
-    lists : sequence of ListOutcomes
-        Lists of the same rows; the last is reported, and each knows the outcomes of those before it.
-    names : sequence of str
-        Of the G groups.
-    confidence : float
+    ``lists`` are of the same rows; the last is reported, and each knows the outcomes of those before it.
     """
     n_groups = len(names)
     domains = [(ALL, np.ones(n_groups, dtype=bool))]
@@ -240,34 +218,19 @@ def averaged(rounds: Sequence[Finds], chance_looks: Sequence[int]) -> Finds:
     if len(rounds) == 1 or not np.isfinite([each.missed.value for each in rounds]).all() or not share.sum():
         return last
     share /= share.sum()
+    weighted = list(zip(share, rounds, strict=True))
     # Outliers that later rounds have found were missed by earlier ones.
-    later = sum(a * (last.confirmed + last.pending.value - r.confirmed - r.pending.value)
-                for a, r in zip(share, rounds, strict=True))  # fmt: skip
-    mean = float(sum(a * each.missed.value for a, each in zip(share, rounds, strict=True)))
-    variance = float(sum(a**2 * each.missed.variance for a, each in zip(share, rounds, strict=True)))
-    steps = [(a * each.missed.step, a**2 * each.missed.step_variance) for a, each in zip(share, rounds, strict=True)]
-    step, step_variance = max(steps)
+    found = last.confirmed + last.pending.value
+    later = float(sum(a * (found - each.confirmed - each.pending.value) for a, each in weighted))
+    mean = float(sum(a * each.missed.value for a, each in weighted))
+    variance = float(sum(a**2 * each.missed.variance for a, each in weighted))
+    step, step_variance = max((a * each.missed.step, a**2 * each.missed.step_variance) for a, each in weighted)
     n_finds = sum(each.missed.n_finds for each in rounds)
-    missed = _Shifted(mean, variance, step, step_variance, n_finds, last.missed.most, float(later))
-    return replace(last, missed=missed)
-
-
-@dataclass(frozen=True)
-class _Shifted(Count):
-    """A count of which ``known`` are no longer unknown."""
-
-    known: float = 0.0
-
-    def interval(self, confidence: float) -> tuple[float, float]:
-        low, high = Count(
-            self.value, self.variance, self.step, self.step_variance, self.n_finds, self.most + self.known
-        ).interval(confidence)
-        return max(low - self.known, 0.0), max(high - self.known, 0.0)
+    return replace(last, missed=Count(mean, variance, step, step_variance, n_finds, last.missed.most, later))
 
 
 def _rows(name: str, found: Finds, confidence: float, p: dict[str, float]) -> list[Row]:
-    known = getattr(found.missed, "known", 0.0)
-    missed, hidden = found.missed.value - known, found.pending.value
+    missed, hidden = found.missed.value - found.missed.known, found.pending.value
     missed_ends, hidden_ends = found.missed.interval(confidence), found.pending.interval(confidence)
     n_looks = found.n_looks + found.n_known
     listed = found.confirmed + hidden  # outliers among those looked into
