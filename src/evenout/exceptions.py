@@ -71,12 +71,15 @@ class Message:
         name, sets, literal = field.partition("=")
         if sets:
             return speech.setting(name, literal_eval(literal) if literal else self.fields[name], spec)
-        if name[0] in "@$":
-            return speech.argument(name[1:] if name[0] == "@" else self.fields[name[1:]])
-        if name[0] == "-":
-            return speech.leave_out(str(self.fields[name[1:]]))
-        if name[0] == "#":
-            return f"row {self.fields[name[1:]] + speech.first_row}"
+        match name[0]:
+            case "@":
+                return speech.argument(name[1:])
+            case "$":
+                return speech.argument(self.fields[name[1:]])
+            case "-":
+                return speech.leave_out(str(self.fields[name[1:]]))
+            case "#":
+                return f"row {self.fields[name[1:]] + speech.first_row}"
         value = self.fields[name]
         return value.told(speech) if isinstance(value, Message) else format(repr(value) if conversion else value, spec)
 
