@@ -26,9 +26,9 @@ _POINTS = 2_000  # of a curve
 
 
 class TradeoffDisplay:
-    """The price of fairness: bias left against misfit to the base score, along all trade-off parameters.
+    """The price of fairness: bias against misfit to the base score, along all trade-off parameters.
 
-    Use `from_estimator`. Down is fairer, right is further from the base score; the dot is the chosen alpha.
+    Use `from_estimator`. Lower is fairer, further right is further from the base score; the dot is the chosen alpha.
 
     Parameters
     ----------

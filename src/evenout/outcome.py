@@ -165,7 +165,7 @@ def detection_verdict(before: float, after: float) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a fit.
+    """The outcome of a fit.
 
     Parameters
     ----------
@@ -194,8 +194,7 @@ class Outcome:
     drift : Drift, optional
         Groups whose latest rows differ from those before; if they could be followed, this outcome is about them.
     reduction_without_labels : float, optional
-        Where learning from labels has raised the bias of the base score: the share that is gone of the bias that it has
-        without labels.
+        If learning from labels raised the bias of the base score: the share that is gone of its bias without labels.
     """
 
     status: Status
@@ -222,7 +221,7 @@ class Outcome:
         drift: Drift | None = None,
         learnt: Learnt | None = None,
     ) -> "Outcome":
-        """From what was chosen, the ratio of flag rates there, parameters, path, drift, and what labels have taught."""
+        """From the choice on a path, the ratio of flag rates there, the parameters, drift, and learning from labels."""
         given = {name: parameters.get(name) for name in ("bias_reduction", "flag_rate_ratio", "alpha")}
         kind: Any = next((name for name, value in given.items() if value is not None), "bias_reduction")
         asked = None if given[kind] is None else float(given[kind])
@@ -291,7 +290,12 @@ class Outcome:
             case _ if math.isnan(self.reached):
                 return f"Alpha was given, though no {self.gap} can be told from noise."
             case _, "probable":
-                return f"{self._possible}; probabilities alone cannot say more."
+                low, high = map(self._figure, self.interval)
+                range_ = f"between {low} and {high}" if math.isfinite(self.interval[0]) else f"anything up to {high}"
+                rate = "of the highest flag rate for the lowest"
+                what = rate if self.kind == "flag_rate_ratio" else f"less {self.gap}"
+                possible = f"{range_} {what} is possible; probabilities alone cannot say more."
+                return f"What {self.rows} get is not known: {possible}"
             case _, "labels":
                 return f"{self._stated} among labelled rows; nothing can be said of rows that nobody looked at."
             case _, "drift":
@@ -333,13 +337,6 @@ class Outcome:
             return f"The {self.gap} is {-self.reached:.0%} wider on {self.rows}{ends}"
         return f"{self._figure(min(self.reached, 1.0))} of the {self.gap} is gone on {self.rows}{ends}"
 
-    @property
-    def _possible(self) -> str:
-        low, high = map(self._figure, self.interval)
-        between = f"between {low} and {high}" if math.isfinite(self.interval[0]) else f"anything up to {high}"
-        what = "of the highest flag rate for the lowest" if self.kind == "flag_rate_ratio" else f"less {self.gap}"
-        return f"What {self.rows} get is not known: {between} {what} is possible"
-
     def _figure(self, value: float) -> str:
         return f"{value:.2f}" if self.kind == "flag_rate_ratio" else f"{value:.0%}"
 
@@ -356,28 +353,21 @@ class BeforeAfter:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a fitted model has reached.
+    """The figures of a fitted model.
 
     Attributes
     ----------
     outcome : Outcome
-        What came of the request.
     notions : tuple of str
         Notions of fairness that are pursued.
     groups, left_out_groups : dict of str to int
         Rows of each group that is compared, and of each that is too small for that.
-    alpha : float
-    gap_detected : bool
-    gap_p_value : float
-        Of "the groups have the same mean base score".
-    gap_in_standard_deviations : float
-        Largest difference of two groups' mean base scores, over the standard deviation of the base score.
-    bias_reduction : float
-        Share of the base score's bias that is gone on the rows that ``outcome.judged_on`` names.
-    bias_reduction_interval : pair of float
-        Its 95 % interval.
+    alpha, gap_detected, bias_reduction, bias_reduction_interval
+        As in `evenout.FairOutlierEnsemble`.
+    gap_p_value, gap_in_standard_deviations : float
+        p-value of "the groups have the same mean base score", and the largest difference of two groups' means.
     unseen_estimate : {"everything refitted", "weights only"}
-        What has not seen the rows that stand for unseen ones.
+        The part of the model that was refitted without the rows that stand for unseen ones.
     bias_unseen, bias_training : BeforeAfter
         Scale-free bias, on unseen rows and on the training rows.
     bias_unseen_interval : dict of str to pair of float
@@ -386,14 +376,10 @@ class Figures:
         By group, of training rows.
     flag_rate_ratio, unflagged_rate_ratio : BeforeAfter
         Lowest over highest rate of being flagged, and of not being flagged, among training rows.
-    flag_rate_ratio_unseen : BeforeAfter
-        Lowest over highest flag rate on unseen rows.
-    flag_rate_ratio_unseen_interval : pair of float
-        95 % interval of the one after.
-    flagged_in_groups : BeforeAfter
-        Flagged rows of all groups that are compared.
-    flagged_beyond_equal_rates : BeforeAfter
-        How many of them are there beyond what equal rates would give.
+    flag_rate_ratio_unseen, flag_rate_ratio_unseen_interval : BeforeAfter, and pair of float
+        Lowest over highest flag rate on unseen rows, and the 95 % interval of the one after.
+    flagged_in_groups, flagged_beyond_equal_rates : BeforeAfter
+        Flagged rows of all groups that are compared, and how many of them equal rates would not flag.
     correlation : float
         Of base and fair score.
     """

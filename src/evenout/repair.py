@@ -96,10 +96,8 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         Small groups that are left as they are, and their rows.
     threshold_ : float
         Rows that score above are flagged.
-    score_name_ : str or None
-        Name of the score, where it was a column of a frame.
-    sensitive_names_ : tuple of str
-        Names of the protected columns, where they were columns of a frame.
+    score_name_, sensitive_names_ : str or None, and tuple of str
+        Names of the score and of the protected columns, where they were columns of frames.
 
     Notes
     -----
@@ -393,10 +391,10 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
     where ``r_g`` is how much a row resembles group g: 1 for a row that tells nothing. A threshold on a score of this
     form flags, of all rules with the same flag rates of the groups, the rows with the largest total t.
 
-    **What it is.** The score is corrected by how much somebody *looks like* a group. The group itself is neither needed
-    nor used when a decision is made, and two rows with the same data get the same score. But who looks like
-    a member of a group is treated a little like one, member or not. Where the law, or your sense of right, sees that as
-    using the group, do not use this; `FairOutlierEnsemble` weighs detectors instead. Nothing here is legal advice.
+    **The score is corrected by how much somebody looks like a group.** The group itself is neither needed nor used when
+    a decision is made, and two rows with the same data get the same score. But who looks like a member of a group is
+    treated a little like one, member or not. Where the law, or your sense of right, sees that as using the group, do
+    not use this; `FairOutlierEnsemble` weighs detectors instead. Nothing here is legal advice.
 
     Parameters
     ----------
@@ -405,7 +403,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
     flag_rate_ratio : float in (0, 1], optional
         Least ratio of the groups' flag rates, lowest to highest, on unseen rows; solved for directly. Not both.
     confidence : float in [0.5, 1), optional
-        Ask that ``bias_reduction`` is reached with this confidence.
+        Confidence with which ``bias_reduction`` must be reached.
     contamination : float in (0, 0.5] or int, default=0.1
         Share of the training rows that is flagged, or how many of them.
     classifier : scikit-learn classifier, optional
@@ -417,59 +415,45 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
     groups : Groups, optional
         Which groups are compared, as in `FairOutlierEnsemble`; ``min_size`` is 5 at least.
     random_state : int, RandomState or None, default=None
-        Seed of the folds, and of open random states in the classifier.
+        Seed of the folds, and of unset random states in the classifier.
     n_jobs : int or None, default=None
         Classifiers that are fitted side by side; 16 are fitted in all.
 
     Attributes
     ----------
-    lambda_ : dict of str to float
-        What is taken off for resembling each group; where each row is in one group, the sum is 0. All 0: the score was
-        left as it is.
-    bias_reduction_ : float
-        The share of the score's bias that is gone, as estimated on unseen rows; NaN without a detectable gap.
-    bias_reduction_interval_ : tuple of float
-        Its 95 % interval; NaN without a gap and where flag rates were asked for.
-    flag_rate_ratio_ : float
-        Ratio of flag rates on unseen rows, as counted in each fold by what was learnt without it.
-    flag_rate_ratio_interval_ : tuple of float
-        Its 95 % interval.
+    lambda_, group_known_ : dict of str to float
+        As in `FairOutlierEnsemble`. All of ``lambda_`` is 0 if the score is unchanged; where ``group_known_`` is 0,
+        nothing can be repaired.
+    bias_reduction_, flag_rate_ratio_ : float
+        As estimated on held-out rows; the first is NaN without a detectable gap.
+    bias_reduction_interval_, flag_rate_ratio_interval_ : tuple of float
+        Their 95 % intervals; the first is NaN without a gap and where flag rates were asked for.
     flag_rates_ : array of shape (G, 2)
-        Share of each group that the score flags before and after, counted on rows that nothing has seen.
+        Share of each group that the score flags before and after, counted on held-out rows.
     flag_price_ : dict of str to float
-        On the training rows: ``mean_score_before`` and ``mean_score``, the mean of the given score among the flagged;
-        ``list_kept``, the share of the flagged that stay flagged; and, for a request of flag rates, the other optimum:
-        ``most_list_kept`` is what a rule of that ratio can keep at most, and ``mean_score_most_kept`` what it flags
-        then, which is more ordinary rows.
+        As in `FairOutlierEnsemble`, for the given score and on the training rows.
     request_met_ : bool
-        Whether what is stated supports the request: at most 0.05 of it is missing, on average. Never with a score that
+        Whether the estimates support the request: at most 0.05 of it is missing, on average. Never with a score that
         shares less than half of its variance with the given one (correlation below 0.71), or, for flag rates, where
         the flagged stand out by less than half of what they did: such a score is even because it says little.
     outcome_ : Outcome
-        What came of it, as in `evenout.FairOutlierEnsemble`.
+        The result of the request, as in `FairOutlierEnsemble`.
     gap_detected_ : bool
         False if the gap, in means or in flag rates as was asked, is within sampling noise; nothing is changed then.
-    group_known_ : dict of str to float
-        Share of the variance of each group's indicator that X and the score predict on unseen rows: 0 if they say
-        nothing of the group, in which case nothing can be repaired, and 1 if they tell it for sure.
     path_ : TradeoffPath
         Every trade-off between closeness and equal means; the columns are the resemblances. None without two groups.
     alpha_ : float
         The place on the path; NaN where flag rates were asked for.
     scores_ : array of shape (n,)
-        The repaired training scores, each by a classifier that has not seen the row.
+        The repaired training scores, each by a classifier that was fitted without the row.
     threshold_ : float
         Rows that score above are flagged.
     score_name_ : str or None
         Name of the score, where it was a column of a frame.
-    group_names_ : tuple of str
-        The groups that are compared.
-    group_counts_ : array of int
-        Rows that each of them has, or is expected to have.
-    left_out_groups_ : dict of str to int
-        Groups too small to be measured, and their rows.
+    group_names_, group_counts_, left_out_groups_
+        The groups that are compared, the number of rows that each has, or is expected to have, and the groups too small
+        to be measured, with their rows.
     n_features_in_ : int
-        Columns of X.
     feature_names_in_ : array of str
         Only where X had string column names.
 
@@ -479,7 +463,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
     score them by one fitted elsewhere, or by cross-validation.
 
     `fit_transform` returns ``scores_``, as scikit-learn's `TargetEncoder` does: `transform` would score the training
-    rows by a classifier that remembers their groups.
+    rows by a classifier that was fitted on their groups.
 
     Examples
     --------
@@ -496,7 +480,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
     (4000,)
     """
 
-    # What scores and rows are is no metadata.
+    # Scores are data, not metadata.
     __metadata_request__fit = {"scores": UNUSED}  # noqa: RUF012
     __metadata_request__transform = {"scores": UNUSED}  # noqa: RUF012
     __metadata_request__predict = {"scores": UNUSED}  # noqa: RUF012
@@ -655,24 +639,21 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         rest: dict[str, Any] = {"correction": "resemblance", "classifier": self.classifier, "groups": rules}
         return Settings({NOTIONS[self.fairness]: 1.0}, **asked, **rest, n_threads=effective_n_jobs(self.n_jobs))
 
-    def _take(self, found: Repaired, X: Any) -> Self:
-        """What a fit, new or saved, has learnt; without two groups to compare, nothing."""
+    def _take(self, result: Repaired, X: Any) -> Self:
+        """Set the learned attributes from a fit, new or saved."""
         validate_data(self, X, skip_check_array=True)
-        choice, path, names = found.prices.choice, found.path, found.names
-        self._result, self.path_ = found, path
-        self.scores_, self.threshold_, self.score_name_ = found.scores, found.threshold, found.score_name
-        self.group_counts_ = found.counts
-        self.group_known_ = dict(zip(names, found.known.tolist(), strict=True))
-        self.group_names_, self.left_out_groups_ = names, found.left_out
-        self.lambda_ = dict(zip(names, found.prices.own.tolist(), strict=True))
-        by_flags = self.flag_rate_ratio is not None
-        gap = path is not None and (
-            choice.found_gap(changed=bool(found.prices.own.any())) if by_flags else path.gap_detected
-        )
+        self._result, prices, path, names = result, result.prices, result.path, result.names
+        self.path_, choice = path, prices.choice
+        self.scores_, self.threshold_, self.score_name_ = result.scores, result.threshold, result.score_name
+        self.group_names_, self.group_counts_, self.left_out_groups_ = names, result.counts, result.left_out
+        self.group_known_ = dict(zip(names, result.known.tolist(), strict=True))
+        self.lambda_ = dict(zip(names, prices.own.tolist(), strict=True))
+        changed, by_flags = bool(prices.own.any()), self.flag_rate_ratio is not None
+        gap = path is not None and (choice.found_gap(changed=changed) if by_flags else path.gap_detected)
         self.gap_detected_, self.request_met_, self.alpha_ = gap, choice.met, choice.alpha
-        self.bias_reduction_ = float("nan") if path is None else found.prices.reduction(path)
+        self.bias_reduction_ = float("nan") if path is None else prices.reduction(path)
         self.bias_reduction_interval_ = choice.interval
-        state = found.flags or FlagState(np.full((len(names), 2), np.nan), RatioEstimate.unknown(), {})
+        state = result.flags or FlagState(np.full((len(names), 2), np.nan), RatioEstimate.unknown(), {})
         self.flag_rates_, self.flag_price_ = state.rates, state.cost
         self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
         self.outcome_ = Outcome.of(choice, state.ratio, self.get_params(deep=False), path)
