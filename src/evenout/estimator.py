@@ -33,7 +33,7 @@ from evenout.out_of_core.engines import Engine
 from evenout.outcome import Outcome
 from evenout.pages import html_table
 from evenout.tables.parameters import without_old_names
-from evenout.tables.rows import as_seed, new_rows, on_index
+from evenout.tables.rows import as_pandas, as_seed, new_rows, on_index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,6 +200,9 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
     >>> model.outlier_scores(data.X).shape
     (683,)
     """
+
+    _lessons: tuple[Any, ...]  # outcomes of plans
+    label_weight_: float
 
     def __init__(
         self,
@@ -575,6 +578,7 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
 
         if is_collection(X):
             raise InputError("a plan takes rows in memory; plan by scores: InvestigationPlan.of(scores)")
+        X, sensitive_features = as_pandas(X), as_pandas(sensitive_features)
         if known is None:
             known = next((lesson.labels for lesson in self._lessons if lesson.same_rows(X)), None)
         plan = InvestigationPlan.of(
@@ -628,7 +632,7 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
         """
         if X is not None:
             validate_data(self, X, skip_check_array=True)
-            self._lessons: tuple[Any, ...] = ()
+            self._lessons = ()
         path, choice, sums, stack = result.path, result.choice, result.path.cross.whole.sums, result.scores.stack
         self._result, self.path_ = result, path
         self.alpha_ = choice.alpha if path.rule is None else float("nan")

@@ -222,7 +222,7 @@ class Outcome:
         learnt: Learnt | None = None,
     ) -> "Outcome":
         """From the choice on a path, the ratio of flag rates there, the parameters, drift, and learning from labels."""
-        given = {name: parameters.get(name) for name in ("bias_reduction", "flag_rate_ratio", "alpha")}
+        given: dict[str, Any] = {name: parameters.get(name) for name in ("bias_reduction", "flag_rate_ratio", "alpha")}
         kind: Any = next((name for name, value in given.items() if value is not None), "bias_reduction")
         asked = None if given[kind] is None else float(given[kind])
         by_flags, confidence = kind == "flag_rate_ratio", parameters["confidence"]

@@ -12,6 +12,7 @@ from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import InputError, SmallGroupWarning, warn
 from evenout.groups.rules import Groups
+from evenout.tables.rows import as_pandas
 
 STRICT = Groups(min_size=2, small="error")
 EVERY = Groups(min_size=1, unknown="ignore")  # groups as they come, however small
@@ -217,6 +218,7 @@ def protected_columns(
             "{$name} is the text {text!r}; pass the column itself, such as table[{text!r}]",
             name=name, text=sensitive_features,
         )  # fmt: skip
+    sensitive_features = as_pandas(sensitive_features)
     if np.ndim(sensitive_features) not in (1, 2):
         raise ValueError(
             f"{name} must hold one value per row (n,), or several (n, columns), "
@@ -359,7 +361,7 @@ class GroupProbabilities:
     def _take(self, frame: Any, sufficient: bool = False) -> None:
         import pandas as pd
 
-        self.sufficient = sufficient
+        frame, self.sufficient = as_pandas(frame), sufficient
         self.lazy = hasattr(frame, "dask")
         self.frame = frame if self.lazy else pd.DataFrame(frame)
         self.index, self.names = getattr(frame, "index", None), tuple(map(str, self.frame.columns))

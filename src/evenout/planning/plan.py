@@ -266,10 +266,12 @@ class InvestigationPlan:
         """The rows on the list, with the outcomes of all rows and the codes of their groups."""
         listed, smallest = self.chosen, np.ones(n_groups)
         np.minimum.at(smallest, codes, self.propensity)
-        of_group = [codes, codes[~np.isnan(self.known)], codes[self.known == 1.0]]  # all, known, known outliers
+        rows, known, outliers = (
+            np.bincount(codes[of], minlength=n_groups) for of in (slice(None), ~np.isnan(self.known), self.known == 1.0)
+        )
         return ListOutcomes(
             values[listed], self.propensity[listed], codes[listed], self.strata[listed], smallest,
-            *(np.bincount(each, minlength=n_groups) for each in of_group), int((~self.by_score[listed]).sum()),
+            rows, known, outliers, int((~self.by_score[listed]).sum()),
         )  # fmt: skip
 
     def _estimate_notes(self, looks: ListOutcomes, names: Sequence[str], unused: int) -> list[str]:
