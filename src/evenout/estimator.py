@@ -270,7 +270,7 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
 
         Parameters
         ----------
-        X : array or frame of shape (n, d), of Dask too
+        X : array or frame (of pandas, polars or Dask) of shape (n, d)
             Features without the protected attribute, or the scores if ``detectors="precomputed"``.
         y : ignored
             As in scikit-learn's outlier detectors; known labels are ``labels``.
@@ -446,7 +446,7 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
 
         Parameters
         ----------
-        X : array or frame of shape (m, d), of Dask too
+        X : array or frame (of pandas, polars or Dask) of shape (m, d)
             Of Dask, the scores are a lazy Dask array; this holds for all methods that score rows.
         sensitive_features : array, series or frame of shape (m,) or (m, c), optional
             Needed only if a detector uses the group itself, such as `FairLOF`.
@@ -464,9 +464,9 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
         )
 
     def contributions(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """What each detector adds to a row's score and, last, the base score: (m, k + 1); rows sum to the score.
+        """Parts of the scores of new rows: one of each detector and, last, the base score, shape (m, k + 1).
 
-        Where the score is corrected by resemblance, what that of each group adds stands before the base score.
+        They sum to the score. With a correction by resemblance, the parts of the groups precede the base score.
         """
         return self._scored(
             lambda fit, S: fit.mixture.parts(S, fit.scores.base(S)),
@@ -500,7 +500,7 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
         return score(fit, model.scaled(new_rows(self, X), sensitive_features=sensitive_features, **machine))
 
     def resemblance(self, X: Any) -> FloatArray:
-        """How much new rows resemble each group, ``P(g | x) / P(g)``, shape (m, G), where that was learnt."""
+        """Resemblance of new rows to each group, ``P(g | x) / P(g)``, shape (m, G), if it was learnt."""
         check_is_fitted(self)
         model = self._result.scores.resemblance
         if model is None:
@@ -509,7 +509,7 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
 
     @without_old_names
     def costs(self, labels: Any = None, *, alphas: FloatArray | None = None) -> "pd.DataFrame":
-        """What every step of ``path_`` costs at the threshold, one row per alpha.
+        """A table of the costs of fairness at the threshold, one row per alpha of ``path_``.
 
         Parameters
         ----------
@@ -544,9 +544,9 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
         sensitive_features: Any = None,
         rows: str = "rows",
     ) -> "Explanation":
-        """Why rows stand out, in their own features, before and after fairness; see `evenout.reasons.explain`.
+        """Explain why rows stand out, by their features, before and after fairness; see `evenout.reasons.explain`.
 
-        Of Dask collections, what ``explain(...).to_frame()`` gives, lazy.
+        For Dask collections, a lazy frame of the form of ``explain(...).to_frame()``.
         """
         from evenout.reasons import explain, explain_collection
 
@@ -563,7 +563,7 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
         *,
         known: Any = None,
     ) -> "InvestigationPlan":
-        """Whom to investigate next: the highest fair scores, and some of all other rows by chance.
+        """Plan which rows to investigate next: the highest fair scores, and some of all other rows by chance.
 
         Parameters
         ----------

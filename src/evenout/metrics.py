@@ -99,7 +99,7 @@ def individual_unfairness(
     scale_free: bool = False,
     length_scale: LengthScale = DEFAULT_LENGTH,
 ) -> float:
-    """How differently similar rows of different groups are scored.
+    """Squared differences between the scores of similar rows of different groups.
 
     The mean over pairs of groups of ``sum M_ij (y_i - y_j)^2 / (n_p n_q)``, or of
     ``sum M_ij (y_i - y_j)^2 / sum M_ij / Var(y)`` where scale-free. The similarity is

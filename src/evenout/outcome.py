@@ -116,7 +116,7 @@ def compared_words(notions: Sequence[str], rules: Groups, attributes: Sequence[s
 
 
 def probable_words(bound: Mapping[str, float]) -> str:
-    """What it means that groups are known by probability; ``bound`` is `evenout.GroupProbabilities.bound`."""
+    """A sentence on groups that are known by probability; ``bound`` is `evenout.GroupProbabilities.bound`."""
     off = ", ".join(f"{name!r} {size:.2g}" for name, size in bound.items())
     return (
         "groups are known by probability: if these are calibrated (of people with 0.7, 70 % are members), mean scores "
@@ -134,7 +134,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def flags_verdict(before: float, after: float) -> str:
-    """Say so first where flags, which people feel, are no more even than before: lowest over highest rate.
+    """A warning if flag rates (lowest over highest) are no more even than before; else empty.
 
     >>> flags_verdict(0.57, 0.41)
     'Flag rates are less even than before: the lowest is 0.41 of the highest, before 0.57.'
@@ -150,7 +150,7 @@ def flags_verdict(before: float, after: float) -> str:
 
 
 def detection_verdict(before: float, after: float) -> str:
-    """Say so where known outliers are found no better than by chance, or much worse than before: two AUCs.
+    """A warning if known outliers are found no better than by chance, or much worse than before (AUC); else empty.
 
     >>> detection_verdict(0.564, 0.492)
     'AUC falls from 0.56 to 0.49, no better than chance at finding known outliers.'
@@ -262,7 +262,7 @@ class Outcome:
 
     @property
     def _taught(self) -> str:
-        """What remains of the gap that there was before labels raised it."""
+        """A sentence on the part of the gap that labels have added."""
         gone = self.reduction_without_labels
         if gone is None:
             return ""
@@ -271,7 +271,7 @@ class Outcome:
 
     @property
     def _changed(self) -> str:
-        """How the latest rows differ from the earlier ones, and the outcome for all rows together."""
+        """A sentence on rows that have drifted, with the outcome for all rows together."""
         drift = self.drift
         if drift is None or not drift.followed:
             return ""
@@ -460,7 +460,7 @@ class Figures:
 
     @property
     def words(self) -> list[str]:
-        """Which groups are too small, how large the gap was, in people, and what came of the request."""
+        """Sentences on groups that are too small, on the gap in numbers of people, and on the request."""
         small = sorted(self.left_out_groups.items(), key=lambda each: -each[1])
         beyond, flagged = self.flagged_beyond_equal_rates, self.flagged_in_groups
         before = f"{beyond.before:,.0f} of {flagged.before:,.0f} flagged people were beyond equal rates"
@@ -476,7 +476,7 @@ def _change(pair: FloatArray | None) -> BeforeAfter:
 
 
 def labels_learnt(model: Any) -> dict[str, Any] | None:
-    """What labels have taught the base score; None where it was not to learn.
+    """Figures on what the base score has learnt from labels; None if it was not to learn.
 
     Rows with a label, outliers among them, the weight of what was learnt, and the bias of the base score before and
     after.
@@ -489,7 +489,7 @@ def labels_learnt(model: Any) -> dict[str, Any] | None:
 
 
 def labels_words(labels: dict[str, Any] | None) -> str:
-    """How much the base score has learnt from labels, and what that did to its bias; see `labels_learnt`."""
+    """Sentences on the figures of `labels_learnt`."""
     if labels is None:
         return ""
     told = f"Labels: {labels['known']:,} rows, {labels['outliers']:,} of them outliers; weight {labels['weight']:.2f}"
@@ -503,7 +503,7 @@ def labels_words(labels: dict[str, Any] | None) -> str:
 
 
 def resemblance_words(prices: Mapping[str, float]) -> str:
-    """What looking like a group costs, where the score is corrected by that.
+    """A sentence on the prices of resembling a group, if the score is corrected by that.
 
     >>> resemblance_words({"f": 0.02, "m": -0.02})
     'Taken off for looking like a group, whoever belongs to it: f 0.0200, m -0.0200.'

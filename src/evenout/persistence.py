@@ -126,7 +126,7 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
 
 @dataclass(frozen=True)
 class _Columns:
-    """What a `TableEncoder` has learnt."""
+    """Learned columns of a `TableEncoder`."""
 
     columns: tuple[Column, ...]
 
@@ -137,7 +137,7 @@ class _Columns:
 
 @dataclass(frozen=True)
 class _Head:
-    """What stands beside the result of a fit."""
+    """Columns of the training rows, saved beside the result of a fit."""
 
     n_features: int | None
     feature_names: tuple[str, ...] | None
@@ -188,7 +188,7 @@ def _restore(data: Any, trusted: Sequence[str]) -> Any:
 
 
 def _other_format(written: int, writer: Any) -> str:
-    """Which version wrote the file, which reads it here, and what to do."""
+    """A message with the versions of writer and reader, and what to do."""
     if not isinstance(writer, str):
         return "its model.evenout is no text"
     written_by = "".join(c for c in writer[:_VERSION] if c.isprintable())
@@ -257,7 +257,7 @@ def _dumped(objects: list[Any]) -> AnyArray:
         kept = skops.io.dumps(objects)
         skops.io.loads(kept, trusted=skops.io.get_untrusted_types(data=kept))  # what cannot come back is not kept
         return np.frombuffer(kept, dtype=np.uint8)
-    except Exception as error:  # whatever an object says that cannot be kept
+    except Exception as error:  # anything that an object raises that cannot be saved
         named = ", ".join(sorted({type(thing).__name__ for thing in objects}))
         raise ValueError(
             f"the model holds objects that cannot be saved ({named}: {error}); define classes and functions in a "

@@ -266,7 +266,7 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class _Distribution:
-    """Distinct scores, ascending, and the share of the rows below each of them, half of its ties included."""
+    """Distinct scores, ascending, and the share of rows below each of them, with half of its ties."""
 
     values: Annotated[FloatArray, "n"]
     levels: Annotated[FloatArray, "n"]
@@ -319,10 +319,10 @@ def _transport(
     Rows without a group, -1, stay as they are.
     """
     moved = y.copy()
-    for group, own in enumerate(distributions):
+    for group, before in enumerate(distributions):
         rows = codes == group
-        inside = np.clip(y[rows], own.values[0], own.values[-1])
-        level = np.interp(inside, own.values, own.levels)
+        inside = np.clip(y[rows], before.values[0], before.values[-1])
+        level = np.interp(inside, before.values, before.levels)
         moved[rows] = y[rows] - inside
         # One group after the other, not by a matrix product, whose rounding would depend on the rows around.
         for share, other in zip(shares, distributions, strict=True):
@@ -351,10 +351,10 @@ class _UnseenBias:
     def moments(self, strength: FloatArray) -> GroupMoments:
         """Group moments at each strength, with variances that turn the usual correction into that for unseen rows."""
         v = np.column_stack([1.0 - strength, strength])
-        own = np.einsum("ma,gab,mb->mg", v, self.cov, v)
+        variance = np.einsum("ma,gab,mb->mg", v, self.cov, v)
         shared = v @ self.cov[:, 0].T
         total = np.maximum(np.einsum("ma,ab,mb->m", v, self.total, v), 0.0)
-        return GroupMoments(self.count, v @ self.mean.T, 2.0 * v[:, :1] * shared - own, total)
+        return GroupMoments(self.count, v @ self.mean.T, 2.0 * v[:, :1] * shared - variance, total)
 
     def reduction(self, strength: FloatArray) -> FloatArray:
         """Share of the bias that is gone at each strength."""
@@ -607,7 +607,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         *,
         known: Any = None,
     ) -> InvestigationPlan:
-        """Whom to investigate next by the repaired scores of these rows; see `InvestigationPlan.of`."""
+        """Plan which rows to investigate next, by their repaired scores; see `InvestigationPlan.of`."""
         plan = InvestigationPlan.of(
             on_index(self.transform(scores, X), X),
             budget=budget,

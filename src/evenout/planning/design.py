@@ -1,4 +1,4 @@
-"""Whom to investigate: inclusion probabilities, and a draw of a fixed number of rows that keeps them exactly.
+"""Choosing rows to investigate: inclusion probabilities, and a draw of a fixed number of rows that keeps them exactly.
 
 Of a budget of B rows, m are drawn by chance and B - m are the highest scores. With ``base`` = 1 for these, 0 for the
 rest, and ``places / tied`` for rows that tie for the last places, row i of stratum h has the probability

@@ -34,7 +34,7 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 
 ALL = "all"
 _LEAST_SAVED = 0.1  # of the variance of independent draws that a fixed size leaves at least
-_FEW = 5  # looks by chance in a stratum
+_FEW = 5  # chance draws in a stratum
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,14 @@ class Finds:
     missed: Count
 
     @classmethod
-    def of(cls, looks: ListOutcomes, groups: BoolArray) -> "Finds":
+    def of(cls, outcomes: ListOutcomes, groups: BoolArray) -> "Finds":
         """For the rows of the groups that are marked, together."""
-        inside = groups[looks.group]
-        y, pi, raised = looks.outcome, looks.probability, looks.responses()
+        inside = groups[outcomes.group]
+        y, pi, raised = outcomes.outcome, outcomes.probability, outcomes.responses()
         back = ~np.isnan(y)
         hit, chance = inside & (y == 1.0), pi < 1.0
-        known, known_outliers = int(looks.n_known[groups].sum()), int(looks.n_known_outliers[groups].sum())
-        n_rows, n_looks = int(looks.n_rows[groups].sum()), int(inside.sum())
+        known, known_outliers = int(outcomes.n_known[groups].sum()), int(outcomes.n_known_outliers[groups].sum())
+        n_rows, n_looks = int(outcomes.n_rows[groups].sum()), int(inside.sum())
         unlooked, n_pending = n_rows - known - n_looks, int((inside & ~back).sum())
         # What missing outcomes hide: a draw of those that came back.
         r = raised[hit]
@@ -136,10 +136,10 @@ class Finds:
             fixed * (step + 1.0) * step, _effective(r - 1.0), n_pending,
         )  # fmt: skip
         w, r = 1.0 / pi[hit & chance], raised[hit & chance]
-        smallest = float(np.min(looks.smallest[groups], initial=1.0))
+        smallest = float(np.min(outcomes.smallest[groups], initial=1.0))
         largest = np.inf if smallest == 0.0 else 1.0 / smallest
         most_raised = float(np.max(raised[inside & chance], initial=1.0)) if (inside & chance).any() else 1.0
-        saved = _saved(looks, hit & chance, raised)
+        saved = _saved(outcomes, hit & chance, raised)
         value = float((r * (w - 1.0)).sum()) if np.isfinite(largest) and np.isfinite(most_raised) else np.nan
         missed = Count(
             value if unlooked else 0.0,
@@ -164,19 +164,19 @@ def _variance(w: FloatArray | float, r: FloatArray | float) -> FloatArray:
     return np.asarray(r * w * (w - 1.0) + r * (r - 1.0) * (w - 1.0) ** 2)
 
 
-def _saved(looks: ListOutcomes, hit: BoolArray, raised: FloatArray) -> float:
+def _saved(outcomes: ListOutcomes, hit: BoolArray, raised: FloatArray) -> float:
     """Hajek's variance of the sum of weights of the hits, as a share of that of independent draws."""
     if not hit.any():
         return 1.0
-    drawn = (looks.probability < 1.0) & ~np.isnan(looks.outcome)
-    pi, z, stratum = looks.probability[drawn] / raised[drawn], hit[drawn].astype(float), looks.stratum[drawn]
+    drawn = (outcomes.probability < 1.0) & ~np.isnan(outcomes.outcome)
+    pi, z, stratum = outcomes.probability[drawn] / raised[drawn], hit[drawn].astype(float), outcomes.stratum[drawn]
     left = np.bincount(stratum, weights=1.0 - pi)
     centre = np.bincount(stratum, weights=(1.0 - pi) * z / pi) / np.where(left > 0, left, 1.0)
     count = np.bincount(stratum)
-    centre[count < _FEW] = 0.0  # too few looks to tell what a fixed number of them saves
+    centre[count < _FEW] = 0.0  # too few draws to tell what a fixed number of them saves
     size = np.where(count >= _FEW, count / np.maximum(count - 1, 1), 1.0)
     scatter = size[stratum] * (1.0 - pi) / pi**2 * (z - pi * centre[stratum]) ** 2
-    least = (len(z) - z.sum() + 1.0) / (len(z) + 2.0)  # even where every look was a find
+    least = (len(z) - z.sum() + 1.0) / (len(z) + 2.0)  # even if every draw was a find
     return float(np.clip(scatter.sum() / ((1.0 - pi) / pi**2 * z).sum(), 0.5 * least, 1.0))
 
 
@@ -203,13 +203,13 @@ def estimate_rows(lists: Sequence[ListOutcomes], names: Sequence[str], confidenc
     rows: list[Row] = []
     p = group_tests(lists[-1]) if n_groups > 1 else {}
     for name, groups in domains:
-        found = averaged([Finds.of(looks, groups) for looks in lists], [looks.n_chance for looks in lists])
+        found = averaged([Finds.of(outcomes, groups) for outcomes in lists], [outcomes.n_chance for outcomes in lists])
         rows += _rows(name, found, confidence, p if name == ALL else {})
     return rows
 
 
 def averaged(rounds: Sequence[Finds], chance_looks: Sequence[int]) -> Finds:
-    """The last round, with the outliers of all rows averaged over rounds by their planned looks by chance.
+    """The last round, with the outliers of all rows averaged over rounds, weighted by their planned chance draws.
 
     Given the past, each round is unbiased for the outliers of all rows, and the errors of rounds are uncorrelated.
     """
@@ -267,10 +267,10 @@ def _share(part: float, rest: float, empty: float = float("nan")) -> float:
     return float(np.clip(part / whole, 0.0, 1.0)) if whole > 0 else (empty if whole == 0 else np.nan)
 
 
-def group_tests(looks: ListOutcomes) -> dict[str, float]:
+def group_tests(outcomes: ListOutcomes) -> dict[str, float]:
     """p-values of "the same in all groups", by measure; a measure that cannot be tested is not there."""
-    n_groups = len(looks.n_rows)
-    each = [Finds.of(looks, np.arange(n_groups) == g) for g in range(n_groups)]
+    n_groups = len(outcomes.n_rows)
+    each = [Finds.of(outcomes, np.arange(n_groups) == g) for g in range(n_groups)]
     listed = np.array([found.confirmed + found.pending.value for found in each])
     looked = np.array([found.n_looks + found.n_known for found in each], dtype=float)
     missed = np.array([found.missed.value for found in each])
@@ -278,11 +278,13 @@ def group_tests(looks: ListOutcomes) -> dict[str, float]:
     p = {"precision": _same_share(listed, looked, extra)}
     if np.isfinite(missed).all():
         spread = np.array([found.missed.variance for found in each])
-        rows = looks.n_rows.astype(float)
+        rows = outcomes.n_rows.astype(float)
         inliers = rows - listed - missed
         alarm = float((looked - listed).sum() / max(inliers.sum(), 1.0))
         p["false_alarms"] = _same_share(looked - listed, inliers, extra + alarm**2 * spread)
-        drawn = [1.0 / looks.probability[(looks.group == g) & (looks.probability < 1.0)] for g in range(n_groups)]
+        drawn = [
+            1.0 / outcomes.probability[(outcomes.group == g) & (outcomes.probability < 1.0)] for g in range(n_groups)
+        ]
         typical = np.array([w.mean() if len(w) else 1.0 for w in drawn])
         p["recall"] = _same_recall(listed, missed, typical, extra)
     return {name: value for name, value in p.items() if np.isfinite(value)}

@@ -177,16 +177,8 @@ class InvestigationPlan:
     def to_frame(self, reasons: int = 0) -> "pd.DataFrame":
         """The rows on the list, the highest score first, with the index of X.
 
-        Parameters
-        ----------
-        reasons : int
-            Add so many reasons in words, if the plan is that of a `FairOutlierEnsemble`.
-
-        Returns
-        -------
-        DataFrame
-            ``id``; ``chosen by``, "score" or "chance"; ``probability`` to be on the list; ``score``; ``rank`` of it, 1
-            being the highest; ``reason_1``, ...
+        Columns: ``id``; ``chosen by``, "score" or "chance"; ``probability`` to be on the list; ``score``; ``rank``, 1 is
+        the highest; and, if the plan is that of a `FairOutlierEnsemble`, so many ``reasons``: ``reason_1``, ...
         """
         import pandas as pd
 
@@ -255,14 +247,14 @@ class InvestigationPlan:
             if len(plan.scores) != len(self.scores) or not plan.index.equals(self.index):
                 raise InputError("{@earlier} has a plan of other rows; rounds are averaged over the same rows alone")
         read = [(plan, *plan._outcomes(given)) for plan, given in rounds]
-        lists = [plan._looks(values, codes, max(len(names), 1)) for plan, values, _ in read]
+        lists = [plan._list_outcomes(values, codes, max(len(names), 1)) for plan, values, _ in read]
         if np.isnan(lists[-1].outcome).all():
             raise InputError("{@outcomes} has no outcome of a row on the list; fill in what came back")
         rows = estimate_rows(lists, names or (ALL,), confidence)
         notes = self._estimate_notes(lists[-1], names, read[-1][2])
         return PlanEstimate(tuple(rows), tuple(notes), confidence)
 
-    def _looks(self, values: FloatArray, codes: IntArray, n_groups: int) -> ListOutcomes:
+    def _list_outcomes(self, values: FloatArray, codes: IntArray, n_groups: int) -> ListOutcomes:
         """The rows on the list, with the outcomes of all rows and the codes of their groups."""
         listed, smallest = self.chosen, np.ones(n_groups)
         np.minimum.at(smallest, codes, self.propensity)
@@ -274,9 +266,9 @@ class InvestigationPlan:
             rows, known, outliers, int((~self.by_score[listed]).sum()),
         )  # fmt: skip
 
-    def _estimate_notes(self, looks: ListOutcomes, names: Sequence[str], unused: int) -> list[str]:
+    def _estimate_notes(self, outcomes: ListOutcomes, names: Sequence[str], unused: int) -> list[str]:
         """Remarks on missing, unused and one-sided outcomes."""
-        notes, missing, chance = [], np.isnan(looks.outcome), looks.probability < 1.0
+        notes, missing, chance = [], np.isnan(outcomes.outcome), outcomes.probability < 1.0
         if missing.any():
             notes.append(
                 f"{missing.sum():,} of {len(missing):,} outcomes are missing ({(missing & chance).sum():,} by chance); "
@@ -284,11 +276,11 @@ class InvestigationPlan:
             )
         if unused:
             notes.append(f"{unused:,} outcomes are of rows that are not on the list, and are not used.")
-        if (looks.smallest == 0).any():
+        if (outcomes.smallest == 0).any():
             notes.append("No row had a chance beyond its score: what was missed cannot be estimated, only bounded.")
             return notes
-        hit = chance & (looks.outcome == 1.0)
-        none = [name for g, name in enumerate(names) if not (hit & (looks.group == g)).any()]
+        hit = chance & (outcomes.outcome == 1.0)
+        none = [name for g, name in enumerate(names) if not (hit & (outcomes.group == g)).any()]
         if none or not hit.any():
             named = ", ".join([*map(repr, none[:5]), *(["..."] if len(none) > 5 else [])])
             where = f" in {named}" if hit.any() else ""
@@ -298,11 +290,7 @@ class InvestigationPlan:
     def save(self, path: Any, beside: "pd.DataFrame | None" = None) -> None:
         """Write a CSV file with all that `estimate` needs: the list first, then the probabilities of all other rows.
 
-        Parameters
-        ----------
-        path : path
-        beside : DataFrame of n rows, optional
-            More columns for the file, such as groups.
+        ``beside``, a frame of n rows, has more columns for the file, such as groups.
         """
         import pandas as pd
 

@@ -70,7 +70,7 @@ def read_plain(path: Path) -> Any:
             return unpacked(skops.io.load(file, trusted=[]))
         except ModelFileError:
             raise
-        except Exception as error:  # whatever a damaged file makes the readers of zip, JSON and arrays say
+        except Exception as error:  # anything that readers of zip, JSON and arrays raise on a damaged file
             raise ModelFileError(f"it is damaged, or no model file of evenout ({type(error).__name__})") from error
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-_ACTIVE = re.compile(r"'*[=+\-@\t\r\n]")  # what makes a spreadsheet compute, and our own mark before it
+_ACTIVE = re.compile(r"'*[=+\-@\t\r\n]")  # starts of a formula, also behind the quotes of `inert`
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 
 

@@ -89,20 +89,20 @@ def _pack_columns(values: FloatArray) -> dict[str, Any]:
     by_column = values.reshape(len(values), -1).T
     kinds, tables = [], []
     parts: dict[int, list[AnyArray]] = {kind: [] for kind in _NAMES}
-    found: AnyArray
+    packed_column: AnyArray
     for column in by_column:
         table, codes = np.unique(column, return_inverse=True)
         if len(table) <= _TABLE:
-            kind, found = _BYTES, codes.astype(np.uint8)
+            kind, packed_column = _BYTES, codes.astype(np.uint8)
             tables.append(table)
         elif (column == column.astype(np.float32)).all():
-            kind, found = _SINGLE, column.astype(np.float32)
+            kind, packed_column = _SINGLE, column.astype(np.float32)
         elif np.abs(column).max() < 2**31 * _STEP and (column / _STEP == np.rint(column / _STEP)).all():
-            kind, found = _GRID, (column / _STEP).astype(np.int32)
+            kind, packed_column = _GRID, (column / _STEP).astype(np.int32)
         else:
-            kind, found = _DOUBLE, column
+            kind, packed_column = _DOUBLE, column
         kinds.append(kind)
-        parts[kind].append(found)
+        parts[kind].append(packed_column)
     kept = {_NAMES[kind]: np.array(columns) for kind, columns in parts.items() if columns}
     if tables:
         kept |= {"tables": np.concatenate(tables), "lengths": np.array([len(t) for t in tables], dtype=np.int64)}
@@ -114,16 +114,16 @@ def _unpack_columns(data: dict[str, Any]) -> FloatArray:
     n = next(data[name].shape[1] for name in _NAMES.values() if name in data)
     out = np.empty((n, len(kinds)))
     for kind, name in _NAMES.items():
-        places = np.flatnonzero(kinds == kind)
-        columns = data[name] if len(places) else ()
-        if len(columns) != len(places):
+        positions = np.flatnonzero(kinds == kind)
+        columns = data[name] if len(positions) else ()
+        if len(columns) != len(positions):
             raise ValueError("a packed array has the wrong number of columns")
-        for place, column in zip(places, columns, strict=True):
-            out[:, place] = column * _STEP if kind == _GRID else column
-    for place, column, end, length in zip(
+        for j, column in zip(positions, columns, strict=True):
+            out[:, j] = column * _STEP if kind == _GRID else column
+    for j, column, end, length in zip(
         np.flatnonzero(kinds == _BYTES), data.get("bytes", ()), ends, data.get("lengths", ()), strict=True
     ):
-        out[:, place] = data["tables"][end - length : end][column]
+        out[:, j] = data["tables"][end - length : end][column]
     if not np.isin(kinds, list(_NAMES)).all():
         raise ValueError("a packed array has a column of no known kind")
     return out[:, 0] if data["axes"] == 1 else out
