@@ -552,8 +552,8 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
             path = TradeoffPath(cross.sums(t, sample), settings.fairness, noise_aware=True)
             prices, flags = settle_repair(settings, path, cross, t, sample)
             model, known, repaired = cross.model, cross.known, prices.apply(t, cross.own)
-            kept, ratio = list_kept(t, repaired, self.contamination), None if flags is None else flags.ratio
-            prices.choice.announced(kept, asked=settings.asked, ratio=ratio)
+            kept = list_kept(t, repaired, self.contamination)
+            prices.choice.announced(kept, asked=settings.asked, ratio=flags.ratio)
             if prices.own.any():
                 warn_proxy(known)
         # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.

@@ -177,7 +177,7 @@ class InvestigationPlan:
     def to_frame(self, reasons: int = 0) -> "pd.DataFrame":
         """The rows on the list, the highest score first, with the index of X.
 
-        Columns: ``id``; ``chosen by``, "score" or "chance"; ``probability`` to be on the list; ``score``; ``rank``, 1 is
+        Columns: ``id``; ``chosen by``, "score" or "chance"; ``probability`` of being listed; ``score``; ``rank``, 1 is
         the highest; and, if the plan is that of a `FairOutlierEnsemble`, so many ``reasons``: ``reason_1``, ...
         """
         import pandas as pd
