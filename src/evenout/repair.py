@@ -225,18 +225,21 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
 
     def _read_groups(self, sensitive_features: Any, scores: Any, n_rows: int) -> tuple[Codes, dict[str, int]]:
         """The groups that are compared, and the code of every group among them, -1 for one that is left out."""
-        rules, takes = Groups.read(self.groups), "ScoreRepair moves the score of a row by its group, but "
+        rules = Groups.read(self.groups)
         rules.refuse(
             {"continuous": (), "cross": True, "unknown": "error"}, "ScoreRepair, which needs the group of each row"
         )
         if isinstance(sensitive_features, GroupProbabilities):
-            raise InputError(takes + "{@sensitive_features} has GroupProbabilities; give the group of each row")
-        columns = [] if sensitive_features is None else protected_columns(sensitive_features, n_rows, None)
-        for column in columns:
+            raise InputError(
+                "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has GroupProbabilities; "
+                "give the group of each row"
+            )
+        for column in () if sensitive_features is None else protected_columns(sensitive_features, n_rows, None):
             if ColumnTally.of(column).continuous:
-                hint = "give the group of each row, such as bands of your own"
                 raise InputError(
-                    takes + "{@sensitive_features} has numbers in column {name!r}; " + hint, name=str(column.name)
+                    "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has numbers in column "
+                    "{name!r}; give the group of each row, such as bands of your own",
+                    name=str(column.name),
                 )
         every = label_rows(sensitive_features, n_rows, rows=scores)
         groups = read_groups(sensitive_features, n_rows, rules)
