@@ -578,7 +578,7 @@ class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
 
         if is_collection(X):
             raise InputError("a plan takes rows in memory; plan by scores: InvestigationPlan.of(scores)")
-        X, sensitive_features = as_pandas(X), as_pandas(sensitive_features)
+        X = as_pandas(X)
         if known is None:
             known = next((lesson.labels for lesson in self._lessons if lesson.same_rows(X)), None)
         plan = InvestigationPlan.of(

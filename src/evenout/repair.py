@@ -237,8 +237,8 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         for column in () if sensitive_features is None else protected_columns(sensitive_features, n_rows, None):
             if ColumnTally.of(column).continuous:
                 raise InputError(
-                    "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has numbers in column "
-                    "{name!r}; give the group of each row, such as bands of your own",
+                    "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has numbers in "
+                    "column {name!r}; give the group of each row, such as bands of your own",
                     name=str(column.name),
                 )
         every = label_rows(sensitive_features, n_rows, rows=scores)

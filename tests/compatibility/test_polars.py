@@ -65,6 +65,20 @@ def test_columns_name_intersectional_groups(table):
     np.testing.assert_array_equal(other.flag_rates_, model.flag_rates_)
 
 
+def test_rows_without_an_index_go_by_position(table):
+    """Polars has no index: groups belong to the rows of a shuffled pandas frame in the order given."""
+    X, protected, _ = table
+    X, protected = X[::-1], protected[::-1]
+    model = FairOutlierEnsemble(groups=GROUPS, random_state=0).fit(X, sensitive_features=protected)
+    other = FairOutlierEnsemble(groups=GROUPS, random_state=0).fit(X, sensitive_features=in_polars(protected))
+    np.testing.assert_array_equal(other.outlier_scores_, model.outlier_scores_)
+    soft = pd.get_dummies(protected["sex"], dtype=float)
+    by_index = FairOutlierEnsemble(alpha=1.0, random_state=0).fit(X, sensitive_features=GroupProbabilities(soft))
+    by_place = FairOutlierEnsemble(alpha=1.0, random_state=0)
+    by_place.fit(X, sensitive_features=GroupProbabilities(in_polars(soft)))
+    np.testing.assert_array_equal(by_place.outlier_scores_, by_index.outlier_scores_)
+
+
 def test_groups_by_number_by_probability_and_missing_ones(table):
     X, protected, _ = table
     age = pd.DataFrame({"years": np.random.default_rng(2).uniform(18, 80, len(X))})

@@ -218,13 +218,12 @@ def protected_columns(
             "{$name} is the text {text!r}; pass the column itself, such as table[{text!r}]",
             name=name, text=sensitive_features,
         )  # fmt: skip
-    sensitive_features = as_pandas(sensitive_features)
     if np.ndim(sensitive_features) not in (1, 2):
         raise ValueError(
             f"{name} must hold one value per row (n,), or several (n, columns), "
             f"got {type(sensitive_features).__name__} with {np.ndim(sensitive_features)} dimensions"
         )
-    frame = pd.DataFrame(sensitive_features)
+    frame = pd.DataFrame(as_pandas(sensitive_features))
     if len(frame) != n_rows:
         what = "group" if name == "sensitive_features" else "row"
         raise ValueError(f"{name} has {len(frame)} rows, but X has {n_rows}; give one {what} per row of X")
@@ -361,9 +360,9 @@ class GroupProbabilities:
     def _take(self, frame: Any, sufficient: bool = False) -> None:
         import pandas as pd
 
-        frame, self.sufficient = as_pandas(frame), sufficient
+        self.sufficient = sufficient
         self.lazy = hasattr(frame, "dask")
-        self.frame = frame if self.lazy else pd.DataFrame(frame)
+        self.frame = frame if self.lazy else pd.DataFrame(as_pandas(frame))
         self.index, self.names = getattr(frame, "index", None), tuple(map(str, self.frame.columns))
 
     @cached_property
