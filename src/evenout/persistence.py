@@ -210,12 +210,13 @@ def _parameters(model: Any, objects: list[Any]) -> dict[str, Any]:
 
 def _parameter(value: Any, objects: list[Any]) -> Any:
     """Plain data as it is, evenout's settings by name and parameters, everything else by its number among objects."""
-    if type(value) in _SETTINGS.values():
-        return {"setting": type(value).__name__, "parameters": _parameters(value, objects)}
-    if isinstance(value, list | tuple):
-        return [_parameter(item, objects) for item in value]
-    if isinstance(value, Mapping):
-        return {"pairs": [[_parameter(key, objects), _parameter(item, objects)] for key, item in value.items()]}
+    match value:
+        case list() | tuple():
+            return [_parameter(item, objects) for item in value]
+        case Mapping():
+            return {"pairs": [[_parameter(key, objects), _parameter(item, objects)] for key, item in value.items()]}
+        case _ if type(value) in _SETTINGS.values():
+            return {"setting": type(value).__name__, "parameters": _parameters(value, objects)}
     try:
         return plain(value)
     except TypeError:

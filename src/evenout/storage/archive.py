@@ -80,16 +80,17 @@ def plain(value: Any) -> Any:
     >>> plain({"size": np.int64(3), "names": ("a", "b")})
     {'size': 3, 'names': ['a', 'b']}
     """
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.ndarray) and value.dtype in _DTYPES:
-        return np.ascontiguousarray(value)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
+    match value:
+        case dict() if all(isinstance(key, str) for key in value):
+            return {key: plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case np.ndarray() if value.dtype in _DTYPES:
+            return np.ascontiguousarray(value)
+        case np.generic():
+            return plain(value.item())
+        case None | bool() | int() | float() | str():
+            return value
     raise TypeError(f"{type(value).__name__} is not plain data")
 
 

@@ -22,13 +22,17 @@ _NAMES = {_BYTES: "bytes", _SINGLE: "single", _GRID: "grid", _DOUBLE: "double"}
 
 def packed(value: Any) -> Any:
     """Pack the large arrays of plain data where that saves space and gives the same bits back."""
-    if isinstance(value, dict):
-        return {name: packed(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [packed(item) for item in value]
-    if not isinstance(value, np.ndarray) or value.size < SMALLEST:
-        return value
-    made = _pack_whole(value) if value.dtype == np.int64 else _pack_floats(value) if value.dtype == np.float64 else None
+    match value:
+        case dict():
+            return {name: packed(item) for name, item in value.items()}
+        case list():
+            return [packed(item) for item in value]
+        case np.ndarray() if value.size >= SMALLEST and value.dtype == np.int64:
+            made = _pack_whole(value)
+        case np.ndarray() if value.size >= SMALLEST and value.dtype == np.float64:
+            made = _pack_floats(value)
+        case _:
+            return value
     if made is None or sum(part.nbytes for part in made.values() if isinstance(part, np.ndarray)) >= 0.9 * value.nbytes:
         return value
     restored = unpacked(made)  # compared by bits: 0.0 is not -0.0
@@ -38,18 +42,18 @@ def packed(value: Any) -> Any:
 
 def unpacked(value: Any) -> Any:
     """Undo `packed`; a `ValueError` if a packed array is damaged."""
-    if isinstance(value, list):
-        return [unpacked(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    match value.get("packed"):
-        case "whole":
+    match value:
+        case list():
+            return [unpacked(item) for item in value]
+        case {"packed": "whole"}:
             return np.asarray(value["values"]).astype(np.int64)
-        case "triangle":
+        case {"packed": "triangle"}:
             return _unpack_triangle(value)
-        case "columns":
+        case {"packed": "columns"}:
             return _unpack_columns(value)
-    return {name: unpacked(item) for name, item in value.items()}
+        case dict():
+            return {name: unpacked(item) for name, item in value.items()}
+    return value
 
 
 def _pack_whole(values: AnyArray) -> dict[str, Any] | None:
