@@ -185,7 +185,7 @@ def tell(name: str, splits: int) -> Story:
             for method, settings in METHODS.items():
                 model = fits[0] if method == "weights" else corrected(fits[1], settings)
                 if method in ("weights", "both"):
-                    columns = model._columns(judge.X, None)
+                    columns = model._scored(lambda _, S: S, judge.X)
                 base = model._result.scores.base(columns)
                 if method == "weights":
                     story.base.add(judge, base, base, None)

@@ -15,20 +15,19 @@ from evenout.tables.parameters import SHARE_OR_COUNT, check_parameters
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["GroupScoresDisplay", "TradeoffDisplay"]
 
-# Okabe and Ito's colours, told apart with any colour vision; dashes tell more than eight groups apart
+# Okabe and Ito's colours, for any colour vision; dashes distinguish more than eight groups
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999")
 _DASHES = ("-", "--", ":", "-.")
 _POINTS = 2_000  # of a curve
 
 
 class TradeoffDisplay:
-    """The price of fairness: bias left against misfit to the base score, along all trade-off parameters.
+    """The price of fairness: bias against misfit to the base score, along all trade-off parameters.
 
-    Use `from_estimator`. Down is fairer, right is further from the base score; the dot is the chosen alpha.
+    Use `from_estimator`. Lower is fairer, further right is further from the base score; the dot is the chosen alpha.
 
     Parameters
     ----------
@@ -54,11 +53,6 @@ class TradeoffDisplay:
     >>> from evenout.displays import TradeoffDisplay
     >>> TradeoffDisplay.from_estimator(model)  # doctest: +SKIP
     """
-
-    ax_: "Axes"
-    figure_: "Figure"
-    lines_: dict[str, Any]
-    band_: Any
 
     def __init__(self, *, table: "pd.DataFrame", base_bias: dict[str, float], chosen: dict[str, float]) -> None:
         self.table = table
@@ -90,7 +84,7 @@ class TradeoffDisplay:
     def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
         """Draw into ``ax``, or into a new figure; ``kwargs`` go to the curves."""
         self.ax_, self.figure_ = _axes(ax)
-        self.lines_ = {}
+        self.lines_: dict[str, Any] = {}
         style = {"unseen": ("-", "new rows (cross-fitted)"), "training": ("--", "training rows")}
         for (target, (dash, label)), colour in zip(style.items(), _COLOURS, strict=False):
             options = {"color": colour, "linestyle": dash, "label": label, **kwargs}
@@ -140,10 +134,6 @@ class GroupScoresDisplay:
     >>> GroupScoresDisplay.from_scores(scores, sensitive_features=groups)  # doctest: +SKIP
     """
 
-    ax_: "Axes"
-    figure_: "Figure"
-    lines_: dict[str, Any]
-
     def __init__(self, *, scores: FloatArray, groups: Codes, contamination: float) -> None:
         self.scores = scores
         self.groups = groups
@@ -184,21 +174,21 @@ class GroupScoresDisplay:
     def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
         """Draw into ``ax``, or into a new figure; ``kwargs`` go to the curves."""
         self.ax_, self.figure_ = _axes(ax)
-        self.lines_ = {}
+        self.lines_: dict[str, Any] = {}
         threshold = float(flag_threshold(self.scores, self.contamination))
         span = (self.scores.min(), self.scores.max())
         counted = isinstance(self.contamination, Integral)
         flagged = f"{self.contamination:,} of" if counted else f"{100 * self.contamination:.3g}% of all"
         label = f"threshold: {flagged} {f'{len(self.scores):,} ' if counted else ''}flagged"
         self.ax_.axvline(threshold, color="0.4", linewidth=0.8, label=label)
-        for place, (name, rate) in enumerate(self.flag_rates_.items()):
+        for g, (name, rate) in enumerate(self.flag_rates_.items()):
             options = {
-                "color": _COLOURS[place % len(_COLOURS)],
-                "linestyle": _DASHES[place // len(_COLOURS) % len(_DASHES)],
-                "label": f"{name}: {rate:.1%} of {self.groups.counts[place]:,}",
+                "color": _COLOURS[g % len(_COLOURS)],
+                "linestyle": _DASHES[g // len(_COLOURS) % len(_DASHES)],
+                "label": f"{name}: {rate:.1%} of {self.groups.counts[g]:,}",
                 **kwargs,
             }
-            x, share = _share_above(self.scores[self.groups.codes == place], span)
+            x, share = _share_above(self.scores[self.groups.codes == g], span)
             (self.lines_[name],) = self.ax_.plot(x, share, drawstyle="steps-post", **options)
             self.ax_.plot(threshold, rate, "o", color=self.lines_[name].get_color())
         self.ax_.set(xlabel="score (higher = more outlying)", ylabel="share of the group above", ylim=(-0.02, 1.02))

@@ -33,7 +33,7 @@ from evenout.out_of_core.engines import Engine
 from evenout.outcome import Outcome
 from evenout.pages import html_table
 from evenout.tables.parameters import without_old_names
-from evenout.tables.rows import as_seed, new_rows, on_index
+from evenout.tables.rows import as_pandas, as_seed, new_rows, on_index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,253 +42,7 @@ if TYPE_CHECKING:
     from evenout.reasons import Explanation
 
 
-class FittedScores(TakesSettings, OutlierScorer, BaseEstimator):
-    """What a fitted ensemble makes of rows.
-
-    X is an array or frame of shape (m, d), of Dask too: then the scores are a lazy Dask array. ``sensitive_features``
-    are needed only if a detector uses them itself, such as `FairLOF`.
-    """
-
-    _result: FitResult
-    _lessons: tuple[Any, ...]
-    _take: Callable[..., Self]
-    get_params: Callable[..., dict[str, Any]]
-    n_jobs: int | None
-    device: str
-    contamination: float
-    flag_rate_ratio: float | None
-
-    def at(
-        self,
-        *,
-        bias_reduction: float | None = None,
-        flag_rate_ratio: float | None = None,
-        alpha: float | None = None,
-        confidence: float | None = None,
-    ) -> Self:
-        """The fitted model elsewhere on its path, at once: nothing is fitted again, and this model stays as it is.
-
-        Parameters
-        ----------
-        bias_reduction, flag_rate_ratio, alpha, confidence
-            As in the constructor; all that is not given is None.
-
-        Notes
-        -----
-        A model that was saved without the groups of its rows (`evenout.persistence.save_model`) moves to another
-        ``bias_reduction`` or ``alpha``, but knows no flag rates there: they are NaN. The rest it refuses.
-        """
-        check_is_fitted(self)
-        asked = {
-            "bias_reduction": bias_reduction,
-            "flag_rate_ratio": flag_rate_ratio,
-            "alpha": alpha,
-            "confidence": confidence,
-        }
-        settings = Settings.read(self.get_params(deep=False) | asked)
-        found, nan = self._result, float("nan")
-        if found.drift is not None:  # what would be said of all rows is known for the request of the update alone
-            found = replace(found, drift=replace(found.drift, reached=nan, interval=(nan, nan)))
-        return copy(self).set_params(**asked)._take(found.at(settings))
-
-    def _repr_html_inner(self) -> str:
-        return str(super()._repr_html_inner()) + self._fitted_html()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        if "text/html" in bundle:
-            bundle["text/html"] += self._fitted_html()
-        return bundle
-
-    def _fitted_html(self) -> str:
-        """What the fit has come to, under scikit-learn's own picture; nothing before a fit."""
-        if not hasattr(self, "_result"):
-            return ""
-        found, path = self._result, self._result.path
-        alpha = found.choice.alpha
-        rows = [["rows", f"{found.n_rows:,}", ""], ["alpha", "0", f"{alpha:.4g}"]]
-        if path.cross.whole.n_groups >= 2:
-            before, after = path.target_bias("unseen"), float(path.bias(alpha))
-            rows.append(["bias on unseen rows", f"{before:.4f}", f"{after:.4f}"])
-        names, rates = found.names, found.flag_rates
-        rows += [
-            [f"flagged: {name}", *(f"{x:.1%}" for x in pair)] for name, pair in zip(names[:12], rates, strict=False)
-        ]
-        rows += [[f"... {len(names) - 12} more groups", "", ""]] if len(names) > 12 else []
-        return html_table(["fitted", "base score", "fair score"], rows)
-
-    def update(self, X: Any, *, sensitive_features: Any = None) -> Self:
-        """Fold new rows into the fit, and solve the weights again; the detectors stay as they are.
-
-        The result is that of solving on all rows, with scaling, base ensemble, row weights and folds as they were
-        learnt at the fit: the same request, alpha chosen anew. Where the latest rows of a group differ from those
-        before by more than chance explains, it is that of solving on the latest rows alone, with a `DriftWarning`, and
-        ``outcome_`` is about rows like these; where they are too few for that, ``outcome_`` is ``"unknown"``. Scores
-        and flag rates are compared group by group, with a false-alarm rate of 5 % for all updates since the fit
-        together. Where the detectors' scores of the new rows lie elsewhere than at the fit, an `AgedDetectorsWarning`
-        says that a refit is due. Not for individual fairness, whose pairs do not add, nor for groups other than crossed
-        ones.
-
-        Parameters
-        ----------
-        X : array or frame of shape (m, d)
-            New rows: those of the fit are counted already.
-        sensitive_features : array, series or frame of shape (m,) or (m, c)
-            Their groups, all known from the fit.
-        """
-        check_is_fitted(self)
-        if is_collection(X):
-            raise InputError("an update takes rows in memory; give the partitions of {@X} one after the other")
-        settings = Settings.read(self.get_params(deep=False))
-        return self._take(update_fit(self._result, settings, new_rows(self, X), sensitive_features))
-
-    def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """The fair score of new rows, shape (m,), higher = more outlying."""
-        if is_collection(X):
-            return score_collection(self.outlier_scores, X, sensitive_features)
-        S = self._columns(X, sensitive_features)
-        return self._result.mixture.apply(S, self._result.scores.base(S))
-
-    def base_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """The base ensemble's score of new rows, on the scale of ``target_`` (new rows may leave [0, 1])."""
-        if is_collection(X):
-            return score_collection(self.base_scores, X, sensitive_features)
-        return self._result.scores.base(self.detector_scores(X, sensitive_features=sensitive_features))
-
-    def detector_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """``S``: the scaled score of new rows by each of the ``detector_names_``, shape (m, k)."""
-        if is_collection(X):
-            k = self._result.scores.n_detectors
-            return score_collection(self.detector_scores, X, sensitive_features, columns=k)
-        return self._columns(X, sensitive_features, resemblance=False)
-
-    def resemblance(self, X: Any) -> FloatArray:
-        """How much new rows resemble each group, ``P(g | x) / P(g)``, shape (m, G), where that was learnt."""
-        check_is_fitted(self)
-        model = self._result.scores.resemblance
-        if model is None:
-            raise InputError("no resemblance was learnt; fit with {correction='resemblance'} or 'both'")
-        return model.of(new_rows(self, X))
-
-    def _columns(self, X: Any, sensitive_features: Any, *, resemblance: bool = True) -> FloatArray:
-        """All columns beside the target: detectors and, where it was learnt, resemblance."""
-        if not hasattr(self, "_result"):
-            check_is_fitted(self)
-        rows, scores = new_rows(self, X), self._result.scores
-        scores = scores if resemblance else replace(scores, resemblance=None)
-        machine: dict[str, Any] = {"n_threads": effective_n_jobs(self.n_jobs), "device": self.device}
-        return scores.scaled(rows, sensitive_features=sensitive_features, **machine)
-
-    def contributions(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """What each detector adds to a row's score and, last, the base score: (m, k + 1); rows sum to the score.
-
-        Where the score is corrected by resemblance, what that of each group adds stands before the base score.
-        """
-        if is_collection(X):
-            return score_collection(self.contributions, X, sensitive_features, columns=self._result.S.shape[1] + 1)
-        S = self._columns(X, sensitive_features)
-        return self._result.mixture.parts(S, self._result.scores.base(S))
-
-    @without_old_names
-    def costs(self, labels: Any = None, *, alphas: FloatArray | None = None) -> "pd.DataFrame":
-        """What every step of ``path_`` costs at the threshold, one row per alpha.
-
-        Parameters
-        ----------
-        labels : array of shape (n,), optional
-            1 for a known outlier among the training rows, else 0; adds ``auc``, ``average_precision`` and
-            ``precision_flagged``.
-        alphas : array of shape (m,), optional
-            By default 0, the path's grid and the place of this model.
-
-        Returns
-        -------
-        DataFrame
-            ``alpha``; on rows that nothing has seen, ``flag_rate_ratio``, ``list_kept``, the share of the base score's
-            flagged list that is still flagged, and ``mean_base_score``, that of the flagged.
-        """
-        check_is_fitted(self)
-        found = self._result
-        found.require_rows("a table of costs")
-        if found.path.cross.n_folds == 0:
-            raise InputError("fewer than two groups were compared, so there is no path to go along")
-        if alphas is None:
-            alphas = np.unique(np.r_[0.0, found.path.grid(), found.choice.alpha])
-        known = None if labels is None else read_labels(labels, len(found.target)).astype(float)
-        return found.costs(found.seen.share(self.contamination), np.atleast_1d(alphas), known)
-
-    def explain(
-        self,
-        X: Any,
-        n_reasons: int = 3,
-        *,
-        baseline: str = "alike",
-        sensitive_features: Any = None,
-        rows: str = "rows",
-    ) -> "Explanation":
-        """Why rows stand out, in their own features, before and after fairness; see `evenout.reasons.explain`.
-
-        Of Dask collections, what ``explain(...).to_frame()`` gives, lazy.
-        """
-        from evenout.reasons import explain, explain_collection
-
-        told = explain_collection if is_collection(X) else explain
-        return told(self, X, n_reasons, baseline=baseline, sensitive_features=sensitive_features, rows=rows)
-
-    def plan(
-        self,
-        X: Any,
-        budget: int = 200,
-        explore: float = 0.1,
-        sensitive_features: Any = None,
-        random_state: Any = None,
-        *,
-        known: Any = None,
-    ) -> "InvestigationPlan":
-        """Whom to look into next: the highest fair scores, and some of all others by chance.
-
-        Parameters
-        ----------
-        X : array or frame of shape (n, d)
-        budget : int
-            How many rows can be looked into.
-        explore : float in [0, 1]
-            Share of the looks that goes by chance, by known probabilities. With it, outcomes say how many outliers were
-            missed, and in which group; without it they cannot.
-        sensitive_features : array, series or frame of shape (n,) or (n, c), optional
-            Groups: each gets its share of the looks by chance.
-        random_state : int, RandomState or None
-        known : series or array, optional
-            Outcomes of rows that were looked into before, and are not again. By default those that `learn_from` was
-            given for the same X.
-
-        Returns
-        -------
-        InvestigationPlan
-        """
-        from evenout.planning.learning import known_outcomes
-        from evenout.planning.plan import InvestigationPlan, reasons_by
-
-        if is_collection(X):
-            raise InputError("a plan takes rows in memory; plan by scores: InvestigationPlan.of(scores)")
-        scores = on_index(self.outlier_scores(X, sensitive_features=sensitive_features), X)
-        known = known_outcomes(self._lessons, X) if known is None else known
-        settings: dict[str, Any] = {"budget": budget, "explore": explore, "random_state": random_state, "known": known}
-        plan = InvestigationPlan.of(scores, sensitive_features=sensitive_features, **settings)
-        reasons, promised = partial(reasons_by, copy(self), X, sensitive_features), self.flag_rate_ratio
-        return replace(plan, promised=promised, reasons=reasons, source=(X, sensitive_features))
-
-    def score_partitions(self, engine: Engine, scores_to: Path, *, coder: Coder | None = None) -> IntArray:
-        """Write the scores of all rows of an engine's partitions; rows and flagged rows by group, shape (G + 1, 2).
-
-        ``coder`` names the groups where a fit has made them of columns, such as bands of an age.
-        """
-        check_is_fitted(self)
-        validate_data(self, engine.header, reset=False, skip_check_array=True)
-        return score_partitions(engine, self._result, scores_to, coder, self.device)
-
-
-class FairOutlierEnsemble(FittedScores):
+class FairOutlierEnsemble(TakesSettings, OutlierScorer, BaseEstimator):
     """One outlier score from many detectors that treats protected groups evenly.
 
     Detectors score the rows (``S``, n x k), a base ensemble combines them into a target ``t``, and the fair score is
@@ -312,7 +66,8 @@ class FairOutlierEnsemble(FittedScores):
     scaling : {"minmax", "rank", "zscore", "gaussian"}, default="minmax"
         How raw scores become comparable, learnt on the training rows.
     standardize : bool, default=True
-        Named pools see features in spreads (`evenout.detectors.units`): no unit matters. False is the paper's way.
+        Whether named pools use standardised features (`evenout.detectors.units`), which makes them independent of
+        units. The paper does not.
     fairness : str, Individual, Notion, dict, array or callable, default="demographic_parity"
         ``"demographic_parity"``: equal mean scores of the groups. ``"individual"``, or `Individual` for details: equal
         scores of similar rows from different groups. With ``labels``, equal mean scores of known outliers
@@ -323,24 +78,24 @@ class FairOutlierEnsemble(FittedScores):
         Share of the base score's scale-free bias to remove. 0.8 if none of the three is given.
     flag_rate_ratio : float in (0, 1], optional
         Least ratio of the groups' flag rates, lowest to highest. Solved for at the threshold itself: of all rules that
-        ``correction`` can make, the one that flags the largest base scores. Searched for along the path where
-        ``judged_on="training"``, where a constraint on weights leaves nothing free, and for other notions than those
-        of group means.
+        ``correction`` allows, the one that flags the largest base scores. Searched for along the path with
+        ``judged_on="training"``, with a constraint that leaves no weight free, and for notions other than those of
+        group means.
     alpha : float, optional
         The trade-off parameter itself: ``alpha=model.alpha_`` gives the same model. At most one of these three.
     confidence : float in [0.5, 1), optional
-        Ask that ``bias_reduction`` is reached with this confidence: the smallest alpha is taken for which it holds,
-        by a bound that is valid along the whole path.
+        Confidence with which ``bias_reduction`` must be reached: takes the smallest alpha for which a bound that is
+        valid along the whole path says so.
     judged_on : {"unseen", "training"}, default="unseen"
-        The rows on which a request is meant: unseen ones, or the training rows, as in the paper.
+        The rows that a request is about: unseen ones, or the training rows, as in the paper.
     correction : str or Resemblance, default="weights"
-        By what a score moves away from the base score. ``"weights"``: by how much each detector counts. Many of these
-        weights come out negative; ``"nonnegative"`` ones are easier to defend, and ``"simplex"`` fixes their sum as
-        well: to what they sum to in the base score where that is linear in the detectors, else to 1 with the base
-        score's own. Constrained weights leave more bias or cost more detection. ``"resemblance"``: by how much a row
-        resembles each group, ``P(g | x) / P(g)``, as a classifier learns it from X, which is the smallest change of all
-        that do not see the group. Who looks like a member of a group is treated a little like one: see `BlindRepair`,
-        and ``docs/blind-or-aware.md``. ``"both"``: by free weights and resemblance; `Resemblance` has the details.
+        How a score moves away from the base score. ``"weights"``: by the weights of the detectors. Many of them come
+        out negative; ``"nonnegative"`` ones are easier to defend, and ``"simplex"`` also fixes their sum: to that of
+        the base score where that is linear in the detectors, else to 1 with the base score's own. Constrained weights
+        leave more bias or cost more detection. ``"resemblance"``: by how much a row resembles each group,
+        ``P(g | x) / P(g)``, as a classifier learns it from X, which is the smallest change of all that do not use the
+        group. Who looks like a member of a group is treated a little like one: see `BlindRepair`, and
+        ``docs/blind-or-aware.md``. ``"both"``: by free weights and resemblance; `Resemblance` has the details.
         ``"published"``: the paper's ``y = S w``.
     weighting : {"rank", "uniform"}, default="rank"
         ``beta_i = exp(rank_i / n)`` by the rank of the target, or 1.
@@ -351,12 +106,12 @@ class FairOutlierEnsemble(FittedScores):
         Share of the training rows that `predict` flags, or how many of them.
     learn : bool, default=False
         Let the base score learn from the ``labels`` given to `fit`; ``label_weight_`` says how much was learnt. Labels
-        that say nothing mostly leave it as it is. Labels carry the bias of those who gave them: see ``label_gap_``.
+        without information mostly leave it as it is. Labels carry the bias of those who gave them: see ``label_gap_``.
     reference_size : int, default=100_000
-        Rows that detectors are fitted on where X is a Dask collection, or a folder: as many are in memory. The
-        attributes ``outlier_scores_`` and ``target_`` are those of these rows then.
+        Rows in memory, on which detectors are fitted, where X is a Dask collection or a folder. ``outlier_scores_`` and
+        ``target_`` are those of these rows then.
     random_state : int, RandomState or None, default=None
-        Seed of the forests, of open random states in given detectors, and of the folds.
+        Seed of the forests, of unset random states in given detectors, and of the folds.
     n_jobs : int or None, default=None
         Threads; None means 1, -1 all cores.
     device : {"cpu", "cuda"}, default="cpu"
@@ -369,41 +124,41 @@ class FairOutlierEnsemble(FittedScores):
     target_ : array of shape (n,)
         The base ensemble's score of the training rows, in [0, 1].
     weights_ : array of shape (k,)
-        Detector weights, in the order of ``detector_names_``; with what they weigh in the base score where that is
-        linear in the detectors ("average", "greedy").
+        Detector weights, in the order of ``detector_names_``; they include those of the base score where that is linear
+        in the detectors ("average", "greedy").
     lambda_ : dict of str to float
-        What is taken off for resembling each group, where ``correction`` goes by that; where each row is in one group
-        the sum is 0.
+        What is taken off for resembling each group, where ``correction`` goes by that; the sum is 0 if each row is in
+        one group.
     group_known_ : dict of str to float
         Share of the variance of each group's indicator that the features predict on unseen rows, where ``correction``
-        goes by resemblance: 0 if they say nothing of the group, and 1 if they tell it for sure.
+        goes by resemblance: 0 if they say nothing of the group, and 1 if they determine it.
     alpha_ : float
         The place on the path; NaN where flag rates were solved for: then ``path_`` leads straight from the base score
         to the rule that was found, alpha from 0 to 1.
     bias_reduction_ : float
-        The share of the base score's bias that is gone at ``alpha_``, on the rows that ``judged_on`` names; NaN
-        without a detectable gap. On unseen rows it is an estimate from rows that nothing in the model has seen.
+        Share of the base score's bias that is gone at ``alpha_``, on the rows that ``judged_on`` names; NaN without a
+        detectable gap. On unseen rows it is estimated on held-out rows.
     bias_reduction_interval_ : tuple of float
         Its 95 % interval on unseen rows; NaN without a gap and with ``judged_on="training"``.
     request_met_ : bool
-        Whether what is stated supports the request: at most 0.05 of it is missing, on average. True for a given alpha.
+        Whether the estimates support the request: at most 0.05 of it is missing, on average. True for a given alpha.
         With ``correction`` by resemblance and for flag rates never with a score that says little, as in `BlindRepair`.
     outcome_ : Outcome
-        What came of it: ``status``, ``aim``, ``reached``, ``interval``, and ``words`` for people; see
+        The result of the request: ``status``, ``aim``, ``reached``, ``interval``, and ``words`` for people; see
         `evenout.outcome.Outcome`.
     gap_detected_ : bool
-        False if the base score's group gap, or its gap in flag rates where ``flag_rate_ratio`` is asked for, is
-        within sampling noise; the scores are the base scores then, unless alpha was given.
+        False if the base score's group gap, or its gap in flag rates if ``flag_rate_ratio`` is asked for, is within
+        sampling noise; the scores are the base scores then, unless alpha was given.
     pair_error_ : float
         Relative error of the individual-fairness form in its worst direction, in root mean square, where pairs were
         sampled; else 0.
     flag_rates_ : array of shape (G, 2)
         Share of each group that the base and the fair score flag, among all rows of the fit.
     rank_error_ : float
-        What the ranks behind the row weights may be off, as a share of the rows; 0 in memory.
+        Error of the ranks behind the row weights, as a share of the rows; 0 in memory.
     flag_rate_ratio_ : float
         Ratio of the groups' flag rates, lowest to highest, on the rows that ``judged_on`` names. Within strata of
-        ``given``, of groups that can be expected to have ten flagged rows.
+        ``given``, of groups with ten flagged rows or more, as expected.
     flag_rate_ratio_interval_ : tuple of float
         Its 95 % interval.
     flag_price_ : dict of str to float
@@ -413,24 +168,23 @@ class FairOutlierEnsemble(FittedScores):
         flags then, which is more ordinary rows.
     attribute_bias_ : dict of str to (before, after, error)
         Bias of base and fair score for each attribute that is compared by itself, on the rows that ``judged_on`` names,
-        and the standard error of the change; empty where crossed groups alone are compared.
+        and the standard error of the change; empty where only crossed groups are compared.
     path_ : TradeoffPath
         Every other trade-off.
     effective_pairs_ : float
         How many pairs of rows individual fairness rests on; NaN without it.
-    detector_names_ : tuple of str
-    group_names_ : tuple of str
+    detector_names_, group_names_ : tuple of str
     group_counts_ : array of int
     n_rows_ : int
-        Rows of the fit; of more than ``reference_size`` over partitions. After an update that has followed a drift, the
+        Rows of the fit, more than ``reference_size`` over partitions. After an update that has followed a drift, the
         rows since, which all attributes are about then.
     left_out_groups_ : dict of str to int
         Groups too small to be measured, and their rows.
     label_weight_ : float
         How much of the target was learnt from labels, in [0, 1].
     label_gap_ : tuple of float
-        Scale-free bias of the base score before and after it has learnt from labels, on the training rows. Where that
-        has raised it, a `BiasedLabelsWarning` says so.
+        Scale-free bias of the base score on the training rows before and after it has learnt from labels. If it rises,
+        a `BiasedLabelsWarning` says so.
     offset_ : float
         ``decision_function = score_samples - offset_``; negative means flagged.
     n_features_in_ : int
@@ -446,6 +200,9 @@ class FairOutlierEnsemble(FittedScores):
     >>> model.outlier_scores(data.X).shape
     (683,)
     """
+
+    _lessons: tuple[Any, ...]  # outcomes of plans
+    label_weight_: float
 
     def __init__(
         self,
@@ -513,7 +270,7 @@ class FairOutlierEnsemble(FittedScores):
 
         Parameters
         ----------
-        X : array or frame of shape (n, d), of Dask too
+        X : array or frame (of pandas, polars or Dask) of shape (n, d)
             Features without the protected attribute, or the scores if ``detectors="precomputed"``.
         y : ignored
             As in scikit-learn's outlier detectors; known labels are ``labels``.
@@ -524,16 +281,16 @@ class FairOutlierEnsemble(FittedScores):
             1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``learn=True``, and for notions
             of fairness that need them.
         label_propensity : float, or array of shape (n,), optional
-            The chance with which each row was looked at; a number where rows were drawn at random. Without it, labels
-            of some rows say nothing about rows that nobody looked at, and notions that compare rows of known outcome
-            state nothing about these.
+            The probability with which each row was investigated; a number where rows were drawn at random. Without it,
+            labels of some rows say nothing about rows that nobody investigated, and notions that compare rows of known
+            outcome state nothing about these.
         given : array, series or frame of shape (n,) or (n, c), optional
-            What may justify a difference: rows are compared with others alike in these columns alone. Numbers are cut
-            at quantiles into five parts. Strata count by their rows; a row with a missing value is in none.
+            What may justify a difference: rows are compared only with rows alike in these columns. Numbers are cut at
+            quantiles into five parts. Strata count by their rows; a row with a missing value is in none.
         clusters : array of shape (n,), optional
             Which rows belong together, such as several of one person. Folds, errors and tests go by cluster.
         sample_weight : array of shape (n,), optional
-            How many rows each row counts for in misfit, bias and errors. Detectors see each row once.
+            How many rows each row counts for in misfit, bias and errors. Detectors count each row once.
         """
         settings = self._settings()
         known = self.learn or any(notion.needs_labels for notion in settings.fairness)
@@ -547,8 +304,7 @@ class FairOutlierEnsemble(FittedScores):
         settings = replace(settings, seed=as_seed(self.random_state))
         beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
         beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
-        rows = TrainingRows.read(self, X, settings, **beside)
-        return self._take_fit(fit_rows(rows, settings), X)
+        return self._take(fit_rows(TrainingRows.read(self, X, settings, **beside), settings), X)
 
     def fit_partitions(
         self,
@@ -574,24 +330,17 @@ class FairOutlierEnsemble(FittedScores):
         """
         settings = replace(self._settings(), seed=as_seed(self.random_state))
         with engine.scratch() as scratch:
-            partitions = Partitions(engine, scratch, exact_rows, scores_to, sufficient)
-            rows, more = open_partitions(partitions, settings)
-            self._take_fit(fit_rows(rows, settings, more), engine.header)
+            rows, more = open_partitions(Partitions(engine, scratch, exact_rows, scores_to, sufficient), settings)
+            self._take(fit_rows(rows, settings, more), engine.header)
         if scores_to is not None and more is None:
-            coder = None if rows.grouping is None else rows.grouping.coder
-            self.score_partitions(engine, scores_to, coder=coder)
+            self.score_partitions(engine, scores_to, coder=None if rows.grouping is None else rows.grouping.coder)
         return self
 
     def _settings(self) -> Settings:
         settings = Settings.read(self.get_params(deep=False))
-        if settings.device != "cpu":  # of this machine, on which a reference is fitted; others are asked later
+        if settings.device != "cpu":  # of this machine, which fits the reference; workers check their own
             gpu.check_device(settings.device)
         return settings
-
-    def _take_fit(self, result: FitResult, X: Any) -> Self:
-        """A new fit; nothing is stored before everything has succeeded: a failed refit leaves the model as it was."""
-        self._lessons: tuple[Any, ...] = ()
-        return self._take(result, X)
 
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> IntArray:
         """Fit, and flag the training rows: -1 for outliers, 1 for inliers."""
@@ -599,11 +348,67 @@ class FairOutlierEnsemble(FittedScores):
             return self.fit(X, y, **params).predict(X, sensitive_features=params.get("sensitive_features"))
         return super().fit_predict(X, y, **params)
 
+    def update(self, X: Any, *, sensitive_features: Any = None) -> Self:
+        """Fold new rows into the fit, and solve for the weights again; the detectors stay as they are.
+
+        The result is that of solving on all rows, with scaling, base ensemble, row weights and folds of the first fit:
+        the same request, alpha chosen anew. If the latest rows of a group differ from the earlier ones by more than
+        chance explains, only the latest rows are solved on, with a `DriftWarning`, and ``outcome_`` is about rows like
+        these; if they are too few for that, ``outcome_`` is ``"unknown"``. Scores and flag rates are compared group by
+        group, with a false-alarm rate of 5 % for all updates since the fit together. If the detectors' scores of the
+        new rows lie elsewhere than at the fit, an `AgedDetectorsWarning` says that a refit is due. Individual fairness,
+        whose pairs do not add, and groups other than crossed ones cannot be updated.
+
+        Parameters
+        ----------
+        X : array or frame of shape (m, d)
+            New rows: those of the fit are counted already.
+        sensitive_features : array, series or frame of shape (m,) or (m, c)
+            Their groups, all known from the fit.
+        """
+        check_is_fitted(self)
+        if is_collection(X):
+            raise InputError("an update takes rows in memory; give the partitions of {@X} one after the other")
+        settings = Settings.read(self.get_params(deep=False))
+        return self._take(update_fit(self._result, settings, new_rows(self, X), sensitive_features))
+
+    def at(
+        self,
+        *,
+        bias_reduction: float | None = None,
+        flag_rate_ratio: float | None = None,
+        alpha: float | None = None,
+        confidence: float | None = None,
+    ) -> Self:
+        """Return the fitted model at another place of its path, at once: nothing is refitted, this model is unchanged.
+
+        Parameters
+        ----------
+        bias_reduction, flag_rate_ratio, alpha, confidence
+            As in the constructor; all that is not given is None.
+
+        Notes
+        -----
+        A model that was saved without the groups of its rows (`evenout.persistence.save_model`) moves to another
+        ``bias_reduction`` or ``alpha``, but knows no flag rates there: they are NaN. The rest it refuses.
+        """
+        check_is_fitted(self)
+        asked = {
+            "bias_reduction": bias_reduction,
+            "flag_rate_ratio": flag_rate_ratio,
+            "alpha": alpha,
+            "confidence": confidence,
+        }
+        settings, result, nan = Settings.read(self.get_params(deep=False) | asked), self._result, float("nan")
+        if result.drift is not None:  # the figures of all rows are known for the request of the update only
+            result = replace(result, drift=replace(result.drift, reached=nan, interval=(nan, nan)))
+        return copy(self).set_params(**asked)._take(result.at(settings))
+
     def learn_from(self, plan: Any, outcomes: Any, *, sensitive_features: Any = None) -> Self:
         """Fit again with the outcomes of a plan of `plan`, and of all plans before it, as labels.
 
-        Labels count by the probability with which rows were chosen, as far as that leaves enough of them
-        (`evenout.core.stacking`). Outcomes that speak against what would be learnt leave the score as it is, and are
+        Labels are weighted by the probability with which rows were chosen, as far as that leaves enough of them
+        (`evenout.core.stacking`). Outcomes that speak against what would be learnt leave the score unchanged, and are
         kept for the next time; ``lesson_`` says what was done. The model that has learnt has ``learn=True``, as after
         ``set_params(learn=True)``: the fit, a clone and a saved file agree. A file keeps what was learnt, not the
         outcomes: after `load_model`, give them to `plan` as ``known``.
@@ -620,9 +425,8 @@ class FairOutlierEnsemble(FittedScores):
         from evenout.planning.learning import Trial, add_rounds, training_table
 
         check_is_fitted(self)
-        earlier = self._lessons
-        lessons = add_rounds(earlier, plan, outcomes, sensitive_features)
-        trial, table = Trial.of(self, lessons, earlier), training_table(self, lessons)
+        lessons = add_rounds(self._lessons, plan, outcomes, sensitive_features)
+        trial, table = Trial.of(self, lessons, self._lessons), training_table(self, lessons)
         if trial is not None and trial.worse:
             self.lesson_ = (
                 f"left as it was: on the new outcomes, before they were known, AUC {trial.before:.2f}; "
@@ -637,34 +441,218 @@ class FairOutlierEnsemble(FittedScores):
         self._lessons = tuple(lessons)
         return self
 
+    def outlier_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Fair scores of new rows, shape (m,), higher = more outlying.
+
+        Parameters
+        ----------
+        X : array or frame (of pandas, polars or Dask) of shape (m, d)
+            Of Dask, the scores are a lazy Dask array; this holds for all methods that score rows.
+        sensitive_features : array, series or frame of shape (m,) or (m, c), optional
+            Needed only if a detector uses the group itself, such as `FairLOF`.
+        """
+        return self._scored(lambda fit, S: fit.mixture.apply(S, fit.scores.base(S)), X, sensitive_features)
+
+    def base_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """The base ensemble's scores of new rows, on the scale of ``target_`` (new rows may leave [0, 1])."""
+        return self._scored(lambda fit, S: fit.scores.base(S), X, sensitive_features, resemblance=False)
+
+    def detector_scores(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """``S``: the scaled scores of new rows by each of the ``detector_names_``, shape (m, k)."""
+        return self._scored(
+            lambda _, S: S, X, sensitive_features, columns=lambda fit: fit.scores.n_detectors, resemblance=False
+        )
+
+    def contributions(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Parts of the scores of new rows: one of each detector and, last, the base score, shape (m, k + 1).
+
+        They sum to the score. With a correction by resemblance, the parts of the groups precede the base score.
+        """
+        return self._scored(
+            lambda fit, S: fit.mixture.parts(S, fit.scores.base(S)),
+            X,
+            sensitive_features,
+            columns=lambda fit: fit.S.shape[1] + 1,
+        )
+
+    def _scored(
+        self,
+        score: Callable[[FitResult, FloatArray], FloatArray],
+        X: Any,
+        sensitive_features: Any = None,
+        *,
+        columns: Callable[[FitResult], int] | None = None,
+        resemblance: bool = True,
+    ) -> FloatArray:
+        """``score(fit, S)`` for the scaled scores S of rows, and their resemblance where it was learnt; lazy for Dask.
+
+        ``columns`` is the number of columns of the result, None for shape (m,).
+        """
+        if not hasattr(self, "_result"):  # check_is_fitted alone takes longer than scoring one row
+            check_is_fitted(self)
+        fit = self._result
+        if is_collection(X):
+            n_columns = None if columns is None else columns(fit)
+            of_rows = partial(self._scored, score, resemblance=resemblance)
+            return score_collection(of_rows, X, sensitive_features, columns=n_columns)
+        model = fit.scores if resemblance else replace(fit.scores, resemblance=None)
+        machine: dict[str, Any] = {"n_threads": effective_n_jobs(self.n_jobs), "device": self.device}
+        return score(fit, model.scaled(new_rows(self, X), sensitive_features=sensitive_features, **machine))
+
+    def resemblance(self, X: Any) -> FloatArray:
+        """Resemblance of new rows to each group, ``P(g | x) / P(g)``, shape (m, G), if it was learnt."""
+        check_is_fitted(self)
+        model = self._result.scores.resemblance
+        if model is None:
+            raise InputError("no resemblance was learnt; fit with {correction='resemblance'} or 'both'")
+        return model.of(new_rows(self, X))
+
+    @without_old_names
+    def costs(self, labels: Any = None, *, alphas: FloatArray | None = None) -> "pd.DataFrame":
+        """A table of the costs of fairness at the threshold, one row per alpha of ``path_``.
+
+        Parameters
+        ----------
+        labels : array of shape (n,), optional
+            1 for a known outlier among the training rows, else 0; adds ``auc``, ``average_precision`` and
+            ``precision_flagged``.
+        alphas : array of shape (m,), optional
+            By default 0, the path's grid and the alpha of this model.
+
+        Returns
+        -------
+        DataFrame
+            ``alpha``; on held-out rows, ``flag_rate_ratio``, ``list_kept``, the share of the base score's flagged list
+            that is still flagged, and ``mean_base_score``, that of the flagged.
+        """
+        check_is_fitted(self)
+        fit = self._result
+        fit.require_rows("a table of costs")
+        if fit.path.cross.n_folds == 0:
+            raise InputError("fewer than two groups were compared, so there is no path to go along")
+        if alphas is None:
+            alphas = np.unique(np.r_[0.0, fit.path.grid(), fit.choice.alpha])
+        known = None if labels is None else read_labels(labels, len(fit.target)).astype(float)
+        return fit.costs(fit.seen.share(self.contamination), np.atleast_1d(alphas), known)
+
+    def explain(
+        self,
+        X: Any,
+        n_reasons: int = 3,
+        *,
+        baseline: str = "alike",
+        sensitive_features: Any = None,
+        rows: str = "rows",
+    ) -> "Explanation":
+        """Explain why rows stand out, by their features, before and after fairness; see `evenout.reasons.explain`.
+
+        For Dask collections, a lazy frame of the form of ``explain(...).to_frame()``.
+        """
+        from evenout.reasons import explain, explain_collection
+
+        explained = explain_collection if is_collection(X) else explain
+        return explained(self, X, n_reasons, baseline=baseline, sensitive_features=sensitive_features, rows=rows)
+
+    def plan(
+        self,
+        X: Any,
+        budget: int = 200,
+        explore: float = 0.1,
+        sensitive_features: Any = None,
+        random_state: Any = None,
+        *,
+        known: Any = None,
+    ) -> "InvestigationPlan":
+        """Plan which rows to investigate next: the highest fair scores, and some of all other rows by chance.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+        budget, explore, sensitive_features, random_state
+            See `InvestigationPlan.of`.
+        known : series or array, optional
+            Outcomes of rows that were investigated before, and are not again. By default those that `learn_from` was
+            given for the same X.
+        """
+        from evenout.planning.plan import InvestigationPlan, reasons_by
+
+        if is_collection(X):
+            raise InputError("a plan takes rows in memory; plan by scores: InvestigationPlan.of(scores)")
+        X = as_pandas(X)
+        if known is None:
+            known = next((lesson.labels for lesson in self._lessons if lesson.same_rows(X)), None)
+        plan = InvestigationPlan.of(
+            on_index(self.outlier_scores(X, sensitive_features=sensitive_features), X),
+            budget=budget,
+            explore=explore,
+            sensitive_features=sensitive_features,
+            random_state=random_state,
+            known=known,
+        )
+        reasons = partial(reasons_by, copy(self), X, sensitive_features)
+        return replace(plan, promised=self.flag_rate_ratio, reasons=reasons, source=(X, sensitive_features))
+
+    def score_partitions(self, engine: Engine, scores_to: Path, *, coder: Coder | None = None) -> IntArray:
+        """Write the scores of all rows of an engine's partitions; rows and flagged rows by group, shape (G + 1, 2).
+
+        ``coder`` names the groups where a fit has made them of columns, such as bands of an age.
+        """
+        check_is_fitted(self)
+        validate_data(self, engine.header, reset=False, skip_check_array=True)
+        return score_partitions(engine, self._result, scores_to, coder, self.device)
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + self._fitted_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._fitted_html()
+        return bundle
+
+    def _fitted_html(self) -> str:
+        """A table of the main results for notebooks, below scikit-learn's own picture; empty before a fit."""
+        if not hasattr(self, "_result"):
+            return ""
+        path, alpha, names = self.path_, self._result.choice.alpha, self.group_names_
+        rows = [["rows", f"{self.n_rows_:,}", ""], ["alpha", "0", f"{alpha:.4g}"]]
+        if path.cross.whole.n_groups >= 2:
+            rows.append(["bias on unseen rows", f"{path.target_bias('unseen'):.4f}", f"{float(path.bias(alpha)):.4f}"])
+        rows += [
+            [f"flagged: {name}", f"{before:.1%}", f"{after:.1%}"]
+            for name, (before, after) in zip(names[:12], self.flag_rates_, strict=False)
+        ]
+        rows += [[f"... {len(names) - 12} more groups", "", ""]] if len(names) > 12 else []
+        return html_table(["fitted", "base score", "fair score"], rows)
+
     def _take(self, result: FitResult, X: Any = None) -> Self:
-        """Everything that is public of a fit, new or saved, and with X the names of its columns; returns itself."""
+        """Set the learned attributes from a fit, new or saved; with X, its column names too.
+
+        Nothing is stored before a fit has succeeded: a failed refit leaves the model as it was.
+        """
         if X is not None:
             validate_data(self, X, skip_check_array=True)
             self._lessons = ()
-        path, choice, sums = result.path, result.choice, result.path.cross.whole.sums
+        path, choice, sums, stack = result.path, result.choice, result.path.cross.whole.sums, result.scores.stack
         self._result, self.path_ = result, path
         self.alpha_ = choice.alpha if path.rule is None else float("nan")
         self.weights_ = path.weights(choice.alpha)[: result.scores.n_detectors]
         self.lambda_, self.group_known_ = result.prices, result.known
         self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = result.flag_ratio.value, result.flag_ratio.interval
-        self.flag_price_ = result.flag_price
         by_flags = self.flag_rate_ratio is not None and path.cross.whole.n_groups >= 2
         self.gap_detected_ = choice.found_gap(changed=choice.alpha != 0) if by_flags else path.gap_detected
         self.bias_reduction_, self.bias_reduction_interval_ = choice.reached, choice.interval
-        self.request_met_ = choice.met
         parameters = self.get_params(deep=False)
         self.outcome_ = Outcome.of(choice, result.flag_ratio, parameters, path, result.drift, result.learnt)
+        self.request_met_ = choice.met
         self.attribute_bias_ = attribute_bias(path, choice.alpha, self.judged_on)
         self.pair_error_ = float(sums.get("individual.error", np.zeros(1))[0])
         self.effective_pairs_ = float(sums.get("individual.pairs", np.full(1, np.nan))[0])
-        self.target_, self.outlier_scores_ = result.target, result.fair
-        self.offset_ = -result.threshold
-        self.flag_rates_, self.rank_error_ = result.flag_rates, result.rank_error
+        self.target_, self.outlier_scores_, self.offset_ = result.target, result.fair, -result.threshold
+        self.flag_rates_, self.flag_price_, self.rank_error_ = result.flag_rates, result.flag_price, result.rank_error
         self.group_names_, self.group_counts_ = result.names, result.counts
         self.left_out_groups_, self.n_rows_ = result.groups.left_out, result.n_rows
         self.detector_names_ = result.scores.pool.names
-        stack = result.scores.stack
         self.label_weight_ = 0.0 if stack is None else stack.label_weight
         self.label_gap_ = result.learnt.before, result.learnt.after
         return self

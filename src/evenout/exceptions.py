@@ -1,4 +1,4 @@
-"""Errors and warnings whose sentences know their arguments, the one way to warn, and that to load an extra.
+"""Errors and warnings whose messages know their arguments, `warn`, and the import of optional packages.
 
 The library says ``random_state=-1`` and ``row 0`` where the command line says ``--seed -1`` and ``row 1``.
 Both sentences come from one template and its fields; see `Message`.
@@ -16,21 +16,21 @@ _OF_GROUPS = ("continuous", "bands", "cross", "min_size", "small", "unknown")
 
 
 class Speech:
-    """How Python names arguments and counts rows; the command line has its own."""
+    """Names of arguments and numbers of rows as in Python; the command line has another one."""
 
     first_row = 0
 
     def argument(self, name: str) -> str:
-        """The argument alone."""
+        """Name an argument."""
         return f"groups=Groups({name}=...)" if name in _OF_GROUPS else name
 
     def setting(self, name: str, value: Any, spec: str) -> str:
-        """The argument with a value."""
+        """Write an argument with a value."""
         setting = f"{name}={format(value, spec) if spec else repr(value)}"
         return f"groups=Groups({setting})" if name in _OF_GROUPS else setting
 
     def leave_out(self, column: str) -> str:
-        """How a column of a table is left out."""
+        """Say how to leave out a column of a table."""
         return f"leave it out: drop(columns=[{column!r}])"
 
 
@@ -38,7 +38,7 @@ _PYTHON = Speech()
 
 
 class Message:
-    """A sentence in which arguments and rows are fields, so that each reader gets them in words of his own.
+    """A sentence with arguments and rows as fields, worded for Python or for the command line.
 
     Parameters
     ----------
@@ -71,34 +71,37 @@ class Message:
         name, sets, literal = field.partition("=")
         if sets:
             return speech.setting(name, literal_eval(literal) if literal else self.fields[name], spec)
-        if name[0] in "@$":
-            return speech.argument(name[1:] if name[0] == "@" else self.fields[name[1:]])
-        if name[0] == "-":
-            return speech.leave_out(str(self.fields[name[1:]]))
-        if name[0] == "#":
-            return f"row {self.fields[name[1:]] + speech.first_row}"
+        match name[0]:
+            case "@":
+                return speech.argument(name[1:])
+            case "$":
+                return speech.argument(self.fields[name[1:]])
+            case "-":
+                return speech.leave_out(str(self.fields[name[1:]]))
+            case "#":
+                return f"row {self.fields[name[1:]] + speech.first_row}"
         value = self.fields[name]
         return value.told(speech) if isinstance(value, Message) else format(repr(value) if conversion else value, spec)
 
 
 class InputError(Message, ValueError):
-    """What was given cannot be used; the message says what, where and what to do."""
+    """Input cannot be used; the message says what, where and what to do."""
 
 
 class EvenoutWarning(Message, UserWarning):
-    """All warnings of this package, each of a kind of its own, so that a caller can silence or catch one alone."""
+    """Base class of all warnings of this package; each kind can be caught or silenced separately."""
 
 
 class NoGapWarning(EvenoutWarning):
-    """The group gap of the base score cannot be told from sampling noise: there is nothing to remove."""
+    """The group gap of the base score is within sampling noise: there is nothing to remove."""
 
 
 class TargetNotReachedWarning(EvenoutWarning):
-    """What was asked for is not reached; the message says what was, at which price, and what would reach more."""
+    """The request is not reached; the message says how far it is, at which price, and how to reach more."""
 
 
 class UnknownOutcomeWarning(EvenoutWarning):
-    """What was reached cannot be known from these data, however many rows there are; the message says why."""
+    """The outcome cannot be known from these data, however many rows there are; the message says why."""
 
 
 class SmallGroupWarning(EvenoutWarning):
@@ -110,11 +113,11 @@ class FewPairsWarning(EvenoutWarning):
 
 
 class ProxyWarning(EvenoutWarning):
-    """The features tell the group of nearly every row: to go by them is to go by the group."""
+    """The features determine the group of nearly every row: to use them is to use the group."""
 
 
 class ManyColumnsWarning(EvenoutWarning):
-    """There are more detectors than rows to learn their weights from, so that weights are held back."""
+    """There are more detectors than rows to learn their weights from, so that weights are shrunk."""
 
 
 class ConstantScoreWarning(EvenoutWarning):
@@ -122,7 +125,7 @@ class ConstantScoreWarning(EvenoutWarning):
 
 
 class LabelCoverageWarning(EvenoutWarning):
-    """Labels come from rows on top alone: what they say of others is not known."""
+    """Only rows with high scores have labels: they say nothing about the others."""
 
 
 class BiasedLabelsWarning(EvenoutWarning):
@@ -130,27 +133,27 @@ class BiasedLabelsWarning(EvenoutWarning):
 
 
 class GroupGivenAwayWarning(EvenoutWarning):
-    """Some features nearly tell the protected group."""
+    """Some features nearly determine the protected group."""
 
 
 class ContinuousWarning(EvenoutWarning):
-    """A protected column has many numbers: fractions are taken as continuous, whole numbers as a group each."""
+    """A protected column has many numbers: fractions are continuous, each whole number is a group."""
 
 
 class AttributeWarning(EvenoutWarning):
-    """Attributes go against each other, or several columns look like one attribute."""
+    """Attributes conflict, or several columns look like one attribute."""
 
 
 class AgedDetectorsWarning(EvenoutWarning):
-    """New rows score elsewhere than those of the fit: the detectors should be fitted again."""
+    """Scores of new rows are distributed unlike those of the fit: the detectors should be refitted."""
 
 
 class DriftWarning(EvenoutWarning):
-    """The latest rows of a group differ from those before: an update has followed them."""
+    """The latest rows of a group differ from the earlier ones: an update has followed them."""
 
 
 class UnknownCategoryWarning(EvenoutWarning):
-    """A new table holds text values that the training table did not have."""
+    """A new table has text values that the training table did not have."""
 
 
 class ConstantFeatureWarning(EvenoutWarning):
@@ -158,7 +161,7 @@ class ConstantFeatureWarning(EvenoutWarning):
 
 
 def warn(message: EvenoutWarning | str, category: type[Warning] = EvenoutWarning) -> None:
-    """Give a warning that points at the caller's own line: the first one outside this package and scikit-learn."""
+    """Warn at the line of the user's code: the first frame outside this package, scikit-learn and joblib."""
     level, frame = 2, sys._getframe(1)  # 1 would be this function, 2 is its caller
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back
@@ -169,7 +172,7 @@ def warn(message: EvenoutWarning | str, category: type[Warning] = EvenoutWarning
 
 
 def from_extra(module: str, extra: str, user: str) -> Any:
-    """A module that comes with an extra; where it is missing, one line says how to install it."""
+    """Import a module that an extra installs; if it is missing, one line says how to install it."""
     try:
         return import_module(module)
     except ImportError as error:

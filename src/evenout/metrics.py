@@ -79,9 +79,7 @@ def demographic_parity(
     >>> demographic_parity([0.0, 0.2, 1.0, 1.2], sensitive_features=["a", "a", "b", "b"])
     1.0
     """
-    y, groups = _scores_and_groups(scores, sensitive_features)
-    z, unit = _in_units(y)
-    moments = _moments(z, groups)
+    moments, unit = _moments(scores, sensitive_features)
     if scale_free:
         return float(parity_from_moments(moments, corrected=corrected)[0])
     raw = parity_from_moments(replace(moments, total_variance=np.ones(1)), corrected=corrected)
@@ -90,8 +88,7 @@ def demographic_parity(
 
 def no_gap_test(scores: Any, *, sensitive_features: Any) -> float:
     """p-value of "all groups have the same mean score" (Welch's test, which allows unequal variances)."""
-    y, groups = _scores_and_groups(scores, sensitive_features)
-    return float(no_gap_p_value(_moments(_in_units(y)[0], groups))[0])
+    return float(no_gap_p_value(_moments(scores, sensitive_features)[0])[0])
 
 
 def individual_unfairness(
@@ -102,7 +99,7 @@ def individual_unfairness(
     scale_free: bool = False,
     length_scale: LengthScale = DEFAULT_LENGTH,
 ) -> float:
-    """How differently similar rows of different groups are scored.
+    """Squared differences between the scores of similar rows of different groups.
 
     The mean over pairs of groups of ``sum M_ij (y_i - y_j)^2 / (n_p n_q)``, or of
     ``sum M_ij (y_i - y_j)^2 / sum M_ij / Var(y)`` where scale-free. The similarity is
@@ -119,13 +116,12 @@ def individual_unfairness(
         A number or a multiple of the median distance between rows of different groups: distances of standardised
         features in that unit. ``"minmax"``: distances of raw features, scaled to [0, 1], as published.
     """
-    y, groups = _scores_and_groups(scores, sensitive_features)
+    z, unit, groups = _in_units(scores, sensitive_features)
     features = check_array(X, dtype=np.float64, input_name="X")
-    if len(features) != len(y):
-        raise ValueError(f"X has {len(features)} rows, but scores has {len(y)}")
+    if len(features) != len(z):
+        raise ValueError(f"X has {len(features)} rows, but scores has {len(z)}")
     rows, scale = comparable_rows(features, groups.codes, length_scale)
-    G, folds = len(groups.labels), np.zeros(len(y), dtype=np.intp)
-    z, unit = _in_units(y)
+    G, folds = len(groups.labels), np.zeros(len(z), dtype=np.intp)
     pairs = pair_sums(rows, z[:, None], groups.codes, folds, n_groups=G, n_folds=1, scale=scale)
     squared, mass = pairs.form[:, 0, 0, 0, 0], pairs.mass[:, 0, 0]
     if scale_free:
@@ -149,7 +145,8 @@ def flag_rates(scores: Any, *, sensitive_features: Any, contamination: float = 0
     {'a': 0.0, 'b': 0.5}
     """
     check_parameters({"contamination": contamination}, {"contamination": SHARE_OR_COUNT})
-    y, groups = _scores_and_groups(scores, sensitive_features)
+    y = read_numbers(scores, "scores")
+    groups = read_groups(sensitive_features, len(y), rows=scores)
     rates = flags.flag_rates(y, groups.codes, len(groups.labels), contamination)
     return dict(zip(groups.labels, rates.tolist(), strict=True))
 
@@ -239,25 +236,22 @@ class OutlierScore(BaseEstimator):
     def score(self, estimator: Any, X: Any, y: Any = None, *, sensitive_features: Any = None) -> float:
         """Score a fitted detector, or a pipeline that ends in one, on rows X."""
         decision = np.asarray(estimator.decision_function(X))
-        if self.measure == "flag_rate_ratio":
-            return self._flag_rate_ratio(decision < 0, sensitive_features)
-        if y is None:
-            raise InputError("{measure}_scorer needs y, 1 for an outlier and 0 for none", measure=self.measure)
-        labels = read_labels(y, len(decision), both=True, name=Message("y"))
-        return float((roc_auc if self.measure == "roc_auc" else average_precision)(labels, -decision))
-
-    __call__ = score
-
-    def _flag_rate_ratio(self, flagged: BoolArray, sensitive_features: Any) -> float:
+        if self.measure != "flag_rate_ratio":
+            if y is None:
+                raise InputError("{measure}_scorer needs y, 1 for an outlier and 0 for none", measure=self.measure)
+            labels = read_labels(y, len(decision), both=True, name=Message("y"))
+            return float((roc_auc if self.measure == "roc_auc" else average_precision)(labels, -decision))
         if sensitive_features is None:
             raise InputError(
                 "flag_rate_ratio_scorer needs {@sensitive_features}: call "
                 "sklearn.set_config(enable_metadata_routing=True) and pass them to the search's fit"
             )
-        groups = read_groups(sensitive_features, len(flagged), Groups(unknown="ignore"))
+        groups, flagged = read_groups(sensitive_features, len(decision), Groups(unknown="ignore")), decision < 0
         if len(groups.labels) < 2 or not flagged[groups.codes >= 0].any():
             return float("nan")
         return float(flags.rate_ratio(flags.group_rates(flagged, groups.codes, len(groups.labels))))
+
+    __call__ = score
 
 
 roc_auc_scorer = OutlierScore("roc_auc")
@@ -265,22 +259,20 @@ average_precision_scorer = OutlierScore("average_precision")
 flag_rate_ratio_scorer = OutlierScore("flag_rate_ratio")
 
 
-def _in_units(y: FloatArray) -> tuple[FloatArray, float]:
-    """Scores from 0 up to 1 at most, and the power of 2 that they were divided by: no square of them underflows."""
+def _in_units(scores: Any, sensitive_features: Any) -> tuple[FloatArray, float, Codes]:
+    """Scores from 0 to 1 at most, the power of 2 that divided them, so that no square underflows, and the groups."""
+    y = read_numbers(scores, "scores")
     unit = 2.0 ** float(np.frexp(np.ptp(y))[1])
-    return (y - y.min()) / unit, unit
+    return (y - y.min()) / unit, unit, read_groups(sensitive_features, len(y), rows=scores)
 
 
-def _moments(y: FloatArray, groups: Codes) -> GroupMoments:
-    parts = [y[groups.codes == g] for g in range(len(groups.labels))]
+def _moments(scores: Any, sensitive_features: Any) -> tuple[GroupMoments, float]:
+    """Group moments of scores in units, and the unit."""
+    z, unit, groups = _in_units(scores, sensitive_features)
+    parts = [z[groups.codes == g] for g in range(len(groups.labels))]
     mean = np.array([[part.mean() for part in parts]])
     variance = np.array([[part.var(ddof=1) for part in parts]])
-    return GroupMoments(groups.counts.astype(float), mean, variance, np.array([y.var()]))
-
-
-def _scores_and_groups(scores: Any, sensitive_features: Any) -> tuple[FloatArray, Codes]:
-    y = read_numbers(scores, "scores")
-    return y, read_groups(sensitive_features, len(y), rows=scores)
+    return GroupMoments(groups.counts.astype(float), mean, variance, np.array([z.var()])), unit
 
 
 def read_labels(known: Any, n_rows: int | None = None, *, both: bool = False, name: Message = LABELS) -> BoolArray:
@@ -291,6 +283,7 @@ def read_labels(known: Any, n_rows: int | None = None, *, both: bool = False, na
     """
     outlier: BoolArray = read_outcomes(known, n_rows, gaps=False, name=name) == 1.0
     if both and (outlier.all() or not outlier.any()):
-        template = "{name} is {found} in every row; to evaluate, both 0 and 1 must occur"
-        raise InputError(template, name=name, found=int(outlier[0]))
+        raise InputError(
+            "{name} is {value} in every row; to evaluate, both 0 and 1 must occur", name=name, value=int(outlier[0])
+        )
     return outlier

@@ -1,7 +1,7 @@
-"""What came of a fit: its figures, the sentences about them, and how numbers and names are written.
+"""The outcome of a fit: its figures, the sentences about them, and how numbers and names are written.
 
-Terminal, report, notebooks and ``summary.json`` take values and words from here. Only of a uniform bound
-(`confidence`) is "reached" said. Everything else is an estimate, and is told with its interval.
+Terminal, report, notebooks and ``summary.json`` take values and words from here. "Reached" is said only of a uniform
+bound (`confidence`). Everything else is an estimate, and is stated with its interval.
 """
 
 import math
@@ -80,14 +80,13 @@ def some_of(shown: Mapping[str, str]) -> str:
 
 
 def gap_words(notions: Sequence[str]) -> str:
-    """What the bias of these notions measures."""
-    if len(notions) > 1:
-        return "unfairness"
-    return NOTIONS[notions[0]].words if notions[0] in NOTIONS else f"bias by {notions[0]}"
+    """Name the gap that the bias of these notions measures."""
+    name = notions[0]
+    return "unfairness" if len(notions) > 1 else NOTIONS[name].words if name in NOTIONS else f"bias by {name}"
 
 
 def compared_words(notions: Sequence[str], rules: Groups, attributes: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Whom the fit holds against whom, where that is not simply each group against each other.
+    """Sentences on which rows are compared, where that is not simply each group with each other.
 
     Parameters
     ----------
@@ -95,9 +94,9 @@ def compared_words(notions: Sequence[str], rules: Groups, attributes: Sequence[s
     rules : which groups are compared
     attributes, given : names of the protected columns, and of those that may justify a difference
     """
-    found = []
+    sentences = []
     if given:
-        found.append(
+        sentences.append(
             f"People are compared with others who have the same {listed(given)}: a difference that goes with "
             f"{'these columns' if len(given) > 1 else 'this column'} counts as justified."
         )
@@ -105,18 +104,18 @@ def compared_words(notions: Sequence[str], rules: Groups, attributes: Sequence[s
     if numbers:
         bands = f"overlapping bands of it are compared, at most {rules.bands}"
         counted = "where people are counted by band, each is in the nearest one"
-        found.append(f"{listed(numbers).capitalize()} counts as a number: {bands}; {counted}.")
+        sentences.append(f"{listed(numbers).capitalize()} counts as a number: {bands}; {counted}.")
     if len(attributes) > 1 and rules.cross is not True:
         crossed = ", and once more crossed" if rules.cross == "both" else ""
-        found.append(f"{listed(attributes).capitalize()} are compared each by itself{crossed}, and count alike.")
+        sentences.append(f"{listed(attributes).capitalize()} are compared each by itself{crossed}, and count alike.")
     among = [NOTIONS[name].whom for name in notions if name in NOTIONS and NOTIONS[name].whom]
     if among:
-        found.append(f"Only {listed(among)} are compared; all others are scored.")
-    return found
+        sentences.append(f"Only {listed(among)} are compared; all others are scored.")
+    return sentences
 
 
 def probable_words(bound: Mapping[str, float]) -> str:
-    """What it means that groups are known by probability; ``bound`` is `evenout.GroupProbabilities.bound`."""
+    """A sentence on groups that are known by probability; ``bound`` is `evenout.GroupProbabilities.bound`."""
     off = ", ".join(f"{name!r} {size:.2g}" for name, size in bound.items())
     return (
         "groups are known by probability: if these are calibrated (of people with 0.7, 70 % are members), mean scores "
@@ -130,12 +129,11 @@ def listed(names: Sequence[str]) -> str:
     >>> listed(["sex"]), listed(["sex", "age", "region"])
     ('sex', 'sex, age and region')
     """
-    first, last = list(names[:-1]), names[-1]
-    return f"{', '.join(first)} and {last}" if first else str(last)
+    return " and ".join(filter(None, (", ".join(names[:-1]), str(names[-1]))))
 
 
 def flags_verdict(before: float, after: float) -> str:
-    """Say so first where flags, which people feel, are no more even than before: lowest over highest rate.
+    """A warning if flag rates (lowest over highest) are no more even than before; else empty.
 
     >>> flags_verdict(0.57, 0.41)
     'Flag rates are less even than before: the lowest is 0.41 of the highest, before 0.57.'
@@ -151,7 +149,7 @@ def flags_verdict(before: float, after: float) -> str:
 
 
 def detection_verdict(before: float, after: float) -> str:
-    """Say so where known outliers are found no better than by chance, or much worse than before: two AUCs.
+    """A warning if known outliers are found no better than by chance, or much worse than before (AUC); else empty.
 
     >>> detection_verdict(0.564, 0.492)
     'AUC falls from 0.56 to 0.49, no better than chance at finding known outliers.'
@@ -166,7 +164,7 @@ def detection_verdict(before: float, after: float) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a fit.
+    """The outcome of a fit.
 
     Parameters
     ----------
@@ -195,8 +193,7 @@ class Outcome:
     drift : Drift, optional
         Groups whose latest rows differ from those before; if they could be followed, this outcome is about them.
     reduction_without_labels : float, optional
-        Where learning from labels has raised the bias of the base score: the share that is gone of the bias that it has
-        without labels.
+        If learning from labels raised the bias of the base score: the share that is gone of its bias without labels.
     """
 
     status: Status
@@ -223,44 +220,38 @@ class Outcome:
         drift: Drift | None = None,
         learnt: Learnt | None = None,
     ) -> "Outcome":
-        """From what was chosen, the ratio of flag rates there, parameters, path, drift, and what labels have taught."""
-        given: dict[str, float] = {
-            name: float(parameters[name])
-            for name in ("bias_reduction", "flag_rate_ratio", "alpha")
-            if parameters.get(name) is not None
-        }
-        kind: Any = next(iter(given), "bias_reduction")
-        asked, confidence = given.get(kind), parameters["confidence"]
-        by_flags = kind == "flag_rate_ratio"
+        """From the choice on a path, the ratio of flag rates there, the parameters, drift, and learning from labels."""
+        given: dict[str, Any] = {name: parameters.get(name) for name in ("bias_reduction", "flag_rate_ratio", "alpha")}
+        kind: Any = next((name for name, value in given.items() if value is not None), "bias_reduction")
+        asked = None if given[kind] is None else float(given[kind])
+        by_flags, confidence = kind == "flag_rate_ratio", parameters["confidence"]
         reached, interval = (ratio.value, ratio.interval) if by_flags else (choice.reached, choice.interval)
-        status: Status = "on_target" if choice.met else "short"
+        status: Status = "short"
         if kind == "alpha":
             status = "fixed"
         elif choice.kind is NoGapWarning or math.isnan(reached):
             status, reached, interval = "no_gap", math.nan, (math.nan, math.nan)
         elif choice.kind is UnknownOutcomeWarning:
             status = "unknown"
-        elif choice.met and confidence is not None:
-            status = "assured"
-        judged_on, refitted = parameters.get("judged_on", "unseen"), path is None or path.cross.refitted
+        elif choice.met:
+            status = "on_target" if confidence is None else "assured"
+        judged_on = parameters.get("judged_on", "unseen")
         now = f" like the last {drift.now:,}" if drift is not None and drift.followed else ""
-        rows = f"{judged_on} rows{now}"
-        if not refitted and judged_on == "unseen":
-            rows = f"rows{now} that the weights have not seen"
+        refitted = path is None or path.cross.refitted or judged_on != "unseen"
         return cls(
-            status,
-            kind,
-            asked,
-            math.nan if kind == "alpha" else DEFAULT_REDUCTION if asked is None else asked,
-            reached,
-            interval,
-            judged_on,
-            rows,
-            confidence,
-            "gap in flag rates" if by_flags or path is None else gap_words(tuple(path.fairness)),
-            choice.doubt if status == "unknown" else "",
-            drift,
-            learnt.without_labels(choice.reached) if learnt is not None and learnt.raised else None,
+            status=status,
+            kind=kind,
+            asked=asked,
+            aim=math.nan if kind == "alpha" else DEFAULT_REDUCTION if asked is None else asked,
+            reached=reached,
+            interval=interval,
+            judged_on=judged_on,
+            rows=f"{judged_on} rows{now}" if refitted else f"rows{now} that the weights have not seen",
+            confidence=confidence,
+            gap="gap in flag rates" if by_flags or path is None else gap_words(tuple(path.fairness)),
+            doubt=choice.doubt if status == "unknown" else "",
+            drift=drift,
+            reduction_without_labels=learnt.without_labels(choice.reached) if learnt and learnt.raised else None,
         )
 
     @property
@@ -270,49 +261,58 @@ class Outcome:
 
     @property
     def _taught(self) -> str:
-        """What is left of the gap that there was before labels have raised it."""
+        """A sentence on the part of the gap that labels have added."""
         gone = self.reduction_without_labels
-        if gone is None or math.isnan(gone):
-            return "" if gone is None else f"Learning from labels has raised the {self.gap}."
-        return f"Learning from labels has raised the {self.gap}: what is left is {beside_unlearnt(gone)}."
+        if gone is None:
+            return ""
+        left = "" if math.isnan(gone) else f": what is left is {beside_unlearnt(gone)}"
+        return f"Learning from labels has raised the {self.gap}{left}."
 
     @property
     def _changed(self) -> str:
-        """How the latest rows differ from those before, and what would be said of all together."""
+        """A sentence on rows that have drifted, with the outcome for all rows together."""
         drift = self.drift
         if drift is None or not drift.followed:
             return ""
-        then = f"{drift.named} changed after the first {drift.before:,} rows"
+        change = f"Rows of {drift.named} changed after the first {drift.before:,} rows, which are left aside"
         if self.kind == "alpha" or math.isnan(drift.reached):
-            return f"Rows of {then}, which are left aside."
+            return f"{change}."
         all_rows = replace(self, reached=drift.reached, interval=drift.interval, rows="rows of then and now together")
-        stated = all_rows._stated
-        return f"Rows of {then}, which are left aside; solved on all of them: {stated[0].lower()}{stated[1:]}."
+        return f"{change}; solved on all of them: {all_rows._stated[0].lower()}{all_rows._stated[1:]}."
 
     @property
     def _sentence(self) -> str:
-        if self.status == "no_gap":
-            return f"No {self.gap} can be told from noise: the scores are the base scores."
-        if math.isnan(self.reached):
-            return f"Alpha was given, though no {self.gap} can be told from noise."
-        if self.doubt == "probable":
-            return f"{self._possible}; probabilities alone cannot say more."
-        if self.doubt == "labels":
-            return f"{self._stated} among labelled rows; nothing can be said of rows that nobody looked at."
-        if self.doubt == "drift":
-            return (
-                f"What {self.rows} get is not known: rows of {self.drift.named if self.drift else 'some groups'} have "
-                "changed, and there are too few new ones to say. The rule is that of all rows, old and new."
-            )
-        if self.status == "fixed":
-            return f"{self._stated}, at the alpha that was given."
-        if self.status == "assured":
-            return f"{self._stated}. At least {self._figure(self.aim)} is reached with confidence {self.confidence:g}."
-        if self.status == "short" and self.interval == (0.0, 0.0):
-            return "Nothing was removed, as no step is worth its own standard error: the scores are the base scores."
         aim = f"{self._figure(self.aim)} {'aimed at' if self.asked is None else 'asked for'}"
-        if self.status == "on_target":
-            return f"{self._stated}. The estimate is on target for the {aim}."
+        match self.status, self.doubt:
+            case "no_gap", _:
+                return f"No {self.gap} can be told from noise: the scores are the base scores."
+            case _ if math.isnan(self.reached):
+                return f"Alpha was given, though no {self.gap} can be told from noise."
+            case _, "probable":
+                low, high = map(self._figure, self.interval)
+                range_ = f"between {low} and {high}" if math.isfinite(self.interval[0]) else f"anything up to {high}"
+                rate = "of the highest flag rate for the lowest"
+                what = rate if self.kind == "flag_rate_ratio" else f"less {self.gap}"
+                possible = f"{range_} {what} is possible; probabilities alone cannot say more."
+                return f"What {self.rows} get is not known: {possible}"
+            case _, "labels":
+                return f"{self._stated} among labelled rows; nothing can be said of rows that nobody looked at."
+            case _, "drift":
+                return (
+                    f"What {self.rows} get is not known: rows of {self.drift.named if self.drift else 'some groups'} "
+                    "have changed, and there are too few new ones to say. The rule is that of all rows, old and new."
+                )
+            case "fixed", _:
+                return f"{self._stated}, at the alpha that was given."
+            case "assured", _:
+                bound = f"At least {self._figure(self.aim)} is reached with confidence {self.confidence:g}."
+                return f"{self._stated}. {bound}"
+            case "short", _ if self.interval == (0.0, 0.0):
+                return (
+                    "Nothing was removed, as no step is worth its own standard error: the scores are the base scores."
+                )
+            case "on_target", _:
+                return f"{self._stated}. The estimate is on target for the {aim}."
         if self.interval[1] >= self.aim:
             return f"{self._stated}: this cannot tell whether the {aim} is reached."
         return f"{self._stated}, less than the {aim}."
@@ -336,13 +336,6 @@ class Outcome:
             return f"The {self.gap} is {-self.reached:.0%} wider on {self.rows}{ends}"
         return f"{self._figure(min(self.reached, 1.0))} of the {self.gap} is gone on {self.rows}{ends}"
 
-    @property
-    def _possible(self) -> str:
-        low, high = map(self._figure, self.interval)
-        between = f"between {low} and {high}" if math.isfinite(self.interval[0]) else f"anything up to {high}"
-        what = "of the highest flag rate for the lowest" if self.kind == "flag_rate_ratio" else f"less {self.gap}"
-        return f"What {self.rows} get is not known: {between} {what} is possible"
-
     def _figure(self, value: float) -> str:
         return f"{value:.2f}" if self.kind == "flag_rate_ratio" else f"{value:.0%}"
 
@@ -359,28 +352,21 @@ class BeforeAfter:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a fitted model has reached.
+    """The figures of a fitted model.
 
     Attributes
     ----------
     outcome : Outcome
-        What came of the request.
     notions : tuple of str
         Notions of fairness that are pursued.
     groups, left_out_groups : dict of str to int
         Rows of each group that is compared, and of each that is too small for that.
-    alpha : float
-    gap_detected : bool
-    gap_p_value : float
-        Of "the groups have the same mean base score".
-    gap_in_standard_deviations : float
-        Largest difference of two groups' mean base scores, over the standard deviation of the base score.
-    bias_reduction : float
-        Share of the base score's bias that is gone on the rows that ``outcome.judged_on`` names.
-    bias_reduction_interval : pair of float
-        Its 95 % interval.
+    alpha, gap_detected, bias_reduction, bias_reduction_interval
+        As in `evenout.FairOutlierEnsemble`.
+    gap_p_value, gap_in_standard_deviations : float
+        p-value of "the groups have the same mean base score", and the largest difference of two groups' means.
     unseen_estimate : {"everything refitted", "weights only"}
-        What has not seen the rows that stand for unseen ones.
+        The part of the model that was refitted without the rows that stand for unseen ones.
     bias_unseen, bias_training : BeforeAfter
         Scale-free bias, on unseen rows and on the training rows.
     bias_unseen_interval : dict of str to pair of float
@@ -389,14 +375,10 @@ class Figures:
         By group, of training rows.
     flag_rate_ratio, unflagged_rate_ratio : BeforeAfter
         Lowest over highest rate of being flagged, and of not being flagged, among training rows.
-    flag_rate_ratio_unseen : BeforeAfter
-        Lowest over highest flag rate on unseen rows.
-    flag_rate_ratio_unseen_interval : pair of float
-        95 % interval of the one after.
-    flagged_in_groups : BeforeAfter
-        Flagged rows of all groups that are compared.
-    flagged_beyond_equal_rates : BeforeAfter
-        How many of them are there beyond what equal rates would give.
+    flag_rate_ratio_unseen, flag_rate_ratio_unseen_interval : BeforeAfter, and pair of float
+        Lowest over highest flag rate on unseen rows, and the 95 % interval of the one after.
+    flagged_in_groups, flagged_beyond_equal_rates : BeforeAfter
+        Flagged rows of all groups that are compared, and how many of them equal rates would not flag.
     correlation : float
         Of base and fair score.
     """
@@ -477,12 +459,12 @@ class Figures:
 
     @property
     def words(self) -> list[str]:
-        """Which groups are too small, how large the gap was, in people, and what came of the request."""
-        small = dict(sorted(self.left_out_groups.items(), key=lambda each: -each[1]))
+        """Sentences on groups that are too small, on the gap in numbers of people, and on the request."""
+        small = sorted(self.left_out_groups.items(), key=lambda each: -each[1])
         beyond, flagged = self.flagged_beyond_equal_rates, self.flagged_in_groups
         before = f"{beyond.before:,.0f} of {flagged.before:,.0f} flagged people were beyond equal rates"
         return [
-            f"Too few rows to compare: {some_of({name: f'({n:,})' for name, n in small.items()})}." if small else "",
+            f"Too few rows to compare: {some_of({name: f'({n:,})' for name, n in small})}." if small else "",
             "" if math.isnan(self.gap_in_standard_deviations) else f"In training, {before}; now {beyond.after:,.0f}.",
             NOBODY if len(self.groups) < 2 else self.outcome.words,
         ]
@@ -493,7 +475,7 @@ def _change(pair: FloatArray | None) -> BeforeAfter:
 
 
 def labels_learnt(model: Any) -> dict[str, Any] | None:
-    """What labels have taught the base score; None where it was not to learn.
+    """Figures on what the base score has learnt from labels; None if it was not to learn.
 
     Rows with a label, outliers among them, the weight of what was learnt, and the bias of the base score before and
     after.
@@ -506,7 +488,7 @@ def labels_learnt(model: Any) -> dict[str, Any] | None:
 
 
 def labels_words(labels: dict[str, Any] | None) -> str:
-    """How much the base score has learnt from labels, and what that did to its bias; see `labels_learnt`."""
+    """Sentences on the figures of `labels_learnt`."""
     if labels is None:
         return ""
     told = f"Labels: {labels['known']:,} rows, {labels['outliers']:,} of them outliers; weight {labels['weight']:.2f}"
@@ -520,7 +502,7 @@ def labels_words(labels: dict[str, Any] | None) -> str:
 
 
 def resemblance_words(prices: Mapping[str, float]) -> str:
-    """What looking like a group costs, where the score is corrected by that.
+    """A sentence on the prices of resembling a group, if the score is corrected by that.
 
     >>> resemblance_words({"f": 0.02, "m": -0.02})
     'Taken off for looking like a group, whoever belongs to it: f 0.0200, m -0.0200.'

@@ -16,20 +16,21 @@ from typing import Any
 from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import evenout
+from evenout.core.individual import Individual
 from evenout.core.types import AnyArray, require
 from evenout.estimator import FairOutlierEnsemble
 from evenout.fitting.choose import Repaired
 from evenout.fitting.result import FitResult
 from evenout.fitting.update import UpdateMaps
+from evenout.groups.rules import Groups, Resemblance
 from evenout.repair import BlindRepair, GroupMaps, ScoreRepair
 from evenout.storage.archive import ModelFileError, plain, read_plain, write_plain
 from evenout.storage.output import atomic_file
-from evenout.storage.walker import describe, read, sound, subclasses
+from evenout.storage.walker import describe, read, sound
 from evenout.tables.columns import Column
 from evenout.tables.encoder import TableEncoder
 
@@ -43,7 +44,7 @@ _MODELS: dict[str, tuple[Any, Any]] = {
     "aware": (ScoreRepair, GroupMaps),
 }
 _NAMES = {"UpdateMaps": UpdateMaps}  # classes that annotations name in quotes
-_SETTINGS = ("Groups", "Individual", "Resemblance")  # our own small objects that may be parameters
+_SETTINGS: dict[str, Any] = {cls.__name__: cls for cls in (Groups, Individual, Resemblance)}  # may be parameters
 _OURS = ("evenout.detectors.adapt.Foreign", "evenout.detectors.adapt.GroupAware")
 _MACHINE = ("n_jobs", "device")  # parameters that belong to the machine, not to the model
 _VERSION = 30  # characters of the name of a version
@@ -75,10 +76,9 @@ def save_model(
     for step in filter(None, (table, last)):
         check_is_fitted(step)
     name, learnt = next((name, learnt) for name, (kind, learnt) in _MODELS.items() if isinstance(last, kind))
-    result = last._result
+    result, features = last._result, getattr(last, "feature_names_in_", None)
     if isinstance(result, FitResult) and not updatable:
         result = result.without_groups()
-    features = getattr(last, "feature_names_in_", None)
     saved = {
         "parameters": _parameters(last, objects),
         "n_features": getattr(last, "n_features_in_", None),
@@ -125,7 +125,7 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
 
 @dataclass(frozen=True)
 class _Columns:
-    """What a `TableEncoder` has learnt."""
+    """Learned columns of a `TableEncoder`."""
 
     columns: tuple[Column, ...]
 
@@ -136,7 +136,7 @@ class _Columns:
 
 @dataclass(frozen=True)
 class _Head:
-    """What stands beside the result of a fit."""
+    """Columns of the training rows, saved beside the result of a fit."""
 
     n_features: int | None
     feature_names: tuple[str, ...] | None
@@ -146,18 +146,12 @@ class _Head:
         fits = self.feature_names is None or len(self.feature_names) == self.n_features
         require(fits, "feature_names", "has the wrong length")
 
-    def header(self) -> Any:
-        """A table of these columns, without a row."""
-        import pandas as pd
-
-        if self.feature_names is None:
-            return np.empty((0, self.n_features or 0))
-        return pd.DataFrame(columns=list(self.feature_names), dtype=float)
-
 
 def _restore(data: Any, trusted: Sequence[str]) -> Any:
+    import pandas as pd
+
     written = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(written, int) or isinstance(written, bool) or not 1 <= written < 2**31:
+    if type(written) is not int or not 1 <= written < 2**31:
         raise ModelFileError("its model.format is no whole number of a format")
     if written != FORMAT:
         raise ModelFileError(_other_format(written, data.get("evenout")))
@@ -175,13 +169,15 @@ def _restore(data: Any, trusted: Sequence[str]) -> Any:
         return sound(where, lambda: estimator._take(result))
     if head.n_features is None:
         raise ModelFileError(f"its {where}.n_features is missing")
+    no_rows: Any = np.empty((0, head.n_features))
+    if head.feature_names is not None:
+        no_rows = pd.DataFrame(no_rows, columns=list(head.feature_names))
     filled = sound(f"{where}.result", lambda: result.filled(head.n_features))
     with np.errstate(all="ignore"):
-        model = sound(f"{where}.parameters", lambda: estimator._take(filled, head.header()))
+        model = sound(f"{where}.parameters", lambda: estimator._take(filled, no_rows))
     if data["table"] is None:
         return model
-    columns = read(_Columns, data["table"], "model.table").columns
-    table = sound("model.table", lambda: TableEncoder.of_columns(columns))
+    table = sound("model.table", lambda: TableEncoder.of_columns(read(_Columns, data["table"], "model.table").columns))
     if head.feature_names is None:
         table.set_output(transform="default")
     features = table.get_feature_names_out()
@@ -191,7 +187,7 @@ def _restore(data: Any, trusted: Sequence[str]) -> Any:
 
 
 def _other_format(written: int, writer: Any) -> str:
-    """Which version wrote the file, which reads it here, and what to do."""
+    """A message with the versions of writer and reader, and what to do."""
     if not isinstance(writer, str):
         return "its model.evenout is no text"
     written_by = "".join(c for c in writer[:_VERSION] if c.isprintable())
@@ -212,13 +208,14 @@ def _parameters(model: Any, objects: list[Any]) -> dict[str, Any]:
 
 
 def _parameter(value: Any, objects: list[Any]) -> Any:
-    """Plain data as it is, our own small objects by name and parameters, all else by its place among the objects."""
-    if type(value) in _settings().values():
-        return {"setting": type(value).__name__, "parameters": _parameters(value, objects)}
-    if isinstance(value, list | tuple):
-        return [_parameter(item, objects) for item in value]
-    if isinstance(value, Mapping):
-        return {"pairs": [[_parameter(key, objects), _parameter(item, objects)] for key, item in value.items()]}
+    """Plain data as it is, evenout's settings by name and parameters, everything else by its number among objects."""
+    match value:
+        case list() | tuple():
+            return [_parameter(item, objects) for item in value]
+        case Mapping():
+            return {"pairs": [[_parameter(key, objects), _parameter(item, objects)] for key, item in value.items()]}
+        case _ if type(value) in _SETTINGS.values():
+            return {"setting": type(value).__name__, "parameters": _parameters(value, objects)}
     try:
         return plain(value)
     except TypeError:
@@ -228,34 +225,28 @@ def _parameter(value: Any, objects: list[Any]) -> Any:
 
 def _unfitted(kind: Any, data: Any, where: str, objects: Sequence[Any]) -> Any:
     """An estimator with the parameters of a file."""
-    known = set(kind._get_param_names()) - set(_MACHINE)
     if not isinstance(data, dict):
         raise ModelFileError(f"its {where} is no table of entries")
     for name in data:
-        if name not in known:
+        if name not in kind._get_param_names() or name in _MACHINE:
             raise ModelFileError(f"its {where}.{name} is unknown: update evenout")
     return sound(where, lambda: kind(**{name: _value(value, where, objects) for name, value in data.items()}))
 
 
 def _value(data: Any, where: str, objects: Sequence[Any]) -> Any:
+    """Undo `_parameter`."""
     match data:
         case list():
             return tuple(_value(item, where, objects) for item in data)
         case {"pairs": [*pairs]}:
             return {_value(key, where, objects): _value(item, where, objects) for key, item in pairs}
-        case {"object": int(place)} if 0 <= place < len(objects):
-            return objects[place]
-        case {"setting": str(name), "parameters": values} if name in _settings():
-            return _unfitted(_settings()[name], values, where, objects)
-    if isinstance(data, dict):
-        raise ModelFileError(f"its {where} is of no known kind")
+        case {"object": int(number)} if 0 <= number < len(objects):
+            return objects[number]
+        case {"setting": str(name), "parameters": values} if name in _SETTINGS:
+            return _unfitted(_SETTINGS[name], values, where, objects)
+        case dict():
+            raise ModelFileError(f"its {where} is of no known kind")
     return data
-
-
-def _settings() -> dict[str, type]:
-    """The classes of our own small objects, as far as there are any."""
-    ours = [cls for cls in subclasses(BaseEstimator) if cls.__module__.startswith("evenout.")]
-    return {cls.__name__: cls for cls in ours if cls.__name__ in _SETTINGS}
 
 
 def _dumped(objects: list[Any]) -> AnyArray:
@@ -266,7 +257,7 @@ def _dumped(objects: list[Any]) -> AnyArray:
         kept = skops.io.dumps(objects)
         skops.io.loads(kept, trusted=skops.io.get_untrusted_types(data=kept))  # what cannot come back is not kept
         return np.frombuffer(kept, dtype=np.uint8)
-    except Exception as error:  # whatever an object says that cannot be kept
+    except Exception as error:  # anything that an object raises that cannot be saved
         named = ", ".join(sorted({type(thing).__name__ for thing in objects}))
         raise ValueError(
             f"the model holds objects that cannot be saved ({named}: {error}); define classes and functions in a "
@@ -292,7 +283,7 @@ def _objects(data: Any, trusted: Sequence[str]) -> list[Any]:
             return list(skops.io.loads(kept, trusted=[*trusted, *_OURS]))
     except ModelFileError:
         raise
-    except Exception as error:  # whatever a damaged file makes an object's class say
+    except Exception as error:  # anything that an object's class raises on a damaged file
         raise ModelFileError(f"its objects are damaged ({type(error).__name__})") from error
     raise ModelFileError(
         "it holds objects of {listed}; loading them can run code. If you trust whoever wrote it, pass {trusted=}",

@@ -41,8 +41,9 @@ from evenout.tables.rows import as_seed, column_name, new_rows, on_index, read_n
 
 _GRID = np.linspace(0.0, 1.0, 1001)  # strengths tried before the root is refined
 
-_RULES = {name: ENSEMBLE[name] for name in ("bias_reduction", "contamination")}
-_RULES |= {"strength": ENSEMBLE["bias_reduction"]}
+_RULES = {name: ENSEMBLE[name] for name in ("bias_reduction", "contamination")} | {
+    "strength": ENSEMBLE["bias_reduction"]
+}
 
 
 class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
@@ -94,10 +95,8 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         Small groups that are left as they are, and their rows.
     threshold_ : float
         Rows that score above are flagged.
-    score_name_ : str or None
-        Name of the score, where it was a column of a frame.
-    sensitive_names_ : tuple of str
-        Names of the protected columns, where they were columns of a frame.
+    score_name_, sensitive_names_ : str or None, and tuple of str
+        Names of the score and of the protected columns, where they were columns of frames.
 
     Notes
     -----
@@ -162,12 +161,12 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         groups, places = self._read_groups(sensitive_features, scores, len(values))
         distributions = tuple(_Distribution.of(values[groups.codes == g]) for g in range(len(groups.labels)))
         shares = groups.counts / max(groups.counts.sum(), 1)
-        strength, found, reduction = 0.0, False, float("nan")
+        moved = _transport(distributions, shares, values, groups.codes)
+        strength, gap, reduction = 0.0, False, float("nan")
         if len(groups.labels) >= 2:
-            bias = _UnseenBias.of(values, _transport(distributions, shares, values, groups.codes), groups)
-            strength, found = self._choose_strength(bias), bias.gap_detected
-            reduction = float(bias.reduction(np.array([strength]))[0]) if found else reduction
-        repaired = _repaired(distributions, shares, strength, values, groups.codes)
+            bias = _UnseenBias(values, moved, groups)
+            strength, gap = self._choose_strength(bias), bias.gap_detected
+            reduction = float(bias.reduction(np.array([strength]))[0]) if gap else reduction
         names = [column_name(column) for column in protected_columns(sensitive_features, len(values), scores)]
         # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
         return self._take(
@@ -179,16 +178,16 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
                 distributions=distributions,
                 shares=shares,
                 strength=strength,
-                gap_detected=found,
+                gap_detected=gap,
                 bias_reduction=reduction,
-                threshold=float(flag_threshold(repaired, share)),
+                threshold=float(flag_threshold(_mixed(values, moved, strength, groups.codes), share)),
                 score_name=column_name(scores),
                 sensitive_names=tuple(str(name) for name in names) if all(names) else (),
             )
         )
 
     def _take(self, result: "GroupMaps") -> Self:
-        """What a fit, new or saved, has learnt."""
+        """Set the learned attributes from a fit, new or saved."""
         self._result = result
         self.group_names_, self.group_counts_, self.left_out_groups_ = result.groups, result.counts, result.left_out
         self.strength_, self.gap_detected_ = result.strength, result.gap_detected
@@ -207,11 +206,10 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
             scores of one that was left out stay as they are.
         """
         check_is_fitted(self)
-        y = read_numbers(scores, "scores")
-        result = self._result
+        y, result = read_numbers(scores, "scores"), self._result
         known = match_groups(sensitive_features, len(y), tuple(result.places), rows=scores).codes
         codes = np.array(list(result.places.values()), dtype=np.intp)[known]
-        return _repaired(result.distributions, result.shares, result.strength, y, codes)
+        return _mixed(y, _transport(result.distributions, result.shares, y, codes), result.strength, codes)
 
     def predict(self, scores: Any, *, sensitive_features: Any = None) -> IntArray:
         """-1 for rows whose repaired score is above ``threshold_``, and 1 for all others, shape (m,)."""
@@ -225,12 +223,23 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         )
 
     def _read_groups(self, sensitive_features: Any, scores: Any, n_rows: int) -> tuple[Codes, dict[str, int]]:
-        """The groups that are compared, and the place of every group among them, -1 for one that is left out."""
+        """The groups that are compared, and the code of every group among them, -1 for one that is left out."""
         rules = Groups.read(self.groups)
         rules.refuse(
             {"continuous": (), "cross": True, "unknown": "error"}, "ScoreRepair, which needs the group of each row"
         )
-        _refuse_other_groups(sensitive_features, n_rows)
+        if isinstance(sensitive_features, GroupProbabilities):
+            raise InputError(
+                "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has GroupProbabilities; "
+                "give the group of each row"
+            )
+        for column in () if sensitive_features is None else protected_columns(sensitive_features, n_rows, None):
+            if ColumnTally.of(column).continuous:
+                raise InputError(
+                    "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has numbers in "
+                    "column {name!r}; give the group of each row, such as bands of your own",
+                    name=str(column.name),
+                )
         every = label_rows(sensitive_features, n_rows, rows=scores)
         groups = read_groups(sensitive_features, n_rows, rules)
         warn_left_out(groups.left_out, len(groups.labels), rules.min_size)
@@ -257,26 +266,9 @@ class ScoreRepair(TakesSettings, TransformerMixin, BaseEstimator):
         return strength
 
 
-def _refuse_other_groups(sensitive_features: Any, n_rows: int) -> None:
-    """Refuse protected columns that do not put each row into one group."""
-    if isinstance(sensitive_features, GroupProbabilities):
-        raise InputError(
-            "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has GroupProbabilities; give "
-            "the group of each row"
-        )
-    columns = [] if sensitive_features is None else protected_columns(sensitive_features, n_rows, None)
-    numbers = [str(column.name) for column in columns if ColumnTally.of(column).continuous]
-    if numbers:
-        raise InputError(
-            "ScoreRepair moves the score of a row by its group, but {@sensitive_features} has numbers in column "
-            "{name!r}; give the group of each row, such as bands of your own",
-            name=numbers[0],
-        )
-
-
 @dataclass(frozen=True)
 class _Distribution:
-    """Distinct scores, ascending, and the share of the rows below each of them, half of its ties included."""
+    """Distinct scores, ascending, and the share of rows below each of them, with half of its ties."""
 
     values: Annotated[FloatArray, "n"]
     levels: Annotated[FloatArray, "n"]
@@ -316,11 +308,8 @@ class GroupMaps:
         require(all(place < G for place in self.places.values()), "places", "is out of range")
 
 
-def _repaired(
-    distributions: tuple[_Distribution, ...], shares: FloatArray, strength: float, y: FloatArray, codes: IntArray
-) -> FloatArray:
-    """Scores moved towards those that all groups share."""
-    moved = _transport(distributions, shares, y, codes)
+def _mixed(y: FloatArray, moved: FloatArray, strength: float, codes: IntArray) -> FloatArray:
+    """``(1 - s) y + s moved`` for rows of a group; all others stay as they are."""
     return np.where(codes >= 0, (1.0 - strength) * y + strength * moved, y)
 
 
@@ -332,10 +321,10 @@ def _transport(
     Rows without a group, -1, stay as they are.
     """
     moved = y.copy()
-    for group, own in enumerate(distributions):
+    for group, before in enumerate(distributions):
         rows = codes == group
-        inside = np.clip(y[rows], own.values[0], own.values[-1])
-        level = np.interp(inside, own.values, own.levels)
+        inside = np.clip(y[rows], before.values[0], before.values[-1])
+        level = np.interp(inside, before.values, before.levels)
         moved[rows] = y[rows] - inside
         # One group after the other, not by a matrix product, whose rounding would depend on the rows around.
         for share, other in zip(shares, distributions, strict=True):
@@ -343,7 +332,6 @@ def _transport(
     return moved
 
 
-@dataclass(frozen=True)
 class _UnseenBias:
     """The scale-free bias to expect on unseen rows at every strength; see the notes of `ScoreRepair`.
 
@@ -351,39 +339,24 @@ class _UnseenBias:
     ``total`` (2, 2) is their covariance over all rows.
     """
 
-    count: FloatArray
-    mean: FloatArray
-    cov: FloatArray
-    total: FloatArray
-
-    @classmethod
-    def of(cls, y: FloatArray, moved: FloatArray, groups: Codes) -> "_UnseenBias":
+    def __init__(self, y: FloatArray, moved: FloatArray, groups: Codes) -> None:
         # In units of the range of the scores: none of this depends on it, and no square underflows.
         Z = (np.column_stack([y, moved]) - y.min()) / (np.ptp(y) or 1.0)
         parts = [Z[groups.codes == g] for g in range(len(groups.labels))]
-        return cls(
-            count=groups.counts.astype(float),
-            mean=np.array([part.mean(axis=0) for part in parts]),
-            cov=np.array([np.cov(part.T) for part in parts]),
-            total=np.cov(Z.T, ddof=0),
-        )
+        self.count, self.total = groups.counts.astype(float), np.cov(Z.T, ddof=0)
+        self.mean = np.array([part.mean(axis=0) for part in parts])
+        self.cov = np.array([np.cov(part.T) for part in parts])
+        start = self.moments(np.zeros(1))
+        self.p_value = float(no_gap_p_value(start)[0])
+        self.gap_detected = bool(parity_from_moments(start, corrected=True)[0] > 0) and self.p_value <= SIGNIFICANCE
 
     def moments(self, strength: FloatArray) -> GroupMoments:
         """Group moments at each strength, with variances that turn the usual correction into that for unseen rows."""
         v = np.column_stack([1.0 - strength, strength])
-        own = np.einsum("ma,gab,mb->mg", v, self.cov, v)
+        variance = np.einsum("ma,gab,mb->mg", v, self.cov, v)
         shared = v @ self.cov[:, 0].T
         total = np.maximum(np.einsum("ma,ab,mb->m", v, self.total, v), 0.0)
-        return GroupMoments(self.count, v @ self.mean.T, 2.0 * v[:, :1] * shared - own, total)
-
-    @property
-    def p_value(self) -> float:
-        return float(no_gap_p_value(self.moments(np.zeros(1)))[0])
-
-    @property
-    def gap_detected(self) -> bool:
-        bias = parity_from_moments(self.moments(np.zeros(1)), corrected=True)[0]
-        return bool(bias > 0) and self.p_value <= SIGNIFICANCE
+        return GroupMoments(self.count, v @ self.mean.T, 2.0 * v[:, :1] * shared - variance, total)
 
     def reduction(self, strength: FloatArray) -> FloatArray:
         """Share of the bias that is gone at each strength."""
@@ -399,10 +372,8 @@ class _UnseenBias:
         first = int((reached >= request).argmax())
         if first == 0:
             return 0.0, float(reached[0])
-        strength = brentq(
-            lambda s: self.reduction(np.array([s]))[0] - request, _GRID[first - 1], _GRID[first], xtol=1e-12
-        )
-        return float(strength), request
+        low, high = _GRID[first - 1], _GRID[first]
+        return float(brentq(lambda s: self.reduction(np.array([s]))[0] - request, low, high, xtol=1e-12)), request
 
 
 _SHARED = ("bias_reduction", "flag_rate_ratio", "confidence", "contamination", "n_jobs")
@@ -422,10 +393,10 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
     where ``r_g`` is how much a row resembles group g: 1 for a row that tells nothing. A threshold on a score of this
     form flags, of all rules with the same flag rates of the groups, the rows with the largest total t.
 
-    **What it is.** The score is corrected by how much somebody *looks like* a group. The group itself is neither needed
-    nor used when a decision is made, and two rows with the same data get the same score. But who looks like
-    a member of a group is treated a little like one, member or not. Where the law, or your sense of right, sees that as
-    using the group, do not use this; `FairOutlierEnsemble` weighs detectors instead. Nothing here is legal advice.
+    **The score is corrected by how much somebody looks like a group.** The group itself is neither needed nor used when
+    a decision is made, and two rows with the same data get the same score. But who looks like a member of a group is
+    treated a little like one, member or not. Where the law, or your sense of right, sees that as using the group, do
+    not use this; `FairOutlierEnsemble` weighs detectors instead. Nothing here is legal advice.
 
     Parameters
     ----------
@@ -434,7 +405,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
     flag_rate_ratio : float in (0, 1], optional
         Least ratio of the groups' flag rates, lowest to highest, on unseen rows; solved for directly. Not both.
     confidence : float in [0.5, 1), optional
-        Ask that ``bias_reduction`` is reached with this confidence.
+        Confidence with which ``bias_reduction`` must be reached.
     contamination : float in (0, 0.5] or int, default=0.1
         Share of the training rows that is flagged, or how many of them.
     classifier : scikit-learn classifier, optional
@@ -446,59 +417,45 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
     groups : Groups, optional
         Which groups are compared, as in `FairOutlierEnsemble`; ``min_size`` is 5 at least.
     random_state : int, RandomState or None, default=None
-        Seed of the folds, and of open random states in the classifier.
+        Seed of the folds, and of unset random states in the classifier.
     n_jobs : int or None, default=None
         Classifiers that are fitted side by side; 16 are fitted in all.
 
     Attributes
     ----------
-    lambda_ : dict of str to float
-        What is taken off for resembling each group; where each row is in one group, the sum is 0. All 0: the score was
-        left as it is.
-    bias_reduction_ : float
-        The share of the score's bias that is gone, as estimated on unseen rows; NaN without a detectable gap.
-    bias_reduction_interval_ : tuple of float
-        Its 95 % interval; NaN without a gap and where flag rates were asked for.
-    flag_rate_ratio_ : float
-        Ratio of flag rates on unseen rows, as counted in each fold by what was learnt without it.
-    flag_rate_ratio_interval_ : tuple of float
-        Its 95 % interval.
+    lambda_, group_known_ : dict of str to float
+        As in `FairOutlierEnsemble`. All of ``lambda_`` is 0 if the score is unchanged; where ``group_known_`` is 0,
+        nothing can be repaired.
+    bias_reduction_, flag_rate_ratio_ : float
+        As estimated on held-out rows; the first is NaN without a detectable gap.
+    bias_reduction_interval_, flag_rate_ratio_interval_ : tuple of float
+        Their 95 % intervals; the first is NaN without a gap and where flag rates were asked for.
     flag_rates_ : array of shape (G, 2)
-        Share of each group that the score flags before and after, counted on rows that nothing has seen.
+        Share of each group that the score flags before and after, counted on held-out rows.
     flag_price_ : dict of str to float
-        On the training rows: ``mean_score_before`` and ``mean_score``, the mean of the given score among the flagged;
-        ``list_kept``, the share of the flagged that stay flagged; and, for a request of flag rates, the other optimum:
-        ``most_list_kept`` is what a rule of that ratio can keep at most, and ``mean_score_most_kept`` what it flags
-        then, which is more ordinary rows.
+        As in `FairOutlierEnsemble`, for the given score and on the training rows.
     request_met_ : bool
-        Whether what is stated supports the request: at most 0.05 of it is missing, on average. Never with a score that
+        Whether the estimates support the request: at most 0.05 of it is missing, on average. Never with a score that
         shares less than half of its variance with the given one (correlation below 0.71), or, for flag rates, where
         the flagged stand out by less than half of what they did: such a score is even because it says little.
     outcome_ : Outcome
-        What came of it, as in `evenout.FairOutlierEnsemble`.
+        The result of the request, as in `FairOutlierEnsemble`.
     gap_detected_ : bool
         False if the gap, in means or in flag rates as was asked, is within sampling noise; nothing is changed then.
-    group_known_ : dict of str to float
-        Share of the variance of each group's indicator that X and the score predict on unseen rows: 0 if they say
-        nothing of the group, in which case nothing can be repaired, and 1 if they tell it for sure.
     path_ : TradeoffPath
         Every trade-off between closeness and equal means; the columns are the resemblances. None without two groups.
     alpha_ : float
         The place on the path; NaN where flag rates were asked for.
     scores_ : array of shape (n,)
-        The repaired training scores, each by a classifier that has not seen the row.
+        The repaired training scores, each by a classifier that was fitted without the row.
     threshold_ : float
         Rows that score above are flagged.
     score_name_ : str or None
         Name of the score, where it was a column of a frame.
-    group_names_ : tuple of str
-        The groups that are compared.
-    group_counts_ : array of int
-        Rows that each of them has, or is expected to have.
-    left_out_groups_ : dict of str to int
-        Groups too small to be measured, and their rows.
+    group_names_, group_counts_, left_out_groups_
+        The groups that are compared, the number of rows that each has, or is expected to have, and the groups too small
+        to be measured, with their rows.
     n_features_in_ : int
-        Columns of X.
     feature_names_in_ : array of str
         Only where X had string column names.
 
@@ -508,7 +465,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
     score them by one fitted elsewhere, or by cross-validation.
 
     `fit_transform` returns ``scores_``, as scikit-learn's `TargetEncoder` does: `transform` would score the training
-    rows by a classifier that remembers their groups.
+    rows by a classifier that was fitted on their groups.
 
     Examples
     --------
@@ -525,7 +482,7 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
     (4000,)
     """
 
-    # What scores and rows are is no metadata.
+    # Scores are data, not metadata.
     __metadata_request__fit = {"scores": UNUSED}  # noqa: RUF012
     __metadata_request__transform = {"scores": UNUSED}  # noqa: RUF012
     __metadata_request__predict = {"scores": UNUSED}  # noqa: RUF012
@@ -574,22 +531,12 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         X : array or frame of shape (n, d)
             Features without the protected attribute, as they are known of new rows.
         sensitive_features : array, series or frame of shape (n,) or (n, c)
-            The group of each row; several columns make intersectional groups. Or its
-            `evenout.GroupProbabilities`. Required.
-        given : array, series or frame of shape (n,) or (n, c), optional
-            What may justify a difference: rows are compared with others alike in these columns alone.
-        labels : array of shape (n,), optional
-            1 for a known outlier, 0 for a known inlier, missing where nobody knows; for ``fairness``.
-        label_propensity : float, or array of shape (n,), optional
-            The chance with which each row was looked at, where some are labelled. Without it nothing is said about
-            rows that nobody looked at.
-        clusters : array of shape (n,), optional
-            Rows with the same value belong together, such as several rows of one person.
-        sample_weight : array of shape (n,), optional
-            How much each row counts, as in a survey; the scale does not matter.
+            The group of each row; several columns make intersectional groups. Or its `evenout.GroupProbabilities`.
+            Required.
+        given, labels, label_propensity, clusters, sample_weight
+            See `FairOutlierEnsemble.fit`; ``labels`` are for ``fairness``.
         """
-        settings = self._settings()
-        t = read_numbers(scores, "scores")
+        settings, t = self._settings(), read_numbers(scores, "scores")
         settings = replace(settings, seed=as_seed(self.random_state))
         beside = {"sensitive_features": sensitive_features, "clusters": clusters, "sample_weight": sample_weight}
         beside |= {"given": given, "labels": labels, "label_propensity": label_propensity}
@@ -607,8 +554,8 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
             path = TradeoffPath(cross.sums(t, sample), settings.fairness, noise_aware=True)
             prices, flags = settle_repair(settings, path, cross, t, sample)
             model, known, repaired = cross.model, cross.known, prices.apply(t, cross.own)
-            kept, ratio = list_kept(t, repaired, self.contamination), None if flags is None else flags.ratio
-            prices.choice.announced(kept, asked=settings.asked, ratio=ratio)
+            kept = list_kept(t, repaired, self.contamination)
+            prices.choice.announced(kept, asked=settings.asked, ratio=flags.ratio)
             if prices.own.any():
                 warn_proxy(known)
         # Nothing is stored before everything has succeeded: a failed refit leaves the model as it was.
@@ -662,10 +609,15 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         *,
         known: Any = None,
     ) -> InvestigationPlan:
-        """Whom to look into next by the repaired scores of these rows; see `FairOutlierEnsemble.plan`."""
-        repaired = on_index(self.transform(scores, X), X)
-        beside = {"sensitive_features": sensitive_features, "random_state": random_state, "known": known}
-        plan = InvestigationPlan.of(repaired, budget=budget, explore=explore, **beside)
+        """Plan which rows to investigate next, by their repaired scores; see `InvestigationPlan.of`."""
+        plan = InvestigationPlan.of(
+            on_index(self.transform(scores, X), X),
+            budget=budget,
+            explore=explore,
+            sensitive_features=sensitive_features,
+            random_state=random_state,
+            known=known,
+        )
         return replace(plan, promised=self.flag_rate_ratio)
 
     def fit_transform(self, scores: Any, X: Any, **beside: Any) -> FloatArray:
@@ -689,24 +641,21 @@ class BlindRepair(TakesSettings, TransformerMixin, BaseEstimator):
         rest: dict[str, Any] = {"correction": "resemblance", "classifier": self.classifier, "groups": rules}
         return Settings({NOTIONS[self.fairness]: 1.0}, **asked, **rest, n_threads=effective_n_jobs(self.n_jobs))
 
-    def _take(self, found: Repaired, X: Any) -> Self:
-        """What a fit, new or saved, has learnt; without two groups to compare, nothing."""
+    def _take(self, result: Repaired, X: Any) -> Self:
+        """Set the learned attributes from a fit, new or saved."""
         validate_data(self, X, skip_check_array=True)
-        choice, path, names = found.prices.choice, found.path, found.names
-        self._result, self.path_ = found, path
-        self.scores_, self.threshold_, self.score_name_ = found.scores, found.threshold, found.score_name
-        self.group_counts_ = found.counts
-        self.group_known_ = dict(zip(names, found.known.tolist(), strict=True))
-        self.group_names_, self.left_out_groups_ = names, found.left_out
-        self.lambda_ = dict(zip(names, found.prices.own.tolist(), strict=True))
-        by_flags = self.flag_rate_ratio is not None
-        gap = path is not None and (
-            choice.found_gap(changed=bool(found.prices.own.any())) if by_flags else path.gap_detected
-        )
+        self._result, prices, path, names = result, result.prices, result.path, result.names
+        self.path_, choice = path, prices.choice
+        self.scores_, self.threshold_, self.score_name_ = result.scores, result.threshold, result.score_name
+        self.group_names_, self.group_counts_, self.left_out_groups_ = names, result.counts, result.left_out
+        self.group_known_ = dict(zip(names, result.known.tolist(), strict=True))
+        self.lambda_ = dict(zip(names, prices.own.tolist(), strict=True))
+        changed, by_flags = bool(prices.own.any()), self.flag_rate_ratio is not None
+        gap = path is not None and (choice.found_gap(changed=changed) if by_flags else path.gap_detected)
         self.gap_detected_, self.request_met_, self.alpha_ = gap, choice.met, choice.alpha
-        self.bias_reduction_ = float("nan") if path is None else found.prices.reduction(path)
+        self.bias_reduction_ = float("nan") if path is None else prices.reduction(path)
         self.bias_reduction_interval_ = choice.interval
-        state = found.flags or FlagState(np.full((len(names), 2), np.nan), RatioEstimate.unknown(), {})
+        state = result.flags or FlagState(np.full((len(names), 2), np.nan), RatioEstimate.unknown(), {})
         self.flag_rates_, self.flag_price_ = state.rates, state.cost
         self.flag_rate_ratio_, self.flag_rate_ratio_interval_ = state.ratio.value, state.ratio.interval
         self.outcome_ = Outcome.of(choice, state.ratio, self.get_params(deep=False), path)

@@ -96,10 +96,10 @@ def test_our_own_small_objects_are_parameters_by_name(tmp_path, monkeypatch):
     """Also as keys of a dict, and inside each other; nobody need be trusted for them."""
     model, path = small(), tmp_path / "m.skops"
     model.fairness = {Knob(7, inner=Knob(size=("a", 0.5))): 2.0, "demographic_parity": 1.0}
-    monkeypatch.setattr(persistence, "_SETTINGS", (*persistence._SETTINGS, "Knob"))
+    monkeypatch.setattr(persistence, "_SETTINGS", persistence._SETTINGS | {"Knob": Knob})
     save_model(model, path)
     (knob, weight), (name, _) = load_model(path).fairness.items()
     assert (knob.size, knob.inner.size, weight, name) == (7, ("a", 0.5), 2.0, "demographic_parity")
-    monkeypatch.setattr(persistence, "_SETTINGS", ())
+    monkeypatch.setattr(persistence, "_SETTINGS", {})
     with pytest.raises(ModelFileError, match="parameters is of no known kind"):
         load_model(path)

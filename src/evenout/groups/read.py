@@ -11,6 +11,7 @@ import numpy as np
 from evenout.core.types import MOST_ROWS, FloatArray, IntArray, Within, require
 from evenout.exceptions import InputError, SmallGroupWarning, warn
 from evenout.groups.rules import Groups
+from evenout.tables.rows import as_pandas
 
 STRICT = Groups(min_size=2, small="error")
 EVERY = Groups(min_size=1, unknown="ignore")  # groups as they come, however small
@@ -221,7 +222,7 @@ def protected_columns(
             f"{name} must hold one value per row (n,), or several (n, columns), "
             f"got {type(sensitive_features).__name__} with {np.ndim(sensitive_features)} dimensions"
         )
-    frame = pd.DataFrame(sensitive_features)
+    frame = pd.DataFrame(as_pandas(sensitive_features))
     if len(frame) != n_rows:
         what = "group" if name == "sensitive_features" else "row"
         raise ValueError(f"{name} has {len(frame)} rows, but X has {n_rows}; give one {what} per row of X")
@@ -360,7 +361,7 @@ class GroupProbabilities:
 
         self.sufficient = sufficient
         self.lazy = hasattr(frame, "dask")
-        self.frame = frame if self.lazy else pd.DataFrame(frame)
+        self.frame = frame if self.lazy else pd.DataFrame(as_pandas(frame))
         self.index, self.names = getattr(frame, "index", None), tuple(map(str, self.frame.columns))
 
     @cached_property

@@ -1,12 +1,12 @@
-"""Whom to look into: inclusion probabilities, and a draw of a fixed number of rows that keeps them exactly.
+"""Choosing rows to investigate: inclusion probabilities, and a draw of a fixed number of rows that keeps them exactly.
 
-Of a budget of B looks, m go by chance and B - m to the highest scores. With ``base`` = 1 for these, 0 for the rest, and
-``places / tied`` for rows that tie for the last places, row i of stratum h has the probability
+Of a budget of B rows, m are drawn by chance and B - m are the highest scores. With ``base`` = 1 for these, 0 for the
+rest, and ``places / tied`` for rows that tie for the last places, row i of stratum h has the probability
 
     pi_i = base_i + (1 - base_i) c_i,        c_i = min(1, k_h (1 + 4 u_i^3) / 2),
 
 where ``u_i`` in (0, 1] is the rank of the score in the rest of the stratum, and ``k_h`` gives the stratum its share of
-the m looks, by its rows. Half of the chance is uniform, which bounds the weights 1 / pi at twice their mean, and half
+the m rows, by its size. Half of the chance is uniform, which bounds the weights 1 / pi at twice their mean, and half
 rises with the score; by ranks, so that no unit matters. The power is a compromise between finding more outliers and
 less variance.
 
@@ -19,24 +19,16 @@ from scipy.stats import rankdata
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
 
-UNIFORM = 0.5  # share of the chance looks that does not depend on the score
+UNIFORM = 0.5  # share of the chance draws that does not depend on the score
 POWER = 3  # of the rank
 
 
 def inclusion_probabilities(
     scores: FloatArray, budget: int, n_chance: int, strata: IntArray
 ) -> tuple[FloatArray, BoolArray]:
-    """The probability of every row to be on the list, and which rows are on it by their score alone.
+    """The probability of every row to be on the list, and which rows are on it by their score alone; shape (n,).
 
-    Parameters
-    ----------
-    scores : array of shape (n,)
-    budget : int
-        At most n.
-    n_chance : int
-        Looks by chance, at most ``budget``.
-    strata : array of shape (n,)
-        Codes 0, 1, ...
+    Of the ``budget``, at most n, ``n_chance`` rows are drawn by chance; ``strata`` (n,) are codes 0, 1, ...
 
     >>> scores = np.array([5.0, 4.0, 1.0, 1.0, 1.0, 1.0])
     >>> inclusion_probabilities(scores, 4, 2, np.zeros(6, dtype=np.intp))[0].tolist()

@@ -1,21 +1,21 @@
-"""What the outcomes of a list say about everybody: outliers missed, recall, false alarms, with intervals and tests.
+"""Estimates for all rows from the outcomes of a list: outliers missed, recall, false alarms, with intervals and tests.
 
-Rows on the list have known probabilities pi, and weights ``w = 1 / pi``. Of D, a group or everybody,
+Rows on the list have known probabilities pi, and weights ``w = 1 / pi``. For a group, or all rows,
 
     missed = sum (w - 1) y        over the rows on the list
 
-is unbiased for the outliers among those not looked into (Horvitz and Thompson). Rows chosen by score have w = 1 and add
-nothing, neither to the estimate nor to its variance. A ratio divides two such sums (Hajek).
+is unbiased for the outliers among rows that were not investigated (Horvitz and Thompson). Rows chosen by score have
+w = 1 and add nothing, neither to the estimate nor to its variance. A ratio divides two such sums (Hajek).
 
 *Intervals.* Outliers found by chance are few, and a sum of few weighted counts is skew. As a sum of weighted Poisson
 counts it lies between two gamma distributions (Fay and Feuer 1997): one with the mean and the variance of the estimate,
 and one with a further find. They give it the largest weight of all; here it has the mean weight of those found and the
-largest in D, which keeps the level where weights differ. The variance of a find is ``w (w - 1)``, since a row that is
-looked into is not missed, times what a sample of fixed size saves (Hajek's approximation of the variance, by stratum,
-over that of independent draws). Without a find the bound is one-sided.
+largest possible, which keeps the level where weights differ. The variance of a find is ``w (w - 1)``, since a row that
+is investigated is not missed, times what a sample of fixed size saves (Hajek's approximation of the variance, by
+stratum, over that of independent draws). Without a find the bound is one-sided.
 
-*Outcomes that are missing* are taken as missing at random among rows chosen alike, by score or by chance, in the same
-group: a second draw with the share that came back as its probability. What they hide is one more count of this kind.
+*Missing outcomes* are taken as missing at random among rows chosen alike, by score or by chance, in the same group: a
+second draw with the share that came back as its probability. What they hide is one more count of this kind.
 
 *Tests between groups* ask whether all groups could have the same rate in the long run, so the outliers that there
 happen to be count as a sample too. With recall r in all groups, ``sum y (1 - r w)`` has mean 0 in each; its variance is
@@ -34,26 +34,16 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 
 ALL = "all"
 _LEAST_SAVED = 0.1  # of the variance of independent draws that a fixed size leaves at least
-_FEW = 5  # looks by chance in a stratum
+_FEW = 5  # chance draws in a stratum
 
 
 @dataclass(frozen=True)
 class ListOutcomes:
-    """The rows on a list, as they came back.
+    """The m rows on a list with their outcomes, and the G groups that they are from.
 
-    Parameters
-    ----------
-    outcome : array of shape (m,)
-        1, 0, or NaN where it is missing.
-    probability : array of shape (m,)
-    group, stratum : array of shape (m,)
-        Codes; strata are those of the draw.
-    smallest : array of shape (G,)
-        The smallest probability among all rows of each group, 0 where chance could not reach some of them.
-    n_rows, n_known, n_known_outliers : array of shape (G,)
-        Rows of each group; those whose outcome was known before, and the outliers among them.
-    n_chance : int
-        ListOutcomes by chance that were planned: the weight of this list among several.
+    ``outcome`` is 1, 0, or NaN where missing; ``stratum`` that of the draw. ``smallest`` is the smallest probability of
+    all rows of a group, 0 if chance could not reach some of them. ``n_known`` are rows whose outcome was known before.
+    ``n_chance``, the planned number of rows drawn by chance, is the weight of this list among several.
     """
 
     outcome: FloatArray
@@ -81,17 +71,10 @@ class ListOutcomes:
 
 @dataclass(frozen=True)
 class Count:
-    """An estimated number of outliers among rows of unknown outcome.
+    """An estimated number of outliers among at most ``most`` rows of unknown outcome.
 
-    Parameters
-    ----------
-    value, variance : float
-    step, step_variance : float
-        What a find of the largest weight would add.
-    n_finds : float
-        Outliers that the estimate rests on; as many of equal weight say as much.
-    most : float
-        Rows among which they are.
+    ``step`` and ``step_variance`` are what a find of the largest weight would add. The estimate says as much as
+    ``n_finds`` finds of equal weight. ``known`` of the outliers have been found since.
     """
 
     value: float
@@ -100,29 +83,31 @@ class Count:
     step_variance: float
     n_finds: float
     most: float
+    known: float = 0.0
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Both ends, or 0 and a one-sided bound where nothing was found."""
-        if not np.isfinite(self.value) or not np.isfinite(self.step):
-            return 0.0, self.most
-        tail = 0.5 * (1.0 - confidence)
-        if not self.n_finds:
-            return 0.0, min(_quantile(1.0 - 2.0 * tail, self.step, self.step_variance), self.most)
-        low = _quantile(tail, self.value, self.variance)
-        share = 1.0 / (self.n_finds + 1.0)  # one more find, as large as those made and the largest are on average
-        mean = self.value + share * (self.value + self.step)
-        high = _quantile(1.0 - tail, mean, self.variance + share * (self.variance + self.step_variance))
-        return min(low, self.most), min(high, self.most)
+        low, high, tail = 0.0, np.inf, 0.5 * (1.0 - confidence)
+        if np.isfinite(self.value) and np.isfinite(self.step):
+            if self.n_finds:
+                low = _quantile(tail, self.value, self.variance)
+                share = 1.0 / (self.n_finds + 1.0)  # one more find, of the mean weight of the finds and the largest
+                mean = self.value + share * (self.value + self.step)
+                high = _quantile(1.0 - tail, mean, self.variance + share * (self.variance + self.step_variance))
+            else:
+                high = _quantile(1.0 - 2.0 * tail, self.step, self.step_variance)
+        most = self.most + self.known
+        return max(min(low, most) - self.known, 0.0), max(min(high, most) - self.known, 0.0)
 
 
 def _quantile(share: float, mean: float, variance: float) -> float:
-    """Of the gamma distribution with this mean and variance."""
+    """A quantile of the gamma distribution with this mean and variance."""
     return float(gamma.ppf(share, mean**2 / variance, scale=variance / mean)) if mean > 0 and variance > 0 else mean
 
 
 @dataclass(frozen=True)
 class Finds:
-    """What one list says of a group, or of everybody: outliers on it, and those that it missed."""
+    """Outliers of a group, or of all rows, that are on a list, and those that it missed."""
 
     n_rows: int
     n_looks: int
@@ -132,30 +117,29 @@ class Finds:
     missed: Count
 
     @classmethod
-    def of(cls, looks: ListOutcomes, groups: BoolArray) -> "Finds":
-        """Of the groups that are marked."""
-        inside = groups[looks.group]
-        y, pi, raised = looks.outcome, looks.probability, looks.responses()
+    def of(cls, outcomes: ListOutcomes, groups: BoolArray) -> "Finds":
+        """For the rows of the groups that are marked, together."""
+        inside = groups[outcomes.group]
+        y, pi, raised = outcomes.outcome, outcomes.probability, outcomes.responses()
         back = ~np.isnan(y)
         hit, chance = inside & (y == 1.0), pi < 1.0
-        known, known_outliers = int(looks.n_known[groups].sum()), int(looks.n_known_outliers[groups].sum())
-        n_rows, n_looks = int(looks.n_rows[groups].sum()), int(inside.sum())
+        known, known_outliers = int(outcomes.n_known[groups].sum()), int(outcomes.n_known_outliers[groups].sum())
+        n_rows, n_looks = int(outcomes.n_rows[groups].sum()), int(inside.sum())
         unlooked, n_pending = n_rows - known - n_looks, int((inside & ~back).sum())
         # What missing outcomes hide: a draw of those that came back.
         r = raised[hit]
         step = float(np.max(raised[inside], initial=1.0)) - 1.0  # NaN where nothing came back
-        fixed = max(
-            1.0 - hit.sum() / max((inside & back).sum(), 1), _LEAST_SAVED
-        )  # so many came back, not a chance of it
+        # How many came back is fixed, not a matter of chance.
+        fixed = max(1.0 - hit.sum() / max((inside & back).sum(), 1), _LEAST_SAVED)
         pending = Count(
             float((r - 1.0).sum()) if np.isfinite(step) else np.nan, fixed * float((r * (r - 1.0)).sum()), step,
             fixed * (step + 1.0) * step, _effective(r - 1.0), n_pending,
         )  # fmt: skip
         w, r = 1.0 / pi[hit & chance], raised[hit & chance]
-        smallest = float(np.min(looks.smallest[groups], initial=1.0))
+        smallest = float(np.min(outcomes.smallest[groups], initial=1.0))
         largest = np.inf if smallest == 0.0 else 1.0 / smallest
         most_raised = float(np.max(raised[inside & chance], initial=1.0)) if (inside & chance).any() else 1.0
-        saved = _saved(looks, hit & chance, raised)
+        saved = _saved(outcomes, hit & chance, raised)
         value = float((r * (w - 1.0)).sum()) if np.isfinite(largest) and np.isfinite(most_raised) else np.nan
         missed = Count(
             value if unlooked else 0.0,
@@ -170,29 +154,29 @@ class Finds:
 
 
 def _effective(weight: FloatArray) -> float:
-    """How many finds of equal weight say as much as these; those that add nothing are 1 at least."""
+    """The number of finds of equal weight that say as much as these; 1 at least if there is any."""
     squares = float(weight @ weight)
     return float(weight.sum()) ** 2 / squares if squares > 0 else float(len(weight) > 0)
 
 
 def _variance(w: FloatArray | float, r: FloatArray | float) -> FloatArray:
-    """What a find of weight w adds to the variance of ``missed``, r - 1 further ones being unseen for it."""
+    """The variance that a find of weight w adds to ``missed``; it stands for r finds, r - 1 with missing outcomes."""
     return np.asarray(r * w * (w - 1.0) + r * (r - 1.0) * (w - 1.0) ** 2)
 
 
-def _saved(looks: ListOutcomes, hit: BoolArray, raised: FloatArray) -> float:
+def _saved(outcomes: ListOutcomes, hit: BoolArray, raised: FloatArray) -> float:
     """Hajek's variance of the sum of weights of the hits, as a share of that of independent draws."""
     if not hit.any():
         return 1.0
-    drawn = (looks.probability < 1.0) & ~np.isnan(looks.outcome)
-    pi, z, stratum = looks.probability[drawn] / raised[drawn], hit[drawn].astype(float), looks.stratum[drawn]
+    drawn = (outcomes.probability < 1.0) & ~np.isnan(outcomes.outcome)
+    pi, z, stratum = outcomes.probability[drawn] / raised[drawn], hit[drawn].astype(float), outcomes.stratum[drawn]
     left = np.bincount(stratum, weights=1.0 - pi)
     centre = np.bincount(stratum, weights=(1.0 - pi) * z / pi) / np.where(left > 0, left, 1.0)
     count = np.bincount(stratum)
-    centre[count < _FEW] = 0.0  # too few looks to tell what a fixed number of them saves
+    centre[count < _FEW] = 0.0  # too few draws to tell what a fixed number of them saves
     size = np.where(count >= _FEW, count / np.maximum(count - 1, 1), 1.0)
     scatter = size[stratum] * (1.0 - pi) / pi**2 * (z - pi * centre[stratum]) ** 2
-    least = (len(z) - z.sum() + 1.0) / (len(z) + 2.0)  # even where every look was a find
+    least = (len(z) - z.sum() + 1.0) / (len(z) + 2.0)  # even if every draw was a find
     return float(np.clip(scatter.sum() / ((1.0 - pi) / pi**2 * z).sum(), 0.5 * least, 1.0))
 
 
@@ -209,15 +193,9 @@ class Row:
 
 
 def estimate_rows(lists: Sequence[ListOutcomes], names: Sequence[str], confidence: float) -> list[Row]:
-    """All measures of all groups, everybody first.
+    """All measures for all rows, then for each group.
 
-    Parameters
-    ----------
-    lists : sequence of ListOutcomes
-        Lists of the same rows; the last is reported, and each knows the outcomes of those before it.
-    names : sequence of str
-        Of the G groups.
-    confidence : float
+    ``lists`` are of the same rows; the last is reported, and each knows the outcomes of those before it.
     """
     n_groups = len(names)
     domains = [(ALL, np.ones(n_groups, dtype=bool))]
@@ -225,13 +203,13 @@ def estimate_rows(lists: Sequence[ListOutcomes], names: Sequence[str], confidenc
     rows: list[Row] = []
     p = group_tests(lists[-1]) if n_groups > 1 else {}
     for name, groups in domains:
-        found = averaged([Finds.of(looks, groups) for looks in lists], [looks.n_chance for looks in lists])
+        found = averaged([Finds.of(outcomes, groups) for outcomes in lists], [outcomes.n_chance for outcomes in lists])
         rows += _rows(name, found, confidence, p if name == ALL else {})
     return rows
 
 
 def averaged(rounds: Sequence[Finds], chance_looks: Sequence[int]) -> Finds:
-    """The last round, with the outliers of all rows averaged over rounds by their planned looks by chance.
+    """The last round, with the outliers of all rows averaged over rounds, weighted by their planned chance draws.
 
     Given the past, each round is unbiased for the outliers of all rows, and the errors of rounds are uncorrelated.
     """
@@ -240,34 +218,19 @@ def averaged(rounds: Sequence[Finds], chance_looks: Sequence[int]) -> Finds:
     if len(rounds) == 1 or not np.isfinite([each.missed.value for each in rounds]).all() or not share.sum():
         return last
     share /= share.sum()
+    weighted = list(zip(share, rounds, strict=True))
     # Outliers that later rounds have found were missed by earlier ones.
-    later = sum(a * (last.confirmed + last.pending.value - r.confirmed - r.pending.value)
-                for a, r in zip(share, rounds, strict=True))  # fmt: skip
-    mean = float(sum(a * each.missed.value for a, each in zip(share, rounds, strict=True)))
-    variance = float(sum(a**2 * each.missed.variance for a, each in zip(share, rounds, strict=True)))
-    steps = [(a * each.missed.step, a**2 * each.missed.step_variance) for a, each in zip(share, rounds, strict=True)]
-    step, step_variance = max(steps)
+    found = last.confirmed + last.pending.value
+    later = float(sum(a * (found - each.confirmed - each.pending.value) for a, each in weighted))
+    mean = float(sum(a * each.missed.value for a, each in weighted))
+    variance = float(sum(a**2 * each.missed.variance for a, each in weighted))
+    step, step_variance = max((a * each.missed.step, a**2 * each.missed.step_variance) for a, each in weighted)
     n_finds = sum(each.missed.n_finds for each in rounds)
-    missed = _Shifted(mean, variance, step, step_variance, n_finds, last.missed.most, float(later))
-    return replace(last, missed=missed)
-
-
-@dataclass(frozen=True)
-class _Shifted(Count):
-    """A count of which ``known`` are no longer unknown."""
-
-    known: float = 0.0
-
-    def interval(self, confidence: float) -> tuple[float, float]:
-        low, high = Count(
-            self.value, self.variance, self.step, self.step_variance, self.n_finds, self.most + self.known
-        ).interval(confidence)
-        return max(low - self.known, 0.0), max(high - self.known, 0.0)
+    return replace(last, missed=Count(mean, variance, step, step_variance, n_finds, last.missed.most, later))
 
 
 def _rows(name: str, found: Finds, confidence: float, p: dict[str, float]) -> list[Row]:
-    known = getattr(found.missed, "known", 0.0)
-    missed, hidden = found.missed.value - known, found.pending.value
+    missed, hidden = found.missed.value - found.missed.known, found.pending.value
     missed_ends, hidden_ends = found.missed.interval(confidence), found.pending.interval(confidence)
     n_looks = found.n_looks + found.n_known
     listed = found.confirmed + hidden  # outliers among those looked into
@@ -304,10 +267,10 @@ def _share(part: float, rest: float, empty: float = float("nan")) -> float:
     return float(np.clip(part / whole, 0.0, 1.0)) if whole > 0 else (empty if whole == 0 else np.nan)
 
 
-def group_tests(looks: ListOutcomes) -> dict[str, float]:
+def group_tests(outcomes: ListOutcomes) -> dict[str, float]:
     """p-values of "the same in all groups", by measure; a measure that cannot be tested is not there."""
-    n_groups = len(looks.n_rows)
-    each = [Finds.of(looks, np.arange(n_groups) == g) for g in range(n_groups)]
+    n_groups = len(outcomes.n_rows)
+    each = [Finds.of(outcomes, np.arange(n_groups) == g) for g in range(n_groups)]
     listed = np.array([found.confirmed + found.pending.value for found in each])
     looked = np.array([found.n_looks + found.n_known for found in each], dtype=float)
     missed = np.array([found.missed.value for found in each])
@@ -315,11 +278,13 @@ def group_tests(looks: ListOutcomes) -> dict[str, float]:
     p = {"precision": _same_share(listed, looked, extra)}
     if np.isfinite(missed).all():
         spread = np.array([found.missed.variance for found in each])
-        rows = looks.n_rows.astype(float)
+        rows = outcomes.n_rows.astype(float)
         inliers = rows - listed - missed
         alarm = float((looked - listed).sum() / max(inliers.sum(), 1.0))
         p["false_alarms"] = _same_share(looked - listed, inliers, extra + alarm**2 * spread)
-        drawn = [1.0 / looks.probability[(looks.group == g) & (looks.probability < 1.0)] for g in range(n_groups)]
+        drawn = [
+            1.0 / outcomes.probability[(outcomes.group == g) & (outcomes.probability < 1.0)] for g in range(n_groups)
+        ]
         typical = np.array([w.mean() if len(w) else 1.0 for w in drawn])
         p["recall"] = _same_recall(listed, missed, typical, extra)
     return {name: value for name, value in p.items() if np.isfinite(value)}

@@ -1,8 +1,8 @@
-"""Learning from lists: outcomes of many rounds as labels, with weights that make them speak for everybody.
+"""Learning from lists: outcomes of many rounds as labels, weighted so that they represent all rows.
 
-Over rounds t of the same rows, with shares ``a_t`` of the looks by chance that were planned, a row that was drawn in
-round s with probability pi counts ``a_s / pi + sum of a_t, t > s``: the average of what each round, given the past,
-says of all rows. How far such weights are used is decided where labels are learnt (`evenout.core.stacking`).
+Over rounds t of the same rows, with shares ``a_t`` of all planned chance draws, a row that was drawn in round s with
+probability pi counts ``a_s / pi + sum of a_t, t > s``: the average over rounds of what each one, given the past, says
+about all rows. How far such weights are used is decided where labels are learnt (`evenout.core.stacking`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,19 +22,11 @@ _FOLDS = 5
 
 @dataclass(frozen=True)
 class Lesson:
-    """What has been learnt of the rows of one table, over one round or several.
+    """Outcomes for the n rows of one table, over one round or several.
 
-    Parameters
-    ----------
-    X : array or frame of shape (n, d)
-    sensitive : object, or None
-        Their groups, as they were given.
-    labels : array of shape (n,)
-        1, 0, or NaN where nobody has looked.
-    weight : array of shape (n,)
-        How many rows each labelled one stands for, times ``looks``.
-    looks : int
-        Looks by chance, over all rounds.
+    ``sensitive`` are their groups as they were given, or None. ``labels`` are 1, 0, or NaN for rows that nobody has
+    investigated. ``weight`` is the number of rows that a labelled one stands for, times ``looks``, the number of rows
+    drawn by chance over all rounds.
     """
 
     X: Any
@@ -45,7 +37,7 @@ class Lesson:
 
     @classmethod
     def of(cls, plan: InvestigationPlan, outcomes: Any, sensitive: Any) -> "Lesson":
-        """Of one round, with what was known before it."""
+        """The outcomes of one round, and those known before it."""
         if plan.source is None:
             raise InputError("this plan has no rows to learn from; make it by the plan method of the model")
         X, given = plan.source
@@ -56,7 +48,7 @@ class Lesson:
         return cls(X, given if sensitive is None else sensitive, labels, weight, looks)
 
     def then(self, later: "Lesson") -> "Lesson":
-        """Both rounds, of the same rows."""
+        """Join this round with a later one of the same rows."""
         labels = np.where(np.isnan(later.labels), self.labels, later.labels)
         new = np.isnan(self.labels) & ~np.isnan(labels)
         weight = np.where(new, later.weight, np.where(np.isnan(labels), 0.0, self.weight + later.looks))
@@ -65,26 +57,18 @@ class Lesson:
 
     def same_rows(self, X: Any) -> bool:
         """Whether X is this table."""
-        if X is self.X:
-            return True
-        return (
-            type(X) is type(self.X) and np.shape(X) == np.shape(self.X) and bool(np.all(_values(X) == _values(self.X)))
-        )
+        alike = type(X) is type(self.X) and np.shape(X) == np.shape(self.X)
+        return X is self.X or (alike and bool(np.all(_values(X) == _values(self.X))))
 
 
 def _values(X: Any) -> Any:
     return X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
 
 
-def known_outcomes(lessons: Sequence[Lesson], X: Any) -> FloatArray | None:
-    """Outcomes of these rows that earlier rounds have brought; None if there are none."""
-    return next((lesson.labels for lesson in lessons if lesson.same_rows(X)), None)
-
-
 def add_rounds(
     lessons: Sequence[Lesson], plans: InvestigationPlan | Iterable[InvestigationPlan], outcomes: Any, sensitive: Any
 ) -> list[Lesson]:
-    """All lessons after one plan or several."""
+    """Add the outcomes of one plan or several; rounds of the same rows are joined."""
     if isinstance(plans, InvestigationPlan):
         plans, outcomes = [plans], [outcomes]
     plans, outcomes = [*plans], [*outcomes]
@@ -93,11 +77,11 @@ def add_rounds(
     merged = [*lessons]
     for plan, given in zip(plans, outcomes, strict=True):
         latest = Lesson.of(plan, given, sensitive)
-        place = next((i for i, lesson in enumerate(merged) if lesson.same_rows(latest.X)), None)
-        if place is None:
+        same = next((i for i, lesson in enumerate(merged) if lesson.same_rows(latest.X)), None)
+        if same is None:
             merged.append(latest)
         else:
-            merged[place] = merged[place].then(latest)
+            merged[same] = merged[same].then(latest)
     return merged
 
 
@@ -107,16 +91,16 @@ def training_table(model: Any, lessons: Sequence[Lesson]) -> dict[str, Any]:
 
     labels, propensity = _labels(lessons)
     X, groups = [lesson.X for lesson in lessons], [_groups(model, lesson) for lesson in lessons]
-    told = {"labels": labels, "label_propensity": propensity}
+    known = {"labels": labels, "label_propensity": propensity}
     if len(lessons) == 1:
-        return {"X": X[0], "sensitive_features": groups[0], **told}
+        return {"X": X[0], "sensitive_features": groups[0], **known}
     together = pd.concat(X, ignore_index=True) if all(hasattr(each, "iloc") for each in X) else np.concatenate(X)
     columns = pd.concat([pd.DataFrame(_values(each)) for each in groups], ignore_index=True)
-    return {"X": together, "sensitive_features": columns, **told}
+    return {"X": together, "sensitive_features": columns, **known}
 
 
 def _labels(lessons: Sequence[Lesson]) -> tuple[FloatArray, FloatArray | None]:
-    """Labels of all rows, and chances by which labelled ones count; None where a list was drawn without chance."""
+    """Labels of all rows, and the propensities that weight them; None if a list was drawn without chance."""
     labels = np.concatenate([lesson.labels for lesson in lessons])
     weight = np.concatenate([lesson.weight / max(lesson.looks, 1) for lesson in lessons])
     known = ~np.isnan(labels)
@@ -139,10 +123,10 @@ def _groups(model: Any, lesson: Lesson) -> Any:
 
 @dataclass(frozen=True)
 class Trial:
-    """What the latest outcomes say of learning from them: AUC among them of the score as it is, and as it would be.
+    """AUC of the score on the latest outcomes, before and after learning from them.
 
-    The score as it is has not seen them. What would be learnt is judged by folds: each fifth of them is scored by what
-    the earlier rounds and the other fifths teach.
+    The score before has not used them. The one after is cross-fitted: each fifth of them is scored by what the earlier
+    rounds and the other fifths teach.
     """
 
     before: float
@@ -156,7 +140,7 @@ class Trial:
 
     @classmethod
     def of(cls, model: Any, lessons: Sequence[Lesson], earlier: Sequence[Lesson]) -> "Trial | None":
-        """None where too few outcomes came back to say anything."""
+        """Compare both scores; None if too few outcomes came back."""
         labels, propensity = _labels(lessons)
         old = np.full(len(labels), np.nan)
         seen = [each.labels for each in earlier]

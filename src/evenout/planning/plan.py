@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 _RULES = {"budget": integer(1), "explore": number(0, 1)}
 COLUMNS = ("row", "id", "chosen by", "probability", "score", "rank", "stratum", "known")  # of a file
-_SHOWN = 8  # groups that are printed
+_SHOWN = 8  # printed groups
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InvestigationPlan:
-    """Rows to look into: the highest scores, and a probability sample of the rest.
+    """Rows to investigate: the highest scores, and a probability sample of the rest.
 
     Made by `FairOutlierEnsemble.plan`, `BlindRepair.plan`, or `InvestigationPlan.of` for any score.
 
@@ -44,10 +45,8 @@ class InvestigationPlan:
         Positions of the rows on the list, the highest score first.
     by_score : array of shape (n,)
         Rows that are on the list for their score alone.
-    strata : array of shape (n,)
-        Codes of the groups that each get their share of the looks by chance.
-    strata_names : tuple of str
-        Their names; empty if no group was given.
+    strata, strata_names : array of shape (n,), and tuple of str
+        Codes of the groups that share the rows drawn by chance, and their names; empty if no group was given.
     index : pandas.Index
         Of X, or 0, 1, ...
     known : array of shape (n,)
@@ -55,7 +54,7 @@ class InvestigationPlan:
     promised : float, optional
         The ratio of flag rates that the model was asked for.
     notes : tuple of str
-        What there is to say about this plan.
+        Remarks on this plan.
 
     Examples
     --------
@@ -100,31 +99,33 @@ class InvestigationPlan:
         Parameters
         ----------
         scores : array or series of shape (n,)
-        budget : int
-            How many rows can be looked into. More than there are rows: all of them.
-        explore : float in [0, 1]
-            Share of the looks that goes by chance, to the nearest row. 0 is the plain list of the highest scores; what
-            it misses cannot be known.
+        budget : int, default=200
+            How many rows can be investigated. More than there are rows: all of them.
+        explore : float in [0, 1], default=0.1
+            Share of the budget that is drawn by chance, with known probabilities; outcomes then tell how many outliers
+            were missed, and in which group. 0 is the plain list of the highest scores; what it misses cannot be known.
         sensitive_features : array, series or frame of shape (n,) or (n, c), optional
-            Groups: each gets its share of the looks by chance, by its rows.
+            Groups: each gets its share of the rows drawn by chance, by its rows.
         random_state : int, RandomState or None
         known : array or series, optional
-            Outcomes of rows that have been looked into before, 1 or 0, missing for all others; a series may hold some
-            of the rows. They are not looked into again.
+            Outcomes of rows that were investigated before, 1 or 0, missing for all others; a series may hold some of
+            the rows. They are not investigated again.
         """
         import pandas as pd
 
         check_parameters({"budget": budget, "explore": explore}, _RULES)
-        _refuse_missing(scores)
+        missing = np.asarray(pd.isna(scores))
+        if missing.ndim == 1 and missing.any():
+            raise InputError(
+                "{@scores} is missing in {n} of {n_rows} rows (first: {#row}); leave these rows out, or look into them "
+                "beside the plan",
+                n=int(missing.sum()), n_rows=len(missing), row=int(missing.argmax()),
+            )  # fmt: skip
         values = read_numbers(scores, "scores")
         index = scores.index if isinstance(scores, pd.Series) else pd.RangeIndex(len(values))
         _refuse_repeated(index)
         before = np.full(len(values), np.nan) if known is None else _read_outcomes(known, index, "known")
-        strata = np.zeros(len(values), dtype=np.intp)
-        names: tuple[str, ...] = ()
-        if sensitive_features is not None:
-            groups = label_rows(sensitive_features, len(values), rows=SimpleNamespace(index=index))
-            strata, names = groups.codes, groups.labels
+        strata, names = _strata(sensitive_features, index)
         free = np.flatnonzero(np.isnan(before))
         if not len(free):
             raise InputError("{@known} has the outcome of every row; there is nobody left to look into")
@@ -174,18 +175,10 @@ class InvestigationPlan:
         return min(rates) / max(rates) if len(rates) > 1 and max(rates) > 0 else float("nan")
 
     def to_frame(self, reasons: int = 0) -> "pd.DataFrame":
-        """The rows on the list, the highest score first, indexed as X.
+        """The rows on the list, the highest score first, with the index of X.
 
-        Parameters
-        ----------
-        reasons : int
-            Add so many reasons in words, where the plan is that of a `FairOutlierEnsemble`.
-
-        Returns
-        -------
-        DataFrame
-            ``id``; ``chosen by``, "score" or "chance"; ``probability`` to be on the list; ``score``; ``rank`` of it, 1
-            being the highest; ``reason_1``, ...
+        Columns: ``id``; ``chosen by``, "score" or "chance"; ``probability`` of being listed; ``score``; ``rank``, 1 is
+        the highest; and, if the plan is that of a `FairOutlierEnsemble`, so many ``reasons``: ``reason_1``, ...
         """
         import pandas as pd
 
@@ -196,7 +189,7 @@ class InvestigationPlan:
                 "chosen by": np.where(self.by_score[rows], "score", "chance").astype(object),
                 "probability": self.propensity[rows],
                 "score": self.scores[rows],
-                "rank": self._ranks()[rows],
+                "rank": rankdata(-self.scores, method="min").astype(np.int64)[rows],
             },
             index=self.index[rows],
         )
@@ -204,23 +197,12 @@ class InvestigationPlan:
             if self.reasons is None:
                 raise InputError("reasons need the plan of a FairOutlierEnsemble; {reasons=0} leaves them out")
             texts = self.reasons(rows, reasons)
-            for place in range(reasons):
-                frame[f"reason_{place + 1}"] = [text[place] if place < len(text) else "" for text in texts]
+            for i in range(reasons):
+                frame[f"reason_{i + 1}"] = [text[i] if i < len(text) else "" for text in texts]
         return frame
 
-    def _ranks(self) -> IntArray:
-        """1 for the highest score; ties share the best rank."""
-        ordered = np.sort(-self.scores)
-        return np.searchsorted(ordered, -self.scores, side="left") + 1
-
     def labels(self, outcomes: Any) -> "pd.Series":
-        """Outcomes of every row of X, 1 or 0, NaN where nobody has looked: ``labels`` of a fit.
-
-        Parameters
-        ----------
-        outcomes : series
-            On the index of `to_frame`; see `estimate`.
-        """
+        """Outcomes of every row of X, 1 or 0, NaN where unknown, for the ``labels`` of a fit; see `estimate`."""
         import pandas as pd
 
         return pd.Series(self._outcomes(outcomes)[0], index=self.index, name="label")
@@ -241,7 +223,7 @@ class InvestigationPlan:
         earlier: Iterable[tuple["InvestigationPlan", Any]] = (),
         confidence: float = 0.95,
     ) -> "PlanEstimate":
-        """What the list found and missed, for everybody and by group, with intervals from the draw itself.
+        """Estimate what the list found and missed, for all rows and by group, with intervals from the draw itself.
 
         Parameters
         ----------
@@ -252,46 +234,41 @@ class InvestigationPlan:
             Groups of every row of X; by default those of the plan.
         earlier : iterable of (plan, outcomes)
             Earlier plans of the same rows, if the outcomes of each were ``known`` to the next. Then the number of
-            outliers is averaged over rounds, by the looks by chance that each had planned.
+            outliers is averaged over rounds, weighted by the planned number of rows drawn by chance.
         confidence : float
             Of the intervals.
-
-        Returns
-        -------
-        PlanEstimate
         """
         check_parameters({"confidence": confidence}, {"confidence": number(0.5, 0.999)})
         codes, names = self.strata, self.strata_names
         if sensitive_features is not None:
-            groups = label_rows(sensitive_features, len(self.scores), rows=SimpleNamespace(index=self.index))
-            codes, names = groups.codes, groups.labels
+            codes, names = _strata(sensitive_features, self.index)
         rounds = [*earlier, (self, outcomes)]
         for plan, _ in rounds[:-1]:
             if len(plan.scores) != len(self.scores) or not plan.index.equals(self.index):
                 raise InputError("{@earlier} has a plan of other rows; rounds are averaged over the same rows alone")
-        lists, unused = [], 0
-        for plan, given in rounds:
-            values, unused = plan._outcomes(given)
-            lists.append(plan._looks(values, codes, max(len(names), 1)))
+        read = [(plan, *plan._outcomes(given)) for plan, given in rounds]
+        lists = [plan._list_outcomes(values, codes, max(len(names), 1)) for plan, values, _ in read]
         if np.isnan(lists[-1].outcome).all():
             raise InputError("{@outcomes} has no outcome of a row on the list; fill in what came back")
         rows = estimate_rows(lists, names or (ALL,), confidence)
-        return PlanEstimate(tuple(rows), tuple(self._estimate_notes(lists[-1], names, unused)), confidence)
+        notes = self._estimate_notes(lists[-1], names, read[-1][2])
+        return PlanEstimate(tuple(rows), tuple(notes), confidence)
 
-    def _looks(self, values: FloatArray, codes: IntArray, n_groups: int) -> ListOutcomes:
-        new, listed = np.isnan(self.known), self.chosen
-        smallest = np.ones(n_groups)
+    def _list_outcomes(self, values: FloatArray, codes: IntArray, n_groups: int) -> ListOutcomes:
+        """The rows on the list, with the outcomes of all rows and the codes of their groups."""
+        listed, smallest = self.chosen, np.ones(n_groups)
         np.minimum.at(smallest, codes, self.propensity)
-        before = np.bincount(codes[~new], minlength=n_groups)
-        outliers = np.bincount(codes[self.known == 1.0], minlength=n_groups)
+        rows, known, outliers = (
+            np.bincount(codes[of], minlength=n_groups) for of in (slice(None), ~np.isnan(self.known), self.known == 1.0)
+        )
         return ListOutcomes(
             values[listed], self.propensity[listed], codes[listed], self.strata[listed], smallest,
-            np.bincount(codes, minlength=n_groups), before, outliers, int((~self.by_score[listed]).sum()),
+            rows, known, outliers, int((~self.by_score[listed]).sum()),
         )  # fmt: skip
 
-    def _estimate_notes(self, looks: ListOutcomes, names: Sequence[str], unused: int) -> list[str]:
-        notes = []
-        missing, chance = np.isnan(looks.outcome), looks.probability < 1.0
+    def _estimate_notes(self, outcomes: ListOutcomes, names: Sequence[str], unused: int) -> list[str]:
+        """Remarks on missing, unused and one-sided outcomes."""
+        notes, missing, chance = [], np.isnan(outcomes.outcome), outcomes.probability < 1.0
         if missing.any():
             notes.append(
                 f"{missing.sum():,} of {len(missing):,} outcomes are missing ({(missing & chance).sum():,} by chance); "
@@ -299,26 +276,21 @@ class InvestigationPlan:
             )
         if unused:
             notes.append(f"{unused:,} outcomes are of rows that are not on the list, and are not used.")
-        if (looks.smallest == 0).any():
+        if (outcomes.smallest == 0).any():
             notes.append("No row had a chance beyond its score: what was missed cannot be estimated, only bounded.")
             return notes
-        hit = chance & (looks.outcome == 1.0)
-        none = [name for g, name in enumerate(names) if not (hit & (looks.group == g)).any()]
+        hit = chance & (outcomes.outcome == 1.0)
+        none = [name for g, name in enumerate(names) if not (hit & (outcomes.group == g)).any()]
         if none or not hit.any():
-            where = (
-                "" if not hit.any() else " in " + ", ".join(map(repr, none[:5])) + (", ..." if len(none) > 5 else "")
-            )
+            named = ", ".join([*map(repr, none[:5]), *(["..."] if len(none) > 5 else [])])
+            where = f" in {named}" if hit.any() else ""
             notes.append(f"No outlier was found by chance{where}: there the bound on what was missed is one-sided.")
         return notes
 
     def save(self, path: Any, beside: "pd.DataFrame | None" = None) -> None:
         """Write a CSV file with all that `estimate` needs: the list first, then the probabilities of all other rows.
 
-        Parameters
-        ----------
-        path : path
-        beside : DataFrame of n rows, optional
-            Columns to keep beside, such as groups.
+        ``beside``, a frame of n rows, has more columns for the file, such as groups.
         """
         import pandas as pd
 
@@ -326,20 +298,19 @@ class InvestigationPlan:
         chosen_by[self.chosen] = np.where(self.by_score[self.chosen], "score", "chance")
         chosen_by[~np.isnan(self.known)] = "known"
         names = np.array(self.strata_names or ("",), dtype=object)
+        rank = rankdata(-self.scores, method="min").astype(np.int64)
         columns = (
-            np.arange(1, len(self.scores) + 1), np.asarray(self.index), chosen_by, self.propensity, self.scores,
-            self._ranks(), names[self.strata], self.known,
+            np.arange(1, len(self.scores) + 1), np.asarray(self.index), chosen_by, self.propensity, self.scores, rank,
+            names[self.strata], self.known,
         )  # fmt: skip
+        empty = {"stratum": not self.strata_names, "known": np.isnan(self.known).all()}
         frame = pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
-        if not self.strata_names:
-            frame = frame.drop(columns="stratum")
-        if np.isnan(self.known).all():
-            frame = frame.drop(columns="known")
+        frame = frame.drop(columns=[name for name, left_out in empty.items() if left_out])
         if beside is not None:
             frame = pd.concat([frame, beside.reset_index(drop=True)], axis=1)
         others = np.setdiff1d(np.arange(len(frame)), self.chosen)
-        with atomic_file(Path(path)) as place:
-            write_table(frame.iloc[np.concatenate([self.chosen, others])], place)
+        with atomic_file(Path(path)) as file:
+            write_table(frame.iloc[np.concatenate([self.chosen, others])], file)
 
     @classmethod
     def load(cls, path: Any) -> "tuple[InvestigationPlan, pd.DataFrame]":
@@ -368,11 +339,7 @@ class InvestigationPlan:
             raise InputError(
                 "{path} has been changed in 'chosen by', 'probability', 'score' or 'known'; use it as it was", path=path
             )
-        strata = np.zeros(len(table), dtype=np.intp)
-        names: tuple[str, ...] = ()
-        if "stratum" in table:
-            groups = label_rows(table["stratum"].to_numpy(dtype=object), len(table))
-            strata, names = groups.codes, groups.labels
+        strata, names = _strata(table["stratum"].to_numpy(dtype=object) if "stratum" in table else None, table.index)
         order = chosen[np.argsort(-scores[chosen], kind="stable")]
         return cls(propensity, scores, order, by == "score", strata, names, table.index, known), table
 
@@ -390,12 +357,8 @@ class InvestigationPlan:
             ratio = self.look_rate_ratio
             lines.append(f"looked into: {shown}{more}; lowest over highest {ratio:.2f}")
             if self.promised is not None:
-                kept = (
-                    "this list keeps it"
-                    if ratio >= self.promised
-                    else f"this list is {self.promised - ratio:.2f} short"
-                )
-                lines.append(f"the model was asked for {self.promised:.2f}: {kept}")
+                kept = "keeps it" if ratio >= self.promised else f"is {self.promised - ratio:.2f} short"
+                lines.append(f"the model was asked for {self.promised:.2f}: this list {kept}")
         return [*lines, *self.notes]
 
     def __repr__(self) -> str:
@@ -407,14 +370,14 @@ class InvestigationPlan:
 
 @dataclass(frozen=True, repr=False)
 class PlanEstimate:
-    """What a list found and missed.
+    """Estimates of what a list found and missed.
 
-    Measures: ``precision``, the share of outliers among those looked into; ``recall``, the share of outliers that were
-    looked into; ``missed``, how many were not; ``false_alarms``, the share of inliers that were looked into. With
-    outcomes that were known before the plan, all of them are of everything looked into so far. ``missed`` is unbiased
-    over draws, so a single value may lie outside what is possible, and outside its interval: below 0 where rounds are
-    averaged, or above the rows left where nearly all were looked into. ``p`` tests by the last list that a measure is
-    the same in all groups, and stands in the row of group "all".
+    Measures: ``precision``, the share of outliers among investigated rows; ``recall``, the share of outliers that were
+    investigated; ``missed``, how many were not; ``false_alarms``, the share of inliers that were investigated. With
+    outcomes that were known before the plan, all of them are about everything investigated so far. ``missed`` is
+    unbiased over draws, so a single value may be impossible, and outside its interval: below 0 if rounds are averaged,
+    or above the number of rows left if nearly all were investigated. ``p`` tests by the last list that a measure is the
+    same in all groups; it is in the row of group "all".
     """
 
     rows: tuple[Row, ...]
@@ -440,12 +403,8 @@ class PlanEstimate:
         cells = [[group, *(_cell(self.get(measure, group)) for measure in measures)] for group in groups[: _SHOWN + 1]]
         p = [self.get(measure).p for measure in measures]
         if not np.isnan(p).all():
-            cells.append(
-                [
-                    "p, all alike",
-                    *("" if np.isnan(value) else "< 0.001" if value < 0.001 else f"{value:.3f}" for value in p),
-                ]
-            )
+            shown = ("" if np.isnan(value) else "< 0.001" if value < 0.001 else f"{value:.3f}" for value in p)
+            cells.append(["p, all alike", *shown])
         return ["", *measures], cells
 
     def __repr__(self) -> str:
@@ -462,10 +421,10 @@ class PlanEstimate:
 
 def reasons_by(model: Any, X: Any, sensitive_features: Any, rows: IntArray, n_reasons: int) -> list[list[str]]:
     """Reasons in words for some rows of X, by a fitted ensemble."""
-    few = X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
+    some = X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
     groups = None if sensitive_features is None else np.asarray(sensitive_features, dtype=object)[rows]
-    told = model.explain(few, n_reasons, sensitive_features=groups)
-    return [told.texts(row)[: told.n_given(row)] or [told.summary(row)] for row in range(len(rows))]
+    reasons = model.explain(some, n_reasons, sensitive_features=groups)
+    return [reasons.texts(row)[: reasons.n_given(row)] or [reasons.summary(row)] for row in range(len(rows))]
 
 
 def _cell(row: Row) -> str:
@@ -479,16 +438,12 @@ def _cell(row: Row) -> str:
     return f"{'unknown' if np.isnan(row.value) else value} ({low} to {high})"
 
 
-def _refuse_missing(scores: Any) -> None:
-    import pandas as pd
-
-    missing = np.asarray(pd.isna(scores))
-    if missing.ndim == 1 and missing.any():
-        raise InputError(
-            "{@scores} is missing in {n} of {n_rows} rows (first: {#row}); leave these rows out, or look into them "
-            "beside the plan",
-            n=int(missing.sum()), n_rows=len(missing), row=int(missing.argmax()),
-        )  # fmt: skip
+def _strata(sensitive_features: Any, index: "pd.Index") -> tuple[IntArray, tuple[str, ...]]:
+    """Codes and names of the groups that share the rows drawn by chance; a single one without a name if None."""
+    if sensitive_features is None:
+        return np.zeros(len(index), dtype=np.intp), ()
+    groups = label_rows(sensitive_features, len(index), rows=SimpleNamespace(index=index))
+    return groups.codes, groups.labels
 
 
 def _refuse_repeated(index: "pd.Index") -> None:
@@ -531,6 +486,6 @@ def _read_outcomes(outcomes: Any, index: "pd.Index", name: str) -> FloatArray:
             "{$name} is {found!r} in row {label!r}; outcomes are 1 for an outlier, 0 for none, or missing",
             name=name, found=given[at], label=outcomes.index[at],
         )  # fmt: skip
-    told = np.full(len(index), np.nan)
-    told[places] = values
-    return told
+    of_rows = np.full(len(index), np.nan)
+    of_rows[places] = values
+    return of_rows

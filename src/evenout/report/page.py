@@ -108,7 +108,7 @@ def collect(
 
 def _columns(model: FairOutlierEnsemble, X: Any, used: Any) -> FloatArray:
     """Scores of the rows by detectors, and how much they resemble groups by classifiers that have not seen them."""
-    S, result = model._columns(X, used), model._result
+    S, result = model._scored(lambda _, S: S, X, used), model._result
     k = result.scores.n_detectors
     fitted = S.shape == result.S.shape and np.allclose(S[:, :k], result.S[:, :k])
     return np.column_stack([S[:, :k], result.S[:, k:]]) if fitted and S.shape[1] > k else S

@@ -1,8 +1,8 @@
 """Plain data in a skops file, and nothing else out of one.
 
-A file holds dicts with text as keys, lists, text, numbers, truth values, None and arrays of numbers. It names no class
-of its own, so loading one creates no object but these and runs no code. What a file claims is checked before any of it
-is read: its members are not compressed, so they cannot be larger than the file, and an array is as long as it says.
+A file holds dicts with text as keys, lists, text, numbers, truth values, None and arrays of numbers. It names no other
+class, so loading one creates only these objects and runs no code. The claims of a file are checked before any of it is
+read: members are not compressed, so they cannot be larger than the file, and an array is as long as its header says.
 Large arrays are packed (`evenout.storage.packing`).
 """
 
@@ -70,7 +70,7 @@ def read_plain(path: Path) -> Any:
             return unpacked(skops.io.load(file, trusted=[]))
         except ModelFileError:
             raise
-        except Exception as error:  # whatever a damaged file makes the readers of zip, JSON and arrays say
+        except Exception as error:  # anything that readers of zip, JSON and arrays raise on a damaged file
             raise ModelFileError(f"it is damaged, or no model file of evenout ({type(error).__name__})") from error
 
 
@@ -80,25 +80,28 @@ def plain(value: Any) -> Any:
     >>> plain({"size": np.int64(3), "names": ("a", "b")})
     {'size': 3, 'names': ['a', 'b']}
     """
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.ndarray) and value.dtype in _DTYPES:
-        return np.ascontiguousarray(value)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
+    match value:
+        case dict() if all(isinstance(key, str) for key in value):
+            return {key: plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case np.ndarray() if value.dtype in _DTYPES:
+            return np.ascontiguousarray(value)
+        case np.generic():
+            return plain(value.item())
+        case None | bool() | int() | float() | str():
+            return value
     raise TypeError(f"{type(value).__name__} is not plain data")
 
 
 def _check(file: IO[bytes]) -> None:
+    """Refuse a file whose members, nodes or arrays are other than `write_plain` makes them."""
     size = file.seek(0, io.SEEK_END)
     with ZipFile(file) as archive:
         members = {member.filename: member for member in archive.infolist()}
         stored = all(member.compress_type == ZIP_STORED for member in archive.filelist)
-        if len(members) != len(archive.filelist) or not stored or _total(members) > size:
+        total = sum(max(member.file_size, member.compress_size) for member in members.values())
+        if len(members) != len(archive.filelist) or not stored or total > size:
             raise ModelFileError("its parts are compressed or overlap, which evenout never writes")
         for node in _nodes(json.loads(archive.read(_SCHEMA))):
             if "__id__" in node:  # one node in the place of another
@@ -107,38 +110,31 @@ def _check(file: IO[bytes]) -> None:
                 array = members.pop(node["file"], None)
                 if array is None:  # a few bytes each would otherwise repeat a large array without end
                     raise ModelFileError("it holds an array twice or not at all, which evenout never writes")
-                with archive.open(array) as member:
-                    _check_array(member, array.file_size)
+                with archive.open(array) as member:  # numpy reserves as much memory as the header asks for
+                    if np.lib.format.read_magic(member) != (1, 0):
+                        raise ModelFileError("it holds an array in an unknown format")
+                    shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+                    if dtype not in _DTYPES or min(shape, default=0) < 0:
+                        raise ModelFileError(f"it holds an array of type {dtype}, which a model of evenout never does")
+                    if member.tell() + math.prod(shape) * dtype.itemsize != array.file_size:
+                        raise ModelFileError("it holds an array that is longer or shorter than it says")
     file.seek(0)
 
 
-def _total(members: dict[str, ZipInfo]) -> int:
-    return sum(max(member.file_size, member.compress_size) for member in members.values())
-
-
 def _nodes(node: Any) -> Iterator[dict[str, Any]]:
-    """Every node of a skops schema, each found to be of a trusted type before its content is looked at."""
+    """Every node of a skops schema, depth first; each is checked to be of a trusted type before its content is used."""
     kind = (node["__loader__"], node["__module__"], node["__class__"])
     if kind not in TRUSTED:
         raise ModelFileError(f"it holds {kind[1]}.{kind[2]}, which a model of evenout never does")
     if kind[0] == "NdArrayNode" and node["type"] != "numpy":
         raise ModelFileError("it holds an array of objects, which a model of evenout never does")
     yield node
-    if kind[0] == "DictNode":
-        yield from _nodes(node["key_types"])
-        for child in node["content"].values():
-            yield from _nodes(child)
-    elif kind[0] == "ListNode":
-        for child in node["content"]:
-            yield from _nodes(child)
-
-
-def _check_array(member: IO[bytes], size: int) -> None:
-    """Compare the header of an array with the bytes that are there: numpy reserves what the header asks for."""
-    if np.lib.format.read_magic(member) != (1, 0):
-        raise ModelFileError("it holds an array in an unknown format")
-    shape, _, dtype = np.lib.format.read_array_header_1_0(member)
-    if dtype not in _DTYPES or min(shape, default=0) < 0:
-        raise ModelFileError(f"it holds an array of type {dtype}, which a model of evenout never does")
-    if member.tell() + math.prod(shape) * dtype.itemsize != size:
-        raise ModelFileError("it holds an array that is longer or shorter than it says")
+    match kind[0]:
+        case "DictNode":
+            children = [node["key_types"], *node["content"].values()]
+        case "ListNode":
+            children = node["content"]
+        case _:
+            children = []
+    for child in children:
+        yield from _nodes(child)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-_ACTIVE = re.compile(r"'*[=+\-@\t\r\n]")  # what makes a spreadsheet compute, and our own mark before it
+_ACTIVE = re.compile(r"'*[=+\-@\t\r\n]")  # starts of a formula, also behind the quotes of `inert`
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 
 
@@ -74,7 +74,7 @@ def require_apart(out: Path, *inputs: Path, option: str = "--out") -> None:
 
 
 def finite(value: Any) -> Any:
-    """The same with None for NaN and infinity, which JSON does not know."""
+    """Replace NaN and infinity, which JSON does not know, by None, at any depth."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -126,24 +126,23 @@ def _workplace(out: Path) -> Iterator[Path]:
 
 
 def _move(folder: Path, out: Path, stale: str | Sequence[str]) -> None:
+    """Move all files of a folder into ``out``, and remove files there that match ``stale`` and are not new."""
     if not out.exists():
         out.parent.mkdir(parents=True, exist_ok=True)
         folder.rename(out)
         return
-    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    places = [out / file.relative_to(folder) for file in files]
-    for place in places:  # nothing is moved unless everything can be
-        if place.is_dir():
-            raise ValueError(f"{place} is a folder where a result belongs; choose another place")
-        if place.parent.exists() and not place.parent.is_dir():
-            raise ValueError(f"{place.parent} is a file where results belong; choose another place")
-    for file, place in zip(files, places, strict=True):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        file.replace(place)
+    moves = {out / file.relative_to(folder): file for file in sorted(folder.rglob("*")) if file.is_file()}
+    for target in moves:  # nothing is moved unless everything can be
+        if target.is_dir():
+            raise ValueError(f"{target} is a folder where a result belongs; choose another place")
+        if target.parent.exists() and not target.parent.is_dir():
+            raise ValueError(f"{target.parent} is a file where results belong; choose another place")
+    for target, file in moves.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(target)
     for pattern in [stale] if isinstance(stale, str) else stale:
-        for old in [*out.glob(pattern)]:
-            if old not in places:
-                old.unlink()
+        for old in {*out.glob(pattern)} - {*moves}:
+            old.unlink()
 
 
 @contextmanager

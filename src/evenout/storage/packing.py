@@ -21,45 +21,44 @@ _NAMES = {_BYTES: "bytes", _SINGLE: "single", _GRID: "grid", _DOUBLE: "double"}
 
 
 def packed(value: Any) -> Any:
-    """Plain data with its large arrays packed, where that saves space and gives the same bits back."""
-    if isinstance(value, dict):
-        return {name: packed(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [packed(item) for item in value]
-    if not isinstance(value, np.ndarray) or value.size < SMALLEST:
-        return value
-    made = _pack_whole(value) if value.dtype == np.int64 else _pack_floats(value) if value.dtype == np.float64 else None
+    """Pack the large arrays of plain data where that saves space and gives the same bits back."""
+    match value:
+        case dict():
+            return {name: packed(item) for name, item in value.items()}
+        case list():
+            return [packed(item) for item in value]
+        case np.ndarray() if value.size >= SMALLEST and value.dtype == np.int64:
+            made = _pack_whole(value)
+        case np.ndarray() if value.size >= SMALLEST and value.dtype == np.float64:
+            made = _pack_floats(value)
+        case _:
+            return value
     if made is None or sum(part.nbytes for part in made.values() if isinstance(part, np.ndarray)) >= 0.9 * value.nbytes:
         return value
-    return made if _same(unpacked(made), value) else value
+    restored = unpacked(made)  # compared by bits: 0.0 is not -0.0
+    same = restored.shape == value.shape and (restored.view(np.int64) == value.view(np.int64)).all()
+    return made if same else value
 
 
 def unpacked(value: Any) -> Any:
-    """Plain data as it was; a `ValueError` where a packed array is none."""
-    if isinstance(value, list):
-        return [unpacked(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    match value.get("packed"):
-        case "whole":
+    """Undo `packed`; a `ValueError` if a packed array is damaged."""
+    match value:
+        case list():
+            return [unpacked(item) for item in value]
+        case {"packed": "whole"}:
             return np.asarray(value["values"]).astype(np.int64)
-        case "triangle":
+        case {"packed": "triangle"}:
             return _unpack_triangle(value)
-        case "columns":
+        case {"packed": "columns"}:
             return _unpack_columns(value)
-    return {name: unpacked(item) for name, item in value.items()}
-
-
-def _same(found: AnyArray, value: AnyArray) -> bool:
-    """Whether two arrays have the same bits: 0.0 is not -0.0."""
-    return found.shape == value.shape and bool((found.view(np.int64) == value.view(np.int64)).all())
+        case dict():
+            return {name: unpacked(item) for name, item in value.items()}
+    return value
 
 
 def _pack_whole(values: AnyArray) -> dict[str, Any] | None:
-    low, high = int(values.min()), int(values.max())
-    if low >= 0 and high < _TABLE:
-        return {"packed": "whole", "values": values.astype(np.uint8)}
-    return {"packed": "whole", "values": values.astype(np.int32)} if low >= -(2**31) and high < 2**31 else None
+    small = next((kind for kind in (np.uint8, np.int32) if (values == values.astype(kind)).all()), None)
+    return None if small is None else {"packed": "whole", "values": values.astype(small)}
 
 
 def _pack_floats(values: FloatArray) -> dict[str, Any] | None:
@@ -94,20 +93,20 @@ def _pack_columns(values: FloatArray) -> dict[str, Any]:
     by_column = values.reshape(len(values), -1).T
     kinds, tables = [], []
     parts: dict[int, list[AnyArray]] = {kind: [] for kind in _NAMES}
-    found: AnyArray
+    packed_column: AnyArray
     for column in by_column:
         table, codes = np.unique(column, return_inverse=True)
         if len(table) <= _TABLE:
-            kind, found = _BYTES, codes.astype(np.uint8)
+            kind, packed_column = _BYTES, codes.astype(np.uint8)
             tables.append(table)
         elif (column == column.astype(np.float32)).all():
-            kind, found = _SINGLE, column.astype(np.float32)
+            kind, packed_column = _SINGLE, column.astype(np.float32)
         elif np.abs(column).max() < 2**31 * _STEP and (column / _STEP == np.rint(column / _STEP)).all():
-            kind, found = _GRID, (column / _STEP).astype(np.int32)
+            kind, packed_column = _GRID, (column / _STEP).astype(np.int32)
         else:
-            kind, found = _DOUBLE, column
+            kind, packed_column = _DOUBLE, column
         kinds.append(kind)
-        parts[kind].append(found)
+        parts[kind].append(packed_column)
     kept = {_NAMES[kind]: np.array(columns) for kind, columns in parts.items() if columns}
     if tables:
         kept |= {"tables": np.concatenate(tables), "lengths": np.array([len(t) for t in tables], dtype=np.int64)}
@@ -119,16 +118,16 @@ def _unpack_columns(data: dict[str, Any]) -> FloatArray:
     n = next(data[name].shape[1] for name in _NAMES.values() if name in data)
     out = np.empty((n, len(kinds)))
     for kind, name in _NAMES.items():
-        places = np.flatnonzero(kinds == kind)
-        columns = data[name] if len(places) else ()
-        if len(columns) != len(places):
+        positions = np.flatnonzero(kinds == kind)
+        columns = data[name] if len(positions) else ()
+        if len(columns) != len(positions):
             raise ValueError("a packed array has the wrong number of columns")
-        for place, column in zip(places, columns, strict=True):
-            out[:, place] = column * _STEP if kind == _GRID else column
-    for place, column, end, length in zip(
+        for j, column in zip(positions, columns, strict=True):
+            out[:, j] = column * _STEP if kind == _GRID else column
+    for j, column, end, length in zip(
         np.flatnonzero(kinds == _BYTES), data.get("bytes", ()), ends, data.get("lengths", ()), strict=True
     ):
-        out[:, place] = data["tables"][end - length : end][column]
+        out[:, j] = data["tables"][end - length : end][column]
     if not np.isin(kinds, list(_NAMES)).all():
         raise ValueError("a packed array has a column of no known kind")
     return out[:, 0] if data["axes"] == 1 else out

@@ -1,15 +1,16 @@
-"""Objects to plain data and back, by the annotated fields of their classes: nothing is written or read by hand.
+"""Objects to plain data and back, by the annotated fields of their classes.
 
 A saved class is a dataclass, a named tuple, or any class whose constructor takes its annotated attributes by name.
-`describe` writes its fields, `read` makes it anew after each of them was checked (`evenout.core.types`), and its
-``check()``, where it has one, says whether they go together. Its ``thinned()``, where it has one, is what is written:
-the object without what follows from its other fields. What is no plain data, such as a detector of another library, is
-put aside among ``objects``, by number.
+`describe` writes its fields. `read` checks each of them (`evenout.core.types`), makes the object anew, and calls its
+``check()``, if it has one, which says whether the fields go together. An object with ``thinned()`` is written as what
+that returns: itself without what follows from its other fields. Objects that are not plain data, such as detectors of
+other libraries, are put into the list ``objects`` and written as their number.
 """
 
 import sys
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -25,52 +26,54 @@ T = TypeVar("T")
 Names = Mapping[str, type]  # classes that annotations name in quotes
 
 _SIZES = Within(-(2**63), 2**63 - 1)
+_SCALARS = {bool: "is no truth value", int: "is no whole number", float: "is no number", str: "is no text"}
 
 
 def describe(value: Any, hint: Any = None, *, objects: list[Any] | None = None, names: Names | None = None) -> Any:
     """Plain data of a value that is annotated as ``hint``, by default as its own class."""
-    return _Writer([] if objects is None else objects, names).write(value, type(value) if hint is None else hint)
+    return _Walker([] if objects is None else objects, names).write(value, type(value) if hint is None else hint)
 
 
 def read(cls: type[T], data: Any, where: str, *, objects: Any = (), names: Names | None = None) -> T:
-    """The object of a class that `describe` wrote; a `ModelFileError` in one line that names what does not fit."""
+    """The object of a class that `describe` wrote; a `ModelFileError` in one line names the first misfit."""
     with np.errstate(all="ignore"):
-        made: T = _Reader(objects, names).read(cls, data, where, {})
+        made: T = _Walker(objects, names).read(cls, data, where, {})
     return made
 
 
-def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type without its marks, and these."""
-    hint, marks = (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
-    alias = get_origin(hint)
-    if type(alias).__name__ == "TypeAliasType":  # newer releases of numpy name NDArray so, which Python 3.11 cannot
-        hint = alias.__value__[get_args(hint)]
-    return hint, marks
+def _parsed(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
+    """A type without its marks and None, the marks, and whether None is allowed."""
+    marks, optional = (), False
+    while True:
+        if get_origin(hint) is Annotated:
+            hint, marks = hint.__origin__, marks + hint.__metadata__
+        elif type(alias := get_origin(hint)).__name__ == "TypeAliasType":  # NDArray in newer releases of numpy
+            hint = alias.__value__[get_args(hint)]
+        elif alias in (Union, UnionType) and NoneType in get_args(hint):
+            hint, optional = reduce(or_, (option for option in get_args(hint) if option is not NoneType)), True
+        else:
+            return hint, marks, optional
 
 
-def _kinds(hint: Any, marks: tuple[Any, ...]) -> Mapping[str, type] | None:
-    """The classes that may stand in a place, by kind; None where the type alone says what it is."""
-    if get_origin(hint) in (Union, UnionType):
-        options = [option for option in get_args(hint) if hasattr(option, "kind")]
-        if len(options) > 1:
-            return {option.kind: option for option in options}
-    given = next((mark for mark in marks if isinstance(mark, Mapping)), None)
-    return {} if given is None and hint is Any else given
+def _classes(hint: Any, marks: tuple[Any, ...]) -> Mapping[str, type] | None:
+    """The classes that a field may hold, by their ``kind``; None if the type alone decides."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
+    by_kind = {option.kind: option for option in options if hasattr(option, "kind")}
+    if len(by_kind) > 1:
+        return by_kind
+    return next((mark for mark in marks if isinstance(mark, Mapping)), {} if hint is Any else None)
 
 
-def _options(hint: Any) -> list[Any]:
-    """The types of a union but None; of any other type itself."""
-    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return [option for option in options if option is not NoneType]
-
-
-def _whole_numbers(hint: Any) -> tuple[int | None, ...] | None:
-    """The shape of the array that whole numbers are kept in; None for tuples of anything else."""
-    inner, more = get_args(hint)[0], get_args(hint)[1:]
-    if more != (...,):
-        return None
+def _whole_numbers(hint: Any) -> tuple[int, ...] | None:
+    """The shape, -1 for any length, of the array that a tuple of whole numbers is kept in; None for other tuples."""
+    inner, *more = get_args(hint)
     pair = get_origin(inner) is tuple and {*get_args(inner)} == {int}
-    return (None,) if inner is int else (None, len(get_args(inner))) if pair else None
+    return None if more != [...] else (-1,) if inner is int else (-1, len(get_args(inner))) if pair else None
+
+
+def _item_types(hint: Any, n_items: int) -> tuple[Any, ...]:
+    """The type of each item of a tuple."""
+    return get_args(hint)[:1] * n_items if get_args(hint)[1:] == (...,) else get_args(hint)
 
 
 def _dtype(hint: Any) -> np.dtype[Any]:
@@ -85,33 +88,24 @@ class _Walker:
 
     def _fields(self, cls: type) -> dict[str, Any]:
         hints = get_type_hints(cls, localns=self.names, include_extras=True)
-        return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar and hint is not ClassVar}
+        return {name: hint for name, hint in hints.items() if ClassVar not in (hint, get_origin(hint))}
 
-
-class _Writer(_Walker):
     def write(self, value: Any, hint: Any) -> Any:
-        hint, marks = _split(hint)
-        kinds = _kinds(hint, marks)
-        if value is None:
-            return None
-        if kinds is not None:
-            kind = next((kind for kind, cls in kinds.items() if type(value) is cls), None)
-            if kind is not None:
-                return {"kind": kind, **self._each(value, kinds[kind])}
-            return value if isinstance(value, str) else self._aside(value)
-        options = _options(hint)
-        if len(options) > 1:
-            return plain(value)
-        (hint, _), origin = _split(options[0]), get_origin(_split(options[0])[0])
+        """Plain data of a value that is annotated as ``hint``."""
+        hint, marks, _ = _parsed(hint)
+        classes, origin = _classes(hint, marks), get_origin(hint)
+        if value is None or (classes is not None and isinstance(value, str)):
+            return value
+        if classes is not None:
+            kind = next((kind for kind, cls in classes.items() if type(value) is cls), None)
+            return self._aside(value) if kind is None else {"kind": kind, **self._entries(value, classes[kind])}
         if origin is np.ndarray:
             return np.ascontiguousarray(value, dtype=_dtype(hint))
         if origin is tuple:
             shape = _whole_numbers(hint)
             if shape is not None:
-                return np.array(value, dtype=np.int64).reshape([-1 if n is None else n for n in shape])
-            inner = get_args(hint)
-            each = [inner[0]] * len(value) if inner[1:] == (...,) else inner
-            return [self.write(item, one) for item, one in zip(value, each, strict=True)]
+                return np.array(value, dtype=np.int64).reshape(shape)
+            return [self.write(item, of) for item, of in zip(value, _item_types(hint, len(value)), strict=True)]
         if origin is type:
             return value.__name__
         if origin in (dict, Mapping):
@@ -122,9 +116,9 @@ class _Writer(_Walker):
         if hint is Notion:
             known = type(value) is type(NOTIONS.get(value.name)) or value.name == "own"
             return value.name if known else self._aside(value)
-        return self._each(value, hint) if isinstance(hint, type) and hasattr(hint, "__annotations__") else plain(value)
+        return self._entries(value, hint) if hasattr(hint, "__annotations__") else plain(value)
 
-    def _each(self, value: Any, cls: type) -> dict[str, Any]:
+    def _entries(self, value: Any, cls: type) -> dict[str, Any]:
         value = value.thinned() if hasattr(value, "thinned") else value
         return {name: self.write(getattr(value, name), hint) for name, hint in self.fields(cls).items()}
 
@@ -132,20 +126,21 @@ class _Writer(_Walker):
         self.objects.append(value)
         return {"object": len(self.objects) - 1}
 
-
-class _Reader(_Walker):
     def read(self, hint: Any, data: Any, where: str, axes: dict[str, int]) -> Any:
-        hint, marks = _split(hint)
-        kinds = _kinds(hint, marks)
-        if kinds is not None:
-            return self._one_of(kinds, data, where, marks)
-        options = _options(hint)
-        if data is None and NoneType in get_args(hint):
+        """The value that `write` has described; ``axes`` are the lengths that its object has named so far."""
+        hint, marks, optional = _parsed(hint)
+        classes, origin = _classes(hint, marks), get_origin(hint)
+        if data is None and optional:
             return None
-        if len(options) > 1:
-            return self._first(options, data, where)
-        hint, more = _split(options[0])
-        marks, origin = marks + more, get_origin(hint)
+        if classes is not None:
+            return self._one_of(classes, data, where, marks)
+        if origin in (Union, UnionType):
+            for option in get_args(hint):  # the first type that fits
+                try:
+                    return self.read(option, data, where, {})
+                except ModelFileError:
+                    continue
+            raise ModelFileError(f"its {where} is of no known kind")
         if origin is np.ndarray:
             return _array(data, _dtype(hint), where, marks, axes)
         if origin is tuple:
@@ -153,17 +148,19 @@ class _Reader(_Walker):
         if origin in (dict, Mapping):
             _require(isinstance(data, dict), where, "is no table of entries")
             return {name: self.read(get_args(hint)[1], item, f"{where}.{name}", {}) for name, item in data.items()}
-        if origin is Literal:
-            _require(isinstance(data, str) and data in get_args(hint), where, "is of no known kind")
-            return next(known for known in get_args(hint) if known == data)
-        if origin is type:
-            known = {cls.__name__: cls for cls in subclasses(get_args(hint)[0])}
+        if origin in (Literal, type):
+            options = get_args(hint) if origin is Literal else subclasses(get_args(hint)[0])
+            known = {getattr(option, "__name__", option): option for option in options}
             _require(isinstance(data, str) and data in known, where, "is of no known kind")
             return known[data]
         if hint is csc_array:
             return _sparse(data, where)
         if hint is Notion:
-            return self._notion(data, where)
+            if isinstance(data, str) and (data in NOTIONS or data == "own"):
+                return weighted_notions({data: 1.0})[0][0]
+            kept = self._kept(data, where) if isinstance(data, dict) and "object" in data else None
+            _require(isinstance(kept, Notion), where, "is of no known kind")
+            return kept
         return _scalar(hint, data, where, marks) if hint in _SCALARS else self._object(hint, data, where)
 
     def _object(self, cls: type, data: Any, where: str) -> Any:
@@ -175,10 +172,13 @@ class _Reader(_Walker):
         for name, hint in hints.items():
             _require(name in data, f"{where}.{name}", "is missing")
             values[name] = self.read(hint, data[name], f"{where}.{name}", axes)
-        return sound(where, lambda: _checked(cls(**values)))
+        made = sound(where, lambda: cls(**values))
+        if hasattr(made, "check"):
+            sound(where, made.check)
+        return made
 
-    def _one_of(self, kinds: Mapping[str, type], data: Any, where: str, marks: tuple[Any, ...]) -> Any:
-        """An object of one of several classes; or one that was put aside, or a text, where that is allowed."""
+    def _one_of(self, classes: Mapping[str, type], data: Any, where: str, marks: tuple[Any, ...]) -> Any:
+        """An object of one of several classes; or one of the ``objects``, or a text, where that is allowed."""
         texts = next((mark for mark in marks if isinstance(mark, tuple)), None)
         if texts is not None and isinstance(data, str):
             _require(data in texts, where, "is of no known kind")
@@ -187,47 +187,29 @@ class _Reader(_Walker):
         if "object" in data and "kind" not in data:
             return self._kept(data, where)
         kind = data.get("kind")
-        _require(isinstance(kind, str) and kind in kinds, f"{where}.kind", "is of no known kind")
-        return self._object(kinds[kind], {name: item for name, item in data.items() if name != "kind"}, where)
+        _require(isinstance(kind, str) and kind in classes, f"{where}.kind", "is of no known kind")
+        return self._object(classes[kind], {name: item for name, item in data.items() if name != "kind"}, where)
 
     def _kept(self, data: dict[str, Any], where: str) -> Any:
-        place = _scalar(int, data["object"], f"{where}.object", (Within(0, max(len(self.objects) - 1, 0)),))
-        _require(place < len(self.objects), f"{where}.object", "is missing")
-        return self.objects[place]
-
-    def _notion(self, data: Any, where: str) -> Notion:
-        if isinstance(data, dict) and "object" in data:
-            kept = self._kept(data, where)
-            _require(isinstance(kept, Notion), where, "is of no known kind")
-            return kept
-        _require(isinstance(data, str) and (data in NOTIONS or data == "own"), where, "is of no known kind")
-        return weighted_notions({data: 1.0})[0][0]
-
-    def _first(self, options: list[Any], data: Any, where: str) -> Any:
-        """By the first of several types that fits."""
-        for option in options:
-            try:
-                return self.read(option, data, where, {})
-            except ModelFileError:
-                continue
-        raise ModelFileError(f"its {where} is of no known kind")
+        number = _scalar(int, data["object"], f"{where}.object", (Within(0, max(len(self.objects) - 1, 0)),))
+        _require(number < len(self.objects), f"{where}.object", "is missing")
+        return self.objects[number]
 
     def _tuple(self, hint: Any, data: Any, where: str, axes: dict[str, int]) -> Any:
-        shape, inner = _whole_numbers(hint), get_args(hint)
+        shape = _whole_numbers(hint)
         if shape is not None:
-            names = ("*" if n is None else str(n) for n in shape)
-            values = _array(data, np.dtype(np.int64), where, (" ".join(names),), {})
-            return tuple(tuple(row) for row in values.tolist()) if len(shape) > 1 else tuple(values.tolist())
+            names = " ".join("*" if n < 0 else str(n) for n in shape)
+            values = _array(data, np.dtype(np.int64), where, (names,), {}).tolist()
+            return tuple(map(tuple, values)) if len(shape) > 1 else tuple(values)
         _require(isinstance(data, list), where, "is no list")
-        each = [inner[0]] * len(data) if inner[1:] == (...,) else inner
-        _require(len(each) == len(data), where, "has the wrong length")
-        return tuple(
-            self.read(one, item, f"{where}[{i}]", axes) for i, (one, item) in enumerate(zip(each, data, strict=True))
-        )
+        types = _item_types(hint, len(data))
+        _require(len(types) == len(data), where, "has the wrong length")
+        items = enumerate(zip(types, data, strict=True))
+        return tuple(self.read(of, item, f"{where}[{i}]", axes) for i, (of, item) in items)
 
 
 def sound(where: str, make: Any) -> Any:
-    """What ``make`` makes; whatever it says of data that no fit has left is a `ModelFileError` in one line."""
+    """Call ``make``; any exception that damaged data cause there becomes a `ModelFileError` of one line."""
     try:
         return make()
     except UnsoundError as error:
@@ -236,12 +218,6 @@ def sound(where: str, make: Any) -> Any:
         raise
     except Exception as error:
         raise ModelFileError(f"its {where} has no solution ({type(error).__name__})") from error
-
-
-def _checked(made: Any) -> Any:
-    if hasattr(made, "check"):
-        made.check()
-    return made
 
 
 def _require(holds: Any, where: str, fault: str) -> None:
@@ -253,9 +229,6 @@ def subclasses(cls: type) -> list[type]:
     """A class and all below it."""
     children: list[type] = cls.__subclasses__()
     return [cls, *(below for child in children for below in subclasses(child))]
-
-
-_SCALARS = {bool: "is no truth value", int: "is no whole number", float: "is no number", str: "is no text"}
 
 
 def _scalar(kind: type, data: Any, where: str, marks: tuple[Any, ...]) -> Any:

@@ -23,6 +23,7 @@ from evenout.tables.columns import (
     taken_for,
 )
 from evenout.tables.files import require_columns
+from evenout.tables.rows import as_pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +86,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.keep = keep
 
     def fit(self, X: "pd.DataFrame", y: Any = None) -> Self:  # noqa: ARG002
-        """Learn what the columns of a frame of shape (n, columns) are, their medians and categories."""
+        """Learn what the columns of a frame of shape (n, columns), of pandas or polars, are; medians and categories."""
+        X = as_pandas(X)
         repeated = X.columns[X.columns.duplicated()]
         if len(repeated):
             raise ValueError(f"the table has more than one column {repeated[0]!r}; rename all but one")
@@ -113,10 +115,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def transform(self, X: "pd.DataFrame") -> "pd.DataFrame | FloatArray":
         """Feature rows of shape (m, d) of a frame that has the columns used, in any order, and maybe others.
 
-        A frame with the names of the features, so that what comes after knows them; an array after
-        ``set_output(transform="default")``.
+        A pandas frame with the names of the features, so that what comes after knows them. After
+        ``set_output(transform="polars")`` a polars frame, after ``set_output(transform="default")`` an array.
         """
         check_is_fitted(self)
+        X = as_pandas(X)
         require_columns(self.columns_used, X.columns, where="the table", use="needed by the model")
         for name, found in self.unknown_values(X).items():
             shown = ", ".join(map(repr, sorted(found)[:3])) + (", ..." if len(found) > 3 else "")

@@ -74,6 +74,7 @@ def _named_columns(estimator: Any, X: Any) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError):
+        X = as_pandas(X)
         if not hasattr(X, "iloc") or getattr(X, "ndim", 0) != 2:
             raise
         wrong = [str(name) for i, name in enumerate(X.columns) if not _is_complete(X.iloc[:, i])]
@@ -103,7 +104,15 @@ def column_names(X: Any) -> list[str] | None:
 def column_name(values: Any) -> str | None:
     """Name of a column of a frame; None where it has none."""
     name = getattr(values, "name", None)
-    return name if isinstance(name, str) else None
+    return name if isinstance(name, str) and name else None
+
+
+def as_pandas(values: Any) -> Any:
+    """A frame or series of another library, such as polars, as pandas; anything else as it is."""
+    if not hasattr(values, "to_pandas"):
+        return values
+    converted = values.to_pandas()
+    return converted.rename(None) if getattr(converted, "name", None) == "" else converted  # polars: no name is ""
 
 
 def on_index(values: FloatArray, X: Any) -> Any:

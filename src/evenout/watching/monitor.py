@@ -534,11 +534,11 @@ def _fitted(model: Any) -> "tuple[Any, FitResult]":
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import check_is_fitted
 
-    from evenout.estimator import FittedScores
+    from evenout.estimator import FairOutlierEnsemble
 
     ensemble = model.steps[-1][1] if isinstance(model, Pipeline) else model
     otherwise = "use FairnessMonitor(tolerance=...) and start()"
-    if not isinstance(ensemble, FittedScores):
+    if not isinstance(ensemble, FairOutlierEnsemble):
         raise InputError(
             "{kind} makes no promise that can be read; {otherwise}", kind=type(model).__name__, otherwise=otherwise
         )
