@@ -11,9 +11,9 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from evenout.core.base_score import learn_combination, learn_scaling, unit_range
 from evenout.core.cells import CrossFit, collect_cells, rank_weights
@@ -27,10 +27,6 @@ from evenout.datasets import list_datasets, load_dataset
 from evenout.detectors.pool import fit_pool
 from evenout.groups.read import read_groups
 from evenout.metrics import roc_auc
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 MAIN = {
     "communities": "Communities",
@@ -136,10 +132,8 @@ def combine(raw: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
     return S, {base: unit_range(learn_combination(base, S, usable, seed=0).apply(S)) for base in (*BASES, "average")}
 
 
-def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> "pd.DataFrame":
+def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> pd.DataFrame:
     """All points of one repeat on one data set, in a fixed order; with `COLUMNS`."""
-    import pandas as pd
-
     seeds = derive_seeds(seed, dataset, repeat)
     scored = score(dataset, seeds, n_threads=n_threads)
     frames = [_target_points(scored)]
@@ -158,10 +152,8 @@ def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> "
     return table[list(COLUMNS)]
 
 
-def _path_points(scored: Scored, path: TradeoffPath, drawn: FloatArray, n_threads: int) -> "pd.DataFrame":
+def _path_points(scored: Scored, path: TradeoffPath, drawn: FloatArray, n_threads: int) -> pd.DataFrame:
     """The curve of one problem, alpha = 0 first, and the random alphas."""
-    import pandas as pd
-
     curve = np.r_[0.0, np.geomspace(*path.alpha_range(FIRST_FALL, LAST_FALL), CURVE_ALPHAS)]
     alphas = np.r_[curve, drawn]
     W = path.weights(alphas)
@@ -178,10 +170,8 @@ def _path_points(scored: Scored, path: TradeoffPath, drawn: FloatArray, n_thread
     )
 
 
-def _target_points(scored: Scored) -> "pd.DataFrame":
+def _target_points(scored: Scored) -> pd.DataFrame:
     """The base ensembles' own scores: distance 0 to themselves, their bias and their AUC."""
-    import pandas as pd
-
     rows = []
     for base, t in scored.targets.items():
         sums, auc = scored.sums(base, "unweighted"), roc_auc(scored.outlier, t)
@@ -211,10 +201,8 @@ def weighted_aucs(S: FloatArray, W: FloatArray, outlier: BoolArray, *, n_threads
 SEARCHES = ("kd_tree", "ball_tree", "brute")
 
 
-def compare_searches(seed: int, n_repeats: int) -> "pd.DataFrame":
+def compare_searches(seed: int, n_repeats: int) -> pd.DataFrame:
     """AUC on Breast Cancer of each base ensemble's score, by the search behind LOF: evenout's, then scikit-learn's."""
-    import pandas as pd
-
     data = load_dataset("breastw")
     X, outlier = np.ascontiguousarray(data.X.to_numpy()), data.y.to_numpy() == 1
     factors = {search: _local_outlier_factors(X, search) for search in SEARCHES}
@@ -261,10 +249,8 @@ def held_out(scored: Scored, base: str, seed: int) -> dict[str, float]:
     return {"alpha": alpha, "training": training, "unseen": unseen, "p": path.gap_p_value}
 
 
-def compare_rows(names: list[str], seed: int, n_repeats: int, *, n_threads: int = 1) -> "pd.DataFrame":
+def compare_rows(names: list[str], seed: int, n_repeats: int, *, n_threads: int = 1) -> pd.DataFrame:
     """One row per data set, repeat and base ensemble, with the columns of `held_out`."""
-    import pandas as pd
-
     rows = []
     for name, repeat in product(names, range(n_repeats)):
         seeds = derive_seeds(seed, name, repeat)
@@ -274,14 +260,14 @@ def compare_rows(names: list[str], seed: int, n_repeats: int, *, n_threads: int 
     return pd.DataFrame(rows)
 
 
-def summarise(rows: "pd.DataFrame", titles: dict[str, str]) -> list[dict[str, object]]:
+def summarise(rows: pd.DataFrame) -> list[dict[str, object]]:
     """Per data set and base ensemble: the median over the repeats with a gap, and in how many there was one."""
     table: list[dict[str, object]] = []
     for (name, base), group in rows.groupby(["dataset", "base"], sort=False):
         unseen = group["unseen"].dropna()
         table.append(
             {
-                "dataset": titles[str(name)],
+                "dataset": TITLES[str(name)],
                 "base": base,
                 "training": float(group["training"].median()),
                 "unseen": float(unseen.median()) if len(unseen) else None,

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from evenout.core.types import FloatArray
-from evenout.reproduce.claims import Setting
+from evenout.reproduce.claims import PaperSetting
 from evenout.reproduce.experiment import BASES, FAIRNESS, FRAMEWORKS, MAIN, SUPPLEMENT, TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Panels: TypeAlias = dict[str, list[Setting]]  # the settings in each panel, by its title
+Panels: TypeAlias = dict[str, list[PaperSetting]]  # the settings in each panel, by its title
 
 INK, FAINT = "#24292f", "#d8dee4"
 COLOURS = {"maximum": "#0072b2", "greedy": "#d55e00"}
@@ -59,7 +58,7 @@ _STYLE = {
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure to be: the name of its files, a description in words, its size in inches, and how to draw it."""
+    """A planned figure: the name of its files, a description in words, its size in inches, and how to draw it."""
 
     name: str
     alt: str
@@ -80,23 +79,14 @@ class PaperFigure:
             figure.savefig(folder / f"{self.name}.svg", transparent=True, metadata={"Date": None})
 
 
-class PlottedPair(NamedTuple):
-    """Two columns of the points against each other, and their labels."""
-
-    x: str
-    y: str
-    xlabel: str
-    ylabel: str
-
-
-CURVES = {
-    "distance": PlottedPair("f2", "f1", "{} bias f2  (left is fairer)", "Distance f1 to the target"),
-    "auc": PlottedPair("f2", "auc", "{} bias f2  (left is fairer)", "AUC"),
-    "scale_free": PlottedPair("bias", "auc", "Scale-free {} bias  (left is fairer)", "AUC"),
+CURVES = {  # columns of the points to plot against each other, x and y, and their labels
+    "distance": ("f2", "f1", "{} bias f2  (left is fairer)", "Distance f1 to the target"),
+    "auc": ("f2", "auc", "{} bias f2  (left is fairer)", "AUC"),
+    "scale_free": ("bias", "auc", "Scale-free {} bias  (left is fairer)", "AUC"),
 }
 
 
-def plan(settings: Sequence[Setting]) -> list[PaperFigure]:
+def plan(settings: Sequence[PaperSetting]) -> list[PaperFigure]:
     """Every figure that the settings allow, in the order of the page."""
     drawings = []
     for (part, titles), fairness in product(PARTS.items(), FAIRNESS):
@@ -108,9 +98,10 @@ def plan(settings: Sequence[Setting]) -> list[PaperFigure]:
         if not panels:
             continue
         names = ", ".join(panels)
-        for kind, curve in CURVES.items():
-            alt = f"{curve.ylabel} against {curve.xlabel.format(fairness)}, curves of both base ensembles on {names}."
-            drawings.append(_row(f"{kind}_{fairness}_{part}", alt, panels, partial(_curves, curve, fairness)))
+        for kind, (x, y, label, ylabel) in CURVES.items():
+            xlabel = label.format(fairness)
+            alt = f"{ylabel} against {xlabel}, curves of both base ensembles on {names}."
+            drawings.append(_row(f"{kind}_{fairness}_{part}", alt, panels, partial(_curves, x, y, xlabel, ylabel)))
         alt = f"Boxplots of the cost of {fairness} fairness, weighted beside unweighted, on {names}."
         drawings.append(_row(f"cost_{fairness}_{part}", alt, panels, _costs))
     return [*drawings, _shrinkage(settings), _equal_bias(settings)]
@@ -136,22 +127,21 @@ def _row(name: str, alt: str, panels: Panels, fill: Callable[["Figure", list["Ax
     return PaperFigure(name, alt, (_PANEL[0] * len(panels), _PANEL[1] + 0.2 * legend_rows + 0.15), draw)
 
 
-def _curves(curve: PlottedPair, fairness: str, figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
+def _curves(x: str, y: str, xlabel: str, ylabel: str, figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
     """The median over the repeats at each step of alpha, and the range of y over the repeats as a band."""
     for ax, settings in zip(axes, panels.values(), strict=True):
         for setting in settings:
             points, colour = setting.curves["weighted"], COLOURS[setting.base]
-            x, y = np.median(points[curve.x], axis=0), points[curve.y]
-            middle = np.median(y, axis=0)
-            ax.fill_between(x, y.min(axis=0), y.max(axis=0), color=colour, alpha=0.18, linewidth=0)
-            ax.plot(x, middle, color=colour)
-            ax.plot(x[:1], middle[:1], "s", color=colour, markersize=5.5)
+            across, heights = np.median(points[x], axis=0), points[y]
+            middle = np.median(heights, axis=0)
+            ax.fill_between(across, heights.min(axis=0), heights.max(axis=0), color=colour, alpha=0.18, linewidth=0)
+            ax.plot(across, middle, color=colour)
+            ax.plot(across[:1], middle[:1], "s", color=colour, markersize=5.5)
         ax.margins(x=0.07, y=0.07)
-        if curve.x == "bias":  # from 0, so that a bias that hardly moves is seen to
+        if x == "bias":  # from 0, so that a bias that hardly moves is seen to
             ax.set_xlim(0, 1.08 * max(np.median(s.curves["weighted"]["bias"], axis=0).max() for s in settings))
-    axes[0].set_ylabel(curve.ylabel)
-    label = curve.xlabel.format(fairness)
-    figure.supxlabel(label[0].upper() + label[1:], fontsize=8.5)
+    axes[0].set_ylabel(ylabel)
+    figure.supxlabel(xlabel[0].upper() + xlabel[1:], fontsize=8.5)
     _legend(figure, len(axes), len(next(iter(panels.values()))[0].target_auc))
 
 
@@ -176,7 +166,20 @@ def _costs(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
         ax.axhline(0, color=INK, linewidth=0.7)
         for position, setting in enumerate(settings):
             for side, framework in zip((-0.2, 0.2), FRAMEWORKS, strict=True):
-                _box(ax, position + side, setting.cof[framework], COLOURS[setting.base], filled=framework == "weighted")
+                values, colour = setting.cof[framework], COLOURS[setting.base]
+                face = f"{colour}8c" if framework == "weighted" else "none"
+                ax.boxplot(
+                    values[np.isfinite(values)],
+                    positions=[position + side],
+                    widths=0.3,
+                    showfliers=False,
+                    patch_artist=True,
+                    manage_ticks=False,
+                    boxprops={"facecolor": face, "edgecolor": colour, "linewidth": 1.1},
+                    medianprops={"color": colour, "linewidth": 2.0},
+                    whiskerprops={"color": colour, "linewidth": 1.1},
+                    capprops={"color": colour, "linewidth": 1.1},
+                )
         ax.set_xticks(range(len(settings)), [s.base.capitalize() for s in settings])
         ax.set_xlim(-0.6, len(settings) - 0.4)
         ax.grid(visible=False, axis="x")
@@ -186,23 +189,7 @@ def _costs(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
     figure.legend(handles=[filled, hollow], loc="outside upper left", ncols=4 if len(axes) > 2 else len(axes))
 
 
-def _box(ax: "Axes", position: float, values: FloatArray, colour: str, *, filled: bool) -> None:
-    line = {"color": colour, "linewidth": 1.1}
-    ax.boxplot(
-        values[np.isfinite(values)],
-        positions=[position],
-        widths=0.3,
-        showfliers=False,
-        patch_artist=True,
-        manage_ticks=False,
-        boxprops={"facecolor": f"{colour}8c" if filled else "none", "edgecolor": colour, "linewidth": 1.1},
-        medianprops={"color": colour, "linewidth": 2.0},
-        whiskerprops=line,
-        capprops=line,
-    )
-
-
-def _shrinkage(settings: Sequence[Setting]) -> PaperFigure:
+def _shrinkage(settings: Sequence[PaperSetting]) -> PaperFigure:
     """How much of the scale-free bias is left while f2 is removed: what shrinking the scores alone cannot do."""
 
     def draw(figure: "Figure") -> None:
@@ -225,7 +212,7 @@ def _shrinkage(settings: Sequence[Setting]) -> PaperFigure:
     return PaperFigure("shrinkage", alt, (7.4, 3.0), draw)
 
 
-def _equal_bias(settings: Sequence[Setting]) -> PaperFigure:
+def _equal_bias(settings: Sequence[PaperSetting]) -> PaperFigure:
     """The fair version of Q3: the difference of AUC at equal scale-free bias, a dot on the range over the repeats."""
     names = list(dict.fromkeys(s.dataset for s in settings))
 
