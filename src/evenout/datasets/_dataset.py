@@ -108,7 +108,7 @@ def sample_groups(
     for empty in np.flatnonzero(sizes == 0):
         largest = int(sizes.argmax())
         codes[rng.choice(np.flatnonzero(codes == largest))] = empty
-        sizes[[largest, empty]] += (-1, 1)
+        sizes[largest], sizes[empty] = sizes[largest] - 1, 1
     return group_series(codes, index=y.index if isinstance(y, pd.Series) else None)
 
 

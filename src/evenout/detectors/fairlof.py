@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.detectors.adapt import OutlierScorer
-from evenout.detectors.neighbours import check_neighbours, distinct_rows
+from evenout.detectors.neighbours import GUARD, check_neighbours, distinct_rows
 from evenout.detectors.search import Ids, cut_blocks, nearest
 from evenout.groups.read import Codes, label_rows, match_groups
 from evenout.tables.parameters import ANY_JOBS, SHARE_OR_COUNT, check_parameters, integer, number, one_of
@@ -37,7 +37,6 @@ from evenout.tables.rows import new_rows, training_rows
 _LAMBDAS = np.arange(1, 11) / 10
 _AGREEMENT = 0.9  # Jaccard index with plain LOF's top rows that "auto" looks for
 _LEAST = 0.01  # no distance shrinks further than to this share
-_GUARD = 1e-10  # scikit-learn's: keeps the density finite where all neighbours are duplicates
 
 _RULES = {
     "n_neighbors": integer(1),
@@ -271,7 +270,7 @@ class _Graph:
         """``1 / (mean reach + guard)``; reaches to other groups are scaled by ``across``."""
         reach = self._gather(links, k_distance, at_least=links.distance)
         mean = across * reach.sum(axis=1, keepdims=True) + (1.0 - across) * reach
-        return 1.0 / (np.maximum(mean - links.own * k_distance[links.home], 0.0) + _GUARD)
+        return 1.0 / (np.maximum(mean - links.own * k_distance[links.home], 0.0) + GUARD)
 
     def _factors(self, links: _Links, own_density: FloatArray, density: FloatArray) -> FloatArray:
         """Mean density of the neighbours over the row's own."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from evenout.core.checks import Within, require
 from evenout.core.parallel import map_blocks
 from evenout.core.types import AnyArray, FloatArray, IntArray
-from evenout.detectors.family import Without, by_refitting
+from evenout.detectors.family import Family, Without, by_refitting
 
 ROWS_PER_TREE = 256  # rows drawn for each tree, where there are as many
 PIECES = 2  # of work for each thread
@@ -131,7 +131,7 @@ FEW = 1000  # with fewer rows, a tree draws so many of them that a fold left out
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
+class Forest(Family):
     """Isolation forests that share their trees; the learned state is plain arrays over all v nodes.
 
     Examples
@@ -175,11 +175,6 @@ class Forest:
         """Nodes compare features that rows have."""
         require(self.feature.max(initial=0) < n_features, "feature", "is out of range")
         require(self.max_samples <= n_rows, "max_samples", "is out of range")
-
-    @classmethod
-    def fit(cls, X: FloatArray, **settings: Any) -> tuple["Forest", FloatArray]:
-        """Grow ``max(sizes)`` trees on ``X`` (n x d); the model and the raw training scores; see `cross_fit`."""
-        return cls.cross_fit(X, None, **settings)[:2]
 
     @classmethod
     def cross_fit(

@@ -13,8 +13,7 @@ from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.adapt import GroupAware, fit_foreign, fit_group_aware
 from evenout.detectors.family import Family, ScoreColumns, Without, by_refitting
 from evenout.detectors.forest import Forest
-from evenout.detectors.nearness import Nearness
-from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.neighbours import Nearness, Neighbours
 from evenout.detectors.tails import Sides, Tails
 from evenout.detectors.units import Units, feature_labels
 
@@ -97,7 +96,7 @@ def _fit_named(name: str, task: Task) -> list[Fitted]:
 
 
 @dataclass(frozen=True)
-class Precomputed:
+class Precomputed(Family):
     """Scores that come ready: X is the score matrix."""
 
     width: int

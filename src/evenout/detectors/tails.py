@@ -13,13 +13,13 @@ from evenout.core.checks import Within, require
 from evenout.core.content import changes, counts_around
 from evenout.core.parallel import map_blocks, map_columns
 from evenout.core.types import BoolArray, FloatArray, IntArray
-from evenout.detectors.family import Without
+from evenout.detectors.family import Family, Without
 
 _ROWS = 16384  # rated at a time
 
 
 @dataclass(frozen=True)
-class Tails:
+class Tails(Family):
     """Learnt distribution of each feature."""
 
     # The columns of X that vary on the training rows; the others say nothing and have no score.
@@ -31,11 +31,6 @@ class Tails:
     def width(self) -> int:
         """Number of columns."""
         return len(self.features)
-
-    @classmethod
-    def fit(cls, X: FloatArray, *, n_threads: int = 1) -> tuple["Tails", FloatArray]:
-        """Learn from training rows of shape (n, d); the fitted object and the training scores of shape (n, m)."""
-        return cls.cross_fit(X, None, n_threads=n_threads)[:2]
 
     @classmethod
     def cross_fit(

@@ -26,9 +26,9 @@ from torch import Tensor
 from evenout.core.parallel import ROWS, map_blocks, take_rows
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors import search
-from evenout.detectors._neighbour_kernels import GUARD, find_rows
+from evenout.detectors._neighbour_kernels import find_rows
 from evenout.detectors.family import Without
-from evenout.detectors.neighbours import Neighbours, check_neighbours, listed_neighbours
+from evenout.detectors.neighbours import GUARD, Neighbours, check_neighbours, listed_neighbours
 from evenout.gpu._torch_rows import (
     can_fuse,
     download,
