@@ -3,8 +3,8 @@
 One repeat draws the forest's seed, the sampled attribute (where the data has none of its own) and the random alphas
 anew. The pool is fitted once per repeat; both base ensembles, both notions of fairness and both frameworks share it.
 
-A third of its rows are duplicates, so distances tie and LOF divides by distances of 0. scikit-learn's three exact
-searches break ties differently; the same 18 detectors then give different base ensembles.
+A third of the rows of Breast Cancer are duplicates, so distances tie and LOF divides by distances of 0. scikit-learn's
+three exact searches break ties differently; the same 18 detectors then give different base ensembles.
 """
 
 import warnings
@@ -65,7 +65,7 @@ _BLOCK = 32  # scores ranked at once
 
 @dataclass(frozen=True)
 class Seeds:
-    """The random numbers of one repeat: of the forest, the sampled attribute, and the random alphas."""
+    """Seeds of one repeat: of the forest, the sampled attribute, and the random alphas."""
 
     forest: int
     groups: int
@@ -133,7 +133,7 @@ def combine(raw: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
 
 
 def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> pd.DataFrame:
-    """All points of one repeat on one data set, in a fixed order; with `COLUMNS`."""
+    """Compute all points of one repeat on one data set, in a fixed order; with `COLUMNS`."""
     seeds = derive_seeds(seed, dataset, repeat)
     scored = score(dataset, seeds, n_threads=n_threads)
     frames = [_target_points(scored)]
@@ -203,10 +203,15 @@ SEARCHES = ("kd_tree", "ball_tree", "brute")
 
 def compare_searches(seed: int, n_repeats: int) -> pd.DataFrame:
     """AUC on Breast Cancer of each base ensemble's score, by the search behind LOF: evenout's, then scikit-learn's."""
+    from sklearn.neighbors import LocalOutlierFactor
+
     data = load_dataset("breastw")
-    X, outlier = np.ascontiguousarray(data.X.to_numpy()), data.y.to_numpy() == 1
-    factors = {search: _local_outlier_factors(X, search) for search in SEARCHES}
-    rows = []
+    X, outlier, factors, rows = np.ascontiguousarray(data.X.to_numpy()), data.y.to_numpy() == 1, {}, []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about the duplicates, which are the point here
+        for search in SEARCHES:
+            fitted = [LocalOutlierFactor(k, algorithm=search).fit(X) for k in (5, 10, 15, 20, 25, 30)]
+            factors[search] = np.column_stack([-lof.negative_outlier_factor_ for lof in fitted])
     for repeat in range(n_repeats):
         pool, raw = fit_pool("paper", X, seed=derive_seeds(seed, "breastw", repeat).forest)
         lof = [name.startswith("lof_") for name in pool.names]
@@ -219,31 +224,21 @@ def compare_searches(seed: int, n_repeats: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _local_outlier_factors(X: FloatArray, search: str) -> FloatArray:
-    """scikit-learn's LOF with the paper's numbers of neighbours, shape (n, 6)."""
-    from sklearn.neighbors import LocalOutlierFactor
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # about the duplicates, which are the point here
-        fitted = [LocalOutlierFactor(k, algorithm=search).fit(X) for k in (5, 10, 15, 20, 25, 30)]
-    return np.column_stack([-lof.negative_outlier_factor_ for lof in fitted])
-
-
 ASKED = 0.8  # share of the scale-free group bias that the training rows are to lose
 
 
 def held_out(scored: Scored, base: str, seed: int) -> dict[str, float]:
-    """Solve for ``ASKED`` less group bias on all rows, as the paper does; cross-fit the weights to see other rows.
+    """Solve for ``ASKED`` less group bias on all rows, as the paper does, and cross-fit the weights for held-out rows.
 
     Gives ``training`` and ``unseen``, the shares of the scale-free group bias that are gone (NaN if the target has
-    none beyond sampling noise), ``p``, the p-value of "no gap" of the target, and ``alpha``
+    none beyond sampling noise), ``p``, the p-value of "no gap" of the target, and ``alpha``.
     """
     S, t, groups, n_folds = scored.S, scored.targets[base], scored.groups, count_folds(scored.groups)
     folds, n_groups = assign_folds(S, groups, n_folds, seed), int(groups.max()) + 1
     cells = collect_cells(S, t, rank_weights(t), groups, folds, n_groups=n_groups, n_sets=n_folds)
     path = TradeoffPath(CrossFit.of_folds(cells), {"demographic_parity": 1.0}, method="published")
-    found = least_alpha(path, lambda alphas: path.reduction(alphas, "training"), ASKED)
-    alpha = float(path.grid()[-1]) if found is None else found  # the farthest that the paper's curves go
+    reached = least_alpha(path, lambda alphas: path.reduction(alphas, "training"), ASKED)
+    alpha = float(path.grid()[-1]) if reached is None else reached  # the farthest that the paper's curves go
     training = float(path.reduction(alpha, "training"))
     unseen = float(path.reduction(alpha, "unseen")) if path.gap_detected else float("nan")
     return {"alpha": alpha, "training": training, "unseen": unseen, "p": path.gap_p_value}
@@ -255,8 +250,9 @@ def compare_rows(names: list[str], seed: int, n_repeats: int, *, n_threads: int 
     for name, repeat in product(names, range(n_repeats)):
         seeds = derive_seeds(seed, name, repeat)
         scored = score(name, seeds, n_threads=n_threads, pairs=False)
-        found = {base: held_out(scored, base, seeds.forest) for base in BASES}
-        rows += [{"dataset": name, "base": base, "repeat": repeat, **shares} for base, shares in found.items()]
+        rows += [
+            {"dataset": name, "base": base, "repeat": repeat, **held_out(scored, base, seeds.forest)} for base in BASES
+        ]
     return pd.DataFrame(rows)
 
 
@@ -281,6 +277,6 @@ def summarise(rows: pd.DataFrame) -> list[dict[str, object]]:
 
 
 def typical(table: list[dict[str, object]]) -> float | None:
-    """Median over data sets and base ensembles of what unseen rows got; None if no gap was found anywhere."""
+    """Median over data sets and base ensembles of the reduction on unseen rows; None if there was no gap anywhere."""
     known = [row["unseen"] for row in table if row["unseen"] is not None]
     return float(np.median(np.array(known, dtype=float))) if known else None
