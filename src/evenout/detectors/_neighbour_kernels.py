@@ -1,4 +1,4 @@
-"""Compiled passes over rows and their lists of neighbours: places of known rows, densities, local outlier factors."""
+"""Compiled passes over rows and their lists of neighbours: known rows, densities, local outlier factors."""
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def factors(neighbour: AnyArray, own_density: FloatArray, density: FloatArray, k
 def _rate(
     distance: FloatArray, neighbour: AnyArray, value: FloatArray, ks: IntArray, divide: bool, out: FloatArray
 ) -> None:
-    """Both of them by the mean of ``max(distance(i, o), value(o))``: write its density, or divide it by ``out``."""
+    """With the mean of ``max(distance(i, o), value(o))``: write the density, or divide the mean by ``out``."""
     for i in range(len(distance)):
         for c in range(len(ks)):
             total = 0.0

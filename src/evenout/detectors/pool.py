@@ -89,8 +89,9 @@ def _fit_named(name: str, task: Task) -> list[FittedColumns]:
     features = feature_labels(task.feature_names, task.X.shape[1])
     for family, word, wanted in ((Tails, "tail", name != "paper"), (Sides, "side", task.sides)):
         if wanted:
-            model, *scores = family.cross_fit(**rows)
-            fitted.append(FittedColumns([f"{word}:{features[j]}" for j in model.features], model, *scores))
+            model, scores, without = family.cross_fit(**rows)
+            names = [f"{word}:{features[j]}" for j in model.features]
+            fitted.append(FittedColumns(names, model, scores, without))
     return fitted
 
 
@@ -162,6 +163,10 @@ class FittedPool:
                 return np.repeat(known.locations, known.counts, axis=0)
         return None
 
+    def inside(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
+        """Rows in the units of the named pools."""
+        return X if self.units is None else self.units.apply(X, n_threads=n_threads)
+
     def score(
         self,
         X: FloatArray,
@@ -181,9 +186,7 @@ class FittedPool:
                 f"sensitive_features is missing: these detectors use the group of every row: {', '.join(grouped)}; "
                 "pass sensitive_features=<array, Series or DataFrame>, or leave these detectors out"
             )
-        if content is None:
-            content = X if self.units is None else self.units.apply(X, n_threads=n_threads)
-        columns = []
+        content, columns = self.inside(X, n_threads=n_threads) if content is None else content, []
         for part in self.parts:
             rows = content if isinstance(part, OWN) else X
             if isinstance(part, GroupAware):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -124,7 +124,7 @@ def _row(
     panels: Panels,
     fill: Callable[["Figure", list["Axes"], Panels], None],
     size: tuple[float, float] | None = None,
-    **shared: bool,
+    **shared: Any,
 ) -> PaperFigure:
     """A row of panels under one legend, by default with room for its lines; ``shared`` axes as in ``subplots``."""
 
