@@ -40,45 +40,28 @@ class FittedColumns(NamedTuple):
     without: Without
 
 
-@dataclass(frozen=True)
-class Task:
-    """Rows to fit on, and settings."""
-
-    X: FloatArray  # (n, d)
-    folds: IntArray | None  # the fold of each row, where scores without each fold are needed
-    seed: int  # for the forests, and for every detector whose random state was left open
-    n_threads: int = 1
-    sensitive_features: Any = None  # for detectors that say ``needs_groups``, such as `FairLOF`
-    device: str = "cpu"  # where the named pools are fitted; given detectors run where they always do
-    units: Units | None = (
-        None  # of the rows for the named pools; without them they get X as it is, like given detectors
-    )
-    feature_names: Sequence[str] | None = None  # of the d columns of X, for the names of score columns
-    sides: bool = False  # add `Sides` to the named pools, for a target that learns from labels
-    content: FloatArray | None = None  # (n, m): X in the units, if already computed
-
-
-def _fit_named(name: str, task: Task) -> list[FittedColumns]:
+def _fit_named(
+    name: str, rows: dict[str, Any], features: Sequence[str], seed: int, device: str, *, sides: bool
+) -> list[FittedColumns]:
     """Fit the paper's 18 detectors, with scikit-learn's own trees ("paper"), those and tails, or the default pool.
 
     The default pool has four families that look for different outliers: isolation, distance, local density in the joint
     pattern of the features, tails. `benchmarks/families.py` measures what each is worth; `docs/target.md` says why all
-    four are here.
+    four are here. ``rows`` are the arguments that all families share: X, folds and threads.
     """
     if name not in NAMED:
         known = ", ".join(map(repr, POOLS))
         raise ValueError(f"detectors={name!r} is unknown; known names: {known}, or pass a list of detectors")
     near: Callable[..., Any] = Neighbours.cross_fit
     isolate: Callable[..., Any] = Forest.cross_fit
-    if task.device != "cpu":
+    if device != "cpu":
         from evenout import gpu
 
-        near, isolate = (partial(fit, device=task.device) for fit in (gpu.cross_fit_neighbours, gpu.cross_fit_forest))
+        near, isolate = (partial(fit, device=device) for fit in (gpu.cross_fit_neighbours, gpu.cross_fit_forest))
     default = name == "default"
     lof, knn, sizes = (_DEFAULT_LOF, _DEFAULT_KNN, _DEFAULT_TREES) if default else (_LOF, _KNN, _TREES)
     lof_names, knn_names = [f"lof_{k}" for k in lof], [f"knn_{k}" for k in knn]
-    rows: dict[str, Any] = {"X": task.X, "folds": task.folds, "n_threads": task.n_threads}
-    trees = isolate(**rows, sizes=sizes, random_state=task.seed, scikit_learn=name == "paper")
+    trees = isolate(**rows, sizes=sizes, random_state=seed, scikit_learn=name == "paper")
     forest = FittedColumns([f"iforest_{size}" for size in sizes], *trees)
     if default:
         by_log = partial(Nearness.cross_fit, **rows, cross_fit=near)
@@ -86,8 +69,7 @@ def _fit_named(name: str, task: Task) -> list[FittedColumns]:
         fitted = [forest, far, FittedColumns(lof_names, *by_log(lof=lof, decorrelate=True))]
     else:
         fitted = [FittedColumns([*lof_names, *knn_names], *near(**rows, lof=lof, knn=knn)), forest]
-    features = feature_labels(task.feature_names, task.X.shape[1])
-    for family, word, wanted in ((Tails, "tail", name != "paper"), (Sides, "side", task.sides)):
+    for family, word, wanted in ((Tails, "tail", name != "paper"), (Sides, "side", sides)):
         if wanted:
             model, scores, without = family.cross_fit(**rows)
             names = [f"{word}:{features[j]}" for j in model.features]
@@ -204,22 +186,58 @@ def fit_pool(detectors: Any, X: FloatArray, **settings: Any) -> tuple[FittedPool
     """Fit a pool on the training rows X (n, d); the fitted pool and the raw training scores of shape (n, k).
 
     ``detectors`` is a name of `POOLS`, or a list of detectors, functions, ``(name, detector)`` pairs and names of
-    `NAMED` pools, mixed freely; ``settings`` are those of `Task`.
+    `NAMED` pools, mixed freely; ``settings`` are those of `cross_fit_pool`.
     """
     return cross_fit_pool(detectors, X, None, **settings)[:2]
 
 
 def cross_fit_pool(
-    detectors: Any, X: FloatArray, folds: IntArray | None, **settings: Any
+    detectors: Any,
+    X: FloatArray,
+    folds: IntArray | None,
+    *,
+    seed: int,
+    n_threads: int = 1,
+    sensitive_features: Any = None,
+    device: str = "cpu",
+    units: Units | None = None,
+    feature_names: Sequence[str] | None = None,
+    sides: bool = False,
+    content: FloatArray | None = None,
 ) -> tuple[FittedPool, FloatArray, Without]:
     """Fit a pool on the training rows, and prepare to score them by detectors that were fitted without a fold.
 
-    Arguments are those of `fit_pool`. It returns the same, bit for bit, and a function of a fold: the raw scores of all
-    rows, shape (n, k), by detectors that were fitted without the rows of the fold. Those are scored as new rows, the
-    others as training rows. From 1000 rows on the forests of the named pools are not grown again: a row of the fold is
-    scored by the trees that have not drawn it.
+    Parameters
+    ----------
+    detectors, X
+        As in `fit_pool`.
+    folds : array of int, shape (n,), or None
+        The fold of each row, if scores without each fold are needed.
+    seed : int
+        For the forests, and for every detector whose random state was left open.
+    n_threads : int
+    sensitive_features : array, series or frame
+        For detectors that say ``needs_groups``, such as `FairLOF`.
+    device : str
+        Where the named pools are fitted; given detectors run where they always do.
+    units : Units or None
+        Of the rows for the named pools; without them they get X as it is, like given detectors.
+    feature_names : sequence of str, optional
+        Of the d columns of X, for the names of score columns.
+    sides : bool
+        Add `Sides` to the named pools, for a target that learns from labels.
+    content : array of shape (n, m), optional
+        X in the units, if already computed.
+
+    Returns
+    -------
+    FittedPool, and array of shape (n, k)
+        Those of `fit_pool`, bit for bit.
+    function of a fold
+        Raw scores of all rows, shape (n, k), by detectors that were fitted without the rows of the fold. Those are
+        scored as new rows, the others as training rows. From 1000 rows on the forests of the named pools are not grown
+        again: a row of the fold is scored by the trees that have not drawn it.
     """
-    task = Task(X, None if folds is None else np.asarray(folds), **settings)
     if isinstance(detectors, str) and detectors == "precomputed":
         names = tuple(f"score_{j}" for j in range(X.shape[1]))
         return FittedPool(names, (Precomputed(len(names)),), n_rows=len(X)), X, lambda _: X
@@ -234,15 +252,18 @@ def cross_fit_pool(
     for entry in entries:
         if isinstance(entry, tuple) and not (len(entry) == 2 and isinstance(entry[0], str)):
             raise ValueError(f"detectors has the entry {entry!r}; a tuple must be (name, detector)")
-    units, inside = task.units, task
+    features = feature_labels(feature_names, X.shape[1])
+    rows: dict[str, Any] = {"X": X, "folds": None if folds is None else np.asarray(folds), "n_threads": n_threads}
+    given, fitted = rows | {"seed": seed}, list[FittedColumns]()
     if units is not None:
-        features = [feature_labels(task.feature_names, X.shape[1])[j] for j in units.kept]
-        content = units.apply(X, n_threads=task.n_threads) if task.content is None else task.content
-        inside = replace(task, X=content, feature_names=features)
-    fitted: list[FittedColumns] = []
+        features = [features[j] for j in units.kept]
+        rows["X"] = units.apply(X, n_threads=n_threads) if content is None else content
     for entry in entries:
         known = [name for part in fitted for name in part.names]
-        fitted += _fit_named(entry, inside) if isinstance(entry, str) else [_fit_given(entry, known, task)]
+        if isinstance(entry, str):
+            fitted += _fit_named(entry, rows, features, seed, device, sides=sides)
+        else:
+            fitted.append(_fit_given(entry, known, sensitive_features=sensitive_features, **given))
     by_family = any(isinstance(entry, str) and entry in BY_FAMILY for entry in entries)
     # A family is named by what stands before the first _ or : of its columns; a given detector is a family of its own,
     # and so is, without averages by family, every column but those of `Sides`.
@@ -254,18 +275,26 @@ def cross_fit_pool(
     pool = FittedPool(
         tuple(name for part in fitted for name in part.names),
         tuple(part.part for part in fitted),
-        families if by_family or task.sides else (),
+        families if by_family or sides else (),
         units,
         len(X),
     )
     return (
         pool,
-        side_by_side([part.scores for part in fitted], task.n_threads),
-        lambda fold: side_by_side([part.without(fold) for part in fitted], task.n_threads),
+        side_by_side([part.scores for part in fitted], n_threads),
+        lambda fold: side_by_side([part.without(fold) for part in fitted], n_threads),
     )
 
 
-def _fit_given(entry: Any, known: Sequence[str], task: Task) -> FittedColumns:
+def _fit_given(
+    entry: Any,
+    known: Sequence[str],
+    X: FloatArray,
+    folds: IntArray | None,
+    seed: int,
+    n_threads: int,
+    sensitive_features: Any,
+) -> FittedColumns:
     """Fit a detector of the user's own, under a name that is not ``known`` yet."""
     unnamed = getattr(entry, "__name__", type(entry).__name__).lower().strip("<>"), entry
     name, detector = entry if isinstance(entry, tuple) else unnamed
@@ -275,20 +304,19 @@ def _fit_given(entry: Any, known: Sequence[str], task: Task) -> FittedColumns:
         unique = f"{name}_{copies}"
     family = hasattr(detector, "fit_columns")
     if not family and getattr(detector, "needs_groups", False) and not isinstance(detector, type):
-        return FittedColumns([unique], *fit_group_aware(unique, detector, task.X, task.folds, task.sensitive_features))
+        return FittedColumns([unique], *fit_group_aware(unique, detector, X, folds, sensitive_features))
 
     def fit(rows: FloatArray, fold: int = -1) -> tuple[ScoreColumns, FloatArray]:  # noqa: ARG001
         if not family:
-            return fit_foreign(unique, detector, rows, task.seed)
-        part, scores = detector.fit_columns(rows, seed=task.seed, n_threads=task.n_threads)
+            return fit_foreign(unique, detector, rows, seed)
+        part, scores = detector.fit_columns(rows, seed=seed, n_threads=n_threads)
         return part, np.asarray(scores, dtype=float)
 
-    part, scores = fit(task.X)
-    names = [unique]
+    (part, scores), names = fit(X), [unique]
     if family:
-        if scores.ndim != 2 or len(scores) != len(task.X) or not np.isfinite(scores).all():
+        if scores.ndim != 2 or len(scores) != len(X) or not np.isfinite(scores).all():
             raise ValueError(
-                f"detector {unique!r} returned scores of shape {scores.shape}; finite scores of shape ({len(task.X)}, "
+                f"detector {unique!r} returned scores of shape {scores.shape}; finite scores of shape ({len(X)}, "
                 "number of columns) are needed"
             )
         columns = list(getattr(part, "names", range(scores.shape[1])))
@@ -299,7 +327,7 @@ def _fit_given(entry: Any, known: Sequence[str], task: Task) -> FittedColumns:
         names = [f"{unique}:{column}" for column in columns]
     elif not hasattr(detector, "fit"):  # a function of X learns nothing
         return FittedColumns(names, part, scores, lambda _: scores)
-    return FittedColumns(names, part, scores, by_refitting(task.X, task.folds, fit))
+    return FittedColumns(names, part, scores, by_refitting(X, folds, fit))
 
 
 def has_named(detectors: Any) -> bool:
