@@ -22,8 +22,7 @@ import numpy as np
 from evenout.core.base_score import learn_scaling
 from evenout.core.types import FloatArray
 from evenout.datasets import list_datasets, list_scenarios
-from evenout.detectors.nearness import Nearness
-from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.neighbours import Nearness, Neighbours
 from evenout.detectors.pool import fit_pool
 from evenout.detectors.units import Units
 from target import halve, quality

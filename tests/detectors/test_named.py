@@ -7,7 +7,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import roc_auc_score
 
 from evenout import FairOutlierEnsemble
-from evenout.detectors.nearness import Nearness
+from evenout.detectors.neighbours import Nearness
 from evenout.detectors.pool import cross_fit_pool, fit_pool, standard_units
 from evenout.detectors.tails import Tails
 from evenout.fitting.score_model import learn_scores

@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 
-from evenout.detectors import nearness
-from evenout.detectors.nearness import CLIP, Nearness, decorrelating
+from evenout.detectors import neighbours
+from evenout.detectors.neighbours import CLIP, Nearness, decorrelating
 from evenout.detectors.units import Units
 
 
@@ -44,15 +44,15 @@ def test_decorrelated_rows_have_the_unit_matrix_as_covariance():
 def test_the_covariance_is_that_of_fractions_in_any_order(monkeypatch):
     rng = np.random.default_rng(5)
     X = np.column_stack([correlated(200), rng.standard_cauchy(200), rng.random(200) < 0.02, rng.random(200) < 0.98])
-    monkeypatch.setattr(nearness, "_SUMMED", 64)
+    monkeypatch.setattr(neighbours, "_SUMMED", 64)
     units = Units.fit(X)
     z = [[Fraction(value) for value in row] for row in np.clip(units.apply(X), -CLIP, CLIP).tolist()]
     mean = [sum(column) / 200 for column in zip(*z, strict=True)]
     exact = [[sum((r[i] - mean[i]) * (r[j] - mean[j]) for r in z) / 200 for j in range(7)] for i in range(7)]
-    found = nearness._clipped_covariance(X, units, n_threads=1)
+    found = neighbours._clipped_covariance(X, units, n_threads=1)
     assert_allclose(found, np.array(exact, dtype=float), rtol=1e-14, atol=1e-17)
     for n_threads in (1, 3):
-        assert_array_equal(nearness._clipped_covariance(X[rng.permutation(200)], units, n_threads), found)
+        assert_array_equal(neighbours._clipped_covariance(X[rng.permutation(200)], units, n_threads), found)
 
 
 def test_distances_between_decorrelated_rows_are_mahalanobis_distances():

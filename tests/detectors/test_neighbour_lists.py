@@ -9,11 +9,11 @@ from evenout.detectors.neighbours import ROWS, NeighbourLists
 K = 6
 
 
-def expanded(found, counts, home, own):
+def expanded(near, counts, home):
     """Distances and locations of the nearest rows, as many as the lists give, at most K of each."""
     lists = []
-    for distances, ids, at, copies in zip(*found, home, own, strict=True):
-        row = [(0.0, at)] * copies
+    for distances, ids, at in zip(*near, home, strict=True):
+        row = [(0.0, at)] * (counts[at] - 1)
         for distance, near in zip(distances, ids, strict=True):
             row += [] if near == at else [(distance, near)] * counts[near]
         lists.append(row[:K])
@@ -27,17 +27,15 @@ def case(listed, most, seed=0, m=60):
         rng.permuted(np.tile(np.arange(m, dtype=np.int32), (m, 1)), axis=1),
     )
     counts = rng.integers(0, most + 1, m)
-    return NeighbourLists(
-        (found[0], found[1][:, :listed].copy()), counts, K, np.arange(m, dtype=np.int32), np.maximum(counts - 1, 0)
-    )
+    return NeighbourLists((found[0], found[1][:, :listed].copy()), counts, K, np.arange(m, dtype=np.int32))
 
 
 @pytest.mark.parametrize("most", [1, 2, 9])
 @pytest.mark.parametrize("listed", [3, 7, 20])
 def test_slots_are_filled_by_copies_and_then_by_the_lists(listed, most):
     slots = case(listed, most)
-    expected = expanded(slots.near, slots.counts, slots.home, slots.own)
-    distance, location = slots.of(slice(0, len(slots.own)))
+    expected = expanded(slots.near, slots.counts, slots.home)
+    distance, location = slots.of(slice(0, len(slots.home)))
     measured = slots.distances(np.array([6, 1, 3, 1]), n_threads=2)
     for i, row in enumerate(expected):
         assert_array_equal(distance[i, : len(row)], [near for near, _ in row])
@@ -49,10 +47,8 @@ def test_slots_are_filled_by_copies_and_then_by_the_lists(listed, most):
 def test_short_lists_are_taken_from_others():
     slots, others = case(3, 1), case(20, 1, seed=1)
     short = np.flatnonzero(slots.of(slice(0, 60))[1][:, -1] < 0)
-    picked = NeighbourLists(
-        (others.near[0][short], others.near[1][short]), others.counts, K, others.home[short], others.own[short]
-    )
-    both = NeighbourLists(slots.near, slots.counts, K, slots.home, slots.own, short, picked)
+    picked = NeighbourLists((others.near[0][short], others.near[1][short]), others.counts, K, others.home[short])
+    both = NeighbourLists(slots.near, slots.counts, K, slots.home, short, picked)
     own, replaced = slots.of(slice(0, 60)), picked.of(slice(0, len(short)))
     for rows in (slice(0, 60), slice(7, 23), slice(50, 60)):
         distance, location = both.of(rows)
@@ -69,7 +65,6 @@ def test_threads_share_the_rows():
         slots.counts,
         K,
         np.tile(slots.home, 200),
-        np.tile(slots.own, 200),
     )
-    assert len(many.own) > 2 * ROWS
+    assert len(many.home) > 2 * ROWS
     assert_array_equal(many.distances(np.array([1, 6]), 3), np.tile(slots.distances(np.array([1, 6]), 1), (200, 1)))

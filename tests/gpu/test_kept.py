@@ -14,8 +14,7 @@ torch = pytest.importorskip("torch")
 
 from evenout import gpu  # noqa: E402
 from evenout.detectors.forest import Forest  # noqa: E402
-from evenout.detectors.nearness import Nearness  # noqa: E402
-from evenout.detectors.neighbours import Neighbours  # noqa: E402
+from evenout.detectors.neighbours import Nearness, Neighbours  # noqa: E402
 from evenout.gpu import _torch_forest, _torch_neighbours, _torch_rows  # noqa: E402
 from evenout.gpu._torch_rows import (  # noqa: E402
     scale_to_halves,

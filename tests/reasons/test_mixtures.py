@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from evenout.detectors.forest import Forest
-from evenout.detectors.nearness import Nearness
-from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.neighbours import Nearness, Neighbours
 from evenout.detectors.tails import Tails
 from evenout.reasons.attribution import CROWD, Crowd, Mixtures, draw_orders, mixed_scores
 

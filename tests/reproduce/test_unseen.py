@@ -58,7 +58,7 @@ def test_summary_counts_repeats_with_a_gap_and_takes_medians():
             "unseen": [0.2, np.nan, 0.6, np.nan, np.nan],
         }
     )
-    table = summarise(rows, {"pima": "Pima", "german": "German Credit"})
+    table = summarise(rows)
     assert table[0] == {
         "dataset": "Pima", "base": "greedy", "training": 0.8, "unseen": pytest.approx(0.4),
         "least": 0.2, "most": 0.6, "with_gap": 2, "repeats": 3,

@@ -1,4 +1,4 @@
-"""The bundled data sets: one table of what each file holds, and the loader that reads it."""
+"""The bundled data sets: a table of their contents, and the loader."""
 
 from __future__ import annotations
 
@@ -54,8 +54,23 @@ def load_dataset(
     """
     import pandas as pd
 
-    _check(name, sensitive, strength)
+    if name not in BUNDLED:
+        near = get_close_matches(str(name).lower(), BUNDLED, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"name is {name!r}; the data sets are {', '.join(BUNDLED)}.{hint}")
     bundled = BUNDLED[name]
+    if bundled.protected and strength != 1.0:
+        raise ValueError(f"strength is {strength}, but {name!r} has groups of its own; leave strength out.")
+    if sensitive is not None:
+        if len(bundled.protected) < 2:
+            raise InputError(
+                "{sensitive=} was given, but only 'credit' has a choice; leave it out here", sensitive=sensitive
+            )
+        asked, known = [sensitive] if isinstance(sensitive, str) else list(sensitive), ", ".join(bundled.protected)
+        if not asked or len(set(asked)) < len(asked) or not set(asked) <= set(bundled.protected):
+            raise InputError(
+                "{sensitive=} is not allowed; choose from {known}, each once", sensitive=asked, known=known
+            )
     with (files("evenout.datasets") / "data" / f"{name}.csv.gz").open("rb") as file:
         X, y, protected = bundled.split(pd.read_csv(file, compression="gzip"))
     y = y.astype("int64").rename("outlier")
@@ -77,26 +92,6 @@ def list_datasets() -> list[str]:
     ['communities', 'german', 'annthyroid', 'cardio', 'vowels', 'breastw', 'mammography', 'pima', 'credit']
     """
     return list(BUNDLED)
-
-
-def _check(name: str, sensitive: str | Sequence[str] | None, strength: float) -> None:
-    if name not in BUNDLED:
-        near = get_close_matches(str(name).lower(), BUNDLED, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"name is {name!r}; the data sets are {', '.join(BUNDLED)}.{hint}")
-    protected = BUNDLED[name].protected
-    if protected and strength != 1.0:
-        raise ValueError(f"strength is {strength}, but {name!r} has groups of its own; leave strength out.")
-    if sensitive is None:
-        return
-    if len(protected) < 2:
-        raise InputError(
-            "{sensitive=} was given, but only 'credit' has a choice; leave it out here", sensitive=sensitive
-        )
-    asked = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-    if not asked or len(set(asked)) < len(asked) or not set(asked) <= set(protected):
-        known = ", ".join(protected)
-        raise InputError("{sensitive=} is not allowed; choose from {known}, each once", sensitive=asked, known=known)
 
 
 def _split_communities(frame: pd.DataFrame) -> Parts:
@@ -133,10 +128,10 @@ def _split_credit(frame: pd.DataFrame) -> Parts:
 
 @dataclass(frozen=True)
 class BundledFile:
-    """What ``data/<name>.csv.gz`` holds.
+    """Contents of ``data/<name>.csv.gz``, with the counts after loading.
 
-    The counts are those after loading; `protected` names the attributes of its own that a data set has, the
-    default first, and is empty where the attribute is sampled.
+    `protected` names the data set's own protected attributes, the default first; it is empty where the attribute is
+    sampled.
     """
 
     sha256: str
@@ -154,17 +149,9 @@ class BundledFile:
 
     @property
     def description(self) -> str:
-        """A few lines for the user."""
-        return "\n".join(
-            f"{title}: {text}."
-            for title, text in (
-                ("Row", self.row),
-                ("Outlier", self.outlier),
-                ("Groups", self.groups),
-                ("Source", self.source),
-                ("Licence", self.licence),
-            )
-        )
+        """Five lines for the user: row, outlier, groups, source and licence."""
+        parts = ("row", "outlier", "groups", "source", "licence")
+        return "\n".join(f"{part.capitalize()}: {getattr(self, part)}." for part in parts)
 
 
 BUNDLED = {

@@ -104,7 +104,11 @@ def sample_groups(
     upper = np.cumsum(odds)[:-1] / odds.sum()
     draw = rng.random_sample(n)
     codes = np.where(labels, np.searchsorted(upper, draw, side="right"), (draw * n_groups).astype(np.intp))
-    _fill_empty(codes, n_groups, rng)
+    sizes = np.bincount(codes, minlength=n_groups)
+    for empty in np.flatnonzero(sizes == 0):
+        largest = int(sizes.argmax())
+        codes[rng.choice(np.flatnonzero(codes == largest))] = empty
+        sizes[largest], sizes[empty] = sizes[largest] - 1, 1
     return group_series(codes, index=y.index if isinstance(y, pd.Series) else None)
 
 
@@ -117,7 +121,7 @@ def group_series(codes: IntArray, *, index: Any = None) -> pd.Series:
 
 
 def random_generator(random_state: RandomState) -> np.random.RandomState:
-    """Return scikit-learn's kind of generator, sharing the state of a numpy Generator if one is given."""
+    """A ``RandomState``, as scikit-learn uses; it shares the state of a numpy Generator if one is given."""
     from sklearn.utils import check_random_state  # imports pandas in turn
 
     if isinstance(random_state, np.random.Generator):
@@ -130,13 +134,3 @@ def check_strength(strength: float, *, least: float) -> None:
     if not (np.isfinite(strength) and strength >= least):
         allowed = "a finite number" if np.isinf(least) else f"a finite number, at least {least:g}"
         raise ValueError(f"strength is {strength}; it must be {allowed} (0 means no bias, 1 a clear one).")
-
-
-def _fill_empty(codes: IntArray, n_groups: int, rng: np.random.RandomState) -> None:
-    """Move, for each empty group, one random row of the largest group there, in place."""
-    sizes = np.bincount(codes, minlength=n_groups)
-    for empty in np.flatnonzero(sizes == 0):
-        largest = int(sizes.argmax())
-        codes[rng.choice(np.flatnonzero(codes == largest))] = empty
-        sizes[largest] -= 1
-        sizes[empty] = 1

@@ -1,4 +1,4 @@
-"""Simulations of spurious bias: a group is flagged more, and the reason is known."""
+"""Simulations of spurious bias: one group is flagged more often, for a known reason."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenout.core.types import FloatArray, IntArray
 from evenout.datasets._dataset import Dataset, RandomState, check_strength, group_series, random_generator
 
 OUTLIER_SD = 2.5
@@ -18,7 +17,7 @@ COLUMNS = [f"{kind}_{i + 1}" for kind in ("informative", "nuisance") for i in ra
 
 @dataclass(frozen=True)
 class Scenario:
-    """The ways in which the group enters; each is 0 unless the scenario is about it.
+    """How the group enters the simulation; each number is 0 unless the scenario is about it.
 
     Group j has the effect s_j. Its nuisance features are multiplied by 1 + `spread` s_j and moved by `shift` s_j.
     Student noise (3 degrees of freedom) times `noise` s_j is added to them. Outliers are drawn with weight
@@ -103,26 +102,40 @@ def make_biased_outliers(
     """
     import pandas as pd
 
-    _check(scenario, n, n_groups, outlier_rate)
+    if scenario not in SCENARIOS:
+        raise ValueError(f"scenario is {scenario!r}; choose one of {', '.join(SCENARIOS)}.")
+    if n < 100:
+        raise ValueError(f"n is {n}; ask for at least 100 rows, so that the smallest group is not empty.")
+    if n_groups not in (2, 3):
+        raise ValueError(f"n_groups is {n_groups}; it must be 2 or 3.")
+    if not 0 < outlier_rate <= 0.5:
+        raise ValueError(f"outlier_rate is {outlier_rate}; it must be above 0 and at most 0.5.")
     check_strength(strength, least=0.0)
-    rng = random_generator(random_state)
-    rules = SCENARIOS[scenario]
+    rng, rules = random_generator(random_state), SCENARIOS[scenario]
 
-    ends = np.round(n * np.cumsum(_shares(n_groups, small=rules.place != 0)))
+    small = np.array([1 - SMALL_SHARE * (n_groups - 1)] + [SMALL_SHARE] * (n_groups - 1))
+    falling = 3.0 ** -np.arange(n_groups)
+    ends = np.round(n * np.cumsum(small if rules.place else falling / falling.sum()))
     codes = rng.permutation(np.searchsorted(ends, np.arange(n), side="right"))
-    effect = strength * codes / (n_groups - 1)
+    effect = strength * codes[:, None] / (n_groups - 1)
     # Taking rows as their exponential clocks ring is drawing one by one, without replacement, by weight.
-    clocks = rng.standard_exponential(n) / (1 + rules.rate * effect)
+    clocks = rng.standard_exponential(n) / (1 + rules.rate * effect[:, 0])
     y = np.zeros(n, dtype=np.int64)
     y[np.argsort(clocks)[: max(1, round(outlier_rate * n))]] = 1
-    X = _features(y, codes, effect, rules, rng)
-    return Dataset(
-        X=pd.DataFrame(X, columns=COLUMNS),
-        y=pd.Series(y, name="outlier"),
-        sensitive=group_series(codes),
-        name=scenario,
-        description=_describe(rules, strength),
+    X = rng.standard_normal((n, len(COLUMNS)))
+    X[y == 1, :N_INFORMATIVE] *= OUTLIER_SD
+    X[:, NUISANCE] = X[:, NUISANCE] * (1 + rules.spread * effect) + rules.shift * effect
+    later = np.flatnonzero(codes)
+    X[later, N_INFORMATIVE + codes[later] - 1] += rules.place * effect.max()
+    X[:, NUISANCE] += rules.noise * effect * rng.standard_t(3, size=(n, N_NUISANCE))
+    description = (
+        "Row: one draw of a simulation with 4 informative and 4 nuisance features.\n"
+        f"Outlier: its informative features are drawn with standard deviation {OUTLIER_SD} instead of 1.\n"
+        f"Groups: {rules.cause} (strength {strength:g}); the first group is unaffected.\n"
+        "Source: evenout.datasets.make_biased_outliers."
     )
+    frame, labels = pd.DataFrame(X, columns=COLUMNS), pd.Series(y, name="outlier")
+    return Dataset(frame, labels, group_series(codes), scenario, description)
 
 
 def list_scenarios() -> list[str]:
@@ -134,47 +147,3 @@ def list_scenarios() -> list[str]:
     ['variance', 'shift', 'measurement_noise', 'under_representation', 'base_rate']
     """
     return list(SCENARIOS)
-
-
-def _shares(n_groups: int, *, small: bool) -> FloatArray:
-    """Return the share of each group, shape (g,): falling by a factor 3, or 0.05 in all but the first."""
-    if small:
-        return np.array([1 - SMALL_SHARE * (n_groups - 1)] + [SMALL_SHARE] * (n_groups - 1))
-    share = 3.0 ** -np.arange(n_groups)
-    return share / share.sum()
-
-
-def _features(
-    y: IntArray, codes: IntArray, effect: FloatArray, rules: Scenario, rng: np.random.RandomState
-) -> FloatArray:
-    """Draw the n x 8 features of rows with these labels, groups and effects."""
-    by_row = effect[:, None]
-    X = rng.standard_normal((y.size, N_INFORMATIVE + N_NUISANCE))
-    X[y == 1, :N_INFORMATIVE] *= OUTLIER_SD
-    X[:, NUISANCE] = X[:, NUISANCE] * (1 + rules.spread * by_row) + rules.shift * by_row
-    later = np.flatnonzero(codes)
-    X[later, N_INFORMATIVE + codes[later] - 1] += rules.place * effect.max()
-    X[:, NUISANCE] += rules.noise * by_row * rng.standard_t(3, size=(y.size, N_NUISANCE))
-    return X
-
-
-def _describe(rules: Scenario, strength: float) -> str:
-    return "\n".join(
-        (
-            "Row: one draw of a simulation with 4 informative and 4 nuisance features.",
-            f"Outlier: its informative features are drawn with standard deviation {OUTLIER_SD} instead of 1.",
-            f"Groups: {rules.cause} (strength {strength:g}); the first group is unaffected.",
-            "Source: evenout.datasets.make_biased_outliers.",
-        )
-    )
-
-
-def _check(scenario: str, n: int, n_groups: int, outlier_rate: float) -> None:
-    if scenario not in SCENARIOS:
-        raise ValueError(f"scenario is {scenario!r}; choose one of {', '.join(SCENARIOS)}.")
-    if n < 100:
-        raise ValueError(f"n is {n}; ask for at least 100 rows, so that the smallest group is not empty.")
-    if n_groups not in (2, 3):
-        raise ValueError(f"n_groups is {n_groups}; it must be 2 or 3.")
-    if not 0 < outlier_rate <= 0.5:
-        raise ValueError(f"outlier_rate is {outlier_rate}; it must be above 0 and at most 0.5.")

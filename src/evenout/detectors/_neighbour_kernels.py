@@ -1,11 +1,10 @@
-"""Compiled passes over rows and their lists of neighbours: places of known rows, densities, local outlier factors."""
+"""Compiled passes over rows and their lists of neighbours: known rows, densities, local outlier factors."""
 
 import numpy as np
 
 from evenout.core.parallel import compiled
 from evenout.core.types import AnyArray, FloatArray, IntArray
-
-GUARD = 1e-10  # scikit-learn's: keeps the density finite where all neighbours are duplicates
+from evenout.detectors.neighbours import GUARD
 
 
 def find_rows(points: FloatArray, locations: FloatArray) -> IntArray:
@@ -37,20 +36,20 @@ def _find_rows(points: FloatArray, locations: FloatArray, found: IntArray) -> No
 
 @compiled(bare=True)
 def fill_slots(
-    distances: FloatArray, neighbours: AnyArray, home: AnyArray, copies: IntArray, counts: IntArray,
-    slot_distance: FloatArray, slot_neighbour: AnyArray,
+    distances: FloatArray, neighbours: AnyArray, home: AnyArray, counts: IntArray, slot_distance: FloatArray,
+    slot_neighbour: AnyArray,
 ) -> None:  # fmt: skip
     """Expand lists of locations to lists of rows.
 
-    Slots of row i: first its ``copies[i]`` own copies, at distance 0 and location ``home[i]``, then the other
-    listed locations, each as often as it counts rows, until all slots are full. Slots that stay empty because
-    the list is too short have the location -1.
+    Slots of row i: first the other rows at its location ``home[i]``, at distance 0, unless that is -1; then the other
+    listed locations, each as often as it counts rows, until all slots are full. Slots that stay empty because the list
+    is too short have the location -1.
     """
     m, listed = distances.shape
     _, n_slots = slot_distance.shape
     for i in range(m):
-        filled = 0
-        while filled < copies[i] and filled < n_slots:
+        copies, filled = counts[home[i]] - 1 if home[i] >= 0 else 0, 0
+        while filled < copies and filled < n_slots:
             slot_distance[i, filled], slot_neighbour[i, filled] = 0.0, home[i]
             filled += 1
         for j in range(listed):
@@ -86,7 +85,7 @@ def factors(neighbour: AnyArray, own_density: FloatArray, density: FloatArray, k
 def _rate(
     distance: FloatArray, neighbour: AnyArray, value: FloatArray, ks: IntArray, divide: bool, out: FloatArray
 ) -> None:
-    """Both of them by the mean of ``max(distance(i, o), value(o))``: write its density, or divide it by ``out``."""
+    """With the mean of ``max(distance(i, o), value(o))``: write the density, or divide the mean by ``out``."""
     for i in range(len(distance)):
         for c in range(len(ks)):
             total = 0.0

@@ -25,11 +25,10 @@ known of r yet, `least` is -inf, and the exact distances of the whole block are 
 Every squared distance that decides is one sum over the features in their order, in float64 and without fused
 operations. Rounding is monotone, so the same sum over the gaps to a box never exceeds that of a point inside the box: a
 box is left out only if all of its points are too far away, however close the call. Of the points in the other boxes
-only those are left out whose rounded products prove them too far away. So no search can change a
-tie.
+only those are left out whose rounded products prove them too far away. So no search can change a tie.
 
-Kernels get their room from outside and loop where numpy would take a whole array: both are a fraction of the time to
-compile.
+Kernels get their work space from outside and loop where numpy would take a whole array: both take a fraction of the
+time to compile.
 """
 
 import math
@@ -64,7 +63,7 @@ _FIRST = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
 
 @compiled(bare=True)
 def least(norms: FloatArray, reach: float, limits: FloatArray, d: int, out: Float32Array) -> None:
-    """Write what a point within each limit, a squared distance, cannot fall below; -inf where nothing can be said.
+    """Write the least product of a point within each limit, a squared distance; -inf where nothing can be said.
 
     ``norms`` are the a of the queries and ``reach`` is the R of the block in the proof above.
     """
@@ -74,8 +73,8 @@ def least(norms: FloatArray, reach: float, limits: FloatArray, d: int, out: Floa
         far = math.sqrt(limits[j]) * ROOM + 2.0 * UNIT * both + TINY
         bound = 0.5 * (norms[j] * norms[j] - far * far - margin)
         bound -= 2.0 * UNIT * abs(bound) + TINY  # so that float32 does not round it up
-        told = (margin <= SHARE * limits[j]) & (both < HUGE) & (d <= MOST_FEATURES)  # an infinite limit gives -inf
-        out[j] = bound if told else -np.inf
+        proven = (margin <= SHARE * limits[j]) & (both < HUGE) & (d <= MOST_FEATURES)  # an infinite limit gives -inf
+        out[j] = bound if proven else -np.inf
 
 
 @compiled(bare=True)
@@ -145,7 +144,7 @@ def near_points(
 
 @intrinsic
 def bits_within(_: Any, squares: Any, limit: Any) -> Any:
-    """The places of those of WIDTH numbers that are at most ``limit``, as bits."""
+    """Which of WIDTH numbers are at most ``limit``, as bits."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -156,7 +155,7 @@ def bits_within(_: Any, squares: Any, limit: Any) -> Any:
 
 @intrinsic
 def lowest_bit(_: Any, mask: Any) -> Any:
-    """The place of the lowest bit that is set; there must be one."""
+    """Index of the lowest bit that is set; there must be one."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:  # noqa: ARG001
         return builder.cttz(args[0], ir.IntType(1)(1))
@@ -203,7 +202,7 @@ ONE = np.uint64(1)
 
 
 class Work(NamedTuple):
-    """Room of a search over b blocks for one block of m queries with d features.
+    """Work space of a search over b blocks for one block of m queries with d features.
 
     Features by query (d x m), also rounded for products; norms of the rounded queries, and the largest squared distance
     that can still enter the list of each; the least product that is near, or -inf; distances of the queries from a box,
@@ -228,7 +227,7 @@ class Work(NamedTuple):
 
     @classmethod
     def empty(cls, b: int, m: int, d: int) -> "Work":
-        """Without values yet."""
+        """Allocate it, without values."""
         values, points = (np.empty((d, m)) for _ in range(2))
         norms, limit, near, squares = (np.empty(m) for _ in range(4))
         rounded, lowest = np.empty((d, m), np.float32), np.empty(m, np.float32)
@@ -488,7 +487,7 @@ def search_rows(
     X: FloatArray, start: int, stop: int, data: "FewBlocks", without_self: bool, bounds: FloatArray,
     squares: FloatArray, heap: AnyArray, distances: FloatArray, neighbours: AnyArray,
 ) -> None:  # fmt: skip
-    """Fill the lists of nearest points of the rows ``start..stop``; ``bounds``, ``squares`` and ``heap`` are room.
+    """Fill the lists of nearest points of the rows ``start..stop``; ``bounds``, ``squares``, ``heap``: work space.
 
     The nearest box comes first, alone, and sets a limit; then those within it, by their distance.
     """
@@ -569,11 +568,11 @@ def halve_to_blocks(points: FloatArray, rows: IntArray, block: int) -> None:
         if stop - start <= block:
             continue
         left = ((stop - start + block - 1) // block) // 2 * block
-        part, found = rows[start:stop], values[start:stop]
+        part, along = rows[start:stop], values[start:stop]
         widest = widest_feature(points, part)
         for i in range(len(part)):
-            found[i] = points[part[i], widest]
-        select(found, part, left)
+            along[i] = points[part[i], widest]
+        select(along, part, left)
         starts[waiting], stops[waiting] = start, start + left
         starts[waiting + 1], stops[waiting + 1] = start + left, stop
         waiting += 2

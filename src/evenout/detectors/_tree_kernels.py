@@ -1,14 +1,14 @@
 """Kernels that grow and walk trees.
 
-What is followed here was read off scikit-learn 1.9. (1.6 and 1.7 differ in one point: values closer than 1e-7 are not
-equal to them.) Two generators are at work. The Mersenne twister of numpy's ``RandomState`` draws the rows of each tree
+They follow scikit-learn 1.9. (1.6 and 1.7 differ in one point: values closer than 1e-7 are not equal to them.) There
+are two generators. The Mersenne twister of numpy's ``RandomState`` draws the rows of each tree
 and the first state of the second, a xorshift of 32 bits (Marsaglia 2003), which draws features and thresholds.
 
 To scikit-learn these are regression trees on a random target. It decides in two places alone: a node in which it does
 not vary is a leaf, and so is one whose split does not lower its variance. That is very rare, and then hangs on the last
 digits of sums, so these are added up here in the same order.
 
-Kernels get their room from outside and cut no slices: both take long to compile.
+Kernels get their work space from outside and cut no slices, since both take long to compile.
 """
 
 from typing import Any
@@ -17,6 +17,8 @@ import numpy as np
 
 from evenout.core.parallel import compiled
 from evenout.core.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
+
+CONSTANT = np.float32(1e-7)  # scikit-learn's: a feature that varies no more in a node is constant there
 
 
 @compiled(bare=True)
@@ -27,8 +29,8 @@ def path_lengths(
     """Write ``out[c, i]``: path length of row i, summed in order over the first ``sizes[c]`` trees.
 
     All rows go down a tree together, one level at a time, and rest at a leaf, whose children are itself: no
-    branch depends on the data, which is three times faster than walking row by row. ``node`` and ``total`` are room
-    for the node of each row and the sum of its paths.
+    branch depends on the data, which is three times faster than walking row by row. ``node`` and ``total`` are work
+    space for the node of each row and the sum of its paths.
     """
     for i in range(len(X)):
         total[i] = 0.0
@@ -91,7 +93,7 @@ def draw_threshold(X: Float32Array, rows: IntArray, feature: int, state: AnyArra
     low = high = X[rows[0], feature]
     for i in rows:
         low, high = min(low, X[i, feature]), max(high, X[i, feature])
-    if high <= low + np.float32(1e-7):  # scikit-learn's notion of a constant feature
+    if high <= low + CONSTANT:
         return np.nan
     drawn = np.float64(low) + (np.float64(high) - np.float64(low)) * uniform(state)
     return drawn if drawn < high else np.float64(low)
@@ -156,7 +158,6 @@ def grow_fold_trees(
 
 WORDS = 624  # of the Mersenne twister's state
 LARGEST = 2**31 - 2  # of the numbers that seeds are drawn from
-CONSTANT = np.float32(1e-7)  # a feature that varies no more in a node is constant there
 EPSILON = 2.0**-52  # a variance up to this one is none
 LEAF = -2.0  # scikit-learn's threshold of a leaf, which is never compared with
 

@@ -8,7 +8,7 @@ Recognised by interface, so that no other library need be imported:
   the training scores where it exists, because a local outlier factor leaves the row itself out.
 - a function of X: its scores are taken as they are, higher is more outlying.
 
-A pipeline is what its last step is.
+A pipeline counts as its last step.
 """
 
 from collections.abc import Callable
@@ -109,8 +109,8 @@ def fit_foreign(name: str, detector: Any, X: FloatArray, seed: int) -> tuple[For
     for method in ("score_samples", "decision_function"):
         if hasattr(fitted, method):
             column = Foreign(name, getattr(fitted, method), -1.0)
-            own = getattr(last, "negative_outlier_factor_", None)
-            return column, column.score(X) if own is None else _column(name, own, len(X), -1.0)
+            factors = getattr(last, "negative_outlier_factor_", None)
+            return column, column.score(X) if factors is None else _column(name, factors, len(X), -1.0)
     raise ValueError(
         f"detector {name!r} ({type(detector).__name__}) has none of score_samples, decision_function and "
         "decision_scores_ after fit; wrap it in an object that has one of them"
@@ -145,7 +145,7 @@ def _column(name: str, scores: Any, n_rows: int, sign: float) -> FloatArray:
 
 
 class OutlierScorer(OutlierMixin):
-    """scikit-learn's methods, by ``outlier_scores(X)``, and after fit by ``outlier_scores_`` and ``offset_``."""
+    """scikit-learn's methods, made of ``outlier_scores(X)`` and, after fit, ``outlier_scores_`` and ``offset_``."""
 
     fit: Callable[..., Any]
     outlier_scores: Callable[..., FloatArray]

@@ -16,7 +16,6 @@ group comes first: each counts by its share at that location, the mean over all 
 the order of the rows nor the way of searching matters, and lambda = 0 is LOF.
 """
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -28,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from evenout.core.flags import flag_threshold
 from evenout.core.types import AnyArray, BoolArray, FloatArray, IntArray
 from evenout.detectors.adapt import OutlierScorer
-from evenout.detectors.neighbours import check_neighbours, distinct_rows
+from evenout.detectors.neighbours import GUARD, check_neighbours, distinct_rows
 from evenout.detectors.search import Ids, cut_blocks, nearest
 from evenout.groups.read import Codes, label_rows, match_groups
 from evenout.tables.parameters import ANY_JOBS, SHARE_OR_COUNT, check_parameters, integer, number, one_of
@@ -37,7 +36,6 @@ from evenout.tables.rows import new_rows, training_rows
 _LAMBDAS = np.arange(1, 11) / 10
 _AGREEMENT = 0.9  # Jaccard index with plain LOF's top rows that "auto" looks for
 _LEAST = 0.01  # no distance shrinks further than to this share
-_GUARD = 1e-10  # scikit-learn's: keeps the density finite where all neighbours are duplicates
 
 _RULES = {
     "n_neighbors": integer(1),
@@ -49,7 +47,7 @@ _RULES = {
 
 
 class FairLOF(OutlierScorer, BaseEstimator):
-    """Local outlier factor meant to even out how often groups are found among the top rows.
+    """Local outlier factor meant to even out the shares of groups among the top rows.
 
     It uses the group of every row that it scores, new ones too. It is a heuristic, here for comparison and as one
     detector among others: nothing ensures that the groups come out more even, so measure what it does.
@@ -135,7 +133,7 @@ class FairLOF(OutlierScorer, BaseEstimator):
         rows = training_rows(self, X)
         groups = label_rows(sensitive_features, len(rows), rows=X)
         k = int(check_neighbours([self.n_neighbors], (), len(rows))[0][0])
-        graph = _Graph.of(rows, groups, k, effective_n_jobs(self.n_jobs))
+        graph = _Graph(rows, groups, k, effective_n_jobs(self.n_jobs))
         strength, steer = self._steered(graph, groups)
         rating = graph.rate(strength * steer)
         scores = rating.factor[graph.home, graph.codes]
@@ -185,8 +183,8 @@ class FairLOF(OutlierScorer, BaseEstimator):
 class _Links(NamedTuple):
     """The k neighbours of m rows: ``distance`` and ``location``, and the share of the k found there, each (m, j).
 
-    A row of a training location has the location's other rows among its neighbours. ``weight`` counts the row
-    itself too; ``own`` (m, G) is how much a row of each group must take off for that, ``home`` (m,) the location.
+    A row of a training location has the location's other rows among its neighbours. ``weight`` counts the row itself
+    too; ``own`` (m, G) is the share to subtract for that, for a row of each group, and ``home`` (m,) the location.
     """
 
     distance: FloatArray
@@ -205,38 +203,28 @@ class _Rating(NamedTuple):
     across: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
 class _Graph:
-    """The neighbours of u locations and the groups of the rows there.
+    """Neighbours (``links``) of the u distinct rows, the ``locations``, and the groups of the rows there.
 
-    ``members`` (u, G) counts the rows of each group at each location; ``home`` and ``codes`` (n,) say where each
-    training row is and of which group.
+    ``members`` (u, G) counts the rows of each group at each location; ``home`` and ``codes`` (n,) are the location and
+    the group of each training row.
     """
 
-    k: int
-    locations: FloatArray
-    members: FloatArray
-    home: IntArray
-    codes: IntArray
-    links: _Links
-
-    @classmethod
-    def of(cls, X: FloatArray, groups: Codes, k: int, n_threads: int) -> "_Graph":
-        locations, counts, home = distinct_rows(X)
-        members = np.zeros((len(locations), len(groups.labels)))
-        np.add.at(members, (home, groups.codes), 1.0)
-        distance, location = nearest(cut_blocks(locations), min(k, len(locations) - 1), n_threads=n_threads)
-        copies = counts - 1
-        each = np.minimum(copies, k) / np.maximum(copies, 1) / k  # what one copy takes of the k neighbours
-        itself = np.arange(len(locations), dtype=np.int32)
-        links = _Links(
-            np.column_stack([np.zeros(len(locations)), distance]),
+    def __init__(self, X: FloatArray, groups: Codes, k: int, n_threads: int) -> None:
+        self.locations, counts, self.home = distinct_rows(X)
+        self.k, self.codes, u = k, groups.codes, len(counts)
+        self.members = np.zeros((u, len(groups.labels)))
+        np.add.at(self.members, (self.home, self.codes), 1.0)
+        distance, location = nearest(cut_blocks(self.locations), min(k, u - 1), n_threads=n_threads)
+        copies, itself = counts - 1, np.arange(u, dtype=np.int32)
+        each = np.minimum(copies, k) / np.maximum(copies, 1) / k  # share of one copy in the k neighbours
+        self.links = _Links(
+            np.column_stack([np.zeros(u), distance]),
             np.column_stack([itself, location]),
             np.column_stack([each * counts, _shares(counts[location], copies, k)]),
-            np.where(members > 0, each[:, None], 0.0),
+            np.where(self.members > 0, each[:, None], 0.0),
             itself,
         )
-        return cls(k, locations, members, home, groups.codes, links)
 
     def training_scores(self, pull: float) -> FloatArray:
         """Scores of the training rows, shape (n,), with ``lambda s W = pull``."""
@@ -258,9 +246,8 @@ class _Graph:
         counts = self.members.sum(axis=1).astype(np.intp)
         k = min(self.k, len(self.locations))
         distance, location = nearest(cut_blocks(self.locations), k, queries=X, n_threads=n_threads)
-        none = np.zeros(len(X), dtype=np.int32)
-        weight = _shares(counts[location], none, self.k)
-        links = _Links(distance, location, weight, np.zeros((len(X), self.members.shape[1])), none)
+        none, nothing = np.zeros(len(X), dtype=np.int32), np.zeros((len(X), self.members.shape[1]))
+        links = _Links(distance, location, _shares(counts[location], none, self.k), nothing, none)
         density = self._densities(links, rating.k_distance, rating.across)
         new = self._factors(links, density, rating.density)[np.arange(len(X)), codes]
         nearest_one = location[:, 0]
@@ -271,7 +258,7 @@ class _Graph:
         """``1 / (mean reach + guard)``; reaches to other groups are scaled by ``across``."""
         reach = self._gather(links, k_distance, at_least=links.distance)
         mean = across * reach.sum(axis=1, keepdims=True) + (1.0 - across) * reach
-        return 1.0 / (np.maximum(mean - links.own * k_distance[links.home], 0.0) + _GUARD)
+        return 1.0 / (np.maximum(mean - links.own * k_distance[links.home], 0.0) + GUARD)
 
     def _factors(self, links: _Links, own_density: FloatArray, density: FloatArray) -> FloatArray:
         """Mean density of the neighbours over the row's own."""
@@ -291,7 +278,7 @@ class _Graph:
 
 
 def _shares(counts: IntArray, before: AnyArray, k: int) -> FloatArray:
-    """Share of the k neighbours at each listed location: its rows, until k are found; ``before`` come first."""
+    """Share of the k neighbours at each listed location: all its rows, until there are k; ``before`` come first."""
     earlier = before[:, None] + np.cumsum(counts, axis=1) - counts
     return np.clip(k - earlier, 0, counts) / k
 

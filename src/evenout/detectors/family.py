@@ -1,13 +1,13 @@
-"""Interfaces of fitted score columns, and scores by detectors that have not seen a fold of the rows."""
+"""Interfaces of fitted score columns, and scores by detectors that were fitted without a fold of the rows."""
 
 from collections.abc import Callable
-from typing import ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 
 from evenout.core.types import FloatArray, IntArray
 
-# The raw scores of all n rows by detectors that were fitted without the rows of the given fold.
+# Raw scores of all n rows by detectors that were fitted without the rows of the given fold.
 Without: TypeAlias = Callable[[int], FloatArray]
 
 
@@ -18,22 +18,26 @@ class ScoreColumns(Protocol):
         """Raw scores of shape (m, columns)."""
 
 
-class Family(ScoreColumns, Protocol):
-    """A fitted family of score columns whose state is plain arrays: a dataclass of them can be saved as it is.
+class Family:
+    """A fitted family of score columns whose state is plain arrays, so that a dataclass of them can be saved as it is.
 
-    A family of a user's own is an object with ``fit_columns(X, seed=..., n_threads=...)``, which returns `ScoreColumns`
+    Besides the methods here and ``score`` of `ScoreColumns` it has ``width``, the number of columns, and
+    ``fits(n_rows, n_features)``, which refuses (`evenout.core.types.require`) a state that was not fitted on so many
+    rows and columns.
+
+    A user's own family is an object with ``fit_columns(X, seed=..., n_threads=...)``, which returns `ScoreColumns`
     and the scores of the training rows, (n, columns); the former may have ``names`` of the columns. See
     ``docs/extending.md``.
     """
 
     kind: ClassVar[str]
+    cross_fit: ClassVar[Callable[..., Any]]
 
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-
-    def fits(self, n_rows: int, n_features: int) -> None:
-        """Refuse (`evenout.core.types.require`) what was not fitted on so many rows and columns."""
+    @classmethod
+    def fit(cls, X: FloatArray, **settings: Any) -> tuple[Self, FloatArray]:
+        """Learn from the rows of ``X`` (n, d): the first two results of ``cross_fit``, the model and its scores."""
+        model, scores, _ = cls.cross_fit(X, None, **settings)
+        return model, scores
 
 
 def by_refitting(
@@ -43,10 +47,9 @@ def by_refitting(
     *,
     n_threads: int = 1,
 ) -> Without:
-    """Leave folds out by fitting on the other rows, and scoring the rows of the fold as new ones.
+    """Leave folds out by fitting on the other rows and scoring the rows of the fold as new rows.
 
-    ``fit``, a function of the rows that are left and the number of the fold, returns the fitted columns and the scores
-    of these rows.
+    ``fit`` takes the rows that are left and the number of the fold, and returns the fitted columns and their scores.
     """
 
     def without(fold: int) -> FloatArray:

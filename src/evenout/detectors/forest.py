@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from evenout.core.parallel import map_blocks
 from evenout.core.types import AnyArray, FloatArray, IntArray, Within, require
-from evenout.detectors.family import Without, by_refitting
+from evenout.detectors.family import Family, Without, by_refitting
 
 ROWS_PER_TREE = 256  # rows drawn for each tree, where there are as many
 PIECES = 2  # of work for each thread
@@ -28,8 +28,8 @@ FEW_SHARE, MANY_SHARE = 0.01, 0.99  # between these shares of all rows, scikit-l
 class Trees(NamedTuple):
     """T trees over v nodes in all; ``feature``, ``threshold``, ``child`` and ``root`` as in `Forest`.
 
-    ``level`` and ``size`` (v,) are the depth of each node, and the number of its rows; ``drawn`` (T, m) lists the rows
-    that each tree has drawn.
+    ``level`` and ``size`` (v,) are the depth of each node and the number of its rows; ``drawn`` (T, m) lists the rows
+    of each tree.
     """
 
     feature: npt.NDArray[np.int32]
@@ -62,7 +62,7 @@ def grow(X: FloatArray, n_trees: int, random_state: int, n_threads: int = 1) -> 
 
 
 def _grow(X: FloatArray, y: FloatArray, drawn: IntArray, states: AnyArray, max_depth: int) -> Trees:
-    """Grow trees from the rows that they have drawn, the random target y (n,), and the states of their xorshifts."""
+    """Grow trees from the rows that each has drawn, the random target y (n,), and the states of their xorshifts."""
     from evenout.detectors._tree_kernels import grow_trees
 
     (n_trees, m), d = drawn.shape, X.shape[1]
@@ -70,17 +70,17 @@ def _grow(X: FloatArray, y: FloatArray, drawn: IntArray, states: AnyArray, max_d
     feature, level, size = (np.empty(v, dtype=np.int32) for _ in range(3))
     nodes = feature, np.empty(v), np.empty((v, 2), dtype=np.int32), level, size
     root = np.empty(n_trees, dtype=np.intp)
-    # Where a thread works: rows, their values and targets, features, constant ones, nodes that wait, their variances.
+    # Work space: rows, their values and targets, features, constant ones; waiting nodes and their variances.
     rows, features, constant = (np.empty(length, dtype=np.uint32) for length in (m, d, d))
-    room = rows, np.empty(m, dtype=np.float32), np.empty(m), features, constant
+    space = rows, np.empty(m, dtype=np.float32), np.empty(m), features, constant
     waiting = np.empty((max_depth + 2, 4), dtype=np.intp), np.empty(max_depth + 2)
-    used = grow_trees(X, y, drawn, states, max_depth, *room, *waiting, *nodes, root)
-    made: list[Any] = [*(array[:used] for array in nodes), root, drawn]
-    return Trees(*made)
+    used = grow_trees(X, y, drawn, states, max_depth, *space, *waiting, *nodes, root)
+    arrays: list[Any] = [*(array[:used] for array in nodes), root, drawn]
+    return Trees(*arrays)
 
 
 def _draw(seeds: AnyArray, n: int, m: int) -> tuple[IntArray, AnyArray]:
-    """The m rows among n that each tree draws, in ascending order, and the states that their growth begins with."""
+    """Draw m rows among n for each tree, in ascending order; these, and the first states of the xorshifts."""
     from evenout.detectors._tree_kernels import WORDS, draw_few_rows, draw_rows
 
     drawn, states = np.empty((len(seeds), m), dtype=np.intp), np.empty(len(seeds), dtype=np.int64)
@@ -99,7 +99,7 @@ def _draw(seeds: AnyArray, n: int, m: int) -> tuple[IntArray, AnyArray]:
 
 
 def of_scikit_learn(X: FloatArray, n_trees: int, random_state: int) -> Trees:
-    """Have scikit-learn grow them."""
+    """Grow the trees with scikit-learn."""
     from sklearn.ensemble import IsolationForest
 
     # One job: growing small trees holds the interpreter's lock, and two threads took longer than one.
@@ -126,11 +126,11 @@ def of_scikit_learn(X: FloatArray, n_trees: int, random_state: int) -> Trees:
 
 ROWS = 1024  # rows that go down a tree together: their nodes and features stay in the cache
 TREES = 25  # trees per piece of work handed to a thread
-FEW = 1000  # with fewer rows, a tree draws so many of them that a fold left out makes other trees
+FEW = 1000  # rows; with fewer, each tree draws so large a share that leaving out a fold takes new trees
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
+class Forest(Family):
     """Isolation forests that share their trees; the learned state is plain arrays over all v nodes.
 
     Examples
@@ -159,7 +159,7 @@ class Forest:
         return len(self.sizes)
 
     def check(self) -> None:
-        """Nobody leaves a tree."""
+        """Refuse children outside their tree."""
         v, root = len(self.threshold), self.root
         ordered = len(root) > 0 and root[0] == 0 and root[-1] < v and (np.diff(root) > 0).all()
         require(ordered, "root", "is out of order")
@@ -171,14 +171,9 @@ class Forest:
         require(self.depth <= size_of_tree.max(), "depth", "is out of range")
 
     def fits(self, n_rows: int, n_features: int) -> None:
-        """Nodes compare features that rows have."""
+        """Refuse nodes that compare features that rows do not have."""
         require(self.feature.max(initial=0) < n_features, "feature", "is out of range")
         require(self.max_samples <= n_rows, "max_samples", "is out of range")
-
-    @classmethod
-    def fit(cls, X: FloatArray, **settings: Any) -> tuple["Forest", FloatArray]:
-        """Grow ``max(sizes)`` trees on ``X`` (n x d); the model and the raw training scores; see `cross_fit`."""
-        return cls.cross_fit(X, None, **settings)[:2]
 
     @classmethod
     def cross_fit(
@@ -191,14 +186,14 @@ class Forest:
         n_threads: int = 1,
         scikit_learn: bool = False,
     ) -> tuple["Forest", FloatArray, Without]:
-        """Learn from all rows, and score each fold by trees that have not seen it.
+        """Learn from all rows, and score each fold by trees that were not grown from it.
 
         Parameters
         ----------
         X : array, n x d
             Finite, and finite in float32.
         folds : array of int, n, or None
-            The fold of each row; None: no fold is to be left out.
+            The fold of each row; None if no fold is to be left out.
         sizes : sequence of int
             Number of trees of each forest.
         random_state : int
@@ -242,7 +237,7 @@ class Forest:
         """Grow ``max(sizes)`` trees by the law of scikit-learn's, but not from the same random numbers: much faster."""
         from evenout.detectors._tree_kernels import grow_fold_trees
 
-        n_trees, max_samples = max(sizes), min(256, len(X))
+        n_trees, max_samples = max(sizes), min(ROWS_PER_TREE, len(X))
         max_depth = int(np.ceil(np.log2(max(max_samples, 2))))
         width = 2 * max_samples - 1  # nodes of a tree that isolates every row
         n_nodes = n_trees * width
@@ -250,10 +245,10 @@ class Forest:
         child = np.repeat(np.arange(n_nodes, dtype=np.int32)[:, None], 2, axis=1)
         level, size = np.zeros(n_nodes, dtype=np.intp), np.zeros(n_nodes, dtype=np.intp)
         states = np.random.SeedSequence(seed).generate_state(n_trees, np.uint64)
-        rows, into = X.astype(np.float32), (feature, threshold, child, level, size)
+        rows, nodes = X.astype(np.float32), (feature, threshold, child, level, size)
 
         def work(part: slice) -> None:
-            grow_fold_trees(rows, states, part.start, part.stop, max_samples, max_depth, *into)
+            grow_fold_trees(rows, states, part.start, part.stop, max_samples, max_depth, *nodes)
 
         map_blocks(work, n_trees, TREES, n_threads)
         length, root = level + average_path_length(np.arange(max_samples + 1))[size], width * np.arange(n_trees)
@@ -263,7 +258,7 @@ class Forest:
     def _unseen_scores(self, X: FloatArray, scores: FloatArray, drawn: IntArray) -> FloatArray:
         """Scores of the training rows, n x len(sizes), by the trees that have not drawn them.
 
-        ``drawn[t]`` lists the rows of tree t. The paths through these trees are taken off the sum over all.
+        ``drawn[t]`` lists the rows of tree t. Their paths through it are subtracted from the sum over all trees.
         """
         from evenout.detectors._tree_kernels import add_seen_paths
 

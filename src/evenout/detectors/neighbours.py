@@ -1,4 +1,4 @@
-"""LOF and k-NN scores from one graph of neighbours.
+"""LOF and k-NN scores from one graph of neighbours, as they are or on a logarithmic scale.
 
 With N_k(x) the k nearest rows of x (x itself left out), dist_k(x) the distance of the k-th of them::
 
@@ -9,24 +9,33 @@ With N_k(x) the k nearest rows of x (x itself left out), dist_k(x) the distance 
 
 as in scikit-learn. Ties are broken by (distance, then feature values, the larger first), so the order of the rows
 and the way of searching never matter. Equal rows are one *location* that counts several rows: searched once, scored
-once. Expanded to rows, the lists would take more memory than all else in a fit, so a block of rows is expanded whenever
-it is needed, and forgotten.
+once. Lists expanded to rows would take more memory than the rest of a fit, so they are expanded block by block, when
+they are needed.
+
+The distance of a row far from all others squeezes those of the other rows into a corner of the range; logarithms keep
+them apart. In decorrelated coordinates the neighbours of a row are the rows that deviate from the joint pattern of the
+features as it does: a broken dependency between features shows there and nowhere else.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from evenout.core.content import row_order
-from evenout.core.parallel import map_blocks, side_by_side, take_rows
+from evenout.core.parallel import by_rows, map_blocks, one_blas_thread, side_by_side, take_rows
 from evenout.core.types import FloatArray, IntArray, Within, require
-from evenout.detectors.family import Without, by_refitting
+from evenout.detectors.family import Family, Without, by_refitting
 from evenout.detectors.search import FEW, Blocks, Ids, cut_blocks, drop_points, nearest
+from evenout.detectors.units import FARTHEST, GRID, Units
 from evenout.exceptions import warn
 
 ROWS = 4096  # rows per piece of work handed to a thread
+
+
+GUARD = 1e-10  # scikit-learn's: keeps the density finite where all neighbours are duplicates
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,21 +45,21 @@ class NeighbourLists:
     near: tuple[FloatArray, Ids]  # (m, listed): distances and ids of locations near each row
     counts: IntArray  # (u,): rows at each location
     k: int
-    home: Ids  # (m,): the location of each row, which is not listed a second time; -1 for a row that is at none
-    own: IntArray  # (m,): copies of each row, which come first
-    # Rows, in order, whose lists do not fill k slots, and are taken from ``filled`` instead.
+    # (m,): the location of each row, or -1 for a new row. The other rows there come first, and it is not listed again.
+    home: Ids
+    # Rows, in order, whose lists do not fill k slots; those of ``filled`` replace them.
     short: IntArray | None = None
-    filled: "NeighbourLists | None" = None  # of these rows
+    filled: "NeighbourLists | None" = None
 
     def of(self, rows: slice) -> tuple[FloatArray, Ids]:
-        """Distances and locations of the rows near some rows, each (rows, k); -1 where a list is too short."""
+        """Distances and locations of the neighbours of some rows, each (rows, k); -1 where a list is too short."""
         from evenout.detectors._neighbour_kernels import fill_slots
 
-        own = self.own[rows]
-        distance, location = np.empty((len(own), self.k)), np.empty((len(own), self.k), dtype=np.int32)
-        fill_slots(self.near[0][rows], self.near[1][rows], self.home[rows], own, self.counts, distance, location)
+        home = self.home[rows]
+        distance, location = np.empty((len(home), self.k)), np.empty((len(home), self.k), dtype=np.int32)
+        fill_slots(self.near[0][rows], self.near[1][rows], home, self.counts, distance, location)
         if self.short is not None and self.filled is not None:
-            first, last = np.searchsorted(self.short, (rows.start, rows.start + len(own)))
+            first, last = np.searchsorted(self.short, (rows.start, rows.start + len(home)))
             if first < last:
                 at = self.short[first:last] - rows.start
                 distance[at], location[at] = self.filled.of(slice(int(first), int(last)))
@@ -58,14 +67,13 @@ class NeighbourLists:
 
     def distances(self, ks: IntArray, n_threads: int) -> FloatArray:
         """Distances of the k-th nearest rows, shape (m, len(ks)); NaN where a list is too short."""
-        out = np.empty((len(self.own), len(ks)))
+        out = np.empty((len(self.home), len(ks)))
 
         def work(rows: slice) -> None:
             distance, location = (values.take(ks - 1, axis=1) for values in self.of(rows))
-            distance[location < 0] = np.nan
-            out[rows] = distance
+            out[rows] = np.where(location < 0, np.nan, distance)
 
-        map_blocks(work, len(self.own), ROWS, n_threads)
+        map_blocks(work, len(out), ROWS, n_threads)
         return out
 
 
@@ -78,11 +86,11 @@ def rate(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """k-distances, densities and scores of rows that are neighbours of each other; see `Neighbours`.
 
-    ``search_again`` finds the lists of rows, given by index, whose lists are too short.
+    ``search_again`` finds longer lists for rows, given by index, whose lists are too short.
     """
     from evenout.detectors._neighbour_kernels import densities, factors
 
-    m, ks = len(lists.own), np.concatenate([lof, knn])
+    m, ks = len(lists.home), np.concatenate([lof, knn])
     distances = lists.distances(ks, n_threads)
     short = np.flatnonzero(np.isnan(distances).any(axis=1))
     if search_again is not None and len(short):
@@ -103,7 +111,7 @@ BATCH = 65536  # new rows scored at a time: bounds the memory for their neighbou
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class Neighbours(Family):
     """LOF and kNN detectors that share one graph; the learned state is plain arrays.
 
     Attributes
@@ -149,11 +157,11 @@ class Neighbours:
 
     @property
     def k_max(self) -> int:
-        """Neighbours of the detector that asks for most."""
+        """The largest number of neighbours of any detector."""
         return int(max([*self.lof, *self.knn]))
 
     def fits(self, n_rows: int, n_features: int) -> None:
-        """Rows at each location, as many as there are, and no more neighbours than these."""
+        """Refuse counts that do not add up to the rows, and more neighbours than rows."""
         u = len(self.scores)
         require(self.locations.shape == (u, n_features), "locations", "has the wrong shape")
         sound = len(self.counts) == u and self.counts.max(initial=0) <= n_rows and self.counts.sum() == n_rows
@@ -161,30 +169,6 @@ class Neighbours:
         for name in ("lof", "knn"):
             require(getattr(self, name).max(initial=1) < n_rows, name, "is out of range")
         require(self.width and self.scores.shape[1] == self.width, "scores", "has the wrong shape")
-
-    @classmethod
-    def fit(
-        cls, X: FloatArray, *, lof: Sequence[int], knn: Sequence[int], n_threads: int = 1
-    ) -> tuple["Neighbours", FloatArray]:
-        """Learn from the rows of ``X`` (n x d); the model and the raw training scores.
-
-        Parameters
-        ----------
-        X : array, n x d
-            At least two rows, finite.
-        lof, knn : sequences of int
-            Number of neighbours of each detector.
-        n_threads : int
-            Threads to use; results do not depend on it.
-
-        Returns
-        -------
-        Neighbours
-            The fitted model.
-        array, n x (len(lof) + len(knn))
-            Scores of the training rows, LOF first; higher = more outlying.
-        """
-        return cls.cross_fit(X, None, lof=lof, knn=knn, n_threads=n_threads)[:2]
 
     @classmethod
     def cross_fit(
@@ -203,61 +187,55 @@ class Neighbours:
 
         Parameters
         ----------
-        X, lof, knn, n_threads
-            As in `fit`.
+        X : array, n x d
+            At least two rows, finite.
         folds : array of int, n, or None
-            The fold of each row; None: no fold is to be left out.
+            The fold of each row; None if no fold is to be left out.
+        lof, knn : sequences of int
+            Number of neighbours of each detector.
+        n_threads : int
+            Threads to use; results do not depend on it.
 
         Returns
         -------
         Neighbours, and array, n x (len(lof) + len(knn))
-            What `fit` returns, bit for bit.
+            The fitted model, and the scores of the training rows, LOF first; higher = more outlying.
         function of a fold
             Scores of all rows, bit for bit, by the model that `fit` learns from the rows outside the fold: their
             training scores, and the others as new rows. Fewer rows may cap the numbers of neighbours further.
         """
         lof_k, knn_k = check_neighbours(lof, knn, len(X))
         locations, counts, home = distinct_rows(X)
-        k_max = int(max([*lof_k, *knn_k]))
-        k = min(listed_neighbours(k_max, folds), len(locations) - 1)
-        blocks = cut_blocks(locations, n_threads=n_threads)
-        near = nearest(blocks, k, n_threads=n_threads)
-        lists = NeighbourLists(near, counts, k_max, np.arange(len(locations), dtype=np.int32), counts - 1)
+        u, k_max = len(locations), int(max([*lof_k, *knn_k]))
+        blocks, itself = cut_blocks(locations, n_threads=n_threads), np.arange(u, dtype=np.int32)
+        near = nearest(blocks, min(listed_neighbours(k_max, folds), u - 1), n_threads=n_threads)
+        lists = NeighbourLists(near, counts, k_max, itself)
         model = cls(locations, counts, lof_k, knn_k, *rate(lists, lof_k, knn_k, n_threads))
-        if folds is not None:  # for lists that turn out too short
+        if folds is not None:  # the closures below hold them anyway
             model.__dict__["_cut"] = blocks
 
         def refit(rows: FloatArray, fold: int) -> tuple[Neighbours, FloatArray]:  # noqa: ARG001
-            fewer = [capped(ks, len(rows)).tolist() for ks in (lof_k, knn_k)]
-            return cls.fit(rows, lof=fewer[0], knn=fewer[1], n_threads=n_threads)
+            fewer = {"lof": capped(lof_k, len(rows)).tolist(), "knn": capped(knn_k, len(rows)).tolist()}
+            return cls.fit(rows, **fewer, n_threads=n_threads)
 
         def without(fold: int) -> FloatArray:
             kept = np.asarray(folds) != fold
             if kept.sum() <= k_max:
                 return by_refitting(X, folds, refit, n_threads=n_threads)(fold)
-            left = counts - np.bincount(home[~kept], minlength=len(counts))
-            return take_rows(model._scores_without(near, left, n_threads), home, n_threads)
+            # A location without rows is scored as a new row. It is no neighbour of any other, so its own k-distance
+            # and density play no part.
+            left = counts - np.bincount(home[~kept], minlength=u)
+
+            def search_again(short: IntArray) -> NeighbourLists:
+                data = drop_points(blocks, left == 0, n_threads=n_threads)
+                k = min(k_max + 1, int((left > 0).sum()))  # one more than needed: a location that is left finds itself
+                again = nearest(data, k, queries=locations[short], n_threads=n_threads)
+                return NeighbourLists(again, left, k_max, itself[short])
+
+            rated = rate(replace(lists, counts=left), lof_k, knn_k, n_threads, search_again)
+            return take_rows(rated[2], home, n_threads)
 
         return model, take_rows(model.scores, home, n_threads), without
-
-    def _scores_without(self, near: tuple[FloatArray, Ids], counts: IntArray, n_threads: int) -> FloatArray:
-        """Scores at all locations, u x columns, if only ``counts`` rows are left at each.
-
-        A location without rows is scored as a new row. It is no neighbour of any other, so its own k-distance and
-        density play no part.
-        """
-        k_max = self.k_max
-        itself, own = np.arange(len(counts), dtype=np.int32), np.maximum(counts - 1, 0)
-
-        def search_again(short: IntArray) -> NeighbourLists:
-            # One more than needed: a location that is left finds itself.
-            k = min(k_max + 1, int((counts > 0).sum()))
-            data = drop_points(self.blocks(n_threads), counts == 0, n_threads=n_threads)
-            again = nearest(data, k, queries=self.locations[short], n_threads=n_threads)
-            return NeighbourLists(again, counts, k_max, itself[short], own[short])
-
-        lists = NeighbourLists(near, counts, k_max, itself, own)
-        return rate(lists, self.lof, self.knn, n_threads, search_again)[2]
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
         """Raw scores of the rows of ``X`` (m x d), m x (len(lof) + len(knn)); higher = more outlying.
@@ -292,8 +270,8 @@ class Neighbours:
         from evenout.detectors._neighbour_kernels import densities, factors
 
         m, n_lof = len(near[0]), len(self.lof)
-        nowhere, none = np.full(m, -1, dtype=np.int32), np.zeros(m, dtype=np.intp)
-        lists, scores = NeighbourLists(near, self.counts, self.k_max, nowhere, none), np.empty((m, self.width))
+        lists = NeighbourLists(near, self.counts, self.k_max, np.full(m, -1, dtype=np.int32))
+        scores = np.empty((m, self.width))
 
         def work(rows: slice) -> None:
             distance, location = lists.of(rows)
@@ -306,7 +284,7 @@ class Neighbours:
         return scores
 
     def blocks(self, n_threads: int = 1) -> Blocks:
-        """The locations, cut for searching, once; they follow from them, so they are no part of the learned state."""
+        """The locations, cut for searching once; derived from them, and so no part of the learned state."""
         if "_cut" not in self.__dict__:
             self.__dict__["_cut"] = cut_blocks(self.locations, n_threads=n_threads)
         blocks: Blocks = self.__dict__["_cut"]
@@ -363,3 +341,172 @@ def listed_neighbours(k: int, folds: IntArray | None) -> int:
     spread = SPARE * np.sqrt(share * kept)
     root = (spread + np.sqrt(spread**2 + 4.0 * kept * k)) / 2.0  # solves root^2 kept - spread root = k for root kept
     return min(int(np.ceil((root / kept) ** 2)) if kept > 0 else 4 * k, 4 * k)
+
+
+CLIP = 3.0  # spreads beyond which a value says no more about how features vary together
+LEAST = 1e-3  # variance of a direction, beside the largest, below which it is left out
+SOUND = 10  # rows per feature; with fewer, decorrelated training rows are all equally far apart, and new rows are not
+MANY = 100  # rows per feature; from here on a fold hardly moves the coordinates, and one search serves all folds
+_SUMMED = 16384  # rows multiplied at a time
+_LIMB = 2.0**12
+_PRODUCTS = 5e8  # of numbers; beyond, turning rows takes more than a second, and a file holds turned rows instead
+
+
+@dataclass(frozen=True, eq=False)
+class Nearness(Family):
+    """Fitted neighbours whose scores are logarithms."""
+
+    neighbours: Neighbours  # of the rows, or of the turned rows
+    # ``X @ turn``, rounded, are the coordinates in which neighbours are sought; None: X itself.
+    turn: Annotated[FloatArray, "d m"] | None
+    kind: ClassVar[str] = "nearness"
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.neighbours.width
+
+    def without_rows(self, rows: FloatArray) -> "Nearness":
+        """Drop the turned rows if they follow from ``rows`` (n, d), which are kept elsewhere."""
+        if self.turn is None or rows.size * self.turn.shape[1] > _PRODUCTS:
+            return self
+        near, (locations, counts, _) = self.neighbours, distinct_rows(turned(rows, self.turn, 1))
+        if not (np.array_equal(near.locations, locations) and np.array_equal(near.counts, counts)):
+            return self
+        return replace(self, neighbours=replace(near, locations=locations[:0], counts=counts[:0]))
+
+    def with_rows(self, rows: FloatArray) -> "Nearness":
+        """Turn ``rows`` (n, d) again if they were dropped."""
+        if self.turn is None or len(self.neighbours.locations):
+            return self
+        locations, counts, _ = distinct_rows(turned(rows, self.turn, 1))
+        return replace(self, neighbours=replace(self.neighbours, locations=locations, counts=counts))
+
+    def fits(self, n_rows: int, n_features: int) -> None:
+        """Check as `Neighbours.fits` does, in turned coordinates."""
+        require(self.turn is None or len(self.turn) == n_features, "turn", "has the wrong shape")
+        self.neighbours.fits(n_rows, n_features if self.turn is None else self.turn.shape[1])
+
+    @classmethod
+    def cross_fit(
+        cls,
+        X: FloatArray,
+        folds: IntArray | None,
+        *,
+        lof: Sequence[int] = (),
+        knn: Sequence[int] = (),
+        decorrelate: bool = False,
+        n_threads: int = 1,
+        cross_fit: Callable[..., Any] = Neighbours.cross_fit,
+    ) -> tuple["Nearness", FloatArray, Without]:
+        """Fit; the model, the training scores, and a function of a fold: the scores of all rows without the fold.
+
+        Decorrelated coordinates are learnt without the fold as well, which takes a search for each fold. From `MANY`
+        rows per feature on they are learnt once, on all rows: each row then has at most 1 % of the influence on them.
+        With fewer than `SOUND` rows per feature outside a fold there are none.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        folds : array of int, shape (n,), or None
+        lof, knn : sequences of int
+            Numbers of neighbours, as in `Neighbours`.
+        decorrelate : bool
+            Seek neighbours in decorrelated coordinates.
+        n_threads : int
+        cross_fit : function
+            `Neighbours.cross_fit`, or its twin on another device.
+        """
+        if decorrelate:  # the search in plain coordinates has warned
+            lof, knn = (capped(ks, len(X)).tolist() for ks in (lof, knn))
+        if folds is not None and len(X) - int(np.bincount(folds).max()) < SOUND * X.shape[1]:
+            decorrelate = False
+        again = decorrelate and folds is not None and len(X) < MANY * X.shape[1]
+        turn = decorrelating(X, n_threads=n_threads) if decorrelate else None
+        sought: dict[str, Any] = {"lof": lof, "knn": knn, "n_threads": n_threads}
+        near, raw, without = cross_fit(X=turned(X, turn, n_threads), folds=None if again else folds, **sought)
+        fitted = cls(near, turn)
+        logarithms = partial(fitted.logarithms, n_threads=n_threads)
+        if not again:
+            return fitted, logarithms(raw), lambda fold: logarithms(without(fold))
+        sought |= {"decorrelate": True, "cross_fit": cross_fit}
+        leave_out = by_refitting(X, folds, lambda rows, _: cls.fit(rows, **sought), n_threads=n_threads)
+        return fitted, logarithms(raw), leave_out
+
+    def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
+        """``log LOF`` and ``log(1 + distance)`` of rows of shape (r, d), the LOF columns first."""
+        raw = self.neighbours.score(turned(X, self.turn, n_threads), n_threads=n_threads)
+        return self.logarithms(raw, n_threads=n_threads)
+
+    def logarithms(self, raw: FloatArray, *, n_threads: int = 1) -> FloatArray:
+        """Logarithms of the scores of ``neighbours``, whose LOF columns come first."""
+        n_lof = len(self.neighbours.lof)
+
+        def transform(rows: FloatArray) -> FloatArray:
+            factors = np.maximum(rows[:, :n_lof], np.finfo(float).tiny)
+            return np.hstack([np.log(factors), np.log1p(rows[:, n_lof:])])
+
+        return by_rows(transform, raw, n_threads=n_threads)
+
+
+def decorrelating(X: FloatArray, *, n_threads: int = 1) -> FloatArray:
+    """The symmetric matrix that gives the rows, in their units, the unit matrix as covariance: shape (d, d).
+
+    With z the rows in the `Units` of X, at most `CLIP` spreads from the centre, C their covariance and
+    ``C = V diag(w) V'``, it is ``V diag(w^-1/2) V'``, whichever V a solver finds, applied to X in these units.
+    Directions whose variance is below `LEAST` times the largest are left out: they are rounding, or columns that
+    follow from others. A column that does not vary plays no part.
+    """
+    units = Units.fit(X, n_threads=n_threads)
+    variance, directions = np.linalg.eigh(_clipped_covariance(X, units, n_threads))
+    kept, turn = variance > LEAST * variance[-1], np.zeros((X.shape[1], X.shape[1]))
+    if kept.any():
+        V = directions[:, kept] / variance[kept] ** 0.25
+        turn[np.ix_(units.kept, units.kept)] = (V @ V.T) / units.spread[:, None]
+    return turn
+
+
+def _clipped_covariance(X: FloatArray, units: Units, n_threads: int) -> FloatArray:
+    """Covariance of the rows in their units, clipped, shape (m, m); it does not depend on the order of the rows.
+
+    Values are whole numbers of `GRID`, less than 2^22, so their sum is exact. About the whole number next to the mean
+    they are less than 2^23, which is ``2^12 high + low`` with high and low of 12 bits: sums of products of these are
+    exact up to 2^29 rows, in every order and by every way to multiply matrices.
+    """
+
+    def whole(rows: slice) -> FloatArray:
+        return np.clip(units.apply(X[rows]), -CLIP, CLIP) / GRID
+
+    def products(rows: slice) -> tuple[FloatArray, ...]:
+        around = whole(rows) - centre
+        high = np.floor(around / _LIMB)
+        low = around - _LIMB * high
+        return around.sum(axis=0), high.T @ high, high.T @ low, low.T @ low
+
+    n = len(X)
+    centre = np.rint(sum(map_blocks(lambda rows: whole(rows).sum(axis=0), n, _SUMMED, n_threads)) / n)
+    with one_blas_thread():
+        parts = map_blocks(products, n, _SUMMED, n_threads)
+    total, of_high, mixed, of_low = (sum(part) for part in zip(*parts, strict=True))
+    second = (_LIMB**2 * of_high + _LIMB * (mixed + mixed.T)) + of_low
+    return (second / n - np.outer(total / n, total / n)) * GRID**2
+
+
+def turned(X: FloatArray, turn: FloatArray | None, n_threads: int) -> FloatArray:
+    """``X @ turn`` on the grid, summed feature by feature: the other rows do not change a row's coordinates."""
+    if turn is None:
+        return X
+    if len(X) <= FEW:
+        return _on_grid(np.cumsum(X[:, :, None] * turn, axis=1)[:, -1])  # the same sums in fewer calls
+
+    def product(rows: FloatArray) -> FloatArray:
+        out = np.zeros((len(rows), turn.shape[1]))
+        for column, weights in zip(rows.T, turn, strict=True):
+            out += column[:, None] * weights
+        return _on_grid(out)
+
+    return by_rows(product, X, width=turn.shape[1], n_threads=n_threads, block=ROWS)
+
+
+def _on_grid(out: FloatArray) -> FloatArray:
+    return np.rint(np.clip(out, -FARTHEST, FARTHEST) / GRID) * GRID + 0.0

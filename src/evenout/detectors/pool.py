@@ -1,4 +1,4 @@
-"""Pools of detectors: the named ones, and lists of a user's own."""
+"""Pools of detectors: named ones, and lists of a user's own detectors."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +12,7 @@ from evenout.core.types import MOST_ROWS, FloatArray, IntArray, Within, entries_
 from evenout.detectors.adapt import GroupAware, fit_foreign, fit_group_aware
 from evenout.detectors.family import Family, ScoreColumns, Without, by_refitting
 from evenout.detectors.forest import Forest
-from evenout.detectors.nearness import Nearness
-from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.neighbours import Nearness, Neighbours
 from evenout.detectors.tails import Sides, Tails
 from evenout.detectors.units import Units, feature_labels
 
@@ -31,8 +30,8 @@ _DEFAULT_TREES = (200,)
 OWN = (Neighbours, Forest, Tails, Sides, Nearness)  # the families of the named pools
 
 
-class Fitted(NamedTuple):
-    """`ScoreColumns`, or `GroupAware`, with their names and scores; ``without`` is for fits with folds alone."""
+class FittedColumns(NamedTuple):
+    """`ScoreColumns`, or `GroupAware`, with their names and scores; ``without`` works only in fits with folds."""
 
     names: Sequence[str]
     part: Any
@@ -40,70 +39,52 @@ class Fitted(NamedTuple):
     without: Without
 
 
-@dataclass(frozen=True)
-class Task:
-    """The rows to fit on, and the settings."""
+def _fit_named(
+    name: str, rows: dict[str, Any], features: Sequence[str], seed: int, device: str, *, sides: bool
+) -> list[FittedColumns]:
+    """Fit the paper's 18 detectors, with scikit-learn's own trees ("paper"), those and tails, or the default pool.
 
-    X: FloatArray  # (n, d)
-    folds: IntArray | None  # the fold of each row, where scores without each fold are needed
-    seed: int  # for the forests, and for every detector whose random state was left open
-    n_threads: int = 1
-    sensitive_features: Any = None  # for detectors that say ``needs_groups``, such as `FairLOF`
-    device: str = "cpu"  # where the named pools are fitted; given detectors run where they always do
-    # In which the named pools see the rows; without them they see X as it is, like given detectors.
-    units: Units | None = None
-    feature_names: Sequence[str] | None = None  # of the d columns of X, for the names of score columns
-    sides: bool = False  # add `Sides` to the named pools, for a target that learns from labels
-    content: FloatArray | None = None  # (n, m): X in the units, where it is at hand already
-
-    def fit(self, names: Sequence[str], fit: Callable[..., Any], **settings: Any) -> Fitted:
-        """Fit one family; ``settings`` are its own."""
-        return Fitted(names, *fit(X=self.X, folds=self.folds, n_threads=self.n_threads, **settings))
-
-
-def _fit_named(name: str, task: Task) -> list[Fitted]:
-    """The 18 detectors of the paper, with scikit-learn's own trees; the same and tails; or the default pool.
-
-    The latter has four families that see different things: isolation, distance, local density beside the joint
-    pattern, tails. `benchmarks/families.py` measures what each is worth; `docs/target.md` says why all four are here.
+    The default pool has four families that look for different outliers: isolation, distance, local density in the joint
+    pattern of the features, tails. `benchmarks/families.py` measures what each is worth; `docs/target.md` says why all
+    four are here. ``rows`` are the arguments that all families share: X, folds and threads.
     """
     if name not in NAMED:
         known = ", ".join(map(repr, POOLS))
         raise ValueError(f"detectors={name!r} is unknown; known names: {known}, or pass a list of detectors")
     near: Callable[..., Any] = Neighbours.cross_fit
     isolate: Callable[..., Any] = Forest.cross_fit
-    if task.device != "cpu":
+    if device != "cpu":
         from evenout import gpu
 
-        near, isolate = (partial(fit, device=task.device) for fit in (gpu.cross_fit_neighbours, gpu.cross_fit_forest))
+        near, isolate = (partial(fit, device=device) for fit in (gpu.cross_fit_neighbours, gpu.cross_fit_forest))
     default = name == "default"
     lof, knn, sizes = (_DEFAULT_LOF, _DEFAULT_KNN, _DEFAULT_TREES) if default else (_LOF, _KNN, _TREES)
     lof_names, knn_names = [f"lof_{k}" for k in lof], [f"knn_{k}" for k in knn]
-    trees: dict[str, Any] = {"sizes": sizes, "random_state": task.seed, "scikit_learn": name == "paper"}
-    forest = task.fit([f"iforest_{size}" for size in sizes], isolate, **trees)
+    trees = isolate(**rows, sizes=sizes, random_state=seed, scikit_learn=name == "paper")
+    forest = FittedColumns([f"iforest_{size}" for size in sizes], *trees)
     if default:
-        by_log = partial(Nearness.cross_fit, cross_fit=near)
-        far = task.fit(knn_names, by_log, knn=knn)
-        fitted = [forest, far, task.fit(lof_names, by_log, lof=lof, decorrelate=True)]
+        by_log = partial(Nearness.cross_fit, **rows, cross_fit=near)
+        far = FittedColumns(knn_names, *by_log(knn=knn))
+        fitted = [forest, far, FittedColumns(lof_names, *by_log(lof=lof, decorrelate=True))]
     else:
-        fitted = [task.fit([*lof_names, *knn_names], near, lof=lof, knn=knn), forest]
-    features = feature_labels(task.feature_names, task.X.shape[1])
-    for family, word, wanted in ((Tails, "tail", name != "paper"), (Sides, "side", task.sides)):
+        fitted = [FittedColumns([*lof_names, *knn_names], *near(**rows, lof=lof, knn=knn)), forest]
+    for family, word, wanted in ((Tails, "tail", name != "paper"), (Sides, "side", sides)):
         if wanted:
-            one = task.fit([], family.cross_fit)
-            fitted.append(one._replace(names=[f"{word}:{features[j]}" for j in one.part.features]))
+            model, scores, without = family.cross_fit(**rows)
+            names = [f"{word}:{features[j]}" for j in model.features]
+            fitted.append(FittedColumns(names, model, scores, without))
     return fitted
 
 
 @dataclass(frozen=True)
-class Precomputed:
-    """Scores that come ready: X is the score matrix."""
+class Precomputed(Family):
+    """Scores that were computed elsewhere: X is the score matrix."""
 
     width: int
     kind: ClassVar[str] = "precomputed"
 
     def fits(self, n_rows: int, n_features: int) -> None:  # noqa: ARG002
-        """A score in each column."""
+        """Refuse rows with another number of scores."""
         require(self.width == n_features, "width", "is out of range")
 
     def score(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:  # noqa: ARG002
@@ -111,7 +92,7 @@ class Precomputed:
         return X
 
 
-# The families whose state is plain arrays, so that a model file can hold them.
+# Families whose state is plain arrays, so that a model file can hold them.
 FAMILIES: dict[str, type[Family]] = {family.kind: family for family in (*OWN, Precomputed)}
 
 
@@ -122,11 +103,11 @@ class FittedPool:
     names: tuple[str, ...]  # of the k columns
     parts: tuple[Annotated[ScoreColumns | GroupAware, FAMILIES], ...]  # their sources, in this order
     families: tuple[str, ...] = ()  # the family of each column, where averages are taken family by family; else empty
-    units: Units | None = None  # in which the named pools see the rows; given detectors see them as they are
+    units: Units | None = None  # of the rows for the named pools; given detectors get them as they are
     n_rows: Annotated[int, Within(0, MOST_ROWS)] = 0  # on which it was fitted
 
     def thinned(self) -> "FittedPool":
-        """Without what follows from the training rows, where a part keeps them as the pool sees them: for a file."""
+        """Drop, for a file, the state that follows from the training rows, if some part keeps those."""
         rows = self._rows()
         if rows is None:
             return self
@@ -134,7 +115,7 @@ class FittedPool:
         return replace(self, parts=tuple(thin))
 
     def filled(self, n_features: int, most_rows: int) -> "FittedPool":
-        """What was `thinned`, out of a file, after every part was held against the rows and columns of a fit."""
+        """Restore a `thinned` pool from a file, and check every part against the rows and columns of the fit."""
         require(self.n_rows <= most_rows, "n_rows", "is out of range")
         width = n_features if self.units is None else len(self.units.kept)
         require(self.units is None or self.units.kept[-1] < n_features, "units.kept", "is out of range")
@@ -154,7 +135,7 @@ class FittedPool:
         return replace(self, parts=tuple(parts))
 
     def _rows(self, width: int | None = None) -> FloatArray | None:
-        """The training rows as the pool sees them, (n, d), in an order of their own, where a part keeps them."""
+        """Training rows in the pool's units, (n, d), sorted, if some part keeps them."""
         for part in self.parts:
             known = part.neighbours if isinstance(part, Nearness) and part.turn is None else part
             if isinstance(known, Neighbours):
@@ -164,7 +145,7 @@ class FittedPool:
         return None
 
     def inside(self, X: FloatArray, *, n_threads: int = 1) -> FloatArray:
-        """Rows as the named pools see them."""
+        """Rows in the units of the named pools."""
         return X if self.units is None else self.units.apply(X, n_threads=n_threads)
 
     def score(
@@ -178,7 +159,7 @@ class FittedPool:
     ) -> FloatArray:
         """Raw scores of shape (m, k), higher = more outlying; only a `GroupAware` part uses the groups.
 
-        ``content`` is X in the units, where it is at hand already.
+        ``content`` is X in the units, if already computed.
         """
         grouped = [part.name for part in self.parts if isinstance(part, GroupAware)]
         if grouped and sensitive_features is None:
@@ -186,9 +167,9 @@ class FittedPool:
                 f"sensitive_features is missing: these detectors use the group of every row: {', '.join(grouped)}; "
                 "pass sensitive_features=<array, Series or DataFrame>, or leave these detectors out"
             )
-        columns, inside = [], self.inside(X, n_threads=n_threads) if content is None else content
+        content, columns = self.inside(X, n_threads=n_threads) if content is None else content, []
         for part in self.parts:
-            rows = inside if isinstance(part, OWN) else X
+            rows = content if isinstance(part, OWN) else X
             if isinstance(part, GroupAware):
                 columns.append(part.score(rows, n_threads=n_threads, sensitive_features=sensitive_features))
             elif device == "cpu":
@@ -204,82 +185,137 @@ def fit_pool(detectors: Any, X: FloatArray, **settings: Any) -> tuple[FittedPool
     """Fit a pool on the training rows X (n, d); the fitted pool and the raw training scores of shape (n, k).
 
     ``detectors`` is a name of `POOLS`, or a list of detectors, functions, ``(name, detector)`` pairs and names of
-    `NAMED` pools, mixed freely; ``settings`` are those of `Task`.
+    `NAMED` pools, mixed freely; ``settings`` are those of `cross_fit_pool`.
     """
     return cross_fit_pool(detectors, X, None, **settings)[:2]
 
 
 def cross_fit_pool(
-    detectors: Any, X: FloatArray, folds: IntArray | None, **settings: Any
+    detectors: Any,
+    X: FloatArray,
+    folds: IntArray | None,
+    *,
+    seed: int,
+    n_threads: int = 1,
+    sensitive_features: Any = None,
+    device: str = "cpu",
+    units: Units | None = None,
+    feature_names: Sequence[str] | None = None,
+    sides: bool = False,
+    content: FloatArray | None = None,
 ) -> tuple[FittedPool, FloatArray, Without]:
-    """Fit a pool on the training rows, and be ready to score them by detectors that have not seen a fold.
+    """Fit a pool on the training rows, and prepare to score them by detectors that were fitted without a fold.
 
-    Arguments are those of `fit_pool`. It returns the same, bit for bit, and a function of a fold: the raw scores of all
-    rows, shape (n, k), by detectors that were fitted without the rows of the fold. Those are scored as new rows, the
-    others as training rows. The forests of the named pools are spared this from 1000 rows on: a row of the fold is
-    scored by the trees that have not drawn it.
+    Parameters
+    ----------
+    detectors, X
+        As in `fit_pool`.
+    folds : array of int, shape (n,), or None
+        The fold of each row, if scores without each fold are needed.
+    seed : int
+        For the forests, and for every detector whose random state was left open.
+    n_threads : int
+    sensitive_features : array, series or frame
+        For detectors that say ``needs_groups``, such as `FairLOF`.
+    device : str
+        Where the named pools are fitted; given detectors run where they always do.
+    units : Units or None
+        Of the rows for the named pools; without them they get X as it is, like given detectors.
+    feature_names : sequence of str, optional
+        Of the d columns of X, for the names of score columns.
+    sides : bool
+        Add `Sides` to the named pools, for a target that learns from labels.
+    content : array of shape (n, m), optional
+        X in the units, if already computed.
+
+    Returns
+    -------
+    FittedPool, and array of shape (n, k)
+        Those of `fit_pool`, bit for bit.
+    function of a fold
+        Raw scores of all rows, shape (n, k), by detectors that were fitted without the rows of the fold. Those are
+        scored as new rows, the others as training rows. From 1000 rows on the forests of the named pools are not grown
+        again: a row of the fold is scored by the trees that have not drawn it.
     """
-    task = Task(X, None if folds is None else np.asarray(folds), **settings)
     if isinstance(detectors, str) and detectors == "precomputed":
         names = tuple(f"score_{j}" for j in range(X.shape[1]))
         return FittedPool(names, (Precomputed(len(names)),), n_rows=len(X)), X, lambda _: X
-    entries = [detectors] if isinstance(detectors, str) else _entries(detectors)
-    units, inside = task.units, task
+    entries = [detectors] if isinstance(detectors, str) else detectors
+    if not isinstance(entries, list | tuple):
+        raise ValueError(
+            f"detectors must be a name ({', '.join(map(repr, POOLS))}) or a list of detectors, "
+            f"got {type(detectors).__name__}; put a single detector into a list"
+        )
+    if len(entries) == 0:
+        raise ValueError("detectors is an empty list; give at least one detector")
+    for entry in entries:
+        if isinstance(entry, tuple) and not (len(entry) == 2 and isinstance(entry[0], str)):
+            raise ValueError(f"detectors has the entry {entry!r}; a tuple must be (name, detector)")
+    features = feature_labels(feature_names, X.shape[1])
+    rows: dict[str, Any] = {"X": X, "folds": None if folds is None else np.asarray(folds), "n_threads": n_threads}
+    given, fitted = rows | {"seed": seed}, list[FittedColumns]()
     if units is not None:
-        features = [feature_labels(task.feature_names, X.shape[1])[j] for j in units.kept]
-        content = units.apply(X, n_threads=task.n_threads) if task.content is None else task.content
-        inside = replace(task, X=content, feature_names=features)
-    fitted: list[Fitted] = []
+        features = [features[j] for j in units.kept]
+        rows["X"] = units.apply(X, n_threads=n_threads) if content is None else content
     for entry in entries:
         known = [name for part in fitted for name in part.names]
-        fitted += _fit_named(entry, inside) if isinstance(entry, str) else [_fit_given(entry, known, task)]
+        if isinstance(entry, str):
+            fitted += _fit_named(entry, rows, features, seed, device, sides=sides)
+        else:
+            fitted.append(_fit_given(entry, known, sensitive_features=sensitive_features, **given))
     by_family = any(isinstance(entry, str) and entry in BY_FAMILY for entry in entries)
-    families: list[str] = []
-    for part in fitted:
-        # By what stands before the first _ or :; a given detector is a family of its own, and so is, without averages
-        # by family, every column but those of `Sides`.
-        shared = isinstance(part.part, OWN if by_family else Sides)
-        families += [name.replace(":", "_").partition("_")[0] if shared else name for name in part.names]
+    # A family is named by what stands before the first _ or : of its columns; a given detector is a family of its own,
+    # and so is, without averages by family, every column but those of `Sides`.
+    families = tuple(
+        name.replace(":", "_").partition("_")[0] if isinstance(part, OWN if by_family else Sides) else name
+        for names, part, *_ in fitted
+        for name in names
+    )
     pool = FittedPool(
         tuple(name for part in fitted for name in part.names),
         tuple(part.part for part in fitted),
-        tuple(families) if by_family or task.sides else (),
+        families if by_family or sides else (),
         units,
         len(X),
     )
     return (
         pool,
-        side_by_side([part.scores for part in fitted], task.n_threads),
-        lambda fold: side_by_side([part.without(fold) for part in fitted], task.n_threads),
+        side_by_side([part.scores for part in fitted], n_threads),
+        lambda fold: side_by_side([part.without(fold) for part in fitted], n_threads),
     )
 
 
-def _fit_given(entry: Any, known: Sequence[str], task: Task) -> Fitted:
+def _fit_given(
+    entry: Any,
+    known: Sequence[str],
+    X: FloatArray,
+    folds: IntArray | None,
+    seed: int,
+    n_threads: int,
+    sensitive_features: Any,
+) -> FittedColumns:
     """Fit a detector of the user's own, under a name that is not ``known`` yet."""
-    if isinstance(entry, tuple):
-        name, detector = entry
-    else:
-        name, detector = getattr(entry, "__name__", type(entry).__name__).lower().strip("<>"), entry
+    unnamed = getattr(entry, "__name__", type(entry).__name__).lower().strip("<>"), entry
+    name, detector = entry if isinstance(entry, tuple) else unnamed
     unique, copies = name, 1
     while unique in known:
         copies += 1
         unique = f"{name}_{copies}"
     family = hasattr(detector, "fit_columns")
     if not family and getattr(detector, "needs_groups", False) and not isinstance(detector, type):
-        return Fitted([unique], *fit_group_aware(unique, detector, task.X, task.folds, task.sensitive_features))
+        return FittedColumns([unique], *fit_group_aware(unique, detector, X, folds, sensitive_features))
 
     def fit(rows: FloatArray, fold: int = -1) -> tuple[ScoreColumns, FloatArray]:  # noqa: ARG001
         if not family:
-            return fit_foreign(unique, detector, rows, task.seed)
-        part, scores = detector.fit_columns(rows, seed=task.seed, n_threads=task.n_threads)
+            return fit_foreign(unique, detector, rows, seed)
+        part, scores = detector.fit_columns(rows, seed=seed, n_threads=n_threads)
         return part, np.asarray(scores, dtype=float)
 
-    part, scores = fit(task.X)
-    names = [unique]
+    (part, scores), names = fit(X), [unique]
     if family:
-        if scores.ndim != 2 or len(scores) != len(task.X) or not np.isfinite(scores).all():
+        if scores.ndim != 2 or len(scores) != len(X) or not np.isfinite(scores).all():
             raise ValueError(
-                f"detector {unique!r} returned scores of shape {scores.shape}; finite scores of shape ({len(task.X)}, "
+                f"detector {unique!r} returned scores of shape {scores.shape}; finite scores of shape ({len(X)}, "
                 "number of columns) are needed"
             )
         columns = list(getattr(part, "names", range(scores.shape[1])))
@@ -289,8 +325,8 @@ def _fit_given(entry: Any, known: Sequence[str], task: Task) -> Fitted:
             )
         names = [f"{unique}:{column}" for column in columns]
     elif not hasattr(detector, "fit"):  # a function of X learns nothing
-        return Fitted(names, part, scores, lambda _: scores)
-    return Fitted(names, part, scores, by_refitting(task.X, task.folds, fit))
+        return FittedColumns(names, part, scores, lambda _: scores)
+    return FittedColumns(names, part, scores, by_refitting(X, folds, fit))
 
 
 def has_named(detectors: Any) -> bool:
@@ -311,17 +347,3 @@ def standard_units(
     units = Units.fit(X, n_threads=n_threads)
     units.warn_dropped(feature_labels(feature_names, X.shape[1]))
     return units
-
-
-def _entries(detectors: Any) -> list[Any]:
-    if not isinstance(detectors, list | tuple):
-        raise ValueError(
-            f"detectors must be a name ({', '.join(map(repr, POOLS))}) or a list of detectors, "
-            f"got {type(detectors).__name__}; put a single detector into a list"
-        )
-    if len(detectors) == 0:
-        raise ValueError("detectors is an empty list; give at least one detector")
-    for entry in detectors:
-        if isinstance(entry, tuple) and not (len(entry) == 2 and isinstance(entry[0], str)):
-            raise ValueError(f"detectors has the entry {entry!r}; a tuple must be (name, detector)")
-    return list(detectors)

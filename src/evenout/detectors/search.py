@@ -8,9 +8,9 @@ float64, and these alone decide.
 This one method serves every dimension; where boxes are of no use it is a brute-force search that stays in the cache.
 `benchmarks/neighbours.py` compares it with another library, and with what the processor can do.
 
-A block of queries has a box of its own, and rows that have nothing to do with each other make a large one, which few
-boxes of data lie outside of. Up to `FEW` rows are searched for one by one instead, which is sooner. So are any rows
-among up to `SMALL` points, which takes about as long, but half as long to compile.
+A block of queries has a bounding box too. Unrelated rows make a large one, which rules out few boxes of data, so up to
+`FEW` rows are searched for one by one, which is faster. So are any rows among up to `SMALL_SEARCH` points: that takes
+about as long, and half as long to compile.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from evenout.core.parallel import map_blocks, map_each
 from evenout.core.types import BoolArray, Float32Array, FloatArray, IntArray
 
 BLOCK = 64  # points in a block: the bits of one integer say which of them may be near
-SMALL_CUT = 2048  # points that are cut without compiled code, which would take longer to compile than to cut them
-WHOLE = 8192  # points that are cut by one thread, to the end
+SMALL_CUT = 2048  # points; up to here they are cut without compiled code, which takes longer to compile than they take
+WHOLE = 8192  # points; a part of this size is cut to its end by one thread
 QUERY_BLOCKS = 4  # per piece of work handed to a thread
 
 LAST = np.iinfo(np.int32).max  # the id of no point
@@ -131,15 +131,15 @@ def _halve_to_blocks(points: FloatArray, rows: IntArray) -> None:
     """Halve as the compiled `evenout.detectors._search_kernels.halve_to_blocks` does."""
     left = -(-len(rows) // BLOCK) // 2 * BLOCK
     if left:
-        own = points.take(rows, axis=0)
-        widest = (own.max(axis=0) - own.min(axis=0)).argmax()
-        rows[:] = rows[np.argpartition(own[:, widest], left)]
+        values = points.take(rows, axis=0)
+        widest = np.ptp(values, axis=0).argmax()
+        rows[:] = rows[np.argpartition(values[:, widest], left)]
         _halve_to_blocks(points, rows[:left])
         _halve_to_blocks(points, rows[left:])
 
 
 def drop_points(blocks: Blocks, dropped: BoolArray, *, n_threads: int = 1) -> Blocks:
-    """Blocks without some of their points; ``dropped`` says which, by their ids.
+    """Blocks without the points whose ids ``dropped`` marks.
 
     NaN is no nearer than anything, so a search never finds it; the boxes, and the bounds of norms, stay as they are.
     """
@@ -181,13 +181,13 @@ def nearest_by_blocks(
     return distances, neighbours
 
 
-FEW = 16  # rows; of 100,000 points with 10 features, twice as many were found sooner as a block
+FEW = 16  # rows; among 100,000 points with 10 features, twice as many were faster as a block
 SMALL_SEARCH = 1024  # points; among twice as many, the search by blocks took three quarters of the time
 ROWS = 256  # per piece of work handed to a thread
 
 
 class FewBlocks(NamedTuple):
-    """Blocks and boxes with the features first, so that all of them meet a row in vector instructions."""
+    """Blocks and boxes with the features first, so that vector instructions compare a row with all of them."""
 
     values: FloatArray  # b x d x BLOCK
     ids: Ids

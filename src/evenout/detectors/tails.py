@@ -1,7 +1,7 @@
 """Tail scores: how far out a row lies in each feature alone.
 
-One column per feature gives the fair solution something that mixed detectors cannot: it can turn away from the very
-features in which groups differ for no good reason, and keep the others.
+With one column per feature the fair solution can leave out the very features in which groups differ for no good reason,
+and keep the others; detectors that mix features do not allow that.
 """
 
 from dataclasses import dataclass, replace
@@ -12,16 +12,16 @@ import numpy as np
 from evenout.core.content import changes, counts_around
 from evenout.core.parallel import map_blocks, map_columns
 from evenout.core.types import BoolArray, FloatArray, IntArray, Within, require
-from evenout.detectors.family import Without
+from evenout.detectors.family import Family, Without
 
 _ROWS = 16384  # rated at a time
 
 
 @dataclass(frozen=True)
-class Tails:
-    """Learnt distribution of each feature."""
+class Tails(Family):
+    """The distribution of each feature on the training rows."""
 
-    # The columns of X that vary on the training rows; the others say nothing and have no score.
+    # Columns of X that vary on the training rows; the others have no score.
     features: Annotated[IntArray, "m", Within()]
     known: Annotated[FloatArray, "n m"]  # their training values, each column sorted
     kind: ClassVar[str] = "tails"
@@ -30,11 +30,6 @@ class Tails:
     def width(self) -> int:
         """Number of columns."""
         return len(self.features)
-
-    @classmethod
-    def fit(cls, X: FloatArray, *, n_threads: int = 1) -> tuple["Tails", FloatArray]:
-        """Learn from training rows of shape (n, d); the fitted object and the training scores of shape (n, m)."""
-        return cls.cross_fit(X, None, n_threads=n_threads)[:2]
 
     @classmethod
     def cross_fit(
@@ -58,9 +53,9 @@ class Tails:
             scores = np.empty(order.shape)
 
             def rate(j: int) -> None:
-                values, own = ordered[j], kept[order[j]]
-                below, upto = _counts_of_kept(values, own)
-                first, last = int(own.argmax()), len(own) - 1 - int(own[::-1].argmax())
+                values, mask = ordered[j], kept[order[j]]
+                below, upto = _counts_of_kept(values, mask)
+                first, last = int(mask.argmax()), len(mask) - 1 - int(mask[::-1].argmax())
                 rest = int(upto[-1]), values[first], values[last]
                 for part in (slice(0, first), slice(first, last + 1), slice(last + 1, None)):  # only the middle is long
                     scores[j, order[j][part]] = cls._rate(values[part], below[part], upto[part], *rest)
@@ -76,11 +71,11 @@ class Tails:
         )
 
     def without_rows(self, rows: FloatArray) -> Self:
-        """Without the values, where they are those of rows that something else keeps."""
+        """Drop the values if they are those of ``rows`` (n, d), which are kept elsewhere."""
         return replace(self, known=self.known[:0]) if np.array_equal(self._values(rows), self.known) else self
 
     def with_rows(self, rows: FloatArray) -> Self:
-        """With the values of rows (n, d), where it has none."""
+        """Take the values from ``rows`` (n, d) if they were dropped."""
         return self if len(self.known) else replace(self, known=self._values(rows))
 
     def _values(self, rows: FloatArray) -> FloatArray:
@@ -88,7 +83,7 @@ class Tails:
         return np.sort(rows[:, self.features], axis=0)
 
     def fits(self, n_rows: int, n_features: int) -> None:
-        """Values of all rows, in order, of features that rows have."""
+        """Refuse values that are not those of all rows, sorted, of features that rows have."""
         require(self.features.max(initial=0) < n_features, "features", "is out of range")
         require(len(self.known) == n_rows, "known", "has the wrong length")
         ordered = (np.diff(self.known, axis=0) >= 0).all() and (self.known[-1] > self.known[0]).all()
@@ -125,7 +120,7 @@ class Tails:
 
 
 class Sides(Tails):
-    """The side of each feature on which a row lies: labels can teach it, and by itself it is no sign of an outlier."""
+    """The side of each feature on which a row lies: labels can give it a meaning; alone it says nothing of outliers."""
 
     kind: ClassVar[str] = "sides"
 
@@ -136,7 +131,7 @@ class Sides(Tails):
 
 
 def _counts_of_kept(ordered: FloatArray, kept: BoolArray) -> tuple[IntArray, IntArray]:
-    """For each of n sorted values, how many of those that are kept are smaller, and how many are no larger."""
+    """For each of n sorted values, the number of kept values that are smaller, and that are no larger."""
     upto = np.cumsum(kept, dtype=np.intp)
     new = np.flatnonzero(changes(ordered))  # where a value begins
     if len(new) == len(ordered):

@@ -1,8 +1,8 @@
 """Measure features in spreads, so that units do not matter.
 
-The first look finds the extremes and bounds of the quartiles, the second all the rest. Rows in memory are one part:
-units come from the same code wherever the rows are. Every sum is exact for up to 2^25 rows, so neither the order of
-the rows nor the cut into parts changes a bit.
+The first pass finds the extremes and bounds of the quartiles, the second all the rest. Rows may come in parts, and rows
+in memory are one part. Every sum is exact for up to 2^25 rows, so neither the order of the rows nor the cut into parts
+changes a bit.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _BLOCK = 16384
 
 @dataclass(frozen=True)
 class Ranges:
-    """A first look: the smallest and largest value of each column, (d,), and a sketch of its values."""
+    """First pass: the smallest and largest value of each column, (d,), and a sketch of its values."""
 
     low: FloatArray
     high: FloatArray
@@ -35,7 +35,7 @@ class Ranges:
 
     @classmethod
     def of(cls, X: FloatArray, capacity: int | None, *, n_threads: int = 1) -> "Ranges":
-        """Look at rows of shape (n, d); without a capacity quartiles are exact."""
+        """Read rows of shape (n, d); without a capacity quartiles are exact."""
 
         def look(j: int) -> tuple[float, float, QuantileSketch]:
             column = X[:, j]
@@ -49,7 +49,7 @@ class Ranges:
         return Ranges(np.minimum(self.low, other.low), np.maximum(self.high, other.high), sketches)
 
     def outline(self, *, n_threads: int = 1) -> "Outline":
-        """The columns to look at again; where none varies, the first one stays."""
+        """The columns for the second pass; if none varies, the first one stays."""
         low, high = self.low, self.high
         varies = (high - low > _ROUNDING * np.maximum(np.abs(low), np.abs(high))) & (high - low > 1e-250)
         kept = np.flatnonzero(varies) if varies.any() else np.zeros(1, dtype=np.intp)
@@ -80,7 +80,7 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True)
 class Measures:
-    """A second look at the m columns that are kept."""
+    """Second pass over the m columns that are kept."""
 
     outline: Outline
     n_rows: int
@@ -93,7 +93,7 @@ class Measures:
 
     @classmethod
     def of(cls, X: FloatArray, outline: Outline, capacity: int | None, *, n_threads: int = 1) -> "Measures":
-        """Look at rows of shape (n, d); a capacity is that of the sketches between the bounds of quartiles."""
+        """Read rows of shape (n, d); the capacity is that of the sketches between the bounds of quartiles."""
 
         def look(at: int) -> tuple[Any, ...]:
             column = np.ascontiguousarray(X[:, outline.kept[at]])
@@ -109,21 +109,21 @@ class Measures:
 
     def __add__(self, other: "Measures") -> "Measures":
         quartiles = tuple(
-            tuple(one + two for one, two in zip(own, others, strict=True))
-            for own, others in zip(self.quartiles, other.quartiles, strict=True)
+            tuple(one + two for one, two in zip(*columns, strict=True))
+            for columns in zip(self.quartiles, other.quartiles, strict=True)
         )
         n, sums = self.n_rows + other.n_rows, self.sums + other.sums
         two, ones, before = self.two & other.two, self.ones + other.ones, np.maximum(self.before, other.before)
         return Measures(self.outline, n, quartiles, sums, two, ones, before)
 
     def units(self) -> "Units":
-        """Where each column is centred and what it is divided by."""
+        """Centre and spread of each column."""
         outline, span = self.outline, self.outline.span
-        asked = [[each.quantile(share) for each, share in zip(own, QUARTILES, strict=True)] for own in self.quartiles]
-        first, centre, third = np.array(asked).T
+        values = [[each.quantile(q) for each, q in zip(column, QUARTILES, strict=True)] for column in self.quartiles]
+        first, centre, third = np.array(values).T
         quartiles = (third - first) / NORMAL_IQR
-        told = quartiles > _ROUNDING * span
-        spread = quartiles if told.all() else np.where(told, quartiles, self._deviations())
+        usable = quartiles > _ROUNDING * span
+        spread = quartiles if usable.all() else np.where(usable, quartiles, self._deviations())
         spread = np.where(spread > 0, spread, 1.0)
         two = self.two & outline.varies
         centre, spread = np.where(two, outline.low, centre), np.where(two, span / APART, spread)
@@ -139,7 +139,7 @@ class Measures:
         return self.outline.span * np.sqrt(np.array(variances))
 
     def _one_hot(self, candidates: BoolArray) -> BoolArray:
-        """Which columns belong to a run of columns of 0 and 1 that sum to 1 in every row."""
+        """Columns in a run of columns of 0 and 1 that sum to 1 in every row, as a mask."""
         one_hot, start = np.zeros(len(candidates), dtype=bool), 0
         while start < len(candidates):
             total, stop = 0, start
@@ -181,10 +181,10 @@ FARTHEST = 2.0**100  # of a new row; squares of such distances are still numbers
 
 @dataclass(frozen=True)
 class Units:
-    """Where each column is centred and what it is divided by.
+    """Centre and spread of each column.
 
-    Learnt on all training rows, not without each fold: it knows no group and no label, and one graph of neighbours
-    serves every fold only if all folds measure alike.
+    Learnt on all training rows, not without each fold: no group and no label enters, and one graph of neighbours
+    serves every fold only if all folds share their units.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class Units:
     spread: Annotated[FloatArray, "m", Within(np.nextafter(0.0, 1.0))]
 
     def check(self) -> None:
-        """Columns are in order."""
+        """Refuse columns that are out of order."""
         require(len(self.kept) and (np.diff(self.kept) > 0).all(), "kept", "is out of order")
 
     @staticmethod

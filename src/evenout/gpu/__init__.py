@@ -14,8 +14,7 @@ from evenout.core.pairwise import PairSums
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors.family import Without
 from evenout.detectors.forest import Forest
-from evenout.detectors.nearness import Nearness, turned
-from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.neighbours import Nearness, Neighbours, turned
 from evenout.exceptions import InputError, from_extra
 
 

@@ -1,7 +1,7 @@
 """Isolation forests scored with torch; formulas are those of `evenout.detectors.forest`."""
 
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,46 +52,36 @@ def score(forest: Forest, X: FloatArray, device: str, n_threads: int) -> FloatAr
     return scores
 
 
-class _Sent(NamedTuple):
-    """The nodes of a forest on a device; ``child`` lies flat: the children of node v are 2 v and 2 v + 1."""
-
-    feature: Tensor
-    threshold: Tensor
-    child: Tensor
-    length: Tensor
-    root: Tensor
-    sizes: Tensor
-
-
-def _send(forest: Forest, device: torch.device) -> _Sent:
+def _send(forest: Forest, device: torch.device) -> tuple[Tensor, ...]:
+    """Feature, threshold, child, length, root and sizes on a device; the children of node v are 2 v and 2 v + 1."""
     root, sizes = forest.root.astype(np.int32), forest.sizes.astype(np.int32)
     nodes = (forest.feature, forest.threshold, forest.child.ravel(), forest.length, root, sizes)
-    return _Sent(*(upload(array, device) for array in nodes))
+    return tuple(upload(array, device) for array in nodes)
 
 
-def _path_lengths(trees: _Sent, columns: Tensor, depth: int) -> Tensor:
+def _path_lengths(trees: tuple[Tensor, ...], columns: Tensor, depth: int) -> Tensor:
     """Path length of each row, summed in order over the first ``sizes[c]`` trees, (len(sizes), m)."""
     from evenout.gpu._triton_kernels import path_lengths
 
-    m = columns.shape[1]
-    paths = trees.length.new_empty(len(trees.sizes), m)
-    path_lengths[(-(-m // BLOCK),)](columns, *trees, paths, m, len(trees.sizes), DEPTH=depth, ROWS=BLOCK)
+    m, (*_, length, _, sizes) = columns.shape[1], trees
+    paths = length.new_empty(len(sizes), m)
+    path_lengths[(-(-m // BLOCK),)](columns, *trees, paths, m, len(sizes), DEPTH=depth, ROWS=BLOCK)
     return paths
 
 
-def _plain_path_lengths(trees: _Sent, columns: Tensor, depth: int) -> Tensor:
+def _plain_path_lengths(trees: tuple[Tensor, ...], columns: Tensor, depth: int) -> Tensor:
     """Path lengths by torch alone: rows go down a tree together and rest at a leaf, whose children are itself."""
     if columns.shape[1] > SLICE:
         parts = [part.contiguous() for part in columns.split(SLICE, dim=1)]
         return torch.cat([_plain_path_lengths(trees, part, depth) for part in parts], dim=1)
-    m, sizes = columns.shape[1], trees.sizes.tolist()
+    m, (feature, threshold, child, length, roots, sizes) = columns.shape[1], trees
     values, row = columns.ravel(), torch.arange(m, device=columns.device)
-    paths, total = trees.length.new_empty(len(sizes), m), trees.length.new_zeros(m)
-    for t, root in enumerate(trees.root.tolist(), start=1):
+    paths, total = length.new_empty(len(sizes), m), length.new_zeros(m)
+    for t, root in enumerate(roots.tolist(), start=1):
         node = torch.full_like(row, root)
         for _ in range(depth):
-            value = values[trees.feature[node] * m + row]
-            node = trees.child[2 * node + (value > trees.threshold[node])].long()
-        total += trees.length[node]
-        paths[torch.tensor(sizes) == t] = total
+            value = values[feature[node] * m + row]
+            node = child[2 * node + (value > threshold[node])].long()
+        total += length[node]
+        paths[sizes == t] = total
     return paths

@@ -16,8 +16,6 @@ CPU, bit for bit.
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,9 +24,9 @@ from torch import Tensor
 from evenout.core.parallel import ROWS, map_blocks, take_rows
 from evenout.core.types import FloatArray, IntArray
 from evenout.detectors import search
-from evenout.detectors._neighbour_kernels import GUARD, find_rows
+from evenout.detectors._neighbour_kernels import find_rows
 from evenout.detectors.family import Without
-from evenout.detectors.neighbours import Neighbours, check_neighbours, listed_neighbours
+from evenout.detectors.neighbours import GUARD, Neighbours, check_neighbours, listed_neighbours
 from evenout.gpu._torch_rows import (
     can_fuse,
     download,
@@ -62,9 +60,9 @@ def nearest(
 ) -> tuple[Tensor, Tensor]:
     """Distances and ids of the ``k`` nearest of the ``points`` (n, d), sorted by (distance, id), each (m, k).
 
-    Without ``queries`` (m, d) they are those of every point, the point itself left out. ``n_threads`` of the CPU work
-    for queries that the GPU could not settle. ``index`` and ``blocks`` are what `index_of` and `search.cut_blocks` have
-    made of the points before; without them they are made here, where they are needed.
+    Without ``queries`` (m, d) they are those of every point, the point itself left out. ``n_threads`` of the CPU search
+    for queries that the GPU could not settle. ``index`` and ``blocks`` are the points as prepared by `index_of` and
+    `search.cut_blocks`; they are made here if they are needed and not given.
     """
     asked, device = points if queries is None else queries, points.device
     itself = torch.arange(len(asked), device=device) if queries is None else None
@@ -111,7 +109,7 @@ def nearest(
 
 
 def index_of(points: Tensor, wanted: int) -> "Index | None":
-    """The points, ready for the fused kernels, where ``wanted`` neighbours are found sooner by them; else None."""
+    """Prepare the points for the fused kernels, where these find ``wanted`` neighbours faster; else None."""
     fused = can_fuse(points.device, len(points) + BLOCK, 3 * points.shape[1] + 64)
     return Index(points) if fused and len(points) >= 4 * wanted * BLOCK else None
 
@@ -303,44 +301,23 @@ def cross_fit(
         # So few are left without a fold that numbers of neighbours change.
         return Neighbours.cross_fit(X, folds, lof=lof_k.tolist(), knn=knn_k.tolist(), n_threads=n_threads)
     locations, counts, home = distinct_rows(upload(X, device))
-    k = min(listed_neighbours(k_max, folds), len(locations) - 1)
-    graph = _Graph(locations, home, *nearest(locations, k, n_threads=n_threads))
-    rated = _rate(*graph.rows_near(counts, k_max), lof_k, knn_k)
+    itself = torch.arange(len(locations), device=locations.device)
+    graph = nearest(locations, min(listed_neighbours(k_max, folds), len(locations) - 1), n_threads=n_threads)
+    rated = _rate(*_rows_near(*graph, itself, counts, k_max), lof_k, knn_k)
     known, rows, *state, scores = (download(array, n_threads) for array in (locations, counts, *rated, rated[2][home]))
 
     def without(fold: int) -> FloatArray:
-        near = graph.without(upload(np.asarray(folds) != fold, device), k_max, n_threads)
-        return download(_rate(*near, lof_k, knn_k)[2][home], n_threads)
+        left = torch.bincount(home[upload(np.asarray(folds) != fold, device)], minlength=len(locations))
+        distance, neighbour = _rows_near(*graph, itself, left, k_max)
+        short = (neighbour[:, -1] < 0).nonzero()[:, 0]
+        if len(short):  # search again among the locations that are left
+            there = left.nonzero()[:, 0]
+            k = min(k_max + 1, len(there))  # one more than needed: a location that is left finds itself
+            near, ids = nearest(locations[there], k, locations[short], n_threads=n_threads)
+            distance[short], neighbour[short] = _rows_near(near, there[ids], short, left, k_max)
+        return download(_rate(distance, neighbour, lof_k, knn_k)[2][home], n_threads)
 
     return Neighbours(known, rows, lof_k, knn_k, *state), scores, without
-
-
-@dataclass(frozen=True)
-class _Graph:
-    """Distinct rows and their nearest others, somewhat more than are needed, on a device."""
-
-    locations: Tensor  # (u, d)
-    home: Tensor  # (n,): where each row is among them
-    distances: Tensor  # (u, k)
-    ids: Tensor  # (u, k)
-
-    def rows_near(self, counts: Tensor, k_max: int) -> tuple[Tensor, Tensor]:
-        """Neighbouring rows of those at each location, where so many are left at each; ids are -1 beyond the last."""
-        itself = torch.arange(len(counts), device=counts.device)
-        return _rows_near(self.distances, self.ids, itself, counts, k_max)
-
-    def without(self, left: Tensor, k_max: int, n_threads: int) -> tuple[Tensor, Tensor]:
-        """Likewise with the rows that are left (n,); lists that are too short are sought again among these."""
-        counts = torch.bincount(self.home[left], minlength=len(self.locations))
-        distance, neighbour = self.rows_near(counts, k_max)
-        short = (neighbour[:, -1] < 0).nonzero()[:, 0]
-        if len(short):
-            there = counts.nonzero()[:, 0]
-            # One more than needed: a location that is left finds itself.
-            k = min(k_max + 1, len(there))
-            near, ids = nearest(self.locations[there], k, self.locations[short], n_threads=n_threads)
-            distance[short], neighbour[short] = _rows_near(near, there[ids], short, counts, k_max)
-        return distance, neighbour
 
 
 def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> FloatArray:
@@ -352,36 +329,24 @@ def score(model: Neighbours, X: FloatArray, device: str, n_threads: int) -> Floa
     new = home < 0
     if not new.any():
         return scores
-    sent = kept(model, device, _send)
-    k, asked = min(model.k_max, len(sent.locations)), upload(X[new], device)
-    ready: dict[str, Any] = {"index": sent.index, "blocks": lambda: model.blocks(n_threads)}
-    near = nearest(sent.locations, k, asked, n_threads=n_threads, **ready)
+    locations, counts, k_distance, density, index = kept(model, device, _send)
+    k, asked = min(model.k_max, len(locations)), upload(X[new], device)
+    near = nearest(locations, k, asked, n_threads=n_threads, index=index, blocks=lambda: model.blocks(n_threads))
     if len(asked) <= FEW:
         here = near[0].cpu().numpy(), near[1].cpu().numpy().astype(np.int32)
         scores[new] = model.score_near(here, n_threads)
         return scores
-    nowhere = sent.counts.new_full((len(asked),), -1)
-    rows_near = _rows_near(*near, nowhere, sent.counts, model.k_max)
-    rated = _rate(*rows_near, model.lof, model.knn, known=(sent.k_distance, sent.density))
+    rows_near = _rows_near(*near, counts.new_full((len(asked),), -1), counts, model.k_max)
+    rated = _rate(*rows_near, model.lof, model.knn, known=(k_distance, density))
     scores[new] = download(rated[2], n_threads)
     return scores
 
 
-@dataclass(frozen=True)
-class _Sent:
-    """A model on a device; ``index`` where the fused kernels search it."""
-
-    locations: Tensor
-    counts: Tensor
-    k_distance: Tensor
-    density: Tensor
-    index: Index | None
-
-
-def _send(model: Neighbours, device: torch.device) -> _Sent:
+def _send(model: Neighbours, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor, Index | None]:
+    """Locations, counts, k-distances and densities on a device, and the index where the fused kernels search them."""
     arrays = model.locations, model.counts, model.k_distance, model.density
     locations, counts, k_distance, density = (upload(array, device) for array in arrays)
-    return _Sent(locations, counts, k_distance, density, index_of(locations, min(model.k_max, len(locations))))
+    return locations, counts, k_distance, density, index_of(locations, min(model.k_max, len(locations)))
 
 
 def distinct_rows(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -426,9 +391,9 @@ def _rows_near(distances: Tensor, ids: Tensor, home: Tensor, counts: Tensor, k_m
 def _rate(
     distance: Tensor, neighbour: Tensor, lof: IntArray, knn: IntArray, known: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """k-distances, densities and scores of rows, by their neighbours, which are these rows.
+    """k-distances, densities and scores of rows that are neighbours of each other.
 
-    Or they are others, whose k-distances and densities are ``known``.
+    Or their neighbours are other rows, whose k-distances and densities are ``known``.
     """
     k_distance = distance[:, lof - 1].contiguous()
     density = 1.0 / (_means(distance, neighbour, k_distance if known is None else known[0], lof) + GUARD)

@@ -306,38 +306,26 @@ def _sum_cells(
     rows: PaddedRows, engine: Plain | Fused, n_groups: int, exponent: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
     """Form (N, K, K, w, w), not yet symmetric, and mass (N, K, K) of all pairs of groups."""
-    K, w, device = rows.n_folds, rows.scores.shape[1], rows.scores.device
+    K, w = rows.n_folds, rows.scores.shape[1]
     pairs = list(combinations(range(n_groups), 2))
-    form = np.zeros((len(pairs), K, K, w, w))
-    mass = np.zeros((len(pairs), K, K))
+    form, mass = np.zeros((len(pairs), K, K, w, w)), np.zeros((len(pairs), K, K))
     for p in range(n_groups - 1):
-        columns = torch.zeros(K, rows.starts[-1], dtype=torch.float64, device=device)
-        here = [pairs.index((p, q)) for q in range(p + 1, n_groups)]
+        columns = torch.zeros(K, rows.starts[-1], dtype=torch.float64, device=rows.scores.device)
+        here, later = [pairs.index((p, q)) for q in range(p + 1, n_groups)], (p + 1) * K
+        n_cells = rows.n_cells - later
+        step = max(NUMBERS // (n_cells * 2 * w * engine.tile), 1) * engine.tile
         for f in range(K):
-            left, total = _sum_rows(rows, engine, p * K + f, exponent, columns[f])
-            form[here, f] = left.reshape(-1, K, w, w)
-            mass[here, f] = total.reshape(-1, K)
-        for c in range((p + 1) * K, rows.n_cells):
+            # ``Z' diag(r) Z - 2 Z' M Z_c`` (cells, w, w) and ``sum r`` (cells,), with each cell c of later groups.
+            left, total = rows.scores.new_zeros(n_cells, w, w), rows.scores.new_zeros(n_cells)
+            start, stop = rows.starts[p * K + f : p * K + f + 2]
+            for first in range(start, stop, step):
+                z = rows.scores[first : min(first + step, stop)]
+                product = engine.products(first, first + len(z), later, exponent, columns[f])
+                left += z.T @ (product[..., :1] * z - 2 * product)
+                total += product[..., 0] @ z[:, 0]
+            form[here, f], mass[here, f] = left.cpu().numpy().reshape(-1, K, w, w), total.cpu().numpy().reshape(-1, K)
+        for c in range(later, rows.n_cells):
             right = slice(rows.starts[c], rows.starts[c + 1])
             z = rows.scores[right]
-            weighted = z.T @ (columns[:, right, None] * z)
-            form[here[c // K - p - 1], :, c % K] += weighted.cpu().numpy()
+            form[here[c // K - p - 1], :, c % K] += (z.T @ (columns[:, right, None] * z)).cpu().numpy()
     return form, mass
-
-
-def _sum_rows(
-    rows: PaddedRows, engine: Plain | Fused, cell: int, exponent: tuple[float, float], column: Tensor
-) -> tuple[FloatArray, FloatArray]:
-    """``Z' diag(r) Z - 2 Z' M Z_c`` (cells, w, w) and ``sum r`` (cells,) of a cell with each c of later groups."""
-    first_cell, w = (cell // rows.n_folds + 1) * rows.n_folds, rows.scores.shape[1]  # of the next group
-    n_cells = rows.n_cells - first_cell
-    form = rows.scores.new_zeros(n_cells, w, w)
-    mass = rows.scores.new_zeros(n_cells)
-    step = max(NUMBERS // (n_cells * 2 * w * engine.tile), 1) * engine.tile
-    for first in range(rows.starts[cell], rows.starts[cell + 1], step):
-        last = min(first + step, rows.starts[cell + 1])
-        product = engine.products(first, last, first_cell, exponent, column)
-        z = rows.scores[first:last]
-        form += z.T @ (product[..., :1] * z - 2 * product)
-        mass += product[..., 0] @ z[:, 0]
-    return form.cpu().numpy(), mass.cpu().numpy()

@@ -6,7 +6,7 @@ import numpy as np
 
 from evenout.core.parallel import compiled
 from evenout.core.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
-from evenout.detectors._neighbour_kernels import GUARD
+from evenout.detectors.neighbours import GUARD
 
 BLOCK = 64
 NEAR = 1e-9  # beside their size, what makes two points one

@@ -37,8 +37,7 @@ from evenout.core.parallel import map_blocks
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.adapt import GroupAware
 from evenout.detectors.forest import Forest, average_path_length
-from evenout.detectors.nearness import Nearness, turned
-from evenout.detectors.neighbours import Neighbours
+from evenout.detectors.neighbours import Nearness, Neighbours, turned
 from evenout.detectors.pool import OWN, Precomputed
 from evenout.detectors.tails import Tails
 from evenout.detectors.units import GRID, Units

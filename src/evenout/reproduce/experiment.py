@@ -3,17 +3,17 @@
 One repeat draws the forest's seed, the sampled attribute (where the data has none of its own) and the random alphas
 anew. The pool is fitted once per repeat; both base ensembles, both notions of fairness and both frameworks share it.
 
-A third of its rows are duplicates, so distances tie and LOF divides by distances of 0. scikit-learn's three exact
-searches break ties differently; the same 18 detectors then give different base ensembles.
+A third of the rows of Breast Cancer are duplicates, so distances tie and LOF divides by distances of 0. scikit-learn's
+three exact searches break ties differently; the same 18 detectors then give different base ensembles.
 """
 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from evenout.core.base_score import learn_combination, learn_scaling, unit_range
 from evenout.core.cells import CrossFit, collect_cells, rank_weights
@@ -27,10 +27,6 @@ from evenout.datasets import list_datasets, load_dataset
 from evenout.detectors.pool import fit_pool
 from evenout.groups.read import read_groups
 from evenout.metrics import roc_auc
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 MAIN = {
     "communities": "Communities",
@@ -69,7 +65,7 @@ _BLOCK = 32  # scores ranked at once
 
 @dataclass(frozen=True)
 class Seeds:
-    """The random numbers of one repeat: of the forest, the sampled attribute, and the random alphas."""
+    """Seeds of one repeat: of the forest, the sampled attribute, and the random alphas."""
 
     forest: int
     groups: int
@@ -136,10 +132,8 @@ def combine(raw: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
     return S, {base: unit_range(learn_combination(base, S, usable, seed=0).apply(S)) for base in (*BASES, "average")}
 
 
-def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> "pd.DataFrame":
-    """All points of one repeat on one data set, in a fixed order; with `COLUMNS`."""
-    import pandas as pd
-
+def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> pd.DataFrame:
+    """Compute all points of one repeat on one data set, in a fixed order; with `COLUMNS`."""
     seeds = derive_seeds(seed, dataset, repeat)
     scored = score(dataset, seeds, n_threads=n_threads)
     frames = [_target_points(scored)]
@@ -158,10 +152,8 @@ def run_repeat(dataset: str, seed: int, repeat: int, *, n_threads: int = 1) -> "
     return table[list(COLUMNS)]
 
 
-def _path_points(scored: Scored, path: TradeoffPath, drawn: FloatArray, n_threads: int) -> "pd.DataFrame":
+def _path_points(scored: Scored, path: TradeoffPath, drawn: FloatArray, n_threads: int) -> pd.DataFrame:
     """The curve of one problem, alpha = 0 first, and the random alphas."""
-    import pandas as pd
-
     curve = np.r_[0.0, np.geomspace(*path.alpha_range(FIRST_FALL, LAST_FALL), CURVE_ALPHAS)]
     alphas = np.r_[curve, drawn]
     W = path.weights(alphas)
@@ -178,10 +170,8 @@ def _path_points(scored: Scored, path: TradeoffPath, drawn: FloatArray, n_thread
     )
 
 
-def _target_points(scored: Scored) -> "pd.DataFrame":
+def _target_points(scored: Scored) -> pd.DataFrame:
     """The base ensembles' own scores: distance 0 to themselves, their bias and their AUC."""
-    import pandas as pd
-
     rows = []
     for base, t in scored.targets.items():
         sums, auc = scored.sums(base, "unweighted"), roc_auc(scored.outlier, t)
@@ -211,14 +201,17 @@ def weighted_aucs(S: FloatArray, W: FloatArray, outlier: BoolArray, *, n_threads
 SEARCHES = ("kd_tree", "ball_tree", "brute")
 
 
-def compare_searches(seed: int, n_repeats: int) -> "pd.DataFrame":
+def compare_searches(seed: int, n_repeats: int) -> pd.DataFrame:
     """AUC on Breast Cancer of each base ensemble's score, by the search behind LOF: evenout's, then scikit-learn's."""
-    import pandas as pd
+    from sklearn.neighbors import LocalOutlierFactor
 
     data = load_dataset("breastw")
-    X, outlier = np.ascontiguousarray(data.X.to_numpy()), data.y.to_numpy() == 1
-    factors = {search: _local_outlier_factors(X, search) for search in SEARCHES}
-    rows = []
+    X, outlier, factors, rows = np.ascontiguousarray(data.X.to_numpy()), data.y.to_numpy() == 1, {}, []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about the duplicates, which are the point here
+        for search in SEARCHES:
+            fitted = [LocalOutlierFactor(k, algorithm=search).fit(X) for k in (5, 10, 15, 20, 25, 30)]
+            factors[search] = np.column_stack([-lof.negative_outlier_factor_ for lof in fitted])
     for repeat in range(n_repeats):
         pool, raw = fit_pool("paper", X, seed=derive_seeds(seed, "breastw", repeat).forest)
         lof = [name.startswith("lof_") for name in pool.names]
@@ -231,57 +224,46 @@ def compare_searches(seed: int, n_repeats: int) -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
-def _local_outlier_factors(X: FloatArray, search: str) -> FloatArray:
-    """scikit-learn's LOF with the paper's numbers of neighbours, shape (n, 6)."""
-    from sklearn.neighbors import LocalOutlierFactor
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # about the duplicates, which are the point here
-        fitted = [LocalOutlierFactor(k, algorithm=search).fit(X) for k in (5, 10, 15, 20, 25, 30)]
-    return np.column_stack([-lof.negative_outlier_factor_ for lof in fitted])
-
-
 ASKED = 0.8  # share of the scale-free group bias that the training rows are to lose
 
 
 def held_out(scored: Scored, base: str, seed: int) -> dict[str, float]:
-    """Solve for ``ASKED`` less group bias on all rows, as the paper does; cross-fit the weights to see other rows.
+    """Solve for ``ASKED`` less group bias on all rows, as the paper does, and cross-fit the weights for held-out rows.
 
     Gives ``training`` and ``unseen``, the shares of the scale-free group bias that are gone (NaN if the target has
-    none beyond sampling noise), ``p``, the p-value of "no gap" of the target, and ``alpha``
+    none beyond sampling noise), ``p``, the p-value of "no gap" of the target, and ``alpha``.
     """
     S, t, groups, n_folds = scored.S, scored.targets[base], scored.groups, count_folds(scored.groups)
     folds, n_groups = assign_folds(S, groups, n_folds, seed), int(groups.max()) + 1
     cells = collect_cells(S, t, rank_weights(t), groups, folds, n_groups=n_groups, n_sets=n_folds)
     path = TradeoffPath(CrossFit.of_folds(cells), {"demographic_parity": 1.0}, method="published")
-    found = least_alpha(path, lambda alphas: path.reduction(alphas, "training"), ASKED)
-    alpha = float(path.grid()[-1]) if found is None else found  # the farthest that the paper's curves go
+    reached = least_alpha(path, lambda alphas: path.reduction(alphas, "training"), ASKED)
+    alpha = float(path.grid()[-1]) if reached is None else reached  # the farthest that the paper's curves go
     training = float(path.reduction(alpha, "training"))
     unseen = float(path.reduction(alpha, "unseen")) if path.gap_detected else float("nan")
     return {"alpha": alpha, "training": training, "unseen": unseen, "p": path.gap_p_value}
 
 
-def compare_rows(names: list[str], seed: int, n_repeats: int, *, n_threads: int = 1) -> "pd.DataFrame":
+def compare_rows(names: list[str], seed: int, n_repeats: int, *, n_threads: int = 1) -> pd.DataFrame:
     """One row per data set, repeat and base ensemble, with the columns of `held_out`."""
-    import pandas as pd
-
     rows = []
     for name, repeat in product(names, range(n_repeats)):
         seeds = derive_seeds(seed, name, repeat)
         scored = score(name, seeds, n_threads=n_threads, pairs=False)
-        found = {base: held_out(scored, base, seeds.forest) for base in BASES}
-        rows += [{"dataset": name, "base": base, "repeat": repeat, **shares} for base, shares in found.items()]
+        rows += [
+            {"dataset": name, "base": base, "repeat": repeat, **held_out(scored, base, seeds.forest)} for base in BASES
+        ]
     return pd.DataFrame(rows)
 
 
-def summarise(rows: "pd.DataFrame", titles: dict[str, str]) -> list[dict[str, object]]:
+def summarise(rows: pd.DataFrame) -> list[dict[str, object]]:
     """Per data set and base ensemble: the median over the repeats with a gap, and in how many there was one."""
     table: list[dict[str, object]] = []
     for (name, base), group in rows.groupby(["dataset", "base"], sort=False):
         unseen = group["unseen"].dropna()
         table.append(
             {
-                "dataset": titles[str(name)],
+                "dataset": TITLES[str(name)],
                 "base": base,
                 "training": float(group["training"].median()),
                 "unseen": float(unseen.median()) if len(unseen) else None,
@@ -295,6 +277,6 @@ def summarise(rows: "pd.DataFrame", titles: dict[str, str]) -> list[dict[str, ob
 
 
 def typical(table: list[dict[str, object]]) -> float | None:
-    """Median over data sets and base ensembles of what unseen rows got; None if no gap was found anywhere."""
+    """Median over data sets and base ensembles of the reduction on unseen rows; None if there was no gap anywhere."""
     known = [row["unseen"] for row in table if row["unseen"] is not None]
     return float(np.median(np.array(known, dtype=float))) if known else None

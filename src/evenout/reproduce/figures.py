@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from evenout.core.types import FloatArray
-from evenout.reproduce.claims import Setting
+from evenout.reproduce.claims import PaperSetting
 from evenout.reproduce.experiment import BASES, FAIRNESS, FRAMEWORKS, MAIN, SUPPLEMENT, TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Panels: TypeAlias = dict[str, list[Setting]]  # the settings in each panel, by its title
+Panels: TypeAlias = dict[str, list[PaperSetting]]  # the settings in each panel, by its title
 
 INK, FAINT = "#24292f", "#d8dee4"
 COLOURS = {"maximum": "#0072b2", "greedy": "#d55e00"}
@@ -59,7 +58,7 @@ _STYLE = {
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure to be: the name of its files, a description in words, its size in inches, and how to draw it."""
+    """A planned figure: the name of its files, a description in words, its size in inches, and how to draw it."""
 
     name: str
     alt: str
@@ -80,23 +79,14 @@ class PaperFigure:
             figure.savefig(folder / f"{self.name}.svg", transparent=True, metadata={"Date": None})
 
 
-class PlottedPair(NamedTuple):
-    """Two columns of the points against each other, and their labels."""
-
-    x: str
-    y: str
-    xlabel: str
-    ylabel: str
-
-
-CURVES = {
-    "distance": PlottedPair("f2", "f1", "{} bias f2  (left is fairer)", "Distance f1 to the target"),
-    "auc": PlottedPair("f2", "auc", "{} bias f2  (left is fairer)", "AUC"),
-    "scale_free": PlottedPair("bias", "auc", "Scale-free {} bias  (left is fairer)", "AUC"),
+CURVES = {  # columns of the points to plot against each other, x and y, and their labels
+    "distance": ("f2", "f1", "{} bias f2  (left is fairer)", "Distance f1 to the target"),
+    "auc": ("f2", "auc", "{} bias f2  (left is fairer)", "AUC"),
+    "scale_free": ("bias", "auc", "Scale-free {} bias  (left is fairer)", "AUC"),
 }
 
 
-def plan(settings: Sequence[Setting]) -> list[PaperFigure]:
+def plan(settings: Sequence[PaperSetting]) -> list[PaperFigure]:
     """Every figure that the settings allow, in the order of the page."""
     drawings = []
     for (part, titles), fairness in product(PARTS.items(), FAIRNESS):
@@ -108,50 +98,63 @@ def plan(settings: Sequence[Setting]) -> list[PaperFigure]:
         if not panels:
             continue
         names = ", ".join(panels)
-        for kind, curve in CURVES.items():
-            alt = f"{curve.ylabel} against {curve.xlabel.format(fairness)}, curves of both base ensembles on {names}."
-            drawings.append(_row(f"{kind}_{fairness}_{part}", alt, panels, partial(_curves, curve, fairness)))
+        for kind, (x, y, label, ylabel) in CURVES.items():
+            xlabel = label.format(fairness)
+            alt = f"{ylabel} against {xlabel}, curves of both base ensembles on {names}."
+            drawings.append(_row(f"{kind}_{fairness}_{part}", alt, panels, partial(_curves, x, y, xlabel, ylabel)))
         alt = f"Boxplots of the cost of {fairness} fairness, weighted beside unweighted, on {names}."
         drawings.append(_row(f"cost_{fairness}_{part}", alt, panels, _costs))
-    return [*drawings, _shrinkage(settings), _equal_bias(settings)]
+    notions = {f"{name.capitalize()} fairness": [s for s in settings if s.fairness == name] for name in FAIRNESS}
+    alt = "Share of the scale-free bias left against the share of f2 removed, a line per data set and base ensemble."
+    drawings.append(_row("shrinkage", alt, notions, _shrinkage, (7.4, 3.0), sharey=True))
+    alt = "Difference of AUC between the weighted and the unweighted framework at equal scale-free bias, by data set."
+    size = 7.4, 1.3 + 0.28 * len({s.dataset for s in settings})
+    return [*drawings, _row("equal_bias", alt, notions, _equal_bias, size, sharex=True, sharey=True)]
 
 
 def count(datasets: Sequence[str]) -> int:
-    """How many figures `plan` has for these data sets."""
+    """Number of figures that `plan` has for these data sets."""
     n_parts = sum(any(name in titles for name in datasets) for titles in PARTS.values())
     return n_parts * len(FAIRNESS) * (len(CURVES) + 1) + 2
 
 
-def _row(name: str, alt: str, panels: Panels, fill: Callable[["Figure", list["Axes"], Panels], None]) -> PaperFigure:
-    """A row of panels under one legend."""
+def _row(
+    name: str,
+    alt: str,
+    panels: Panels,
+    fill: Callable[["Figure", list["Axes"], Panels], None],
+    size: tuple[float, float] | None = None,
+    **shared: Any,
+) -> PaperFigure:
+    """A row of panels under one legend, by default with room for its lines; ``shared`` axes as in ``subplots``."""
 
     def draw(figure: "Figure") -> None:
-        axes = list(figure.subplots(1, len(panels), squeeze=False)[0])
+        axes = list(figure.subplots(1, len(panels), squeeze=False, **shared)[0])
         for ax, title in zip(axes, panels, strict=True):
             ax.set_title(title, pad=7)
             _tidy(ax)
         fill(figure, axes, panels)
 
     legend_rows = 1 if len(panels) > 2 else 5 - len(panels) * 2
-    return PaperFigure(name, alt, (_PANEL[0] * len(panels), _PANEL[1] + 0.2 * legend_rows + 0.15), draw)
+    room = _PANEL[0] * len(panels), _PANEL[1] + 0.2 * legend_rows + 0.15
+    return PaperFigure(name, alt, size or room, draw)
 
 
-def _curves(curve: PlottedPair, fairness: str, figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
-    """The median over the repeats at each step of alpha, and the range of y over the repeats as a band."""
+def _curves(x: str, y: str, xlabel: str, ylabel: str, figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
+    """Draw the median over the repeats at each step of alpha, and the range of y over the repeats as a band."""
     for ax, settings in zip(axes, panels.values(), strict=True):
         for setting in settings:
             points, colour = setting.curves["weighted"], COLOURS[setting.base]
-            x, y = np.median(points[curve.x], axis=0), points[curve.y]
-            middle = np.median(y, axis=0)
-            ax.fill_between(x, y.min(axis=0), y.max(axis=0), color=colour, alpha=0.18, linewidth=0)
-            ax.plot(x, middle, color=colour)
-            ax.plot(x[:1], middle[:1], "s", color=colour, markersize=5.5)
+            across, heights = np.median(points[x], axis=0), points[y]
+            middle = np.median(heights, axis=0)
+            ax.fill_between(across, heights.min(axis=0), heights.max(axis=0), color=colour, alpha=0.18, linewidth=0)
+            ax.plot(across, middle, color=colour)
+            ax.plot(across[:1], middle[:1], "s", color=colour, markersize=5.5)
         ax.margins(x=0.07, y=0.07)
-        if curve.x == "bias":  # from 0, so that a bias that hardly moves is seen to
+        if x == "bias":  # from 0, so that a bias that hardly moves is seen to
             ax.set_xlim(0, 1.08 * max(np.median(s.curves["weighted"]["bias"], axis=0).max() for s in settings))
-    axes[0].set_ylabel(curve.ylabel)
-    label = curve.xlabel.format(fairness)
-    figure.supxlabel(label[0].upper() + label[1:], fontsize=8.5)
+    axes[0].set_ylabel(ylabel)
+    figure.supxlabel(xlabel[0].upper() + xlabel[1:], fontsize=8.5)
     _legend(figure, len(axes), len(next(iter(panels.values()))[0].target_auc))
 
 
@@ -169,14 +172,27 @@ def _legend(figure: "Figure", n_panels: int, n_repeats: int = 0) -> None:
 
 
 def _costs(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
-    """Boxes of cof: weighted filled, unweighted hollow; whiskers to 1.5 times the box, points beyond left out."""
+    """Draw boxes of cof: weighted filled, unweighted hollow; whiskers to 1.5 times the box, points beyond left out."""
     from matplotlib.patches import Patch
 
     for ax, settings in zip(axes, panels.values(), strict=True):
         ax.axhline(0, color=INK, linewidth=0.7)
         for position, setting in enumerate(settings):
             for side, framework in zip((-0.2, 0.2), FRAMEWORKS, strict=True):
-                _box(ax, position + side, setting.cof[framework], COLOURS[setting.base], filled=framework == "weighted")
+                values, colour = setting.cof[framework], COLOURS[setting.base]
+                face = f"{colour}8c" if framework == "weighted" else "none"
+                ax.boxplot(
+                    values[np.isfinite(values)],
+                    positions=[position + side],
+                    widths=0.3,
+                    showfliers=False,
+                    patch_artist=True,
+                    manage_ticks=False,
+                    boxprops={"facecolor": face, "edgecolor": colour, "linewidth": 1.1},
+                    medianprops={"color": colour, "linewidth": 2.0},
+                    whiskerprops={"color": colour, "linewidth": 1.1},
+                    capprops={"color": colour, "linewidth": 1.1},
+                )
         ax.set_xticks(range(len(settings)), [s.base.capitalize() for s in settings])
         ax.set_xlim(-0.6, len(settings) - 0.4)
         ax.grid(visible=False, axis="x")
@@ -186,76 +202,44 @@ def _costs(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
     figure.legend(handles=[filled, hollow], loc="outside upper left", ncols=4 if len(axes) > 2 else len(axes))
 
 
-def _box(ax: "Axes", position: float, values: FloatArray, colour: str, *, filled: bool) -> None:
-    line = {"color": colour, "linewidth": 1.1}
-    ax.boxplot(
-        values[np.isfinite(values)],
-        positions=[position],
-        widths=0.3,
-        showfliers=False,
-        patch_artist=True,
-        manage_ticks=False,
-        boxprops={"facecolor": f"{colour}8c" if filled else "none", "edgecolor": colour, "linewidth": 1.1},
-        medianprops={"color": colour, "linewidth": 2.0},
-        whiskerprops=line,
-        capprops=line,
-    )
+def _shrinkage(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
+    """Draw how much of the scale-free bias is left as f2 is removed: shrinking the scores alone leaves all of it."""
+    for ax, settings in zip(axes, panels.values(), strict=True):
+        for setting in settings:
+            f2, bias = (setting.curves["weighted"][name] for name in ("f2", "bias"))
+            gone, left = 1 - np.median(f2 / f2[:, :1], axis=0), np.median(bias / bias[:, :1], axis=0)
+            ax.plot(gone, left, color=COLOURS[setting.base], linewidth=1.1, alpha=0.8)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axes[0].set_ylim(bottom=-0.04)
+    axes[0].set_ylabel("Scale-free bias left")
+    figure.supxlabel("Raw bias f2 removed", fontsize=8.5)
+    _legend(figure, 2)
 
 
-def _shrinkage(settings: Sequence[Setting]) -> PaperFigure:
-    """How much of the scale-free bias is left while f2 is removed: what shrinking the scores alone cannot do."""
-
-    def draw(figure: "Figure") -> None:
-        axes = list(figure.subplots(1, 2, sharey=True))
-        for ax, fairness in zip(axes, FAIRNESS, strict=True):
-            for setting in (s for s in settings if s.fairness == fairness):
-                f2, bias = (setting.curves["weighted"][name] for name in ("f2", "bias"))
-                gone, left = 1 - np.median(f2 / f2[:, :1], axis=0), np.median(bias / bias[:, :1], axis=0)
-                ax.plot(gone, left, color=COLOURS[setting.base], linewidth=1.1, alpha=0.8)
-            ax.set_title(f"{fairness.capitalize()} fairness", pad=7)
-            _tidy(ax)
-            for axis in (ax.xaxis, ax.yaxis):
-                axis.set_major_formatter(lambda share, _: f"{share:.0%}")
-        axes[0].set_ylim(bottom=-0.04)
-        axes[0].set_ylabel("Scale-free bias left")
-        figure.supxlabel("Raw bias f2 removed", fontsize=8.5)
-        _legend(figure, 2)
-
-    alt = "Share of the scale-free bias left against the share of f2 removed, a line per data set and base ensemble."
-    return PaperFigure("shrinkage", alt, (7.4, 3.0), draw)
-
-
-def _equal_bias(settings: Sequence[Setting]) -> PaperFigure:
-    """The fair version of Q3: the difference of AUC at equal scale-free bias, a dot on the range over the repeats."""
-    names = list(dict.fromkeys(s.dataset for s in settings))
-
-    def draw(figure: "Figure") -> None:
-        axes = list(figure.subplots(1, 2, sharex=True, sharey=True))
-        for ax, fairness in zip(axes, FAIRNESS, strict=True):
-            own = [s for s in settings if s.fairness == fairness and np.isfinite(s.gain)]
-            _tidy(ax)
-            ax.grid(visible=False, axis="y")
-            ax.axvline(0, color=INK, linewidth=0.7)
-            for s in own:
-                height, colour = names.index(s.dataset) + (-0.17 if s.base == BASES[0] else 0.17), COLOURS[s.base]
-                ax.hlines(height, np.nanmin(s.gains), np.nanmax(s.gains), color=colour, alpha=0.35, linewidth=3)
-                ax.plot(s.gain, height, "o", color=colour, markersize=5.5)
-            ax.set_title(f"{fairness.capitalize()} fairness", pad=7)
-            for height, name in enumerate(names):
-                if all(s.dataset != name for s in own):
-                    where = ax.get_yaxis_transform()
-                    ax.text(0.03, height, "not comparable", transform=where, va="center", fontsize=7.5, alpha=0.6)
-        axes[0].set_yticks(range(len(names)), [TITLES[name] for name in names])
-        axes[0].set_ylim(len(names) - 0.5, -0.5)
-        figure.supxlabel("AUC with beta less AUC without, at equal scale-free bias  (right: beta helps)", fontsize=8.5)
-        _legend(figure, 2)
-
-    alt = "Difference of AUC between the weighted and the unweighted framework at equal scale-free bias, by data set."
-    return PaperFigure("equal_bias", alt, (7.4, 1.3 + 0.28 * len(names)), draw)
+def _equal_bias(figure: "Figure", axes: list["Axes"], panels: Panels) -> None:
+    """Draw the fair version of Q3: differences of AUC at equal scale-free bias, dots on the range over the repeats."""
+    names = list(dict.fromkeys(s.dataset for settings in panels.values() for s in settings))
+    for ax, settings in zip(axes, panels.values(), strict=True):
+        comparable = [s for s in settings if np.isfinite(s.gain)]
+        ax.grid(visible=False, axis="y")
+        ax.axvline(0, color=INK, linewidth=0.7)
+        for s in comparable:
+            height, colour = names.index(s.dataset) + (-0.17 if s.base == BASES[0] else 0.17), COLOURS[s.base]
+            ax.hlines(height, np.nanmin(s.gains), np.nanmax(s.gains), color=colour, alpha=0.35, linewidth=3)
+            ax.plot(s.gain, height, "o", color=colour, markersize=5.5)
+        for height, name in enumerate(names):
+            if all(s.dataset != name for s in comparable):
+                where = ax.get_yaxis_transform()
+                ax.text(0.03, height, "not comparable", transform=where, va="center", fontsize=7.5, alpha=0.6)
+    axes[0].set_yticks(range(len(names)), [TITLES[name] for name in names])
+    axes[0].set_ylim(len(names) - 0.5, -0.5)
+    figure.supxlabel("AUC with beta less AUC without, at equal scale-free bias  (right: beta helps)", fontsize=8.5)
+    _legend(figure, 2)
 
 
 def _tidy(ax: "Axes") -> None:
-    """At most four ticks on each axis, in plain numbers."""
+    """Set at most four ticks on each axis, in plain numbers."""
     from matplotlib.ticker import MaxNLocator
 
     # Below, where labels lie side by side, there is room for fewer of them.
@@ -266,7 +250,7 @@ def _tidy(ax: "Axes") -> None:
 
 
 def _plain(number: float) -> str:
-    """A tick as people write it: ``0.02``, ``150``, and powers of ten only for the very small."""
+    """Write a tick as ``0.02`` or ``150``, and with powers of ten only for very small numbers."""
     if number == 0 or abs(number) >= 1e-4:
         return f"{number:,.10g}".replace("-", "\N{MINUS SIGN}")
     digits, power = f"{number:.3e}".split("e")

@@ -11,39 +11,38 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from evenout import __version__
 from evenout.datasets import load_dataset
 from evenout.exceptions import InputError, from_extra
-from evenout.pages import template
+from evenout.pages import template, versions
 from evenout.reproduce import experiment, figures
 from evenout.reproduce.claims import LEAST_COMMON, NOTABLE, PAPER_AUC, Claim, breast_cancer_aucs, judge, read_settings
 from evenout.reproduce.experiment import BASES, FAIRNESS, TITLES
 from evenout.storage.output import atomic_folder
 
 if TYPE_CHECKING:
-    import pandas as pd
     from markupsafe import Markup
 
 
 def render(
-    points: "pd.DataFrame",
+    points: pd.DataFrame,
     claims: Sequence[Claim],
-    ties: "pd.DataFrame | None",
-    unseen: "pd.DataFrame",
+    ties: pd.DataFrame | None,
+    unseen: pd.DataFrame,
     folder: Path,
     *,
     seed: int,
 ) -> str:
-    """The page as a string of HTML; ``folder`` holds the SVG files to put into it."""
+    """Render the page as HTML; ``folder`` holds the SVG files to put into it."""
     settings = read_settings(points)
     filters: dict[str, Callable[..., str]] = {
         "signed": lambda value, digits=3: ("" if value < 0 else "+") + _number(value, digits),
@@ -52,12 +51,14 @@ def render(
         "significant": lambda value: _number(value, "#.3g").rstrip("."),
     }
     names = list(dict.fromkeys(points["dataset"]))
+    targets = points[(points["kind"] == "target") & (points["fairness"] == "group")]
+    medians = targets.groupby(["dataset", "base"], sort=False)["auc"].median()  # over the repeats
     ends = {"first": experiment.FIRST_FALL, "last": experiment.LAST_FALL}
-    own = {fairness: [s for s in settings if s.fairness == fairness] for fairness in FAIRNESS}
+    by_fairness = {fairness: [s for s in settings if s.fairness == fairness] for fairness in FAIRNESS}
     measures = {"half": "auc_change_halfway", "end": "auc_change", "left": "scale_free_left"}
     found = {  # the numbers that the prose speaks of, over the settings of each notion of fairness, and over all
         **{
-            key: {name: _spread([getattr(s, measure) for s in part]) for name, part in own.items()}
+            key: {name: _spread([getattr(s, measure) for s in part]) for name, part in by_fairness.items()}
             for key, measure in measures.items()
         },
         "alpha_ratio": _spread([s.alpha_ratio for s in settings]),
@@ -79,11 +80,19 @@ def render(
         verdict={claim.id: claim for claim in claims},
         settings=[(TITLES[s.dataset], s) for s in settings],
         found=found,
-        base_aucs=_base_aucs(points),
+        base_aucs=[
+            {"title": TITLES[name], "auc": {base: float(medians[name, base]) for base in (*BASES, "average")}}
+            for name in dict.fromkeys(targets["dataset"])
+        ],
         breast_cancer=breast_cancer_aucs(points),
         paper_auc=PAPER_AUC,
-        ties=None if ties is None else _ties(ties),
-        unseen=(held := experiment.summarise(unseen, TITLES)),
+        ties=None
+        if ties is None
+        else [
+            {"search": search, "auc": {base: _spread(part["auc"]) for base, part in rows.groupby("base", sort=False)}}
+            for search, rows in ties.groupby("search", sort=False)
+        ],
+        unseen=(held := experiment.summarise(unseen)),
         unseen_typical=experiment.typical(held),
         asked=experiment.ASKED,
         figures={drawing.name: _inline(drawing.name, drawing.alt, folder) for drawing in figures.plan(settings)},
@@ -96,7 +105,7 @@ def render(
     )
 
 
-def _spread(values: "Sequence[float] | pd.Series") -> dict[str, float]:
+def _spread(values: Sequence[float] | pd.Series) -> dict[str, float]:
     return {"median": float(np.median(values)), "least": float(np.min(values)), "most": float(np.max(values))}
 
 
@@ -115,26 +124,8 @@ def _dataset(name: str) -> dict[str, Any]:
     }
 
 
-def _base_aucs(points: "pd.DataFrame") -> list[dict[str, Any]]:
-    """The AUC of each base ensemble's own score, medians over the repeats, one row per data set."""
-    targets = points[(points["kind"] == "target") & (points["fairness"] == "group")]
-    medians = targets.groupby(["dataset", "base"], sort=False)["auc"].median()
-    return [
-        {"title": TITLES[name], "auc": {base: float(medians[name, base]) for base in (*BASES, "average")}}
-        for name in dict.fromkeys(targets["dataset"])
-    ]
-
-
-def _ties(ties: "pd.DataFrame") -> list[dict[str, Any]]:
-    """The AUCs on Breast Cancer by neighbour search: median, least and most over the repeats."""
-    return [
-        {"search": search, "auc": {base: _spread(part["auc"]) for base, part in rows.groupby("base", sort=False)}}
-        for search, rows in ties.groupby("search", sort=False)
-    ]
-
-
 def _inline(name: str, alt: str, folder: Path) -> "Markup":
-    """An SVG file as part of the page: its ink follows the page's colours, and its ids are its own."""
+    """Read an SVG file for the page: its ink follows the page's colours, and its ids are unique on the page."""
     from markupsafe import Markup, escape
 
     svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
@@ -150,7 +141,7 @@ def _inline(name: str, alt: str, folder: Path) -> "Markup":
 
 
 def _number(value: float, digits: int | str = 3) -> str:
-    """A number with so many digits behind the point, or in a format, and a true minus; a dash where there is none."""
+    """Format a number with a true minus; ``digits`` behind the point or a format; a dash where it is not finite."""
     shown = f"{value:.{digits}f}" if isinstance(digits, int) else f"{value:{digits}}"
     return shown.replace("-", "\N{MINUS SIGN}") if math.isfinite(value) else "\N{EN DASH}"
 
@@ -163,31 +154,12 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Results:
-    """Where ``index.html`` and ``points.csv`` were written, what was found, and the seconds that each step took."""
+    """Paths of ``index.html`` and ``points.csv``, the judged claims, and the seconds of each step."""
 
     page: Path
     points: Path
     claims: list[Claim]
     seconds: dict[str, float]
-
-
-@dataclass
-class _Steps:
-    """Tells the progress and keeps the time."""
-
-    report: Progress
-    total: int
-    done: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def step(self, label: str, clock: str) -> Iterator[None]:
-        self.report(label, self.done, self.total)
-        start = time.perf_counter()
-        yield
-        self.seconds[clock] = self.seconds.get(clock, 0.0) + time.perf_counter() - start
-        self.done += 1
-        self.report(label, self.done, self.total)
 
 
 def reproduce(
@@ -217,75 +189,74 @@ def reproduce(
     progress : callable
         Called with what is being done, the steps done, and their total.
     """
-    import pandas as pd
-
-    names = _checked(datasets if datasets is not None else QUICK_DATASETS if quick else tuple(TITLES), repeats, seed)
-    from_extra("matplotlib", "pages", "reproduce")  # told before the work, not after it
+    asked = datasets if datasets is not None else QUICK_DATASETS if quick else tuple(TITLES)
+    unknown = ", ".join(repr(name) for name in asked if name not in TITLES)
+    if unknown or not asked:
+        known = ", ".join(TITLES)
+        raise InputError(
+            "{@datasets} has {found}; the paper's data sets are {known}", found=unknown or "nothing", known=known
+        )
+    if repeats < 1:
+        raise ValueError(f"repeats is {repeats}; at least 1 is needed")
+    if seed < 0:
+        raise ValueError(f"seed is {seed}; it must be 0 or larger")
+    from_extra("matplotlib", "pages", "reproduce")  # a missing extra is reported before the work, not after it
+    names = [name for name in TITLES if name in asked]
     n_repeats = min(repeats, QUICK_REPEATS) if quick else repeats
-    steps = _Steps(progress, total=len(names) * n_repeats + figures.count(names) + 3)
+    n_steps, done, seconds = len(names) * n_repeats + figures.count(names) + 3, 0, dict[str, float]()
+
+    @contextmanager
+    def step(label: str, clock: str) -> Iterator[None]:
+        nonlocal done
+        progress(label, done, n_steps)
+        start = time.perf_counter()
+        yield
+        seconds[clock] = seconds.get(clock, 0.0) + time.perf_counter() - start
+        done += 1
+        progress(label, done, n_steps)
+
     # One BLAS thread: sums of products then do not depend on how many cores the machine has.
     with atomic_folder(out) as folder, threadpool_limits(1):
         frames, ties = [], None
         for name, repeat in product(names, range(n_repeats)):
-            with steps.step(f"{TITLES[name]}, repeat {repeat + 1} of {n_repeats}", name):
+            with step(f"{TITLES[name]}, repeat {repeat + 1} of {n_repeats}", name):
                 frames.append(experiment.run_repeat(name, seed, repeat, n_threads=n_threads))
-        points = _written(folder / "points.csv", pd.concat(frames))  # all else is computed from what is written
-        with steps.step("Breast Cancer's ties", "ties"):
+        points = _written(folder / "points.csv", pd.concat(frames))  # all else is computed from the written table
+        with step("Breast Cancer's ties", "ties"):
             if "breastw" in names:
                 ties = experiment.compare_searches(seed, n_repeats)
                 _written(folder / "ties.csv", ties)
-        with steps.step("rows that the weights have not seen", "unseen"):
+        with step("rows that the weights have not seen", "unseen"):
             unseen = experiment.compare_rows(names, seed, n_repeats, n_threads=n_threads)
             _written(folder / "unseen.csv", unseen)
         claims = judge(points)
         (folder / "figures").mkdir()
         for drawing in figures.plan(read_settings(points)):
-            with steps.step(f"figure {drawing.name}", "figures"):
+            with step(f"figure {drawing.name}", "figures"):
                 drawing.save(folder / "figures")
-        with steps.step("the page", "page"):
+        with step("the page", "page"):
             page = render(points, claims, ties, unseen, folder / "figures", seed=seed)
             (folder / "index.html").write_text(page, encoding="utf-8")
-        run = {"datasets": names, "repeats": n_repeats, "seed": seed, "quick": quick, "n_threads": n_threads}
-        _write_run(folder, run, claims, steps.seconds)
-    return Results(out / "index.html", out / "points.csv", claims, steps.seconds)
+        packages = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "matplotlib")
+        run = {  # how to run this again, how long it took, and the verdicts for machines
+            "versions": {"evenout": __version__} | versions("python", *packages),
+            "platform": f"{platform.system()} {platform.machine()}",
+            "settings": {
+                "datasets": names, "repeats": n_repeats, "seed": seed, "quick": quick, "n_threads": n_threads
+            },
+            "seeds": {
+                name: [asdict(experiment.derive_seeds(seed, name, repeat)) for repeat in range(n_repeats)]
+                for name in names
+            },
+            "seconds": {clock: round(taken, 2) for clock, taken in seconds.items()},
+            "claims": [asdict(claim) | {"verdict": claim.verdict} for claim in claims],
+            "files": sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()),
+        }  # fmt: skip
+        (folder / "run.json").write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
+    return Results(out / "index.html", out / "points.csv", claims, seconds)
 
 
-def _checked(datasets: Sequence[str], repeats: int, seed: int) -> list[str]:
-    """The data sets in the paper's order, each once."""
-    unknown = [name for name in datasets if name not in TITLES]
-    if unknown or not datasets:
-        found = ", ".join(map(repr, unknown)) or "nothing"
-        known = ", ".join(TITLES)
-        raise InputError("{@datasets} has {found}; the paper's data sets are {known}", found=found, known=known)
-    if repeats < 1:
-        raise ValueError(f"repeats is {repeats}; at least 1 is needed")
-    if seed < 0:
-        raise ValueError(f"seed is {seed}; it must be 0 or larger")
-    return [name for name in TITLES if name in datasets]
-
-
-def _written(file: Path, table: "pd.DataFrame") -> "pd.DataFrame":
-    """Write a table; as it reads from there. Ten digits are more than a figure shows, fewer than rounding can touch."""
-    import pandas as pd
-
+def _written(file: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """Write a table and read it back: ten digits, more than a figure shows and fewer than rounding can touch."""
     table.to_csv(file, index=False, float_format="%.10g", lineterminator="\n")
     return pd.read_csv(file)
-
-
-def _write_run(folder: Path, run: dict[str, Any], claims: list[Claim], seconds: dict[str, float]) -> None:
-    """``run.json``: what it takes to run this again, how long it took, and the verdicts for machines."""
-    packages = ("numpy", "scipy", "scikit-learn", "numba", "pandas", "matplotlib")
-    versions = {"evenout": __version__, "python": platform.python_version()}
-    report = {
-        "versions": versions | {package: version(package) for package in packages},
-        "platform": f"{platform.system()} {platform.machine()}",
-        "settings": run,
-        "seeds": {
-            name: [asdict(experiment.derive_seeds(run["seed"], name, repeat)) for repeat in range(run["repeats"])]
-            for name in run["datasets"]
-        },
-        "seconds": {step: round(taken, 2) for step, taken in seconds.items()},
-        "claims": [asdict(claim) | {"verdict": claim.verdict} for claim in claims],
-        "files": sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()),
-    }
-    (folder / "run.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
