@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from evenout.core.types import FloatArray
 from evenout.groups.read import GroupProbabilities
-from evenout.out_of_core.engines import LocalEngine, Partition
+from evenout.out_of_core.engines import Engine, Partition
 from evenout.tables.rows import refuse_lone_propensity
 
 T = TypeVar("T")
@@ -40,14 +40,11 @@ def is_collection(X: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class DaskEngine:
-    """Partitions that Dask works on: by the current client or, without one, by its scheduler in this process."""
+class DaskEngine(Engine):
+    """Runs work on Dask: on the current client or, without one, on its scheduler in this process."""
 
-    parts: Sequence[Partition]
-    header: Any  # has the columns of the features
-    # What `Partition.load` returns of each partition, where Dask has it; else the parts load it.
+    # The result of `Partition.load` for each partition, where Dask holds it; otherwise the parts load it.
     data: Sequence[tuple[Any, ...]] | None = None
-    n_threads: int = 1
 
     def share(self, value: T) -> T:
         """Put a value on the workers. The scheduler can make it again if the workers that have it are lost."""
@@ -81,7 +78,7 @@ class DaskEngine:
         """A folder on each worker's own disk, or on this machine without a client."""
         client = _client()
         if client is None:
-            with LocalEngine((), None).scratch() as folder:
+            with super().scratch() as folder:
                 yield folder
             return
         name = f"evenout-{uuid4().hex}"
@@ -124,7 +121,7 @@ def collection_engine(
     others = [
         [None] * len(features) if columns is None else _aligned(X, columns, name) for name, columns in named.items()
     ]
-    return DaskEngine(parts, header, list(zip(features, groups, *others, strict=True)))
+    return DaskEngine(parts, header, data=list(zip(features, groups, *others, strict=True)))
 
 
 def score_collection(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -21,11 +21,9 @@ from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError
 from evenout.groups.read import GroupProbabilities
 from evenout.out_of_core.dask_engine import DaskEngine, dask_client
-from evenout.out_of_core.engines import Engine, LocalEngine, Partition
+from evenout.out_of_core.engines import Engine, Partition
 from evenout.tables.columns import ColumnFindings
 from evenout.tables.encoder import TableEncoder
-
-SomeEngine = TypeVar("SomeEngine", bound=Engine)
 
 
 def learn_table(engine: Engine, keep: Collection[str] = ()) -> TableEncoder:
@@ -37,26 +35,25 @@ def learn_table(engine: Engine, keep: Collection[str] = ()) -> TableEncoder:
 
     def look(part: Partition) -> dict[str, ColumnFindings]:
         frame, *_ = part.load()
-        with _located(part, len(frame)):
+        with part.located(len(frame), counted_from=1):
             return {str(name): ColumnFindings.of(frame[name]) for name in frame.columns}
 
     columns = engine.reduce(look, lambda one, two: {name: one[name] + two[name] for name in one})
     return TableEncoder(keep).learn(columns)
 
 
-def encoded(engine: SomeEngine, table: TableEncoder) -> SomeEngine:
+def encoded(engine: Engine, table: TableEncoder) -> Engine:
     """The engine over encoded rows: numbers without gaps, under the names of their columns."""
-    given: Any = engine
-    nothing = table.named(np.empty((0, len(table.get_feature_names_out()))))
-    parts = [replace(part, load=partial(_encode, part, table, nothing)) for part in given.parts]
-    return replace(given, parts=parts, header=nothing)
+    empty = table.named(np.empty((0, len(table.get_feature_names_out()))))
+    parts = [replace(part, load=partial(_encode, part, table, empty)) for part in engine.parts]
+    return replace(engine, parts=parts, header=empty)
 
 
-def _encode(part: Partition, table: TableEncoder, nothing: Any) -> tuple[Any, ...]:
+def _encode(part: Partition, table: TableEncoder, empty: Any) -> tuple[Any, ...]:
     frame, *chunk = part.load()
     if not len(frame):
-        return nothing, *chunk
-    with _located(part, len(frame)):
+        return empty, *chunk
+    with part.located(len(frame), counted_from=1):
         return table.named(table.encode(frame), frame.index), *chunk
 
 
@@ -70,15 +67,6 @@ def count_unknown(engine: Engine, table: TableEncoder) -> dict[str, int]:
         return Counter({name: sum(counts.values()) for name, counts in table.unknown_values(frame).items()})
 
     return dict(engine.reduce(count, operator.add, table))
-
-
-@contextmanager
-def _located(part: Partition, n_rows: int) -> Iterator[None]:
-    """Complaints about values begin with where the rows come from."""
-    try:
-        yield
-    except ValueError as error:
-        raise InputError("{where}: {error}", where=part.describe(n_rows, counted_from=1), error=error) from None
 
 
 ROWS = 262_144  # row groups are read together up to so many rows
@@ -338,7 +326,7 @@ def open_folder(
         raise InputError("{scheduler=} needs {engine='dask'}", scheduler=scheduler)
     parts, header = parquet_parts(where, **columns)
     if engine == "local":
-        yield LocalEngine(parts, header, n_threads)
+        yield Engine(parts, header, n_threads)
         return
     with dask_client(scheduler):
         yield DaskEngine(parts, header)

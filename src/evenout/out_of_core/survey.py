@@ -21,9 +21,8 @@ from evenout.core.content import row_numbers
 from evenout.core.sketch import CAPACITY, FrequentValues
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.detectors.units import Measures, Outline, Ranges, Units
-from evenout.exceptions import InputError
 from evenout.groups.model import Coder, ColumnTally, Tally, count_rows
-from evenout.groups.read import GroupProbabilities, protected_columns, settle, warn_left_out
+from evenout.groups.read import GroupProbabilities, protected_columns, refuse_unknown, settle, warn_left_out
 from evenout.groups.rules import Groups
 from evenout.out_of_core.engines import Engine, Partition, PartitionRows, read_rows
 
@@ -144,12 +143,8 @@ def _survey_part(
     """Count the groups, or refuse rows without one; columns are looked at the ``first`` time alone."""
     rows = read_rows(part, coder)
     n, unknown, labels = len(rows.X), rows.index < 0, rows.chunk.labels
-    if unknown.any() and rules.unknown == "error":
-        raise InputError(
-            "{where}: {@sensitive_features} has missing values in {unknown} of {n_rows} rows (first: {#row}); "
-            "fill them in, or set {unknown='ignore'} to use these rows without a group",
-            where=part.describe(n), unknown=unknown.sum(), n_rows=n, row=unknown.argmax(),
-        )  # fmt: skip
+    with part.located(n):
+        refuse_unknown(rows.index, rules)
     counts = np.bincount(rows.index[~unknown], minlength=len(rows.names))
     numbers = np.empty(0, dtype=np.uint64) if reference_size is None else content_numbers(rows, seed, units)
     survey = Survey(

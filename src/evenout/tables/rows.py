@@ -31,41 +31,28 @@ def training_rows(estimator: Any, X: Any) -> FloatArray:
 
 def new_rows(estimator: Any, X: Any) -> FloatArray:
     """New rows likewise, with the columns that the fitted estimator knows."""
-    ready = _ready(estimator, X)
-    if ready is not None:
-        return ready
+    names = getattr(estimator, "feature_names_in_", None)
+    as_fitted = type(X) is np.ndarray if names is None else np.array_equal(getattr(X, "columns", ()), names)
+    rows = plain_rows(X) if as_fitted else None
+    if rows is not None and rows.shape[1] == estimator.n_features_in_:
+        return rows  # the checks below take longer than scoring one row
     _refuse_sparse(X)
     with _named_columns(estimator, X):
         rows = validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
     return refuse_huge(rows)
 
 
-def _ready(estimator: Any, X: Any) -> FloatArray | None:
-    """Rows that need neither change nor word, as most are; None for all others, which go the long way.
-
-    The long way takes longer than scoring one row.
-    """
-    named = getattr(estimator, "feature_names_in_", None)
-    if type(X) is np.ndarray:
-        rows = X if named is None else None
-    else:
-        rows = None if named is None else _plain_frame(X, named)
-    if rows is None or rows.dtype != np.float64 or rows.ndim != 2 or not rows.flags.c_contiguous:
-        return None
-    if rows.size == 0 or rows.shape[1] != estimator.n_features_in_:
-        return None
-    return rows if np.abs(rows).max() <= LARGEST else None  # which neither a gap nor infinity is
-
-
-def _plain_frame(X: Any, named: Any) -> FloatArray | None:
-    """The values of a pandas frame with these columns, all of numpy's own kinds; None of any other."""
+def plain_rows(X: Any) -> FloatArray | None:
+    """Fast path: X as a C-contiguous float64 array if it is an array or frame of valid numbers alone, else None."""
     import pandas as pd
 
-    if type(X) is not pd.DataFrame or len(X.columns) != len(named) or (X.columns.to_numpy() != named).any():
+    if type(X) not in (np.ndarray, pd.DataFrame) or X.ndim != 2 or not X.size:
         return None
-    if not all(isinstance(kind, np.dtype) and kind.kind == "f" for kind in X.dtypes):
+    kinds = [X.dtype] if type(X) is np.ndarray else X.dtypes
+    if not all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in kinds):
         return None
-    return np.ascontiguousarray(X.to_numpy())
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    return rows if rows.min() >= -LARGEST and rows.max() <= LARGEST else None  # False for NaN
 
 
 @contextmanager
