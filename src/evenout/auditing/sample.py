@@ -82,7 +82,7 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
         read_groups(coded.sensitive, len(unknown), rules.but(min_size=1))
     every = Sample(Membership(phi, Comparison.of_all(len(names))), weight, clusters)
     nested = clusters is None or len(np.unique(clusters[~unknown])) == every.expected.sum()
-    whole = coded.whole and weight is None and nested
+    whole = not coded.coder.soft and weight is None and nested
     sizes = every.expected if whole else np.minimum(every.size, every.expected)
     tally = {name: max(int(size + 1e-9), 1) for name, size in zip(names, sizes, strict=True)}
     unit = "rows" if clusters is None else "clusters"
@@ -102,7 +102,7 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
     joined.eliminate_zeros()
     G = len(groups.labels)
     compared = Comparison.of_all(G)
-    if not coded.whole:  # bands of a number are compared by their size
+    if coded.coder.soft:  # bands of a number are compared by their size
         bands = any(attribute.knots is not None for attribute in coded.coder.attributes)
         compared = Comparison(G, (Block(tuple(range(G)), by_size=bands),), tuple(combinations(range(G), 2)))
     members = Membership(joined, compared)

@@ -54,7 +54,7 @@ from evenout.fitting.settings import Settings
 from evenout.groups.model import Coder, is_plain, of_crossings, settle_grouping
 from evenout.groups.read import Codes
 from evenout.out_of_core.engines import Engine
-from evenout.out_of_core.survey import count_again, draw_reference, learn_units, settle_groups, survey_rows
+from evenout.out_of_core.survey import draw_reference, learn_units, settle_groups, survey_rows
 from evenout.tables.rows import column_names, require_labels
 
 if TYPE_CHECKING:
@@ -309,10 +309,7 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
         require_labels(survey.known)
     among = compared_rows(fairness, labelled=survey.known is not None)
     labelled = among != ["all"]
-    if survey.probable:
-        learnt = Coder.of_probable(survey.probable, survey.given, labelled=labelled)
-    else:
-        learnt = Coder.learn(survey.sensitive, survey.given, rules, labelled=labelled)
+    learnt = Coder.learn(survey.sensitive, survey.given, rules, labelled=labelled, probable=survey.probable)
     coarse = [cut.name for cut in learnt.cuts if cut.coarse]
     if coarse:
         raise InputError(
@@ -325,12 +322,12 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
     if survey.ranges is not None and survey.n_rows > size:
         units = learn_units(engine, survey.ranges, exact=survey.n_rows <= exact)
     if coder is not None or units is not None:
-        survey = count_again(engine, **counted, coder=coder, units=units)
+        survey = survey_rows(engine, **counted, coder=coder, units=units)
     if coder is not None:
         grouping = settle_grouping(coder, survey.combined, among, rules)
     counted_rules = of_crossings(rules, learnt)
     groups = settle_groups(replace(survey, probable=probable), counted_rules, quiet=grouping is not None)
-    drawn = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=coder, units=units)
+    drawn, complete = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=coder, units=units)
     rows = TrainingRows(
         drawn.X,
         Codes(drawn.codes, groups.labels, groups.left_out),
@@ -343,14 +340,14 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
     rows = rows if grouping is None else rows.grouped(grouping, grouping.members(drawn.columns))
     if labelled:
         known = KnownLabels.of_columns(drawn.known)
-        if known.propensity is not None and not drawn.complete:
+        if known.propensity is not None and not complete:
             raise InputError(
                 "{@label_propensity} with {fairness=} needs all rows in memory; raise {@reference_size}",
                 fairness=next(notion.name for notion in fairness),
             )
         rows = rows.looked_at(known.labels, known.propensity)
     check_soft(fairness, None if grouping is None else grouping.compared)
-    if drawn.complete:
+    if complete:
         rows = replace(rows, known=KnownLabels.of_columns(drawn.known)) if settings.learn else rows
         return rows.in_units(settings), None
     if units is not None:

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_array
 from evenout.core.parallel import one_blas_thread
 from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import InputError
-from evenout.groups.model import Coder
+from evenout.groups.model import Attribute, Coder
 from evenout.groups.read import GroupProbabilities, label_rows
 from evenout.tables.rows import plain_rows, read_outcomes, read_propensity, refuse_huge
 
@@ -179,7 +179,8 @@ def read_rows(part: Partition, coder: Coder | None = None) -> PartitionRows:
             numbers = coder.encode(sensitive, chunk.given, chunk.labels, n)
             sensitive = coder.hardened(sensitive, numbers)
         elif isinstance(sensitive, GroupProbabilities):
-            sensitive = Coder.of_probable(sensitive.names).hardened(sensitive, sensitive.values)
+            likeliest = Coder((Attribute("group", sensitive.names, probable=True),))
+            sensitive = likeliest.hardened(sensitive, sensitive.values)
         groups = label_rows(sensitive, n, rows=X, unknown="ignore")
         return PartitionRows(features, groups.labels, groups.codes, chunk, numbers)
 
