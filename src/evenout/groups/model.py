@@ -17,6 +17,7 @@ from itertools import combinations, pairwise, product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import csc_array
 
 from evenout.core.membership import Block, Comparison, Membership
@@ -35,6 +36,7 @@ from evenout.groups.read import (
     warn_left_out,
 )
 from evenout.groups.rules import Groups
+from evenout.tables.rows import numbers_or_gaps
 
 MANY = 20  # a column of fractions with more values than this is a continuous attribute
 CUTS = 5  # strata that a number is cut into
@@ -64,8 +66,6 @@ class ColumnTally:
     @classmethod
     def of(cls, column: Any, *, number: bool = False) -> "ColumnTally":
         """Summarise a column; ``number`` says that it must hold numbers, possibly as text."""
-        import pandas as pd
-
         plain = column.dtype.kind in "iuf" or (
             column.dtype.kind == "O"
             and pd.api.types.infer_dtype(column, skipna=True)
@@ -319,8 +319,6 @@ class Coder:
 
     def hardened(self, sensitive: Any, numbers: FloatArray) -> Any:
         """The protected columns as a frame, bands and probable groups by name; as they are if there are none."""
-        import pandas as pd
-
         if not self.soft:
             return sensitive
         index = getattr(sensitive, "index", None)
@@ -347,8 +345,6 @@ def require_protected(continuous: Collection[str], columns: Sequence[str]) -> No
 
 def _numbers(column: Any) -> FloatArray:
     """The column as floats, NaN where a value is missing; text other than numbers is refused."""
-    from evenout.tables.columns import numbers_or_gaps  # not needed for plain groups
-
     if column.dtype.kind in "iuf":
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     numbers = numbers_or_gaps(column)

@@ -7,11 +7,13 @@ from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from evenout.core.checks import MOST_ROWS, Within, require
 from evenout.core.types import FloatArray, IntArray
 from evenout.exceptions import InputError, SmallGroupWarning, warn
 from evenout.groups.rules import Groups
+from evenout.tables.rows import is_number
 
 STRICT = Groups(min_size=2, small="error")
 EVERY = Groups(min_size=1, unknown="ignore")  # groups as they come, however small
@@ -205,8 +207,6 @@ def protected_columns(
     sensitive_features: Any, n_rows: int, rows: Any, *, name: str = "sensitive_features"
 ) -> list[Any]:
     """The columns of one value per row as pandas series, after a check of length and order."""
-    import pandas as pd
-
     if sensitive_features is None:
         raise ValueError(
             "sensitive_features is missing: the group of every row is needed; "
@@ -237,8 +237,6 @@ def protected_columns(
 
 def shuffled(values: Any, rows: Any) -> bool:
     """Whether both carry an index, of the same labels in another order."""
-    import pandas as pd
-
     index, order = getattr(values, "index", None), getattr(rows, "index", None)
     if not isinstance(index, pd.Index) or not isinstance(order, pd.Index):
         return False
@@ -247,8 +245,6 @@ def shuffled(values: Any, rows: Any) -> bool:
 
 def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
     """One code per combination of values, in the order of the names; -1 where any value is missing."""
-    import pandas as pd
-
     (codes, first), *others = [coded(column) for column in columns]
     values = [(name,) for name in first]
     for more, names in others:
@@ -266,8 +262,6 @@ def _combine(columns: list[Any]) -> tuple[IntArray, tuple[str, ...]]:
 
 def coded(column: Any) -> tuple[IntArray, list[str]]:
     """Codes of one column's values in the order in which they first occur, -1 for missing ones, and their names."""
-    import pandas as pd
-
     try:
         codes, values = pd.factorize(column.to_numpy(dtype=object, na_value=None))
     except TypeError:  # what has no hash cannot be told apart
@@ -297,19 +291,11 @@ def group_name(columns: Sequence[str], values: Sequence[str]) -> str:
     def word(column: str, value: str) -> str:
         if crossed and (between in f" {value} " or value.startswith('"')):
             value = json.dumps(value, ensure_ascii=False)  # or it could be taken for several that are joined
-        carries = named and (crossed or _says_little(value)) and not value.startswith(f"{column} ")
+        vague = is_number(value) or value.lower() in ("true", "false", "yes", "no")
+        carries = named and (crossed or vague) and not value.startswith(f"{column} ")
         return f"{column}={value}" if carries else value
 
     return between.join(map(word, columns, values))
-
-
-def _says_little(value: str) -> bool:
-    """Whether a value is a number, or yes or no."""
-    try:
-        float(value)
-    except ValueError:
-        return value.lower() in ("true", "false", "yes", "no")
-    return True
 
 
 class GroupProbabilities:
@@ -357,8 +343,6 @@ class GroupProbabilities:
         return found
 
     def _take(self, frame: Any, sufficient: bool = False) -> None:
-        import pandas as pd
-
         self.sufficient = sufficient
         self.lazy = hasattr(frame, "dask")
         self.frame = frame if self.lazy else pd.DataFrame(frame)

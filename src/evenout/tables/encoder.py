@@ -1,9 +1,10 @@
 """From a table of numbers, text and dates to feature rows, learnt once, so that every later table is encoded alike."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,9 +24,6 @@ from evenout.tables.columns import (
     taken_for,
 )
 from evenout.tables.files import require_columns
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -84,7 +82,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def __init__(self, keep: Collection[str] = ()) -> None:
         self.keep = keep
 
-    def fit(self, X: "pd.DataFrame", y: Any = None) -> Self:  # noqa: ARG002
+    def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002
         """Learn what the columns of a frame of shape (n, columns) are, their medians and categories."""
         repeated = X.columns[X.columns.duplicated()]
         if len(repeated):
@@ -110,7 +108,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """The encoder that has learnt these columns."""
         return cls()._store(columns)
 
-    def transform(self, X: "pd.DataFrame") -> "pd.DataFrame | FloatArray":
+    def transform(self, X: pd.DataFrame) -> pd.DataFrame | FloatArray:
         """Feature rows of shape (m, d) of a frame that has the columns used, in any order, and maybe others.
 
         A frame with the names of the features, so that what comes after knows them; an array after
@@ -127,19 +125,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         return self.named(self.encode(X), X.index)
 
-    def named(self, rows: FloatArray, index: Any = None) -> "pd.DataFrame | FloatArray":
+    def named(self, rows: FloatArray, index: Any = None) -> pd.DataFrame | FloatArray:
         """Encoded rows as `transform` gives them."""
-        import pandas as pd
-
         if getattr(self, "_sklearn_output_config", {}).get("transform") == "default":
             return rows
         return pd.DataFrame(rows, columns=self.get_feature_names_out(), index=index)
 
-    def encode(self, X: "pd.DataFrame") -> FloatArray:
+    def encode(self, X: pd.DataFrame) -> FloatArray:
         """`transform` without a word on text that is new: where threads encode many parts, it is counted over all."""
         return np.column_stack([column.encode(X[column.name]) for column in self.encoded_columns])
 
-    def unknown_values(self, X: "pd.DataFrame") -> dict[str, dict[str, int]]:
+    def unknown_values(self, X: pd.DataFrame) -> dict[str, dict[str, int]]:
         """Text that the training table did not have: by column, how many rows of ``X`` hold each value."""
         each = [column for column in self.columns_ if isinstance(column, Categories)]
         found = {column.name: column.unknown(X[column.name]) for column in each}
@@ -180,7 +176,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
 
-def number_columns(X: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
+def number_columns(X: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Some columns of a frame as floats, for a model that encodes nothing and fills no gaps."""
     columns = {name: column_numbers(name, X[name]) for name in names}
     for name, values in columns.items():
