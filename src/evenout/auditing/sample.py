@@ -17,7 +17,7 @@ from evenout.core.sketch import QuantileSketch
 from evenout.core.types import BoolArray, FloatArray, IntArray
 from evenout.exceptions import InputError, Message
 from evenout.groups.model import Attribute, Coded, cross, read_coded
-from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle, shuffled
+from evenout.groups.read import GroupProbabilities, group_name, label_rows, read_groups, settle, shuffled, with_sizes
 from evenout.groups.rules import Groups
 from evenout.metrics import read_labels
 from evenout.tables.rows import (
@@ -88,12 +88,10 @@ def group_rows(coded: Coded, clusters: IntArray | None, weight: FloatArray | Non
     unit = "rows" if clusters is None else "clusters"
     groups = settle(tally, rules, unit)
     if len(groups.labels) < 2:
-        named = ", ".join(f"{name!r} ({size})" for name, size in [*groups.left_out.items()][:10])
-        named += f" and {len(groups.left_out) - 10} more" if len(groups.left_out) > 10 else ""
         raise InputError(
             "fewer than two groups have {least} {unit} or more, so nothing can be compared; "
             "too small: {named}; lower {@min_size}, set {small='merge'}, or give more rows",
-            least=rules.min_size, unit=unit, named=named,
+            least=rules.min_size, unit=unit, named=with_sizes(groups.left_out, 10),
         )  # fmt: skip
     code = np.array([groups.code_of[name] for name in names], dtype=np.intp)
     kept, out = np.flatnonzero(code >= 0), np.flatnonzero(code < 0)
