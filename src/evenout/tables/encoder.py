@@ -1,4 +1,4 @@
-"""From a table of numbers, text and dates to feature rows, learnt once, so that every later table is encoded alike."""
+"""Encode a table of numbers, text and dates as feature rows, every later table like the first."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Self
@@ -27,7 +27,7 @@ from evenout.tables.files import require_columns
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Frames of any columns in, frames of floats out: what each column is, is learnt once and kept.
+    """Encode frames of any columns as frames of floats; the kind of each column is learnt once and kept.
 
     - Numbers have their gaps filled by the median. Text such as ``"1,234"``, ``"12%"`` or ``"5 kg"`` is read as numbers
       if all of a column is, yes and no as 1 and 0.
@@ -49,9 +49,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     columns_ : tuple
-        What each column was taken for; see `evenout.tables.columns`.
+        The kind of each column; see `evenout.tables.columns`.
     notes_ : dict of str to str
-        What was done with each column that was not taken as it is.
+        How each column was changed that was not taken as it is.
     doubts_ : dict of str to str
         Features that may be something else, by name and shape: an ``"outcome"``, a ``"score"`` of another model, or a
         ``"person number"``. They are features all the same, unless you leave them out.
@@ -97,7 +97,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise
 
     def learn(self, found: dict[str, ColumnFindings]) -> Self:
-        """Learn from what was found in the columns."""
+        """Learn from a summary of each column."""
         self._store([taken_for(name, each, keep=name in self.keep) for name, each in found.items()])
         roles = {name: likely_role(name, found[name]) for name in self.columns_used if name not in self.keep}
         self.doubts_ = {name: role for name, role in roles.items() if role}
@@ -132,14 +132,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return pd.DataFrame(rows, columns=self.get_feature_names_out(), index=index)
 
     def encode(self, X: pd.DataFrame) -> FloatArray:
-        """`transform` without a word on text that is new: where threads encode many parts, it is counted over all."""
+        """`transform` without a warning of new text: where threads encode many parts, it is counted over all."""
         return np.column_stack([column.encode(X[column.name]) for column in self.encoded_columns])
 
     def unknown_values(self, X: pd.DataFrame) -> dict[str, dict[str, int]]:
         """Text that the training table did not have: by column, how many rows of ``X`` hold each value."""
-        each = [column for column in self.columns_ if isinstance(column, Categories)]
-        found = {column.name: column.unknown(X[column.name]) for column in each}
-        return {name: counts for name, counts in found.items() if counts}
+        texts = [column for column in self.columns_ if isinstance(column, Categories)]
+        unknown = {column.name: column.unknown(X[column.name]) for column in texts}
+        return {name: counts for name, counts in unknown.items() if counts}
 
     @property
     def columns_used(self) -> list[str]:
