@@ -148,7 +148,7 @@ def _audit_file(
     clusters: str | None, sample_weight: str | None, flagged: str | None, **options: Any,
 ) -> "AuditResult | AttributeAudits":  # fmt: skip
     from evenout.auditing import audit as run_audit
-    from evenout.cli.inputs import label_column
+    from evenout.cli.inputs import label_column, offer_bands
     from evenout.groups.read import GroupProbabilities
     from evenout.tables.files import read_table, require_columns
 
@@ -170,6 +170,7 @@ def _audit_file(
     step(f"Auditing {len(table):,} rows")
     try:
         protected = table[list(sensitive)]
+        offer_bands(None if probable else protected, options["groups"].continuous)
         return run_audit(
             table[score],
             sensitive_features=GroupProbabilities(protected, sufficient=sufficient) if probable else protected,

@@ -16,8 +16,8 @@ import numpy as np
 
 from evenout.cli.options import split_names
 from evenout.datasets import list_datasets, load_dataset
-from evenout.exceptions import ContinuousWarning, EvenoutWarning, Message, warn
-from evenout.groups.model import MANY
+from evenout.exceptions import EvenoutWarning, Message, warn
+from evenout.groups.model import MANY, warn_whole_numbers
 from evenout.groups.read import GroupProbabilities, coded
 from evenout.metrics import read_labels
 from evenout.storage.output import require_apart
@@ -207,15 +207,11 @@ def _from_file(
 
 
 def offer_bands(protected: Any, continuous: Sequence[str]) -> None:
-    """Groups are read as text, in which a fit sees no numbers: say here how to compare along them."""
+    """Say how to compare along whole numbers: files are read with groups as text, which the library takes by value."""
     for name in getattr(protected, "columns", ()):
         _, values = coded(protected[name])
         if name not in continuous and len(values) > MANY and all(map(_WHOLE.fullmatch, values)):
-            template = (
-                "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of its "
-                "own; set {continuous=} to compare along the number"
-            )
-            warn(ContinuousWarning(template, n=MANY, name=str(name), continuous=[str(name)]))
+            warn_whole_numbers(str(name), text=True)
 
 
 def score_column(name: str, frame: "pd.DataFrame") -> "pd.Series":

@@ -96,6 +96,16 @@ class ColumnTally:
         return self.fractions and self.many
 
 
+def warn_whole_numbers(name: str, *, text: bool = False) -> None:
+    """Warn that each of many whole numbers in a column is a group, and offer both ways; ``text`` is one already."""
+    template = (
+        "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of its own; "
+        "set {continuous=} to compare along the number{otherwise}"
+    )
+    otherwise = "" if text else ", or give the column as text if each number is meant as a group"
+    warn(ContinuousWarning(template, n=MANY, name=name, continuous=(name,), otherwise=otherwise))
+
+
 Columns: TypeAlias = tuple[tuple[str, ColumnTally], ...]  # by name; names need not be distinct
 
 
@@ -125,12 +135,7 @@ class Attribute:
             )
             warn(ContinuousWarning(template, n=MANY, name=name, n_bands=rules.bands))
         elif tally.many and not asked:
-            template = (
-                "{@sensitive_features} has more than {n} whole numbers in column {name!r}, and each is a group of "
-                "its own; set {continuous=} to compare along the number, or give the column as text if each "
-                "number is meant as a group"
-            )
-            warn(ContinuousWarning(template, n=MANY, name=name, continuous=(name,)))
+            warn_whole_numbers(name)
         if asked or tally.continuous:
             return cls.of_bands(name, tally.numbers, rules.bands)
         return cls(name, tuple(sorted(tally.names)))
