@@ -174,7 +174,7 @@ def test_a_number_of_few_values_is_cut_between_them():
     cut = Cut.of("binary", ColumnTally.of(values))
     assert cut.encode(values)[[0, 9]].tolist() == [0.0, 1.0]
     assert np.isnan(cut.encode(values)[10])
-    assert cut.size == 2
+    assert len(cut.part_names) == 2
 
 
 def test_probabilities_are_memberships_with_a_bound():

@@ -326,8 +326,10 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
     if coder is not None:
         grouping = settle_grouping(coder, survey.combined, among, rules)
     counted_rules = of_crossings(rules, learnt)
-    groups = settle_groups(replace(survey, probable=probable), counted_rules, quiet=grouping is not None)
-    drawn, complete = draw_reference(engine, survey, groups, reference_size=size, seed=seed, coder=coder, units=units)
+    groups, counts = settle_groups(replace(survey, probable=probable), counted_rules, quiet=grouping is not None)
+    drawn, complete = draw_reference(
+        engine, survey, groups.code_of, counts, reference_size=size, seed=seed, coder=coder, units=units
+    )
     rows = TrainingRows(
         drawn.X,
         Codes(drawn.codes, groups.labels, groups.left_out),
@@ -352,4 +354,4 @@ def open_partitions(partitions: Partitions, settings: Settings) -> tuple[Trainin
         return rows.in_units(settings), None
     if units is not None:
         units.warn_dropped(feature_labels(rows.feature_names, rows.X.shape[1]))
-    return replace(rows, units=units, drawn_from=groups.counts), replace(partitions, codes=groups.codes)
+    return replace(rows, units=units, drawn_from=counts), replace(partitions, codes=groups.code_of)

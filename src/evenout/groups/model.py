@@ -157,11 +157,6 @@ class Attribute:
         """Whether a row may belong to more than one group."""
         return self.knots is not None or self.probable
 
-    @property
-    def width(self) -> int:
-        """Columns of numbers."""
-        return len(self.values) if self.probable else 1
-
     def encode(self, column: Any) -> FloatArray:
         """The index of each row's value, or the number; NaN where it is missing or was not there in fit, shape (n,)."""
         if self.knots is not None:
@@ -171,7 +166,7 @@ class Attribute:
         return np.array([*(known.get(name, np.nan) for name in names), np.nan])[codes]
 
     def corners(self, numbers: FloatArray) -> list[Corner]:
-        """The groups that each of n rows may belong to, from numbers of shape (n, width)."""
+        """The groups that each of n rows may belong to, from numbers of shape (n, 1), or (n, values) if probable."""
         unknown = np.isnan(numbers).any(axis=1)
         if self.probable:
             return [(np.where(unknown, -1, group), share) for group, share in enumerate(numbers.T)]
@@ -212,20 +207,17 @@ class Cut:
         return cls(name, edges=np.unique([tally.numbers.quantile(share) for share in shares]), coarse=True)
 
     @property
-    def size(self) -> int:
-        """Number of parts."""
-        return len(self.values) if self.edges is None else len(self.edges) + 1
+    def part_names(self) -> list[str]:
+        """The parts in words.
 
-    def part_name(self, part: int) -> str:
-        """A part in words.
-
-        >>> cut = Cut("income", edges=np.array([20.0, 35.5]))
-        >>> [cut.part_name(part) for part in range(3)], Cut("product", ("card", "loan")).part_name(1)
-        (['income up to 20', 'income 20 to 35.5', 'income above 35.5'], 'product=loan')
+        >>> Cut("income", edges=np.array([20.0, 35.5])).part_names, Cut("product", ("card", "loan")).part_names
+        (['income up to 20', 'income 20 to 35.5', 'income above 35.5'], ['product=card', 'product=loan'])
         """
         if self.edges is None:
-            return f"{self.name}={self.values[part]}"
-        return f"{self.name} {_interval_names(self.edges, 'up to', 'above')[part]}" if len(self.edges) else self.name
+            return [f"{self.name}={value}" for value in self.values]
+        if not len(self.edges):
+            return [self.name]
+        return [f"{self.name} {words}" for words in _interval_names(self.edges, "up to", "above")]
 
     def encode(self, column: Any) -> FloatArray:
         """The part of each row, NaN for none, shape (n,)."""
@@ -270,12 +262,11 @@ class Coder:
         if isinstance(sensitive, GroupProbabilities):
             parts = [sensitive.values]
         else:
-            columns = protected_columns(sensitive, n_rows, None)
-            pairs = zip(self.attributes, columns, strict=True)
-            parts = [attribute.encode(column)[:, None] for attribute, column in pairs]
+            columns = zip(self.attributes, protected_columns(sensitive, n_rows, None), strict=True)
+            parts = [attribute.encode(column)[:, None] for attribute, column in columns]
         if self.cuts:
-            columns = protected_columns(given, n_rows, None, name="given")
-            parts += [cut.encode(column)[:, None] for cut, column in zip(self.cuts, columns, strict=True)]
+            strata = zip(self.cuts, protected_columns(given, n_rows, None, name="given"), strict=True)
+            parts += [cut.encode(column)[:, None] for cut, column in strata]
         if self.labelled:
             parts.append(np.asarray(labels, dtype=float)[:, None])
         return np.column_stack(parts)
@@ -283,17 +274,19 @@ class Coder:
     @property
     def width(self) -> int:
         """Number of columns that `encode` returns."""
-        return sum(attribute.width for attribute in self.attributes) + len(self.cuts) + self.labelled
+        first = self.attributes[0]
+        return (len(first.values) if first.probable else len(self.attributes)) + len(self.cuts) + self.labelled
 
     @property
     def n_strata(self) -> int:
         """Number of strata, all cuts crossed."""
-        return int(np.prod([cut.size for cut in self.cuts], initial=1))
+        return int(np.prod([len(cut.part_names) for cut in self.cuts], initial=1))
 
     def by_attribute(self, numbers: FloatArray) -> list[tuple[Attribute, FloatArray]]:
         """Each attribute with its columns of the numbers."""
-        ends = np.cumsum([0, *(attribute.width for attribute in self.attributes)]).tolist()
-        return [(each, numbers[:, a:b]) for each, (a, b) in zip(self.attributes, pairwise(ends), strict=True)]
+        if self.attributes[0].probable:
+            return [(self.attributes[0], numbers[:, : len(self.attributes[0].values)])]
+        return [(attribute, numbers[:, j : j + 1]) for j, attribute in enumerate(self.attributes)]
 
     def corners(self, numbers: FloatArray) -> list[list[Corner]]:
         """The values of each attribute that each row may have."""
@@ -302,9 +295,9 @@ class Coder:
     def strata_and_labels(self, numbers: FloatArray) -> tuple[IntArray, IntArray]:
         """The stratum of each row, and 1 for a known outlier, 0 for a known inlier; -1 for none, shapes (n,)."""
         strata, none = np.zeros(len(numbers), dtype=np.intp), np.full(len(numbers), -1, dtype=np.intp)
-        parts = _whole(numbers[:, sum(attribute.width for attribute in self.attributes) :]).T
+        parts = _whole(numbers[:, self.width - len(self.cuts) - self.labelled :]).T
         for cut, part in zip(self.cuts, parts, strict=False):  # labels may follow
-            strata = np.where((strata >= 0) & (part >= 0), strata * cut.size + part, -1)
+            strata = np.where((strata >= 0) & (part >= 0), strata * len(cut.part_names) + part, -1)
         return strata, parts[-1] if self.labelled else none
 
     def coarse(self, given: Any, n_rows: int) -> FloatArray | None:
@@ -316,11 +309,6 @@ class Coder:
         finite = np.where(np.isfinite(numbers), numbers, np.nan)
         least, most = np.nanmin(finite, axis=0), np.nanmax(finite, axis=0)
         return np.clip(np.where(np.isnan(numbers), least, numbers), least, most)
-
-    def stratum_name(self, stratum: int) -> str:
-        """A stratum in words."""
-        parts = np.unravel_index(stratum, [cut.size for cut in self.cuts])
-        return ", ".join(cut.part_name(int(part)) for cut, part in zip(self.cuts, parts, strict=True))
 
     def hardened(self, sensitive: Any, numbers: FloatArray) -> Any:
         """The protected columns as a frame, bands and probable groups by name; as they are if there are none."""
@@ -418,9 +406,10 @@ class Grouping:
     @property
     def full_names(self) -> tuple[str, ...]:
         """The name of each group of the membership, with stratum and kind of rows where there are several."""
+        strata = [", ".join(parts) for parts in product(*(cut.part_names for cut in self.coder.cuts))]
         return tuple(
             self.crossings[column.crossing].labels[column.code]
-            + (f" in {self.coder.stratum_name(column.stratum)}" if self.coder.cuts else "")
+            + (f" in {strata[column.stratum]}" if self.coder.cuts else "")
             + (f" among known {column.among}" if column.among != "all" else "")
             for column in self.columns
         )
@@ -495,7 +484,7 @@ def read_crossed(sensitive: Any, rules: Groups, n_rows: int, **columns: Any) -> 
     if not first.probable:
         return Crossed(read_groups(hard, n_rows, of_crossings(rules, coder)), hard, coder, numbers)
     # The sizes of probable groups do not follow from the likeliest group of each row, so none is too small here.
-    groups = Codes(first.hard(numbers[:, : first.width]), first.values)
+    groups = Codes(first.hard(numbers[:, : len(first.values)]), first.values)
     refuse_unknown(groups.codes, rules)
     return Crossed(groups, hard, coder, numbers)
 
@@ -506,13 +495,7 @@ def of_crossings(rules: Groups, coder: Coder) -> Groups:
 
 
 def read_coded(
-    sensitive: Any,
-    rules: Groups,
-    n_rows: int,
-    *,
-    rows: Any = None,
-    given: Any = None,
-    labels: FloatArray | None = None,
+    sensitive: Any, rules: Groups, n_rows: int, *, rows: Any = None, given: Any = None, labels: FloatArray | None = None
 ) -> Coded:
     """Read the columns of rows in memory as numbers.
 
@@ -700,18 +683,17 @@ def _overlaps(
         crossing = crossings[column.crossing]
         parts = [np.unravel_index(key, crossing.sizes) for key in crossing.keys[crossing.codes == column.code]]
         values.append([dict(zip(crossing.attributes, part, strict=True)) for part in parts])
-    soft = [any(coder.attributes[a].soft for a in crossing.attributes) for crossing in crossings]
-
-    def near(a: int, one: int, two: int) -> bool:
-        attribute = coder.attributes[a]
-        return attribute.probable or one == two or (attribute.knots is not None and abs(one - two) == 1)
+    # How far apart two values of an attribute may be for a row to have both.
+    reach = [np.inf if each.probable else float(each.knots is not None) for each in coder.attributes]
 
     def share_rows(g: int, h: int) -> bool:
         one, two = columns[g], columns[h]
-        apart = one.crossing == two.crossing and not soft[one.crossing]
-        if apart or (one.among, one.stratum) != (two.among, two.stratum):
+        hard = not any(reach[a] for a in crossings[one.crossing].attributes)
+        if (one.among, one.stratum) != (two.among, two.stratum) or (one.crossing == two.crossing and hard):
             return False
         pairs = product(values[g], values[h])
-        return any(all(near(a, left[a], right[a]) for a in left.keys() & right.keys()) for left, right in pairs)
+        return any(
+            all(abs(left[a] - right[a]) <= reach[a] for a in left.keys() & right.keys()) for left, right in pairs
+        )
 
     return tuple((g, h) for g, h in combinations(range(len(columns)), 2) if share_rows(g, h))

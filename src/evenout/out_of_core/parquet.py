@@ -8,7 +8,7 @@ import glob
 import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -282,12 +282,7 @@ ENGINES = ("local", "dask")
 
 @contextmanager
 def open_folder(
-    where: str | Path,
-    *,
-    engine: str = "local",
-    scheduler: str | None = None,
-    n_threads: int = 1,
-    **columns: Any,
+    where: str | Path, *, engine: str = "local", scheduler: str | None = None, n_threads: int = 1, **columns: Any
 ) -> Iterator[Engine]:
     """Yield the engine over a folder, glob or file of Parquet, for `fit_partitions` and `score_partitions`.
 
@@ -305,8 +300,5 @@ def open_folder(
     if scheduler is not None and engine != "dask":
         raise InputError("{scheduler=} needs {engine='dask'}", scheduler=scheduler)
     parts, header = parquet_parts(where, **columns)
-    if engine == "local":
-        yield Engine(parts, header, n_threads)
-        return
-    with dask_client(scheduler):
-        yield DaskEngine(parts, header)
+    with nullcontext() if engine == "local" else dask_client(scheduler):
+        yield Engine(parts, header, n_threads) if engine == "local" else DaskEngine(parts, header)

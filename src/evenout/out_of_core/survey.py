@@ -146,18 +146,6 @@ _UNIT = 2.0**64  # row numbers lie below this
 
 
 @dataclass(frozen=True)
-class SettledGroups:
-    """The groups of all rows."""
-
-    labels: tuple[str, ...]
-    # From each name that occurs to the index of its group; small groups may share one. -1 for a group that is left out.
-    codes: Mapping[str, int]
-    # (G + 1,): rows of each group; the last entry counts those of unknown group, or of one that is left out
-    counts: IntArray
-    left_out: dict[str, int]  # groups that are too small to be measured, and their rows
-
-
-@dataclass(frozen=True)
 class DrawnRows:
     """Rows of the reference, or candidates for it; candidates that occur often are there once, with their counts."""
 
@@ -187,22 +175,26 @@ class DrawnRows:
         return replace(self, counts=counts).at(np.sort(np.r_[np.flatnonzero(~self.often), often[first]]))
 
 
-def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> SettledGroups:
-    """Refuse or merge small groups by the rules for rows in memory; probable groups are settled elsewhere."""
-    kept = KeptGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, {})
-    labels, codes, left_out = kept if survey.probable else settle(survey.tally, rules)
-    total = np.zeros(len(labels) + 1, dtype=np.intp)
-    np.add.at(total, [codes[name] for name in survey.tally], [*survey.tally.values()])
-    total[-1] += survey.unknown
+def settle_groups(survey: Survey, rules: Groups, *, quiet: bool = False) -> tuple[KeptGroups, IntArray]:
+    """Settle small groups by the rules for rows in memory, or take probable groups as they are.
+
+    Returns the groups and the rows of each, shape (G + 1,); the last entry counts rows of no group that is compared.
+    """
+    groups = KeptGroups(survey.probable, {name: code for code, name in enumerate(survey.probable)}, {})
+    groups = groups if survey.probable else settle(survey.tally, rules)
+    counts = np.zeros(len(groups.labels) + 1, dtype=np.intp)
+    np.add.at(counts, [groups.code_of[name] for name in survey.tally], [*survey.tally.values()])
+    counts[-1] += survey.unknown
     if not quiet:
-        warn_left_out(left_out, len(labels), rules.min_size)
-    return SettledGroups(labels, codes, total, left_out)
+        warn_left_out(groups.left_out, len(groups.labels), rules.min_size)
+    return groups, counts
 
 
 def draw_reference(
     engine: Engine,
     survey: Survey,
-    groups: SettledGroups,
+    code_of: Mapping[str, int],
+    counts: IntArray,
     *,
     reference_size: int,
     seed: int,
@@ -211,11 +203,12 @@ def draw_reference(
 ) -> tuple[DrawnRows, bool]:
     """Draw about ``reference_size`` rows; or take all, in their order, if there are no more. The flag says which.
 
-    Rows that occur more than ``n / reference_size`` times are drawn in proportion; of others all copies come or none.
+    ``code_of`` has the code of each group by name, ``counts`` are those of `settle_groups`. Rows that occur more than
+    ``n / reference_size`` times are drawn in proportion; of others all copies come or none.
     """
-    rates = sampling_rates(groups.counts, reference_size)
+    rates = sampling_rates(counts, reference_size)
     often = survey.frequent.at_least(1.0 / rates.min()) if rates.min() < 1 else np.empty(0, dtype=np.uint64)
-    shared = groups.codes, rates, often, seed, coder, engine.share(units)
+    shared = code_of, rates, often, seed, coder, engine.share(units)
     drawn = engine.reduce(_draw_part, DrawnRows.__add__, *shared)
     rate, chance = rates[drawn.codes], drawn.numbers / _UNIT
     expected = drawn.counts * rate

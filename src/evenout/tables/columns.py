@@ -117,15 +117,6 @@ def date_parts(days: FloatArray) -> dict[str, FloatArray]:
     return {part: np.asarray(each, dtype=np.float64) for part, each in zip(DATE_PARTS, values, strict=True)}
 
 
-def shown_date(days: float) -> str:
-    """The day in ISO format.
-
-    >>> shown_date(18262.75)
-    '2020-01-01'
-    """
-    return str(np.datetime64(int(np.floor(days)), "D"))
-
-
 def shown_form(way: str) -> str:
     """The format of dates, for people.
 
@@ -446,13 +437,19 @@ def taken_for(name: str, found: ColumnFindings, *, keep: bool = False) -> Column
         return DroppedColumn(name, f"left out, {why}")
     if way == "":
         return _categories(name, found)
-    median = found.ways[way].quantile(0.5)
-    if way.startswith(DATE):
-        return _date_column(name, found, way, median)
-    unit = min(found.units, default="") if way in (NUMBER, COMMA) and found.kind == "text" else ""
-    written = f"numbers written as text{' with decimal commas' if way == COMMA else ''}{f', in {unit}' if unit else ''}"
-    said = [_WRITTEN.get(way, written)] if found.kind == "text" else []
-    return Numbers(name, median, way, unit, "; ".join([*said, *_filled_by(found, f"{median:.6g}")]))
+    sketch, gaps, written = found.ways[way], found.rows - found.known, found.kind == "text"
+    first, median = sketch.quantile(0.0), sketch.quantile(0.5)
+    dated = way.startswith(DATE)
+    since, shown = (str(np.datetime64(int(np.floor(day)), "D")) if dated else f"{day:.6g}" for day in (first, median))
+    filled = [f"{gaps:,} gap{'' if gaps == 1 else 's'} filled by the median, {shown}"] if gaps else []
+    if dated:
+        parts = tuple(part for part, each in date_parts(np.concatenate(sketch.levels)).items() if np.ptp(each) > 0)
+        form = f" written as {shown_form(way)}" if written and way != DATE + "ISO8601" else ""
+        said = f"dates{form}, as " + ", ".join([f"days since {since}", *parts])
+        return Dates(name, median, first, way, parts, "; ".join([said, *filled]))
+    unit = min(found.units, default="") if way in (NUMBER, COMMA) and written else ""
+    said = f"numbers written as text{' with decimal commas' if way == COMMA else ''}{f', in {unit}' if unit else ''}"
+    return Numbers(name, median, way, unit, "; ".join([*([_WRITTEN.get(way, said)] if written else []), *filled]))
 
 
 def likely_role(name: str, found: ColumnFindings) -> str:
@@ -532,15 +529,6 @@ def _identifier(name: str, found: ColumnFindings, way: str) -> str:
     return f"a running number, {differs}" if nearly and dense and found.known >= _FEW_ROWS else ""
 
 
-def _date_column(name: str, found: ColumnFindings, way: str, median: float) -> Dates:
-    sketch = found.ways[way]
-    first, values = sketch.quantile(0.0), np.concatenate(sketch.levels)
-    parts = tuple(part for part, each in date_parts(values).items() if np.ptp(each) > 0)
-    form = "" if found.kind == "date" or way == DATE + "ISO8601" else f" written as {shown_form(way)}"
-    said = [f"dates{form}, as " + ", ".join([f"days since {shown_date(first)}", *parts])]
-    return Dates(name, median, first, way, parts, "; ".join([*said, *_filled_by(found, shown_date(median))]))
-
-
 def _categories(name: str, found: ColumnFindings) -> Column:
     if found.distinct <= MAX_CATEGORIES:
         counts = found.texts + Counter({GAP: found.rows - found.known})
@@ -553,11 +541,6 @@ def _categories(name: str, found: ColumnFindings) -> Column:
     values = [text for text, _ in by_frequency(kept + Counter({GAP: found.rows - found.known})) if text != OTHER]
     note = f'{found.distinct:,} different texts: the {len(kept)} most frequent, and "other" for the rest'
     return Categories(name, (*values, OTHER), rest=True, note=note)
-
-
-def _filled_by(found: ColumnFindings, median: str) -> list[str]:
-    gaps = found.rows - found.known
-    return [f"{gaps:,} gap{'' if gaps == 1 else 's'} filled by the median, {median}"] if gaps else []
 
 
 def _hashes(values: AnyArray) -> npt.NDArray[np.uint64]:

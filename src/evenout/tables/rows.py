@@ -102,8 +102,9 @@ def as_seed(random_state: Any) -> int:
     if random_state is None or isinstance(random_state, np.random.RandomState):
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     if not isinstance(random_state, int | np.integer) or not 0 <= random_state < 2**32:
-        allowed = "an integer from 0 to 4294967295, a RandomState or None"
-        raise ValueError(f"random_state={random_state!r} is not allowed; use {allowed}")
+        raise ValueError(
+            f"random_state={random_state!r} is not allowed; use an integer from 0 to 4294967295, a RandomState or None"
+        )
     return int(random_state)
 
 
@@ -258,11 +259,8 @@ def refuse_lone_propensity(labels: Any, label_propensity: Any) -> None:
 
 def read_propensity(label_propensity: Any, n_rows: int) -> FloatArray:
     """The chance with which the label of each row became known, shape (n,)."""
-    if np.ndim(label_propensity) == 0:
-        label_propensity = np.full(n_rows, label_propensity)
-    chances = check_array(
-        label_propensity, ensure_2d=False, dtype=np.float64, input_name="label_propensity", ensure_min_samples=0
-    )
+    chances = np.full(n_rows, label_propensity) if np.ndim(label_propensity) == 0 else label_propensity
+    chances = check_array(chances, ensure_2d=False, dtype=float, input_name="label_propensity", ensure_min_samples=0)
     if chances.shape != (n_rows,) or not ((chances > 0) & (chances <= 1)).all():
         raise InputError(
             "{@label_propensity} must be a chance above 0 and at most 1, or hold one per row, ({n},)", n=n_rows
